@@ -1,0 +1,83 @@
+# Everything a newcomer needs: `make run` starts the proxy, `make test` tests it.
+# Both set themselves up on a fresh machine: Python 3.12+ is found, .venv made,
+# and the hashed lock installed.
+
+ARGS ?=
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/pip --quiet --disable-pip-version-check
+NODE := tests/node/node_modules/.installed
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## list the targets
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' Makefile
+
+.PHONY: run
+run: $(VENV)/.run ## start the proxy on the embedded default; ARGS='--listen 127.0.0.1:9000' passes flags on
+	@exec $(BIN)/interlock up $(ARGS)
+
+.PHONY: setup
+setup: $(VENV)/.run ## the set-up alone
+
+.PHONY: test
+test: $(VENV)/.dev system-packages $(NODE) ## all tests; ARGS='-k sse' passes flags on
+	$(BIN)/python -m pytest $(ARGS)
+
+.PHONY: check
+check: lint types test ## lint + types + tests: what CI runs
+
+.PHONY: lint
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+.PHONY: types
+types: $(VENV)/.dev
+	$(BIN)/mypy
+
+.PHONY: format
+format: $(VENV)/.dev ## format and mend what ruff can mend
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+.PHONY: conformance
+conformance: $(VENV)/.dev $(NODE) ## the MCP conformance suite, direct and through the proxy, side by side
+	$(BIN)/python scripts/conformance.py $(ARGS)
+
+.PHONY: wheel
+wheel: $(VENV)/.dev ## build the wheel into dist/
+	$(BIN)/python -m build --wheel --outdir dist
+
+.PHONY: lock
+lock: $(VENV)/.dev ## resolve the dependencies anew
+	$(BIN)/uv pip compile $(LOCK_FLAGS) --group build pyproject.toml -o requirements.lock
+	$(BIN)/uv pip compile $(LOCK_FLAGS) --group build --group dev pyproject.toml -c requirements.lock -o requirements-dev.lock
+
+LOCK_FLAGS := --quiet --upgrade --universal --python-version 3.12 --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links
+
+.PHONY: system-packages
+system-packages:
+	@scripts/system-packages
+
+.PHONY: clean
+clean: ## remove what the targets made
+	rm -rf $(VENV) dist build tests/node/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+$(BIN)/python:
+	@python=$$(scripts/find-python) && $$python -m venv $(VENV)
+
+# .run holds the product alone, .dev what its tests need as well.
+$(VENV)/.run: requirements.lock pyproject.toml | $(BIN)/python
+	$(PIP) install --no-deps --require-hashes -r requirements.lock
+	$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.dev: requirements-dev.lock $(VENV)/.run
+	$(PIP) install --no-deps --require-hashes -r requirements-dev.lock
+	@touch $@
+
+$(NODE): tests/node/package.json
+	cd tests/node && npm install --no-package-lock --no-audit --no-fund --loglevel=error
+	@touch $@

@@ -1,0 +1,1 @@
+"""mitmproxy glue: flows in, verdicts out. Decisions live in `proxy`, never here."""

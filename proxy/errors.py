@@ -1,0 +1,38 @@
+"""The exceptions Interlock raises on purpose.
+
+InterlockError
+├── ConfigError         a setting is wrong; the message names it and the way out
+├── PolicyError         a policy file is wrong; the message has file, line and the way out
+├── WireError           bytes that cannot be taken as one well-formed message
+└── AuditUnavailableError  an event could not be made durable
+"""
+
+from __future__ import annotations
+
+
+class InterlockError(Exception):
+    """Base of every error whose message is meant for a person."""
+
+
+class ConfigError(InterlockError):
+    """A setting cannot be used."""
+
+
+class PolicyError(InterlockError):
+    """A policy cannot be used."""
+
+
+class WireError(InterlockError):
+    """Bytes refused by the strict reader.
+
+    `reason` is a stable reason code (docs/reason-codes.md).
+    """
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(f"{reason}: {detail}")
+        self.reason = reason
+        self.detail = detail
+
+
+class AuditUnavailableError(InterlockError):
+    """The durable log did not take an event, so nothing may be forwarded."""

@@ -1,0 +1,227 @@
+"""The frozen values that travel through Interlock, and the roles its parts play.
+
+Pure: standard library only, no I/O. Everything here is read by many rooms, so
+nothing here knows how bytes look on the wire, how a rule is written or where an
+event is stored.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+type Json = None | bool | int | float | str | list[Json] | dict[str, Json]
+type JsonObject = dict[str, Any]
+type MessageId = str | int
+type Respond = Literal["result", "error"]
+
+
+class Kind(StrEnum):
+    """What a JSON-RPC message is."""
+
+    REQUEST = "request"
+    NOTIFICATION = "notification"
+    RESPONSE = "response"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One strictly parsed JSON-RPC message.
+
+    `value` is the whole message and is never changed in place: what is decided
+    on is what `wire.jsonrpc.serialise` forwards.
+    """
+
+    kind: Kind
+    value: JsonObject
+    method: str | None = None
+    id: MessageId | None = None
+
+    @property
+    def params(self) -> JsonObject:
+        """The named parameters; empty where there are none."""
+        params = self.value.get("params")
+        return params if isinstance(params, dict) else {}
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """What a `tools/call` asks for. `arguments` is None where the message has none."""
+
+    tool: str
+    arguments: JsonObject | None
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Who is calling: the agent's name, and whether a token proved it."""
+
+    agent: str
+    authenticated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Where a message came from and where it is going."""
+
+    principal: Principal
+    server: str
+    transport: Literal["http", "sse", "websocket", "stdio"] = "http"
+    revision: str | None = None
+    session: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One thing a client asks a server for: the subject of a decision.
+
+    For `tools/call`, `tool` and `arguments` are set; for any other method the
+    parameters are in `arguments` and `tool` is None.
+    """
+
+    method: str
+    server: str
+    agent: str
+    tool: str | None = None
+    arguments: JsonObject | None = None
+
+
+class Outcome(StrEnum):
+    """What a decision says, from lax to strict."""
+
+    ALLOW = "allow"
+    TWO_PHASE = "two_phase"
+    DENY = "deny"
+
+
+@dataclass(frozen=True, slots=True)
+class Redaction:
+    """What one matching redact rule asks for."""
+
+    rule: str
+    detectors: tuple[str, ...]
+    on: frozenset[str]
+    """Where to look: any of `arguments`, `result`."""
+    action: Literal["mask", "deny", "report"] = "mask"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A policy's answer, as data: outcome, stable reason code, and the rules behind it."""
+
+    outcome: Outcome
+    reason: str
+    rule: str | None = None
+    message: str = ""
+    respond: Respond = "result"
+    severity: str | None = None
+    matched: tuple[str, ...] = ()
+    shadow: tuple[str, ...] = ()
+    redactions: tuple[Redaction, ...] = ()
+    policy_version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A secret or personal datum found in a value: what and where, never the value."""
+
+    detector: str
+    path: str
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Denial:
+    """Why something was refused, as the agent and the operator read it."""
+
+    reason: str
+    text: str
+    rule: str | None = None
+    audit_id: str | None = None
+    retryable: bool = False
+    respond: Respond = "result"
+
+    def data(self) -> JsonObject:
+        """Give the machine-readable form that rides in `_meta` or in an error's `data`."""
+        return {
+            "reason": self.reason,
+            "rule": self.rule,
+            "audit_id": self.audit_id,
+            "retryable": self.retryable,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditEvent:
+    """One thing that happened. Append-only; arguments are masked before they get here."""
+
+    event_id: str
+    kind: str
+    time: float
+    call_id: str | None = None
+    agent: str | None = None
+    authenticated: bool = False
+    server: str | None = None
+    transport: str | None = None
+    revision: str | None = None
+    session: str | None = None
+    jsonrpc_id: MessageId | None = None
+    method: str | None = None
+    tool: str | None = None
+    arguments: Json = None
+    arguments_hash: str | None = None
+    decision: str | None = None
+    reason: str | None = None
+    rule: str | None = None
+    rules: tuple[str, ...] = ()
+    shadow_rules: tuple[str, ...] = ()
+    policy_version: str | None = None
+    redactions: tuple[Finding, ...] = ()
+    gate_ms: float | None = None
+    upstream_ms: float | None = None
+    total_ms: float | None = None
+    result_digest: str | None = None
+    result_size: int | None = None
+    is_error: bool | None = None
+    outcome: str | None = None
+    detail: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+class Policy(Protocol):
+    """Decides calls. Implementations do no I/O and never raise for a bad call."""
+
+    @property
+    def version(self) -> str:
+        """A hash of the policy's content."""
+        ...
+
+    def decide(self, call: Call) -> Decision:
+        """Decide `call`; a value that cannot be judged is a deny with its own reason."""
+        ...
+
+
+class Redactor(Protocol):
+    """Finds and masks secrets in JSON values."""
+
+    def mask(self, value: Json, detectors: Sequence[str]) -> tuple[Json, tuple[Finding, ...]]:
+        """Give `value` with what `detectors` find masked, and what was found."""
+        ...
+
+
+class EventSink(Protocol):
+    """Takes audit events."""
+
+    async def record(self, event: AuditEvent) -> None:
+        """Return once `event` is durable.
+
+        Raises AuditUnavailableError where it cannot be made so.
+        """
+        ...
+
+    def record_later(self, event: AuditEvent) -> None:
+        """Take `event` without making anybody wait for it."""
+        ...
