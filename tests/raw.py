@@ -40,14 +40,14 @@ def send_raw(
     tls: Tls | None = None,
     connect: str | None = None,
     limit: float = 5.0,
-    quiet: float = 0.4,
+    answers: int = 1,
     half_close: bool = False,
 ) -> bytes:
     """Send `segments` over one connection and give everything that came back.
 
     With `connect` (host:port) a CONNECT tunnel is asked for first; a refusal of the
-    tunnel is the answer. Reading ends when the peer closes, when a complete HTTP
-    answer is followed by `quiet` seconds of silence, or after `limit` seconds.
+    tunnel is the answer. Reading ends when the peer closes, when `answers` complete
+    HTTP/1 answers have come, or after `limit` seconds.
     """
     deadline = time.monotonic() + limit
     with contextlib.closing(socket.create_connection((host, port), timeout=limit)) as plain:
@@ -62,7 +62,7 @@ def send_raw(
             _send_segments(sock, segments)
             if half_close and sock is plain:
                 plain.shutdown(socket.SHUT_WR)
-            return _receive(sock, deadline, quiet)
+            return _receive(sock, deadline, answers)
 
 
 def _open_tunnel(sock: socket.socket, target: str, deadline: float) -> bytes:
@@ -90,29 +90,68 @@ def _send_segments(sock: socket.socket, segments: Sequence[Segment]) -> None:
                 time.sleep(segment)
 
 
-def _receive(sock: socket.socket, deadline: float, quiet: float) -> bytes:
-    answer = b""
-    while (left := deadline - time.monotonic()) > 0:
-        sock.settimeout(min(left, quiet) if answer_is_complete(answer) else left)
+def _receive(sock: socket.socket, deadline: float, answers: int) -> bytes:
+    received = b""
+    while (left := deadline - time.monotonic()) > 0 and len(parse_answers(received)) < answers:
+        sock.settimeout(left)
         try:
             chunk = sock.recv(65536)
         except (OSError, ssl.SSLError):
             break
         if not chunk:
             break
-        answer += chunk
-    return answer
+        received += chunk
+    return received
 
 
-def answer_is_complete(answer: bytes) -> bool:
-    """Whether `answer` holds at least one whole HTTP/1 response with a final status."""
-    head, separator, rest = answer.partition(b"\r\n\r\n")
-    if not separator:
-        return False
-    if head.split(b" ", 2)[1:2] == [b"100"]:
-        return answer_is_complete(rest)
-    headers = head.lower()
-    if b"transfer-encoding: chunked" in headers:
-        return rest.endswith(b"0\r\n\r\n")
-    _, found, length = headers.partition(b"content-length:")
-    return len(rest) >= int(length.split(b"\r\n")[0]) if found else b" 204 " in head or b" 202 " in head
+@dataclass(frozen=True)
+class Answer:
+    """One complete HTTP/1 answer."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+def parse_answers(received: bytes) -> list[Answer]:
+    """Give the complete answers with a final status in `received`; what is cut short is left out."""
+    answers: list[Answer] = []
+    while b"\r\n\r\n" in received:
+        head, _, rest = received.partition(b"\r\n\r\n")
+        first, *lines = head.decode("latin-1").split("\r\n")
+        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        status = int(first.split(" ")[1]) if first.startswith("HTTP/") else 0
+        if 100 <= status < 200:
+            received = rest
+            if status == 101:
+                answers.append(Answer(status, headers, b""))
+            continue
+        taken = _take_body(status, headers, rest)
+        if taken is None:
+            break
+        body, received = taken
+        answers.append(Answer(status, headers, body))
+    return answers
+
+
+def _take_body(status: int, headers: dict[str, str], rest: bytes) -> tuple[bytes, bytes] | None:
+    """Split `rest` into an answer's body and what follows; None where the body is not all there."""
+    if "chunked" in headers.get("transfer-encoding", ""):
+        return _take_chunks(rest)
+    if (length := headers.get("content-length")) is not None:
+        size = int(length)
+        return (rest[:size], rest[size:]) if len(rest) >= size else None
+    return (b"", rest) if status in {202, 204, 304} else None
+
+
+def _take_chunks(rest: bytes) -> tuple[bytes, bytes] | None:
+    body = b""
+    while b"\r\n" in rest:
+        line, _, rest = rest.partition(b"\r\n")
+        size = int(line.split(b";")[0], 16)
+        if len(rest) < size + 2:
+            return None
+        body, rest = body + rest[:size], rest[size + 2 :]
+        if not size:
+            return body, rest
+    return None

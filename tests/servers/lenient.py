@@ -21,7 +21,7 @@ import h2.connection
 import h2.events
 
 from tests.servers.common import ExecutionLog, Options, announce, listening_socket, parse_options
-from tests.servers.lenient_read import find_calls, first_id
+from tests.servers.lenient_read import find_calls
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 WEBSOCKET_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
@@ -44,12 +44,12 @@ class Lenient:
     def run(self, body: bytes, headers: Headers) -> bytes:
         """Run every call in `body` and give the answer's body."""
         found = re.search(r"charset=\"?([\w-]+)", header(headers, "content-type"))
-        calls = find_calls(body, found.group(1) if found else None)
+        calls, number = find_calls(body, found.group(1) if found else None)
         for tool, arguments in calls:
             self._log.executed(tool, arguments)
         text = json.dumps([tool for tool, _ in calls])
         result = {"content": [{"type": "text", "text": text}], "resultType": "complete"}
-        return json.dumps({"jsonrpc": "2.0", "id": first_id(body), "result": result}).encode()
+        return json.dumps({"jsonrpc": "2.0", "id": number, "result": result}).encode()
 
     def record(self, method: str, target: str, headers: Headers, body: bytes) -> None:
         if self._requests is None:

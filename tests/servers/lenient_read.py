@@ -7,7 +7,6 @@ it finds under any of these readings. Pure: no I/O.
 
 from __future__ import annotations
 
-import gzip
 import itertools
 import json
 import re
@@ -19,8 +18,7 @@ from typing import Any
 import brotli  # type: ignore[import-untyped]
 import zstandard
 
-LIMIT = 64 * 1024 * 1024
-MAX_DEPTH = 150_000
+LIMIT = 4 * 1024 * 1024
 CHARSETS = (
     "utf-8",
     "utf-8-sig",
@@ -39,12 +37,22 @@ def _inflate(data: bytes, window: int) -> bytes:
     return zlib.decompressobj(window).decompress(data, LIMIT)
 
 
+def _gunzip(data: bytes) -> bytes:
+    """Decompress every member, up to LIMIT bytes, and ignore what follows them."""
+    text = b""
+    while data[:2] == b"\x1f\x8b" and len(text) < LIMIT:
+        member = zlib.decompressobj(31)
+        text += member.decompress(data, LIMIT)
+        data = member.unused_data
+    return text
+
+
 def _zstd(data: bytes) -> bytes:
-    return zstandard.ZstdDecompressor().decompress(data, max_output_size=LIMIT)
+    return zstandard.ZstdDecompressor().decompressobj().decompress(data)[:LIMIT]
 
 
 _DECODERS: tuple[tuple[Callable[[bytes], bool], Callable[[bytes], bytes]], ...] = (
-    (lambda data: data[:2] == b"\x1f\x8b", lambda data: gzip.decompress(data)[:LIMIT]),
+    (lambda data: data[:2] == b"\x1f\x8b", _gunzip),
     (lambda data: data[:1] == b"\x78", lambda data: _inflate(data, 15)),
     (lambda data: data[:4] == b"\x28\xb5\x2f\xfd", _zstd),
     (lambda data: data[:1] not in b"{[ \r\n\t\xef\xfe\xff\x00+", lambda data: _inflate(data, -15)),
@@ -67,13 +75,20 @@ def decompressed(data: bytes, depth: int = 3) -> Iterator[bytes]:
                 yield from decompressed(inner, depth - 1)
 
 
+def _plausible(data: bytes) -> tuple[str, ...]:
+    """Give the character sets in which `data` can hold JSON at all."""
+    wide = tuple(name for name in CHARSETS if "16" in name or "32" in name) if b"\x00" in data else ()
+    return ("utf-8", "utf-8-sig", *wide, *(("utf-7",) if b"+" in data else ()))
+
+
 def texts(data: bytes, charset: str | None = None) -> Iterator[str]:
     """Give every different text that `data` could stand for."""
     seen: set[str] = set()
-    for name in (charset, *CHARSETS):
+    shortened = _OVERLONG.sub(lambda match: bytes([(match[0][0] & 1) << 6 | match[0][1] & 0x3F]), data)
+    for name in (charset, *_plausible(data)):
         for errors in ("surrogatepass", "replace"):
             try:
-                text = data.decode(name or "utf-8", errors)
+                text = (shortened if errors == "replace" else data).decode(name or "utf-8", errors)
             except (UnicodeError, LookupError, ValueError):
                 continue
             if text not in seen and "{" in text:
@@ -81,8 +96,9 @@ def texts(data: bytes, charset: str | None = None) -> Iterator[str]:
                 yield text
 
 
+_OVERLONG = re.compile(rb"[\xc0\xc1][\x80-\xbf]")
 _BLANKS = " \t\r\n\ufeff\x00\x1e\x0b\x0c\x85\xa0\u2028\u2029"
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+', re.DOTALL)
+_TOKEN = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+', re.DOTALL)
 
 
 class Pairs(list[tuple[str, Any]]):
@@ -124,10 +140,16 @@ def values(text: str) -> Iterator[Any]:
             else:
                 _add(stack[-1], key, done)
             key = None
-        elif token in ",:":
+        elif token in ",:" or token.startswith(("/*", "//")):
             continue
         elif stack:
             key = _take(stack[-1], key, _scalar(token))
+    while stack:
+        done, key = stack.pop(), keys.pop()
+        if stack:
+            _add(stack[-1], key, done)
+        else:
+            yield done
 
 
 def _take(container: Any, key: str | None, value: Any) -> str | None:
@@ -191,40 +213,38 @@ def _calls_in_params(params: Any) -> Iterator[tuple[str, Any]]:
 def _name(name: Any) -> str:
     while isinstance(name, list) and name and not isinstance(name, Pairs):
         name = name[0]
-    return fold(name) if isinstance(name, str) else repr(name)
+    return name if isinstance(name, str) else repr(name)
 
 
 def plain(value: Any, depth: int = 6) -> Any:
-    """Give `value` with objects as dicts (last key wins), cut off below `depth`."""
+    """Give `value` with objects as dicts (duplicate keys: all values in a list), cut off below `depth`."""
     if not depth:
         return "…"
     if isinstance(value, str) and value.lstrip(_BLANKS).startswith("{"):
         value = next(values(value), value)
     if isinstance(value, Pairs):
-        return {fold(key): plain(inner, depth - 1) for key, inner in value}
+        return _merged(value, depth)
     if isinstance(value, list):
         return [plain(inner, depth - 1) for inner in value[:100]]
     return value
 
 
-def find_calls(body: bytes, charset: str | None = None) -> list[tuple[str, Any]]:
-    """Give every distinct tool call in `body` under any reading."""
+def _merged(pairs: Pairs, depth: int) -> dict[str, Any]:
+    merged: dict[str, list[Any]] = {}
+    for key, inner in pairs:
+        merged.setdefault(fold(key), []).append(plain(inner, depth - 1))
+    return {key: found[0] if len(found) == 1 else found for key, found in merged.items()}
+
+
+def find_calls(body: bytes, charset: str | None = None) -> tuple[list[tuple[str, Any]], Any]:
+    """Give every distinct tool call in `body` under any reading, and the first message's id."""
     found: dict[str, tuple[str, Any]] = {}
+    ids: list[Any] = []
     for data in decompressed(body):
         for text in texts(data, charset):
             for value in values(text):
                 for message in messages(value):
+                    ids += _choices(message, "id")[-1:]
                     for call in calls_in(message):
                         found.setdefault(json.dumps(call, default=repr), call)
-    return list(found.values())
-
-
-def first_id(body: bytes) -> Any:
-    """Give the id of the first message in `body` for the answer; None where there is none."""
-    for data in decompressed(body):
-        for text in texts(data):
-            for value in values(text):
-                for message in messages(value):
-                    if ids := _choices(message, "id"):
-                        return plain(ids[-1])
-    return None
+    return list(found.values()), plain(ids[0]) if ids else None
