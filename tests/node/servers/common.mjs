@@ -1,5 +1,5 @@
 // What every test server shares: its arguments, its tools, its log, its life.
-import { appendFileSync, readFileSync } from 'node:fs';
+import { appendFileSync, fstatSync, readFileSync } from 'node:fs';
 import http from 'node:http';
 import https from 'node:https';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -13,6 +13,7 @@ const { values } = parseArgs({
     stateless: { type: 'boolean', default: false },
     json: { type: 'boolean', default: false },
     resumable: { type: 'boolean', default: false },
+    transport: { type: 'string' },
     'tls-cert': { type: 'string' },
     'tls-key': { type: 'string' },
   },
@@ -108,6 +109,13 @@ export class EventStore {
   }
 }
 
+/** End on SIGTERM, and with stdin where that is somebody's pipe: /dev/null ends at once. */
+export const endWithStdin = () => {
+  process.on('SIGTERM', () => process.exit(0));
+  const stdin = fstatSync(0);
+  if (stdin.isFIFO() || stdin.isSocket()) process.stdin.on('end', () => process.exit(0)).resume();
+};
+
 /** Serve `handler` on 127.0.0.1, say the port on stdout, end with stdin or SIGTERM. */
 export const serve = (handler) => {
   const tls = options['tls-cert'] && {
@@ -118,8 +126,7 @@ export const serve = (handler) => {
   server.listen(Number(options.port), '127.0.0.1', () => {
     console.log(JSON.stringify({ port: server.address().port }));
   });
-  process.on('SIGTERM', () => process.exit(0));
-  process.stdin.on('end', () => process.exit(0)).resume();
+  endWithStdin();
 };
 
 /** Answer a request that never reached an MCP transport. */
