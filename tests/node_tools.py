@@ -60,14 +60,10 @@ def start_node_server(
     Flags: `--stateless`, `--json` (no SSE answers), `--resumable` (priming events and
     Last-Event-ID).
     """
-    return start_process_server(
-        name, server_command(name), directory, certificates=certificates, flags=flags
-    )
+    return start_process_server(name, server_command(name), directory, certificates=certificates, flags=flags)
 
 
-def start_everything(
-    transport: EverythingTransport, directory: Path
-) -> AbstractContextManager[ServerHandle]:
+def start_everything(transport: EverythingTransport, directory: Path) -> AbstractContextManager[ServerHandle]:
     """Run the reference server-everything over plain HTTP until the block ends."""
     return start_process_server(
         f"everything-{transport.lower()}",
