@@ -50,14 +50,8 @@ const adapt = (client, major) => ({
     major === 1 ? client.callTool(params, undefined, opts) : client.callTool(params, opts),
 });
 
-/** Connect, list, call `echo`, `danger`, `echo` again on one session; print; exit 0. */
-export const run = async (client, transport, major) => {
+const steps = async (client, transport, major, report) => {
   const caller = adapt(client, major);
-  const report = { transportErrors: [] };
-  // Closing aborts the open stream, which is an "error" of no interest: `closed` ends the watch.
-  let closed = false;
-  client.onerror = (error) => closed || report.transportErrors.push(String(error));
-  report.connect = await timed(() => client.connect(transport, { timeout }).then(() => ({})));
   report.session = transport.sessionId ?? null;
   report.protocolVersion = client.getNegotiatedProtocolVersion?.() ?? transport.protocolVersion ?? null;
   report.list = await timed(async () => {
@@ -68,7 +62,19 @@ export const run = async (client, transport, major) => {
   report.danger = await call(caller, 'danger', { note: 'should not happen' });
   report.echoAgain = await call(caller, 'echo', { text: 'second' });
   report.sessionAfter = transport.sessionId ?? null;
-  closed = true;
-  report.close = await timed(() => client.close().then(() => ({})));
+};
+
+/** Connect, list, call `echo`, `danger`, `echo` again on one session; print; exit 0. */
+export const run = async (client, transport, major) => {
+  const report = { transportErrors: [] };
+  // Closing aborts the open stream, which is an "error" of no interest: `closed` ends the watch.
+  let closed = false;
+  client.onerror = (error) => closed || report.transportErrors.push(String(error));
+  report.connect = await timed(() => client.connect(transport, { timeout }).then(() => ({})));
+  if (report.connect.ok) {
+    await steps(client, transport, major, report);
+    closed = true;
+    report.close = await timed(() => client.close().then(() => ({})));
+  }
   process.stdout.write(`${JSON.stringify(report)}\n`, () => process.exit(0));
 };
