@@ -124,8 +124,14 @@ const schemaTool = {
   inputSchema: {
     $schema: 'https://json-schema.org/draft/2020-12/schema',
     type: 'object',
-    $defs: { address: { type: 'object', properties: { street: string, city: string } } },
+    $defs: {
+      address: { $anchor: 'address', type: 'object', properties: { street: string, city: string } },
+    },
     properties: { name: string, address: { $ref: '#/$defs/address' } },
+    allOf: [{ anyOf: [{ required: ['name'] }, { required: ['address'] }] }],
+    if: { required: ['address'] },
+    then: { required: ['name'] },
+    else: { required: [] },
     additionalProperties: false,
   },
   run: (args) => answer(text(JSON.stringify(args))),
