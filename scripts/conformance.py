@@ -61,7 +61,7 @@ PLANS = (
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one scenario gave: the ids of its checks that passed, and why the others did not."""
+    """What one scenario gave: its checks that passed, and why the others did not."""
 
     passed: frozenset[str]
     failed: dict[str, str]
@@ -73,14 +73,19 @@ class Outcome:
 NOTHING = Outcome(frozenset(), {})
 
 
+def check_key(check: dict[str, Any]) -> str:
+    """Give what a check is known by: several checks of a scenario may share an id."""
+    return f"{check['id']} ({check['name']})"
+
+
 def read_outcome(checks: Sequence[dict[str, Any]]) -> Outcome:
-    """Judge each check id by the worst of its occurrences."""
+    """Judge each check by the worst of its occurrences."""
     failed = {
-        check["id"]: check.get("errorMessage") or check.get("description", "")
+        check_key(check): check.get("errorMessage") or check.get("description", "")
         for check in checks
         if check["status"] in {"FAILURE", "WARNING"}
     }
-    passed = {check["id"] for check in checks if check["status"] == "SUCCESS"}
+    passed = {check_key(check) for check in checks if check["status"] == "SUCCESS"}
     return Outcome(frozenset(passed - failed.keys()), failed)
 
 
