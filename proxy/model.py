@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-type Json = None | bool | int | float | str | list[Json] | dict[str, Json]
+type Json = bool | int | float | str | list[Json] | dict[str, Json] | None
 type JsonObject = dict[str, Any]
 type MessageId = str | int
 type Respond = Literal["result", "error"]
@@ -225,3 +225,54 @@ class EventSink(Protocol):
     def record_later(self, event: AuditEvent) -> None:
         """Take `event` without making anybody wait for it."""
         ...
+
+
+@dataclass(slots=True)
+class Exchange:
+    """A call under way: what the way back needs to know of the way out."""
+
+    call_id: str
+    message: Message
+    context: Context
+    call: Call
+    decision: Decision
+    started: float
+    forwarded: float
+    closed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """Not MCP: leave it as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """Forward the canonical form of `message`, and bring what comes back to `exchange`."""
+
+    message: Message
+    exchange: Exchange
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Answer in the server's place; nothing is forwarded.
+
+    `status` is the HTTP status where there is one. No replies: what was refused
+    expected none.
+    """
+
+    replies: tuple[JsonObject, ...]
+    batch: bool = False
+    status: int = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """Refuse something whose sender cannot be answered by id."""
+
+    denial: Denial
+    status: int = 400
+
+
+type Verdict = Pass | Forward | Answer | Reject

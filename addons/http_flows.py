@@ -1,0 +1,152 @@
+"""What an HTTP flow says about where it comes from and where it goes. No decisions."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl, urlsplit
+
+from mitmproxy import http
+from mitmproxy.net.http.url import parse_authority
+from mitmproxy.proxy.mode_specs import TransparentMode
+
+from proxy.model import Context, Denial, Principal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from proxy.model import JsonObject
+
+PRINCIPAL = "interlock.principal"
+ANSWERED = "interlock.answered"
+JSON_TYPE = "application/json"
+EVENT_STREAM = "text/event-stream"
+DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+def principal(flow: http.HTTPFlow) -> Principal:
+    """Give who is calling, as established when the request's head arrived."""
+    known: Principal = flow.metadata[PRINCIPAL]
+    return known
+
+
+def context(flow: http.HTTPFlow) -> Context:
+    """Give what the gate knows of a flow beside its body."""
+    headers = flow.request.headers
+    legacy = legacy_session(flow.request.path)
+    return Context(
+        principal=principal(flow),
+        server=server_name(flow),
+        transport="sse" if legacy and "mcp-session-id" not in headers else "http",
+        revision=headers.get("mcp-protocol-version"),
+        session=headers.get("mcp-session-id") or legacy,
+    )
+
+
+def legacy_session(path: str) -> str | None:
+    """Give the session that a legacy HTTP+SSE message endpoint names in its query: the endpoint itself."""
+    named = any(key.lower().replace("_", "") == "sessionid" for key, _ in parse_qsl(urlsplit(path).query))
+    return path if named else None
+
+
+def server_name(flow: http.HTTPFlow) -> str:
+    """Give the server's name: its host, and its port where that is not the scheme's own."""
+    request = flow.request
+    host = _bare(request.host)
+    claimed = flow.client_conn.sni if request.scheme == "https" else None
+    if is_transparent(flow) and request.scheme == "http":
+        claimed = _host_of(request.host_header)
+    if claimed and _is_address(host):
+        host = _bare(claimed)
+    port = request.port
+    return host if port == DEFAULT_PORTS.get(request.scheme) else f"{host}:{port}"
+
+
+def misdirected(flow: http.HTTPFlow) -> str | None:
+    """Say why the names a request gives do not agree; None where they do.
+
+    Rules are matched by the server's name, so a request may not go by two.
+    """
+    request = flow.request
+    if len(request.headers.get_all("host")) > 1:
+        return "the Host header stands twice"
+    sni = flow.client_conn.sni if request.scheme == "https" and not _is_reverse(flow) else None
+    host = _bare(request.host)
+    if sni and not _is_address(host) and _bare(sni) != host:
+        return f"the TLS server name {sni!r} is not the host {host!r}"
+    named = _host_of(request.host_header)
+    if named is None or (is_transparent(flow) and request.scheme == "http"):
+        return None
+    if named not in {host, _bare(sni or host)}:
+        return f"the Host header {named!r} is not the host {host!r}"
+    return None
+
+
+def is_transparent(flow: http.HTTPFlow) -> bool:
+    """Say whether the client does not know of the proxy."""
+    return isinstance(flow.client_conn.proxy_mode, TransparentMode)
+
+
+def _is_reverse(flow: http.HTTPFlow) -> bool:
+    return flow.client_conn.proxy_mode.type_name == "reverse"
+
+
+def _bare(host: str) -> str:
+    return host.strip("[]").rstrip(".").lower()
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _host_of(authority: str | None) -> str | None:
+    if not authority:
+        return None
+    try:
+        return _bare(parse_authority(authority, check=True)[0])
+    except ValueError:
+        return authority
+
+
+def media_type(message: http.Message) -> str:
+    """Give a message's media type without its parameters."""
+    return str(message.headers.get("content-type", "")).partition(";")[0].strip().lower()
+
+
+def wants_only_events(flow: http.HTTPFlow) -> bool:
+    """Say whether the client takes an event stream and no JSON."""
+    accept = flow.request.headers.get("accept", "").lower()
+    return EVENT_STREAM in accept and JSON_TYPE not in accept and "*/*" not in accept
+
+
+def answer(flow: http.HTTPFlow, status: int, body: bytes, content_type: str = JSON_TYPE, **headers: str) -> None:
+    """Answer a flow in the server's place."""
+    fields = {"Content-Type": content_type, "Cache-Control": "no-store"} if body else {}
+    fields |= {name.replace("_", "-"): value for name, value in headers.items()}
+    flow.response = http.Response.make(status, body, fields)
+    flow.metadata[ANSWERED] = True
+
+
+def answer_refused(flow: http.HTTPFlow, status: int, denial: Denial) -> None:
+    """Answer something that has no id to answer to."""
+    body: JsonObject = {"error": {"message": denial.text, "data": denial.data()}}
+    answer(flow, status, json.dumps(body).encode())
+
+
+def replace_body(message: http.Message, body: bytes) -> None:
+    """Put `body` in place of what a message carried, with headers to match."""
+    for name in ("content-encoding", "transfer-encoding", "trailer"):
+        message.headers.pop(name, None)
+    message.trailers = None
+    message.raw_content = body
+    message.headers["content-length"] = str(len(body))
+
+
+def header_values(message: http.Message, name: str) -> Iterable[str]:
+    """Give every value of a header, as separate lines."""
+    return message.headers.get_all(name)

@@ -1,0 +1,127 @@
+"""Connections: how many, how long they may stay silent, and nothing that is not HTTP.
+
+Also counts what is under way, so that a stop can wait for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import structlog
+from mitmproxy import ctx
+
+from addons.http_flows import EVENT_STREAM, media_type
+from addons.limits import plain_response
+from proxy.model import Context, Principal
+
+if TYPE_CHECKING:
+    from mitmproxy import dns, http, tcp, udp
+    from mitmproxy.connection import Client
+    from mitmproxy.flow import Flow
+    from mitmproxy.proxy.mode_servers import ProxyConnectionHandler
+
+    from proxy.gate import Gate
+
+log = structlog.get_logger("interlock.connections")
+
+
+class Lifecycle:
+    """Bounds connections and keeps count of requests."""
+
+    def __init__(self, gate: Gate, *, connection_limit: int, first_request_seconds: float, default_agent: str) -> None:
+        self._gate = gate
+        self._limit = connection_limit
+        self._seconds = first_request_seconds
+        self._agent = default_agent
+        self._deadlines: dict[str, asyncio.TimerHandle] = {}
+        self._under_way: set[str] = set()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self.stopping = False
+
+    def client_connected(self, client: Client) -> None:
+        """Refuse a connection too many; give the others a time to say something."""
+        connections = _connections()
+        if len(connections) > self._limit:
+            client.error = f"more than {self._limit} connections (connection_limit)"
+            writer = connections[client.id].transports[client].writer
+            if writer is not None:
+                writer.write(plain_response(503, f"there are {client.error}", Retry_After="1"))
+            log.warning("connection refused", reason="connection_limit", limit=self._limit)
+            return
+        loop = asyncio.get_running_loop()
+        self._deadlines[client.id] = loop.call_later(self._seconds, self._give_up, client)
+
+    def client_disconnected(self, client: Client) -> None:
+        """Forget the connection."""
+        self._spoke(client)
+
+    def requestheaders(self, flow: http.HTTPFlow) -> None:
+        """Count the request as under way."""
+        self._spoke(flow.client_conn)
+        self._under_way.add(flow.id)
+        self._idle.clear()
+
+    def responseheaders(self, flow: http.HTTPFlow) -> None:
+        """Wait for no stream that a server keeps open for its own messages."""
+        if flow.request.method == "GET" and flow.response and media_type(flow.response) == EVENT_STREAM:
+            self._done(flow)
+
+    def response(self, flow: http.HTTPFlow) -> None:
+        """Count the request as done."""
+        self._done(flow)
+
+    def error(self, flow: http.HTTPFlow) -> None:
+        """Count the request as done."""
+        self._done(flow)
+
+    def tcp_start(self, flow: tcp.TCPFlow) -> None:
+        """Kill what is not HTTP. HttpOnly never lets it come to this; a second lock costs nothing."""
+        self._kill(flow)
+
+    def udp_start(self, flow: udp.UDPFlow) -> None:
+        """Kill what is not HTTP."""
+        self._kill(flow)
+
+    def dns_request(self, flow: dns.DNSFlow) -> None:
+        """Kill what is not HTTP."""
+        self._kill(flow)
+
+    async def drained(self, seconds: float) -> bool:
+        """Wait until nothing is under way; say whether that came in time."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._idle.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _kill(self, flow: Flow) -> None:
+        flow.kill()
+        server = "{}:{}".format(*(flow.server_conn.address or ("?", 0))[:2])
+        context = Context(Principal(self._agent), server)
+        self._gate.note("connection_refused", "not_http", context, protocol=flow.type)
+
+    def _done(self, flow: http.HTTPFlow) -> None:
+        self._under_way.discard(flow.id)
+        if not self._under_way:
+            self._idle.set()
+
+    def _spoke(self, client: Client) -> None:
+        if deadline := self._deadlines.pop(client.id, None):
+            deadline.cancel()
+
+    def _give_up(self, client: Client) -> None:
+        self._deadlines.pop(client.id, None)
+        handler = _connections().get(client.id)
+        io = handler.transports.get(client) if handler else None
+        if io is not None and io.handler is not None:
+            log.info("connection closed", reason="header_timeout", seconds=self._seconds)
+            io.handler.cancel("no request in time")
+
+
+def _connections() -> dict[tuple[object, ...] | str, ProxyConnectionHandler]:
+    server = ctx.master.addons.get("proxyserver")
+    connections: dict[tuple[object, ...] | str, ProxyConnectionHandler] = server.connections
+    return connections

@@ -1,0 +1,280 @@
+"""Carries HTTP bodies, event streams and WebSocket messages to the gate, and its verdicts back.
+
+mitmproxy goes on when a hook raises, so every hook here has a boundary that turns
+any exception into a refusal.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import structlog
+
+from addons import http_flows as flows
+from addons.limits import REWRITER, SCANNER, Limits, ResponseChunk
+from addons.streams import EventStream, Responses
+from proxy import reasons
+from proxy.model import Answer, Context, Denial, Exchange, Forward, Pass, Reject, Verdict
+from proxy.wire.encoding import codings, decode_body, inflater
+from proxy.wire.jsonrpc import serialise
+from proxy.wire.legacy import carrier
+from proxy.wire.upload import UploadScanner
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mitmproxy import http
+    from mitmproxy.websocket import WebSocketMessage
+
+    from proxy.gate import Gate
+
+log = structlog.get_logger("interlock.http")
+
+RESPONSES = "interlock.responses"
+MAX_ENDPOINTS = 1000
+
+
+class McpGate:
+    """The addon that every HTTP message passes."""
+
+    def __init__(self, gate: Gate, limits: Limits, seal_key: bytes, is_stopping: Callable[[], bool]) -> None:
+        self._gate = gate
+        self._limits = limits
+        self._key = seal_key
+        self._is_stopping = is_stopping
+        self._legacy_endpoints: set[tuple[str, str]] = set()
+
+    def requestheaders(self, flow: http.HTTPFlow) -> None:
+        """Let a large upload stream where its host may have one; scan it as it goes."""
+        try:
+            self._start_upload(flow)
+        except Exception as error:  # noqa: BLE001  a hook's boundary: any failure refuses
+            self._fail(flow, error)
+
+    def _start_upload(self, flow: http.HTTPFlow) -> None:
+        request = flow.request
+        length = request.headers.get("content-length", "")
+        large = length.isdigit() and int(length) > self._limits.body_bytes
+        if flow.response is None and large and self._limits.is_large_upload(request.host):
+            flow.metadata[SCANNER] = UploadScanner(
+                request.headers.get_all("content-type"), request.headers.get_all("content-encoding"), int(length) * 4
+            )
+            request.stream = self._names_agree(flow)
+
+    async def request(self, flow: http.HTTPFlow) -> None:
+        """Decide what becomes of a request."""
+        try:
+            await self._request(flow)
+        except Exception as error:  # noqa: BLE001  a hook's boundary: any failure refuses
+            self._fail(flow, error)
+
+    async def _request(self, flow: http.HTTPFlow) -> None:
+        if flow.response is not None or flow.error is not None or SCANNER in flow.metadata:
+            return
+        if self._is_stopping():
+            self._refuse(flow, 503, "stopping")
+            return
+        if not self._names_agree(flow):
+            return
+        context = flows.context(flow)
+        headers = list(flow.request.headers.items(multi=True))
+        verdict = await self._gate.inspect(flow.request.raw_content or b"", context, headers)
+        self._carry_out(flow, verdict, context)
+
+    def _names_agree(self, flow: http.HTTPFlow) -> bool:
+        problem = flows.misdirected(flow)
+        if problem is None:
+            return True
+        self._gate.note("request_refused", "host_mismatch", flows.context(flow), problem=problem)
+        self._refuse(flow, 421, "host_mismatch", f"{problem[:1].upper()}{problem[1:]}.")
+        return False
+
+    def _carry_out(self, flow: http.HTTPFlow, verdict: Verdict, context: Context) -> None:
+        match verdict:
+            case Forward(message=message, exchange=exchange):
+                self._forward(flow, serialise(message.value), context, exchange)
+            case Answer() if verdict.replies and self._is_legacy(flow):
+                self._forward(flow, serialise(carrier(verdict.replies, self._key)), context, None)
+            case Answer():
+                _answer(flow, verdict)
+            case Reject(denial=denial, status=status):
+                flows.answer_refused(flow, status, denial)
+            case Pass():
+                self._let_pass(flow, context)
+            case _:
+                raise TypeError(f"unknown verdict {verdict!r}")
+
+    def _forward(self, flow: http.HTTPFlow, body: bytes, context: Context, exchange: Exchange | None) -> None:
+        request = flow.request
+        flows.replace_body(request, body)
+        request.headers["content-type"] = flows.JSON_TYPE
+        request.headers["accept-encoding"] = "identity"
+        flow.metadata[RESPONSES] = Responses(self._gate, context, exchange, self._key)
+
+    def _let_pass(self, flow: http.HTTPFlow, context: Context) -> None:
+        """Let what is not MCP pass; a stream that a client GETs may still carry answers."""
+        if flow.request.method == "GET" and flows.EVENT_STREAM in flow.request.headers.get("accept", ""):
+            flow.request.headers["accept-encoding"] = "identity"
+            flow.metadata[RESPONSES] = Responses(self._gate, context, None, self._key)
+
+    def _is_legacy(self, flow: http.HTTPFlow) -> bool:
+        """Say whether answers to this POST travel on a GET stream (HTTP+SSE, 2024-11-05)."""
+        headers = flow.request.headers
+        if "mcp-session-id" in headers or "mcp-protocol-version" in headers:
+            return False
+        if flows.EVENT_STREAM in headers.get("accept", ""):
+            return False
+        return flows.legacy_session(flow.request.path) is not None or self._is_known_endpoint(flow)
+
+    def _is_known_endpoint(self, flow: http.HTTPFlow) -> bool:
+        return (flows.server_name(flow), urlsplit(flow.request.path).path) in self._legacy_endpoints
+
+    def _learn_endpoint(self, server: str, path: str) -> None:
+        if len(self._legacy_endpoints) < MAX_ENDPOINTS:
+            self._legacy_endpoints.add((server, urlsplit(path).path))
+
+    def responseheaders(self, flow: http.HTTPFlow) -> None:
+        """Choose how a response passes: rewritten event by event, whole, or untouched and unbuffered."""
+        try:
+            self._choose_response(flow)
+        except Exception as error:  # noqa: BLE001  a hook's boundary: any failure refuses
+            self._fail(flow, error)
+            flow.kill()
+
+    def _choose_response(self, flow: http.HTTPFlow) -> None:
+        response, responses = flow.response, flow.metadata.get(RESPONSES)
+        if response is None or flow.metadata.get(flows.ANSWERED) or response.status_code == 101:
+            return
+        if responses is None:
+            response.stream = True
+        elif flows.media_type(response) == flows.EVENT_STREAM:
+            applied = codings(response.headers.get_all("content-encoding"))
+            engine = inflater(",".join(applied), 1 << 62) if applied else None
+            for name in ("content-encoding", "content-length"):
+                response.headers.pop(name, None)
+            stream = EventStream(responses, flow.request.url, self._limits.message_bytes, engine)
+            stream.on_endpoint = self._learn_endpoint
+            flow.metadata[REWRITER] = stream
+            response.stream = True
+        elif responses.exchange is None and flow.request.method == "GET":
+            response.stream = True
+
+    async def response_chunk(self, chunk: ResponseChunk) -> None:
+        """Rewrite a piece of an event stream. Left without `out`, the stream is cut."""
+        try:
+            rewriter: EventStream = chunk.flow.metadata[REWRITER]
+            chunk.out = rewriter.end() if chunk.last else rewriter.feed(chunk.data)
+        except Exception as error:
+            log.exception("an event stream is cut", server=flows.server_name(chunk.flow), exc_info=error)
+
+    async def response(self, flow: http.HTTPFlow) -> None:
+        """Take a whole response to an MCP message."""
+        try:
+            self._take_response(flow)
+        except Exception as error:  # noqa: BLE001  a hook's boundary: any failure refuses
+            self._fail(flow, error)
+
+    def _take_response(self, flow: http.HTTPFlow) -> None:
+        response, responses = flow.response, flow.metadata.get(RESPONSES)
+        if response is None or responses is None or flow.metadata.get(flows.ANSWERED):
+            return
+        if REWRITER in flow.metadata:
+            self._stream_ended(responses)
+        elif response.raw_content and response.status_code < 400:
+            self._rewrite_whole(response, responses)
+        elif responses.exchange is not None and response.status_code not in (202, 204):
+            self._gate.abandon(responses.exchange, f"http_{response.status_code}")
+
+    def _stream_ended(self, responses: Responses) -> None:
+        """Note a call whose stream ended without its answer; in a session, a later stream may bring it."""
+        exchange = responses.exchange
+        if exchange is not None and exchange.context.session is None:
+            self._gate.abandon(exchange, "interrupted")
+
+    def _rewrite_whole(self, response: http.Response, responses: Responses) -> None:
+        body = response.raw_content or b""
+        applied = codings(response.headers.get_all("content-encoding"))
+        if applied:
+            body = decode_body(body, applied, self._limits.response_bytes)
+        payloads = responses.rewrite(body)
+        if payloads is not None:
+            whole = payloads[0] if len(payloads) == 1 else b"[" + b",".join(payloads) + b"]"
+            flows.replace_body(response, whole)
+
+    def error(self, flow: http.HTTPFlow) -> None:
+        """Record that a call's answer never came."""
+        responses: Responses | None = flow.metadata.get(RESPONSES)
+        if responses is not None and responses.exchange is not None:
+            self._gate.abandon(responses.exchange, "upstream_error")
+
+    async def websocket_message(self, flow: http.HTTPFlow) -> None:
+        """Decide what becomes of a WebSocket message."""
+        assert flow.websocket is not None
+        message = flow.websocket.messages[-1]
+        del flow.websocket.messages[:-1]
+        if message.injected:
+            return
+        try:
+            await self._take_websocket_message(flow, message)
+        except Exception as error:
+            log.exception("a WebSocket message is dropped", server=flows.server_name(flow), exc_info=error)
+            message.drop()
+
+    async def _take_websocket_message(self, flow: http.HTTPFlow, message: WebSocketMessage) -> None:
+        base = flows.context(flow)
+        context = Context(base.principal, base.server, "websocket", base.revision, session=flow.id)
+        if not message.from_client:
+            payloads = Responses(self._gate, context, None, self._key).rewrite(message.content)
+            if payloads is not None:
+                message.content = payloads[0]
+            return
+        verdict = await self._gate.inspect(message.content, context)
+        match verdict:
+            case Forward(message=decided):
+                message.content = serialise(decided.value)
+            case Pass():
+                pass
+            case Answer(replies=replies):
+                message.drop()
+                for reply in replies:
+                    _inject(flow, serialise(reply), is_text=message.is_text)
+            case Reject(denial=denial):
+                message.drop()
+                body = json.dumps({"error": {"message": denial.text, "data": denial.data()}}).encode()
+                _inject(flow, body, is_text=message.is_text)
+            case _:
+                raise TypeError(f"unknown verdict {verdict!r}")
+
+    def _refuse(self, flow: http.HTTPFlow, status: int, reason: str, why: str = "") -> None:
+        text = reasons.explain(reason, "the request", why)
+        denial = Denial(reason, text, retryable=reasons.REASONS[reason].retryable)
+        flows.answer_refused(flow, status, denial)
+
+    def _fail(self, flow: http.HTTPFlow, error: Exception) -> None:
+        """Refuse a flow that could not be handled, and record it."""
+        log.error("refusing after a failure", flow=flow.id, exc_info=error)
+        self._refuse(flow, 502, "internal_error")
+        try:
+            self._gate.note("request_refused", "internal_error", flows.context(flow), error=type(error).__name__)
+        except Exception as second:
+            log.exception("a refusal could not be recorded", error=str(second))
+
+
+def _answer(flow: http.HTTPFlow, verdict: Answer) -> None:
+    if not verdict.replies:
+        flows.answer(flow, verdict.status, b"")
+        return
+    if flows.wants_only_events(flow):
+        body = b"".join(b"event: message\ndata: " + serialise(reply) + b"\n\n" for reply in verdict.replies)
+        flows.answer(flow, verdict.status, body, flows.EVENT_STREAM)
+        return
+    body = serialise(list(verdict.replies)) if verdict.batch else serialise(verdict.replies[0])
+    flows.answer(flow, verdict.status, body)
+
+
+def _inject(flow: http.HTTPFlow, body: bytes, *, is_text: bool) -> None:
+    from mitmproxy import ctx  # noqa: PLC0415  the master exists once the daemon runs
+
+    ctx.master.commands.call("inject.websocket", flow, True, body, is_text)

@@ -1,0 +1,106 @@
+"""Rewrites a server's event stream as it passes: each event leaves as soon as it is whole."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urljoin, urlsplit
+
+from proxy.wire.jsonrpc import respell
+from proxy.wire.legacy import carried
+from proxy.wire.sse import Event, Splitter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy.gate import Gate
+    from proxy.model import Context, Exchange
+    from proxy.wire.encoding import Inflater
+
+
+class Responses:
+    """Takes what a server sends back, message by message."""
+
+    def __init__(self, gate: Gate, context: Context, exchange: Exchange | None, seal_key: bytes) -> None:
+        self._gate = gate
+        self.context = context
+        self.exchange = exchange
+        self._key = seal_key
+
+    def rewrite(self, body: bytes) -> list[bytes] | None:
+        """Give what to pass on in place of one message: None means as it is."""
+        try:
+            value = json.loads(body)
+        except ValueError:
+            return self._unreadable()
+        values = value if isinstance(value, list) else [value]
+        taken = [self._take(item, body) for item in values]
+        if all(item is None for item in taken):
+            return None
+        kept = [[original] if item is None else item for item, original in zip(taken, values, strict=True)]
+        flat = [message for messages in kept for message in messages]
+        return [respell(flat)] if isinstance(value, list) else [respell(message) for message in flat]
+
+    def _unreadable(self) -> list[bytes] | None:
+        """Pass what is not JSON, unless it may be a result that has to be masked."""
+        if self.exchange is None:
+            return None
+        refusal = self._gate.unreadable(self.exchange)
+        return None if refusal is None else [respell(refusal)]
+
+    def _take(self, value: Any, body: bytes) -> list[Any] | None:
+        if not isinstance(value, dict) or "id" not in value or "method" in value:
+            return None
+        answers = carried(value["id"], self._key)
+        if answers is not None:
+            return list(answers)
+        exchange = self._exchange_for(value["id"])
+        if exchange is None:
+            return None
+        observed = self._gate.observe(exchange, value, body)
+        return None if observed is value else [observed]
+
+    def _exchange_for(self, message_id: object) -> Exchange | None:
+        mine = self.exchange
+        if mine is not None and mine.message.id == message_id and type(mine.message.id) is type(message_id):
+            return mine
+        return self._gate.find(self.context, message_id)
+
+
+class EventStream:
+    """One `text/event-stream` response on its way to the client."""
+
+    def __init__(self, responses: Responses, url: str, limit: int, inflater: Inflater | None = None) -> None:
+        self._responses = responses
+        self._url = url
+        self._splitter = Splitter(limit)
+        self._inflater = inflater
+        self.on_endpoint: Callable[[str, str], None] | None = None
+
+    def feed(self, chunk: bytes) -> bytes:
+        """Give what to pass on for `chunk`. Raises where the stream cannot be read."""
+        if self._inflater is not None:
+            chunk = self._inflater.feed(chunk)
+        return b"".join(self._pass_on(event) for event in self._splitter.feed(chunk))
+
+    def end(self) -> bytes:
+        """Give what is left at the end; half an event is nothing, by the standard."""
+        return b""
+
+    def _pass_on(self, event: Event) -> bytes:
+        if event.data is None:
+            return event.raw
+        if event.event == "endpoint":
+            self._learn_session(event.data)
+            return event.raw
+        payloads = self._responses.rewrite(event.data.encode())
+        return event.raw if payloads is None else event.with_data(payloads)
+
+    def _learn_session(self, endpoint: str) -> None:
+        """Take a legacy stream's message endpoint, where its calls are POSTed to, as its session."""
+        target = urlsplit(urljoin(self._url, endpoint))
+        path = target.path + (f"?{target.query}" if target.query else "")
+        self._responses.context = replace(self._responses.context, session=path, transport="sse")
+        if self.on_endpoint is not None:
+            self.on_endpoint(self._responses.context.server, path)

@@ -1,0 +1,179 @@
+"""Settings: read once at start, from flags, environment, file and defaults, in that order of weight."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ByteSize, ConfigDict, Field, ValidationError
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from proxy.errors import ConfigError
+from proxy.resources import policies_dir
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ENV_PREFIX = "INTERLOCK_"
+CONFIG_ENV = "INTERLOCK_CONFIG"
+CONFIG_FILE = Path("interlock.yaml")
+_LISTEN = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^:\[\]]+):(?P<port>\d{1,5})")
+_REVERSE = re.compile(r"reverse:https?://(\[[0-9a-fA-F:.]+\]|[^/:\s]+)(:\d{1,5})?/?")
+
+
+def _listen(value: str) -> str:
+    match = _LISTEN.fullmatch(value)
+    if match is None or int(match["port"]) > 65535:
+        raise ValueError("write HOST:PORT, for example 127.0.0.1:8080")
+    return value
+
+
+def _mode(value: str) -> str:
+    if value in ("regular", "transparent") or _REVERSE.fullmatch(value):
+        return value
+    raise ValueError("write regular, transparent, or reverse:URL such as reverse:https://mcp.example.com")
+
+
+def _default_state_dir() -> Path:
+    base = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return Path(base).expanduser() / "interlock"
+
+
+type Seconds = Annotated[float, Field(gt=0, le=86_400)]
+type Size = Annotated[ByteSize, Field(ge=1024)]
+
+
+class Settings(BaseModel):
+    """Every setting there is. docs/settings.md is held to this list by a test."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+    listen: Annotated[str, AfterValidator(_listen)] = Field(
+        "127.0.0.1:8080", description="Address the proxy listens on."
+    )
+    mode: Annotated[str, AfterValidator(_mode)] = Field(
+        "regular", description="How traffic arrives: regular (HTTPS_PROXY), reverse:URL, or transparent."
+    )
+    policy: Path = Field(
+        default_factory=lambda: policies_dir() / "default.yaml", description="Policy file, or a folder of them."
+    )
+    state_dir: Path = Field(
+        default_factory=_default_state_dir, description="Where the CA, keys, agents and the audit log are kept."
+    )
+    upstream_ca: Path | None = Field(None, description="PEM file of roots to trust for servers, beside the system's.")
+    default_agent: str = Field("agent", min_length=1, max_length=64, description="Name of a caller without a token.")
+    agent_auth: Literal["optional", "required"] = Field(
+        "optional", description="Whether a caller must present an agent's token."
+    )
+    header_limit: Size = Field(ByteSize(64 << 10), description="Largest request head; past it 431.")
+    header_timeout: Seconds = Field(30, description="Seconds for a request head to arrive; past it 408.")
+    body_limit: Size = Field(ByteSize(16 << 20), description="Largest request body; past it 413.")
+    body_timeout: Seconds = Field(300, description="Seconds for a request body to arrive; past it 408.")
+    large_uploads: tuple[str, ...] = Field(
+        (), description="Hosts (globs) whose uploads may pass body_limit; these are streamed and scanned."
+    )
+    response_limit: Size = Field(ByteSize(64 << 20), description="Largest MCP response body that is not a stream.")
+    event_limit: Size = Field(ByteSize(16 << 20), description="Largest server-sent event or WebSocket message.")
+    connection_limit: int = Field(2048, ge=1, description="Open client connections; past it 503.")
+    idle_timeout: Seconds = Field(600, description="Seconds after which a silent connection is closed.")
+    drain_timeout: Seconds = Field(10, description="Seconds that calls under way get to finish at a stop.")
+    audit_log_limit: Size = Field(ByteSize(1 << 30), description="Largest local audit log; past it calls are refused.")
+    log_format: Literal["auto", "console", "json"] = Field(
+        "auto", description="Log lines as JSON or for people; auto looks whether stderr is a terminal."
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least severe line to log.")
+
+    @property
+    def listen_address(self) -> tuple[str, int]:
+        """Host and port to listen on."""
+        match = _LISTEN.fullmatch(self.listen)
+        assert match is not None
+        return match["host"].strip("[]"), int(match["port"])
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """Settings, and where each came from."""
+
+    settings: Settings
+    sources: Mapping[str, str]
+
+
+def load_settings(
+    flags: Mapping[str, Any] | None = None,
+    environ: Mapping[str, str] | None = None,
+    config_file: Path | None = None,
+) -> Loaded:
+    """Put the settings together: flags before environment before file before defaults.
+
+    Raises ConfigError that names the setting, its value, where it came from and
+    the way out.
+    """
+    environ = os.environ if environ is None else environ
+    values: dict[str, Any] = {}
+    sources = dict.fromkeys(Settings.model_fields, "default")
+    path, from_file = _read_file(config_file, environ)
+    for source, layer in (
+        (f"file {path}", from_file),
+        ("environment", _read_environment(environ)),
+        ("flag", {k: v for k, v in (flags or {}).items() if v is not None}),
+    ):
+        for name, value in layer.items():
+            values[name] = value
+            sources[name] = f"{ENV_PREFIX}{name.upper()}" if source == "environment" else source
+    try:
+        return Loaded(Settings(**values), sources)
+    except ValidationError as error:
+        raise ConfigError(_describe(error, values, sources)) from error
+
+
+def _describe(error: ValidationError, values: Mapping[str, Any], sources: Mapping[str, str]) -> str:
+    lines = []
+    for problem in error.errors():
+        name = str(problem["loc"][0])
+        message = problem["msg"].removeprefix("Value error, ")
+        lines.append(f"setting {name} = {values.get(name)!r} (from {sources.get(name, '?')}): {message}")
+    return "\n".join(lines)
+
+
+def _read_file(path: Path | None, environ: Mapping[str, str]) -> tuple[Path, dict[str, Any]]:
+    named = path or (Path(environ[CONFIG_ENV]) if environ.get(CONFIG_ENV) else None)
+    path = named or CONFIG_FILE
+    if not path.exists():
+        if named:
+            raise ConfigError(f"config file {str(path)!r} does not exist; make it, or drop --config and {CONFIG_ENV}")
+        return path, {}
+    try:
+        content = YAML(typ="safe", pure=True).load(path.read_text())
+    except (OSError, UnicodeDecodeError, YAMLError) as error:
+        raise ConfigError(f"config file {str(path)!r} cannot be read: {error}") from error
+    if content is None:
+        return path, {}
+    if not isinstance(content, dict):
+        raise ConfigError(f"config file {str(path)!r} must be a mapping of settings, not {type(content).__name__}")
+    for name in content:
+        _known(str(name), f"file {path}")
+    return path, content
+
+
+def _read_environment(environ: Mapping[str, str]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for variable, text in environ.items():
+        if not variable.startswith(ENV_PREFIX) or variable == CONFIG_ENV:
+            continue
+        name = _known(variable.removeprefix(ENV_PREFIX).lower(), f"environment variable {variable}")
+        values[name] = [part for part in re.split(r"[,\s]+", text) if part] if name == "large_uploads" else text
+    return values
+
+
+def _known(name: str, source: str) -> str:
+    if name in Settings.model_fields:
+        return name
+    close = difflib.get_close_matches(name, Settings.model_fields, n=1)
+    hint = f"did you mean {close[0]}?" if close else "`interlock config show` lists the settings"
+    raise ConfigError(f"there is no setting {name!r} (from {source}); {hint}")

@@ -1,0 +1,53 @@
+"""Small files with secrets in them: made once, readable by their owner alone, never half-written."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import tempfile
+from typing import TYPE_CHECKING
+
+from proxy.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Put `data` at `path` with mode 0600, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def read_or_make_key(path: Path, size: int) -> bytes:
+    """Give the key at `path`, made at random on first use.
+
+    Safe when several processes come first at once. Raises ConfigError where the
+    file is not a key of that size.
+    """
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with os.fdopen(handle, "wb") as file:
+            file.write(secrets.token_bytes(size))
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(temporary, path)  # fails where another process was first: theirs counts
+        except FileExistsError:
+            pass
+        finally:
+            os.unlink(temporary)
+    key = path.read_bytes()
+    if len(key) != size:
+        raise ConfigError(f"{path} holds {len(key)} bytes, not {size}; restore it or delete it to make a new one")
+    return key

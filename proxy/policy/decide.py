@@ -1,0 +1,329 @@
+"""Deciding a call by the rules. Pure, no I/O; `decide` never raises.
+
+Every matching rule counts, whatever their order: deny before two_phase before
+allow, redactions add up, shadow rules are only told of. A deny, a two_phase and
+a redact match if any view of the call does, an allow only if all do. What cannot
+be judged is denied.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from proxy.model import Decision, Outcome, Redaction
+from proxy.policy.egress import CompiledEgress
+from proxy.policy.globs import compile_globs, is_glob
+from proxy.policy.operators import YES, compile_when
+from proxy.policy.rules import AllowRule, DenyRule, Egress, RedactRule, TwoPhaseRule
+from proxy.policy.text import fold
+from proxy.policy.values import Reading
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from proxy.model import Call, Respond
+    from proxy.policy.operators import Test
+    from proxy.policy.rules import Rule
+
+DENIED: Final = "policy_denied"
+DEFAULT_DENY: Final = "default_deny"
+POLICY_ERROR: Final = "policy_error"
+TWO_PHASE: Final = "two_phase_required"
+ALLOWED: Final = "policy_allowed"
+DEFAULT_ALLOW: Final = "default_allow"
+
+# What keeps a session going and asks a server for nothing: a default of deny
+# leaves these alone, a rule that names them does not.
+PLUMBING: Final = frozenset(
+    {
+        "initialize",
+        "ping",
+        "server/discover",
+        "subscriptions/listen",
+        "tools/list",
+        "resources/list",
+        "resources/templates/list",
+        "resources/unsubscribe",
+        "prompts/list",
+        "logging/setLevel",
+        "tasks/get",
+        "tasks/result",
+        "tasks/list",
+        "tasks/cancel",
+        "notifications/initialized",
+        "notifications/cancelled",
+        "notifications/progress",
+        "notifications/roots/list_changed",
+    }
+)
+
+_SEVERITIES: Final = ("info", "low", "medium", "high", "critical")
+_MAX_BUCKETS: Final = 4096
+
+
+def _always(_reading: Reading) -> int:
+    return YES
+
+
+class Hit(NamedTuple):
+    """A rule that speaks of a call, and why where it is not plainly its condition."""
+
+    rule: CompiledRule
+    reason: str | None = None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CompiledRule:
+    """A rule ready to be asked."""
+
+    rule: Rule
+    test: Test
+    fits_method: Callable[[str], bool]
+    fits_server: Callable[[str], bool]
+    fits_tool: Callable[[str], bool]
+    fits_agent: Callable[[str], bool]
+    allows: bool
+    shadow: bool
+
+    @property
+    def id(self) -> str:
+        """The rule's id."""
+        return self.rule.id
+
+    def speaks_of(self, method: str, names: Sequence[tuple[str, str, str]]) -> bool:
+        """Tell whether the rule's globs fit: some spelling for a restriction, all for an allow."""
+        if not self.fits_method(method):
+            return False
+        quantifier = all if self.allows else any
+        return quantifier(
+            self.fits_server(server) and self.fits_tool(tool) and self.fits_agent(agent)
+            for server, tool, agent in names
+        )
+
+    def ask(self, reading: Reading) -> Hit | None:
+        """Tell whether the rule matches.
+
+        Of an allow that does not, tell why where a value could not be judged.
+        """
+        try:
+            bits = self.test(reading)
+            if not bits:
+                return None
+            if bits == YES or reading.unknown is None:
+                return Hit(self) if bits == YES or not self.allows else None
+            return self._ask_again(reading)
+        except Exception as error:  # noqa: BLE001 - whatever goes wrong in a rule is a refusal
+            return Hit(self, POLICY_ERROR, f"{type(error).__name__}: {error}")
+
+    def _ask_again(self, reading: Reading) -> Hit | None:
+        """Find out whether the rule matched only because a value could not be judged."""
+        reading.unknown = None
+        reading.guess = 2
+        try:
+            bits = self.test(reading)
+        finally:
+            reading.guess = 1
+        trouble, reading.unknown = reading.unknown, None
+        if trouble is None or (bits & 1 and not self.allows):
+            return None if self.allows else Hit(self)
+        return Hit(self, trouble.reason, trouble.detail)
+
+
+def compile_rule(rule: Rule) -> CompiledRule:
+    """Compile one rule."""
+    return CompiledRule(
+        rule,
+        compile_when(rule.when) if rule.when is not None else _always,
+        compile_globs(rule.methods or ["tools/call"]),
+        compile_globs(rule.servers),
+        compile_globs(rule.tools),
+        compile_globs(rule.agents),
+        isinstance(rule, AllowRule),
+        rule.mode == "shadow",
+    )
+
+
+class _Index:
+    """Rules by tool name: plain names in a dict, everything else in a list."""
+
+    def __init__(self, rules: Iterable[CompiledRule]) -> None:
+        self._named: dict[str, list[CompiledRule]] = {}
+        self._others: list[CompiledRule] = []
+        for rule in rules:
+            tools = rule.rule.tools
+            if tools is None or any(is_glob(tool) for tool in tools):
+                self._others.append(rule)
+            else:
+                for tool in set(tools):
+                    self._named.setdefault(tool, []).append(rule)
+
+    def rules_for(self, call: Call) -> tuple[CompiledRule, ...]:
+        names = spellings(call)
+        found = {
+            id(rule): rule
+            for tool in dict.fromkeys(tool for _, tool, _ in names)
+            for rule in (*self._named.get(tool, ()), *self._others)
+        }
+        return tuple(rule for rule in found.values() if rule.speaks_of(call.method, names))
+
+
+def spellings(call: Call) -> tuple[tuple[str, str, str], ...]:
+    """Give a call's server, tool and agent as spelt, and as a lax reader would take them."""
+    names = (call.server, call.tool or "", call.agent)
+    lax = (fold(names[0]).strip(), fold(names[1]).strip(), fold(names[2]).strip())
+    return (names,) if lax == names else (names, lax)
+
+
+class CompiledPolicy:
+    """A policy ready to decide; implements `model.Policy`."""
+
+    def __init__(
+        self,
+        rules: Iterable[Rule],
+        *,
+        default: str = "deny",
+        version: str = "",
+        egress: CompiledEgress | None = None,
+    ) -> None:
+        self.version = version
+        self.egress = egress or CompiledEgress(Egress(), version=version)
+        self.default = default
+        self.compiled = tuple(compile_rule(rule) for rule in sorted(rules, key=lambda rule: rule.id))
+        self.rules: Mapping[str, Rule] = {compiled.id: compiled.rule for compiled in self.compiled}
+        self._index = _Index(self.compiled)
+        self._buckets: dict[tuple[str, str, str | None, str], tuple[CompiledRule, ...]] = {}
+
+    def decide(self, call: Call) -> Decision:
+        """Decide `call`; a value that cannot be judged is a deny with its own reason."""
+        try:
+            reading = Reading(call.arguments or {})
+            hits = [hit for rule in self.rules_for(call) if (hit := rule.ask(reading)) is not None]
+            return self.conclude(call, hits)
+        except Exception as error:  # noqa: BLE001 - the boundary: whatever goes wrong is a refusal
+            return Decision(
+                Outcome.DENY,
+                POLICY_ERROR,
+                message=f"The call could not be judged ({type(error).__name__}).",
+                policy_version=self.version,
+            )
+
+    def rules_for(self, call: Call) -> tuple[CompiledRule, ...]:
+        """Give the rules whose globs fit the call, in the order of their ids."""
+        key = (call.method, call.server, call.tool, call.agent)
+        found = self._buckets.get(key)
+        if found is None:
+            if len(self._buckets) >= _MAX_BUCKETS:
+                self._buckets.clear()
+            found = self._buckets[key] = self._index.rules_for(call)
+        return found
+
+    def conclude(self, call: Call, hits: Sequence[Hit]) -> Decision:
+        """Weigh what the rules said."""
+        if not hits:
+            return self._by_default(call, (), ())
+        shadow = tuple(sorted(hit.rule.id for hit in hits if hit.rule.shadow and _matched(hit)))
+        live = [hit for hit in hits if not hit.rule.shadow]
+        winner = _winner(live)
+        if winner is None:
+            return self._by_default(call, live, shadow)
+        return Decision(
+            winner.outcome,
+            winner.reason,
+            winner.hit.rule.id,
+            winner.message,
+            winner.respond,
+            winner.hit.rule.rule.severity,
+            tuple(sorted(hit.rule.id for hit in live if _matched(hit))),
+            shadow,
+            _redactions(live),
+            self.version,
+        )
+
+    def _by_default(self, call: Call, live: Sequence[Hit], shadow: tuple[str, ...]) -> Decision:
+        matched = tuple(sorted(hit.rule.id for hit in live if _matched(hit)))
+        redactions = _redactions(live)
+        if self.default == "allow" or call.method in PLUMBING:
+            return Decision(
+                Outcome.ALLOW,
+                DEFAULT_ALLOW,
+                matched=matched,
+                shadow=shadow,
+                redactions=redactions,
+                policy_version=self.version,
+            )
+        unsure = min((hit for hit in live if not _matched(hit)), key=lambda hit: hit.rule.id, default=None)
+        return Decision(
+            Outcome.DENY,
+            unsure.reason or DEFAULT_DENY if unsure else DEFAULT_DENY,
+            unsure.rule.id if unsure else None,
+            unsure.detail if unsure else "No rule allows this call, and the policy denies by default.",
+            matched=matched,
+            shadow=shadow,
+            redactions=redactions,
+            policy_version=self.version,
+        )
+
+
+class _Verdict(NamedTuple):
+    hit: Hit
+    outcome: Outcome
+    reason: str
+    message: str
+    respond: Respond = "result"
+
+
+def _matched(hit: Hit) -> bool:
+    """Tell whether the rule itself matched; an allow that could not be judged did not."""
+    return hit.reason is None or not hit.rule.allows
+
+
+def _winner(live: Sequence[Hit]) -> _Verdict | None:
+    denies = [hit for hit in live if _denies(hit)]
+    if denies:
+        hit = min(denies, key=_deny_rank)
+        respond = hit.rule.rule.respond if isinstance(hit.rule.rule, DenyRule) else "result"
+        return _Verdict(hit, Outcome.DENY, hit.reason or DENIED, _message(hit), respond)
+    phased = [hit for hit in live if isinstance(hit.rule.rule, TwoPhaseRule)]
+    if phased:
+        hit = min(phased, key=_phase_rank)
+        return _Verdict(hit, Outcome.TWO_PHASE, TWO_PHASE, _message(hit))
+    allows = [hit for hit in live if hit.rule.allows and hit.reason is None]
+    if allows:
+        hit = min(allows, key=lambda hit: hit.rule.id)
+        return _Verdict(hit, Outcome.ALLOW, ALLOWED, _message(hit))
+    return None
+
+
+def _denies(hit: Hit) -> bool:
+    """Tell whether a hit refuses: a deny, a restriction that could not be judged, any rule that broke."""
+    if hit.reason == POLICY_ERROR:
+        return True
+    rule = hit.rule.rule
+    return isinstance(rule, DenyRule) or (isinstance(rule, TwoPhaseRule) and hit.reason is not None)
+
+
+def _deny_rank(hit: Hit) -> tuple[bool, int, str]:
+    return (hit.reason is not None, -_SEVERITIES.index(hit.rule.rule.severity), hit.rule.id)
+
+
+def _phase_rank(hit: Hit) -> tuple[bool, float, str]:
+    rule = hit.rule.rule
+    assert isinstance(rule, TwoPhaseRule)
+    return (rule.approval != "human", rule.block_threshold, rule.id)
+
+
+def _message(hit: Hit) -> str:
+    described = hit.rule.rule.description
+    if not hit.detail:
+        return described
+    return f"{described} ({hit.detail})" if described else hit.detail
+
+
+def _redactions(live: Sequence[Hit]) -> tuple[Redaction, ...]:
+    return tuple(
+        Redaction(rule.id, tuple(rule.detectors), frozenset(rule.on), rule.redact)
+        for hit in live
+        if isinstance(rule := hit.rule.rule, RedactRule)
+    )

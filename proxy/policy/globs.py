@@ -1,0 +1,54 @@
+"""Globs over names of servers, tools, agents and methods. Pure, no I/O."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import re2
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_MARKS = frozenset("*?[")
+
+
+def is_glob(pattern: str) -> bool:
+    """Tell whether a pattern is more than a plain name."""
+    return not _MARKS.isdisjoint(pattern)
+
+
+def compile_globs(patterns: Sequence[str] | None) -> Callable[[str], bool]:
+    """Give the test whether a name fits one of `patterns`; None fits every name."""
+    if patterns is None or "*" in patterns:
+        return lambda _name: True
+    plain = frozenset(p for p in patterns if not is_glob(p))
+    globs = [p for p in patterns if is_glob(p)]
+    if not globs:
+        return plain.__contains__
+    search: Callable[[str], Any] = re2.compile("^(?s:" + "|".join(map(translate, globs)) + ")$").search
+    return lambda name: name in plain or search(name) is not None
+
+
+def translate(pattern: str) -> str:
+    """Turn a glob (`*`, `?`, `[abc]`, `[!abc]`) into an RE2 expression."""
+    out: list[str] = []
+    rest = pattern
+    while rest:
+        char, rest = rest[0], rest[1:]
+        if char == "*":
+            out.append(".*")
+        elif char == "?":
+            out.append(".")
+        elif char == "[" and "]" in rest[1:]:
+            end = rest.index("]", 1)
+            members, rest = rest[:end], rest[end + 1 :]
+            out.append(_members(members))
+        else:
+            out.append(re2.escape(char))
+    return "".join(out)
+
+
+def _members(members: str) -> str:
+    negated = members[:1] in ("!", "^")
+    body = (members[1:] if negated else members).replace("\\", "\\\\").replace("[", "\\[").replace("^", "\\^")
+    return f"[{'^' if negated else ''}{body}]"

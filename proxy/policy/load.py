@@ -1,0 +1,297 @@
+"""Reading policy files: YAML in, a compiled policy out, or errors with file, line and the way out.
+
+The only module of the room that reads files.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap, CommentedSeq
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.scalarbool import ScalarBoolean
+
+from proxy.errors import PolicyError
+from proxy.policy.decide import CompiledPolicy
+from proxy.policy.egress import CompiledEgress
+from proxy.policy.rules import Condition, DenyRule, Egress, PolicyFile, RedactRule, TwoPhaseRule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from pydantic_core import ErrorDetails
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong with a policy file."""
+
+    file: str
+    line: int
+    column: int
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}: {self.message}"
+
+
+class PolicyFileError(PolicyError):
+    """Policy files that cannot be used; `problems` has each reason."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        super().__init__("\n".join(str(problem) for problem in problems))
+        self.problems = tuple(problems)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One file as read: its typed content, and where things stand in it."""
+
+    path: Path
+    content: PolicyFile
+    nodes: Any
+
+    def at(self, *steps: str | int) -> tuple[int, int]:
+        """Give the line and column, from 1, of a place in the file."""
+        return _locate(self.nodes, steps)
+
+
+def load_policy(path: Path) -> CompiledPolicy:
+    """Load a file, or every *.yaml and *.yml of a folder, as one policy.
+
+    Raises PolicyError with file, line, column and what to write instead.
+    """
+    return compile_sources(load_sources(path), version=_version(path))
+
+
+def load_sources(path: Path) -> tuple[Source, ...]:
+    """Read and check the files of a policy.
+
+    Raises PolicyError.
+    """
+    sources: list[Source] = []
+    problems: list[Problem] = []
+    for file in policy_files(path):
+        try:
+            sources.append(_load_file(file))
+        except PolicyFileError as error:
+            problems.extend(error.problems)
+    problems.extend(_duplicate_ids(sources))
+    if problems:
+        raise PolicyFileError(problems)
+    return tuple(sources)
+
+
+def policy_files(path: Path) -> tuple[Path, ...]:
+    """Give the files of a policy, by name.
+
+    Raises PolicyError where there are none.
+    """
+    if path.is_dir():
+        files = tuple(sorted(p for p in path.iterdir() if p.suffix in (".yaml", ".yml") and p.is_file()))
+        if not files:
+            raise PolicyError(f"{path}: no policy here; put a .yaml file in this folder or name another")
+        return files
+    if not path.exists():
+        raise PolicyError(f"{path}: no such file or folder; name a policy file, or a folder of them")
+    return (path,)
+
+
+def compile_sources(sources: Sequence[Source], *, version: str = "") -> CompiledPolicy:
+    """Make one policy of several files: rules add up, and the stricter default holds."""
+    defaults = {source.content.default for source in sources} - {None}
+    rules = [rule for source in sources for rule in source.content.rules]
+    default = "allow" if defaults == {"allow"} else "deny"
+    return CompiledPolicy(
+        rules,
+        default=default,
+        version=version,
+        egress=CompiledEgress(_merge_egress(sources), version=version),
+    )
+
+
+def _merge_egress(sources: Iterable[Source]) -> Egress:
+    sections = [source.content.egress for source in sources if source.content.egress is not None]
+    if not sections:
+        return Egress()
+    settings = {
+        name: "deny" if any(getattr(section, name) == "deny" for section in sections) else "allow"
+        for name in ("default", "metadata", "link_local", "private", "loopback")
+    }
+    return Egress.model_validate({**settings, "rules": [r for section in sections for r in section.rules]})
+
+
+def _version(path: Path) -> str:
+    digest = hashlib.sha256()
+    for file in policy_files(path):
+        content = _read(file)
+        name = file.name.encode() if path.is_dir() else b""
+        digest.update(len(name).to_bytes(4) + name + len(content).to_bytes(8) + content)
+    return digest.hexdigest()
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise PolicyFileError([Problem(str(file), 1, 1, f"cannot be read: {error.strerror}")]) from None
+
+
+def _load_file(file: Path) -> Source:
+    nodes = _parse(file)
+    try:
+        plain = _plain(nodes)
+        return Source(file, PolicyFile.model_validate(plain), nodes)
+    except RecursionError:
+        raise PolicyFileError([Problem(str(file), 1, 1, "an alias refers to itself")]) from None
+    except ValidationError as error:
+        raise PolicyFileError([_explain(file, nodes, e) for e in error.errors()]) from None
+    except TypeError as error:
+        raise PolicyFileError([Problem(str(file), 1, 1, str(error))]) from None
+
+
+def _parse(file: Path) -> Any:
+    try:
+        text = _read(file).decode("utf-8")
+    except UnicodeDecodeError as error:
+        where = f"byte {error.start} is not UTF-8; save the file as UTF-8"
+        raise PolicyFileError([Problem(str(file), 1, 1, where)]) from None
+    try:
+        nodes = YAML(typ="rt").load(text)
+    except MarkedYAMLError as error:
+        raise PolicyFileError([_yaml_problem(file, error)]) from None
+    except (YAMLError, ValueError) as error:
+        raise PolicyFileError([Problem(str(file), 1, 1, f"not YAML: {error}")]) from None
+    if not isinstance(nodes, CommentedMap):
+        found = "empty" if nodes is None else f"a {type(nodes).__name__.removeprefix('Commented').lower()}"
+        message = f"a policy is a mapping that starts with version: 1; this file is {found}"
+        raise PolicyFileError([Problem(str(file), 1, 1, message)])
+    return nodes
+
+
+def _yaml_problem(file: Path, error: MarkedYAMLError) -> Problem:
+    mark = error.problem_mark or error.context_mark
+    line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+    said = (error.problem or error.context or "not YAML").split(" with value")[0]
+    if "duplicate key" in said:
+        said += "; a key may stand once, keep the one you mean"
+    return Problem(str(file), line, column, said)
+
+
+def _plain(node: Any) -> Any:
+    """Turn what the YAML reader gives into plain values."""
+    if isinstance(node, CommentedMap):
+        return {_plain(key): _plain(value) for key, value in node.items()}
+    if isinstance(node, CommentedSeq):
+        return [_plain(value) for value in node]
+    if isinstance(node, ScalarBoolean):
+        return bool(node)
+    if node is None or type(node) in (str, bool, int, float):
+        return node
+    for kind in (str, int, float):
+        if isinstance(node, kind):
+            return kind(node)
+    tag = getattr(node, "tag", None)
+    raise TypeError(
+        f"a value that is neither text, number nor boolean ({tag or type(node).__name__}); quote it"
+    )
+
+
+def _locate(nodes: Any, steps: Iterable[str | int]) -> tuple[int, int]:
+    """Follow `steps` as far as they lead; pydantic's own markers lead nowhere."""
+    node = nodes
+    place = (0, 0)
+    for step in steps:
+        if isinstance(node, CommentedMap) and step in node:
+            place = node.lc.key(step)
+            node = node[step]
+        elif isinstance(node, CommentedSeq) and isinstance(step, int) and step < len(node):
+            place = node.lc.item(step)
+            node = node[step]
+    return place[0] + 1, place[1] + 1
+
+
+def _explain(file: Path, nodes: Any, error: ErrorDetails) -> Problem:
+    line, column = _locate(nodes, error["loc"])
+    where = ".".join(str(s) for s in error["loc"] if _is_step(s))
+    return Problem(str(file), line, column, f"{where + ': ' if where else ''}{_advice(error)}")
+
+
+def _is_step(step: str | int) -> bool:
+    return isinstance(step, int) or not any(c in step for c in "[(<") and step not in _MARKERS
+
+
+_MARKERS = frozenset(
+    {"allow", "deny", "redact", "two_phase", "condition", "str", "constrained-str", "int", "float"}
+)
+
+
+def _advice(error: ErrorDetails) -> str:
+    name = str(error["loc"][-1]) if error["loc"] else ""
+    given = _shorten(error.get("input"))
+    match error["type"]:
+        case "extra_forbidden":
+            return f"there is no {name!r} here{_did_you_mean(name)}"
+        case "missing":
+            return f"{name!r} is missing; add it"
+        case "literal_error":
+            expected = error.get("ctx", {}).get("expected", "")
+            return f"{given} is not possible here; write {expected}{_guess(error.get('input'), expected)}"
+        case "union_tag_invalid" | "union_tag_not_found":
+            expected = "'allow', 'deny', 'redact' or 'two_phase'"
+            action = error["input"].get("action") if isinstance(error.get("input"), dict) else None
+            return f"action {action!r} is not possible; write {expected}{_guess(action, expected)}"
+        case "value_error":
+            return f"{given}: {error['ctx']['error']}"
+        case _:
+            return f"{error['msg']}, got {given}"
+
+
+def _shorten(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _field_names() -> tuple[str, ...]:
+    models = (PolicyFile, DenyRule, RedactRule, TwoPhaseRule, Condition, Egress)
+    return tuple(
+        dict.fromkeys(field.alias or name for model in models for name, field in model.model_fields.items())
+    ) + ("all", "any", "not", "hosts", "ports", "cidrs")
+
+
+def _did_you_mean(name: str) -> str:
+    names = _field_names()
+    if name in names:
+        return "; it belongs elsewhere (docs/policy.md says where)"
+    close = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.6)
+    return f"; did you mean {close[0]!r}?" if close else "; see docs/policy.md for what may stand here"
+
+
+def _guess(given: Any, expected: str) -> str:
+    options = [part for part in expected.split("'") if part.strip() not in ("", ",", "or")]
+    close = difflib.get_close_matches(str(given).lower(), options, n=1, cutoff=0.6)
+    return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def _duplicate_ids(sources: Sequence[Source]) -> list[Problem]:
+    seen: dict[str, str] = {}
+    problems: list[Problem] = []
+    for source in sources:
+        places: list[tuple[str, tuple[str | int, ...]]] = [
+            (rule.id, ("rules", i, "id")) for i, rule in enumerate(source.content.rules)
+        ]
+        egress = source.content.egress.rules if source.content.egress else []
+        places += [(rule.id, ("egress", "rules", i, "id")) for i, rule in enumerate(egress)]
+        for identity, steps in places:
+            line, column = source.at(*steps)
+            if identity in seen:
+                message = f"id {identity!r} is taken at {seen[identity]}; give each rule its own"
+                problems.append(Problem(str(source.path), line, column, message))
+            seen.setdefault(identity, f"{source.path}:{line}")
+    return problems

@@ -1,0 +1,151 @@
+"""`path_under`: is the value one of these folders, or inside one? Pure, no I/O.
+
+Roots may hold globs: `*` within a component, `**` for any number of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import re2
+
+from proxy.policy.paths import PathViews, glob_may_reach, read_path, read_root
+from proxy.policy.rules import many
+from proxy.policy.values import AMBIGUOUS, Trouble
+from proxy.policy.views import WrongTypeError, gather
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy.policy.values import ArgPath, Reading
+    from proxy.policy.views import Views
+
+
+class Paths(NamedTuple):
+    """Every path that one `arg` names, over all its values."""
+
+    folded: tuple[str, ...]
+    exact: tuple[str, ...]
+    relative: tuple[str, ...]
+    globs: tuple[str, ...]
+    sure: bool
+    trouble: Trouble | None
+
+
+def view_path(value: Any) -> PathViews:
+    """View a string as a path."""
+    if not isinstance(value, str):
+        raise WrongTypeError("a path", value)
+    return read_path(value)
+
+
+def _merge(views: Views) -> Paths:
+    items: tuple[PathViews, ...] = views.items
+    extra: tuple[PathViews, ...] = views.extra
+    trouble = views.trouble
+    for item in items:
+        if item.problem:
+            trouble = Trouble(AMBIGUOUS, item.problem)
+    everything = (*items, *extra)
+    return Paths(
+        tuple(dict.fromkeys(path for item in everything for path in item.folded)),
+        tuple(dict.fromkeys(path for item in items for path in item.exact)),
+        tuple(dict.fromkeys(path for item in items for path in item.relative)),
+        tuple(dict.fromkeys(path for item in everything for path in item.globs)),
+        views.sure and all(item.exact or item.relative for item in items),
+        trouble,
+    )
+
+
+class _Roots(NamedTuple):
+    exact: tuple[str, ...]
+    folded: tuple[str, ...]
+    relative: tuple[str, ...]
+    exact_glob: Callable[[str], Any] | None
+    folded_glob: Callable[[str], Any] | None
+
+    def hold(self, path: str) -> bool:
+        return path.startswith(self.exact) or (self.exact_glob is not None and bool(self.exact_glob(path)))
+
+    def hold_relative(self, path: str) -> bool:
+        if path == "../":
+            return False
+        return any(root == "./" or path.startswith(root[2:]) for root in self.relative)
+
+
+def path_under(arg: ArgPath, operand: Any) -> Callable[[Reading], int]:
+    """Compile `path_under`."""
+    roots = _compile(many(operand))
+    views = gather(arg, "path", view_path)
+    key = "paths:" + arg.text
+    folded_roots = roots.folded
+    simple = roots.folded_glob is None and not roots.relative
+
+    def test(reading: Reading) -> int:
+        paths: Paths | None = reading.memo.get(key)
+        if paths is None:
+            paths = reading.memo[key] = _merge(views(reading))
+        for path in paths.folded:
+            if path.startswith(folded_roots):
+                return _how_sure(paths, roots)
+        if simple and paths.trouble is None and not paths.globs:
+            return 0
+        if _may_by_pattern(paths, roots):
+            return _how_sure(paths, roots)
+        return 0 if paths.trouble is None else reading.give_up(paths.trouble)
+
+    return test
+
+
+def _may_by_pattern(paths: Paths, roots: _Roots) -> bool:
+    if roots.folded_glob is not None and any(map(roots.folded_glob, paths.folded)):
+        return True
+    if any(roots.hold_relative(path) for path in paths.relative):
+        return True
+    return any(glob_may_reach(pattern, root) for pattern in paths.globs for root in roots.folded)
+
+
+def _how_sure(paths: Paths, roots: _Roots) -> int:
+    must = (
+        paths.sure
+        and paths.trouble is None
+        and all(map(roots.hold, paths.exact))
+        and all(map(roots.hold_relative, paths.relative))
+    )
+    return 3 if must else 1
+
+
+def _compile(operand: tuple[str, ...]) -> _Roots:
+    roots = [read_root(root) for root in operand]
+    plain = tuple(r for r in roots if r.startswith("/") and not _is_glob(r))
+    globs = [r if r.startswith("/") else "/**/" + r[2:] for r in roots if _is_glob(r)]
+    return _Roots(
+        plain,
+        tuple(r.casefold() for r in plain),
+        tuple(r for r in roots if r.startswith("./") and not _is_glob(r)),
+        _glob_search(globs),
+        _glob_search([g.casefold() for g in globs]),
+    )
+
+
+def _is_glob(root: str) -> bool:
+    return "*" in root or "?" in root
+
+
+def _glob_search(globs: list[str]) -> Callable[[str], Any] | None:
+    if not globs:
+        return None
+    pattern = "|".join(_translate(glob) for glob in globs)
+    search: Callable[[str], Any] = re2.compile(f"^(?s:{pattern})").search
+    return search
+
+
+def _translate(glob: str) -> str:
+    """Turn a root with globs, ending in `/`, into an RE2 expression."""
+    out = []
+    for part in glob[1:-1].split("/"):
+        if part == "**":
+            out.append("(?:[^/]+/)*")
+        else:
+            out.append("".join({"*": "[^/]*", "?": "[^/]"}.get(c) or re2.escape(c) for c in part) + "/")
+    return "/" + "".join(out)

@@ -1,0 +1,358 @@
+"""What a string names when a server takes it for a file path. Pure, no I/O.
+
+Symbolic links on the server's side cannot be seen from here; the well-known
+ones are named in `_ALIASES`.
+"""
+
+from __future__ import annotations
+
+import string
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from proxy.policy.text import read_text
+
+MAX_PATH = 4096
+_SAFE = frozenset(string.ascii_letters + string.digits + "/_-.,@+= ")
+_SPECIAL_HEADS = (
+    "/proc",
+    "/dev",
+    "/private",
+    "/system",
+    "/run",
+    "/var/",
+    "/mnt/",
+    "/cygdrive",
+    "/usr/",
+    "/bin",
+    "/sbin",
+    "/lib",
+)
+_SLASHES = str.maketrans({"\\": "/", "\u2044": "/", "\u2215": "/", "\u29f8": "/", "\u2571": "/", "\uff0f": "/",
+                          "\u29f5": "/", "\u2216": "/", "\uff3c": "/", "\u00a5": "/", "\u20a9": "/"})  # fmt: skip
+_WEB_SCHEMES = frozenset({"http", "https", "ws", "wss", "ftp", "ftps", "mailto", "data", "javascript"})
+_SCHEME = frozenset(string.ascii_letters + string.digits + "+-._")
+_ALIASES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
+    (("private", "etc"), ("etc",)),
+    (("private", "var"), ("var",)),
+    (("private", "tmp"), ("tmp",)),
+    (("system", "volumes", "data"), ()),
+    (("var", "run"), ("run",)),
+    (("run",), ("var", "run")),
+    (("var", "lock"), ("run", "lock")),
+    (("bin",), ("usr", "bin")),
+    (("sbin",), ("usr", "sbin")),
+    (("lib",), ("usr", "lib")),
+    (("lib64",), ("usr", "lib64")),
+    (("usr", "bin"), ("bin",)),
+    (("usr", "sbin"), ("sbin",)),
+    (("usr", "lib"), ("lib",)),
+    (("usr", "lib64"), ("lib64",)),
+)
+_GLOB = frozenset("*?[{")
+
+
+class PathViews(NamedTuple):
+    """The files one string may name. Every path ends in `/`, so that a prefix ends at a component.
+
+    `exact` are the paths a careful server would open; `folded` are these and the
+    ones a careless server would, without case; `relative` are paths that hang on
+    the server's working directory; `globs` are absolute patterns.
+    """
+
+    exact: tuple[str, ...]
+    folded: tuple[str, ...]
+    relative: tuple[str, ...] = ()
+    globs: tuple[str, ...] = ()
+    problem: str | None = None
+
+
+@dataclass(slots=True)
+class _Found:
+    exact: dict[str, None] = field(default_factory=dict)
+    loose: dict[str, None] = field(default_factory=dict)
+    relative: dict[str, None] = field(default_factory=dict)
+    problem: str | None = None
+
+    def views(self) -> PathViews:
+        folded = dict.fromkeys(p.casefold() for p in (*self.exact, *self.loose))
+        globs = tuple(p for p in folded if not _GLOB.isdisjoint(p))
+        return PathViews(tuple(self.exact), tuple(folded), tuple(self.relative), globs, self.problem)
+
+
+class _Walk(NamedTuple):
+    parts: tuple[str, ...]
+    absolute: bool
+    escaped: bool
+    problem: str | None
+
+
+def read_path(raw: str) -> PathViews:
+    """Give every file `raw` may name."""
+    if _is_plain(raw):
+        path = raw if raw.endswith("/") else raw + "/"
+        return PathViews((path,), (path.lower(),))
+    found = _Found()
+    if len(raw) > MAX_PATH:
+        return PathViews((), (), problem=f"longer than {MAX_PATH} characters")
+    text = read_text(raw)
+    found.problem = text.problem
+    for reading in text.readings:
+        _read_one(reading, found)
+    return found.views()
+
+
+def _is_plain(raw: str) -> bool:
+    return (
+        raw[:1] == "/"
+        and len(raw) <= MAX_PATH
+        and _SAFE.issuperset(raw)
+        and "/." not in raw
+        and "//" not in raw
+        and "./" not in raw
+        and " /" not in raw
+        and raw[-1] not in ". "
+        and not raw.lower().startswith(_SPECIAL_HEADS)
+    )
+
+
+def _read_one(reading: str, found: _Found) -> None:
+    if "\0" in reading:
+        found.problem = "a NUL character"
+    stripped = reading.strip()
+    location, is_url = _from_url(stripped)
+    if is_url:
+        _take(location, found, strict=True)
+        _take(stripped, found, strict=False)
+    else:
+        _take(reading, found, strict=True)
+        _take(stripped, found, strict=False)
+    for other in _careless(stripped):
+        _take(other, found, strict=False)
+
+
+def _careless(text: str) -> list[str]:
+    """Spellings that only a server with odd habits would open."""
+    out = []
+    if text[:1] in "\"'`<(" and len(text) > 1:
+        out.append(text.strip("\"'`<>()"))
+    if "...." in text:
+        out.append(text.replace("../", "").replace("..\\", ""))
+    rest = text
+    while (split := _split_scheme(rest)) is not None:
+        scheme, rest = split
+        if scheme in _WEB_SCHEMES:
+            break
+        location = _after_authority(rest)
+        out += [location, location.partition("?")[0].partition("#")[0], rest]
+    return out
+
+
+def _split_scheme(text: str) -> tuple[str, str] | None:
+    scheme, colon, rest = text.partition(":")
+    if not colon or len(scheme) < 2 or not scheme[0].isalpha() or not _SCHEME.issuperset(scheme):
+        return None
+    return scheme.lower(), rest
+
+
+def _from_url(text: str) -> tuple[str, bool]:
+    """Give the path of a `file:` URL, and whether `text` is one."""
+    split = _split_scheme(text)
+    if split is None or split[0] != "file":
+        return text, False
+    location = _after_authority(split[1].replace("\\", "/"))
+    return location.partition("?")[0].partition("#")[0], True
+
+
+def _after_authority(rest: str) -> str:
+    if not rest.startswith("//"):
+        return rest
+    authority, slash, path = rest[2:].partition("/")
+    if authority[1:2] in (":", "|") or not slash:
+        return "/" + rest[2:]
+    return slash + path
+
+
+def _take(text: str, found: _Found, *, strict: bool) -> None:
+    _flag(text, found)
+    slashed = text.translate(_SLASHES)
+    _add(text, found, strict=strict)
+    if slashed != text:
+        _flag(slashed, found)
+        _add(slashed, found, strict=strict)
+
+
+def _flag(text: str, found: _Found) -> None:
+    head = text.lstrip("\"'` \t\r\n")
+    if head[:1] == "~":
+        found.problem = "a home directory (~)"
+    elif head[:1] == "$" and (head[1:2] in "{(" or head[1:2].isalpha() or head[1:2] == "_"):
+        found.problem = "a path that starts with a variable"
+    elif head[:1] == "%" and head.count("%") > 1 and head[1:2].isalpha():
+        found.problem = "a path that starts with a variable"
+
+
+def _add(text: str, found: _Found, *, strict: bool) -> None:
+    walk = _walk(text)
+    if walk.problem:
+        found.problem = walk.problem
+    if "proc" in text.casefold() or "dev" in text.casefold():
+        found.loose[_join(_walk(text, follow=False).parts)] = None
+    path = _join(walk.parts)
+    if not walk.absolute:
+        found.loose[path] = None
+        if strict:
+            found.relative["../" if walk.escaped else path[1:] or "./"] = None
+    elif strict:
+        found.exact[path] = None
+    else:
+        found.loose[path] = None
+    _add_likely(walk.parts, found)
+    for tail in _tails(text):
+        again = _walk(tail)
+        found.loose[_join(again.parts)] = None
+        _add_likely(again.parts, found)
+
+
+def _add_likely(parts: tuple[str, ...], found: _Found) -> None:
+    """Add where well-known links lead, and what Windows makes of a name."""
+    lowered = tuple(p.casefold() for p in parts)
+    for link, target in _ALIASES:
+        if lowered[: len(link)] == link:
+            found.loose[_join(target + parts[len(link) :])] = None
+    trimmed = tuple(_trim(p, first=i == 0) for i, p in enumerate(parts))
+    if trimmed != parts:
+        found.loose[_join(tuple(p for p in trimmed if p))] = None
+    drive = _drive(lowered)
+    if drive:
+        found.loose[_join((drive[0] + ":", *parts[drive[1] :]))] = None
+        found.loose[_join(parts[drive[1] :])] = None
+
+
+def _trim(part: str, *, first: bool) -> str:
+    if first and part[1:2] == ":":
+        return part
+    return part.partition(":")[0].strip(" \t\r\n").rstrip(". ")
+
+
+def _drive(lowered: tuple[str, ...]) -> tuple[str, int] | None:
+    """Give the drive letter a path is on, and how many components name it."""
+    if not lowered:
+        return None
+    head = lowered[0]
+    if len(head) == 2 and head[1] in ":|":
+        return head[0], 1
+    if head in ("mnt", "cygdrive") and len(lowered) > 1 and len(lowered[1]) == 1:
+        return lowered[1], 2
+    if len(head) == 1 and head.isalpha():
+        return head, 1
+    return None
+
+
+def _tails(text: str) -> list[str]:
+    """Give what follows each `..`: behind a link, `..` may lead to the root from anywhere."""
+    if ".." not in text:
+        return []
+    parts = text.split("/")
+    return [
+        "/" + "/".join(parts[i + 1 :])
+        for i, part in enumerate(parts[:256])
+        if part == ".." and i + 1 < len(parts) and parts[i + 1] not in ("..", ".", "")
+    ]
+
+
+def _walk(text: str, *, follow: bool = True) -> _Walk:
+    if text.startswith(("//?/", "//./", "/??/")):
+        text = text[4:]
+    drive = len(text) > 1 and text[1] in ":|" and text[0].isalpha()
+    absolute = drive or text[:1] == "/"
+    if drive:
+        text = text[0].upper() + ":/" + text[2:]
+    stack: list[str] = []
+    escaped = False
+    problem = None
+    for part in text.split("/"):
+        if part in ("", "."):
+            continue
+        if part == "..":
+            if _is_link_farm(stack):
+                problem = "a step up from inside /proc or /dev"
+            escaped = escaped or (not stack and not absolute)
+            del stack[-1:]
+            continue
+        stack.append(part)
+        if follow and _through_proc(stack):
+            link = stack[-1].casefold()
+            absolute = absolute and link == "root"
+            problem = problem or ("a file descriptor path" if link in ("fd", "map_files") else None)
+            stack.clear()
+    return _Walk(tuple(stack), absolute, escaped, problem)
+
+
+def _is_link_farm(stack: list[str]) -> bool:
+    return len(stack) > 1 and stack[0].casefold() in ("proc", "dev")
+
+
+def _through_proc(stack: list[str]) -> bool:
+    """Tell whether the path so far is one of the links by which /proc leads elsewhere."""
+    head = stack[0].casefold()
+    if head == "dev":
+        return len(stack) == 2 and stack[1].casefold() == "fd"
+    if head != "proc" or len(stack) not in (3, 5):
+        return False
+    if len(stack) == 5 and stack[2].casefold() != "task":
+        return False
+    return stack[-1].casefold() in ("root", "cwd", "fd", "map_files")
+
+
+def _join(parts: tuple[str, ...]) -> str:
+    return "/" + "".join(part + "/" for part in parts)
+
+
+def read_root(root: str) -> str:
+    """Give the form of a policy's own path that `under` compares with.
+
+    A root is taken as written; only separators, `.` and `..` are resolved.
+    Relative roots (`.`, `src`) speak of paths relative to the server's directory.
+    """
+    slashed = root.replace("\\", "/")
+    walk = _walk_plain(slashed)
+    return walk if walk.startswith("/") or walk == "./" else "./" + walk
+
+
+def _walk_plain(text: str) -> str:
+    drive = text[1:2] == ":"
+    parts: list[str] = []
+    for part in text.split("/"):
+        if part == "..":
+            del parts[-1:]
+        elif part not in ("", "."):
+            parts.append(part)
+    if drive:
+        parts[0] = parts[0][0].upper() + ":"
+    if drive or text.startswith("/"):
+        return _join(tuple(parts))
+    return _join(tuple(parts))[1:] or "./"
+
+
+def glob_may_reach(pattern: str, root: str) -> bool:
+    """Tell whether an absolute pattern (folded) may name something under `root` (folded)."""
+    wanted = [p for p in root.split("/") if p]
+    given = [p for p in pattern.split("/") if p]
+    for i, part in enumerate(wanted):
+        if i >= len(given):
+            return False
+        if given[i].startswith("**"):
+            return True
+        if not _component_may_match(given[i], part):
+            return False
+    return True
+
+
+def _component_may_match(pattern: str, name: str) -> bool:
+    marks = [i for i, c in enumerate(pattern) if c in _GLOB]
+    if not marks:
+        return pattern == name
+    last = max(i for i, c in enumerate(pattern) if c in "*?]}[{")
+    tail = pattern[last + 1 :]
+    return name.startswith(pattern[: marks[0]]) and (not tail or name.endswith(tail))

@@ -1,0 +1,378 @@
+"""The rules as they are written: pydantic models of the policy file. Pure, no I/O."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Annotated, Any, Literal
+
+import re2
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
+    Tag,
+    model_validator,
+)
+
+from proxy.policy.values import parse_arg
+
+type Scalar = StrictStr | StrictInt | StrictFloat | StrictBool | None
+type Number = StrictInt | StrictFloat
+type Severity = Literal["info", "low", "medium", "high", "critical"]
+type Mode = Literal["enforce", "shadow"]
+type IpClass = Literal[
+    "loopback", "private", "link_local", "metadata", "multicast", "reserved", "unspecified", "public"
+]
+type JsonType = Literal["string", "number", "integer", "boolean", "array", "object", "null"]
+
+OPERATORS = (
+    "equals",
+    "not_equals",
+    "in",
+    "starts_with",
+    "ends_with",
+    "contains",
+    "matches",
+    "gt",
+    "gte",
+    "lt",
+    "lte",
+    "exists",
+    "type",
+    "length",
+    "path_under",
+    "host_in",
+    "url_scheme",
+    "ip_class",
+    "cidr",
+    "command",
+)
+
+
+def many[T](value: T | list[T]) -> tuple[T, ...]:
+    """Give one or many as many."""
+    return tuple(value) if isinstance(value, list) else (value,)
+
+
+def _check_arg(text: str) -> str:
+    parse_arg(text)
+    return text
+
+
+def _check_regex(pattern: str) -> str:
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        re2.compile(pattern, options)
+    except re2.error as error:
+        detail = error.args[0]
+        said = detail.decode(errors="replace") if isinstance(detail, bytes) else str(detail)
+        raise ValueError(
+            f"RE2 refuses this pattern: {said}; RE2 has no look-around and no back-references"
+        ) from None
+    return pattern
+
+
+def _check_network(text: str) -> str:
+    try:
+        ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        raise ValueError("not an address range; write it like 10.0.0.0/8 or fd00::/8") from None
+    return text
+
+
+def _check_root(text: str) -> str:
+    if text.startswith("~") or "\0" in text:
+        raise ValueError("a root is written out in full, like /home/agent; ~ depends on who reads it")
+    return text
+
+
+type Word = Annotated[StrictStr, Field(min_length=1)]
+type Words = Word | Annotated[list[Word], Field(min_length=1)]
+type Globs = Annotated[list[Word], Field(min_length=1)]
+type Root = Annotated[Word, AfterValidator(_check_root)]
+type Network = Annotated[Word, AfterValidator(_check_network)]
+type Regex = Annotated[StrictStr, Field(min_length=1), AfterValidator(_check_regex)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=False)
+
+
+class Bounds(_Strict):
+    """How long a string, array or object may be."""
+
+    gt: StrictInt | None = None
+    gte: StrictInt | None = None
+    lt: StrictInt | None = None
+    lte: StrictInt | None = None
+
+    @model_validator(mode="after")
+    def _not_empty(self) -> Bounds:
+        if not self.model_fields_set:
+            raise ValueError("length wants a number, or bounds like {gt: 100}")
+        return self
+
+
+class Condition(_Strict):
+    """One `arg` and what must hold of it; several operators must all hold."""
+
+    arg: Annotated[StrictStr, AfterValidator(_check_arg)] = Field(
+        description="Which value: path, arguments.path, files[*].path, **.url, or ** for every scalar."
+    )
+    equals: Scalar = Field(None, description="The value is this.")
+    not_equals: Scalar = Field(None, description="The value is not this.")
+    in_: Annotated[list[Scalar], Field(min_length=1)] | None = Field(
+        None, alias="in", description="The value is one of these."
+    )
+    starts_with: Words | None = Field(None, description="The text starts with this.")
+    ends_with: Words | None = Field(None, description="The text ends with this.")
+    contains: Words | None = Field(
+        None, description="The text has this in it, or the array has this element."
+    )
+    matches: Regex | Annotated[list[Regex], Field(min_length=1)] | None = Field(
+        None, description="An RE2 expression found anywhere in the text."
+    )
+    gt: Number | None = None
+    gte: Number | None = None
+    lt: Number | None = None
+    lte: Number | None = None
+    exists: StrictBool | None = Field(None, description="Whether the value is there at all.")
+    type: JsonType | Annotated[list[JsonType], Field(min_length=1)] | None = None
+    length: StrictInt | Bounds | None = None
+    path_under: Root | Annotated[list[Root], Field(min_length=1)] | None = Field(
+        None, description="The path is one of these folders or inside one, however it is spelt."
+    )
+    host_in: Words | None = Field(
+        None, description="The URL or host is one of these: example.com, *.example.com, 169.254.169.254."
+    )
+    url_scheme: Words | None = Field(None, description="The URL's scheme is one of these.")
+    ip_class: IpClass | Annotated[list[IpClass], Field(min_length=1)] | None = None
+    cidr: Network | Annotated[list[Network], Field(min_length=1)] | None = None
+    command: Words | None = Field(
+        None,
+        description="The shell command runs one of these programs: curl, 'rm -rf', 'git push --force'.",
+    )
+
+    @model_validator(mode="after")
+    def _has_operator(self) -> Condition:
+        if self.model_fields_set == {"arg"}:
+            raise ValueError(f"a condition needs an operator beside arg: one of {', '.join(OPERATORS)}")
+        return self
+
+    def operators(self) -> dict[str, Any]:
+        """Give the operators written, by their name in the file."""
+        fields = type(self).model_fields
+        return {
+            fields[name].alias or name: getattr(self, name)
+            for name in fields
+            if name != "arg" and name in self.model_fields_set
+        }
+
+
+class All(_Strict):
+    """Every one holds."""
+
+    all: Annotated[list[When], Field(min_length=1)]
+
+
+class Any_(_Strict):  # noqa: N801 - `Any` is taken
+    """At least one holds."""
+
+    any: Annotated[list[When], Field(min_length=1)]
+
+
+class Not(_Strict):
+    """It does not hold."""
+
+    not_: When = Field(alias="not")
+
+
+def _form(value: Any) -> str | None:
+    if isinstance(value, dict):
+        forms = [key for key in ("all", "any", "not") if key in value]
+        if len(forms) == 1:
+            return forms[0]
+        return "condition" if not forms else None
+    return {All: "all", Any_: "any", Not: "not", Condition: "condition"}.get(type(value))
+
+
+type When = Annotated[
+    Annotated[All, Tag("all")]
+    | Annotated[Any_, Tag("any")]
+    | Annotated[Not, Tag("not")]
+    | Annotated[Condition, Tag("condition")],
+    Discriminator(
+        _form,
+        custom_error_type="when_form",
+        custom_error_message="write one of all: [...], any: [...], not: {...} or a condition {arg: ..., ...}",
+    ),
+]
+
+
+class TestCall(_Strict):
+    """The call of a test: what is not said is a tools/call by agent `agent` to server `server`."""
+
+    __test__ = False
+
+    method: Word = "tools/call"
+    server: Word = "server"
+    agent: Word = "agent"
+    tool: StrictStr | None = None
+    arguments: dict[str, Any] | None = None
+
+
+class RuleTest(_Strict):
+    """A call and what this rule alone makes of it."""
+
+    name: StrictStr | None = None
+    call: TestCall
+    expect: Literal["allow", "deny", "redact", "two_phase", "no_match"]
+    reason: StrictStr | None = Field(
+        None, description="The reason code that must be given, such as wrong_type."
+    )
+
+
+class _Rule(_Strict):
+    id: Annotated[StrictStr, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
+    description: StrictStr = ""
+    mode: Mode = Field("enforce", description="shadow: record what the rule would have done, do nothing.")
+    severity: Severity = "medium"
+    servers: Globs | None = Field(None, description="Globs; absent means all.")
+    tools: Globs | None = Field(None, description="Globs; absent means all.")
+    agents: Globs | None = Field(None, description="Globs; absent means all.")
+    methods: Globs | None = Field(
+        None, description="MCP methods, such as resources/read; absent means tools/call only."
+    )
+    when: When | None = Field(None, description="What must hold of the arguments; absent means nothing.")
+    tests: list[RuleTest] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _tests_fit(self) -> _Rule:
+        action = getattr(self, "action", "")
+        for number, test in enumerate(self.tests):
+            if test.expect not in (action, "no_match"):
+                raise ValueError(
+                    f"test {number + 1} expects {test.expect!r}, but a test speaks of its own rule: "
+                    f"expect {action!r} or 'no_match'"
+                )
+        return self
+
+
+class AllowRule(_Rule):
+    """Let a call through where the default is deny."""
+
+    action: Literal["allow"]
+
+
+class DenyRule(_Rule):
+    """Refuse a call."""
+
+    action: Literal["deny"]
+    respond: Literal["result", "error"] = Field(
+        "result", description="result: a tool result with isError; error: a JSON-RPC error."
+    )
+
+
+class RedactRule(_Rule):
+    """Mask secrets and personal data."""
+
+    action: Literal["redact"]
+    on: Annotated[list[Literal["arguments", "result"]], Field(min_length=1)] = Field(
+        default_factory=lambda: ["arguments", "result"]
+    )
+    detectors: Annotated[list[Word], Field(min_length=1)]
+    redact: Literal["mask", "deny", "report"] = Field(
+        "mask", description="mask what is found, deny the call, or only report."
+    )
+
+
+class Weights(_Strict):
+    """How much each signal counts in a proposal's score."""
+
+    output_instability: Annotated[float, Field(ge=0, le=1)] = 0.5
+    numeric_variance: Annotated[float, Field(ge=0, le=1)] = 0.3
+    prompt_drift: Annotated[float, Field(ge=0, le=1)] = 0.2
+
+    @model_validator(mode="after")
+    def _some_weight(self) -> Weights:
+        if self.output_instability + self.numeric_variance + self.prompt_drift <= 0:
+            raise ValueError("at least one weight must be above 0")
+        return self
+
+
+class TwoPhaseRule(_Rule):
+    """Make a tool two-phase: propose, then commit."""
+
+    action: Literal["two_phase"]
+    approval: Literal["auto", "human"] = "auto"
+    block_threshold: Annotated[float, Field(ge=0, le=1)] = 0.45
+    weights: Weights = Field(default_factory=Weights)
+
+
+type Rule = Annotated[AllowRule | DenyRule | RedactRule | TwoPhaseRule, Field(discriminator="action")]
+
+
+class EgressCall(_Strict):
+    """The request of an egress test."""
+
+    host: Word
+    port: Annotated[StrictInt, Field(ge=1, le=65535)] = 443
+    method: Word = "GET"
+    addresses: list[Word] = Field(default_factory=list)
+    agent: Word = "agent"
+
+
+class EgressTest(_Strict):
+    """A request and what this egress rule alone makes of it."""
+
+    request: EgressCall
+    expect: Literal["allow", "deny", "no_match"]
+
+
+class EgressRule(_Strict):
+    """Who may be talked to, by host, address, port and HTTP method; all that is given must hold."""
+
+    id: Annotated[StrictStr, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
+    description: StrictStr = ""
+    action: Literal["allow", "deny"]
+    mode: Mode = "enforce"
+    severity: Severity = "medium"
+    agents: Globs | None = None
+    hosts: Annotated[list[Word], Field(min_length=1)] | None = None
+    cidrs: Annotated[list[Network], Field(min_length=1)] | None = None
+    ports: Annotated[list[Annotated[StrictInt, Field(ge=1, le=65535)]], Field(min_length=1)] | None = None
+    methods: Annotated[list[Word], Field(min_length=1)] | None = None
+    tests: list[EgressTest] = Field(default_factory=list)
+
+
+class Egress(_Strict):
+    """Plain HTTP and any other traffic through the proxy."""
+
+    default: Literal["allow", "deny"] = "allow"
+    metadata: Literal["allow", "deny"] = Field("deny", description="Cloud metadata services.")
+    link_local: Literal["allow", "deny"] = "deny"
+    private: Literal["allow", "deny"] = "allow"
+    loopback: Literal["allow", "deny"] = "allow"
+    rules: list[EgressRule] = Field(default_factory=list)
+
+
+class PolicyFile(_Strict):
+    """One policy file."""
+
+    version: Literal[1]
+    default: Literal["allow", "deny"] | None = Field(
+        None, description="What happens to a call no rule speaks of; deny where no file says."
+    )
+    rules: list[Rule] = Field(default_factory=list)
+    egress: Egress | None = None
+
+
+for _model in (All, Any_, Not, AllowRule, DenyRule, RedactRule, TwoPhaseRule, PolicyFile):
+    _model.model_rebuild()

@@ -1,0 +1,288 @@
+"""The values of a call that a condition speaks of. Pure, no I/O.
+
+`arg` paths: `path`, `arguments.path`, `files[*].path`, `list[0]`, `["odd.key"]`,
+`*` (any key), `**.url` (at any depth), `**` (every scalar). A key is found in any
+case, because some servers decode `Path` as `path`, and JSON inside a string is
+looked into, because some servers parse it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from proxy.policy.text import fold
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from proxy.model import JsonObject
+
+WRONG_TYPE: Final = "wrong_type"
+AMBIGUOUS: Final = "ambiguous_value"
+
+MAX_NODES = 50_000
+_MAX_EMBEDDED = 4
+
+
+class Trouble(NamedTuple):
+    """Why a value cannot be judged: a reason code and what was seen."""
+
+    reason: str
+    detail: str
+
+
+class AmbiguousError(Exception):
+    """A value that different readers would read differently."""
+
+
+class Key(NamedTuple):
+    """One named step."""
+
+    name: str
+
+
+class Each(NamedTuple):
+    """`[*]`: every element."""
+
+
+class Index(NamedTuple):
+    """`[3]`: one element."""
+
+    position: int
+
+
+class AnyKey(NamedTuple):
+    """`*`: every member of an object or array."""
+
+
+class Deep(NamedTuple):
+    """`**`: the value and everything inside it."""
+
+
+type Step = Key | Each | Index | AnyKey | Deep
+
+
+class Selection(NamedTuple):
+    """What an `arg` path found: values at the very place, and values a lax server would take."""
+
+    exact: tuple[Any, ...]
+    loose: tuple[Any, ...]
+    trouble: Trouble | None = None
+
+
+class Reading:
+    """One call being judged: its arguments, and what was already worked out about them.
+
+    `guess` is what a condition that cannot be judged answers (bit 0: may match,
+    bit 1: must match); `unknown` is the last trouble met.
+    """
+
+    __slots__ = ("arguments", "guess", "memo", "unknown")
+
+    def __init__(self, arguments: JsonObject) -> None:
+        self.arguments = arguments
+        self.memo: dict[str, Any] = {}
+        self.guess = 1
+        self.unknown: Trouble | None = None
+
+    def give_up(self, trouble: Trouble) -> int:
+        """Note why a condition cannot be judged and answer with the guess."""
+        self.unknown = trouble
+        return self.guess
+
+
+@dataclass(frozen=True, slots=True)
+class ArgPath:
+    """A compiled `arg`."""
+
+    text: str
+    steps: tuple[Step, ...]
+
+    def select(self, reading: Reading) -> Selection:
+        """Find the values of one call; worked out once per call."""
+        key = "arg:" + self.text
+        found: Selection | None = reading.memo.get(key)
+        if found is None:
+            found = reading.memo[key] = _select(reading.arguments, self.steps)
+        return found
+
+
+def parse_arg(text: str) -> ArgPath:
+    """Compile an `arg` path.
+
+    Raises ValueError, saying what to write, where it is not one.
+    """
+    steps = tuple(_parse_steps(text))
+    if not steps:
+        raise ValueError("an arg path names at least one step, such as path or files[*].path")
+    if len(steps) > 1 and steps[0] == Key("arguments"):
+        steps = steps[1:]
+    elif steps == (Key("arguments"),):
+        steps = ()
+    return ArgPath(text, steps)
+
+
+def _parse_steps(text: str) -> Iterator[Step]:
+    rest = text
+    while rest:
+        if rest.startswith("["):
+            step, rest = _parse_bracket(rest, text)
+            yield step
+        else:
+            end = min((i for i in (rest.find("."), rest.find("[")) if i >= 0), default=len(rest))
+            name, rest = rest[:end], rest[end:]
+            if not name:
+                raise ValueError(f"empty step in {text!r}; write names with one dot between them")
+            yield Deep() if name == "**" else AnyKey() if name == "*" else Key(name)
+        if rest.startswith("."):
+            rest = rest[1:]
+            if not rest:
+                raise ValueError(f"{text!r} ends in a dot; drop it or name the next key")
+
+
+def _parse_bracket(rest: str, text: str) -> tuple[Step, str]:
+    inside, closed, tail = rest[1:].partition("]")
+    if not closed:
+        raise ValueError(f"missing ] in {text!r}")
+    if inside == "*":
+        return Each(), tail
+    if inside.isdecimal():
+        return Index(int(inside)), tail
+    if len(inside) > 2 and inside[0] == inside[-1] and inside[0] in "\"'":
+        return Key(inside[1:-1]), tail
+    raise ValueError(f"cannot read [{inside}] in {text!r}; write [*], [0] or ['key']")
+
+
+class _Node(NamedTuple):
+    value: Any
+    exact: bool
+
+
+def _select(arguments: JsonObject, steps: tuple[Step, ...]) -> Selection:
+    if len(steps) == 1 and type(steps[0]) is Key:
+        exact, loose = _members(arguments, steps[0].name)
+        return Selection(exact, loose)
+    nodes = [_Node(arguments, True)]
+    try:
+        for position, step in enumerate(steps):
+            last = position == len(steps) - 1
+            nodes = [found for node in nodes for found in _step(node, step, last=last)]
+            if len(nodes) > MAX_NODES:
+                raise AmbiguousError(f"more than {MAX_NODES} values")
+    except AmbiguousError as error:
+        return Selection((), (), Trouble(AMBIGUOUS, str(error)))
+    return Selection(
+        tuple(n.value for n in nodes if n.exact),
+        tuple(n.value for n in nodes if not n.exact),
+    )
+
+
+def _members(value: dict[str, Any], name: str) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    folded = fold(name)
+    exact = (value[name],) if name in value else ()
+    loose = tuple(v for k, v in value.items() if k != name and fold(k) == folded)
+    return exact, loose
+
+
+def _step(node: _Node, step: Step, *, last: bool) -> Iterator[_Node]:
+    if isinstance(step, Deep):
+        yield from _descend(node, last=last)
+        return
+    value, exact = node
+    if isinstance(value, str):
+        value, exact = _inside(value), False
+    match step:
+        case Key(name) if isinstance(value, dict):
+            same, similar = _members(value, name)
+            yield from (_Node(v, exact) for v in same)
+            yield from (_Node(v, False) for v in similar)
+        case AnyKey() if isinstance(value, dict):
+            yield from (_Node(v, exact) for v in value.values())
+        case AnyKey() | Each() if isinstance(value, list):
+            yield from (_Node(v, exact) for v in value)
+        case Index(position) if isinstance(value, list) and position < len(value):
+            yield _Node(value[position], exact)
+        case _:
+            return
+
+
+def _inside(text: str) -> Any:
+    """Give the JSON that `text` holds, or None; what only looks like JSON is ambiguous."""
+    parsed = embedded(text)
+    if parsed is None and text.lstrip()[:1] in ("{", "["):
+        raise AmbiguousError("a string that looks like JSON and is not")
+    return parsed
+
+
+def _descend(node: _Node, *, last: bool) -> Iterator[_Node]:
+    """Give `node` and everything in it; at the end of a path, only the scalars."""
+    stack = [(node.value, node.exact, 0)]
+    seen = 0
+    while stack:
+        value, exact, hops = stack.pop()
+        seen += 1
+        if seen > MAX_NODES:
+            raise AmbiguousError(f"more than {MAX_NODES} values")
+        if not last or not isinstance(value, dict | list):
+            yield _Node(value, exact)
+        if isinstance(value, str) and hops < _MAX_EMBEDDED:
+            parsed = embedded(value)
+            if isinstance(parsed, dict | list):
+                stack.append((parsed, False, hops + 1))
+        elif isinstance(value, dict):
+            stack.extend((v, exact, hops) for v in value.values())
+        elif isinstance(value, list):
+            stack.extend((v, exact, hops) for v in value)
+
+
+def embedded(text: str) -> Any:
+    """Give the JSON object, array or string that `text` holds, or None.
+
+    Raises AmbiguousError where readers would disagree on it.
+    """
+    head = text.lstrip(" \t\r\n\ufeff")
+    if head[:1] not in ("{", "[", '"'):
+        return None
+    try:
+        return json.loads(head, object_pairs_hook=_no_duplicates)
+    except RecursionError:
+        raise AmbiguousError("JSON nested too deeply inside a string") from None
+    except ValueError:
+        return None
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        raise AmbiguousError("JSON with a key twice inside a string")
+    return made
+
+
+def inner_strings(text: str) -> tuple[str, ...]:
+    """Give the strings inside the JSON that `text` holds; none for any other text.
+
+    Raises AmbiguousError where readers would disagree on it.
+    """
+    found: list[str] = []
+    frontier = [(text, 0)]
+    while frontier:
+        current, hops = frontier.pop()
+        parsed = embedded(current)
+        if parsed is None:
+            continue
+        for node in _descend(_Node(parsed, False), last=True):
+            if isinstance(node.value, str) and len(found) < MAX_NODES:
+                found.append(node.value)
+                if hops < _MAX_EMBEDDED and not isinstance(parsed, dict | list):
+                    frontier.append((node.value, hops + 1))
+    return tuple(found)
+
+
+def memoised[T](reading: Reading, key: str, make: Callable[[], T]) -> T:
+    """Work something out once per call."""
+    found: T | None = reading.memo.get(key)
+    if found is None:
+        found = reading.memo[key] = make()
+    return found

@@ -1,0 +1,190 @@
+"""Views of selected values, by the family of operators that judges them. Pure, no I/O.
+
+A family turns each value into the view its operators compare; views are made
+once per call and `arg`, however many rules ask.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from proxy.policy.text import NOT_UTF8, fold, read_text
+from proxy.policy.values import AMBIGUOUS, WRONG_TYPE, AmbiguousError, Trouble, inner_strings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy.policy.values import ArgPath, Reading
+
+
+class Views(NamedTuple):
+    """The views of everything one `arg` found.
+
+    `items` count for may and must, `extra` (from JSON inside a string) for may
+    alone. `sure` is False where the server may see no value at all. `trouble`
+    tells of a value that has no view.
+    """
+
+    items: tuple[Any, ...]
+    extra: tuple[Any, ...]
+    sure: bool
+    trouble: Trouble | None
+
+
+type Make = Callable[[Any], Any]
+type Gather = Callable[[Reading], Views]
+
+
+class WrongTypeError(Exception):
+    """A value of a type the operator does not speak of."""
+
+    def __init__(self, wanted: str, value: Any) -> None:
+        super().__init__(f"{kind_of(value)} where the rule expects {wanted}")
+
+
+def kind_of(value: Any) -> str:
+    """Give the JSON name of a value's type."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int() | float():
+            return "number"
+        case str():
+            return "string"
+        case list():
+            return "array"
+        case dict():
+            return "object"
+        case _:
+            raise TypeError(f"not a JSON value: {type(value).__name__}")
+
+
+def gather(arg: ArgPath, family: str, make: Make) -> Gather:
+    """Give the function that makes, once per call, the views of `arg` in `family`."""
+    key = f"{family}:{arg.text}"
+
+    def views(reading: Reading) -> Views:
+        found: Views | None = reading.memo.get(key)
+        if found is None:
+            found = reading.memo[key] = _make_views(arg, make, reading)
+        return found
+
+    return views
+
+
+def _make_views(arg: ArgPath, make: Make, reading: Reading) -> Views:
+    selection = arg.select(reading)
+    items: list[Any] = []
+    extra: list[Any] = []
+    trouble = selection.trouble
+    for value in (*selection.exact, *selection.loose):
+        if value is None:
+            continue
+        try:
+            items.append(make(value))
+            if isinstance(value, str):
+                extra.extend(map(make, inner_strings(value)))
+        except WrongTypeError as error:
+            trouble = Trouble(WRONG_TYPE, str(error))
+        except AmbiguousError as error:
+            trouble = Trouble(AMBIGUOUS, str(error))
+    sure = any(value is not None for value in selection.exact)
+    return Views(tuple(items), tuple(extra), sure, trouble)
+
+
+class TextView(NamedTuple):
+    """A string: its readings, and these without case."""
+
+    readings: tuple[str, ...]
+    folded: tuple[str, ...]
+
+
+def view_text(value: Any) -> TextView:
+    """View a string as text."""
+    if not isinstance(value, str):
+        raise WrongTypeError("a string", value)
+    text = read_text(value)
+    if text.problem and text.problem != NOT_UTF8:
+        raise AmbiguousError(text.problem)
+    folded = dict.fromkeys(fold(reading) for reading in text.readings)
+    folded |= dict.fromkeys(reading.strip() for reading in tuple(folded))
+    return TextView(text.readings, tuple(folded))
+
+
+class ScalarView(NamedTuple):
+    """A scalar: itself, and the texts by which a lax server would know it."""
+
+    value: Any
+    names: frozenset[str]
+
+
+def view_scalar(value: Any) -> ScalarView:
+    """View a scalar for comparison."""
+    if isinstance(value, dict | list):
+        raise WrongTypeError("one value", value)
+    if isinstance(value, str):
+        names = set(view_text(value).folded)
+        number = read_number(value)
+        if number is not None:
+            names.add(_name(number))
+        return ScalarView(value, frozenset(names))
+    return ScalarView(value, frozenset({_name(value)}))
+
+
+def _name(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def view_contents(value: Any) -> TextView | tuple[ScalarView, ...]:
+    """View a string as text, an array as its scalars."""
+    if isinstance(value, list):
+        return tuple(view_scalar(v) for v in value if not isinstance(v, dict | list))
+    return view_text(value)
+
+
+class NumberView(NamedTuple):
+    """A number, and whether it came as one."""
+
+    value: float
+    plain: bool
+
+
+def view_number(value: Any) -> NumberView:
+    """View a number; a numeric string is one that a lax server would take."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return NumberView(value, True)
+    if isinstance(value, str):
+        number = read_number(value)
+        if number is not None:
+            return NumberView(number, False)
+    raise WrongTypeError("a number", value)
+
+
+def read_number(text: str) -> float | None:
+    """Read a numeric string as a server that coerces would, or give None."""
+    if len(text) > 400:
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return None if number != number else number  # noqa: PLR0124 - the test for NaN
+
+
+def view_length(value: Any) -> tuple[int, ...]:
+    """View a value as its lengths: of each reading for a string, of itself otherwise."""
+    if isinstance(value, str):
+        return tuple({len(reading) for reading in read_text(value).readings})
+    if isinstance(value, dict | list):
+        return (len(value),)
+    raise WrongTypeError("a string, array or object", value)

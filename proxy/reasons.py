@@ -1,0 +1,89 @@
+"""Every reason code: what it means, and what to tell the agent. Pure data.
+
+docs/reason-codes.md has a heading for each; a test holds the two together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """A stable snake_case code, what happened, and the way out."""
+
+    code: str
+    meaning: str
+    advice: str
+    retryable: bool = False
+
+
+_FORM = "Send one well-formed JSON-RPC 2.0 message in UTF-8; an unmodified MCP SDK always does."
+_POLICY = "Choose another way to reach the goal that stays within policy, or ask the user."
+
+REASONS: dict[str, Reason] = {
+    reason.code: reason
+    for reason in (
+        Reason("policy_denied", "A policy rule forbids it.", _POLICY),
+        Reason("default_deny", "No policy rule allows it, and the policy's default is to deny.", _POLICY),
+        Reason("policy_error", "A policy rule could not be evaluated on it.", "Tell the operator."),
+        Reason("wrong_type", "An argument is not of the type a policy rule needs to judge it.", _POLICY),
+        Reason("ambiguous_value", "An argument can be read in more than one way.", "Spell it plainly."),
+        Reason("secret_found", "It carries a secret that policy does not let pass.", "Leave the secret out."),
+        Reason(
+            "two_phase_required",
+            "This tool runs in two steps.",
+            "Call the tool's _propose form first, then its _commit form with the token.",
+        ),
+        Reason("batch", "Several messages in one body are not accepted.", "Send each message by itself."),
+        Reason("not_json", "The body is not one JSON value.", _FORM),
+        Reason("not_utf8", "The body is not UTF-8.", _FORM),
+        Reason("byte_order_mark", "The body starts with a byte order mark.", _FORM),
+        Reason("odd_charset", "The body is declared in another charset than UTF-8.", _FORM),
+        Reason("duplicate_key", "A key stands twice in one object.", _FORM),
+        Reason("not_finite", "A number is NaN, infinite or out of range.", _FORM),
+        Reason("integer_too_long", "An integer has more than 20 digits.", "Send it as a string."),
+        Reason("too_deep", "The body is nested deeper than 100 levels.", "Flatten the arguments."),
+        Reason("lone_surrogate", "A string holds half a surrogate pair.", "Remove the broken character."),
+        Reason("double_encoded", "The body is a JSON string that holds JSON.", _FORM),
+        Reason("not_an_object", "A message must be a JSON object.", _FORM),
+        Reason("misspelt_key", "A key differs from a protocol key only in case.", _FORM),
+        Reason("wrong_jsonrpc_version", 'jsonrpc is not "2.0".', _FORM),
+        Reason("ambiguous_message", "It is neither clearly a call nor clearly a response.", _FORM),
+        Reason("bad_method", "The method is not a string.", _FORM),
+        Reason("bad_params", "The params are not an object.", _FORM),
+        Reason("bad_id", "The id is neither a string nor an integer.", _FORM),
+        Reason("bad_tool_call", "tools/call without a name, or with arguments of another form.", _FORM),
+        Reason("unknown_encoding", "The content coding cannot be read.", "Send the body unencoded."),
+        Reason("encoding_mismatch", "The body is not of the content coding declared.", "Send it unencoded."),
+        Reason("stacked_encoding", "More than one content coding.", "Send the body unencoded."),
+        Reason("body_too_large", "The body is larger than the proxy accepts.", "Send less at once."),
+        Reason("event_too_large", "A server-sent event is larger than the proxy accepts.", "Ask for less."),
+        Reason("duplicate_header", "A header that must be single stands twice.", _FORM),
+        Reason("header_mismatch", "An Mcp-* header does not match the body.", _FORM),
+        Reason("host_mismatch", "The Host header names another host than the connection.", "Use one name."),
+        Reason("unreadable_response", "The server's answer cannot be read.", "Tell the user.", retryable=True),
+        Reason(
+            "audit_unavailable",
+            "The call could not be recorded, and nothing runs unrecorded.",
+            "Try again in a while.",
+            retryable=True,
+        ),
+        Reason("internal_error", "The proxy failed while deciding.", "Try again in a while.", retryable=True),
+        Reason("stopping", "The proxy is shutting down.", "Try again in a while.", retryable=True),
+        Reason("not_http", "The connection carries something that is not HTTP.", "Use HTTP."),
+        Reason("agent_auth", "The proxy credentials are missing or wrong.", "Use the operator's token."),
+    )
+}
+
+
+def explain(code: str, subject: str, why: str = "") -> str:
+    """Write the text a model reads when `subject` is refused for `code`."""
+    reason = REASONS[code]
+    parts = [
+        f"Refused by Interlock ({code}): {subject} was not executed.",
+        why or reason.meaning,
+        reason.advice,
+        "The refusal is enforced on the wire: trying another route around it will not help.",
+    ]
+    return " ".join(parts)

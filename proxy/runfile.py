@@ -1,0 +1,50 @@
+"""The note a running proxy leaves in its state folder, for the commands that look for it."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from proxy.files import write_private
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Running:
+    """Where a proxy can be reached."""
+
+    pid: int
+    listen: str
+    mode: str
+    ca: str
+    policy: str
+    policy_version: str
+    started: float
+
+
+def write(state_dir: Path, running: Running) -> None:
+    """Say that a proxy is ready."""
+    write_private(_path(state_dir), json.dumps(asdict(running), indent=1).encode())
+
+
+def read(state_dir: Path) -> Running | None:
+    """Give the note of a proxy that is alive; None where there is none."""
+    try:
+        running = Running(**json.loads(_path(state_dir).read_bytes()))
+        os.kill(running.pid, 0)
+    except (OSError, ValueError, TypeError):
+        return None
+    return running
+
+
+def remove(state_dir: Path) -> None:
+    """Take the note away."""
+    _path(state_dir).unlink(missing_ok=True)
+
+
+def _path(state_dir: Path) -> Path:
+    return state_dir / "run.json"

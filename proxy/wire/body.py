@@ -1,0 +1,266 @@
+"""Could this body be MCP? What identifies MCP is the body, not its path or its type.
+
+Pure. A body is read strictly; where that fails it is read the way the most
+lenient server might. `Foreign` means that no server could take it for an MCP
+message; whatever is in between is `Refused`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from proxy.errors import WireError
+from proxy.wire.encoding import WIDE_CODECS, codings, decode_body, odd_charset
+from proxy.wire.jsonrpc import is_id, parse_json, parse_message
+from proxy.wire.mcp import METHOD_PREFIXES, PLAIN_METHODS, check_message
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from proxy.model import Json, JsonObject, Message, MessageId
+
+# Bytes that some server may skip before a JSON value: white space of any alphabet,
+# byte order marks, and the zero bytes of UTF-16 and UTF-32.
+SKIPPED = bytes(range(0x21)) + bytes.fromhex("7f85a0c2e19a8081828384858687888a8ba8a9af9fe380e2effebbbfffad8e")
+
+
+@dataclass(frozen=True, slots=True)
+class Single:
+    """One well-formed MCP message."""
+
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Several messages in one body, which is refused whole."""
+
+    values: tuple[JsonObject, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """Nothing in it is MCP's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Some server might run it, and not every server would read it alike."""
+
+    reason: str
+    detail: str
+    id: MessageId | None = None
+    method: str | None = None
+
+
+type Reading = Single | Batch | Foreign | Refused
+FOREIGN = Foreign()
+
+
+def read_body(
+    body: bytes, *, content_types: Sequence[str] = (), encodings: Sequence[str] = (), limit: int = 1 << 26
+) -> Reading:
+    """Read a request body (or a WebSocket message, or a line) from a client.
+
+    `content_types` and `encodings` are the values of the headers of that name.
+    """
+    if not body:
+        return FOREIGN
+    charset = odd_charset(content_types)
+    if charset is not None:
+        return _read_odd_charset(body, charset, content_types)
+    applied = codings(encodings)
+    if applied:
+        return _read_encoded(body, applied, content_types, limit)
+    reading = read_plain(body)
+    if isinstance(reading, Single) and len(content_types) > 1:
+        return _refusal(reading.message.value, "duplicate_header", "header Content-Type stands twice")
+    return reading
+
+
+def read_plain(body: bytes) -> Reading:
+    """Read bytes that are neither encoded nor in an odd charset."""
+    if not could_be_json(body):
+        return FOREIGN
+    try:
+        value = parse_json(body)
+    except WireError as error:
+        return _read_leniently(body, error)
+    return classify(value)
+
+
+def could_be_json(body: bytes) -> bool:
+    """Say whether some server may find a JSON object, array or string at the start of `body`."""
+    return body.lstrip(SKIPPED)[:1] in (b"{", b"[", b'"')
+
+
+def classify(value: Json) -> Reading:
+    """Say what a strictly parsed value is."""
+    if isinstance(value, dict):
+        return _classify_object(value)
+    if isinstance(value, list):
+        found = list(_objects(value))
+        mcp = any(not isinstance(_classify_object(item), Foreign) for item in found)
+        return Batch(tuple(found)) if mcp else FOREIGN
+    if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
+        inner = read_plain(value.encode("utf-8", "replace"))
+        return inner if isinstance(inner, Foreign) else Refused("double_encoded", "JSON inside a JSON string")
+    return FOREIGN
+
+
+def _classify_object(value: JsonObject) -> Reading:
+    if not _is_mcp(value.items()):
+        return FOREIGN
+    try:
+        return Single(check_message(parse_message(value)))
+    except WireError as error:
+        return _refusal(value, error.reason, error.detail)
+
+
+def _refusal(value: JsonObject, reason: str, detail: str) -> Refused:
+    request_id, method = value.get("id"), value.get("method")
+    return Refused(
+        reason,
+        detail,
+        request_id if is_id(request_id) else None,
+        method if isinstance(method, str) else None,
+    )
+
+
+def _objects(values: list[Any]) -> Iterator[JsonObject]:
+    stack = list(reversed(values))
+    while stack:
+        item = stack.pop()
+        if isinstance(item, dict):
+            yield item
+        elif isinstance(item, list):
+            stack.extend(reversed(item))
+
+
+def _is_mcp(pairs: Iterable[tuple[str, Any]]) -> bool:
+    """Say whether a top-level object is MCP's to the most lenient server; keys may repeat."""
+    keys: set[str] = set()
+    methods: list[str] = []
+    for key, value in pairs:
+        name = plain(key)
+        keys.add(name)
+        if name == "method" and isinstance(value, str):
+            methods.append(plain(value))
+    if "jsonrpc" in keys and ("result" in keys or "error" in keys):
+        return True
+    versioned = "jsonrpc" in keys
+    return any(m.startswith(METHOD_PREFIXES) or (versioned and m in PLAIN_METHODS) for m in methods)
+
+
+def plain(text: str) -> str:
+    """Reduce a key or method to what the most lenient comparison would see."""
+    folded = unicodedata.normalize("NFKC", text).casefold() if not text.isascii() else text.lower()
+    if folded.isalnum():
+        return folded
+    return "".join(c for c in folded if unicodedata.category(c)[0] not in "CZ")
+
+
+def _read_leniently(body: bytes, strict: WireError) -> Reading:
+    encodings = WIDE_CODECS if b"\0" in body[:4096] or body[:1] in b"\xfe\xff" else WIDE_CODECS[:1]
+    for encoding in encodings:
+        text = body.decode(encoding, "replace").lstrip("\ufeff\0")
+        reading = _read_lenient_text(text, strict)
+        if not isinstance(reading, Foreign):
+            return reading
+    return FOREIGN
+
+
+def _read_lenient_text(text: str, strict: WireError) -> Reading:
+    """Read value after value, as a streaming decoder would; judge the rest by its words."""
+    position = 0
+    while (start := _skip_space(text, position)) < len(text):
+        try:
+            value, position = _LENIENT.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            return _judge_words(text[start:], strict)
+        for pairs in _pair_lists(value):
+            if _is_mcp(pairs):
+                return _refusal(dict(pairs), strict.reason, strict.detail)
+    return FOREIGN
+
+
+def _skip_space(text: str, position: int) -> int:
+    match = _SPACE.match(text, position)
+    return match.end() if match else position
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """An object's members in their order, repeated keys and all."""
+
+
+def _pair_lists(value: Any) -> Iterator[_Pairs]:
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, _Pairs):
+            yield item
+        elif isinstance(item, list):
+            stack.extend(reversed(item))
+
+
+def _judge_words(text: str, strict: WireError) -> Reading:
+    return Refused(strict.reason, strict.detail) if has_mcp_words(text) else FOREIGN
+
+
+def has_mcp_words(text: str) -> bool:
+    """Say whether `text`, with JSON's escapes undone, holds a word that only MCP messages have."""
+    return _WORDS.search(_ESCAPE.sub(_unescape, text)) is not None
+
+
+def _unescape(match: re.Match[str]) -> str:
+    return chr(int(match[1], 16)) if match[1] else match[0][1:]
+
+
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|/)")
+_WORDS = re.compile(rf"""["']\s*(?:jsonrpc|(?:{"|".join(METHOD_PREFIXES)})[a-z_/]+)\s*["']""", re.IGNORECASE)
+_SPACE = re.compile(r"[\s\ufeff\x00\x1e]*")
+_LENIENT = json.JSONDecoder(object_pairs_hook=_Pairs, parse_int=str, parse_float=str, strict=False)
+
+
+def _read_encoded(body: bytes, applied: list[str], content_types: Sequence[str], limit: int) -> Reading:
+    raw = read_plain(body)
+    if not isinstance(raw, Foreign):
+        return Refused("encoding_mismatch", f"declared {', '.join(applied)}, but readable as it is")
+    try:
+        decoded = read_plain(decode_body(body, applied, limit))
+    except WireError as error:
+        opaque = error.reason == "unknown_encoding" and not _says_json(content_types)
+        return FOREIGN if opaque or _is_strict_json(body) else Refused(error.reason, error.detail)
+    if isinstance(decoded, Single) and len(applied) > 1:
+        return Refused("stacked_encoding", f"content codings {', '.join(applied)}")
+    return decoded
+
+
+def _says_json(content_types: Sequence[str]) -> bool:
+    return any("json" in content_type.lower() for content_type in content_types)
+
+
+def _is_strict_json(body: bytes) -> bool:
+    try:
+        parse_json(body)
+    except WireError:
+        return False
+    return True
+
+
+def _read_odd_charset(body: bytes, charset: str, content_types: Sequence[str]) -> Reading:
+    """Read a body whose charset may hide ASCII text. UTF-7 and its like are refused unread."""
+    refused = WireError("odd_charset", f"charset {charset!r}; MCP is UTF-8")
+    try:
+        text = body.decode(charset, "replace")
+    except LookupError:
+        hidden = charset.startswith("utf") or _says_json(content_types)
+        return Refused(refused.reason, refused.detail) if hidden else read_plain(body)
+    seen = (read_plain(body), _read_lenient_text(text.lstrip("\ufeff"), refused))
+    if all(isinstance(reading, Foreign) for reading in seen):
+        return FOREIGN
+    return Refused(refused.reason, refused.detail)

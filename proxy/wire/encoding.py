@@ -1,0 +1,192 @@
+"""Content codings and charsets: every way the bytes of a body could be meant.
+
+Pure. Decoding is bounded, so that a small body cannot become a large one.
+"""
+
+from __future__ import annotations
+
+import codecs
+import zlib
+from typing import TYPE_CHECKING, Protocol
+
+import brotli  # type: ignore[import-untyped]
+import zstandard
+
+from proxy.errors import WireError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+# A charset in which the bytes of "{" and of ASCII text are themselves.
+ASCII_COMPATIBLE = ("ascii", "utf-8", "latin", "iso8859-", "cp125", "koi8-", "gb", "big5", "euc", "shift_jis")
+# Unicode encodings that a server may tell apart by their zero bytes.
+WIDE_CODECS = ("utf-8", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
+NO_CODING = frozenset({"", "identity", "aws-chunked"})
+MAX_CODINGS = 3
+# Small steps bound what one of them can produce before the limit is looked at.
+STEP = 1024
+
+
+class Inflater:
+    """Undoes one content coding, chunk by chunk, up to a number of bytes.
+
+    Concatenated members (gzip, zstd) are read on, as Node's zlib does.
+    """
+
+    def __init__(self, limit: int, start: Callable[[int], _Engine]) -> None:
+        self._start = start
+        self._engine = start(limit)
+        self._left = limit
+        self._began = False
+
+    @property
+    def finished(self) -> bool:
+        """Whether what was fed so far ends where a member ends."""
+        return self._engine.eof or not self._began
+
+    def feed(self, data: bytes) -> bytes:
+        """Give what `data` decodes to.
+
+        Raises one of BROKEN where it is not of this coding, WireError
+        `body_too_large` past the limit.
+        """
+        out = bytearray()
+        for start in range(0, len(data), STEP):
+            piece = data[start : start + STEP]
+            while piece:
+                self._began = True
+                if self._engine.eof:
+                    self._engine = self._start(self._left)
+                decoded = self._engine.decompress(piece)
+                piece = self._engine.unused_data if self._engine.eof else b""
+                out += decoded
+                self._left -= len(decoded)
+                if self._left < 0:
+                    raise WireError("body_too_large", "the body decodes to more than the limit")
+        return bytes(out)
+
+
+class _Engine(Protocol):
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    def decompress(self, data: bytes, /) -> bytes: ...
+
+
+class _Deflate:
+    """`deflate` is zlib-wrapped by the book and raw in the wild: the first bytes tell."""
+
+    def __init__(self, _limit: int) -> None:
+        self._head = b""
+        self._engine: _Engine | None = None
+
+    @property
+    def eof(self) -> bool:
+        return self._engine is not None and self._engine.eof
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._engine.unused_data if self._engine else b""
+
+    def decompress(self, data: bytes) -> bytes:
+        if self._engine is None:
+            self._head += data
+            if len(self._head) < 2:
+                return b""
+            wrapped = self._head[0] & 0x0F == 8 and int.from_bytes(self._head[:2]) % 31 == 0
+            self._engine = zlib.decompressobj(zlib.MAX_WBITS if wrapped else -zlib.MAX_WBITS)
+            data = self._head
+        return self._engine.decompress(data)
+
+
+class _Brotli:
+    """Brotli can make gigabytes of one step, so its output is taken in slices."""
+
+    unused_data = b""
+
+    def __init__(self, limit: int) -> None:
+        self._engine = brotli.Decompressor()
+        self._limit = limit
+
+    @property
+    def eof(self) -> bool:
+        return bool(self._engine.is_finished())
+
+    def decompress(self, data: bytes) -> bytes:
+        out = bytearray(self._engine.process(data, output_buffer_limit=STEP * STEP))
+        while len(out) <= self._limit and not self._engine.can_accept_more_data():
+            out += self._engine.process(b"", output_buffer_limit=STEP * STEP)
+        return bytes(out)
+
+
+def _zstd(_limit: int) -> _Engine:
+    engine: _Engine = zstandard.ZstdDecompressor(max_window_size=1 << 27).decompressobj()
+    return engine
+
+
+def _gzip(_limit: int) -> _Engine:
+    return zlib.decompressobj(zlib.MAX_WBITS | 16)
+
+
+CODINGS: dict[str, Callable[[int], _Engine]] = {
+    "gzip": _gzip,
+    "x-gzip": _gzip,
+    "deflate": _Deflate,
+    "br": _Brotli,
+    "zstd": _zstd,
+}
+BROKEN = (ValueError, EOFError, zlib.error, brotli.error, zstandard.ZstdError)
+
+
+def inflater(coding: str, limit: int) -> Inflater:
+    """Give what undoes `coding`, up to `limit` bytes. Raises WireError `unknown_encoding`."""
+    try:
+        return Inflater(limit, CODINGS[coding])
+    except KeyError:
+        raise WireError("unknown_encoding", f"content coding {coding!r} cannot be read") from None
+
+
+def codings(headers: Sequence[str]) -> list[str]:
+    """Give the content codings in the order they were applied, without the ones that do nothing."""
+    named = (coding.strip().lower() for header in headers for coding in header.split(","))
+    return [coding for coding in named if coding not in NO_CODING]
+
+
+def decode_body(body: bytes, applied: Sequence[str], limit: int) -> bytes:
+    """Undo `applied` codings.
+
+    Raises WireError: `unknown_encoding`, `encoding_mismatch` (the bytes are not
+    of that coding), `body_too_large`, `stacked_encoding`.
+    """
+    if len(applied) > MAX_CODINGS:
+        raise WireError("stacked_encoding", f"more than {MAX_CODINGS} content codings")
+    for coding in reversed(applied):
+        engine = inflater(coding, limit)
+        try:
+            body = engine.feed(body)
+        except BROKEN as error:
+            raise WireError("encoding_mismatch", f"the body is not {coding}: {error}") from error
+        if not engine.finished:
+            raise WireError("encoding_mismatch", f"the {coding} body is cut short")
+    return body
+
+
+def odd_charset(content_types: Sequence[str]) -> str | None:
+    """Give a declared charset in which ASCII text may be hidden; None where there is none."""
+    for content_type in content_types:
+        for charset in _charsets(content_type):
+            try:
+                name = codecs.lookup(charset).name
+            except LookupError:
+                return charset
+            if not name.startswith(ASCII_COMPATIBLE):
+                return charset
+    return None
+
+
+def _charsets(content_type: str) -> Iterator[str]:
+    for parameter in content_type.split(";")[1:]:
+        name, _, value = parameter.partition("=")
+        if name.strip().lower() == "charset":
+            yield value.strip().strip("\"'").lower()

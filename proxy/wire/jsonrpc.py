@@ -1,0 +1,167 @@
+"""Strict JSON and JSON-RPC 2.0: bytes to one value that every server would read alike.
+
+Pure. What this reader accepts has a single meaning in every JSON parser we know
+of; what has two (duplicate keys, NaN, a byte order mark, `Method` beside
+`method`, …) it refuses. `serialise` gives the one spelling that is forwarded.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, Never
+
+from proxy.errors import WireError
+from proxy.model import Json, JsonObject, Kind, Message, MessageId
+
+MAX_DEPTH = 100
+MAX_INTEGER_DIGITS = 20
+
+
+def folded(*names: str) -> dict[str, str]:
+    """Index `names` by the form in which a case-insensitive parser compares them."""
+    return {name.casefold(): name for name in names}
+
+
+ENVELOPE = folded("jsonrpc", "id", "method", "params", "result", "error")
+
+
+def parse_json(data: bytes) -> Json:
+    """Read `data` as exactly one JSON value.
+
+    Raises WireError with the reason: `not_utf8`, `byte_order_mark`, `not_json`,
+    `duplicate_key`, `not_finite`, `integer_too_long`, `too_deep`, `lone_surrogate`.
+    """
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise WireError("not_utf8", f"byte {error.start} is not UTF-8") from error
+    if text.startswith("\ufeff"):
+        raise WireError("byte_order_mark", "the body starts with a byte order mark")
+    try:
+        value: Json = _DECODER.decode(text)
+    except RecursionError as error:
+        raise WireError("too_deep", f"nested deeper than {MAX_DEPTH} levels") from error
+    except ValueError as error:
+        raise WireError("not_json", str(error)) from error
+    if data.count(b"{") + data.count(b"[") > MAX_DEPTH and _deeper_than(value, MAX_DEPTH):
+        raise WireError("too_deep", f"nested deeper than {MAX_DEPTH} levels")
+    if b"\\u" in data:
+        serialise(value)
+    return value
+
+
+def serialise(value: Json) -> bytes:
+    """Give the one spelling of `value` that is forwarded: compact UTF-8, keys in their order.
+
+    Raises WireError `lone_surrogate` where a string has half a surrogate pair.
+    """
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError as error:
+        raise WireError("lone_surrogate", "a string holds half a surrogate pair") from error
+
+
+def respell(value: Json) -> bytes:
+    """Spell a value that came from a server, whatever odd numbers or characters it holds."""
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def parse_message(value: Json) -> Message:
+    """Take a parsed value as one JSON-RPC 2.0 message.
+
+    Raises WireError: `not_an_object`, `misspelt_key`, `wrong_jsonrpc_version`,
+    `ambiguous_message`, `bad_method`, `bad_params`, `bad_id`.
+    """
+    if not isinstance(value, dict):
+        raise WireError("not_an_object", "a message is a JSON object")
+    refuse_misspelt(value, ENVELOPE)
+    if value.get("jsonrpc") != "2.0":
+        raise WireError("wrong_jsonrpc_version", f'jsonrpc is {value.get("jsonrpc")!r}, not "2.0"')
+    if "method" in value:
+        return _parse_call(value)
+    return _parse_response(value)
+
+
+def refuse_misspelt(value: JsonObject, names: dict[str, str]) -> None:
+    """Refuse a key that only a case-insensitive parser (Go's, for one) takes for one of `names`."""
+    for key in value:
+        meant = names.get(key.casefold(), key)
+        if meant != key:
+            raise WireError("misspelt_key", f"key {key!r} stands for {meant!r} to some parsers")
+
+
+def is_id(value: object) -> bool:
+    """Say whether `value` can be a request's id: a string or an integer."""
+    return isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool))
+
+
+def _parse_call(value: JsonObject) -> Message:
+    if "result" in value or "error" in value:
+        raise WireError("ambiguous_message", "a message with both a method and a result or error")
+    method = value["method"]
+    if not isinstance(method, str):
+        raise WireError("bad_method", f"method is {type(method).__name__}, not a string")
+    if not isinstance(value.get("params", {}), dict):
+        raise WireError("bad_params", "params is not an object")
+    if "id" not in value:
+        return Message(Kind.NOTIFICATION, value, method)
+    return Message(Kind.REQUEST, value, method, _checked_id(value["id"]))
+
+
+def _parse_response(value: JsonObject) -> Message:
+    if ("result" in value) == ("error" in value):
+        raise WireError("ambiguous_message", "neither a call nor a response with one of result and error")
+    if "id" not in value:
+        raise WireError("bad_id", "a response without an id")
+    return Message(Kind.RESPONSE, value, None, _checked_id(value["id"]))
+
+
+def _checked_id(value: Any) -> MessageId:
+    if not is_id(value):
+        raise WireError("bad_id", f"id is {json.dumps(value)[:40]}; it must be a string or an integer")
+    checked: MessageId = value
+    return checked
+
+
+def _object(pairs: list[tuple[str, Any]]) -> JsonObject:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise WireError("duplicate_key", f"key {twice!r} stands twice in one object")
+    return value
+
+
+def _integer(text: str) -> int:
+    if len(text) > MAX_INTEGER_DIGITS and len(text.lstrip("-")) > MAX_INTEGER_DIGITS:
+        raise WireError("integer_too_long", f"an integer of more than {MAX_INTEGER_DIGITS} digits")
+    return int(text)
+
+
+def _float(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise WireError("not_finite", f"{text[:20]} is beyond the range of numbers")
+    return value
+
+
+def _constant(text: str) -> Never:
+    raise WireError("not_finite", f"{text} is not JSON")
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_int=_integer, parse_float=_float, parse_constant=_constant)
+
+
+def _deeper_than(value: Json, limit: int) -> bool:
+    level: list[Any] = [value]
+    for _ in range(limit):
+        level = [
+            child
+            for node in level
+            if isinstance(node, dict | list)
+            for child in (node.values() if isinstance(node, dict) else node)
+        ]
+        if not level:
+            return False
+    return any(isinstance(node, dict | list) for node in level)

@@ -1,0 +1,146 @@
+"""What MCP messages mean: methods, tool calls, and the headers that must agree with a body.
+
+Pure. The body decides; headers are only ever checked against it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import TYPE_CHECKING, Any
+
+from proxy.errors import WireError
+from proxy.model import Kind, Message, ToolCall
+from proxy.wire.jsonrpc import folded, parse_json, parse_message, refuse_misspelt
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+TOOLS_CALL = "tools/call"
+MODERN = "2026-07-28"
+HEADER_MISMATCH = -32020
+
+PLAIN_METHODS = frozenset({"initialize", "ping"})
+METHOD_PREFIXES = (
+    "completion/",
+    "elicitation/",
+    "logging/",
+    "notifications/",
+    "prompts/",
+    "resources/",
+    "roots/",
+    "sampling/",
+    "server/",
+    "subscriptions/",
+    "tasks/",
+    "tools/",
+)
+PARAM_KEYS = folded(
+    "name", "arguments", "uri", "task", "taskId", "_meta", "inputResponses", "requestState", "cursor", "ref"
+)
+NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+
+type Headers = Sequence[tuple[str, str]]
+
+
+def is_mcp_method(method: str) -> bool:
+    """Say whether `method`, spelt exactly, is MCP's."""
+    return method in PLAIN_METHODS or method.startswith(METHOD_PREFIXES)
+
+
+def parse_mcp_request(body: bytes) -> ToolCall | None:
+    """Give the tool call in `body`; None where it is not one.
+
+    Not JSON, a wrong or missing `jsonrpc`, another method, no params or a name
+    that is not a string: not a tool call. Missing arguments are None.
+    """
+    try:
+        return parse_tool_call(parse_message(parse_json(body)))
+    except WireError:
+        return None
+
+
+def parse_tool_call(message: Message) -> ToolCall | None:
+    """Give the tool call a message makes; None where its method is not `tools/call`.
+
+    Raises WireError `bad_tool_call` where the method is and the parameters are
+    not of the one form that all servers read alike.
+    """
+    if message.method != TOOLS_CALL:
+        return None
+    params = message.params
+    name, arguments = params.get("name"), params.get("arguments")
+    if not isinstance(name, str):
+        raise WireError("bad_tool_call", "tools/call without a tool's name as a string")
+    if arguments is not None and not isinstance(arguments, dict):
+        raise WireError("bad_tool_call", f"arguments is {type(arguments).__name__}, not an object")
+    return ToolCall(name, arguments)
+
+
+def check_message(message: Message) -> Message:
+    """Give `message` back if its parameters mean the same to every server.
+
+    Raises WireError `misspelt_key` or `bad_tool_call`.
+    """
+    if message.kind is not Kind.RESPONSE:
+        refuse_misspelt(message.params, PARAM_KEYS)
+        parse_tool_call(message)
+    return message
+
+
+def check_headers(message: Message, headers: Headers) -> None:
+    """Refuse MCP headers that stand twice or disagree with the body.
+
+    Raises WireError `duplicate_header` or `header_mismatch`.
+    """
+    mcp: dict[str, str] = {}
+    for raw_name, value in headers:
+        name = raw_name.lower()
+        if name.startswith("mcp-"):
+            if name in mcp:
+                raise WireError("duplicate_header", f"header {raw_name} stands twice")
+            mcp[name] = value
+    for name, value in mcp.items():
+        _check_header(name, value, message)
+
+
+def _check_header(name: str, value: str, message: Message) -> None:
+    if name == "mcp-method":
+        expected: Iterable[str] = (message.method or "",)
+    elif name == "mcp-name":
+        expected = (str(message.params.get(NAMED_BY.get(message.method or "", "name"), "")),)
+    elif name.startswith("mcp-param-"):
+        expected = set(_scalars(message.params.get("arguments")))
+    else:
+        return
+    if decode_header(value) not in expected:
+        raise WireError("header_mismatch", f"header {name} does not match the body")
+
+
+def decode_header(value: str) -> str:
+    """Undo the `=?base64?…?=` form of a header value.
+
+    Raises WireError `header_mismatch` where it cannot be undone.
+    """
+    if not (value.startswith("=?base64?") and value.endswith("?=")):
+        return value
+    try:
+        return base64.b64decode(value[9:-2], validate=True).decode("utf-8")
+    except (binascii.Error, UnicodeDecodeError) as error:
+        raise WireError("header_mismatch", "a header value is not valid =?base64?…?=") from error
+
+
+def encode_header(value: str) -> str:
+    """Spell `value` so that it survives as a header value."""
+    plain = value.isascii() and value.isprintable() and value == value.strip() and not value.startswith("=?")
+    return value if plain else f"=?base64?{base64.b64encode(value.encode()).decode()}?="
+
+
+def _scalars(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        for child in value.values():
+            yield from _scalars(child)
+    elif isinstance(value, bool):
+        yield "true" if value else "false"
+    elif isinstance(value, str | int | float):
+        yield str(value)

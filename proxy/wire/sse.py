@@ -1,0 +1,97 @@
+"""Server-sent events: split a byte stream into events, and write one anew.
+
+Pure. An event nobody changes is passed on byte for byte, as soon as it is whole.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from proxy.errors import WireError
+
+# Atomic groups: "\r\n" is one line end and must not be read as two.
+_EVENT_END = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
+_LINE_END = re.compile(rb"\r\n|\n|\r")
+_COMMENT = re.compile(rb":[^\r\n]*(?:\r\n|\n|\r(?=.))", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One block of a stream: the bytes it came as, and what they say."""
+
+    raw: bytes
+    event: str = "message"
+    data: str | None = None
+    id: str | None = None
+
+    def with_data(self, payloads: list[bytes]) -> bytes:
+        """Give this event's bytes with other data; further payloads become events of their own.
+
+        None of `payloads` may hold a line break. No payloads: a comment, so that
+        the reader's keep-alive clock still runs.
+        """
+        if not payloads:
+            return b": removed\n\n"
+        kept = [line for line in _LINE_END.split(self.raw) if line and _field(line)[0] != "data"]
+        first = b"\n".join([*kept, b"data: " + payloads[0]]) + b"\n\n"
+        return first + b"".join(b"event: message\ndata: " + more + b"\n\n" for more in payloads[1:])
+
+
+class Splitter:
+    """Cuts chunks into events. Comment lines leave at once, wherever the chunk ends."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._buffer = b""
+        self._begun = False
+
+    def feed(self, chunk: bytes) -> list[Event]:
+        """Give the events completed by `chunk`.
+
+        Raises WireError `event_too_large` where one grows past the limit.
+        """
+        seen = max(0, len(self._buffer) - 3)
+        self._buffer += chunk
+        events: list[Event] = []
+        while True:
+            comment = _COMMENT.match(self._buffer)
+            end = comment or _EVENT_END.search(self._buffer, seen)
+            if end is None:
+                break
+            events.append(self._cut(end.end()))
+            seen = 0
+        if len(self._buffer) > self._limit:
+            raise WireError("event_too_large", f"a server-sent event of more than {self._limit} bytes")
+        return events
+
+    def rest(self) -> bytes:
+        """Give what is left when the stream ends: by the standard, an event that never happened."""
+        rest, self._buffer = self._buffer, b""
+        return rest
+
+    def _cut(self, end: int) -> Event:
+        raw, self._buffer = self._buffer[:end], self._buffer[end:]
+        text = raw
+        if not self._begun:
+            self._begun = True
+            text = raw.removeprefix(b"\xef\xbb\xbf")
+        return _parse(raw, text)
+
+
+def _parse(raw: bytes, text: bytes) -> Event:
+    kind, event_id, data = "message", None, list[str]()
+    for line in _LINE_END.split(text):
+        name, value = _field(line)
+        if name == "data":
+            data.append(value)
+        elif name == "event":
+            kind = value
+        elif name == "id":
+            event_id = value
+    return Event(raw, kind or "message", "\n".join(data) if data else None, event_id)
+
+
+def _field(line: bytes) -> tuple[str, str]:
+    name, _, value = line.decode("utf-8", "replace").partition(":")
+    return name, value.removeprefix(" ")

@@ -1,0 +1,71 @@
+"""Looks through an upload as it streams past, for words only an MCP message has. Pure.
+
+For uploads past the body limit to hosts that may receive them. The words stand
+inside the message, so an upload cut off where they appear is one that no server
+can have read to its end.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from proxy.errors import WireError
+from proxy.wire.body import could_be_json, has_mcp_words
+from proxy.wire.encoding import BROKEN, WIDE_CODECS, Inflater, codings, inflater, odd_charset
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+OVERLAP = 1024
+HEAD = 4096
+
+
+class UploadScanner:
+    """Says for each chunk of one upload whether it may pass."""
+
+    def __init__(self, content_types: Sequence[str], encodings: Sequence[str], limit: int) -> None:
+        self._refused = odd_charset(content_types) is not None
+        self._inflaters: list[Inflater] = []
+        try:
+            self._inflaters = [inflater(coding, limit) for coding in reversed(codings(encodings))]
+        except WireError:
+            self._refused = True
+        self._views = [_View() for _ in range(len(self._inflaters) + 1)]
+
+    def passes(self, chunk: bytes) -> bool:
+        """Say whether `chunk` may be forwarded."""
+        if self._refused:
+            return False
+        try:
+            self._refused = self._suspicious(chunk)
+        except (WireError, *BROKEN):
+            self._refused = True
+        return not self._refused
+
+    def _suspicious(self, chunk: bytes) -> bool:
+        found = self._views[0].suspicious(chunk)
+        for view, engine in zip(self._views[1:], self._inflaters, strict=True):
+            chunk = engine.feed(chunk)
+            found = view.suspicious(chunk) or found
+        return found
+
+
+class _View:
+    """One way the bytes can be meant: as they are, or after a content coding."""
+
+    def __init__(self) -> None:
+        self._head = b""
+        self._tail = b""
+
+    def suspicious(self, chunk: bytes) -> bool:
+        if len(self._head) < HEAD:
+            self._head += chunk[: HEAD - len(self._head)]
+        window, self._tail = self._tail + chunk, (self._tail + chunk)[-OVERLAP:]
+        if not could_be_json(self._head):
+            # Nothing but skipped bytes so far: what comes next decides.
+            return not self._head.strip(b" \t\r\n\0") and len(self._head) >= HEAD
+        return any(has_mcp_words(window.decode(codec, "replace")) for codec in _codecs(window))
+
+
+def _codecs(window: bytes) -> Sequence[str]:
+    return WIDE_CODECS if b"\0" in window else WIDE_CODECS[:1]
