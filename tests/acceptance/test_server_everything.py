@@ -1,0 +1,101 @@
+"""The reference server-everything, through Interlock, with the Python SDK's client."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from mcp import Client
+from mcp.client.sse import sse_client
+from mcp.types import ImageContent, TextContent
+
+from tests.harness import start_interlock
+from tests.node_tools import EverythingTransport, endpoint_path, start_everything
+
+TRANSPORTS = get_args(EverythingTransport.__value__)
+
+POLICY = """\
+version: 1
+default: allow
+rules:
+  - id: no-environment
+    description: The server's environment is nobody's business
+    action: deny
+    tools: [get-env]
+"""
+
+
+@asynccontextmanager
+async def connect(transport: EverythingTransport, directory: Path) -> AsyncIterator[Client]:
+    """Connect through Interlock in reverse mode to a new server-everything."""
+    with (
+        start_everything(transport, directory) as server,
+        start_interlock(directory, mode=f"reverse:{server.url}", policy=POLICY) as interlock,
+    ):
+        url = interlock.url + endpoint_path(transport)
+        async with Client(sse_client(url) if transport == "sse" else url, read_timeout_seconds=10) as client:
+            yield client
+
+
+async def call_text(client: Client, tool: str, **arguments: object) -> str:
+    result = await client.call_tool(tool, arguments)
+    assert not result.is_error, result
+    content = result.content[0]
+    assert isinstance(content, TextContent)
+    return content.text
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+async def test_lists_and_calls_pass_unharmed(transport: EverythingTransport, tmp_path: Path) -> None:
+    async with connect(transport, tmp_path) as client:
+        assert {"echo", "get-sum", "get-env"} <= {tool.name for tool in (await client.list_tools()).tools}
+        assert await call_text(client, "echo", message="übergröße ✓") == "Echo: übergröße ✓"
+        assert "5" in await call_text(client, "get-sum", a=2, b=3)
+        weather = await client.call_tool("get-structured-content", {"location": "New York"})
+        assert weather.structured_content == {"temperature": 33, "conditions": "Cloudy", "humidity": 82}
+        image = await client.call_tool("get-tiny-image", {})
+        assert any(isinstance(part, ImageContent) for part in image.content)
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+async def test_resources_and_prompts_pass_unharmed(transport: EverythingTransport, tmp_path: Path) -> None:
+    async with connect(transport, tmp_path) as client:
+        resource = (await client.list_resources()).resources[0]
+        assert (await client.read_resource(str(resource.uri))).contents
+        assert "simple-prompt" in {prompt.name for prompt in (await client.list_prompts()).prompts}
+        assert (await client.get_prompt("simple-prompt")).messages
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+async def test_progress_arrives_while_the_tool_runs(transport: EverythingTransport, tmp_path: Path) -> None:
+    arrivals: list[float] = []
+
+    async def note(progress: float, total: float | None, message: str | None) -> None:
+        arrivals.append(time.monotonic())
+
+    async with connect(transport, tmp_path) as client:
+        await client.call_tool(
+            "trigger-long-running-operation", {"duration": 1.2, "steps": 4}, progress_callback=note
+        )
+    assert len(arrivals) == 4
+    assert arrivals[-1] - arrivals[0] > 0.6, "the notifications were held back and came together"
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+async def test_a_denied_tool_is_refused_and_the_session_lives_on(
+    transport: EverythingTransport, tmp_path: Path
+) -> None:
+    async with connect(transport, tmp_path) as client:
+        assert await call_text(client, "echo", message="before") == "Echo: before"
+        began = time.monotonic()
+        refused = await client.call_tool("get-env", {})
+        assert time.monotonic() - began < 2
+        assert refused.is_error
+        assert refused.meta is not None
+        assert refused.meta["mcp-interlock/denial"]["rule"] == "no-environment"
+        assert "PATH" not in refused.model_dump_json()
+        assert await call_text(client, "echo", message="after") == "Echo: after"

@@ -1,0 +1,165 @@
+"""Fires every case at every target at once and keeps what came of it.
+
+The servers' own logs say what was executed: each shot carries a marker of its own, so many
+shots can be in the air together.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from tests.bypass.shot import Aim, Case, Route, Shot, benign_shot, denied_shot
+from tests.bypass.targets import PROCESSES, TARGETS, Target, opened
+from tests.harness import Certificates, ServerHandle
+
+type Kind = Literal["denied", "benign"]
+WORKERS = 64
+SETTLE_LIMIT = 20.0
+_MARKER = re.compile(r"il\.[a-z0-9-]+\.(?:denied|benign)\.[a-z0-9-]+\.[a-z]+", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Proxy:
+    """The port and the CA of a running Interlock."""
+
+    port: int
+    ca_file: Path | None
+
+
+@dataclass(frozen=True)
+class Hit:
+    """What came back for one shot, and how long it took."""
+
+    answer: bytes
+    seconds: float
+
+
+@dataclass
+class Report:
+    """What came of a volley: answers by marker, and what the servers executed."""
+
+    hits: dict[str, Hit] = field(default_factory=dict[str, Hit])
+    executed: set[str] = field(default_factory=set[str])
+    forbidden: list[tuple[str, dict[str, Any]]] = field(default_factory=list[tuple[str, dict[str, Any]]])
+    """Every execution of something the policy denies: the process, and the line of its log."""
+
+
+def marker(case: Case, kind: Kind, target: Target, route: Route) -> str:
+    return f"il.{case.id}.{kind}.{target.name}.{route}".lower()
+
+
+def is_forbidden(line: dict[str, Any]) -> bool:
+    """Whether the tests' policy denies what this log line says was executed."""
+    return line["tool"] == "danger" or (
+        line["tool"] == "read_file" and "/etc/" in json.dumps(line["arguments"])
+    )
+
+
+class Range:
+    """Running servers, and the means to fire at them."""
+
+    def __init__(self, servers: dict[str, ServerHandle], certificates: Certificates) -> None:
+        self.servers = servers
+        self._certificates = certificates
+
+    def volley(self, cases: Sequence[Case], proxies: dict[Route, Proxy] | None) -> Report:
+        """Fire every case at every target, through `proxies` or straight, and wait until it is over."""
+        report = Report()
+        with contextlib.ExitStack() as stack, ThreadPoolExecutor(WORKERS) as pool:
+            pending: list[Future[dict[str, Hit]]] = []
+            barriers: list[tuple[str, Shot]] = []
+            for target, aim in self._aims(proxies):
+                ready = stack.enter_context(opened(target, aim))
+                pending += _submit(pool, target, ready, cases)
+                mark = f"il.barrier.benign.{target.name}.{aim.route}"
+                barriers.append((target.process, Shot(ready, mark, "echo", {"text": mark})))
+            for future in pending:
+                report.hits |= future.result()
+            for process, shot in barriers:
+                self._settle(process, shot)
+        self._read_logs(report)
+        return report
+
+    def _aims(self, proxies: dict[Route, Proxy] | None) -> Iterator[tuple[Target, Aim]]:
+        for target in TARGETS:
+            port = self.servers[target.process].port
+            ca_file = self._certificates.ca_file if target.tls else None
+            direct = Aim("direct", port, port, modern=target.modern, tls=target.tls, ca_file=ca_file)
+            if proxies is None:
+                yield target, direct
+                continue
+            for route in target.routes:
+                proxy = proxies[route]
+                yield (
+                    target,
+                    Aim(route, port, proxy.port, modern=target.modern, tls=target.tls, ca_file=proxy.ca_file),
+                )
+
+    def _settle(self, process: str, shot: Shot) -> None:
+        """Send one ordinary call and wait until the server has executed it: what came before is then over."""
+        shot.aim.send([shot.request()], limit=SETTLE_LIMIT, answers=1)
+        deadline = time.monotonic() + SETTLE_LIMIT
+        while time.monotonic() < deadline:
+            if any(shot.marker in json.dumps(line) for line in self.servers[process].executions()):
+                return
+            time.sleep(0.05)
+        raise AssertionError(f"{process} did not execute the closing call {shot.marker}")
+
+    def _read_logs(self, report: Report) -> None:
+        for process, server in self.servers.items():
+            for line in server.new_executions():
+                report.executed |= set(_MARKER.findall(json.dumps(line)))
+                if is_forbidden(line):
+                    report.forbidden.append((process, line))
+
+
+def _submit(
+    pool: ThreadPoolExecutor, target: Target, aim: Aim, cases: Sequence[Case]
+) -> Iterator[Future[dict[str, Hit]]]:
+    for case in cases:
+        if applies(case, aim.route, target):
+            yield pool.submit(_fire_both, case, target, aim)
+
+
+def _fire_both(case: Case, target: Target, aim: Aim) -> dict[str, Hit]:
+    """Fire the denied shot, then the benign one: they may share an id, so never at once."""
+    denied, benign = marker(case, "denied", target, aim.route), marker(case, "benign", target, aim.route)
+    return {
+        denied: _fire(case, denied_shot(case, aim, denied)),
+        benign: _fire(case, benign_shot(case, aim, benign)),
+    }
+
+
+def applies(case: Case, route: Route, target: Target) -> bool:
+    """Whether `case` means anything on this way to this target."""
+    if route != "direct":
+        return route in case.routes
+    return any(straight in case.routes for straight in target.routes)
+
+
+def _fire(case: Case, shot: Shot) -> Hit:
+    started = time.monotonic()
+    try:
+        answer = case.fire(shot)
+    except OSError as error:
+        answer = f"{type(error).__name__}: {error}".encode()
+    return Hit(answer, time.monotonic() - started)
+
+
+@contextlib.contextmanager
+def running_range(directory: Path, certificates: Certificates) -> Iterator[Range]:
+    """Start every server there is."""
+    with contextlib.ExitStack() as stack:
+        servers = {
+            name: stack.enter_context(start(directory / name, certificates))
+            for name, start in PROCESSES.items()
+        }
+        yield Range(servers, certificates)

@@ -1,0 +1,8 @@
+"""The whole table, in order."""
+
+from __future__ import annotations
+
+from tests.bypass import cases_connection, cases_http, cases_json
+from tests.bypass.shot import Case
+
+CASES: tuple[Case, ...] = (*cases_json.CASES, *cases_http.CASES, *cases_connection.CASES)

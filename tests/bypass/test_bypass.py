@@ -1,0 +1,132 @@
+"""The bypass suite: no crafted request runs a denied tool, and every benign one of the same shape still works."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.bypass.campaign import Report, applies, marker
+from tests.bypass.cases import CASES
+from tests.bypass.shot import Case, Route
+from tests.bypass.targets import TARGETS, Target
+from tests.harness import Interlock
+from tests.raw import Answer, parse_answers
+
+DENIAL = "mcp-interlock/denial"
+every_case = pytest.mark.parametrize("case", CASES, ids=[case.id for case in CASES])
+
+
+def _ways(case: Case) -> Iterator[tuple[Target, Route]]:
+    """Every way through the proxy on which `case` was fired."""
+    for target in TARGETS:
+        for route in target.routes:
+            if applies(case, route, target):
+                yield target, route
+
+
+def test_every_case_has_an_id_of_its_own() -> None:
+    ids = [case.id for case in CASES]
+    assert len(ids) == len(set(ids))
+
+
+@every_case
+def test_the_case_runs_the_tool_where_nothing_stands_before_a_server(case: Case, direct: Report) -> None:
+    """The control: a case that no server falls for proves nothing, and says so in its row."""
+    fell = [target.name for target in TARGETS if marker(case, "denied", target, "direct") in direct.executed]
+    assert bool(fell) != bool(case.toothless), f"fell for it: {fell}; the row says: {case.toothless!r}"
+
+
+@every_case
+def test_the_denied_tool_is_not_executed(case: Case, proxied: Report) -> None:
+    hits = {
+        f"{target.name} by {route}": proxied.hits[mark].answer[:300]
+        for target, route in _ways(case)
+        if (mark := marker(case, "denied", target, route)) in proxied.executed
+    }
+    assert not hits, f"{case.tries}: executed on {hits}"
+
+
+def test_nothing_forbidden_was_executed_at_all(proxied: Report) -> None:
+    assert proxied.forbidden == []
+
+
+@every_case
+def test_the_denied_request_is_not_left_hanging(case: Case, proxied: Report) -> None:
+    """An answer comes or the connection is closed; silence would be a client stuck for minutes."""
+    slow = {
+        f"{target.name} by {route}": hit.answer[:200]
+        for target, route in _ways(case)
+        if not case.hangs
+        and (hit := proxied.hits[marker(case, "denied", target, route)]).seconds >= case.limit
+        and not parse_answers(hit.answer)
+    }
+    assert not slow, f"{case.tries}: no answer from {slow}"
+
+
+runnable = [case for case in CASES if case.benign == "runs"]
+
+
+@pytest.mark.parametrize("case", runnable, ids=[case.id for case in runnable])
+def test_the_benign_call_of_the_same_shape_still_runs(case: Case, direct: Report, proxied: Report) -> None:
+    """Wherever the server itself takes the shape, Interlock must let it through."""
+    stopped = {
+        f"{target.name} by {route}": proxied.hits[mark].answer[:600]
+        for target, route in _ways(case)
+        if marker(case, "benign", target, "direct") in direct.executed
+        and (mark := marker(case, "benign", target, route)) not in proxied.executed
+    }
+    assert not stopped, f"{case.tries}: refused on {stopped}"
+
+
+refused = [case for case in CASES if case.benign == "refused"]
+
+
+@pytest.mark.parametrize("case", refused, ids=[case.id for case in refused])
+def test_what_is_refused_whole_executes_nothing_benign_either(case: Case, proxied: Report) -> None:
+    ran = [
+        f"{target.name} by {route}"
+        for target, route in _ways(case)
+        if marker(case, "benign", target, route) in proxied.executed
+    ]
+    assert not ran, f"{case.tries}: ran on {ran}"
+
+
+plain = [case for case in CASES if case.answer == "denial"]
+
+
+@pytest.mark.parametrize("case", plain, ids=[case.id for case in plain])
+def test_the_denial_says_what_why_and_which_record(case: Case, proxied: Report) -> None:
+    rule = "no-danger" if case.call == "danger" else "no-system-files"
+    for target, route in _ways(case):
+        if target.opening == "sse":
+            continue  # its answers arrive on the GET stream: tests/acceptance
+        answers = parse_answers(proxied.hits[marker(case, "denied", target, route)].answer)
+        assert answers, f"{target.name} by {route}: no answer"
+        denial = _denial(answers[-1])
+        assert denial["rule"] == rule, f"{target.name} by {route}: {denial}"
+        assert denial["reason"]
+        assert denial["audit_id"]
+        assert denial["retryable"] is False
+
+
+def _denial(answer: Answer) -> dict[str, object]:
+    """Give the denial that a tools/call was answered with."""
+    assert answer.status == 200, answer
+    result = json.loads(answer.body)["result"]
+    assert result["isError"] is True
+    assert result["resultType"] == "complete"
+    denial: dict[str, object] = result["_meta"][DENIAL]
+    assert str(denial["reason"]) in result["content"][0]["text"]
+    return denial
+
+
+def test_every_denial_is_in_the_audit_log(interlocks: tuple[Interlock, Interlock], proxied: Report) -> None:
+    regular, _ = interlocks
+    calls = {event.get("call_id"): event for event in regular.events()}
+    case = next(case for case in CASES if case.id == "plain")
+    target = next(target for target in TARGETS if target.name == "python-modern")
+    answer = parse_answers(proxied.hits[marker(case, "denied", target, "regular")].answer)[0]
+    event = calls[_denial(answer)["audit_id"]]
+    assert (event["tool"], event["decision"], event["rule"]) == ("danger", "deny", "no-danger")

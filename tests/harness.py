@@ -1,0 +1,339 @@
+"""Real processes for tests: Interlock itself, MCP servers, certificates, and raw sockets to try them with.
+
+Everything that waits has a bound; everything that was started is ended by the one who started it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import trustme
+
+from tests.raw import Segment, Tls, send_raw
+
+__all__ = [
+    "DENY_ALL_DANGER",
+    "Certificates",
+    "Interlock",
+    "Segment",
+    "ServerHandle",
+    "Tls",
+    "free_port",
+    "interlock_cli",
+    "make_certificates",
+    "send_raw",
+    "start_interlock",
+    "start_process_server",
+    "start_python_server",
+]
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+START_LIMIT = 15.0
+STOP_LIMIT = 10.0
+
+DENY_ALL_DANGER = """\
+version: 1
+default: allow
+rules:
+  - id: no-danger
+    description: The tests' forbidden tool
+    action: deny
+    tools: [danger]
+  - id: no-system-files
+    description: The tests' forbidden paths
+    action: deny
+    tools: [read_file]
+    when:
+      all:
+        - {arg: path, path_under: [/etc]}
+"""
+"""The policy most tests want: `danger` is denied, `read_file` under /etc is denied, the rest is allowed."""
+
+
+@dataclass(frozen=True)
+class Certificates:
+    """A certificate authority for servers on loopback, and one leaf certificate for them."""
+
+    ca_file: Path
+    cert_file: Path
+    key_file: Path
+
+
+def make_certificates(directory: Path) -> Certificates:
+    """Make a CA and a leaf for 127.0.0.1 and localhost in `directory`."""
+    directory.mkdir(parents=True, exist_ok=True)
+    authority = trustme.CA()
+    leaf = authority.issue_cert("127.0.0.1", "localhost")
+    made = Certificates(directory / "ca.pem", directory / "leaf.pem", directory / "leaf.key")
+    authority.cert_pem.write_to_path(made.ca_file)
+    made.cert_file.write_bytes(b"".join(blob.bytes() for blob in leaf.cert_chain_pems))
+    leaf.private_key_pem.write_to_path(made.key_file)
+    return made
+
+
+def free_port() -> int:
+    """Give a loopback port that nobody listened on a moment ago."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+def _read_line(process: subprocess.Popen[bytes], limit: float) -> bytes:
+    """Read one line from the process's stdout, or nothing where it ends or the time is up."""
+    assert process.stdout
+    stdout = process.stdout.fileno()
+    line = b""
+    deadline = time.monotonic() + limit
+    while not line.endswith(b"\n"):
+        ready, _, _ = select.select([stdout], [], [], max(0.0, deadline - time.monotonic()))
+        chunk = os.read(stdout, 1) if ready else b""
+        if not chunk:
+            return b""
+        line += chunk
+    return line
+
+
+def _end(process: subprocess.Popen[bytes]) -> int:
+    """Ask the process to end, insist after STOP_LIMIT, and give its exit code."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+    try:
+        return process.wait(STOP_LIMIT)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait(STOP_LIMIT)
+        raise
+
+
+@dataclass
+class ServerHandle:
+    """A running test server and the log of what it executed."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    port: int
+    log: Path
+    stderr: Path
+    tls: bool
+    requests_log: Path | None = None
+    _seen: int = field(default=0)
+
+    @property
+    def url(self) -> str:
+        """The server's root URL, without a trailing slash."""
+        return f"{'https' if self.tls else 'http'}://127.0.0.1:{self.port}"
+
+    def executions(self) -> list[dict[str, Any]]:
+        """Give every tool execution so far, in order: `tool` and `arguments`."""
+        return _json_lines(self.log)
+
+    def new_executions(self) -> list[dict[str, Any]]:
+        """Give the executions since this was last asked."""
+        every = self.executions()
+        fresh, self._seen = every[self._seen :], len(every)
+        return fresh
+
+    def requests(self) -> list[dict[str, Any]]:
+        """Give every HTTP request that arrived, for servers started with a request log."""
+        assert self.requests_log, f"{self.name} keeps no request log"
+        return _json_lines(self.requests_log)
+
+
+def _json_lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_bytes().splitlines()] if path.exists() else []
+
+
+@contextlib.contextmanager
+def start_process_server(
+    name: str,
+    command: Sequence[str],
+    directory: Path,
+    *,
+    certificates: Certificates | None = None,
+    flags: Sequence[str] = (),
+    requests: bool = False,
+) -> Iterator[ServerHandle]:
+    """Run `command` with the test servers' flags until the block ends.
+
+    The command must print `{"port": N}` once it listens (see tests/servers).
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    log, stderr = directory / f"{name}.log", directory / f"{name}.stderr"
+    argv = [*command, "--port", "0", "--log", str(log), *flags]
+    if certificates:
+        argv += ["--tls-cert", str(certificates.cert_file), "--tls-key", str(certificates.key_file)]
+    requests_log = directory / f"{name}.requests" if requests else None
+    if requests_log:
+        argv += ["--requests", str(requests_log)]
+    with stderr.open("wb") as errors:
+        process = subprocess.Popen(argv, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=errors)
+    with process:
+        try:
+            line = _read_line(process, START_LIMIT)
+            assert line, f"{name} did not start:\n{stderr.read_text()}"
+            port = int(json.loads(line)["port"])
+            yield ServerHandle(name, process, port, log, stderr, bool(certificates), requests_log)
+        finally:
+            _end(process)
+
+
+@contextlib.contextmanager
+def start_python_server(
+    module: str,
+    directory: Path,
+    *,
+    certificates: Certificates | None = None,
+    flags: Sequence[str] = (),
+    requests: bool = False,
+) -> Iterator[ServerHandle]:
+    """Run `tests.servers.MODULE` until the block ends."""
+    command = [sys.executable, "-m", f"tests.servers.{module}"]
+    with start_process_server(
+        module, command, directory, certificates=certificates, flags=flags, requests=requests
+    ) as server:
+        yield server
+
+
+@dataclass
+class Interlock:
+    """A running Interlock."""
+
+    process: subprocess.Popen[bytes]
+    state_dir: Path
+    stderr: Path
+    run: dict[str, Any]
+    stopped: bool = False
+
+    @property
+    def port(self) -> int:
+        return int(str(self.run["listen"]).rpartition(":")[2])
+
+    @property
+    def url(self) -> str:
+        """The root URL for clients in reverse mode."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def proxy_url(self) -> str:
+        """What to put in HTTPS_PROXY in regular mode."""
+        return self.url
+
+    @property
+    def ca_file(self) -> Path:
+        return Path(self.run["ca"])
+
+    def cli(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run another interlock command on the same state directory."""
+        return interlock_cli(*arguments, "--state-dir", str(self.state_dir))
+
+    def events(self) -> list[dict[str, Any]]:
+        """Give the audit events so far, oldest first."""
+        done = self.cli("audit", "tail", "--json")
+        assert done.returncode == 0, done.stderr
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    def errors(self) -> str:
+        """Give what the daemon wrote to stderr."""
+        return self.stderr.read_text(errors="replace")
+
+    def stop(self) -> None:
+        """Stop the daemon and see that it went cleanly.
+
+        Raises AssertionError where it was gone already, does not go within
+        STOP_LIMIT seconds, or goes with an exit code other than 0.
+        """
+        self.stopped = True
+        assert self.process.poll() is None, f"interlock had ended by itself:\n{self.errors()}"
+        code = _end(self.process)
+        assert code == 0, f"interlock exited with {code}:\n{self.errors()}"
+
+
+def interlock_cli(*arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Run one interlock command to its end."""
+    return subprocess.run(
+        [sys.executable, "-m", "proxy.cli", *arguments],
+        cwd=REPOSITORY,
+        env=_environment(env),
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+def _environment(extra: dict[str, str] | None) -> dict[str, str]:
+    """Give the environment for an interlock process: none of the caller's own settings or proxies."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("INTERLOCK_") and not name.lower().endswith("_proxy")
+    }
+    return kept | {"PYTHONWARNINGS": "default", "NO_COLOR": "1"} | (extra or {})
+
+
+def _wait_for_run_file(process: subprocess.Popen[bytes], path: Path, stderr: Path) -> dict[str, Any]:
+    deadline = time.monotonic() + START_LIMIT
+    while time.monotonic() < deadline and process.poll() is None:
+        with contextlib.suppress(FileNotFoundError, json.JSONDecodeError):
+            run: dict[str, Any] = json.loads(path.read_bytes())
+            return run
+        time.sleep(0.02)
+    state = "ended" if process.poll() is not None else "did not get ready"
+    raise AssertionError(f"interlock {state} (exit code {process.poll()}):\n{stderr.read_text()}")
+
+
+@contextlib.contextmanager
+def start_interlock(
+    tmp_path: Path,
+    mode: str = "regular",
+    policy: str = DENY_ALL_DANGER,
+    *,
+    settings: dict[str, Any] | None = None,
+    env: dict[str, str] | None = None,
+    upstream_ca: Path | None = None,
+    flags: Sequence[str] = (),
+) -> Iterator[Interlock]:
+    """Run `interlock up` until the block ends; a clean exit is part of the contract.
+
+    `settings` become a configuration file; `env` is added to the environment. The
+    daemon's stderr is shown when it does not start, does not stop cleanly, or when
+    the block fails.
+    """
+    state_dir = tmp_path / "state"
+    policy_file, stderr = tmp_path / "policy.yaml", tmp_path / "interlock.stderr"
+    tmp_path.mkdir(parents=True, exist_ok=True)
+    policy_file.write_text(policy)
+    argv = [sys.executable, "-m", "proxy.cli", "up", "--listen", "127.0.0.1:0", "--mode", mode]
+    argv += ["--policy", str(policy_file), "--state-dir", str(state_dir), *flags]
+    if upstream_ca:
+        argv += ["--upstream-ca", str(upstream_ca)]
+    if settings is not None:
+        config = tmp_path / "interlock.yaml"
+        config.write_text(json.dumps(settings))
+        argv += ["--config", str(config)]
+    with stderr.open("wb") as errors:
+        process = subprocess.Popen(argv, cwd=REPOSITORY, env=_environment(env), stdout=errors, stderr=errors)
+    with process:
+        interlock: Interlock | None = None
+        try:
+            run = _wait_for_run_file(process, state_dir / "run.json", stderr)
+            interlock = Interlock(process, state_dir, stderr, run)
+            yield interlock
+        except BaseException:
+            sys.stderr.write(f"--- interlock's stderr\n{stderr.read_text(errors='replace')[-20000:]}\n---\n")
+            _end(process)
+            raise
+        if not interlock.stopped:
+            interlock.stop()

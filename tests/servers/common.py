@@ -1,0 +1,129 @@
+"""What the Python test servers share: their command line, their execution log, their tools."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import socket
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from mcp.server import MCPServer
+from mcp.server.mcpserver import Context
+from starlette.types import ASGIApp
+
+
+@dataclass(frozen=True)
+class Options:
+    """The command line every test server understands."""
+
+    port: int
+    log: Path
+    stateless: bool
+    json: bool
+    tls_cert: str | None
+    tls_key: str | None
+    resumable: bool
+    ping: float | None
+    requests: Path | None
+
+
+def parse_options(argv: list[str] | None = None) -> Options:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--log", type=Path, required=True, help="one JSON line per executed tool")
+    parser.add_argument("--stateless", action="store_true")
+    parser.add_argument("--json", action="store_true", help="answer with JSON, not SSE")
+    parser.add_argument("--tls-cert")
+    parser.add_argument("--tls-key")
+    parser.add_argument("--resumable", action="store_true", help="keep events for Last-Event-ID")
+    parser.add_argument("--ping", type=float, help="seconds between SSE keep-alive comments")
+    parser.add_argument("--requests", type=Path, help="one JSON line per HTTP request (lenient only)")
+    return Options(**vars(parser.parse_args(argv)))
+
+
+class ExecutionLog:
+    """Appends one JSON line per executed tool; each line is on disk before the tool answers."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("ab", buffering=0)
+
+    def executed(self, tool: str, arguments: Any) -> None:
+        line = json.dumps({"tool": tool, "arguments": arguments}, default=repr)
+        self._file.write(line.encode("ascii") + b"\n")
+
+
+def listening_socket(port: int) -> socket.socket:
+    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sock.bind(("127.0.0.1", port))
+    sock.listen(128)
+    return sock
+
+
+def announce(sock: socket.socket) -> None:
+    """Tell whoever started this process where it listens."""
+    sys.stdout.write(json.dumps({"port": sock.getsockname()[1]}) + "\n")
+    sys.stdout.flush()
+
+
+class _AnnouncingServer(uvicorn.Server):
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets=sockets)
+        assert sockets
+        announce(sockets[0])
+
+
+def serve(app: ASGIApp, options: Options) -> None:
+    """Serve `app` on loopback until the process is told to end."""
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        ssl_certfile=options.tls_cert,
+        ssl_keyfile=options.tls_key,
+        timeout_graceful_shutdown=1,
+    )
+    _AnnouncingServer(config).run(sockets=[listening_socket(options.port)])
+
+
+def make_server(log: ExecutionLog) -> MCPServer:
+    """Give a server with the tools that every test server has."""
+    server = MCPServer("interlock-test-python")
+
+    @server.tool()
+    def echo(text: str) -> str:
+        """Give the text back."""
+        log.executed("echo", {"text": text})
+        return text
+
+    @server.tool()
+    def read_file(path: str) -> str:
+        """Pretend to read a file."""
+        log.executed("read_file", {"path": path})
+        return f"contents of {path}"
+
+    @server.tool()
+    def danger(note: Any = None) -> str:
+        """Do what no policy in these tests allows."""
+        log.executed("danger", {"note": note})
+        return "done"
+
+    @server.tool()
+    def structured(n: int) -> dict[str, int]:
+        """Give a structured result."""
+        log.executed("structured", {"n": n})
+        return {"n": n}
+
+    @server.tool()
+    async def slow(ms: int, ctx: Context) -> str:
+        """Report progress at once, answer after `ms` milliseconds."""
+        log.executed("slow", {"ms": ms})
+        await ctx.report_progress(0, 1, "started")
+        await asyncio.sleep(ms / 1000)
+        return f"slept {ms} ms"
+
+    return server
