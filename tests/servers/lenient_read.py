@@ -202,9 +202,7 @@ def _calls_in_params(params: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(params, str):
         params = next(values(params), params)
     if isinstance(params, Pairs):
-        for name, arguments in itertools.product(
-            _choices(params, "name"), _choices(params, "arguments") or [None]
-        ):
+        for name, arguments in itertools.product(_choices(params, "name"), _choices(params, "arguments") or [None]):
             yield _name(name), plain(arguments)
     elif isinstance(params, list) and params:
         yield _name(params[0]), plain(params[1]) if len(params) > 1 else None
