@@ -58,9 +58,7 @@ def marker(case: Case, kind: Kind, target: Target, route: Route) -> str:
 
 def is_forbidden(line: dict[str, Any]) -> bool:
     """Whether the tests' policy denies what this log line says was executed."""
-    return line["tool"] == "danger" or (
-        line["tool"] == "read_file" and "/etc/" in json.dumps(line["arguments"])
-    )
+    return line["tool"] == "danger" or (line["tool"] == "read_file" and "/etc/" in json.dumps(line["arguments"]))
 
 
 class Range:
@@ -159,7 +157,6 @@ def running_range(directory: Path, certificates: Certificates) -> Iterator[Range
     """Start every server there is."""
     with contextlib.ExitStack() as stack:
         servers = {
-            name: stack.enter_context(start(directory / name, certificates))
-            for name, start in PROCESSES.items()
+            name: stack.enter_context(start(directory / name, certificates)) for name, start in PROCESSES.items()
         }
         yield Range(servers, certificates)

@@ -64,9 +64,7 @@ def _pipelines() -> Iterator[Case]:
     yield Case(
         "smuggle-cl0",
         "Content-Length: 0 and the call as what follows",
-        build=lambda s: (
-            (s.head() + "").removesuffix("\r\n").encode() + b"Content-Length: 0\r\n\r\n" + s.request()
-        ),
+        build=lambda s: (s.head() + "").removesuffix("\r\n").encode() + b"Content-Length: 0\r\n\r\n" + s.request(),
         answers=2,
         limit=1.5,
     )
@@ -136,17 +134,13 @@ def _tunnels() -> Iterator[Case]:
             **rest,  # type: ignore[arg-type]
         )
 
-    yield tunnel(
-        "plain", "HTTP without TLS in a tunnel", lambda s: [_origin_form(s.request(), s)], benign="runs"
-    )
+    yield tunnel("plain", "HTTP without TLS in a tunnel", lambda s: [_origin_form(s.request(), s)], benign="runs")
     yield tunnel("absolute", "Absolute form in a tunnel", lambda s: [s.request()])
     yield tunnel(
         "split", "PO, a pause, ST in a tunnel",
         lambda s: [b"PO", 0.2, _origin_form(s.request(), s)[2:]], benign="runs",
     )  # fmt: skip
-    yield tunnel(
-        "crlf", "CRLF before the request in a tunnel", lambda s: [b"\r\n", 0.1, _origin_form(s.request(), s)]
-    )
+    yield tunnel("crlf", "CRLF before the request in a tunnel", lambda s: [b"\r\n", 0.1, _origin_form(s.request(), s)])
     yield tunnel("blank-byte", "One blank in a tunnel, then the request", lambda s: [b" ", 0.1, s.request()])
     yield tunnel(
         "in-tunnel",
@@ -154,9 +148,7 @@ def _tunnels() -> Iterator[Case]:
         lambda s: [f"CONNECT {s.aim.authority} HTTP/1.1\r\n\r\n".encode(), 0.2, _origin_form(s.request(), s)],
     )
     yield tunnel("raw-json", "A JSON line without HTTP in a tunnel", lambda s: [s.text().encode() + b"\n"])
-    yield tunnel(
-        "raw-later", "Non-HTTP bytes, then the request", lambda s: [b"\x00\x01\x02", 0.2, s.request()]
-    )
+    yield tunnel("raw-later", "Non-HTTP bytes, then the request", lambda s: [b"\x00\x01\x02", 0.2, s.request()])
     yield tunnel(
         "fake-tls", "A byte that looks like TLS, then HTTP",
         lambda s: [b"\x16\x03\x01", 0.2, _origin_form(s.request(), s)], toothless="no HTTP server reads past it",
@@ -261,9 +253,7 @@ def _http2_socket(shot: Shot) -> Iterator[socket.socket]:
             yield sock
             return
         if shot.aim.route == "connect":
-            sock.sendall(
-                f"CONNECT {shot.aim.authority} HTTP/1.1\r\nHost: {shot.aim.authority}\r\n\r\n".encode()
-            )
+            sock.sendall(f"CONNECT {shot.aim.authority} HTTP/1.1\r\nHost: {shot.aim.authority}\r\n\r\n".encode())
             while not sock.recv(4096).endswith(b"\r\n\r\n"):
                 pass
         with Tls(shot.aim.ca_file, alpn=("h2",)).wrap(sock) as secure:
@@ -299,9 +289,7 @@ def _http2_answer(peer: h2.connection.H2Connection, sock: socket.socket) -> byte
         for event in peer.receive_data(data):
             if isinstance(event, h2.events.DataReceived):
                 answer += event.data or b""
-            elif isinstance(
-                event, h2.events.StreamEnded | h2.events.StreamReset | h2.events.ConnectionTerminated
-            ):
+            elif isinstance(event, h2.events.StreamEnded | h2.events.StreamReset | h2.events.ConnectionTerminated):
                 return answer
         sock.sendall(peer.data_to_send())
     return answer
@@ -376,17 +364,13 @@ def _upgrades() -> Iterator[Case]:
         lambda data: [_frame(data[:30], final=False), 0.05, _frame(data[30:], opcode=0)],
     )
     yield _websocket("batch", "A batch as a WebSocket text", lambda data: [_frame(b"[" + data + b"]")])
-    yield _websocket(
-        "second", "A harmless message first", lambda data: [_frame(b'{"x":1}'), 0.1, _frame(data)]
-    )
+    yield _websocket("second", "A harmless message first", lambda data: [_frame(b'{"x":1}'), 0.1, _frame(data)])
     yield _websocket(
         "utf16",
         "The call in UTF-16 as binary",
         lambda data: [_frame(data.decode().encode("utf-16"), opcode=2)],
     )
-    yield _websocket(
-        "deflate", "The call deflated", lambda data: [_frame(_websocket_deflate(data), compressed=True)]
-    )
+    yield _websocket("deflate", "The call deflated", lambda data: [_frame(_websocket_deflate(data), compressed=True)])
     yield _websocket(
         "ping-frame",
         "The call in a control frame",

@@ -221,9 +221,7 @@ def _mcp_headers() -> Iterator[Case]:
     yield lie("both-lie", "Method and name both lie", [("Mcp-Method", "tools/list"), ("Mcp-Name", "echo")])
     yield lie("name-twice", "A second Mcp-Name", [("Mcp-Name", "echo")], keep=True)
     yield lie("method-twice", "A second Mcp-Method", [("Mcp-Method", "ping")], keep=True)
-    yield lie(
-        "version-twice", "A second protocol version", [("MCP-Protocol-Version", "2025-06-18")], keep=True
-    )
+    yield lie("version-twice", "A second protocol version", [("MCP-Protocol-Version", "2025-06-18")], keep=True)
     yield lie("version-odd", "A version nobody knows", [("MCP-Protocol-Version", "2099-01-01")])
     yield lie("version-old", "The first revision's version", [("MCP-Protocol-Version", "2024-11-05")])
     yield lie("version-modern", "The modern version on any body", [("MCP-Protocol-Version", MODERN)])
@@ -307,19 +305,13 @@ def _framings() -> Iterator[Case]:
         return Case(f"chunked-{name}", tries, build=build, limit=1.5, **rest)  # type: ignore[arg-type]
 
     yield chunked("plain", "Chunks of 40 bytes", _chunked, benign="runs", answer="denial")
-    yield chunked(
-        "bytes", "Chunks of one byte", lambda s: _chunked(s, size=1), benign="runs", answer="denial"
-    )
+    yield chunked("bytes", "Chunks of one byte", lambda s: _chunked(s, size=1), benign="runs", answer="denial")
     yield chunked("extension", "Chunk extensions", lambda s: _chunked(s, extension=b';a="b"'), benign="runs")
     yield chunked("trailer", "A trailer", lambda s: _chunked(s, trailer=b"X-Trailer: 1\r\n"))
-    yield chunked(
-        "trailer-length", "A Content-Length trailer", lambda s: _chunked(s, trailer=b"Content-Length: 5\r\n")
-    )
+    yield chunked("trailer-length", "A Content-Length trailer", lambda s: _chunked(s, trailer=b"Content-Length: 5\r\n"))
     yield chunked("lf", "Chunks that end in bare LF", lambda s: _chunked(s, newline=b"\n"))
     yield chunked("zeros", "Chunk sizes with leading zeros", lambda s: _chunked(s, prefix=b"000"))
-    yield chunked(
-        "hex-prefix", "Chunk sizes with 0x", lambda s: _chunked(s, prefix=b"0x"), toothless="reads as 0"
-    )
+    yield chunked("hex-prefix", "Chunk sizes with 0x", lambda s: _chunked(s, prefix=b"0x"), toothless="reads as 0")
     for name, value in {
         "upper": "CHUNKED", "identity": "identity, chunked", "identity-after": "chunked, identity", "junk": "xchunked",
         "tab": "\tchunked", "vertical-tab": "\x0bchunked", "quoted": '"chunked"', "twice": "chunked, chunked",
@@ -334,9 +326,7 @@ def _framings() -> Iterator[Case]:
         "Transfer-Encoding twice",
         lambda s: _chunked(s, header="Transfer-Encoding: identity\r\nTransfer-Encoding: chunked"),
     )
-    yield chunked(
-        "te-blank", "A blank before the colon", lambda s: _chunked(s, header="Transfer-Encoding : chunked")
-    )
+    yield chunked("te-blank", "A blank before the colon", lambda s: _chunked(s, header="Transfer-Encoding : chunked"))
     yield chunked(
         "te-cl", "Transfer-Encoding and Content-Length",
         lambda s: _chunked(s, header="Content-Length: 5\r\nTransfer-Encoding: chunked"),
@@ -351,9 +341,7 @@ def _lengths() -> Iterator[Case]:
     def length(name: str, tries: str, header: Callable[[int], str]) -> Case:
         def build(shot: Shot) -> bytes:
             body = shot.text().encode()
-            return (shot.head().removesuffix("\r\n") + header(len(body)) + "\r\n\r\n").encode(
-                "latin-1"
-            ) + body
+            return (shot.head().removesuffix("\r\n") + header(len(body)) + "\r\n\r\n").encode("latin-1") + body
 
         return Case(f"length-{name}", tries, build=build, limit=1.5)
 
@@ -372,9 +360,7 @@ def _lengths() -> Iterator[Case]:
 
 
 def _lines() -> Iterator[Case]:
-    def line(
-        name: str, tries: str, build: Callable[[Shot], bytes | Sequence[Segment]], **rest: object
-    ) -> Case:
+    def line(name: str, tries: str, build: Callable[[Shot], bytes | Sequence[Segment]], **rest: object) -> Case:
         return Case(f"line-{name}", tries, build=build, limit=2.0, **rest)  # type: ignore[arg-type]
 
     yield line("lf", "Bare LF everywhere", lambda s: s.request().replace(CRLF, b"\n"))
@@ -387,16 +373,12 @@ def _lines() -> Iterator[Case]:
     yield line("http2", "HTTP/2.0 as text", lambda s: s.request(version="HTTP/2.0"))
     yield line("http-lower", "http/1.1", lambda s: s.request(version="http/1.1"))
     yield line("no-version", "No version", lambda s: s.request().replace(b" HTTP/1.1", b"", 1))
-    yield line(
-        "tabs", "Tabs in the request line", lambda s: s.request().replace(b" HTTP/1.1", b"\tHTTP/1.1", 1)
-    )
+    yield line("tabs", "Tabs in the request line", lambda s: s.request().replace(b" HTTP/1.1", b"\tHTTP/1.1", 1))
     yield line("blanks", "Blanks before the method", lambda s: b"  " + s.request())
     yield line("many", "2000 headers", lambda s: s.request(headers=[(f"X-{i}", "1") for i in range(2000)]))
     yield line("long", "A 60 kB header", lambda s: s.request(headers=[("X-A", "a" * 60_000)]))
     yield line("eight-bit", "Eight-bit bytes in a header", lambda s: s.request(headers=[("X-A", "\xff\xfe")]))
-    yield line(
-        "smuggle-header", "A header without a colon", lambda s: s.request(headers=[("X-A\r\nnonsense", "1")])
-    )
+    yield line("smuggle-header", "A header without a colon", lambda s: s.request(headers=[("X-A\r\nnonsense", "1")]))
 
 
 def _segments() -> Iterator[Case]:
@@ -420,9 +402,7 @@ def _segments() -> Iterator[Case]:
         lambda s: cut(s.request(), s.request().index(b"\r\n\r\n") + 4),
     )
     yield split("body", "A pause in the body", lambda s: cut(s.request(), len(s.request()) - 20))
-    yield split(
-        "bytes", "One byte per segment", lambda s: [s.request()[i : i + 1] for i in range(len(s.request()))]
-    )
+    yield split("bytes", "One byte per segment", lambda s: [s.request()[i : i + 1] for i in range(len(s.request()))])
 
 
 CASES: tuple[Case, ...] = (

@@ -41,16 +41,12 @@ def _encodings() -> Iterator[Case]:
     yield Case(
         "utf7-charset",
         "The message in UTF-7 with the charset said",
-        build=lambda shot: shot.retyped(
-            "application/json; charset=utf-7", shot.text().replace("{", "+AHs-").encode()
-        ),
+        build=lambda shot: shot.retyped("application/json; charset=utf-7", shot.text().replace("{", "+AHs-").encode()),
     )
     yield Case(
         "utf7-silent",
         "The message in UTF-7 without a word",
-        build=lambda shot: shot.request(
-            shot.text().replace("{", "+AHs-").replace("tools/call", "tools+AC8-call")
-        ),
+        build=lambda shot: shot.request(shot.text().replace("{", "+AHs-").replace("tools/call", "tools+AC8-call")),
     )
     yield Case(
         "charset-lie",
@@ -86,18 +82,10 @@ def _bad_utf8() -> Iterator[Case]:
         )
 
     yield with_bytes("utf8-invalid", "A stray 0xFF in a string", b'"jsonrpc"', b'"x":"\xff","jsonrpc"')
-    yield with_bytes(
-        "utf8-truncated", "A cut-off sequence in a string", b'"jsonrpc"', b'"x":"\xe2\x82","jsonrpc"'
-    )
-    yield with_bytes(
-        "utf8-surrogate-bytes", "A surrogate in UTF-8", b'"jsonrpc"', b'"x":"\xed\xa0\x80","jsonrpc"'
-    )
-    yield with_bytes(
-        "utf8-too-high", "A character past U+10FFFF", b'"jsonrpc"', b'"x":"\xf5\x80\x80\x80","jsonrpc"'
-    )
-    yield with_bytes(
-        "overlong-slash", "tools/call with an overlong slash", b"tools/call", b"tools\xc0\xafcall"
-    )
+    yield with_bytes("utf8-truncated", "A cut-off sequence in a string", b'"jsonrpc"', b'"x":"\xe2\x82","jsonrpc"')
+    yield with_bytes("utf8-surrogate-bytes", "A surrogate in UTF-8", b'"jsonrpc"', b'"x":"\xed\xa0\x80","jsonrpc"')
+    yield with_bytes("utf8-too-high", "A character past U+10FFFF", b'"jsonrpc"', b'"x":"\xf5\x80\x80\x80","jsonrpc"')
+    yield with_bytes("overlong-slash", "tools/call with an overlong slash", b"tools/call", b"tools\xc0\xafcall")
     yield Case(
         "overlong-name",
         "The tool's name in overlong UTF-8",
@@ -111,9 +99,7 @@ def _duplicates() -> Iterator[Case]:
     def dup(name: str, tries: str, text: Text, **rest: object) -> Case:
         return _body(f"dup-{name}", tries, text, **rest)
 
-    yield dup(
-        "name-last", "Two names, ours last", lambda s: s.text(params=s.params(name=f'"echo","name":{s.name}'))
-    )
+    yield dup("name-last", "Two names, ours last", lambda s: s.text(params=s.params(name=f'"echo","name":{s.name}')))
     yield dup(
         "name-first",
         "Two names, ours first",
@@ -136,16 +122,10 @@ def _duplicates() -> Iterator[Case]:
     )
     yield dup("method-last", "ping, then tools/call", lambda s: s.text(first='"method":"ping",'))
     yield dup("method-first", "tools/call, then ping", lambda s: s.text(extra=',"method":"ping"'))
-    yield dup(
-        "method-escaped", "ping, then an escaped method key", lambda s: s.text(first='"m\\u0065thod":"ping",')
-    )
+    yield dup("method-escaped", "ping, then an escaped method key", lambda s: s.text(first='"m\\u0065thod":"ping",'))
     yield dup("method-case", "Method: ping beside method", lambda s: s.text(first='"Method":"ping",'))
-    yield dup(
-        "params-last", "Harmless params, then ours", lambda s: s.text(first='"params":{"name":"echo"},')
-    )
-    yield dup(
-        "params-first", "Ours, then harmless params", lambda s: s.text(extra=',"params":{"name":"echo"}')
-    )
+    yield dup("params-last", "Harmless params, then ours", lambda s: s.text(first='"params":{"name":"echo"},'))
+    yield dup("params-first", "Ours, then harmless params", lambda s: s.text(extra=',"params":{"name":"echo"}'))
     yield dup("id", "Two ids", lambda s: s.text(id='"id":1,"id":2,'))
     yield dup("jsonrpc", "Two versions", lambda s: s.text(first='"jsonrpc":"1.0",'))
     yield dup(
@@ -169,9 +149,7 @@ def _duplicates() -> Iterator[Case]:
     yield dup(
         "argument-escaped",
         "One argument twice, the key escaped",
-        lambda s: s.text(
-            params=s.params(args='{"path":"/srv/x",' + s.args[1:].replace("path", "p\\u0061th"))
-        ),
+        lambda s: s.text(params=s.params(args='{"path":"/srv/x",' + s.args[1:].replace("path", "p\\u0061th"))),
         call="read_file",
     )
     yield dup("far", "Two names with 20,000 members between", lambda s: s.text(params=_far_duplicate(s)))
@@ -188,15 +166,11 @@ def _escapes() -> Iterator[Case]:
 
     yield escaped("method", "tools\\u002fcall", lambda s: s.text(method='"method":"tools\\u002fcall",'))
     yield escaped("solidus", "tools\\/call", lambda s: s.text(method='"method":"tools\\/call",'))
-    yield escaped(
-        "method-key", "An escaped method key", lambda s: s.text(method='"\\u006dethod":"tools/call",')
-    )
+    yield escaped("method-key", "An escaped method key", lambda s: s.text(method='"\\u006dethod":"tools/call",'))
     yield escaped("all", "Every character escaped", _all_escaped)
     yield escaped("name", "An escaped tool name", lambda s: s.text(params=s.params(name=_escape(s.tool))))
     yield escaped("name-key", "An escaped name key", lambda s: s.text().replace('"name"', '"nam\\u0065"'))
-    yield escaped(
-        "params-key", "An escaped params key", lambda s: s.text().replace('"params"', '"\\u0070arams"')
-    )
+    yield escaped("params-key", "An escaped params key", lambda s: s.text().replace('"params"', '"\\u0070arams"'))
     yield _body(
         "lone-surrogate",
         "A lone surrogate in an argument",
@@ -216,9 +190,7 @@ def _all_escaped(shot: Shot) -> str:
 
 def _numbers() -> Iterator[Case]:
     def argument(name: str, tries: str, value: str, **rest: object) -> Case:
-        return _body(
-            name, tries, lambda s: s.text(params=s.params(args=f'{s.args[:-1]},"x":{value}}}')), **rest
-        )
+        return _body(name, tries, lambda s: s.text(params=s.params(args=f'{s.args[:-1]},"x":{value}}}')), **rest)
 
     yield argument("nan", "NaN as an argument", "NaN")
     yield argument("infinity", "Infinity as an argument", "Infinity")
@@ -228,9 +200,7 @@ def _numbers() -> Iterator[Case]:
     yield argument("int-19", "A 19-digit integer", "9" * 18, benign="runs", answer="denial")
     yield argument("leading-zero", "A number with a leading zero", "007")
     yield argument("hex", "A hexadecimal number", "0x10")
-    yield argument(
-        "nesting-50", "50 arrays in each other", "[" * 50 + "]" * 50, benign="runs", answer="denial"
-    )
+    yield argument("nesting-50", "50 arrays in each other", "[" * 50 + "]" * 50, benign="runs", answer="denial")
     for depth in (220, 1_000, 5_000, 100_000):
         yield argument(f"nesting-{depth}", f"{depth} arrays in each other", "[" * depth + "]" * depth)
     yield argument("nesting-objects", "2000 objects in each other", '{"x":' * 2000 + "1" + "}" * 2000)
@@ -250,9 +220,7 @@ def _numbers() -> Iterator[Case]:
 
 
 def _envelope() -> Iterator[Case]:
-    yield _body(
-        "plain", "The call as any client writes it", lambda s: s.text(), benign="runs", answer="denial"
-    )
+    yield _body("plain", "The call as any client writes it", lambda s: s.text(), benign="runs", answer="denial")
     yield _body(
         "plain-argument",
         "A path that is denied, as any client writes it",
@@ -270,9 +238,7 @@ def _envelope() -> Iterator[Case]:
     )
     yield _body("notification", "tools/call without an id", lambda s: s.text(id=""))
     yield _body("extra-result", "A request with a result", lambda s: s.text(extra=',"result":{}'))
-    yield _body(
-        "extra-error", "A request with an error", lambda s: s.text(extra=',"error":{"code":1,"message":"x"}')
-    )
+    yield _body("extra-error", "A request with an error", lambda s: s.text(extra=',"error":{"code":1,"message":"x"}'))
     yield _body("extra-null-result", "A request with a null result", lambda s: s.text(extra=',"result":null'))
     yield _body("extra-key", "A request with a member of its own", lambda s: s.text(extra=',"trace":{"x":1}'))
     yield _body("no-jsonrpc", "No jsonrpc", lambda s: s.text(jsonrpc=""))
@@ -338,9 +304,7 @@ def _members() -> Iterator[Case]:
     yield _body("name-array", "The name in an array", lambda s: s.text(params=s.params(name=f"[{s.name}]")))
     yield _body("name-nested-array", "In two arrays", lambda s: s.text(params=s.params(name=f"[[{s.name}]]")))
     yield _body("params-array", "Positional params", lambda s: s.text(params=f"[{s.name},{s.args}]"))
-    yield _body(
-        "params-string", "Params as JSON in a string", lambda s: s.text(params=json.dumps(s.params()))
-    )
+    yield _body("params-string", "Params as JSON in a string", lambda s: s.text(params=json.dumps(s.params())))
     yield _body(
         "args-string",
         "Arguments as JSON in a string",
@@ -404,9 +368,7 @@ def _syntax() -> Iterator[Case]:
         benign="runs",
         answer="denial",
     )
-    yield _body(
-        "padding-1mb", "A 1 MB member before the method", lambda s: s.text(first=f'"x":"{"a" * 1_000_000}",')
-    )
+    yield _body("padding-1mb", "A 1 MB member before the method", lambda s: s.text(first=f'"x":"{"a" * 1_000_000}",'))
 
 
 CASES: tuple[Case, ...] = (

@@ -155,9 +155,7 @@ class Shot:
         payload = self.text() if body is None else body
         data = payload.encode() if isinstance(payload, str) else payload
         length = [("Content-Length", str(len(data)))]
-        head = self.head(
-            method=method, path=path, headers=[*length, *headers], without=without, version=version
-        )
+        head = self.head(method=method, path=path, headers=[*length, *headers], without=without, version=version)
         return head.encode("latin-1") + data
 
     def retyped(self, content_type: str, body: bytes | str | None = None) -> bytes:
