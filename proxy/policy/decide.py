@@ -119,13 +119,13 @@ class CompiledRule:
 
     def _ask_again(self, reading: Reading) -> Hit | None:
         """Find out whether the rule matched only because a value could not be judged."""
-        reading.unknown = None
+        reading.take_trouble()
         reading.guess = 2
         try:
             bits = self.test(reading)
         finally:
             reading.guess = 1
-        trouble, reading.unknown = reading.unknown, None
+        trouble = reading.take_trouble()
         if trouble is None or (bits & 1 and not self.allows):
             return None if self.allows else Hit(self)
         return Hit(self, trouble.reason, trouble.detail)

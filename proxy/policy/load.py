@@ -224,7 +224,7 @@ def _explain(file: Path, nodes: Any, error: ErrorDetails) -> Problem:
 
 
 def _is_step(step: str | int) -> bool:
-    return isinstance(step, int) or not any(c in step for c in "[(<") and step not in _MARKERS
+    return isinstance(step, int) or (step not in _MARKERS and not any(c in step for c in "[(<"))
 
 
 _MARKERS = frozenset(
@@ -260,9 +260,8 @@ def _shorten(value: Any) -> str:
 
 def _field_names() -> tuple[str, ...]:
     models = (PolicyFile, DenyRule, RedactRule, TwoPhaseRule, Condition, Egress)
-    return tuple(
-        dict.fromkeys(field.alias or name for model in models for name, field in model.model_fields.items())
-    ) + ("all", "any", "not", "hosts", "ports", "cidrs")
+    fields = (field.alias or name for model in models for name, field in model.model_fields.items())
+    return (*dict.fromkeys(fields), "all", "any", "not", "hosts", "ports", "cidrs")
 
 
 def _did_you_mean(name: str) -> str:

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import re2
-
 from proxy.policy.paths import PathViews, glob_may_reach, read_path, read_root
+from proxy.policy.regex import compile_search, escape
 from proxy.policy.rules import many
 from proxy.policy.values import AMBIGUOUS, Trouble
 from proxy.policy.views import WrongTypeError, gather
@@ -61,11 +60,11 @@ class _Roots(NamedTuple):
     exact: tuple[str, ...]
     folded: tuple[str, ...]
     relative: tuple[str, ...]
-    exact_glob: Callable[[str], Any] | None
-    folded_glob: Callable[[str], Any] | None
+    exact_glob: Callable[[str], bool] | None
+    folded_glob: Callable[[str], bool] | None
 
     def hold(self, path: str) -> bool:
-        return path.startswith(self.exact) or (self.exact_glob is not None and bool(self.exact_glob(path)))
+        return path.startswith(self.exact) or (self.exact_glob is not None and self.exact_glob(path))
 
     def hold_relative(self, path: str) -> bool:
         if path == "../":
@@ -132,12 +131,11 @@ def _is_glob(root: str) -> bool:
     return "*" in root or "?" in root
 
 
-def _glob_search(globs: list[str]) -> Callable[[str], Any] | None:
+def _glob_search(globs: list[str]) -> Callable[[str], bool] | None:
     if not globs:
         return None
     pattern = "|".join(_translate(glob) for glob in globs)
-    search: Callable[[str], Any] = re2.compile(f"^(?s:{pattern})").search
-    return search
+    return compile_search(f"^(?s:{pattern})")
 
 
 def _translate(glob: str) -> str:
@@ -147,5 +145,5 @@ def _translate(glob: str) -> str:
         if part == "**":
             out.append("(?:[^/]+/)*")
         else:
-            out.append("".join({"*": "[^/]*", "?": "[^/]"}.get(c) or re2.escape(c) for c in part) + "/")
+            out.append("".join({"*": "[^/]*", "?": "[^/]"}.get(c) or escape(c) for c in part) + "/")
     return "/" + "".join(out)

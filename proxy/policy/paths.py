@@ -28,8 +28,8 @@ _SPECIAL_HEADS = (
     "/sbin",
     "/lib",
 )
-_SLASHES = str.maketrans({"\\": "/", "\u2044": "/", "\u2215": "/", "\u29f8": "/", "\u2571": "/", "\uff0f": "/",
-                          "\u29f5": "/", "\u2216": "/", "\uff3c": "/", "\u00a5": "/", "\u20a9": "/"})  # fmt: skip
+# Backslash, and characters that look like a slash or that old code pages turn into one.
+_SLASHES = str.maketrans(dict.fromkeys("\\\u2044\u2215\u29f8\u2571\uff0f\u29f5\u2216\uff3c\u00a5\u20a9", "/"))
 _WEB_SCHEMES = frozenset({"http", "https", "ws", "wss", "ftp", "ftps", "mailto", "data", "javascript"})
 _SCHEME = frozenset(string.ascii_letters + string.digits + "+-._")
 _ALIASES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
@@ -186,10 +186,15 @@ def _flag(text: str, found: _Found) -> None:
     head = text.lstrip("\"'` \t\r\n")
     if head[:1] == "~":
         found.problem = "a home directory (~)"
-    elif head[:1] == "$" and (head[1:2] in "{(" or head[1:2].isalpha() or head[1:2] == "_"):
+    elif _starts_with_variable(head):
         found.problem = "a path that starts with a variable"
-    elif head[:1] == "%" and head.count("%") > 1 and head[1:2].isalpha():
-        found.problem = "a path that starts with a variable"
+
+
+def _starts_with_variable(text: str) -> bool:
+    following = text[1:2]
+    if text[:1] == "$":
+        return following in ("{", "(", "_") or following.isalpha()
+    return text[:1] == "%" and following.isalpha() and text.count("%") > 1
 
 
 def _add(text: str, found: _Found, *, strict: bool) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from proxy.policy.text import fold
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from proxy.model import JsonObject
 
@@ -91,6 +91,11 @@ class Reading:
         """Note why a condition cannot be judged and answer with the guess."""
         self.unknown = trouble
         return self.guess
+
+    def take_trouble(self) -> Trouble | None:
+        """Give the last trouble met, and forget it."""
+        trouble, self.unknown = self.unknown, None
+        return trouble
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,14 +174,18 @@ def _select(arguments: JsonObject, steps: tuple[Step, ...]) -> Selection:
         for position, step in enumerate(steps):
             last = position == len(steps) - 1
             nodes = [found for node in nodes for found in _step(node, step, last=last)]
-            if len(nodes) > MAX_NODES:
-                raise AmbiguousError(f"more than {MAX_NODES} values")
+            _bound(len(nodes))
     except AmbiguousError as error:
         return Selection((), (), Trouble(AMBIGUOUS, str(error)))
     return Selection(
         tuple(n.value for n in nodes if n.exact),
         tuple(n.value for n in nodes if not n.exact),
     )
+
+
+def _bound(count: int) -> None:
+    if count > MAX_NODES:
+        raise AmbiguousError(f"more than {MAX_NODES} values")
 
 
 def _members(value: dict[str, Any], name: str) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
@@ -223,8 +232,7 @@ def _descend(node: _Node, *, last: bool) -> Iterator[_Node]:
     while stack:
         value, exact, hops = stack.pop()
         seen += 1
-        if seen > MAX_NODES:
-            raise AmbiguousError(f"more than {MAX_NODES} values")
+        _bound(seen)
         if not last or not isinstance(value, dict | list):
             yield _Node(value, exact)
         if isinstance(value, str) and hops < _MAX_EMBEDDED:
@@ -278,11 +286,3 @@ def inner_strings(text: str) -> tuple[str, ...]:
                 if hops < _MAX_EMBEDDED and not isinstance(parsed, dict | list):
                     frontier.append((node.value, hops + 1))
     return tuple(found)
-
-
-def memoised[T](reading: Reading, key: str, make: Callable[[], T]) -> T:
-    """Work something out once per call."""
-    found: T | None = reading.memo.get(key)
-    if found is None:
-        found = reading.memo[key] = make()
-    return found
