@@ -113,17 +113,17 @@ def _test_hosts(arg: ArgPath, fits: Fits) -> Callable[[Reading], int]:
     def test(reading: Reading) -> int:
         found = views(reading)
         may = False
-        must = found.sure and found.trouble is None
+        must = found.sure
         trouble = found.trouble
         for item in found.items:
             may = may or any(fits(host)[0] for host in item.hosts)
-            must = must and item.problem is None and bool(item.exact) and all(fits(h)[1] for h in item.exact)
+            must = must and bool(item.exact) and all(fits(host)[1] for host in item.exact)
             if item.problem:
                 trouble = Trouble(AMBIGUOUS, item.problem)
         may = may or any(fits(host)[0] for item in found.extra for host in item.hosts)
-        if may:
-            return 3 if must else 1
-        return 0 if trouble is None else reading.give_up(trouble)
+        if trouble is not None:
+            return int(may) | reading.give_up(trouble)
+        return 3 if may and must else int(may)
 
     return test
 
@@ -145,7 +145,7 @@ def url_scheme(arg: ArgPath, operand: Any) -> Callable[[Reading], int]:
             for item in found.items
         )
         if found.trouble is not None:
-            return 1 if may else reading.give_up(found.trouble)
+            return int(may) | reading.give_up(found.trouble)
         return 3 if may and must else int(may)
 
     return test

@@ -284,7 +284,7 @@ def _urls_inside(text: str) -> list[str]:
         while begin > 0 and text[begin - 1] in _SCHEME:
             begin -= 1
         end = start + 3
-        while end < len(text) and text[end] not in _ENDS:
+        while end < len(text) and text[end] not in _ENDS and text[end] not in "!),;":
             end += 1
         if begin > 0:
             out.append(text[begin:end])

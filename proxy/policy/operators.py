@@ -108,7 +108,7 @@ def combine(views: Views, judge: Judge, reading: Reading) -> int:
         must = must and bits == YES
     may = may or any(judge(view) for view in views.extra)
     if views.trouble is not None:
-        return MAY if may else reading.give_up(views.trouble)
+        return int(may) | reading.give_up(views.trouble)
     if not may:
         return NO
     return YES if must else MAY
@@ -127,7 +127,7 @@ def _equals(arg: ArgPath, operand: Any) -> Test:
 def _not_equals(arg: ArgPath, operand: Any) -> Test:
     """Like the negation of equals, but a missing value gives no allow."""
     equal = _equals(arg, operand)
-    here = _exists(arg, True)
+    here = _type(arg, ["string", "number", "boolean", "array", "object"])
     return lambda reading: _NEGATED[equal(reading)] & (here(reading) | MAY)
 
 

@@ -86,11 +86,11 @@ def path_under(arg: ArgPath, operand: Any) -> Callable[[Reading], int]:
             paths = reading.memo[key] = _merge(views(reading))
         for path in paths.folded:
             if path.startswith(folded_roots):
-                return _how_sure(paths, roots)
+                return _how_sure(paths, roots, reading)
         if simple and paths.trouble is None and not paths.globs:
             return 0
         if _may_by_pattern(paths, roots):
-            return _how_sure(paths, roots)
+            return _how_sure(paths, roots, reading)
         return 0 if paths.trouble is None else reading.give_up(paths.trouble)
 
     return test
@@ -104,13 +104,10 @@ def _may_by_pattern(paths: Paths, roots: _Roots) -> bool:
     return any(glob_may_reach(pattern, root) for pattern in paths.globs for root in roots.folded)
 
 
-def _how_sure(paths: Paths, roots: _Roots) -> int:
-    must = (
-        paths.sure
-        and paths.trouble is None
-        and all(map(roots.hold, paths.exact))
-        and all(map(roots.hold_relative, paths.relative))
-    )
+def _how_sure(paths: Paths, roots: _Roots, reading: Reading) -> int:
+    if paths.trouble is not None:
+        return 1 | reading.give_up(paths.trouble)
+    must = paths.sure and all(map(roots.hold, paths.exact)) and all(map(roots.hold_relative, paths.relative))
     return 3 if must else 1
 
 

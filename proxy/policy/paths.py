@@ -112,6 +112,7 @@ def _is_plain(raw: str) -> bool:
         and "./" not in raw
         and " /" not in raw
         and raw[-1] not in ". "
+        and raw[2:3] not in ("/", "")
         and not raw.lower().startswith(_SPECIAL_HEADS)
     )
 
@@ -219,12 +220,15 @@ def _add(text: str, found: _Found, *, strict: bool) -> None:
         _add_likely(again.parts, found)
 
 
-def _add_likely(parts: tuple[str, ...], found: _Found) -> None:
+def _add_likely(parts: tuple[str, ...], found: _Found, hops: int = 0) -> None:
     """Add where well-known links lead, and what Windows makes of a name."""
     lowered = tuple(p.casefold() for p in parts)
     for link, target in _ALIASES:
         if lowered[: len(link)] == link:
-            found.loose[_join(target + parts[len(link) :])] = None
+            aliased = target + parts[len(link) :]
+            found.loose[_join(aliased)] = None
+            if hops < 3:
+                _add_likely(aliased, found, hops + 1)
     trimmed = tuple(_trim(p, first=i == 0) for i, p in enumerate(parts))
     if trimmed != parts:
         found.loose[_join(tuple(p for p in trimmed if p))] = None

@@ -23,6 +23,7 @@ from proxy.policy.wrappers import (
     LONG,
     LONG_WITH_VALUE,
     SCRIPT_OPTIONS,
+    SHELL_VALUE_OPTIONS,
     SHELLS,
     SUFFIXES,
     WINDOWS_SHELLS,
@@ -98,12 +99,12 @@ class _Finder:
 
     def _shell(self, args: tuple[Word, ...], simple: Simple, depth: int) -> None:
         takes_script = False
-        operands: list[Word] = []
-        for word in args:
-            if word.text.startswith(("-", "+")) and not operands and not word.dynamic:
-                takes_script = takes_script or ("c" in word.text[1:] and not word.text.startswith("--"))
-                continue
-            operands.append(word)
+        operands = list(args)
+        while operands and operands[0].text.startswith(("-", "+")) and not operands[0].dynamic:
+            option = operands.pop(0).text
+            takes_script = takes_script or ("c" in option[1:] and not option.startswith("--"))
+            if option in SHELL_VALUE_OPTIONS and operands:
+                operands.pop(0)
         if takes_script and operands:
             self._dynamic(operands[0])
             self.script(operands[0].text, depth + 1)
@@ -237,16 +238,17 @@ def view_command(value: Any) -> CommandView:
 
 def _view_text(value: str) -> CommandView:
     sure = _find(value)
-    others = dict.fromkeys(read_text(value).readings[1:])
+    readings = [_find(other) for other in read_text(value).readings[1:]]
+    others: dict[str, None] = {}
     if "\\" in value:
         others[value.replace("\\", "/")] = None
     if "^" in value:
         others[value.replace("^", "")] = None
     finders = [_find(other) for other in others]
     return CommandView(
-        tuple(sure.programs),
+        tuple(program for finder in (sure, *readings) for program in finder.programs),
         tuple(program for finder in finders for program in finder.programs),
-        frozenset(name for finder in (sure, *finders) for name in finder.mentioned),
+        frozenset(name for finder in (sure, *readings, *finders) for name in finder.mentioned),
         sure.problem,
     )
 
@@ -283,7 +285,7 @@ def command(arg: ArgPath, operand: Any) -> Callable[[Reading], int]:
     def test(reading: Reading) -> int:
         found = views(reading)
         may = False
-        must = found.sure and found.trouble is None
+        must = found.sure
         trouble = found.trouble
         for view in (*found.items, *found.extra):
             bits = _judge(view, entries)
@@ -292,9 +294,9 @@ def command(arg: ArgPath, operand: Any) -> Callable[[Reading], int]:
             must = must and _judge(view, entries) == 3
             if view.problem:
                 trouble = Trouble(AMBIGUOUS, view.problem)
-        if may:
-            return 3 if must else 1
-        return 0 if trouble is None else reading.give_up(trouble)
+        if trouble is not None:
+            return int(may) | reading.give_up(trouble)
+        return 3 if may and must else int(may)
 
     return test
 

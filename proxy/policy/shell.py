@@ -427,6 +427,8 @@ class _Reader:
                 return
             self.cases += word.text == "case"
         self.words.append(word)
+        if word.text == "{" and len(self.words) == 3 and self.words[0].text == "function":
+            self.words.clear()
 
     def _end_command(self, *, piped: bool) -> None:
         self._end_word()

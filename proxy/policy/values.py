@@ -173,6 +173,9 @@ def _select(arguments: JsonObject, steps: tuple[Step, ...]) -> Selection:
     try:
         for position, step in enumerate(steps):
             last = position == len(steps) - 1
+            if position and isinstance(steps[position - 1], Deep):
+                # A descent has already looked into strings.
+                nodes = [node for node in nodes if not isinstance(node.value, str)]
             nodes = [found for node in nodes for found in _step(node, step, last=last)]
             _bound(len(nodes))
     except AmbiguousError as error:
@@ -219,7 +222,11 @@ def _step(node: _Node, step: Step, *, last: bool) -> Iterator[_Node]:
 
 def _inside(text: str) -> Any:
     """Give the JSON that `text` holds, or None; what only looks like JSON is ambiguous."""
-    parsed = embedded(text)
+    parsed: Any = text
+    for _ in range(_MAX_EMBEDDED):
+        if not isinstance(parsed, str):
+            break
+        text, parsed = parsed, embedded(parsed)
     if parsed is None and text.lstrip()[:1] in ("{", "["):
         raise AmbiguousError("a string that looks like JSON and is not")
     return parsed
@@ -237,7 +244,7 @@ def _descend(node: _Node, *, last: bool) -> Iterator[_Node]:
             yield _Node(value, exact)
         if isinstance(value, str) and hops < _MAX_EMBEDDED:
             parsed = embedded(value)
-            if isinstance(parsed, dict | list):
+            if parsed is not None:
                 stack.append((parsed, False, hops + 1))
         elif isinstance(value, dict):
             stack.extend((v, exact, hops) for v in value.values())
@@ -273,16 +280,8 @@ def inner_strings(text: str) -> tuple[str, ...]:
 
     Raises AmbiguousError where readers would disagree on it.
     """
-    found: list[str] = []
-    frontier = [(text, 0)]
-    while frontier:
-        current, hops = frontier.pop()
-        parsed = embedded(current)
-        if parsed is None:
-            continue
-        for node in _descend(_Node(parsed, False), last=True):
-            if isinstance(node.value, str) and len(found) < MAX_NODES:
-                found.append(node.value)
-                if hops < _MAX_EMBEDDED and not isinstance(parsed, dict | list):
-                    frontier.append((node.value, hops + 1))
-    return tuple(found)
+    parsed = embedded(text)
+    if parsed is None:
+        return ()
+    found = _descend(_Node(parsed, False), last=True)
+    return tuple(node.value for node in found if isinstance(node.value, str))

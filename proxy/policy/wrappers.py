@@ -22,6 +22,7 @@ SHELLS: Final = frozenset(
         "osh",
     }
 )
+SHELL_VALUE_OPTIONS: Final = frozenset({"-o", "+o", "-O", "+O", "--rcfile", "--init-file"})
 WINDOWS_SHELLS: Final = frozenset({"cmd", "powershell", "pwsh"})
 INTERPRETERS: Final = (
     "python",
