@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from proxy.policy.paths import PathViews, glob_may_reach, read_path, read_root
+from proxy.policy.paths import PathViews, glob_may_reach, read_path, read_plain, read_root
 from proxy.policy.regex import compile_search, escape
 from proxy.policy.rules import many
 from proxy.policy.values import AMBIGUOUS, Trouble
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 
 class Paths(NamedTuple):
-    """Every path that one `arg` names, over all its values."""
+    """Every path that one `arg` names, over all its values.
+
+    `plain` is the one folded path where there is nothing else to look at.
+    """
 
     folded: tuple[str, ...]
     exact: tuple[str, ...]
@@ -29,6 +32,7 @@ class Paths(NamedTuple):
     globs: tuple[str, ...]
     sure: bool
     trouble: Trouble | None
+    plain: str | None = None
 
 
 def view_path(value: Any) -> PathViews:
@@ -36,6 +40,17 @@ def view_path(value: Any) -> PathViews:
     if not isinstance(value, str):
         raise WrongTypeError("a path", value)
     return read_path(value)
+
+
+def _plain_paths(arg: ArgPath, reading: Reading) -> Paths | None:
+    """Take the short way where the arg is one string that has one reading."""
+    exact, loose, trouble = arg.select(reading)
+    if len(exact) != 1 or loose or trouble is not None or type(exact[0]) is not str:
+        return None
+    views = read_plain(exact[0])
+    if views is None:
+        return None
+    return Paths(views.folded, views.exact, (), (), True, None, views.folded[0])
 
 
 def _merge(views: Views) -> Paths:
@@ -83,7 +98,9 @@ def path_under(arg: ArgPath, operand: Any) -> Callable[[Reading], int]:
     def test(reading: Reading) -> int:
         paths: Paths | None = reading.memo.get(key)
         if paths is None:
-            paths = reading.memo[key] = _merge(views(reading))
+            paths = reading.memo[key] = _plain_paths(arg, reading) or _merge(views(reading))
+        if simple and paths.plain is not None:
+            return _how_sure(paths, roots, reading) if paths.plain.startswith(folded_roots) else 0
         for path in paths.folded:
             if path.startswith(folded_roots):
                 return _how_sure(paths, roots, reading)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from proxy.policy.text import read_text
 
 MAX_PATH = 4096
-_SAFE = frozenset(string.ascii_letters + string.digits + "/_-.,@+= ")
+_SAFE = string.ascii_letters + string.digits + "/_-.,@+= "
 _SPECIAL_HEADS = (
     "/proc",
     "/dev",
@@ -73,6 +73,7 @@ class _Found:
     loose: dict[str, None] = field(default_factory=dict)
     relative: dict[str, None] = field(default_factory=dict)
     problem: str | None = None
+    taken: set[tuple[str, bool]] = field(default_factory=set)
 
     def views(self) -> PathViews:
         folded = dict.fromkeys(p.casefold() for p in (*self.exact, *self.loose))
@@ -89,9 +90,9 @@ class _Walk(NamedTuple):
 
 def read_path(raw: str) -> PathViews:
     """Give every file `raw` may name."""
-    if _is_plain(raw):
-        path = raw if raw.endswith("/") else raw + "/"
-        return PathViews((path,), (path.lower(),))
+    plain = read_plain(raw)
+    if plain is not None:
+        return plain
     found = _Found()
     if len(raw) > MAX_PATH:
         return PathViews((), (), problem=f"longer than {MAX_PATH} characters")
@@ -102,11 +103,19 @@ def read_path(raw: str) -> PathViews:
     return found.views()
 
 
+def read_plain(raw: str) -> PathViews | None:
+    """Give the views of a path that has one reading only; None where it may have more."""
+    if not _is_plain(raw):
+        return None
+    path = raw if raw[-1] == "/" else raw + "/"
+    return PathViews((path,), (path.lower(),))
+
+
 def _is_plain(raw: str) -> bool:
     return (
         raw[:1] == "/"
         and len(raw) <= MAX_PATH
-        and _SAFE.issuperset(raw)
+        and not raw.strip(_SAFE)
         and "/." not in raw
         and "//" not in raw
         and "./" not in raw
@@ -175,6 +184,9 @@ def _after_authority(rest: str) -> str:
 
 
 def _take(text: str, found: _Found, *, strict: bool) -> None:
+    if (text, strict) in found.taken or (text, True) in found.taken:
+        return
+    found.taken.add((text, strict))
     _flag(text, found)
     slashed = text.translate(_SLASHES)
     _add(text, found, strict=strict)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from proxy.policy.text import fold
@@ -107,10 +108,9 @@ class ArgPath:
 
     def select(self, reading: Reading) -> Selection:
         """Find the values of one call; worked out once per call."""
-        key = "arg:" + self.text
-        found: Selection | None = reading.memo.get(key)
+        found: Selection | None = reading.memo.get(self.text)
         if found is None:
-            found = reading.memo[key] = _select(reading.arguments, self.steps)
+            found = reading.memo[self.text] = _select(reading.arguments, self.steps)
         return found
 
 
@@ -192,10 +192,18 @@ def _bound(count: int) -> None:
 
 
 def _members(value: dict[str, Any], name: str) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    folded = fold(name)
+    folded = _fold_key(name)
     exact = (value[name],) if name in value else ()
-    loose = tuple(v for k, v in value.items() if k != name and fold(k) == folded)
-    return exact, loose
+    loose = [v for k, v in value.items() if k != name and _fold_key(k) == folded]
+    return exact, tuple(loose)
+
+
+def _fold_key(key: str) -> str:
+    """Fold a key; short ones, which come again and again, are remembered."""
+    return _fold_short(key) if len(key) <= 64 else fold(key)
+
+
+_fold_short = lru_cache(maxsize=4096)(fold)
 
 
 def _step(node: _Node, step: Step, *, last: bool) -> Iterator[_Node]:

@@ -32,7 +32,7 @@ def cases(table, group):
             yield reason, value if table == "arguments" else {"value": value}
 
 
-@pytest.mark.parametrize(("table", "group"), groups())
+@pytest.mark.parametrize(("table", "group"), list(groups()))
 def test_every_case_gets_its_reason(table, group):
     policy = compile_group(group)
     wrong = []

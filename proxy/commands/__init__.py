@@ -1,0 +1,1 @@
+"""The sub-commands of `interlock`, one Typer app each."""
