@@ -147,9 +147,8 @@ def _show_tests(results: tuple[TestResult, ...], covered: tuple[Coverage, ...]) 
         )
         console.print(f"[red]failed[/red] {escape(message)}", soft_wrap=True)
     complete = sum(1 for rule in covered if rule.complete)
-    console.print(
-        f"{len(results) - len(failed)} of {len(results)} tests passed; {complete} of {len(covered)} rules covered"
-    )
+    passed = len(results) - len(failed)
+    console.print(f"{passed} of {len(results)} tests passed; {complete} of {len(covered)} rules covered")
 
 
 @app.command()

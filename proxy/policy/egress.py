@@ -27,6 +27,7 @@ DEFAULT_DENY: Final = "egress_default_deny"
 OPERATOR_PORT: Final = "operator_port"
 POLICY_ERROR: Final = "policy_error"
 AMBIGUOUS: Final = "ambiguous_value"
+_NOT_IN_HOSTS: Final = frozenset("/\\@?# \t\r\n\0")
 _GUARDED: Final = ("metadata", "link_local", "private", "loopback")
 _SEVERITIES: Final = ("info", "low", "medium", "high", "critical")
 
@@ -184,6 +185,8 @@ def read_target(request: EgressRequest) -> _Target | None:
 
     Raises ValueError for an address that is none.
     """
+    if not _NOT_IN_HOSTS.isdisjoint(request.host) or ("[" in request.host) != ("]" in request.host):
+        return None
     host = canonical_host(request.host)
     if host is None or not host.name:
         return None

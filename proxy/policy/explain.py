@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from proxy.policy.decide import spellings
 from proxy.policy.hosts import UrlViews
 from proxy.policy.operators import OPERATORS, YES, compile_when
-from proxy.policy.paths import PathViews
+from proxy.policy.path_operator import Paths
 from proxy.policy.programs import CommandView
 from proxy.policy.rules import All, Any_, Condition, Not
 from proxy.policy.values import Reading, parse_arg
@@ -34,7 +34,7 @@ _FAMILIES: Final = {
     "lt": "number",
     "lte": "number",
     "length": "length",
-    "path_under": "path",
+    "path_under": "paths",
     "host_in": "url",
     "url_scheme": "url",
     "ip_class": "url",
@@ -177,7 +177,9 @@ def _leaf(condition: Condition, call: Call) -> Step:
         except Exception:  # noqa: BLE001, S112 - told of by `trouble`
             continue
         found = reading.memo.get(f"{_FAMILIES.get(name)}:{arg.text}")
-        if found is not None:
+        if isinstance(found, Paths):
+            views |= dict.fromkeys((*found.exact, *found.folded, *found.relative))
+        elif found is not None:
             views |= dict.fromkeys(text for view in (*found.items, *found.extra) for text in show_view(view))
     if not views:
         selection = arg.select(reading)
@@ -195,8 +197,6 @@ def show_view(view: Any) -> tuple[str, ...]:
             return (repr(view.value), *sorted(view.names))
         case NumberView():
             return (repr(view.value),)
-        case PathViews():
-            return (*view.exact, *view.folded, *view.relative)
         case UrlViews():
             addresses = tuple(str(a) for host in view.hosts for a in host.addresses)
             return (*(host.name for host in view.hosts), *addresses, *(f"{s}:" for s in view.schemes))

@@ -185,7 +185,13 @@ def _yaml_problem(file: Path, error: MarkedYAMLError) -> Problem:
 
 
 def _plain(node: Any) -> Any:
-    """Turn what the YAML reader gives into plain values."""
+    """Turn what the YAML reader gives into plain values.
+
+    Raises TypeError for a tag, or a value of a type that no rule speaks of.
+    """
+    tag = getattr(node, "tag", None)
+    if tag is not None and tag.value is not None:
+        raise TypeError(f"the tag {tag.value} means nothing here; drop it")
     if isinstance(node, CommentedMap):
         return {_plain(key): _plain(value) for key, value in node.items()}
     if isinstance(node, CommentedSeq):
@@ -197,10 +203,7 @@ def _plain(node: Any) -> Any:
     for kind in (str, int, float):
         if isinstance(node, kind):
             return kind(node)
-    tag = getattr(node, "tag", None)
-    raise TypeError(
-        f"a value that is neither text, number nor boolean ({tag or type(node).__name__}); quote it"
-    )
+    raise TypeError(f"a {type(node).__name__} is neither text, number nor boolean; quote it")
 
 
 def _locate(nodes: Any, steps: Iterable[str | int]) -> tuple[int, int]:

@@ -8,7 +8,7 @@ counts as one that may run.
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from proxy.policy.globs import compile_globs
 from proxy.policy.rules import many
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from proxy.policy.values import ArgPath, Reading
+
+
+_OPENERS: Final = frozenset({"{", "!", "time", "then", "do"})
 
 
 class Program(NamedTuple):
@@ -78,6 +81,9 @@ class _Finder:
         head, args = words[0], tuple(words[1:])
         if depth > MAX_DEPTH:
             self.problem = "a command too deeply nested"
+            return
+        if head.text in _OPENERS and args:
+            self.run(args, simple, depth + 1)
             return
         if head.dynamic or "{}" in head.text:
             self.problem = "a program whose name is worked out when it runs"
@@ -176,7 +182,7 @@ class _Finder:
                 rest.pop(0)
                 if _takes_value(text, with_value) and rest:
                     rest.pop(0)
-            elif _is_assignment(rest[0]) and name in ("env", "sudo", "doas"):
+            elif _is_assignment(rest[0]):
                 self.simple(Simple((rest.pop(0),)), depth)
             elif operands:
                 operands -= 1

@@ -138,8 +138,7 @@ class _Reader:
             self.at += 1
             return
         if char == "(" and self.text.startswith("((", self.at) and not self.words and not self.draft.started:
-            inside = self._balanced(self.at + 1)
-            self._substitutions(inside)
+            self._arithmetic(self._balanced(self.at))
             return
         self._end_command(piped=char == "|" and not self.text.startswith("||", self.at))
         self.at += 1
@@ -233,7 +232,7 @@ class _Reader:
         if following == "(":
             inside = self._balanced(self.at)
             if inside.startswith("(") and inside.endswith(")"):
-                self._substitutions(inside)
+                self._arithmetic(inside)
             else:
                 self._sub_script(inside)
             self._expand()
@@ -372,6 +371,11 @@ class _Reader:
         script = parse_script(text, self.depth + 1)
         self.commands.extend(script.commands)
         self.problem = self.problem or script.problem
+
+    def _arithmetic(self, text: str) -> None:
+        """Read an arithmetic, and as well the nested subshells that some shells take it for."""
+        self.commands.extend(parse_script(text, self.depth + 1).commands)
+        self._substitutions(text)
 
     def _substitutions(self, text: str) -> None:
         """Read only the substitutions of a text: an arithmetic, a parameter, a here-document."""

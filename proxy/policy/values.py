@@ -1,7 +1,9 @@
 """The values of a call that a condition speaks of. Pure, no I/O.
 
 `arg` paths: `path`, `arguments.path`, `files[*].path`, `list[0]`, `["odd.key"]`,
-`*` (any key), `**.url` (at any depth), `**` (every scalar). A key is found in any
+`*` (any key), `**.url` (at any depth), `**` (every scalar), `path.**` (the value
+and every scalar inside it; those of a type the operator does not speak of are
+passed over). A key is found in any
 case, because some servers decode `Path` as `path`, and JSON inside a string is
 looked into, because some servers parse it.
 """
@@ -105,6 +107,11 @@ class ArgPath:
 
     text: str
     steps: tuple[Step, ...]
+
+    @property
+    def sweeps(self) -> bool:
+        """Whether the path takes in every scalar below a place, so that types differ by nature."""
+        return bool(self.steps) and isinstance(self.steps[-1], Deep)
 
     def select(self, reading: Reading) -> Selection:
         """Find the values of one call; worked out once per call."""

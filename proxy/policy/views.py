@@ -89,7 +89,8 @@ def _make_views(arg: ArgPath, make: Make, reading: Reading) -> Views:
                     make(inner) for text in read_text(value).readings for inner in inner_strings(text)
                 )
         except WrongTypeError as error:
-            trouble = Trouble(WRONG_TYPE, str(error))
+            if not arg.sweeps:
+                trouble = Trouble(WRONG_TYPE, str(error))
         except AmbiguousError as error:
             trouble = Trouble(AMBIGUOUS, str(error))
     sure = any(value is not None for value in selection.exact)
