@@ -52,9 +52,7 @@ def test_link_local_addresses_are_denied_by_default(host, reason):
 @pytest.mark.parametrize("address", ["169.254.169.254", "::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe"])
 def test_a_name_is_judged_again_by_the_address_it_leads_to(address):
     assert ask(egress(), "innocent.example.com").outcome is Outcome.ALLOW
-    assert (
-        ask(egress(), "innocent.example.com", addresses=["203.0.113.7", address]).reason == "egress_metadata"
-    )
+    assert ask(egress(), "innocent.example.com", addresses=["203.0.113.7", address]).reason == "egress_metadata"
 
 
 def test_private_and_loopback_addresses_are_denied_by_choice():
@@ -145,9 +143,7 @@ def test_a_name_that_resolves_to_the_operator_port_is_stopped():
         == "operator_port"
     )
     assert (
-        ask(
-            egress(), "x.example.com", 9443, addresses=["203.0.113.1"], operator=[("203.0.113.1", 9443)]
-        ).reason
+        ask(egress(), "x.example.com", 9443, addresses=["203.0.113.1"], operator=[("203.0.113.1", 9443)]).reason
         == "operator_port"
     )
 

@@ -115,9 +115,7 @@ def test_an_id_is_taken_across_the_files_of_a_folder(tmp_path):
 
 
 def test_egress_sections_add_up_and_the_stricter_setting_holds(tmp_path):
-    load(
-        tmp_path, HEAD + "egress: {private: deny, rules: [{id: x, action: deny, hosts: [a.com]}]}\n", "a.yaml"
-    )
+    load(tmp_path, HEAD + "egress: {private: deny, rules: [{id: x, action: deny, hosts: [a.com]}]}\n", "a.yaml")
     load(
         tmp_path,
         HEAD + "egress: {metadata: allow, rules: [{id: y, action: deny, hosts: [b.com]}]}\n",

@@ -163,11 +163,7 @@ SPLICES = st.sampled_from(["curl", 'cu""rl', "/usr/bin/curl", "\\curl", "c\\url"
 def test_a_denied_program_stays_denied_however_it_is_wrapped(program, wrappers):
     value = f"{program} http://x"
     for wrapper in wrappers:
-        if (
-            ("'" in value and "'" in wrapper)
-            or ('"' in value and '"' in wrapper)
-            or ("`" in value and "`" in wrapper)
-        ):
+        if ("'" in value and "'" in wrapper) or ('"' in value and '"' in wrapper) or ("`" in value and "`" in wrapper):
             continue
         value = wrapper.format(value)
     assert decide(COMMANDS, {"value": value}).outcome is Outcome.DENY

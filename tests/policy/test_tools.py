@@ -15,9 +15,7 @@ def rules(*written):
 
 
 def explained(arguments, *written, tool="t", default="allow"):
-    return explain(
-        CompiledPolicy(rules(*written), default=default), Call("tools/call", "s", "a", tool, arguments)
-    )
+    return explain(CompiledPolicy(rules(*written), default=default), Call("tools/call", "s", "a", tool, arguments))
 
 
 DENY = {"id": "d", "action": "deny", "when": {"all": [{"arg": "path", "path_under": "/etc"}]}}
@@ -47,9 +45,7 @@ def test_an_explanation_says_why_rules_were_passed_over_or_silent():
         "a": "agents",
         "m": "methods",
     }
-    assert [(t.rule, t.matched, t.why) for t in told.looked_at] == [
-        ("d", False, "its condition does not hold")
-    ]
+    assert [(t.rule, t.matched, t.why) for t in told.looked_at] == [("d", False, "its condition does not hold")]
     assert told.because == "no enforcing rule matched, and the default is allow"
 
 
