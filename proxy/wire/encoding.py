@@ -28,8 +28,10 @@ MAX_CHARSET_NAME = 40
 MAX_CODINGS = 3
 # A member costs an engine, so a body of nothing but tiny members would cost minutes.
 MAX_MEMBERS = 1000
-# Small steps bound what one of them can produce before the limit is looked at.
-STEP = 1024
+# Small steps bound what one of them can produce before the limit is looked at:
+# four bytes of zstd can stand for 128 KiB.
+STEP = 256
+SLICE = 1 << 20
 
 
 class Inflater:
@@ -123,9 +125,9 @@ class _Brotli:
         return bool(self._engine.is_finished())
 
     def decompress(self, data: bytes) -> bytes:
-        out = bytearray(self._engine.process(data, output_buffer_limit=STEP * STEP))
+        out = bytearray(self._engine.process(data, output_buffer_limit=SLICE))
         while len(out) <= self._limit and not self._engine.can_accept_more_data():
-            out += self._engine.process(b"", output_buffer_limit=STEP * STEP)
+            out += self._engine.process(b"", output_buffer_limit=SLICE)
         return bytes(out)
 
 

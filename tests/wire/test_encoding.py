@@ -94,14 +94,18 @@ def test_no_bytes_make_a_decoder_raise_anything_but_a_wire_error(coding: str, da
 
 @pytest.mark.parametrize("coding", PACKED)
 def test_a_bomb_takes_little_memory(coding: str) -> None:
-    pack = {"gzip": gzip.compress, "x-gzip": gzip.compress, "deflate": zlib.compress, "br": brotli.compress}
-    bomb = pack.get(coding, zstandard.compress)(b"\0" * (64 << 20))
+    nothing = b"\0" * (64 << 20)
+    if coding == "br":
+        bomb = brotli.compress(nothing, quality=1)
+    else:
+        pack = {"gzip": gzip.compress, "x-gzip": gzip.compress, "deflate": zlib.compress, "zstd": zstandard.compress}
+        bomb = pack[coding](nothing)
     tracemalloc.start()
     with pytest.raises(WireError, match="body_too_large"):
         decode_body(bomb, [coding], 1 << 16)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert peak < 48 << 20
+    assert peak < 32 << 20
 
 
 def test_a_body_of_tiny_members_is_refused() -> None:
