@@ -58,9 +58,7 @@ def marker(case: Case, kind: Kind, target: Target, route: Route) -> str:
 
 def is_forbidden(line: dict[str, Any]) -> bool:
     """Whether the tests' policy denies what this log line says was executed."""
-    return line["tool"] == "danger" or (
-        line["tool"] == "read_file" and "/etc/" in json.dumps(line["arguments"])
-    )
+    return line["tool"] == "danger" or (line["tool"] == "read_file" and "/etc/" in json.dumps(line["arguments"]))
 
 
 class Range:
@@ -130,12 +128,15 @@ def _submit(
 
 
 def _fire_both(case: Case, target: Target, aim: Aim) -> dict[str, Hit]:
-    """Fire the denied shot, then the benign one: they may share an id, so never at once."""
+    """Fire the denied shot, then (where the row says what is to come of it) the benign one.
+
+    They may share an id, so never at once.
+    """
     denied, benign = marker(case, "denied", target, aim.route), marker(case, "benign", target, aim.route)
-    return {
-        denied: _fire(case, denied_shot(case, aim, denied)),
-        benign: _fire(case, benign_shot(case, aim, benign)),
-    }
+    hits = {denied: _fire(case, denied_shot(case, aim, denied))}
+    if case.benign != "either":
+        hits[benign] = _fire(case, benign_shot(case, aim, benign))
+    return hits
 
 
 def applies(case: Case, route: Route, target: Target) -> bool:
@@ -159,7 +160,6 @@ def running_range(directory: Path, certificates: Certificates) -> Iterator[Range
     """Start every server there is."""
     with contextlib.ExitStack() as stack:
         servers = {
-            name: stack.enter_context(start(directory / name, certificates))
-            for name, start in PROCESSES.items()
+            name: stack.enter_context(start(directory / name, certificates)) for name, start in PROCESSES.items()
         }
         yield Range(servers, certificates)
