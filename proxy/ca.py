@@ -38,6 +38,7 @@ class Authority:
 
         Raises ConfigError where the files cannot be used.
         """
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o755)  # the certificate is for everybody, the key is 0600
         if not self.key_file.exists():
             key, certificate = _make()
             write_private(self.key_file, _key_pem(key) + _pem(certificate))

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("interlock.log")
 
+LOG_FILE = "log/events.db"  # below the state folder
 PAGE_BYTES = 4096
 MAX_BATCH = 512
 BUSY_MS = 5_000

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from proxy.errors import WireError
 from proxy.wire.encoding import WIDE_CODECS, codings, decode_body, odd_charset
-from proxy.wire.jsonrpc import is_id, parse_json, parse_message
+from proxy.wire.jsonrpc import MAX_INTEGER_DIGITS, is_id, parse_json, parse_message
 from proxy.wire.mcp import METHOD_PREFIXES, PLAIN_METHODS, check_message
 
 if TYPE_CHECKING:
@@ -223,7 +223,13 @@ def _unescape(match: re.Match[str]) -> str:
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|/)")
 _WORDS = re.compile(rf"""["']\s*(?:jsonrpc|(?:{"|".join(METHOD_PREFIXES)})[a-z_/]+)\s*["']""", re.IGNORECASE)
 _SPACE = re.compile(r"[\s\ufeff\x00\x1e]*")
-_LENIENT = json.JSONDecoder(object_pairs_hook=_Pairs, parse_int=str, parse_float=str, strict=False)
+
+
+def _short_integer(text: str) -> int | str:
+    return int(text) if len(text) <= MAX_INTEGER_DIGITS else text
+
+
+_LENIENT = json.JSONDecoder(object_pairs_hook=_Pairs, parse_int=_short_integer, parse_float=str, strict=False)
 
 
 def _read_encoded(body: bytes, applied: list[str], content_types: Sequence[str], limit: int) -> Reading:

@@ -9,7 +9,7 @@ import codecs
 import zlib
 from typing import TYPE_CHECKING, Protocol
 
-import brotli  # type: ignore[import-untyped]
+import brotli
 import zstandard
 
 from proxy.errors import WireError

@@ -1,0 +1,60 @@
+"""The `interlock` command: the root of it, and what all commands share."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+from rich.console import Console
+
+from proxy import __version__
+from proxy.commands import agents, audit, ca, config, up
+from proxy.errors import InterlockError
+
+EXIT_ERROR = 1
+
+app = typer.Typer(
+    name="interlock",
+    help="See, stop and record what an AI agent's MCP tools do.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("up", epilog=up.EPILOG)(up.up)
+app.add_typer(config.app, name="config")
+app.add_typer(ca.app, name="ca")
+app.add_typer(agents.app, name="agents")
+app.add_typer(audit.app, name="audit")
+
+
+def _version(value: bool) -> None:  # noqa: FBT001  typer's callback signature
+    if value:
+        typer.echo(f"interlock {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: bool = typer.Option(  # noqa: FBT001  handled by its callback
+        False, "--version", help="Print the version.", callback=_version, is_eager=True
+    ),
+) -> None:
+    """See, stop and record what an AI agent's MCP tools do."""
+
+
+def main() -> None:
+    """Run the command line: an error of ours is one message and exit code 1, never a traceback."""
+    try:
+        app()
+    except InterlockError as error:
+        Console(stderr=True, soft_wrap=True).print(f"[bold red]error:[/] {_escape(str(error))}")
+        sys.exit(EXIT_ERROR)
+
+
+def _escape(text: str) -> str:
+    return text.replace("[", r"\[")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""`interlock audit`: what happened."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from proxy.commands.options import AsJson, ConfigFile, StateDir, state_folder
+from proxy.errors import ConfigError
+from proxy.store.log import LOG_FILE, read_log
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+app = typer.Typer(help="What happened.", no_args_is_help=True)
+
+
+@app.callback()
+def root() -> None:
+    """Show what happened."""
+
+
+@app.command(epilog="Example:  interlock audit tail -n 50 --json")
+def tail(
+    number: Annotated[int, typer.Option("-n", "--number", min=1, help="How many events, counted from the last.")] = 20,
+    state_dir: StateDir = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,  # noqa: FBT002
+) -> None:
+    """Print the last events of the local log, oldest first."""
+    path = state_folder(state_dir, config) / LOG_FILE
+    if not path.exists():
+        raise ConfigError(f"there is no audit log at {path}; `interlock up` makes it, or give --state-dir")
+    events = [event for _, event in read_log(path, last=number)]
+    if as_json:
+        for event in events:
+            typer.echo(json.dumps(event, ensure_ascii=False))
+        return
+    _print(events)
+
+
+def _print(events: Iterable[dict[str, Any]]) -> None:
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in ("time", "kind", "agent", "server", "tool or method", "decision", "reason", "rule", "outcome"):
+        table.add_column(name, overflow="fold")
+    for event in events:
+        when = dt.datetime.fromtimestamp(event["time"], dt.UTC)
+        decision = event.get("decision", "")
+        table.add_row(
+            f"{when:%H:%M:%S.%f}"[:-3],
+            event["kind"],
+            event.get("agent", ""),
+            event.get("server", ""),
+            event.get("tool") or event.get("method", ""),
+            f"[red]{decision}[/]" if decision == "deny" else decision,
+            *(event.get(name, "") for name in ("reason", "rule", "outcome")),
+        )
+    Console().print(table)

@@ -1,0 +1,47 @@
+"""`interlock ca`: the certificate authority that agents must trust."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from proxy.ca import Authority, fingerprint
+from proxy.commands.options import ConfigFile, StateDir, state_folder
+from proxy.errors import ConfigError
+
+app = typer.Typer(help="The certificate authority that agents must trust.", no_args_is_help=True)
+
+
+@app.command(epilog="Example:  interlock ca show")
+def show(state_dir: StateDir = None, config: ConfigFile = None) -> None:
+    """Print the certificate's file, fingerprint and validity; make it where there is none."""
+    authority = Authority(state_folder(state_dir, config))
+    certificate = authority.ensure()
+    console = Console(soft_wrap=True, highlight=False)
+    console.print(f"certificate  {authority.certificate_file}")
+    console.print(f"with roots   {authority.bundle_file}")
+    console.print(f"sha-256      {fingerprint(certificate)}")
+    console.print(f"valid until  {certificate.not_valid_after_utc:%Y-%m-%d}")
+
+
+@app.command(epilog="Example:  interlock ca export ca.pem")
+def export(
+    file: Annotated[Path | None, typer.Argument(help="Where to write it; stdout where left out.")] = None,
+    bundle: Annotated[bool, typer.Option("--bundle", help="With the system's roots as well.")] = False,  # noqa: FBT002
+    state_dir: StateDir = None,
+    config: ConfigFile = None,
+) -> None:
+    """Write the certificate (never the key) as PEM."""
+    authority = Authority(state_folder(state_dir, config))
+    authority.ensure()
+    pem = (authority.bundle_file if bundle else authority.certificate_file).read_text()
+    if file is None:
+        typer.echo(pem, nl=False)
+        return
+    try:
+        file.write_text(pem)
+    except OSError as error:
+        raise ConfigError(f"cannot write {str(file)!r}: {error.strerror}; choose another file") from error

@@ -1,0 +1,21 @@
+"""Options that several commands take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from proxy.config import load_settings
+
+StateDir = Annotated[
+    Path | None, typer.Option("--state-dir", help="Where the CA, keys, agents and the audit log are kept.")
+]
+ConfigFile = Annotated[Path | None, typer.Option("--config", help="Settings file; default ./interlock.yaml.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
+
+
+def state_folder(state_dir: Path | None, config_file: Path | None = None) -> Path:
+    """Give the state folder that the flags, environment and file say."""
+    return load_settings({"state_dir": state_dir}, config_file=config_file).settings.state_dir

@@ -1,0 +1,88 @@
+"""`interlock up`: run the proxy."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from proxy import logs
+from proxy.commands.options import ConfigFile, StateDir
+from proxy.config import Settings, load_settings
+from proxy.runfile import Running
+
+EPILOG = """
+Examples:
+
+  interlock up
+
+  interlock up --listen 0.0.0.0:8080 --policy policies/
+
+  interlock up --mode reverse:https://mcp.example.com --upstream-ca corp.pem
+"""
+
+
+def _help(name: str) -> str:
+    return Settings.model_fields[name].description or ""
+
+
+def _option(name: str, *flags: str) -> Any:
+    return typer.Option(*(flags or (f"--{name.replace('_', '-')}",)), help=_help(name), show_default=False)
+
+
+def up(
+    listen: Annotated[str | None, _option("listen")] = None,
+    mode: Annotated[str | None, _option("mode")] = None,
+    policy: Annotated[Path | None, _option("policy")] = None,
+    state_dir: StateDir = None,
+    upstream_ca: Annotated[Path | None, _option("upstream_ca")] = None,
+    default_agent: Annotated[str | None, _option("default_agent")] = None,
+    agent_auth: Annotated[str | None, _option("agent_auth")] = None,
+    header_limit: Annotated[str | None, _option("header_limit")] = None,
+    header_timeout: Annotated[float | None, _option("header_timeout")] = None,
+    body_limit: Annotated[str | None, _option("body_limit")] = None,
+    body_timeout: Annotated[float | None, _option("body_timeout")] = None,
+    large_uploads: Annotated[list[str] | None, _option("large_uploads")] = None,
+    response_limit: Annotated[str | None, _option("response_limit")] = None,
+    event_limit: Annotated[str | None, _option("event_limit")] = None,
+    connection_limit: Annotated[int | None, _option("connection_limit")] = None,
+    idle_timeout: Annotated[float | None, _option("idle_timeout")] = None,
+    drain_timeout: Annotated[float | None, _option("drain_timeout")] = None,
+    audit_log_limit: Annotated[str | None, _option("audit_log_limit")] = None,
+    log_format: Annotated[str | None, _option("log_format")] = None,
+    log_level: Annotated[str | None, _option("log_level")] = None,
+    config: ConfigFile = None,
+) -> None:
+    """Run the proxy until it is told to stop (SIGTERM or Ctrl-C)."""
+    flags = {
+        name: value for name, value in locals().items() if name in Settings.model_fields and value not in (None, [])
+    }
+    settings = load_settings(flags, config_file=config).settings
+    logs.configure(settings.log_level, settings.log_format)
+    asyncio.run(_serve(settings))
+
+
+async def _serve(settings: Settings) -> None:
+    from proxy.daemon import Daemon  # noqa: PLC0415  mitmproxy is slow to import, and --help need not wait
+
+    await Daemon(settings).run(_announce)
+
+
+def _announce(running: Running) -> None:
+    if running.mode == "regular":
+        url = f"http://{running.listen.replace('0.0.0.0', '127.0.0.1')}"  # noqa: S104  only a name to show
+        bundle = Path(running.ca).with_name("bundle.pem")
+        lines = [
+            f"interlock is listening on {running.listen} (policy {running.policy}).",
+            "In the agent's shell:",
+            f"  export HTTPS_PROXY={url} HTTP_PROXY={url}",
+            f"  export SSL_CERT_FILE={bundle} REQUESTS_CA_BUNDLE={bundle}",
+            f"  export NODE_EXTRA_CA_CERTS={running.ca} NODE_USE_ENV_PROXY=1",
+        ]
+    else:
+        lines = [f"interlock is listening on {running.listen} ({running.mode}, policy {running.policy})."]
+    sys.stdout.write("\n".join(lines) + "\n")
+    sys.stdout.flush()

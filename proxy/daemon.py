@@ -1,0 +1,183 @@
+"""The composition root: builds the gate, the addons and mitmproxy's Master, and runs them until told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from mitmproxy import options
+from mitmproxy.addons import core, disable_h2c, proxyserver, tlsconfig
+from mitmproxy.master import Master
+
+from addons.identity import Identity
+from addons.lifecycle import Lifecycle
+from addons.limits import Limits
+from addons.mcp_gate import McpGate
+from addons.next_layer import HttpOnly
+from proxy import runfile
+from proxy.agents import AgentBook
+from proxy.ca import Authority
+from proxy.errors import ConfigError
+from proxy.files import read_or_make_key
+from proxy.gate import Gate
+from proxy.live_policy import LivePolicy
+from proxy.store.log import LOG_FILE, LocalLog
+from proxy.wire import legacy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy.config import Settings
+
+log = structlog.get_logger("interlock")
+
+
+class _NoMask:
+    def mask(self, value: Any, detectors: Any) -> tuple[Any, tuple[Any, ...]]:  # noqa: ARG002
+        return value, ()
+
+
+class Daemon:
+    """One proxy process. Make it inside a running event loop, then `run` it."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._stop = asyncio.Event()
+        self.policy = LivePolicy(settings.policy)
+        self.authority = Authority(settings.state_dir)
+        self.authority.ensure()
+        self.sink = LocalLog(settings.state_dir / LOG_FILE, max_bytes=settings.audit_log_limit)
+        self.gate = Gate(
+            policy=self.policy.current,
+            redactor=_NoMask(),
+            sink=self.sink,
+            body_limit=settings.body_limit,
+        )
+        self.lifecycle = Lifecycle(
+            self.gate,
+            connection_limit=settings.connection_limit,
+            first_request_seconds=settings.header_timeout,
+            default_agent=settings.default_agent,
+        )
+        self.master = self._master()
+
+    def stop(self) -> None:
+        """Begin a graceful stop."""
+        self._stop.set()
+
+    async def run(self, on_ready: Callable[[runfile.Running], None] = lambda _: None) -> None:
+        """Serve until stopped; let calls under way finish; leave nothing unwritten.
+
+        Raises ConfigError where the address cannot be listened on.
+        """
+        serving = asyncio.create_task(self.master.run())
+        watching = asyncio.create_task(self.policy.watch())
+        try:
+            running = await self._listening(serving)
+            runfile.write(self._settings.state_dir, running)
+            self._handle_signals()
+            on_ready(running)
+            stopped = asyncio.create_task(self._stop.wait())
+            await asyncio.wait([serving, stopped], return_when=asyncio.FIRST_COMPLETED)
+            await self._drain()
+        finally:
+            watching.cancel()
+            await self._shut_down(serving)
+
+    async def _listening(self, serving: asyncio.Task[None]) -> runfile.Running:
+        server = self.master.addons.get("proxyserver")
+        while not server.listen_addrs():
+            failed = next((s.last_exception for s in server.servers if s.last_exception), None)
+            if failed is not None:
+                await self._refuse_to_listen(failed)
+            if serving.done():
+                serving.result()
+                raise ConfigError("the proxy ended before it was ready")
+            await asyncio.sleep(0.005)
+        host, port = server.listen_addrs()[0][:2]
+        return runfile.Running(
+            pid=os.getpid(),
+            listen=f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
+            mode=self._settings.mode,
+            ca=str(self.authority.certificate_file),
+            policy=str(self._settings.policy),
+            policy_version=self.policy.current().version,
+            started=time.time(),
+        )
+
+    async def _refuse_to_listen(self, error: Exception) -> None:
+        reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
+        raise ConfigError(
+            f"setting listen = {self._settings.listen!r}: {reason}; "
+            "stop what uses that address, or choose another, for example --listen 127.0.0.1:0"
+        ) from error
+
+    def _handle_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.stop)
+        loop.add_signal_handler(signal.SIGHUP, self.policy.reload)
+
+    async def _drain(self) -> None:
+        self.lifecycle.stopping = True
+        await self.master.addons.get("proxyserver").servers.update([])
+        if not await self.lifecycle.drained(self._settings.drain_timeout):
+            log.warning("stopping with calls under way", count=self.gate.under_way)
+
+    async def _shut_down(self, serving: asyncio.Task[None]) -> None:
+        runfile.remove(self._settings.state_dir)
+        self.master.shutdown()
+        with contextlib.suppress(Exception):
+            await asyncio.wait_for(serving, timeout=5)
+        self.gate.close()
+        self.sink.close()
+
+    def _master(self) -> Master:
+        settings = self._settings
+        limits = _limits(settings)
+        seal_key = read_or_make_key(settings.state_dir / "keys" / "seal.key", legacy.KEY_BYTES)
+        master = Master(options.Options(), with_termlog=False)
+        master.addons.add(
+            core.Core(),
+            proxyserver.Proxyserver(),
+            HttpOnly(limits),
+            tlsconfig.TlsConfig(),
+            disable_h2c.DisableH2C(),
+            self.lifecycle,
+            Identity(
+                AgentBook(settings.state_dir),
+                default_agent=settings.default_agent,
+                required=settings.agent_auth == "required",
+            ),
+            McpGate(self.gate, limits, seal_key, lambda: self.lifecycle.stopping),
+        )
+        host, port = settings.listen_address
+        master.options.update(
+            mode=[settings.mode],
+            listen_host=host,
+            listen_port=port,
+            confdir=str(self.authority.folder),
+            rawtcp=False,
+            connection_strategy="lazy",
+            upstream_cert=False,
+            tcp_timeout=int(settings.idle_timeout),
+            ssl_verify_upstream_trusted_ca=str(self.authority.upstream_roots(settings.upstream_ca)),
+        )
+        return master
+
+
+def _limits(settings: Settings) -> Limits:
+    return Limits(
+        header_bytes=settings.header_limit,
+        header_seconds=settings.header_timeout,
+        body_bytes=settings.body_limit,
+        body_seconds=settings.body_timeout,
+        response_bytes=settings.response_limit,
+        message_bytes=settings.event_limit,
+        large_uploads=settings.large_uploads,
+    )
