@@ -122,9 +122,7 @@ class McpGate:
     def _is_legacy(self, flow: http.HTTPFlow) -> bool:
         """Say whether answers to this POST travel on a GET stream (HTTP+SSE, 2024-11-05)."""
         headers = flow.request.headers
-        if "mcp-session-id" in headers or "mcp-protocol-version" in headers:
-            return False
-        if flows.EVENT_STREAM in headers.get("accept", ""):
+        if "mcp-session-id" in headers or flows.EVENT_STREAM in headers.get("accept", ""):
             return False
         return flows.legacy_session(flow.request.path) is not None or self._is_known_endpoint(flow)
 
