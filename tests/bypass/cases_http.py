@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import brotli  # type: ignore[import-untyped]
+import brotli
 import zstandard
 
 from tests.bypass.cases_framing import chunked

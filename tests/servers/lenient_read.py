@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import brotli  # type: ignore[import-untyped]
+import brotli
 import zstandard
 
 LIMIT = 4 * 1024 * 1024
