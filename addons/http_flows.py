@@ -16,8 +16,6 @@ from proxy.model import Context, Denial, Principal
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from proxy.model import JsonObject
-
 PRINCIPAL = "interlock.principal"
 ANSWERED = "interlock.answered"
 JSON_TYPE = "application/json"
@@ -134,8 +132,12 @@ def answer(flow: http.HTTPFlow, status: int, body: bytes, content_type: str = JS
 
 def answer_refused(flow: http.HTTPFlow, status: int, denial: Denial) -> None:
     """Answer something that has no id to answer to."""
-    body: JsonObject = {"error": {"message": denial.text, "data": denial.data()}}
-    answer(flow, status, json.dumps(body).encode())
+    answer(flow, status, refusal_body(denial))
+
+
+def refusal_body(denial: Denial) -> bytes:
+    """Spell a refusal for a sender that cannot be answered by id."""
+    return json.dumps({"error": {"message": denial.text, "data": denial.data()}}).encode()
 
 
 def replace_body(message: http.Message, body: bytes) -> None:

@@ -17,9 +17,10 @@ from proxy.model import Context, Principal
 
 if TYPE_CHECKING:
     from mitmproxy import dns, http, tcp, udp
-    from mitmproxy.connection import Client
+    from mitmproxy.connection import Client, Connection
     from mitmproxy.flow import Flow
     from mitmproxy.proxy.mode_servers import ProxyConnectionHandler
+    from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 
     from proxy.gate import Gate
 
@@ -54,8 +55,13 @@ class Lifecycle:
         self._deadlines[client.id] = loop.call_later(self._seconds, self._give_up, client)
 
     def client_disconnected(self, client: Client) -> None:
-        """Forget the connection."""
+        """Forget the connection, and see that its socket goes too."""
         self._spoke(client)
+        _close_socket(client.id, client)
+
+    def server_disconnected(self, data: ServerConnectionHookData) -> None:
+        """See that the socket goes too."""
+        _close_socket(data.client.id, data.server)
 
     def requestheaders(self, flow: http.HTTPFlow) -> None:
         """Count the request as under way."""
@@ -119,6 +125,18 @@ class Lifecycle:
         if io is not None and io.handler is not None:
             log.info("connection closed", reason="header_timeout", seconds=self._seconds)
             io.handler.cancel("no request in time")
+
+
+def _close_socket(client_id: str, connection: Connection) -> None:
+    """Close a socket that mitmproxy leaves open.
+
+    It cancels the task that reads a connection, and the task closes the socket only
+    if the cancellation finds it reading; found elsewhere, peers wait for an end that never comes.
+    """
+    handler = _connections().get(client_id)
+    io = handler.transports.get(connection) if handler else None
+    if io is not None and io.writer is not None:
+        io.writer.close()
 
 
 def _connections() -> dict[tuple[object, ...] | str, ProxyConnectionHandler]:

@@ -6,7 +6,6 @@ any exception into a refusal.
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -221,6 +220,10 @@ class McpGate:
             message.drop()
 
     async def _take_websocket_message(self, flow: http.HTTPFlow, message: WebSocketMessage) -> None:
+        if len(message.content) > self._limits.message_bytes:
+            message.drop()
+            _inject(flow, flows.refusal_body(_denial("event_too_large", "the message")), is_text=message.is_text)
+            return
         base = flows.context(flow)
         context = Context(base.principal, base.server, "websocket", base.revision, session=flow.id)
         if not message.from_client:
@@ -240,15 +243,12 @@ class McpGate:
                     _inject(flow, serialise(reply), is_text=message.is_text)
             case Reject(denial=denial):
                 message.drop()
-                body = json.dumps({"error": {"message": denial.text, "data": denial.data()}}).encode()
-                _inject(flow, body, is_text=message.is_text)
+                _inject(flow, flows.refusal_body(denial), is_text=message.is_text)
             case _:
                 raise TypeError(f"unknown verdict {verdict!r}")
 
     def _refuse(self, flow: http.HTTPFlow, status: int, reason: str, why: str = "") -> None:
-        text = reasons.explain(reason, "the request", why)
-        denial = Denial(reason, text, retryable=reasons.REASONS[reason].retryable)
-        flows.answer_refused(flow, status, denial)
+        flows.answer_refused(flow, status, _denial(reason, "the request", why))
 
     def _fail(self, flow: http.HTTPFlow, error: Exception) -> None:
         """Refuse a flow that could not be handled, and record it."""
@@ -258,6 +258,10 @@ class McpGate:
             self._gate.note("request_refused", "internal_error", flows.context(flow), error=type(error).__name__)
         except Exception as second:
             log.exception("a refusal could not be recorded", error=str(second))
+
+
+def _denial(reason: str, subject: str, why: str = "") -> Denial:
+    return Denial(reason, reasons.explain(reason, subject, why), retryable=reasons.REASONS[reason].retryable)
 
 
 def _answer(flow: http.HTTPFlow, verdict: Answer) -> None:

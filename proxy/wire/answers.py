@@ -20,12 +20,14 @@ DENIAL_META = "mcp-interlock/denial"
 def refuse(request_id: MessageId, method: str | None, denial: Denial, params: Any = None) -> JsonObject:
     """Answer a refused request: a tool result that says so, or a JSON-RPC error.
 
-    A call that asked for a task expects no tool result, so it gets the error too.
+    A call that asked for a task expects no tool result, so it gets the error too;
+    for headers that disagree with the body the protocol has an error of its own.
     """
     as_task = isinstance(params, dict) and params.get("task") is not None
-    if method == TOOLS_CALL and denial.respond == "result" and not as_task:
+    mismatch = denial.reason == "header_mismatch"
+    if method == TOOLS_CALL and denial.respond == "result" and not as_task and not mismatch:
         return _reply(request_id, result=refused_result(denial))
-    code = HEADER_MISMATCH if denial.reason == "header_mismatch" else DENIED
+    code = HEADER_MISMATCH if mismatch else DENIED
     return _reply(request_id, error={"code": code, "message": denial.text, "data": denial.data()})
 
 
