@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ssl
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -14,7 +14,7 @@ from mcp import Client
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
-from tests.harness import Certificates, Interlock, ServerHandle, start_interlock, start_python_server
+from tests.harness import DENY_ALL_DANGER, Certificates, Interlock, ServerHandle, start_interlock, start_python_server
 
 LIMIT = 10.0
 type Mode = Literal["direct", "connect", "plain", "reverse"]
@@ -81,20 +81,42 @@ class Route:
         return [line["tool"] for line in self.server.new_executions()]
 
 
-@contextlib.contextmanager
-def running_route(
-    mode: Mode, server: Server, directory: Path, certificates: Certificates, *, policy: str
-) -> Iterator[Route]:
-    """Start the server, and Interlock before it, and give the way."""
-    tls = certificates if mode == "connect" else None
-    with start_python_server(server.module, directory, certificates=tls, flags=server.flags) as running:
+class Routes:
+    """Starts each server and each Interlock once, when a route first needs it; `close` ends them all."""
+
+    def __init__(self, directory: Path, certificates: Certificates) -> None:
+        self._directory = directory
+        self._certificates = certificates
+        self._stack = contextlib.ExitStack()
+        self._servers: dict[tuple[Server, bool], ServerHandle] = {}
+        self._interlocks: dict[tuple[str, str], Interlock] = {}
+
+    def to(self, mode: Mode, server: Server, policy: str = DENY_ALL_DANGER) -> Route:
+        """Give the way to `server` in `mode`."""
+        running = self._server(server, tls=mode == "connect")
+        running.new_executions()
         if mode == "direct":
-            yield Route(running, running.url, server.path)
-            return
-        up = f"reverse:{running.url}" if mode == "reverse" else "regular"
-        with start_interlock(directory, up, policy, upstream_ca=certificates.ca_file) as interlock:
-            if mode == "reverse":
-                yield Route(running, interlock.url, server.path, interlock)
-            else:
-                proxy = interlock.proxy_url
-                yield Route(running, running.url, server.path, interlock, proxy, interlock.ca_file)
+            return Route(running, running.url, server.path)
+        if mode == "reverse":
+            interlock = self._interlock(f"reverse:{running.url}", policy)
+            return Route(running, interlock.url, server.path, interlock)
+        interlock = self._interlock("regular", policy)
+        return Route(running, running.url, server.path, interlock, interlock.proxy_url, interlock.ca_file)
+
+    def close(self) -> None:
+        self._stack.close()
+
+    def _server(self, server: Server, *, tls: bool) -> ServerHandle:
+        if (server, tls) not in self._servers:
+            directory = self._directory / f"server-{len(self._servers)}"
+            certificates = self._certificates if tls else None
+            starting = start_python_server(server.module, directory, certificates=certificates, flags=server.flags)
+            self._servers[server, tls] = self._stack.enter_context(starting)
+        return self._servers[server, tls]
+
+    def _interlock(self, mode: str, policy: str) -> Interlock:
+        if (mode, policy) not in self._interlocks:
+            directory = self._directory / f"interlock-{len(self._interlocks)}"
+            starting = start_interlock(directory, mode, policy, upstream_ca=self._certificates.ca_file)
+            self._interlocks[mode, policy] = self._stack.enter_context(starting)
+        return self._interlocks[mode, policy]

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from mcp import Client, MCPError
 
-from tests.acceptance.python_routes import Mode, Route, Server, running_route
-from tests.harness import DENY_ALL_DANGER, Certificates
+from tests.acceptance.python_routes import Mode, Route, Routes, Server
+from tests.harness import DENY_ALL_DANGER
 
 DENIAL = "mcp-interlock/denial"
 AT_ONCE = 2.0
@@ -32,15 +31,10 @@ PAIRS = [*((server, era) for server in STREAMABLE for era in ("legacy", MODERN, 
 WITH_ERRORS = DENY_ALL_DANGER.replace("tools: [danger]\n", "tools: [danger]\n    respond: error\n")
 
 
-@pytest.fixture(scope="module")
-def route(
-    request: pytest.FixtureRequest, certificates: Certificates, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Route]:
+@pytest.fixture
+def route(request: pytest.FixtureRequest, routes: Routes) -> Route:
     """Lead to the parameter's server in the parameter's mode."""
-    mode, server, *policy = request.param
-    directory = tmp_path_factory.mktemp("route")
-    with running_route(mode, server, directory, certificates, policy=(policy or [DENY_ALL_DANGER])[0]) as ready:
-        yield ready
+    return routes.to(*request.param)
 
 
 def cases(*modes: Mode) -> list[Any]:
@@ -105,7 +99,6 @@ async def test_results_come_through_whole(route: Route, era: str) -> None:
 
 @pytest.mark.parametrize(("route", "era"), cases("plain"), indirect=["route"])
 async def test_denied_and_allowed_calls_may_overlap(route: Route, era: str) -> None:
-    route.executed()
     async with route.client(era) as client:
         calls = [client.call_tool(*call) for call in [("echo", {"text": "x"}), ("danger", {})] * 5]
         results = await asyncio.gather(*calls)

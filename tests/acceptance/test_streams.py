@@ -5,28 +5,22 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx2
 import pytest
 
-from tests.acceptance.python_routes import Mode, Route, Server, running_route
-from tests.harness import DENY_ALL_DANGER, Certificates
+from tests.acceptance.python_routes import Mode, Route, Routes, Server
 
 MODES: tuple[Mode, ...] = ("direct", "connect", "reverse")
 ACCEPT = {"Accept": "application/json, text/event-stream"}
 
 
-@pytest.fixture(scope="module", params=MODES)
-def route(
-    request: pytest.FixtureRequest, certificates: Certificates, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Route]:
+@pytest.fixture(params=MODES)
+def route(request: pytest.FixtureRequest, routes: Routes) -> Route:
     """Lead to a server that keeps events and sends a keep-alive every 0.2 s."""
-    server = Server("python_modern", ("--resumable", "--ping", "0.2"))
-    directory = tmp_path_factory.mktemp("streams")
-    with running_route(request.param, server, directory, certificates, policy=DENY_ALL_DANGER) as ready:
-        yield ready
+    return routes.to(request.param, Server("python_modern", ("--resumable", "--ping", "0.2")))
 
 
 async def shake_hands(http: httpx2.AsyncClient) -> dict[str, str]:
