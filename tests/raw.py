@@ -116,7 +116,8 @@ class Answer:
 def parse_answers(received: bytes, *, ended: bool = True) -> list[Answer]:
     """Give the complete answers with a final status in `received`; what is cut short is left out.
 
-    A body without a length is complete when the connection has `ended`.
+    A body without a length is complete when the connection has `ended`; what follows an
+    upgrade counts as an answer of status 0.
     """
     answers: list[Answer] = []
     while b"\r\n\r\n" in received:
@@ -127,7 +128,8 @@ def parse_answers(received: bytes, *, ended: bool = True) -> list[Answer]:
         if 100 <= status < 200:
             received = rest
             if status == 101:
-                answers.append(Answer(status, headers, b""))
+                answers += [Answer(status, headers, b""), *([Answer(0, {}, rest)] if rest else [])]
+                break
             continue
         taken = _take_body(status, headers, rest, ended=ended)
         if taken is None:

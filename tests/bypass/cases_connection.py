@@ -18,6 +18,7 @@ import h2.connection
 import h2.events
 import h2.exceptions
 
+from tests.bypass.cases_framing import WAITS
 from tests.bypass.shot import Case, Route, Shot
 from tests.raw import Segment, Tls, send_raw
 
@@ -54,34 +55,35 @@ def _pipelines() -> Iterator[Case]:
         "Nine harmless requests, then the call",
         build=lambda s: _harmless(s) * 9 + s.request(),
         answers=10,
+        limit=12.0,
         benign="runs",
     )
     yield Case(
         "pipeline-after-get",
         "A GET with a length, the call as its body",
         build=lambda s: s.request(s.request(), method="GET", path="/health"),
-        limit=1.5,
+        limit=4.0,
     )
     yield Case(
         "smuggle-cl0",
         "Content-Length: 0 and the call as what follows",
         build=lambda s: (s.head() + "").removesuffix("\r\n").encode() + b"Content-Length: 0\r\n\r\n" + s.request(),
         answers=2,
-        limit=1.5,
+        limit=4.0,
     )
     yield Case(
         "smuggle-te-cl",
         "A short Content-Length beside chunks that hide a second request",
         build=_smuggled_te_cl,
         answers=2,
-        limit=1.5,
+        limit=4.0,
     )
     yield Case(
         "smuggle-cl-te",
         "An empty chunked body beside a long Content-Length",
         build=_smuggled_cl_te,
         answers=2,
-        limit=1.5,
+        limit=4.0,
     )
     yield Case(
         "expect-continue",
@@ -122,7 +124,7 @@ def _origin_form(request: bytes, shot: Shot) -> bytes:
 
 
 def _through_tunnel(shot: Shot, segments: Sequence[Segment], *, tls: Tls | None = None) -> bytes:
-    return send_raw("127.0.0.1", shot.aim.port, segments, connect=shot.aim.authority, tls=tls, limit=2.5)
+    return send_raw("127.0.0.1", shot.aim.port, segments, connect=shot.aim.authority, tls=tls, limit=4.0)
 
 
 def _tunnels() -> Iterator[Case]:
@@ -148,11 +150,12 @@ def _tunnels() -> Iterator[Case]:
         "CONNECT inside CONNECT",
         lambda s: [f"CONNECT {s.aim.authority} HTTP/1.1\r\n\r\n".encode(), 0.2, _origin_form(s.request(), s)],
     )
-    yield tunnel("raw-json", "A JSON line without HTTP in a tunnel", lambda s: [s.text().encode() + b"\n"])
+    yield tunnel("raw-json", "A JSON line without HTTP in a tunnel", lambda s: [s.text().encode() + b"\n"], hangs=WAITS)
     yield tunnel("raw-later", "Non-HTTP bytes, then the request", lambda s: [b"\x00\x01\x02", 0.2, s.request()])
     yield tunnel(
         "fake-tls", "A byte that looks like TLS, then HTTP",
         lambda s: [b"\x16\x03\x01", 0.2, _origin_form(s.request(), s)],
+        hangs=WAITS,
     )  # fmt: skip
     yield Case(
         "tunnel-early",
@@ -162,7 +165,7 @@ def _tunnels() -> Iterator[Case]:
             s.aim.port,
             [f"CONNECT {s.aim.authority} HTTP/1.1\r\n\r\n".encode() + _origin_form(s.request(), s)],
             answers=2,
-            limit=2.5,
+            limit=4.0,
         ),
         routes=TUNNELS,
     )
@@ -178,7 +181,7 @@ def _tunnels() -> Iterator[Case]:
                 )
             ],
             answers=2,
-            limit=2.5,
+            limit=4.0,
         ),
         routes=TUNNELS,
     )
@@ -242,7 +245,7 @@ def _tls() -> Iterator[Case]:
         "HTTP/2 without TLS, by prior knowledge",
         talk=lambda s: _http2(s, [s.text().encode()]),
         routes=PLAIN,
-        limit=2.0,
+        limit=4.0,
     )
 
 
@@ -319,7 +322,7 @@ def _websocket(name: str, tries: str, frames: Callable[[bytes], list[Segment]], 
         tries,
         build=lambda s: _upgraded(s, "websocket", frames(s.text().encode()), extra),
         answers=2,
-        limit=1.2,
+        limit=4.0,
         **rest,
     )
 
@@ -335,14 +338,14 @@ def _upgrades() -> Iterator[Case]:
         "Upgrade: foo, then a request as raw bytes",
         build=lambda s: _upgraded(s, "foo", [_origin_form(s.request(), s)]),
         answers=2,
-        limit=1.5,
+        limit=4.0,
     )
     yield Case(
         "upgrade-foo-json",
         "Upgrade: foo, then a JSON line",
         build=lambda s: _upgraded(s, "foo", [s.text().encode() + b"\n"]),
         answers=2,
-        limit=1.5,
+        limit=4.0,
     )
     yield Case(
         "upgrade-h2c",
@@ -354,7 +357,7 @@ def _upgrades() -> Iterator[Case]:
                 ("HTTP2-Settings", "AAMAAABk"),
             ]
         ),
-        limit=1.5,
+        limit=4.0,
     )
     yield _websocket("text", "The call as a WebSocket text", lambda data: [_frame(data)])
     yield _websocket("binary", "The call as a binary message", lambda data: [_frame(data, opcode=2)])

@@ -40,6 +40,7 @@ def _encodings() -> Iterator[Case]:
         "utf7-silent",
         "The message in UTF-7 without a word",
         build=lambda shot: shot.request(shot.text().replace("{", "+AHs-").replace("tools/call", "tools+AC8-call")),
+        toothless="nothing reads UTF-7 unasked",
     )
     yield Case(
         "charset-lie",

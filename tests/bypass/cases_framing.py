@@ -10,6 +10,7 @@ from tests.bypass.shot import Case, Shot
 from tests.raw import Segment
 
 CRLF = b"\r\n"
+WAITS = "to the proxy the message is not complete: it waits for the rest until its deadline"
 
 
 def chunked(
@@ -33,14 +34,14 @@ def chunked(
 
 def _framings() -> Iterator[Case]:
     def piece(name: str, tries: str, build: Callable[[Shot], bytes], **rest: Any) -> Case:
-        return Case(f"chunked-{name}", tries, build=build, limit=1.5, **rest)
+        return Case(f"chunked-{name}", tries, build=build, limit=4.0, **rest)
 
     yield piece("plain", "Chunks of 40 bytes", chunked, benign="runs", answer="denial")
     yield piece("bytes", "Chunks of one byte", lambda s: chunked(s, size=1), benign="runs", answer="denial")
     yield piece("extension", "Chunk extensions", lambda s: chunked(s, extension=b';a="b"'), benign="runs")
     yield piece("trailer", "A trailer", lambda s: chunked(s, trailer=b"X-Trailer: 1\r\n"))
     yield piece("trailer-length", "A Content-Length trailer", lambda s: chunked(s, trailer=b"Content-Length: 5\r\n"))
-    yield piece("lf", "Chunks that end in bare LF", lambda s: chunked(s, newline=b"\n"))
+    yield piece("lf", "Chunks that end in bare LF", lambda s: chunked(s, newline=b"\n"), hangs=WAITS)
     yield piece("zeros", "Chunk sizes with leading zeros", lambda s: chunked(s, prefix=b"000"))
     yield piece("hex-prefix", "Chunk sizes with 0x", lambda s: chunked(s, prefix=b"0x"), toothless="reads as 0")
     for name, value in {
@@ -74,7 +75,7 @@ def _lengths() -> Iterator[Case]:
             body = shot.text().encode()
             return (shot.head().removesuffix("\r\n") + header(len(body)) + "\r\n\r\n").encode("latin-1") + body
 
-        return Case(f"length-{name}", tries, build=build, limit=1.5)
+        return Case(f"length-{name}", tries, build=build, limit=4.0)
 
     yield length("twice", "Content-Length twice", lambda n: f"Content-Length: {n}\r\nContent-Length: {n}")
     yield length("two", "Two different lengths", lambda n: f"Content-Length: 0\r\nContent-Length: {n}")
@@ -92,12 +93,12 @@ def _lengths() -> Iterator[Case]:
 
 def _lines() -> Iterator[Case]:
     def line(name: str, tries: str, build: Callable[[Shot], bytes | Sequence[Segment]], **rest: Any) -> Case:
-        return Case(f"line-{name}", tries, build=build, limit=2.0, **rest)
+        return Case(f"line-{name}", tries, build=build, limit=4.0, **rest)
 
     yield line("lf", "Bare LF everywhere", lambda s: s.request().replace(CRLF, b"\n"))
-    yield line("crlf-first", "CRLF before the request", lambda s: CRLF + s.request())
-    yield line("crlf-many", "Many CRLFs before the request", lambda s: CRLF * 50 + s.request())
-    yield line("lf-first", "LF before the request", lambda s: b"\n" + s.request())
+    yield line("crlf-first", "CRLF before the request", lambda s: CRLF + s.request(), hangs=WAITS)
+    yield line("crlf-many", "Many CRLFs before the request", lambda s: CRLF * 50 + s.request(), hangs=WAITS)
+    yield line("lf-first", "LF before the request", lambda s: b"\n" + s.request(), hangs=WAITS)
     yield line("fold", "A folded header", lambda s: s.request(headers=[("X-A", "1\r\n 2")]))
     yield line("http10", "HTTP/1.0", lambda s: s.request(version="HTTP/1.0"))
     yield line("http12", "HTTP/1.2", lambda s: s.request(version="HTTP/1.2"))

@@ -78,7 +78,7 @@ def decompressed(data: bytes, depth: int = 3) -> Iterator[bytes]:
 def _plausible(data: bytes) -> tuple[str, ...]:
     """Give the character sets in which `data` can hold JSON at all."""
     wide = tuple(name for name in CHARSETS if "16" in name or "32" in name) if b"\x00" in data else ()
-    return ("utf-8", "utf-8-sig", *wide, *(("utf-7",) if b"+" in data else ()))
+    return ("utf-8", "utf-8-sig", *wide)
 
 
 def texts(data: bytes, charset: str | None = None) -> Iterator[str]:
