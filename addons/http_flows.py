@@ -74,7 +74,8 @@ def misdirected(flow: http.HTTPFlow) -> str | None:
     if sni and not _is_address(host) and _bare(sni) != host:
         return f"the TLS server name {sni!r} is not the host {host!r}"
     named = _host_of(request.host_header)
-    if named is None or (is_transparent(flow) and request.scheme == "http"):
+    claimable = is_transparent(flow) and request.scheme == "http"  # nothing but the header has the name there
+    if named is None or (claimable and not _is_address(named)):
         return None
     if named not in {host, _bare(sni or host)}:
         return f"the Host header {named!r} is not the host {host!r}"

@@ -107,13 +107,16 @@ class Gate:
 
     async def _decide(self, message: Message, step: _Step) -> Verdict:
         call = step.call = as_call(message, step.context)
-        decision = step.decision = self._policy().decide(call)
+        decision = self._policy().decide(call)
+        if not isinstance(decision, Decision):
+            raise TypeError(f"the policy gave {type(decision).__name__}, not a Decision")
+        step.decision = decision
         if decision.outcome is Outcome.TWO_PHASE:
             return await self._refuse(step, "two_phase_required")
         if decision.outcome is not Outcome.ALLOW:
             return await self._refuse(step, decision.reason)
         message = self._redact(message, step)
-        if step.blocked:
+        if step.blocked_by is not None:
             return await self._refuse(step, "secret_found")
         await self._record(step, message)
         return Forward(message, self._begin(message, step))
@@ -126,7 +129,8 @@ class Gate:
                 continue
             masked, found = self._redactor.mask(message.value.get("params"), redaction.detectors)
             step.findings += found
-            step.blocked = step.blocked or (redaction.action == "deny" and bool(found))
+            if found and redaction.action == "deny" and step.blocked_by is None:
+                step.blocked_by = redaction.rule
             if found and redaction.action == "mask":
                 message = _with_params(message, masked)
         return message
@@ -185,7 +189,7 @@ class Gate:
             arguments_hash=_digest(serialise(arguments)) if arguments is not None else None,
             decision="deny" if reason else "allow",
             reason=reason or (decision.reason if decision else None),
-            rule=decision.rule if decision else None,
+            rule=decision.rule if decision and not reason else step.rule,
             rules=decision.matched if decision else (),
             shadow_rules=decision.shadow if decision else (),
             policy_version=decision.policy_version if decision else None,
@@ -206,12 +210,18 @@ class Gate:
     def observe(self, exchange: Exchange, value: JsonObject, raw: bytes) -> JsonObject:
         """Take the response to `exchange`: give it masked, and record how the call ended.
 
-        `raw` is the response as it came. Gives `value` itself where nothing was masked.
+        `raw` is the response as it came. Gives `value` itself where nothing was
+        masked, and a refusal where masking failed.
         """
         result = value.get("result")
         is_error = result.get("isError") is True if isinstance(result, dict) else None
         outcome = "error" if "error" in value else "tool_error" if is_error else "done"
-        masked, findings = self._mask_result(exchange, value)
+        try:
+            masked, findings = self._mask_result(exchange, value)
+        except Exception as error:
+            log.exception("a result could not be masked", call_id=exchange.call_id, error=str(error))
+            self._close(exchange, outcome="unreadable", result_size=len(raw))
+            return self._withheld(exchange, value.get("id", exchange.message.id), "internal_error")
         delivered = raw if masked is value else respell(masked)
         self._close(
             exchange,
@@ -229,7 +239,9 @@ class Gate:
             if "result" in redaction.on:
                 masked, found = self._redactor.mask(value, redaction.detectors)
                 findings += found
-                if found and redaction.action != "report" and isinstance(masked, dict):
+                if found and redaction.action != "report":
+                    if not isinstance(masked, dict):
+                        raise TypeError(f"masking made {type(masked).__name__} of an object")
                     value = masked
         return value, findings
 
@@ -240,10 +252,21 @@ class Gate:
         """
         message = exchange.message
         self._close(exchange, outcome="unreadable")
-        if message.id is None or not any("result" in r.on for r in exchange.decision.redactions):
+        masking = any("result" in r.on and r.action != "report" for r in exchange.decision.redactions)
+        if message.id is None or not masking:
             return None
-        step = _Step(exchange.call_id, exchange.context, exchange.started)
-        return answers.refuse(message.id, message.method, step.denial("unreadable_response"), message.params)
+        return self._withheld(exchange, message.id, "unreadable_response")
+
+    def _withheld(self, exchange: Exchange, message_id: Any, reason: str) -> JsonObject:
+        """Answer in place of a response that may not be given on."""
+        message = exchange.message
+        denial = Denial(
+            reason,
+            f"Interlock ({reason}): {message.method!r} was executed, and its result is withheld. "
+            f"{reasons.REASONS[reason].meaning} Audit id: {exchange.call_id}.",
+            audit_id=exchange.call_id,
+        )
+        return answers.refuse(message_id, message.method, denial, message.params)
 
     def abandon(self, exchange: Exchange, outcome: str) -> None:
         """Record that no answer to `exchange` was seen."""
@@ -252,7 +275,7 @@ class Gate:
     def note(self, kind: str, reason: str, context: Context, **detail: Any) -> None:
         """Record something that happened outside any call."""
         log.warning(kind, reason=reason, agent=context.principal.agent, server=context.server, **detail)
-        self._sink.record_later(
+        self._record_later(
             AuditEvent(
                 event_id=new_id(),
                 kind=kind,
@@ -273,7 +296,7 @@ class Gate:
         key = _session_key(exchange)
         if key and self._by_session.get(key) is exchange:
             del self._by_session[key]
-        self._sink.record_later(
+        self._record_later(
             AuditEvent(
                 event_id=new_id(),
                 kind="completed",
@@ -289,6 +312,12 @@ class Gate:
                 **fields,
             )
         )
+
+    def _record_later(self, event: AuditEvent) -> None:
+        try:
+            self._sink.record_later(event)
+        except Exception as error:
+            log.exception("an event could not be recorded", kind=event.kind, call_id=event.call_id, error=str(error))
 
     @property
     def under_way(self) -> int:
@@ -316,7 +345,7 @@ class _Step:
         self.call: Call | None = None
         self.decision: Decision | None = None
         self.findings: tuple[Finding, ...] = ()
-        self.blocked = False
+        self.blocked_by: str | None = None
 
     @property
     def message(self) -> Message | None:
@@ -332,15 +361,22 @@ class _Step:
             return f"tool {self.call.tool!r}"
         return f"{self.method!r}" if self.method else "the message"
 
+    @property
+    def rule(self) -> str | None:
+        """The rule that refuses; a rule that allows does not."""
+        if self.blocked_by is not None or self.decision is None:
+            return self.blocked_by
+        return self.decision.rule if self.decision.outcome is not Outcome.ALLOW else None
+
     def denial(self, reason: str, why: str = "") -> Denial:
-        decision = self.decision
-        rule = decision.rule if decision else None
+        decision, rule = self.decision, self.rule
         if rule and decision and not why:
-            why = f"Rule {rule}: {decision.message or reasons.REASONS[reason].meaning}"
+            said = decision.message if self.blocked_by is None else ""
+            why = f"Rule {rule}: {said or reasons.REASONS[reason].meaning}"
             why = why if why.endswith(".") else why + "."
         return Denial(
             reason=reason,
-            text=f"{reasons.explain(reason, self.subject, why)} Audit id: {self.call_id}.",
+            text=_sendable(f"{reasons.explain(reason, self.subject, why)} Audit id: {self.call_id}."),
             rule=rule,
             audit_id=self.call_id,
             retryable=reasons.REASONS[reason].retryable,
@@ -393,7 +429,13 @@ def _session_key(exchange: Exchange) -> tuple[str, str, MessageId] | None:
 
 
 def _with_params(message: Message, params: Json) -> Message:
-    return Message(message.kind, {**message.value, "params": params}, message.method, message.id)
+    """Give `message` with masked parameters. Raises where they are no longer a call of the same tool."""
+    masked = Message(message.kind, {**message.value, "params": params}, message.method, message.id)
+    before, after = parse_tool_call(message), parse_tool_call(masked)
+    if not isinstance(params, dict) or (before and before.tool) != (after and after.tool):
+        raise ValueError("masking changed what is called")
+    serialise(params)
+    return masked
 
 
 def _is_quiet(message: Message) -> bool:
@@ -433,6 +475,11 @@ def _digest(data: bytes) -> str:
 
 def _ms(seconds: float) -> float:
     return round(seconds * 1000, 3)
+
+
+def _sendable(text: str) -> str:
+    """Replace what a header's odd bytes left in `text` and no JSON can carry."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _sentence(text: str) -> str:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from proxy.policy.text import read_text
 
 MAX_PATH = 4096
-_SAFE = frozenset(string.ascii_letters + string.digits + "/_-.,@+= ")
+_SAFE = string.ascii_letters + string.digits + "/_-.,@+= "
 _SPECIAL_HEADS = (
     "/proc",
     "/dev",
@@ -28,8 +28,8 @@ _SPECIAL_HEADS = (
     "/sbin",
     "/lib",
 )
-_SLASHES = str.maketrans({"\\": "/", "\u2044": "/", "\u2215": "/", "\u29f8": "/", "\u2571": "/", "\uff0f": "/",
-                          "\u29f5": "/", "\u2216": "/", "\uff3c": "/", "\u00a5": "/", "\u20a9": "/"})  # fmt: skip
+# Backslash, and characters that look like a slash or that old code pages turn into one.
+_SLASHES = str.maketrans(dict.fromkeys("\\\u2044\u2215\u29f8\u2571\uff0f\u29f5\u2216\uff3c\u00a5\u20a9", "/"))
 _WEB_SCHEMES = frozenset({"http", "https", "ws", "wss", "ftp", "ftps", "mailto", "data", "javascript"})
 _SCHEME = frozenset(string.ascii_letters + string.digits + "+-._")
 _ALIASES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
@@ -73,6 +73,7 @@ class _Found:
     loose: dict[str, None] = field(default_factory=dict)
     relative: dict[str, None] = field(default_factory=dict)
     problem: str | None = None
+    taken: set[tuple[str, bool]] = field(default_factory=set)
 
     def views(self) -> PathViews:
         folded = dict.fromkeys(p.casefold() for p in (*self.exact, *self.loose))
@@ -89,9 +90,9 @@ class _Walk(NamedTuple):
 
 def read_path(raw: str) -> PathViews:
     """Give every file `raw` may name."""
-    if _is_plain(raw):
-        path = raw if raw.endswith("/") else raw + "/"
-        return PathViews((path,), (path.lower(),))
+    plain = read_plain(raw)
+    if plain is not None:
+        return plain
     found = _Found()
     if len(raw) > MAX_PATH:
         return PathViews((), (), problem=f"longer than {MAX_PATH} characters")
@@ -102,16 +103,25 @@ def read_path(raw: str) -> PathViews:
     return found.views()
 
 
+def read_plain(raw: str) -> PathViews | None:
+    """Give the views of a path that has one reading only; None where it may have more."""
+    if not _is_plain(raw):
+        return None
+    path = raw if raw[-1] == "/" else raw + "/"
+    return PathViews((path,), (path.lower(),))
+
+
 def _is_plain(raw: str) -> bool:
     return (
         raw[:1] == "/"
         and len(raw) <= MAX_PATH
-        and _SAFE.issuperset(raw)
+        and not raw.strip(_SAFE)
         and "/." not in raw
         and "//" not in raw
         and "./" not in raw
         and " /" not in raw
         and raw[-1] not in ". "
+        and raw[2:3] not in ("/", "")
         and not raw.lower().startswith(_SPECIAL_HEADS)
     )
 
@@ -174,6 +184,9 @@ def _after_authority(rest: str) -> str:
 
 
 def _take(text: str, found: _Found, *, strict: bool) -> None:
+    if (text, strict) in found.taken or (text, True) in found.taken:
+        return
+    found.taken.add((text, strict))
     _flag(text, found)
     slashed = text.translate(_SLASHES)
     _add(text, found, strict=strict)
@@ -186,10 +199,15 @@ def _flag(text: str, found: _Found) -> None:
     head = text.lstrip("\"'` \t\r\n")
     if head[:1] == "~":
         found.problem = "a home directory (~)"
-    elif head[:1] == "$" and (head[1:2] in "{(" or head[1:2].isalpha() or head[1:2] == "_"):
+    elif _starts_with_variable(head):
         found.problem = "a path that starts with a variable"
-    elif head[:1] == "%" and head.count("%") > 1 and head[1:2].isalpha():
-        found.problem = "a path that starts with a variable"
+
+
+def _starts_with_variable(text: str) -> bool:
+    following = text[1:2]
+    if text[:1] == "$":
+        return following in ("{", "(", "_") or following.isalpha()
+    return text[:1] == "%" and following.isalpha() and text.count("%") > 1
 
 
 def _add(text: str, found: _Found, *, strict: bool) -> None:
@@ -214,12 +232,15 @@ def _add(text: str, found: _Found, *, strict: bool) -> None:
         _add_likely(again.parts, found)
 
 
-def _add_likely(parts: tuple[str, ...], found: _Found) -> None:
+def _add_likely(parts: tuple[str, ...], found: _Found, hops: int = 0) -> None:
     """Add where well-known links lead, and what Windows makes of a name."""
     lowered = tuple(p.casefold() for p in parts)
     for link, target in _ALIASES:
         if lowered[: len(link)] == link:
-            found.loose[_join(target + parts[len(link) :])] = None
+            aliased = target + parts[len(link) :]
+            found.loose[_join(aliased)] = None
+            if hops < 3:
+                _add_likely(aliased, found, hops + 1)
     trimmed = tuple(_trim(p, first=i == 0) for i, p in enumerate(parts))
     if trimmed != parts:
         found.loose[_join(tuple(p for p in trimmed if p))] = None

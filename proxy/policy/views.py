@@ -85,9 +85,12 @@ def _make_views(arg: ArgPath, make: Make, reading: Reading) -> Views:
         try:
             items.append(make(value))
             if isinstance(value, str):
-                extra.extend(map(make, inner_strings(value)))
+                extra.extend(
+                    make(inner) for text in read_text(value).readings for inner in inner_strings(text)
+                )
         except WrongTypeError as error:
-            trouble = Trouble(WRONG_TYPE, str(error))
+            if not arg.sweeps:
+                trouble = Trouble(WRONG_TYPE, str(error))
         except AmbiguousError as error:
             trouble = Trouble(AMBIGUOUS, str(error))
     sure = any(value is not None for value in selection.exact)

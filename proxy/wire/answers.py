@@ -21,11 +21,11 @@ def refuse(request_id: MessageId, method: str | None, denial: Denial, params: An
     """Answer a refused request: a tool result that says so, or a JSON-RPC error.
 
     A call that asked for a task expects no tool result, so it gets the error too;
-    for headers that disagree with the body the protocol has an error of its own.
+    a header that disagrees with the body has an error code of its own in the protocol.
     """
     as_task = isinstance(params, dict) and params.get("task") is not None
     mismatch = denial.reason == "header_mismatch"
-    if method == TOOLS_CALL and denial.respond == "result" and not as_task and not mismatch:
+    if method == TOOLS_CALL and denial.respond == "result" and not (as_task or mismatch):
         return _reply(request_id, result=refused_result(denial))
     code = HEADER_MISMATCH if mismatch else DENIED
     return _reply(request_id, error={"code": code, "message": denial.text, "data": denial.data()})

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from proxy.errors import WireError
-from proxy.wire.encoding import WIDE_CODECS, codings, decode_body, odd_charset
+from proxy.wire.encoding import WIDE_CODECS, codings, decode_body, decode_text, odd_charsets
 from proxy.wire.jsonrpc import MAX_INTEGER_DIGITS, is_id, parse_json, parse_message
 from proxy.wire.mcp import METHOD_PREFIXES, PLAIN_METHODS, check_message
 
@@ -59,6 +59,8 @@ class Refused:
 
 type Reading = Single | Batch | Foreign | Refused
 FOREIGN = Foreign()
+# Past so many JSON values in one body, the rest is judged by its words alone.
+MAX_VALUES = 100_000
 
 
 def read_body(
@@ -70,15 +72,10 @@ def read_body(
     """
     if not body:
         return FOREIGN
-    charset = odd_charset(content_types)
-    if charset is not None:
-        return _read_odd_charset(body, charset, content_types)
     applied = codings(encodings)
-    if applied:
-        return _read_encoded(body, applied, content_types, limit)
-    reading = read_plain(body)
+    reading = _read_encoded(body, applied, content_types, limit) if applied else _read_declared(body, content_types)
     if isinstance(reading, Single) and len(content_types) > 1:
-        return _refusal(reading.message.value, "duplicate_header", "header Content-Type stands twice")
+        return _refuse(reading, "duplicate_header", "header Content-Type stands twice")
     return reading
 
 
@@ -106,10 +103,13 @@ def classify(value: Json) -> Reading:
         found = list(_objects(value))
         mcp = any(not isinstance(_classify_object(item), Foreign) for item in found)
         return Batch(tuple(found)) if mcp else FOREIGN
-    if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
-        inner = read_plain(value.encode("utf-8", "replace"))
-        return inner if isinstance(inner, Foreign) else Refused("double_encoded", "JSON inside a JSON string")
+    if isinstance(value, str):
+        return _refuse(_read_inside(value), "double_encoded", "JSON inside a JSON string")
     return FOREIGN
+
+
+def _read_inside(text: str) -> Reading:
+    return read_plain(text.encode("utf-8", "replace"))
 
 
 def _classify_object(value: JsonObject) -> Reading:
@@ -126,9 +126,26 @@ def _refusal(value: JsonObject, reason: str, detail: str) -> Refused:
     return Refused(
         reason,
         detail,
-        request_id if is_id(request_id) else None,
+        request_id if _can_be_answered(request_id) else None,
         method if isinstance(method, str) else None,
     )
+
+
+def _can_be_answered(request_id: Any) -> bool:
+    if isinstance(request_id, str):
+        return request_id.isascii() or not _SURROGATE.search(request_id)
+    return is_id(request_id)
+
+
+def _refuse(reading: Reading, reason: str, detail: str) -> Reading:
+    """Give the refusal of what was read, with its id; what is foreign stays so, and a batch has its own."""
+    match reading:
+        case Single(message=message):
+            return _refusal(message.value, reason, detail)
+        case Refused(id=request_id, method=method):
+            return Refused(reason, detail, request_id, method)
+        case _:
+            return reading
 
 
 def _objects(values: list[Any]) -> Iterator[JsonObject]:
@@ -176,15 +193,27 @@ def _read_leniently(body: bytes, strict: WireError) -> Reading:
 
 def _read_lenient_text(text: str, strict: WireError) -> Reading:
     """Read value after value, as a streaming decoder would; judge the rest by its words."""
-    position = 0
+    position = count = 0
     while (start := _skip_space(text, position)) < len(text):
+        count += 1
         try:
             value, position = _LENIENT.raw_decode(text, start)
         except (ValueError, RecursionError):
             return _judge_words(text[start:], strict)
-        for pairs in _pair_lists(value):
-            if _is_mcp(pairs):
-                return _refusal(dict(pairs), strict.reason, strict.detail)
+        reading = _judge_value(value, strict)
+        if not isinstance(reading, Foreign):
+            return reading
+        if count == MAX_VALUES:
+            return _judge_words(text[position:], strict)
+    return FOREIGN
+
+
+def _judge_value(value: Any, strict: WireError) -> Reading:
+    if isinstance(value, str):
+        return _refuse(_read_inside(value), strict.reason, strict.detail)
+    for pairs in _pair_lists(value):
+        if _is_mcp(pairs):
+            return _refusal(dict(pairs), strict.reason, strict.detail)
     return FOREIGN
 
 
@@ -225,24 +254,28 @@ _WORDS = re.compile(rf"""["']\s*(?:jsonrpc|(?:{"|".join(METHOD_PREFIXES)})[a-z_/
 _SPACE = re.compile(r"[\s\ufeff\x00\x1e]*")
 
 
-def _short_integer(text: str) -> int | str:
-    return int(text) if len(text) <= MAX_INTEGER_DIGITS else text
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-_LENIENT = json.JSONDecoder(object_pairs_hook=_Pairs, parse_int=_short_integer, parse_float=str, strict=False)
+def _short_integer(text: str) -> int | float:
+    """Read an integer; a long one as a float, which is no id, since its own digits cannot be answered with."""
+    return int(text) if len(text) <= MAX_INTEGER_DIGITS else float(text)
+
+
+_LENIENT = json.JSONDecoder(object_pairs_hook=_Pairs, parse_int=_short_integer, strict=False)
 
 
 def _read_encoded(body: bytes, applied: list[str], content_types: Sequence[str], limit: int) -> Reading:
-    raw = read_plain(body)
+    raw = _read_declared(body, content_types)
     if not isinstance(raw, Foreign):
-        return Refused("encoding_mismatch", f"declared {', '.join(applied)}, but readable as it is")
+        return _refuse(raw, "encoding_mismatch", f"declared {', '.join(applied)}, but readable as it is")
     try:
-        decoded = read_plain(decode_body(body, applied, limit))
+        decoded = _read_declared(decode_body(body, applied, limit), content_types)
     except WireError as error:
         opaque = error.reason == "unknown_encoding" and not _says_json(content_types)
         return FOREIGN if opaque or _is_strict_json(body) else Refused(error.reason, error.detail)
     if isinstance(decoded, Single) and len(applied) > 1:
-        return Refused("stacked_encoding", f"content codings {', '.join(applied)}")
+        return _refuse(decoded, "stacked_encoding", f"content codings {', '.join(applied)}")
     return decoded
 
 
@@ -258,15 +291,25 @@ def _is_strict_json(body: bytes) -> bool:
     return True
 
 
+def _read_declared(body: bytes, content_types: Sequence[str]) -> Reading:
+    """Read bytes without a content coding, in whatever charset they are declared to be."""
+    charsets = odd_charsets(content_types)
+    if not charsets:
+        return read_plain(body)
+    if len(charsets) > 1:
+        return Refused("odd_charset", f"charsets {', '.join(charsets)[:80]!r}; MCP is UTF-8")
+    return _read_odd_charset(body, charsets[0], content_types)
+
+
 def _read_odd_charset(body: bytes, charset: str, content_types: Sequence[str]) -> Reading:
-    """Read a body whose charset may hide ASCII text. UTF-7 and its like are refused unread."""
-    refused = WireError("odd_charset", f"charset {charset!r}; MCP is UTF-8")
-    try:
-        text = body.decode(charset, "replace")
-    except LookupError:
+    """Read a body whose charset may hide ASCII text; one that nobody here can read is refused unread."""
+    refused = WireError("odd_charset", f"charset {charset[:40]!r}; MCP is UTF-8")
+    plainly = _refuse(read_plain(body), refused.reason, refused.detail)
+    if not isinstance(plainly, Foreign):
+        return plainly
+    text = decode_text(body, charset)
+    if text is None:
         hidden = charset.startswith("utf") or _says_json(content_types)
-        return Refused(refused.reason, refused.detail) if hidden else read_plain(body)
-    seen = (read_plain(body), _read_lenient_text(text.lstrip("\ufeff"), refused))
-    if all(isinstance(reading, Foreign) for reading in seen):
-        return FOREIGN
-    return Refused(refused.reason, refused.detail)
+        return Refused(refused.reason, refused.detail) if hidden else FOREIGN
+    text = text.lstrip("\ufeff")
+    return _read_lenient_text(text, refused) if could_be_json(text.encode("utf-8", "replace")) else FOREIGN

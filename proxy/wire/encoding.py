@@ -22,9 +22,16 @@ ASCII_COMPATIBLE = ("ascii", "utf-8", "latin", "iso8859-", "cp125", "koi8-", "gb
 # Unicode encodings that a server may tell apart by their zero bytes.
 WIDE_CODECS = ("utf-8", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
 NO_CODING = frozenset({"", "identity", "aws-chunked"})
+# Codecs of Python's that are no charsets: their decoders warn, or know no lenient mode.
+NO_CHARSET = frozenset({"idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"})
+MAX_CHARSET_NAME = 40
 MAX_CODINGS = 3
-# Small steps bound what one of them can produce before the limit is looked at.
-STEP = 1024
+# A member costs an engine, so a body of nothing but tiny members would cost minutes.
+MAX_MEMBERS = 1000
+# Small steps bound what one of them can produce before the limit is looked at:
+# four bytes of zstd can stand for 128 KiB.
+STEP = 256
+SLICE = 1 << 20
 
 
 class Inflater:
@@ -48,15 +55,19 @@ class Inflater:
         """Give what `data` decodes to.
 
         Raises one of BROKEN where it is not of this coding, WireError
-        `body_too_large` past the limit.
+        `body_too_large` past the limit, `encoding_mismatch` past MAX_MEMBERS.
         """
         out = bytearray()
+        members = 0
         for start in range(0, len(data), STEP):
             piece = data[start : start + STEP]
             while piece:
                 self._began = True
                 if self._engine.eof:
                     self._engine = self._start(self._left)
+                    members += 1
+                    if members > MAX_MEMBERS:
+                        raise WireError("encoding_mismatch", f"more than {MAX_MEMBERS} compressed members in one body")
                 decoded = self._engine.decompress(piece)
                 piece = self._engine.unused_data if self._engine.eof else b""
                 out += decoded
@@ -114,9 +125,9 @@ class _Brotli:
         return bool(self._engine.is_finished())
 
     def decompress(self, data: bytes) -> bytes:
-        out = bytearray(self._engine.process(data, output_buffer_limit=STEP * STEP))
+        out = bytearray(self._engine.process(data, output_buffer_limit=SLICE))
         while len(out) <= self._limit and not self._engine.can_accept_more_data():
-            out += self._engine.process(b"", output_buffer_limit=STEP * STEP)
+            out += self._engine.process(b"", output_buffer_limit=SLICE)
         return bytes(out)
 
 
@@ -172,17 +183,36 @@ def decode_body(body: bytes, applied: Sequence[str], limit: int) -> bytes:
     return body
 
 
-def odd_charset(content_types: Sequence[str]) -> str | None:
-    """Give a declared charset in which ASCII text may be hidden; None where there is none."""
-    for content_type in content_types:
-        for charset in _charsets(content_type):
-            try:
-                name = codecs.lookup(charset).name
-            except LookupError:
-                return charset
-            if not name.startswith(ASCII_COMPATIBLE):
-                return charset
-    return None
+def odd_charsets(content_types: Sequence[str]) -> list[str]:
+    """Give each declared charset in which ASCII text may be hidden."""
+    declared = dict.fromkeys(charset for content_type in content_types for charset in _charsets(content_type))
+    return [charset for charset in declared if not _is_ascii_compatible(charset)]
+
+
+def decode_text(body: bytes, charset: str) -> str | None:
+    """Read `body` in `charset`, leniently; None where that is no charset we know."""
+    name = _codec(charset)
+    if name is None or name in NO_CHARSET:
+        return None
+    try:
+        return body.decode(name, "replace")
+    except (LookupError, ValueError):  # a codec between bytes, such as zlib
+        return None
+
+
+def _is_ascii_compatible(charset: str) -> bool:
+    name = _codec(charset)
+    return name is not None and name.startswith(ASCII_COMPATIBLE)
+
+
+def _codec(charset: str) -> str | None:
+    """Give Python's name for a charset. Long names are not looked up: each would be kept in a cache."""
+    if len(charset) > MAX_CHARSET_NAME:
+        return None
+    try:
+        return codecs.lookup(charset).name
+    except (LookupError, ValueError):
+        return None
 
 
 def _charsets(content_type: str) -> Iterator[str]:

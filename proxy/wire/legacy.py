@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-import os
+import secrets
 from typing import TYPE_CHECKING
 
 from cryptography.exceptions import InvalidTag
@@ -30,7 +30,7 @@ _NONCE_BYTES = 12
 
 def carrier(answers: Sequence[JsonObject], key: bytes) -> JsonObject:
     """Make the `ping` that carries `answers` to the stream they belong on."""
-    nonce = os.urandom(_NONCE_BYTES)
+    nonce = secrets.token_bytes(_NONCE_BYTES)
     sealed = nonce + AESGCM(key).encrypt(nonce, serialise(list(answers)), PREFIX.encode())
     token = base64.urlsafe_b64encode(sealed).decode().rstrip("=")
     return {"jsonrpc": "2.0", "id": PREFIX + token, "method": "ping"}

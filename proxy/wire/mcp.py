@@ -6,7 +6,7 @@ Pure. The body decides; headers are only ever checked against it.
 from __future__ import annotations
 
 import base64
-import binascii
+import re
 from typing import TYPE_CHECKING, Any
 
 from proxy.errors import WireError
@@ -14,7 +14,7 @@ from proxy.model import Kind, Message, ToolCall
 from proxy.wire.jsonrpc import folded, parse_json, parse_message, refuse_misspelt
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
 TOOLS_CALL = "tools/call"
 MODERN = "2026-07-28"
@@ -98,7 +98,7 @@ def check_headers(message: Message, headers: Headers) -> None:
         name = raw_name.lower()
         if name.startswith("mcp-"):
             if name in mcp:
-                raise WireError("duplicate_header", f"header {raw_name} stands twice")
+                raise WireError("duplicate_header", f"header {raw_name!r} stands twice")
             mcp[name] = value
     for name, value in mcp.items():
         _check_header(name, value, message)
@@ -106,15 +106,16 @@ def check_headers(message: Message, headers: Headers) -> None:
 
 def _check_header(name: str, value: str, message: Message) -> None:
     if name == "mcp-method":
-        expected: Iterable[str] = (message.method or "",)
+        agrees = decode_header(value) == (message.method or "")
     elif name == "mcp-name":
-        expected = (str(message.params.get(NAMED_BY.get(message.method or "", "name"), "")),)
+        agrees = decode_header(value) == message.params.get(NAMED_BY.get(message.method or "", "name"), "")
     elif name.startswith("mcp-param-"):
-        expected = set(_scalars(message.params.get("arguments")))
+        said = decode_header(value)
+        agrees = any(_spells(said, scalar) for scalar in _scalars(message.params.get("arguments")))
     else:
         return
-    if decode_header(value) not in expected:
-        raise WireError("header_mismatch", f"header {name} does not match the body")
+    if not agrees:
+        raise WireError("header_mismatch", f"header {name!r} does not match the body")
 
 
 def decode_header(value: str) -> str:
@@ -126,7 +127,7 @@ def decode_header(value: str) -> str:
         return value
     try:
         return base64.b64decode(value[9:-2], validate=True).decode("utf-8")
-    except (binascii.Error, UnicodeDecodeError) as error:
+    except ValueError as error:  # not ASCII, not base64, or not UTF-8 inside
         raise WireError("header_mismatch", "a header value is not valid =?base64?…?=") from error
 
 
@@ -136,11 +137,23 @@ def encode_header(value: str) -> str:
     return value if plain else f"=?base64?{base64.b64encode(value.encode()).decode()}?="
 
 
-def _scalars(value: Any) -> Iterator[str]:
+def _scalars(value: Any) -> Iterator[str | float]:
     if isinstance(value, dict):
         for child in value.values():
             yield from _scalars(child)
-    elif isinstance(value, bool):
-        yield "true" if value else "false"
     elif isinstance(value, str | int | float):
-        yield str(value)
+        yield value
+
+
+def _spells(said: str, value: str | float) -> bool:
+    """Say whether a header value is a spelling of `value`; a number has several (1e-05, 0.00001)."""
+    if isinstance(value, str):
+        return said == value
+    if isinstance(value, bool):
+        return said == ("true" if value else "false")
+    if not _NUMBER.fullmatch(said):
+        return False
+    return (int(said) if said.lstrip("-").isdigit() else float(said)) == value
+
+
+_NUMBER = re.compile(r"-?[0-9]{1,40}(?:\.[0-9]{1,40})?(?:[eE][+-]?[0-9]{1,4})?")

@@ -13,7 +13,9 @@ from proxy.errors import WireError
 # Atomic groups: "\r\n" is one line end and must not be read as two.
 _EVENT_END = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
 _LINE_END = re.compile(rb"\r\n|\n|\r")
-_COMMENT = re.compile(rb":[^\r\n]*(?:\r\n|\n|\r(?=.))", re.DOTALL)
+# A comment or an empty line where an event could start. Half of a "\r\n" may leave first: the bytes stay the same.
+_NOTHING = re.compile(rb"(?::[^\r\n]*)?(?:\r\n|\n|\r)")
+_BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,9 @@ class Event:
         """
         if not payloads:
             return b": removed\n\n"
-        kept = [line for line in _LINE_END.split(self.raw) if line and _field(line)[0] != "data"]
+        # A byte order mark would make its line's field another one than readers see.
+        lines = _LINE_END.split(self.raw.removeprefix(_BOM))
+        kept = [line for line in lines if line and _field(line)[0] != "data"]
         first = b"\n".join([*kept, b"data: " + payloads[0]]) + b"\n\n"
         return first + b"".join(b"event: message\ndata: " + more + b"\n\n" for more in payloads[1:])
 
@@ -55,14 +59,12 @@ class Splitter:
         self._buffer += chunk
         events: list[Event] = []
         while True:
-            comment = _COMMENT.match(self._buffer)
-            end = comment or _EVENT_END.search(self._buffer, seen)
+            end = _NOTHING.match(self._buffer) or _EVENT_END.search(self._buffer, seen)
             if end is None:
                 break
             events.append(self._cut(end.end()))
             seen = 0
-        if len(self._buffer) > self._limit:
-            raise WireError("event_too_large", f"a server-sent event of more than {self._limit} bytes")
+        self._check(len(self._buffer))
         return events
 
     def rest(self) -> bytes:
@@ -70,12 +72,17 @@ class Splitter:
         rest, self._buffer = self._buffer, b""
         return rest
 
+    def _check(self, size: int) -> None:
+        if size > self._limit:
+            raise WireError("event_too_large", f"a server-sent event of more than {self._limit} bytes")
+
     def _cut(self, end: int) -> Event:
+        self._check(end)
         raw, self._buffer = self._buffer[:end], self._buffer[end:]
         text = raw
         if not self._begun:
             self._begun = True
-            text = raw.removeprefix(b"\xef\xbb\xbf")
+            text = raw.removeprefix(_BOM)
         return _parse(raw, text)
 
 
@@ -89,7 +96,8 @@ def _parse(raw: bytes, text: bytes) -> Event:
             kind = value
         elif name == "id":
             event_id = value
-    return Event(raw, kind or "message", "\n".join(data) if data else None, event_id)
+    # By the standard, an event whose data is empty never happened: the priming event of 2025-11-25, for one.
+    return Event(raw, kind or "message", "\n".join(data) or None, event_id)
 
 
 def _field(line: bytes) -> tuple[str, str]:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from proxy.errors import WireError
-from proxy.wire.body import could_be_json, has_mcp_words
-from proxy.wire.encoding import BROKEN, WIDE_CODECS, Inflater, codings, inflater, odd_charset
+from proxy.wire.body import SKIPPED, could_be_json, has_mcp_words
+from proxy.wire.encoding import BROKEN, Inflater, codings, inflater, odd_charsets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +24,7 @@ class UploadScanner:
     """Says for each chunk of one upload whether it may pass."""
 
     def __init__(self, content_types: Sequence[str], encodings: Sequence[str], limit: int) -> None:
-        self._refused = odd_charset(content_types) is not None
+        self._refused = bool(odd_charsets(content_types))
         self._inflaters: list[Inflater] = []
         try:
             self._inflaters = [inflater(coding, limit) for coding in reversed(codings(encodings))]
@@ -63,9 +63,6 @@ class _View:
         window, self._tail = self._tail + chunk, (self._tail + chunk)[-OVERLAP:]
         if not could_be_json(self._head):
             # Nothing but skipped bytes so far: what comes next decides.
-            return not self._head.strip(b" \t\r\n\0") and len(self._head) >= HEAD
-        return any(has_mcp_words(window.decode(codec, "replace")) for codec in _codecs(window))
-
-
-def _codecs(window: bytes) -> Sequence[str]:
-    return WIDE_CODECS if b"\0" in window else WIDE_CODECS[:1]
+            return not self._head.lstrip(SKIPPED) and len(self._head) >= HEAD
+        # Without its zero bytes, UTF-16 and UTF-32 read as UTF-8 wherever a chunk was cut.
+        return has_mcp_words(window.replace(b"\0", b"").decode("utf-8", "replace"))

@@ -1,0 +1,558 @@
+"""The one order of things: what is forwarded, what is refused, and what is recorded when."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from proxy import gate as gate_module
+from proxy.errors import AuditUnavailableError, WireError
+from proxy.gate import Gate
+from proxy.model import (
+    Answer,
+    AuditEvent,
+    Call,
+    Context,
+    Decision,
+    Finding,
+    Forward,
+    Json,
+    Outcome,
+    Pass,
+    Principal,
+    Redaction,
+    Reject,
+    Verdict,
+)
+
+CONTEXT = Context(Principal("bot", authenticated=True), "mcp.example.com", revision="2025-06-18", session="s1")
+ALLOW = Decision(Outcome.ALLOW, "allowed", rule="yes", message="All fine", policy_version="v1")
+DENY = Decision(Outcome.DENY, "policy_denied", rule="no-danger", message="Not that tool", policy_version="v1")
+MASK = Redaction("scrub", ("secrets",), frozenset({"arguments", "result"}))
+BOOM = RuntimeError("boom")
+
+
+def call(tool: str = "t", arguments: Any = None, request_id: Any = 7, **params: Any) -> dict[str, Any]:
+    arguments = {"path": "/x"} if arguments is None else arguments
+    return {
+        "jsonrpc": "2.0",
+        "id": request_id,
+        "method": "tools/call",
+        "params": {"name": tool, "arguments": arguments, **params},
+    }
+
+
+def masked(value: Any) -> Any:
+    """Mask the word "secret" wherever it stands alone."""
+    if isinstance(value, dict):
+        return {key: masked(child) for key, child in value.items()}
+    if isinstance(value, list):
+        return [masked(child) for child in value]
+    return "***" if value == "secret" else value
+
+
+@dataclass
+class World:
+    """A gate among fakes that note what happens, in order."""
+
+    decision: Any = ALLOW
+    order: list[str] = field(default_factory=list)
+    events: list[AuditEvent] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    fail: dict[str, Exception] = field(default_factory=dict)
+    mask_as: Callable[[Any], Any] = masked
+    now: float = 1000.0
+    version: str = "v1"
+
+    def __post_init__(self) -> None:
+        self.gate = Gate(policy=lambda: self, redactor=self, sink=self, clock=lambda: self.now)
+
+    def _step(self, name: str) -> None:
+        self.order.append(name)
+        if name in self.fail:
+            raise self.fail[name]
+
+    def decide(self, subject: Call) -> Decision:
+        self._step("decide")
+        self.calls.append(subject)
+        decided: Decision = self.decision
+        return decided
+
+    def mask(self, value: Json, detectors: Any) -> tuple[Json, tuple[Finding, ...]]:
+        self._step("mask")
+        new = self.mask_as(value)
+        return new, () if new == value else (Finding("secrets.test", "$", "f"),)
+
+    async def record(self, event: AuditEvent) -> None:
+        self._step("record")
+        self.events.append(event)
+
+    def record_later(self, event: AuditEvent) -> None:
+        self._step("record_later")
+        self.events.append(event)
+
+    async def inspect(self, value: Any, headers: Any = (), context: Context = CONTEXT) -> Verdict:
+        body = value if isinstance(value, bytes) else json.dumps(value).encode()
+        verdict = await self.gate.inspect(body, context, headers)
+        self.order.append(type(verdict).__name__)
+        return verdict
+
+    async def forward(self, value: Any, **more: Any) -> Forward:
+        verdict = await self.inspect(value, **more)
+        assert isinstance(verdict, Forward)
+        return verdict
+
+
+def only_reply(verdict: Verdict, status: int = 200) -> Any:
+    assert isinstance(verdict, Answer)
+    assert verdict.status == status
+    (reply,) = verdict.replies
+    return reply
+
+
+def denial_of(reply: Any) -> Any:
+    return reply["error"]["data"] if "error" in reply else reply["result"]["_meta"]["mcp-interlock/denial"]
+
+
+async def test_an_allowed_call_is_forwarded_after_its_event_is_durable() -> None:
+    world = World()
+    verdict = await world.forward(call())
+    assert world.order.index("record") < world.order.index("Forward")
+    assert "record_later" not in world.order
+    assert verdict.message.value == call()
+    assert world.calls == [Call("tools/call", "mcp.example.com", "bot", "t", {"path": "/x"})]
+    (event,) = world.events
+    assert (event.kind, event.decision, event.reason, event.rule) == ("decided", "allow", "allowed", "yes")
+    assert (event.tool, event.arguments, event.jsonrpc_id) == ("t", {"path": "/x"}, 7)
+    assert (event.agent, event.authenticated, event.server, event.session) == ("bot", True, "mcp.example.com", "s1")
+    assert event.call_id == verdict.exchange.call_id
+    assert world.gate.under_way == 1
+
+
+@pytest.mark.parametrize(
+    "method", ["ping", "initialize", "notifications/initialized", "tools/list", "resources/templates/list"]
+)
+async def test_what_makes_a_server_do_nothing_does_not_wait_for_the_disk(method: str) -> None:
+    world = World()
+    await world.forward({"jsonrpc": "2.0", "id": 1, "method": method})
+    assert "record_later" in world.order
+    assert "record" not in world.order
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": {"uri": "x"}},
+        {"jsonrpc": "2.0", "method": "tools/call", "params": {"name": "t"}},
+        {"jsonrpc": "2.0", "id": 1, "result": {"content": []}},
+        {"jsonrpc": "2.0", "id": 1, "method": "tasks/result", "params": {"taskId": "x"}},
+    ],
+    ids=["another method", "tool call as a notification", "response", "task result"],
+)
+async def test_every_other_message_waits_for_the_disk(value: Any) -> None:
+    world = World()
+    await world.forward(value)
+    assert world.order.count("record") == 1
+
+
+async def test_what_is_not_mcp_passes_unrecorded() -> None:
+    world = World()
+    assert isinstance(await world.inspect(b'{"a":1}'), Pass)
+    assert world.order == ["Pass"]
+
+
+async def test_a_denied_call_is_answered_with_a_result_the_model_can_act_on() -> None:
+    world = World(DENY)
+    verdict = await world.inspect(call("danger"))
+    reply = only_reply(verdict)
+    (event,) = world.events
+    assert reply["id"] == 7
+    assert (reply["result"]["isError"], reply["result"]["resultType"]) == (True, "complete")
+    assert denial_of(reply) == {
+        "reason": "policy_denied",
+        "rule": "no-danger",
+        "audit_id": event.call_id,
+        "retryable": False,
+    }
+    text = reply["result"]["content"][0]["text"]
+    for part in ("policy_denied", "tool 'danger'", "Rule no-danger: Not that tool.", "will not help", event.call_id):
+        assert part in text
+    assert (event.decision, event.reason, event.rule) == ("deny", "policy_denied", "no-danger")
+    assert world.order[-2:] == ["record", "Answer"]
+    assert world.gate.under_way == 0
+
+
+async def test_a_rule_may_ask_for_an_error_instead() -> None:
+    reply = only_reply(await World(replace(DENY, respond="error")).inspect(call()))
+    assert reply["error"]["code"] == 40301
+    assert denial_of(reply)["reason"] == "policy_denied"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [call(task={"ttl": 5}), {"jsonrpc": "2.0", "id": "x", "method": "resources/read", "params": {"uri": "y"}}],
+    ids=["task", "another method"],
+)
+async def test_what_expects_no_tool_result_is_answered_with_an_error(value: Any) -> None:
+    reply = only_reply(await World(DENY).inspect(value))
+    assert (reply["id"], reply["error"]["code"]) == (value["id"], 40301)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"jsonrpc": "2.0", "method": "tools/call", "params": {"name": "t"}},
+        {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {}},
+        {"jsonrpc": "2.0", "id": 3, "result": {}},
+    ],
+    ids=["call without id", "notification", "response"],
+)
+async def test_what_expects_no_answer_gets_none(value: Any) -> None:
+    world = World(DENY)
+    assert await world.inspect(value) == Answer((), status=202)
+    assert world.events[0].decision == "deny"
+
+
+async def test_every_request_of_a_batch_is_answered_and_none_decided() -> None:
+    world = World()
+    other = {"jsonrpc": "2.0", "id": "b", "method": "tools/list"}
+    note = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+    verdict = await world.inspect([call(), note, [other], {"jsonrpc": "2.0", "id": 9, "result": {}}, {"id": 1.5}])
+    assert isinstance(verdict, Answer)
+    assert verdict.batch
+    assert [reply["id"] for reply in verdict.replies] == [7, "b"]
+    assert {denial_of(reply)["reason"] for reply in verdict.replies} == {"batch"}
+    assert world.order == ["record", "Answer"]
+
+
+async def test_a_batch_of_notifications_gets_no_answer() -> None:
+    verdict = await World().inspect([{"jsonrpc": "2.0", "method": "notifications/initialized"}])
+    assert verdict == Answer((), batch=True, status=202)
+
+
+async def test_a_header_that_disagrees_is_the_protocols_own_error() -> None:
+    world = World()
+    reply = only_reply(await world.inspect(call(), [("Mcp-Name", "other")]), status=400)
+    assert (reply["id"], reply["error"]["code"]) == (7, -32020)
+    assert denial_of(reply)["reason"] == "header_mismatch"
+    assert "decide" not in world.order
+
+
+async def test_a_header_that_stands_twice_is_refused() -> None:
+    reply = only_reply(await World().inspect(call(), [("Mcp-Name", "t"), ("mcp-name", "t")]))
+    assert denial_of(reply)["reason"] == "duplicate_header"
+
+
+async def test_what_cannot_be_read_is_answered_by_id_where_there_is_one() -> None:
+    world = World()
+    body = b'{"id":1,' + json.dumps(call()).encode()[1:]
+    assert denial_of(only_reply(await world.inspect(body)))["reason"] == "duplicate_key"
+    assert (world.events[0].reason, world.events[0].method) == ("duplicate_key", "tools/call")
+
+
+async def test_what_has_no_usable_id_is_rejected() -> None:
+    world = World()
+    verdict = await world.inspect(call(request_id=None))
+    assert isinstance(verdict, Reject)
+    assert (verdict.status, verdict.denial.reason) == (400, "bad_id")
+    assert world.events[0].decision == "deny"
+
+
+@pytest.mark.parametrize("header", ["Content-Encoding", "Content-Type"])
+async def test_the_headers_of_the_body_are_read_whatever_their_case(header: str) -> None:
+    value = {"Content-Encoding": "gzip", "Content-Type": "application/json; charset=utf-16"}[header]
+    assert isinstance(await World().inspect(call(), [(header.upper(), value)]), Answer)
+
+
+async def test_a_refusal_can_always_be_sent() -> None:
+    headers = [("Content-Encoding", "gzip\udcff"), ("Mcp-\udcff", "1"), ("Mcp-\udcff", "2")]
+    for some in (headers[:1], headers[1:]):
+        reply = only_reply(await World().inspect(call(), some))
+        json.dumps(reply, ensure_ascii=False).encode()
+
+
+STEPS = ["read_body", "check_headers", "decide", "mask", "record", "serialise"]
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("decision", [replace(ALLOW, redactions=(MASK,)), DENY], ids=["allowed", "denied"])
+@pytest.mark.parametrize("error", [BOOM, KeyError("k"), RecursionError(), WireError("x", "y")], ids=repr)
+async def test_a_failure_in_any_step_refuses(
+    step: str, decision: Decision, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(decision)
+    if hasattr(gate_module, step):
+        monkeypatch.setattr(gate_module, step, raiser(error))
+    else:
+        world.fail[step] = error
+    verdict = await world.inspect(call(arguments={"a": "secret"}))
+    assert isinstance(verdict, Reject if step == "read_body" else Answer)
+    assert world.gate.under_way == 0
+    if step != "record":
+        assert [event.decision for event in world.events] == ["deny"]
+
+
+def raiser(error: Exception) -> Callable[..., Any]:
+    def fail(*args: Any, **more: Any) -> Any:
+        raise error
+
+    return fail
+
+
+async def test_a_failure_is_told_as_one_that_may_pass() -> None:
+    world = World(fail={"decide": BOOM})
+    denial = denial_of(only_reply(await world.inspect(call())))
+    assert (denial["reason"], denial["retryable"], denial["rule"]) == ("internal_error", True, None)
+
+
+async def test_a_call_that_cannot_be_recorded_is_refused_as_such() -> None:
+    world = World(fail={"record": AuditUnavailableError("disk full")})
+    reply = only_reply(await world.inspect(call()))
+    assert denial_of(reply)["reason"] == "audit_unavailable"
+    assert denial_of(reply)["retryable"] is True
+    assert denial_of(reply)["rule"] is None
+    assert "All fine" not in reply["result"]["content"][0]["text"]
+
+
+async def test_a_denial_that_cannot_be_recorded_is_still_that_denial() -> None:
+    world = World(DENY, fail={"record": AuditUnavailableError("disk full")})
+    assert denial_of(only_reply(await world.inspect(call())))["reason"] == "policy_denied"
+
+
+async def test_a_quiet_message_whose_event_is_not_taken_is_refused() -> None:
+    world = World(fail={"record_later": BOOM})
+    assert isinstance(await world.inspect({"jsonrpc": "2.0", "id": 1, "method": "ping"}), Answer)
+
+
+@pytest.mark.parametrize(
+    "decision",
+    [
+        None,
+        "allow",
+        True,
+        object(),
+        replace(ALLOW, outcome="allow"),
+        replace(ALLOW, outcome="perhaps", reason="policy_denied"),
+        replace(DENY, reason="made_up"),
+        replace(DENY, reason=None),
+    ],
+    ids=repr,
+)
+async def test_a_decision_of_an_unknown_kind_refuses(decision: Any) -> None:
+    world = World(decision)
+    reply = only_reply(await world.inspect(call()))
+    assert reply["result"]["isError"] is True
+    assert world.events[-1].decision == "deny"
+
+
+async def test_a_two_phase_tool_called_directly_is_refused() -> None:
+    decision = Decision(Outcome.TWO_PHASE, "two_phase", rule="pay", message="Payments")
+    assert denial_of(only_reply(await World(decision).inspect(call())))["reason"] == "two_phase_required"
+
+
+async def test_secrets_are_masked_before_they_leave_and_before_they_are_recorded() -> None:
+    world = World(replace(ALLOW, redactions=(MASK,)))
+    verdict = await world.forward(call(arguments={"a": ["secret"]}))
+    assert verdict.message.params["arguments"] == {"a": ["***"]}
+    assert world.events[0].arguments == {"a": ["***"]}
+    assert [finding.detector for finding in world.events[0].redactions] == ["secrets.test"]
+
+
+async def test_secrets_are_never_recorded_even_where_no_rule_asks() -> None:
+    world = World()
+    verdict = await world.forward(call(arguments={"a": "secret"}))
+    assert verdict.message.params["arguments"] == {"a": "secret"}
+    assert world.events[0].arguments == {"a": "***"}
+
+
+@pytest.mark.parametrize("on", ["arguments", "result"])
+async def test_a_redaction_looks_only_where_it_says(on: str) -> None:
+    world = World(replace(ALLOW, redactions=(replace(MASK, on=frozenset({on})),)))
+    verdict = await world.forward(call(arguments={"a": "secret"}))
+    observed = world.gate.observe(verdict.exchange, {"id": 7, "result": {"b": "secret"}}, b"raw")
+    assert verdict.message.params["arguments"]["a"] == ("***" if on == "arguments" else "secret")
+    assert observed["result"]["b"] == ("***" if on == "result" else "secret")
+
+
+async def test_a_secret_that_may_not_pass_refuses_the_call_in_the_name_of_its_rule() -> None:
+    world = World(replace(ALLOW, redactions=(replace(MASK, action="deny"),)))
+    reply = only_reply(await world.inspect(call(arguments={"a": "secret"})))
+    assert (denial_of(reply)["reason"], denial_of(reply)["rule"]) == ("secret_found", "scrub")
+    assert (world.events[0].reason, world.events[0].rule) == ("secret_found", "scrub")
+    assert "secret" not in json.dumps(world.events[0].arguments)
+
+
+async def test_a_report_changes_nothing_and_notes_what_was_found() -> None:
+    world = World(replace(ALLOW, redactions=(replace(MASK, action="report"),)))
+    verdict = await world.forward(call(arguments={"a": "secret"}))
+    response = {"jsonrpc": "2.0", "id": 7, "result": {"b": "secret"}}
+    assert verdict.message.value == call(arguments={"a": "secret"})
+    assert world.gate.observe(verdict.exchange, response, b"raw") is response
+    assert [len(event.redactions) for event in world.events] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    "mask_as",
+    [
+        lambda _: None,
+        lambda _: [],
+        lambda value: {**value, "name": "other"} if "name" in value else value,
+        lambda value: {**value, "arguments": "***"} if "name" in value else value,
+        lambda value: {**value, "x": "\ud800"} if "name" in value else value,
+        lambda value: {**value, "x": float("nan")} if "name" in value else value,
+    ],
+    ids=["nothing", "a list", "another tool", "other arguments", "half a character", "not a number"],
+)
+async def test_masking_that_breaks_the_message_refuses_it(mask_as: Any) -> None:
+    world = World(replace(ALLOW, redactions=(MASK,)), mask_as=mask_as)
+    assert denial_of(only_reply(await world.inspect(call())))["reason"] == "internal_error"
+
+
+@pytest.mark.parametrize(
+    ("response", "outcome", "is_error"),
+    [
+        ({"result": {"content": []}}, "done", False),
+        ({"result": {"isError": True}}, "tool_error", True),
+        ({"result": "odd"}, "done", None),
+        ({"error": {"code": 1}}, "error", None),
+    ],
+)
+async def test_the_end_of_a_call_is_recorded(response: Any, outcome: str, is_error: bool | None) -> None:
+    world = World()
+    exchange = (await world.forward(call())).exchange
+    world.now += 0.25
+    world.gate.observe(exchange, {"jsonrpc": "2.0", "id": 7, **response}, b"12345")
+    event = world.events[-1]
+    assert (event.kind, event.outcome, event.is_error, event.result_size) == ("completed", outcome, is_error, 5)
+    assert (event.call_id, event.total_ms, event.upstream_ms) == (exchange.call_id, 250.0, 250.0)
+    assert event.result_digest is not None
+    assert world.gate.under_way == 0
+
+
+async def test_a_result_is_masked_everywhere_and_the_record_has_no_secret() -> None:
+    world = World(replace(ALLOW, redactions=(MASK,)))
+    exchange = (await world.forward(call())).exchange
+    result = {"content": [{"text": "secret"}], "structuredContent": {"a": "secret"}, "_meta": {"b": "secret"}}
+    observed = world.gate.observe(exchange, {"id": 7, "result": result, "error": {"message": "secret"}}, b"raw")
+    assert "secret" not in json.dumps(observed)
+    assert len(world.events[-1].redactions) == 1
+
+
+@pytest.mark.parametrize("how", ["raises", "gives a list"])
+async def test_a_result_that_cannot_be_masked_is_withheld(how: str) -> None:
+    world = World(replace(ALLOW, redactions=(MASK,)))
+    exchange = (await world.forward(call())).exchange
+    if how == "raises":
+        world.fail["mask"] = BOOM
+    else:
+        world.mask_as = lambda _: []
+    observed = world.gate.observe(exchange, {"jsonrpc": "2.0", "id": 7, "result": {"a": "secret"}}, b"raw")
+    assert observed["id"] == 7
+    assert denial_of(observed)["reason"] == "internal_error"
+    assert "secret" not in json.dumps(observed)
+    assert (world.events[-1].outcome, world.gate.under_way) == ("unreadable", 0)
+
+
+async def test_a_response_that_cannot_be_read_passes_only_where_nothing_is_masked() -> None:
+    for redactions, withheld in (((), False), ((replace(MASK, action="report"),), False), ((MASK,), True)):
+        world = World(replace(ALLOW, redactions=redactions))
+        exchange = (await world.forward(call())).exchange
+        answer = world.gate.unreadable(exchange)
+        assert (answer is not None) is withheld
+        assert world.events[-1].outcome == "unreadable"
+        if answer is not None:
+            assert denial_of(answer)["reason"] == "unreadable_response"
+            assert "was executed" in answer["result"]["content"][0]["text"]
+
+
+async def test_a_call_ends_once() -> None:
+    world = World()
+    exchange = (await world.forward(call())).exchange
+    world.gate.abandon(exchange, "interrupted")
+    world.gate.abandon(exchange, "again")
+    world.gate.observe(exchange, {"id": 7, "result": {}}, b"")
+    assert [event.outcome for event in world.events if event.kind == "completed"] == ["interrupted"]
+
+
+async def test_an_answer_finds_its_call_by_server_session_and_id() -> None:
+    world = World()
+    exchange = (await world.forward(call())).exchange
+    assert world.gate.find(CONTEXT, 7) is exchange
+    for context, message_id in (
+        (CONTEXT, "7"),
+        (CONTEXT, 7.0),
+        (CONTEXT, None),
+        (CONTEXT, [7]),
+        (CONTEXT, 8),
+        (replace(CONTEXT, session="s2"), 7),
+        (replace(CONTEXT, session=None), 7),
+        (replace(CONTEXT, server="other"), 7),
+    ):
+        assert world.gate.find(context, message_id) is None
+    world.gate.abandon(exchange, "x")
+    assert world.gate.find(CONTEXT, 7) is None
+
+
+async def test_an_id_used_again_belongs_to_the_later_call() -> None:
+    world = World()
+    first = (await world.forward(call())).exchange
+    second = (await world.forward(call())).exchange
+    world.gate.abandon(first, "x")
+    assert world.gate.find(CONTEXT, 7) is second
+
+
+async def test_notifications_leave_nothing_under_way() -> None:
+    world = World()
+    await world.forward({"jsonrpc": "2.0", "method": "notifications/initialized"})
+    assert world.gate.under_way == 0
+
+
+async def test_calls_under_way_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate_module, "MAX_OPEN", 3)
+    world = World()
+    for number in range(5):
+        await world.forward(call(request_id=number))
+    assert world.gate.under_way == 3
+    ended = [event for event in world.events if event.kind == "completed"]
+    assert [(event.jsonrpc_id, event.outcome) for event in ended] == [(0, "unknown"), (1, "unknown")]
+    assert world.gate.find(CONTEXT, 0) is None
+
+
+async def test_closing_ends_every_call_under_way() -> None:
+    world = World()
+    await world.forward(call(request_id=1))
+    await world.forward(call(request_id=2))
+    world.gate.close()
+    assert world.gate.under_way == 0
+    assert [event.outcome for event in world.events[2:]] == ["unknown", "unknown"]
+
+
+async def test_an_end_that_cannot_be_recorded_does_not_raise() -> None:
+    world = World()
+    exchange = (await world.forward(call())).exchange
+    world.fail["record_later"] = BOOM
+    response = {"id": 7, "result": {}}
+    assert world.gate.observe(exchange, response, b"") is response
+    world.gate.note("x", "not_http", CONTEXT)
+
+
+async def test_a_note_is_an_event_of_its_own() -> None:
+    world = World()
+    world.gate.note("connection_refused", "not_http", CONTEXT, protocol="tcp")
+    (event,) = world.events
+    assert (event.kind, event.reason, event.decision) == ("connection_refused", "not_http", "deny")
+    assert event.detail == {"protocol": "tcp"}
+
+
+async def test_the_log_has_a_line_per_decision_and_no_arguments() -> None:
+    world = World()
+    with capture_logs() as lines:
+        await world.forward(call(arguments={"a": "hush"}))
+    (line,) = [line for line in lines if line["event"] == "decided"]
+    assert {"call_id", "agent", "server", "tool", "decision", "rule", "ms"} <= line.keys()
+    assert "hush" not in repr(lines)
