@@ -11,13 +11,15 @@ from mitmproxy import http
 from mitmproxy.net.http.url import parse_authority
 from mitmproxy.proxy.mode_specs import TransparentMode
 
-from proxy.model import Context, Denial, Principal
+from proxy.egress import UNJUDGED
+from proxy.model import Context, Decision, Denial, Outcome, Principal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 PRINCIPAL = "interlock.principal"
 ANSWERED = "interlock.answered"
+EGRESS = "interlock.egress"
 JSON_TYPE = "application/json"
 EVENT_STREAM = "text/event-stream"
 DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -39,7 +41,19 @@ def context(flow: http.HTTPFlow) -> Context:
         transport="sse" if legacy and "mcp-session-id" not in headers else "http",
         revision=headers.get("mcp-protocol-version"),
         session=headers.get("mcp-session-id") or legacy,
+        egress=egress(flow),
     )
+
+
+def egress(flow: http.HTTPFlow) -> Decision:
+    """Give what policy says of where a flow goes; a refusal where it was not asked."""
+    decision: Decision = flow.metadata.get(EGRESS, UNJUDGED)
+    return decision
+
+
+def may_leave(flow: http.HTTPFlow) -> bool:
+    """Say whether policy lets a flow go where it wants to."""
+    return egress(flow).outcome is Outcome.ALLOW
 
 
 def legacy_session(path: str) -> str | None:
@@ -50,15 +64,23 @@ def legacy_session(path: str) -> str | None:
 
 def server_name(flow: http.HTTPFlow) -> str:
     """Give the server's name: its host, and its port where that is not the scheme's own."""
+    host, port = named_host(flow)[0], flow.request.port
+    return host if port == DEFAULT_PORTS.get(flow.request.scheme) else f"{host}:{port}"
+
+
+def named_host(flow: http.HTTPFlow) -> tuple[str, bool]:
+    """Give the host a request goes to, by name where it has one, and whether the name is more than a claim.
+
+    The name in TLS is: the server must show a certificate for it.
+    """
     request = flow.request
     host = _bare(request.host)
-    claimed = flow.client_conn.sni if request.scheme == "https" else None
-    if is_transparent(flow) and request.scheme == "http":
-        claimed = _host_of(request.host_header)
-    if claimed and _is_address(host):
-        host = _bare(claimed)
-    port = request.port
-    return host if port == DEFAULT_PORTS.get(request.scheme) else f"{host}:{port}"
+    if not is_address(host):
+        return host, True
+    if request.scheme == "https":
+        return _bare(flow.client_conn.sni or host), True
+    claimed = _host_of(request.host_header) if is_transparent(flow) else None
+    return (_bare(claimed), False) if claimed else (host, True)
 
 
 def misdirected(flow: http.HTTPFlow) -> str | None:
@@ -71,11 +93,11 @@ def misdirected(flow: http.HTTPFlow) -> str | None:
         return "the Host header stands twice"
     sni = flow.client_conn.sni if request.scheme == "https" and not _is_reverse(flow) else None
     host = _bare(request.host)
-    if sni and not _is_address(host) and _bare(sni) != host:
+    if sni and not is_address(host) and _bare(sni) != host:
         return f"the TLS server name {sni!r} is not the host {host!r}"
     named = _host_of(request.host_header)
     claimable = is_transparent(flow) and request.scheme == "http"  # nothing but the header has the name there
-    if named is None or (claimable and not _is_address(named)):
+    if named is None or (claimable and not is_address(named)):
         return None
     if named not in {host, _bare(sni or host)}:
         return f"the Host header {named!r} is not the host {host!r}"
@@ -95,7 +117,8 @@ def _bare(host: str) -> str:
     return host.strip("[]").rstrip(".").lower()
 
 
-def _is_address(host: str) -> bool:
+def is_address(host: str) -> bool:
+    """Say whether a host is an address in its plain spelling."""
     try:
         ipaddress.ip_address(host)
     except ValueError:

@@ -6,6 +6,7 @@ any exception into a refusal.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -60,7 +61,7 @@ class McpGate:
             flow.metadata[SCANNER] = UploadScanner(
                 request.headers.get_all("content-type"), request.headers.get_all("content-encoding"), int(length) * 4
             )
-            request.stream = self._names_agree(flow)
+            request.stream = self._names_agree(flow) and self._may_leave(flow)
 
     async def request(self, flow: http.HTTPFlow) -> None:
         """Decide what becomes of a request."""
@@ -90,10 +91,18 @@ class McpGate:
         self._refuse(flow, 421, "host_mismatch", f"{problem[:1].upper()}{problem[1:]}.")
         return False
 
+    def _may_leave(self, flow: http.HTTPFlow) -> bool:
+        if flows.may_leave(flow):
+            return True
+        flows.answer_refused(flow, 403, self._gate.refuse_egress("request_refused", flows.context(flow)))
+        return False
+
     def _carry_out(self, flow: http.HTTPFlow, verdict: Verdict, context: Context) -> None:
         match verdict:
             case Forward(message=message, exchange=exchange):
                 self._forward(flow, serialise(message.value), context, exchange)
+            case Answer() if not flows.may_leave(flow) and self._is_legacy(flow):
+                _answer(flow, replace(verdict, status=403))  # the stream that would bring the answer is out of reach
             case Answer() if verdict.replies and self._is_legacy(flow):
                 self._forward(flow, serialise(carrier(verdict.replies, self._key)), context, None)
             case Answer():

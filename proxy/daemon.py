@@ -14,6 +14,7 @@ from mitmproxy import options
 from mitmproxy.addons import core, disable_h2c, proxyserver, tlsconfig
 from mitmproxy.master import Master
 
+from addons.egress import Egress
 from addons.identity import Identity
 from addons.lifecycle import Lifecycle
 from addons.limits import Limits
@@ -22,6 +23,7 @@ from addons.next_layer import HttpOnly
 from proxy import runfile
 from proxy.agents import AgentBook
 from proxy.ca import Authority
+from proxy.egress import EgressGuard
 from proxy.errors import ConfigError
 from proxy.files import read_or_make_key
 from proxy.gate import Gate
@@ -137,6 +139,9 @@ class Daemon:
         self.gate.close()
         self.sink.close()
 
+    def _own_addresses(self) -> list[tuple[str, int]]:
+        return [(address[0], address[1]) for address in self.master.addons.get("proxyserver").listen_addrs()]
+
     def _master(self) -> Master:
         settings = self._settings
         limits = _limits(settings)
@@ -154,6 +159,7 @@ class Daemon:
                 default_agent=settings.default_agent,
                 required=settings.agent_auth == "required",
             ),
+            Egress(EgressGuard(self.policy.current, self._own_addresses), self.gate),
             McpGate(self.gate, limits, seal_key, lambda: self.lifecycle.stopping),
         )
         host, port = settings.listen_address

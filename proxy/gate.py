@@ -93,7 +93,7 @@ class Gate:
             limit=self._body_limit,
         )
         if isinstance(reading, Foreign):
-            return Pass()
+            return self._let_out(step.context)
         step.reading = reading
         if isinstance(reading, Refused):
             return await self._refuse(step, reading.reason, why=_sentence(reading.detail))
@@ -107,6 +107,9 @@ class Gate:
 
     async def _decide(self, message: Message, step: _Step) -> Verdict:
         call = step.call = as_call(message, step.context)
+        if not _may_leave(step.context):
+            step.decision = step.context.egress
+            return await self._refuse(step, _egress_reason(step.context), _why(step.context))
         decision = self._policy().decide(call)
         if not isinstance(decision, Decision):
             raise TypeError(f"the policy gave {type(decision).__name__}, not a Decision")
@@ -120,6 +123,22 @@ class Gate:
             return await self._refuse(step, "secret_found")
         await self._record(step, message)
         return Forward(message, self._begin(message, step))
+
+    def _let_out(self, context: Context) -> Verdict:
+        """Let what is not MCP go where policy lets it."""
+        if not _may_leave(context):
+            return Reject(self.refuse_egress("request_refused", context), 403)
+        if context.egress is not None and context.egress.shadow:
+            self._note("request_shadowed", context.egress.reason, context, "allow")
+        return Pass()
+
+    def refuse_egress(self, kind: str, context: Context) -> Denial:
+        """Record that something may not go where `context` says, and give the refusal."""
+        reason = _egress_reason(context)
+        audit_id = self.note(kind, reason, context)
+        text = f"{reasons.explain(reason, f'a request to {context.server}', _why(context))} Audit id: {audit_id}."
+        rule = context.egress.rule if context.egress else None
+        return Denial(reason, _sendable(text), rule, audit_id, reasons.REASONS[reason].retryable)
 
     def _redact(self, message: Message, step: _Step) -> Message:
         """Mask the arguments as the decision asks; note in `step` what was found."""
@@ -191,10 +210,11 @@ class Gate:
             reason=reason or (decision.reason if decision else None),
             rule=decision.rule if decision and not reason else step.rule,
             rules=decision.matched if decision else (),
-            shadow_rules=decision.shadow if decision else (),
+            shadow_rules=_shadow(decision, step.context.egress),
             policy_version=decision.policy_version if decision else None,
             redactions=step.findings,
             gate_ms=_ms(self._clock() - step.started),
+            detail=_egress_detail(step.context),
             **_origin(step.context),
         )
 
@@ -272,20 +292,28 @@ class Gate:
         """Record that no answer to `exchange` was seen."""
         self._close(exchange, outcome=outcome)
 
-    def note(self, kind: str, reason: str, context: Context, **detail: Any) -> None:
-        """Record something that happened outside any call."""
+    def note(self, kind: str, reason: str, context: Context, **detail: Any) -> str:
+        """Record something that was refused outside any call; give the event's id."""
         log.warning(kind, reason=reason, agent=context.principal.agent, server=context.server, **detail)
+        return self._note(kind, reason, context, "deny", detail)
+
+    def _note(self, kind: str, reason: str, context: Context, decision: str, detail: JsonObject | None = None) -> str:
+        event_id, egress = new_id(), context.egress
         self._record_later(
             AuditEvent(
-                event_id=new_id(),
+                event_id=event_id,
                 kind=kind,
                 time=self._clock(),
                 reason=reason,
-                decision="deny",
-                detail=detail,
+                decision=decision,
+                rule=egress.rule if egress else None,
+                shadow_rules=egress.shadow if egress else (),
+                policy_version=egress.policy_version if egress else None,
+                detail={**_egress_detail(context), **(detail or {})},
                 **_origin(context),
             )
         )
+        return event_id
 
     def _close(self, exchange: Exchange, **fields: Any) -> None:
         if exchange.closed:
@@ -441,6 +469,33 @@ def _with_params(message: Message, params: Json) -> Message:
 def _is_quiet(message: Message) -> bool:
     method = message.method or ""
     return method.startswith(QUIET) or method.endswith(QUIET_ENDINGS)
+
+
+def _may_leave(context: Context) -> bool:
+    return context.egress is None or context.egress.outcome is Outcome.ALLOW
+
+
+def _egress_reason(context: Context) -> str:
+    judged = context.egress is not None and context.egress.reason != "internal_error"
+    return "egress_denied" if judged else "internal_error"
+
+
+def _why(context: Context) -> str:
+    egress = context.egress
+    if egress is None:
+        return ""
+    said = _sentence(egress.message) if egress.message else ""
+    return f"Rule {egress.rule}: {said or reasons.REASONS['egress_denied'].meaning}" if egress.rule else said
+
+
+def _egress_detail(context: Context) -> JsonObject:
+    """Give what exactly policy objected to in a destination; nothing where it did not."""
+    return {} if context.egress is None or _may_leave(context) else {"egress": context.egress.reason}
+
+
+def _shadow(decision: Decision | None, egress: Decision | None) -> tuple[str, ...]:
+    told = (*(decision.shadow if decision else ()), *(egress.shadow if egress else ()))
+    return tuple(dict.fromkeys(told))
 
 
 def _origin(context: Context) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from proxy.policy.load import load_policy, policy_files
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from proxy.model import Policy
+    from proxy.policy.decide import CompiledPolicy
 
 log = structlog.get_logger("interlock.policy")
 
@@ -25,11 +25,11 @@ class LivePolicy:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._policy: Policy = load_policy(path)
+        self._policy = load_policy(path)
         self._stamp = self._look()
         self.problem: str | None = None
 
-    def current(self) -> Policy:
+    def current(self) -> CompiledPolicy:
         """Give the policy in force."""
         return self._policy
 

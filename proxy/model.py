@@ -66,13 +66,17 @@ class Principal:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Where a message came from and where it is going."""
+    """Where a message came from and where it is going.
+
+    `egress` is what policy says of the destination; None where nothing leaves the machine.
+    """
 
     principal: Principal
     server: str
     transport: Literal["http", "sse", "websocket", "stdio"] = "http"
     revision: str | None = None
     session: str | None = None
+    egress: Decision | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +92,24 @@ class Call:
     agent: str
     tool: str | None = None
     arguments: JsonObject | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EgressRequest:
+    """A connection or request that wants to leave.
+
+    `addresses` are those the host resolved to, as text; empty until it is
+    resolved. `method` is None for a tunnel whose inside is not seen. With
+    `judged_inside` it is a connection whose requests will each be judged by
+    themselves, so rules that speak of methods need not stop it.
+    """
+
+    host: str
+    port: int
+    method: str | None = None
+    addresses: tuple[str, ...] = ()
+    agent: str = ""
+    judged_inside: bool = False
 
 
 class Outcome(StrEnum):

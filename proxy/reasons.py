@@ -26,6 +26,7 @@ REASONS: dict[str, Reason] = {
     for reason in (
         Reason("policy_denied", "A policy rule forbids it.", _POLICY),
         Reason("default_deny", "No policy rule allows it, and the policy's default is to deny.", _POLICY),
+        Reason("egress_denied", "Policy does not let traffic go to that destination.", _POLICY),
         Reason("policy_error", "A policy rule could not be evaluated on it.", "Tell the operator."),
         Reason("wrong_type", "An argument is not of the type a policy rule needs to judge it.", _POLICY),
         Reason("ambiguous_value", "An argument can be read in more than one way.", "Spell it plainly."),

@@ -7,7 +7,6 @@ give `addresses` as soon as they are known, and dial only those.
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from proxy.model import Decision, Outcome
@@ -19,6 +18,7 @@ from proxy.policy.net import parse_address, unwrap
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from proxy.model import EgressRequest
     from proxy.policy.net import Address
     from proxy.policy.rules import Egress, EgressRule
 
@@ -30,21 +30,7 @@ AMBIGUOUS: Final = "ambiguous_value"
 _NOT_IN_HOSTS: Final = frozenset("/\\@?# \t\r\n\0")
 _GUARDED: Final = ("metadata", "link_local", "private", "loopback")
 _SEVERITIES: Final = ("info", "low", "medium", "high", "critical")
-
-
-@dataclass(frozen=True, slots=True)
-class EgressRequest:
-    """A connection or request that wants to leave.
-
-    `addresses` are those the host resolved to, as text; empty until it is
-    resolved. `method` is None for a tunnel whose inside is not seen.
-    """
-
-    host: str
-    port: int
-    method: str | None = None
-    addresses: tuple[str, ...] = ()
-    agent: str = ""
+_MAX_REMEMBERED: Final = 4096
 
 
 class _Target(NamedTuple):
@@ -74,13 +60,24 @@ class CompiledEgress:
         self.section = section
         self.version = version
         self._rules = tuple(CompiledEgressRule(rule) for rule in sorted(section.rules, key=lambda r: r.id))
+        self._remembered: dict[tuple[EgressRequest, tuple[tuple[str, int], ...]], Decision] = {}
+        self.allows_by_address = any(rule.action == "allow" and rule.cidrs for rule in section.rules)
+        """Whether knowing the addresses can turn a refusal by default into an allow."""
 
     def decide(self, request: EgressRequest, operator: Sequence[tuple[str, int]] = ()) -> Decision:
         """Decide `request`; what cannot be judged is denied."""
         try:
-            return self._decide(request, operator)
+            key = (request, tuple(operator))
+            known = self._remembered.get(key)
+            return known if known is not None else self._remember(key, self._decide(*key))
         except Exception as error:  # noqa: BLE001 - the boundary: whatever goes wrong is a refusal
             return self._deny(POLICY_ERROR, f"The request could not be judged ({type(error).__name__}).")
+
+    def _remember(self, key: tuple[EgressRequest, tuple[tuple[str, int], ...]], decision: Decision) -> Decision:
+        if len(self._remembered) >= _MAX_REMEMBERED:
+            self._remembered.clear()
+        self._remembered[key] = decision
+        return decision
 
     def _decide(self, request: EgressRequest, operator: Sequence[tuple[str, int]]) -> Decision:
         target = read_target(request)
@@ -110,7 +107,6 @@ class CompiledEgress:
             Outcome.DENY,
             reason,
             message=message,
-            respond="error",
             shadow=shadow,
             policy_version=self.version,
         )
@@ -128,10 +124,9 @@ class CompiledEgress:
             reason,
             winner.id,
             winner.rule.description,
-            "error",
-            winner.rule.severity,
-            tuple(rule.id for rule in live),
-            shadow,
+            severity=winner.rule.severity,
+            matched=tuple(rule.id for rule in live),
+            shadow=shadow,
             policy_version=self.version,
         )
 
@@ -154,16 +149,18 @@ class CompiledEgressRule:
         return (
             self._fits_agent(request.agent)
             and (self._ports is None or request.port in self._ports)
-            and self._fits_method(request.method, denies=denies)
+            and self._fits_method(request, denies=denies)
             and self._fits_host(target, denies=denies)
             and self._fits_network(target, denies=denies)
         )
 
-    def _fits_method(self, method: str | None, *, denies: bool) -> bool:
-        if self._methods is None:
+    def _fits_method(self, request: EgressRequest, *, denies: bool) -> bool:
+        if self._methods is None or (request.method is not None and request.method.upper() in self._methods):
             return True
+        if request.judged_inside:
+            return not denies
         # Inside an unseen tunnel any method may be used.
-        return denies if method is None else method.upper() in self._methods
+        return denies and request.method is None
 
     def _fits_host(self, target: _Target, *, denies: bool) -> bool:
         if self._hosts is None:

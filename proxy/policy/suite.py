@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from proxy.model import Call
+from proxy.model import Call, EgressRequest
 from proxy.policy.decide import compile_rule, spellings
-from proxy.policy.egress import CompiledEgressRule, EgressRequest, read_target
+from proxy.policy.egress import CompiledEgressRule, read_target
 from proxy.policy.values import Reading
 
 if TYPE_CHECKING:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from proxy.model import Outcome
-from proxy.policy.egress import CompiledEgress, EgressRequest
+from proxy.model import EgressRequest, Outcome
+from proxy.policy.egress import CompiledEgress
 from proxy.policy.rules import Egress
 
 

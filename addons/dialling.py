@@ -1,0 +1,57 @@
+"""The one door out: mitmproxy can dial only hosts whose addresses have been judged, and only at those addresses.
+
+A name that was judged and then looked up again for the connection could lead
+elsewhere the second time (DNS rebinding), and a hook that fails does not stop
+mitmproxy. So the dialling itself is replaced; tests/addons/test_dialling.py
+fails when mitmproxy dials another way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Self
+
+from mitmproxy.proxy import server
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Judged(str):
+    """A host with the addresses it may be dialled by; equal to the bare host, so that connections are reused."""
+
+    __slots__ = ("addresses",)
+    addresses: tuple[str, ...]
+
+    def __new__(cls, host: str, addresses: Sequence[str]) -> Self:
+        """Tie `addresses` to `host`."""
+        made = super().__new__(cls, host)
+        made.addresses = tuple(addresses)
+        return made
+
+
+async def dial(host: str, port: int, **options: Any) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect to the first judged address of `host` that answers. Raises OSError where none does."""
+    if not isinstance(host, Judged):
+        raise ConnectionRefusedError("Interlock: the destination was not judged")
+    failure = OSError(f"{host} has no address")
+    for address in host.addresses:
+        try:
+            return await asyncio.open_connection(address, port, **options)
+        except OSError as error:
+            failure = error
+    raise failure
+
+
+class _Asyncio:
+    """What mitmproxy's server takes for asyncio."""
+
+    open_connection = staticmethod(dial)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(asyncio, name)
+
+
+def replace_dialling() -> None:
+    """Make every connection that mitmproxy opens go through `dial`. Holds for the process."""
+    server.asyncio = _Asyncio()  # type: ignore[assignment]
