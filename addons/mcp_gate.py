@@ -233,8 +233,7 @@ class McpGate:
             message.drop()
             _inject(flow, flows.refusal_body(_denial("event_too_large", "the message")), is_text=message.is_text)
             return
-        base = flows.context(flow)
-        context = Context(base.principal, base.server, "websocket", base.revision, session=flow.id)
+        context = replace(flows.context(flow), transport="websocket", session=flow.id)
         if not message.from_client:
             payloads = Responses(self._gate, context, None, self._key).rewrite(message.content)
             if payloads is not None:

@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 
 from proxy import __version__
-from proxy.commands import agents, audit, ca, config, policy, up
+from proxy.commands import agents, audit, ca, config, policy, status, up
 from proxy.errors import InterlockError
 
 EXIT_ERROR = 1
@@ -22,6 +22,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("up", epilog=up.EPILOG)(up.up)
+app.command("status", epilog=status.EPILOG)(status.status)
 app.add_typer(config.app, name="config")
 app.add_typer(ca.app, name="ca")
 app.add_typer(agents.app, name="agents")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import os
 import signal
 import time
@@ -50,7 +51,8 @@ class Daemon:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._stop = asyncio.Event()
-        self.policy = LivePolicy(settings.policy)
+        self._running: runfile.Running | None = None
+        self.policy = LivePolicy(settings.policy, self._tell)
         self.authority = Authority(settings.state_dir)
         self.authority.ensure()
         self.sink = LocalLog(settings.state_dir / LOG_FILE, max_bytes=settings.audit_log_limit)
@@ -80,9 +82,9 @@ class Daemon:
         serving = asyncio.create_task(self.master.run())
         watching = asyncio.create_task(self.policy.watch())
         try:
-            running = await self._listening(serving)
-            runfile.write(self._settings.state_dir, running)
+            running = self._running = await self._listening(serving)
             self._handle_signals()
+            self._tell()
             on_ready(running)
             stopped = asyncio.create_task(self._stop.wait())
             await asyncio.wait([serving, stopped], return_when=asyncio.FIRST_COMPLETED)
@@ -112,6 +114,18 @@ class Daemon:
             started=time.time(),
         )
 
+    def _tell(self) -> None:
+        """Leave a note of what is in force, for `interlock status`."""
+        if self._running is None:
+            return
+        running = dataclasses.replace(
+            self._running, policy_version=self.policy.current().version, policy_problem=self.policy.problem
+        )
+        try:
+            runfile.write(self._settings.state_dir, running)
+        except OSError as error:
+            log.exception("the run file cannot be written", state_dir=str(self._settings.state_dir), error=str(error))
+
     async def _refuse_to_listen(self, error: Exception) -> None:
         reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
         raise ConfigError(
@@ -132,6 +146,7 @@ class Daemon:
             log.warning("stopping with calls under way", count=self.gate.under_way)
 
     async def _shut_down(self, serving: asyncio.Task[None]) -> None:
+        self._running = None
         runfile.remove(self._settings.state_dir)
         self.master.shutdown()
         with contextlib.suppress(Exception):

@@ -11,6 +11,7 @@ from proxy.errors import PolicyError
 from proxy.policy.load import load_policy, policy_files
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from proxy.policy.decide import CompiledPolicy
@@ -21,10 +22,14 @@ POLL_SECONDS = 1.0
 
 
 class LivePolicy:
-    """Holds the policy that decides now. Raises PolicyError where the first one is bad."""
+    """Holds the policy that decides now. Raises PolicyError where the first one is bad.
 
-    def __init__(self, path: Path) -> None:
+    `on_change` is called after each reload, whether the new policy is in force or not.
+    """
+
+    def __init__(self, path: Path, on_change: Callable[[], None] = lambda: None) -> None:
         self._path = path
+        self._on_change = on_change
         self._policy = load_policy(path)
         self._stamp = self._look()
         self.problem: str | None = None
@@ -38,15 +43,16 @@ class LivePolicy:
         self._stamp = self._look()
         try:
             policy = load_policy(self._path)
-        except (PolicyError, OSError) as error:
-            self.problem = str(error)
+        except Exception as error:
+            self.problem = str(error) if isinstance(error, PolicyError) else f"{type(error).__name__}: {error}"
             log.exception("the new policy is bad; the old one stays in force", path=str(self._path), error=self.problem)
-            return False
-        self.problem = None
-        if policy.version != self._policy.version:
-            log.info("policy in force", path=str(self._path), version=policy.version)
-        self._policy = policy
-        return True
+        else:
+            self.problem = None
+            if policy.version != self._policy.version:
+                log.info("policy in force", path=str(self._path), version=policy.version)
+            self._policy = policy
+        self._on_change()
+        return self.problem is None
 
     async def watch(self) -> None:
         """Reload whenever the files change. Runs until cancelled."""

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Running:
-    """Where a proxy can be reached."""
+    """Where a proxy can be reached, and the policy in force.
+
+    `policy_problem` says why the policy on disk is not the one in force.
+    """
 
     pid: int
     listen: str
@@ -24,10 +27,11 @@ class Running:
     policy: str
     policy_version: str
     started: float
+    policy_problem: str | None = None
 
 
 def write(state_dir: Path, running: Running) -> None:
-    """Say that a proxy is ready."""
+    """Say that a proxy is ready, or how it is now."""
     write_private(_path(state_dir), json.dumps(asdict(running), indent=1).encode())
 
 

@@ -11,6 +11,9 @@ from proxy import cli
 PARTS = {
     "names": "addons.http_flows.misdirected",
     "context": "addons.http_flows.context",
+    "destination": "addons.egress.Egress._ask",
+    "egress guard": "proxy.egress.EgressGuard._judge",
+    "egress policy": "proxy.policy.egress.CompiledEgress.decide",
     "parse": "proxy.gate.read_body",
     "headers": "proxy.gate.check_headers",
     "call": "proxy.gate.as_call",

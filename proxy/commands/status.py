@@ -1,0 +1,56 @@
+"""`interlock status`: is a proxy running, and which policy is in force."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from proxy import runfile
+from proxy.commands.options import AsJson, ConfigFile, StateDir, state_folder
+
+if TYPE_CHECKING:
+    from proxy.runfile import Running
+
+EPILOG = "Example:  interlock status --json"
+
+
+def status(state_dir: StateDir = None, config: ConfigFile = None, as_json: AsJson = False) -> None:  # noqa: FBT002
+    """Say whether a proxy runs on this state folder, where it listens and which policy is in force.
+
+    Exit code 0: it runs, and the policy on disk is in force. Exit code 1: it does
+    not run, or the policy on disk could not be loaded and an older one stays in force.
+    """
+    folder = state_folder(state_dir, config)
+    running = runfile.read(folder)
+    if as_json:
+        typer.echo(json.dumps({"running": running is not None, **(asdict(running) if running else {})}))
+    elif running is None:
+        Console(soft_wrap=True, highlight=False).print(
+            f"No proxy runs on {escape(str(folder))}: start one with `interlock up`, or give --state-dir."
+        )
+    else:
+        _show(running)
+    raise typer.Exit(0 if running is not None and running.policy_problem is None else 1)
+
+
+def _show(running: Running) -> None:
+    console = Console(soft_wrap=True, highlight=False)
+    since = dt.datetime.fromtimestamp(running.started, dt.UTC)
+    console.print(f"interlock runs (process {running.pid}, since {since:%Y-%m-%d %H:%M:%S} UTC).")
+    for name, value in (
+        ("listens on", running.listen),
+        ("mode", running.mode),
+        ("policy", running.policy),
+        ("version", running.policy_version),
+        ("certificate", running.ca),
+    ):
+        console.print(f"{name:<12} {escape(value)}")
+    if running.policy_problem is not None:
+        console.print("\n[bold red]POLICY PROBLEM[/]: the policy on disk is bad; the version above stays in force.")
+        console.print(f"[red]{escape(running.policy_problem)}[/]")

@@ -1,0 +1,112 @@
+"""What `interlock status` says of a proxy, and how a policy is replaced while it runs."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.harness import DENY_ALL_DANGER, Interlock, interlock_cli, start_interlock
+
+LIMIT = 10.0
+BAD = DENY_ALL_DANGER.replace("action: deny", "action: dney", 1)
+
+
+def told(interlock: Interlock) -> tuple[int, dict[str, Any]]:
+    done = interlock.cli("status", "--json")
+    assert done.stderr == ""
+    return done.returncode, json.loads(done.stdout)
+
+
+def wait_for(interlock: Interlock, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    """Give the run file once it is as wanted."""
+    deadline = time.monotonic() + LIMIT
+    while time.monotonic() < deadline:
+        run: dict[str, Any] = json.loads((interlock.state_dir / "run.json").read_bytes())
+        if wanted(run):
+            return run
+        time.sleep(0.02)
+    raise AssertionError(f"the run file stayed {run}")
+
+
+@pytest.fixture(scope="module")
+def interlock(tmp_path_factory: pytest.TempPathFactory):
+    with start_interlock(tmp_path_factory.mktemp("proxy")) as running:
+        yield running
+
+
+def replace_policy(interlock: Interlock, text: str) -> None:
+    (interlock.state_dir.parent / "policy.yaml").write_text(text)
+    interlock.process.send_signal(signal.SIGHUP)
+
+
+def test_a_running_proxy_is_described(interlock: Interlock):
+    code, run = told(interlock)
+    assert code == 0
+    assert run == {"running": True, **interlock.run, "policy_problem": None}
+    shown = interlock.cli("status")
+    assert shown.returncode == 0
+    for value in (interlock.run["listen"], "regular", interlock.run["policy"], interlock.run["policy_version"]):
+        assert value in shown.stdout
+    assert "PROBLEM" not in shown.stdout
+
+
+def test_no_proxy_is_exit_code_1_and_says_how_to_start_one(tmp_path):
+    done = interlock_cli("status", "--state-dir", str(tmp_path))
+    assert done.returncode == 1
+    assert "interlock up" in done.stdout
+    as_json = interlock_cli("status", "--json", "--state-dir", str(tmp_path))
+    assert (as_json.returncode, json.loads(as_json.stdout)) == (1, {"running": False})
+
+
+def test_a_killed_proxy_is_not_running(tmp_path):
+    (tmp_path / "run.json").write_text(
+        json.dumps(
+            {
+                "pid": 2**22 + 1,
+                "listen": "127.0.0.1:1",
+                "mode": "regular",
+                "ca": "",
+                "policy": "",
+                "policy_version": "",
+                "started": 0,
+            }
+        )
+    )
+    assert interlock_cli("status", "--state-dir", str(tmp_path)).returncode == 1
+
+
+def test_a_bad_policy_on_sighup_shows_loudly_and_a_good_one_clears_it(interlock: Interlock):
+    before = interlock.run["policy_version"]
+    replace_policy(interlock, BAD)
+    wait_for(interlock, lambda run: run["policy_problem"] is not None)
+    code, run = told(interlock)
+    assert (code, run["running"], run["policy_version"]) == (1, True, before)
+    assert "policy.yaml:4" in run["policy_problem"]
+    shown = interlock.cli("status")
+    assert shown.returncode == 1
+    assert "POLICY PROBLEM" in shown.stdout
+    assert "dney" in shown.stdout
+
+    replace_policy(interlock, DENY_ALL_DANGER.replace("[danger]", "[danger, echo]"))
+    wait_for(interlock, lambda run: run["policy_problem"] is None)
+    code, run = told(interlock)
+    assert code == 0
+    assert run["policy_version"] != before
+
+
+def test_a_changed_file_is_taken_without_a_signal(interlock: Interlock):
+    before = told(interlock)[1]["policy_version"]
+    (interlock.state_dir.parent / "policy.yaml").write_text(DENY_ALL_DANGER.replace("[danger]", "[danger, slow]"))
+    wait_for(interlock, lambda run: run["policy_version"] != before)
+
+
+def test_a_policy_that_is_gone_keeps_the_old_one_and_shows(interlock: Interlock):
+    before = told(interlock)[1]["policy_version"]
+    (interlock.state_dir.parent / "policy.yaml").unlink()
+    run = wait_for(interlock, lambda run: run["policy_problem"] is not None)
+    assert run["policy_version"] == before
