@@ -114,6 +114,7 @@ class Egress:
         except Exception as error:
             log.exception("a connection is refused after a failure", error=str(error))
             data.server.error = "Interlock could not judge the destination (internal_error)"
+            self._refused(_Caller("unknown", "unknown"), 0, UNJUDGED)
 
     async def _admit(self, data: ServerConnectionHookData) -> None:
         assert data.server.address is not None

@@ -1,6 +1,6 @@
-"""`interlock policy`: check, test and explain policies, and print their JSON Schema.
+"""`interlock policy`: check, test, explain and replay policies, and print their JSON Schema.
 
-Exit codes: 0 all is well, 1 the policy is wrong or a test failed.
+Exit codes: 0 all is well, 1 the policy is wrong or a test failed, 3 a replay found changes.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.tree import Tree
 
+from proxy.commands import replay
 from proxy.errors import PolicyError
 from proxy.model import Call
 from proxy.policy.explain import explain as explain_call
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
     from proxy.policy.rules import EgressRule, Rule
     from proxy.policy.suite import Coverage, TestResult
 
-app = typer.Typer(help="Check, test and explain policies.", no_args_is_help=True)
+app = typer.Typer(help="Check, test, explain and replay policies.", no_args_is_help=True)
+app.command("replay", epilog=replay.EPILOG)(replay.replay)
 
 PolicyPath = Annotated[
     Path | None,

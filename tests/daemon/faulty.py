@@ -14,6 +14,7 @@ PARTS = {
     "destination": "addons.egress.Egress._ask",
     "egress guard": "proxy.egress.EgressGuard._judge",
     "egress policy": "proxy.policy.egress.CompiledEgress.decide",
+    "connection": "addons.egress.Egress._admit",
     "parse": "proxy.gate.read_body",
     "headers": "proxy.gate.check_headers",
     "call": "proxy.gate.as_call",

@@ -156,11 +156,13 @@ def test_the_proxy_s_own_port_is_never_reached(interlock: Interlock, host: str):
 
 
 def test_a_proxy_on_every_address_is_reached_by_none(tmp_path, web: ServerHandle):
-    with start_interlock(tmp_path, policy=OPEN, flags=["--listen", "0.0.0.0:0"]) as interlock:
-        with httpx2.Client(proxy=f"http://127.0.0.1:{interlock.port}", timeout=20, trust_env=False) as http:
-            for host in ("127.0.0.1", "127.0.0.9", "localhost"):
-                assert http.get(f"http://{host}:{interlock.port}/").status_code == 403
-            assert http.get(f"{web.url}/echo").status_code == 200
+    with (
+        start_interlock(tmp_path, policy=OPEN, flags=["--listen", "0.0.0.0:0"]) as interlock,
+        client(interlock) as http,
+    ):
+        for host in ("127.0.0.1", "127.0.0.9", "localhost"):
+            assert http.get(f"http://{host}:{interlock.port}/").status_code == 403
+        assert http.get(f"{web.url}/echo").status_code == 200
 
 
 async def test_a_new_policy_holds_for_connections_that_are_open(tmp_path, web: ServerHandle):

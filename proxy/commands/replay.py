@@ -1,0 +1,105 @@
+"""`interlock policy replay`: recorded calls decided again by a candidate policy."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import re
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from proxy.commands.options import AsJson, ConfigFile, StateDir, state_folder
+from proxy.errors import ConfigError
+from proxy.policy.load import load_policy
+from proxy.policy.replay import replay as decide_again
+from proxy.store.log import LOG_FILE, read_log
+
+if TYPE_CHECKING:
+    from proxy.policy.replay import Change, Replay
+
+EXIT_CHANGES = 3
+EPILOG = "Example:  interlock policy replay --since 7d new.yaml"
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+
+def replay(
+    candidate: Annotated[Path, typer.Argument(help="The candidate: a policy file, or a folder of them.")],
+    since: Annotated[str, typer.Option(help="How far back: 90s, 30m, 12h, 7d, 2w.")] = "7d",
+    state_dir: StateDir = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,  # noqa: FBT002
+) -> None:
+    """Decide recorded calls again by another policy, and show what would change.
+
+    Arguments were recorded with secrets masked; where rules looked at masked
+    arguments the output says so. Calls that were refused for other reasons than
+    policy (their form, their destination, a failure) are passed over.
+
+    Exit code 0: nothing would change. Exit code 3: something would. Exit code 1:
+    the policy is wrong, or there is no log.
+    """
+    earliest = time.time() - parse_age(since)
+    policy = load_policy(candidate)
+    path = state_folder(state_dir, config) / LOG_FILE
+    if not path.exists():
+        raise ConfigError(f"there is no audit log at {path}; `interlock up` makes it, or give --state-dir")
+    outcome = decide_again(policy, (event for _, event in read_log(path) if event["time"] >= earliest))
+    if as_json:
+        for change in outcome.changes:
+            typer.echo(json.dumps({"kind": "change", **change.data()}, ensure_ascii=False))
+        typer.echo(json.dumps({"kind": "summary", **outcome.data()}))
+    else:
+        _show(outcome)
+    raise typer.Exit(EXIT_CHANGES if outcome.changes else 0)
+
+
+def parse_age(text: str) -> float:
+    """Read a length of time such as `7d`, in seconds. Raises ConfigError."""
+    match = re.fullmatch(r"(\d{1,9})([smhdw])", text)
+    if match is None:
+        raise ConfigError(f"--since {text!r} is not a length of time; write 90s, 30m, 12h, 7d or 2w")
+    return int(match[1]) * _UNITS[match[2]]
+
+
+def _show(outcome: Replay) -> None:
+    console = Console(soft_wrap=True, highlight=False)
+    if outcome.changes:
+        table = Table(box=None, header_style="bold", pad_edge=False)
+        for name in ("time", "agent", "server", "tool or method", "was", "would be", "call", ""):
+            table.add_column(name, overflow="fold")
+        for change in outcome.changes:
+            table.add_row(*map(escape, _row(change)))
+        console.print(table)
+    console.print(
+        f"{len(outcome.changes)} of {outcome.decided} recorded calls would be decided otherwise; "
+        f"{outcome.passed_over} were refused for other reasons than policy and passed over."
+    )
+    if outcome.masked:
+        console.print(
+            f"{outcome.masked} decisions rest on masked arguments (the log holds no secrets): "
+            "the real calls may fare otherwise."
+        )
+
+
+def _row(change: Change) -> tuple[str, ...]:
+    when = f"{dt.datetime.fromtimestamp(change.time, dt.UTC):%m-%d %H:%M:%S}" if change.time is not None else ""
+    return (
+        when,
+        change.agent,
+        change.server,
+        change.tool or change.method,
+        _spell(change.was, change.was_reason, change.was_rule),
+        _spell(change.now, change.now_reason, change.now_rule),
+        change.call_id or "",
+        "masked arguments" if change.masked else "",
+    )
+
+
+def _spell(outcome: str, reason: str | None, rule: str | None) -> str:
+    return f"{outcome} ({rule or reason})"

@@ -1,0 +1,152 @@
+"""Deciding recorded calls again: what a candidate policy would change. Pure, no I/O.
+
+Only what a policy decided is decided again. A message refused for its form, its
+destination or a failure never came to the rules, and is passed over.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from proxy.model import Call
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from proxy.policy.decide import CompiledPolicy
+
+# What a policy's rules say no with; any other refusal has other grounds.
+DENIALS: Final = frozenset({"policy_denied", "default_deny", "policy_error", "wrong_type", "ambiguous_value"})
+TWO_PHASE: Final = "two_phase_required"
+_MASK: Final = re.compile(r"\[(?:secret|pii|custom):[^\[\]]+\]")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A recorded call that the candidate decides in another way.
+
+    `masked` says that its arguments were recorded with masks in place of
+    secrets and that rules looked at arguments, so the real call may fare otherwise.
+    """
+
+    call_id: str | None
+    time: float | None
+    agent: str
+    server: str
+    method: str
+    tool: str | None
+    was: str
+    was_reason: str | None
+    was_rule: str | None
+    now: str
+    now_reason: str
+    now_rule: str | None
+    masked: bool
+
+    def data(self) -> dict[str, Any]:
+        """Give the change as a JSON object."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What came of deciding recorded calls again."""
+
+    policy_version: str
+    decided: int
+    passed_over: int
+    masked: int
+    """Of the decided ones, how many rest on masked arguments."""
+    changes: tuple[Change, ...]
+
+    def data(self) -> dict[str, Any]:
+        """Give the figures as a JSON object, without the changes themselves."""
+        return {
+            "policy_version": self.policy_version,
+            "decided": self.decided,
+            "passed_over": self.passed_over,
+            "masked": self.masked,
+            "changed": len(self.changes),
+        }
+
+
+def replay(policy: CompiledPolicy, events: Iterable[Mapping[str, Any]]) -> Replay:
+    """Decide again, by `policy`, the calls that `decided` events tell of."""
+    decided = passed_over = masked = 0
+    changes: list[Change] = []
+    for event in events:
+        if event.get("kind") != "decided":
+            continue
+        was = recorded_outcome(event)
+        if was is None:
+            passed_over += 1
+            continue
+        decided += 1
+        change = _decide_again(policy, event, was)
+        masked += change.masked
+        if change.now != was:
+            changes.append(change)
+    return Replay(policy.version, decided, passed_over, masked, tuple(changes))
+
+
+def recorded_outcome(event: Mapping[str, Any]) -> str | None:
+    """Give what the policy said then; None where it was not the policy that spoke."""
+    reason = event.get("reason")
+    if event.get("decision") == "allow":
+        return "allow"
+    if reason == TWO_PHASE:
+        return "two_phase"
+    return "deny" if reason in DENIALS else None
+
+
+def _decide_again(policy: CompiledPolicy, event: Mapping[str, Any], was: str) -> Change:
+    call = recorded_call(event)
+    decision = policy.decide(call)
+    return Change(
+        event.get("call_id"),
+        event.get("time"),
+        call.agent,
+        call.server,
+        call.method,
+        call.tool,
+        was,
+        event.get("reason"),
+        event.get("rule"),
+        decision.outcome.value,
+        decision.reason,
+        decision.rule,
+        rests_on_masks(policy, call),
+    )
+
+
+def recorded_call(event: Mapping[str, Any]) -> Call:
+    """Give the call that an event tells of. Only a response is recorded without a method."""
+    arguments = event.get("arguments")
+    return Call(
+        event.get("method") or "response",
+        event.get("server") or "",
+        event.get("agent") or "",
+        event.get("tool"),
+        arguments if isinstance(arguments, dict) else None,
+    )
+
+
+def rests_on_masks(policy: CompiledPolicy, call: Call) -> bool:
+    """Say whether rules look at the arguments of a call that was recorded with masks in them."""
+    if not any(_MASK.search(text) for text in _texts(call.arguments)):
+        return False
+    return any(compiled.rule.when is not None for compiled in policy.rules_for(call))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, child in value.items():
+            yield key
+            yield from _texts(child)
+    elif isinstance(value, list):
+        for child in value:
+            yield from _texts(child)
