@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import structlog
 from mitmproxy import ctx
 
-from addons.http_flows import EVENT_STREAM, media_type
-from addons.limits import plain_response
+from addons.http_flows import EVENT_STREAM, PRINCIPAL, media_type, server_name
+from addons.limits import REFUSED, Refusal, plain_response
 from proxy.model import Context, Principal
 
 if TYPE_CHECKING:
@@ -49,7 +49,8 @@ class Lifecycle:
             writer = connections[client.id].transports[client].writer
             if writer is not None:
                 writer.write(plain_response(503, f"there are {client.error}", Retry_After="1"))
-            log.warning("connection refused", reason="connection_limit", limit=self._limit)
+            context = Context(Principal(self._agent), "unknown")
+            self._gate.note("connection_refused", "too_many_connections", context, status=503)
             return
         loop = asyncio.get_running_loop()
         self._deadlines[client.id] = loop.call_later(self._seconds, self._give_up, client)
@@ -79,8 +80,16 @@ class Lifecycle:
         self._done(flow)
 
     def error(self, flow: http.HTTPFlow) -> None:
-        """Count the request as done."""
+        """Count the request as done; record it where a limit ended it."""
         self._done(flow)
+        if reason := flow.metadata.get(REFUSED):
+            context = Context(flow.metadata.get(PRINCIPAL, Principal(self._agent)), server_name(flow))
+            self._gate.note("request_refused", reason, context)
+
+    def http_refused(self, refusal: Refusal) -> None:
+        """Record a connection that was given up before it came to a request."""
+        context = Context(Principal(self._agent), refusal.server)
+        self._gate.note("connection_refused", refusal.reason, context, status=refusal.status)
 
     def tcp_start(self, flow: tcp.TCPFlow) -> None:
         """Kill what is not HTTP. HttpOnly never lets it come to this; a second lock costs nothing."""
