@@ -3,8 +3,20 @@
 from __future__ import annotations
 
 import pytest
+import structlog
 
 from tests.harness import Certificates, make_certificates
+
+
+@pytest.fixture(autouse=True)
+def plain_logs() -> None:
+    """Log lines without rich's tracebacks, which take a second each."""
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback),
+        ]
+    )
 
 
 @pytest.fixture(scope="session")

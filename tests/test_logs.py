@@ -1,0 +1,74 @@
+"""Log lines: one format, on stderr, without secrets."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from proxy.logs import configure
+
+
+@pytest.fixture(autouse=True)
+def restored() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    structlog.reset_defaults()
+
+
+def test_away_from_a_terminal_every_line_is_json(capsys: pytest.CaptureFixture[str]) -> None:
+    configure()
+    structlog.get_logger("interlock.gate").info("decided", call_id="c", rule=None)
+    logging.getLogger("somebody.else").warning("careful")
+    out, err = capsys.readouterr()
+    first, second = (json.loads(line) for line in err.splitlines())
+    assert out == ""
+    assert (first["event"], first["call_id"], first["level"], first["logger"]) == (
+        "decided",
+        "c",
+        "info",
+        "interlock.gate",
+    )
+    assert (second["event"], second["logger"]) == ("careful", "somebody.else")
+    assert first["timestamp"].endswith("Z")
+
+
+@pytest.mark.parametrize("log_format", ["json", "console"])
+def test_an_exception_is_shown_without_the_values_at_hand(log_format: str, capsys: pytest.CaptureFixture[str]) -> None:
+    configure(log_format=log_format)
+    arguments = {"password": "hunter" + str(2)}
+    try:
+        raise ValueError(str(len(arguments)))
+    except ValueError:
+        structlog.get_logger("x").exception("it broke")
+    err = capsys.readouterr().err
+    assert "ValueError: 1" in err
+    assert "hunter2" not in err
+
+
+def test_console_lines_are_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    configure(log_format="console")
+    structlog.get_logger("x").info("decided", tool="t")
+    err = capsys.readouterr().err
+    assert "decided" in err
+    assert "tool=t" in err
+    assert not err.startswith("{")
+
+
+def test_lines_below_the_level_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    configure(level="warning", log_format="json")
+    structlog.get_logger("x").info("no")
+    structlog.get_logger("x").warning("yes")
+    assert [json.loads(line)["event"] for line in capsys.readouterr().err.splitlines()] == ["yes"]
+
+
+def test_mitmproxys_own_chatter_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    configure(level="debug", log_format="json")
+    logging.getLogger("mitmproxy.proxy").info("client connect")
+    assert capsys.readouterr().err == ""
