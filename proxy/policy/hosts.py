@@ -289,7 +289,7 @@ def _urls_inside(text: str) -> list[str]:
         if begin > 0:
             out.append(text[begin:end])
         start = text.find("://", start + 3)
-    return out
+    return out + ["//" + part for part in text.split("=//")[1:65]]
 
 
 def _read_schemes(text: str, found: _Found) -> None:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from proxy.policy.text import read_text
 
 MAX_PATH = 4096
-_SAFE = string.ascii_letters + string.digits + "/_-.,@+= "
+_SAFE = string.ascii_letters + string.digits + "/_-.,+= "
 _SPECIAL_HEADS = (
     "/proc",
     "/dev",
@@ -146,6 +146,15 @@ def _careless(text: str) -> list[str]:
     out = []
     if text[:1] in "\"'`<(" and len(text) > 1:
         out.append(text.strip("\"'`<>()"))
+    if text[:1] == "@":
+        out.append(text[1:])
+    if "\n" in text:
+        out.extend(text.splitlines())
+    if "://" in text and "=" in text:
+        out.append(text.rpartition("=")[2])
+    tidied = _tidy(text)
+    if tidied != text:
+        out.append(tidied)
     if "...." in text:
         out.append(text.replace("../", "").replace("..\\", ""))
     rest = text
@@ -156,6 +165,12 @@ def _careless(text: str) -> list[str]:
         location = _after_authority(rest)
         out += [location, location.partition("?")[0].partition("#")[0], rest]
     return out
+
+
+def _tidy(text: str) -> str:
+    """Drop what some servers drop inside a component: controls, outer blanks, `;parameters`."""
+    printable = "".join(c for c in text if c >= " ")
+    return "/".join(part.partition(";")[0].strip() for part in printable.translate(_SLASHES).split("/"))
 
 
 def _split_scheme(text: str) -> tuple[str, str] | None:
@@ -267,6 +282,9 @@ def _drive(lowered: tuple[str, ...]) -> tuple[str, int] | None:
         return lowered[1], 2
     if len(head) == 1 and head.isalpha():
         return head, 1
+    share = 2 if head == "unc" else 1
+    if len(lowered) > share and len(lowered[share]) == 2 and lowered[share][1] == "$":
+        return lowered[share][0], share + 1
     return None
 
 

@@ -60,10 +60,11 @@ class Simple(NamedTuple):
 
 
 class Script(NamedTuple):
-    """Every simple command of a script."""
+    """Every simple command of a script, and whether it writes to a file by redirection."""
 
     commands: tuple[Simple, ...]
     problem: str | None = None
+    writes: bool = False
 
 
 @dataclass(slots=True)
@@ -89,7 +90,7 @@ def parse_script(text: str, depth: int = 0) -> Script:
         reader.read()
     except ShellError as error:
         reader.problem = str(error)
-    return Script(tuple(reader.commands), reader.problem)
+    return Script(tuple(reader.commands), reader.problem, reader.writes)
 
 
 class _Reader:
@@ -99,6 +100,7 @@ class _Reader:
         self.at = 0
         self.commands: list[Simple] = []
         self.problem: str | None = None
+        self.writes = False
         self.words: list[Word] = []
         self.fed: list[str] = []
         self.piped = False
@@ -192,9 +194,15 @@ class _Reader:
             self._backticks()
         else:
             draft.dynamic = draft.dynamic or char in "*?" or (char == "{" and self._is_brace_expansion())
-            if char == "[" and draft.started:
-                draft.dynamic = True
+            draft.dynamic = draft.dynamic or (char == "[" and self._is_bracket_glob())
             draft.put(char)
+
+    def _is_bracket_glob(self) -> bool:
+        """Tell a character class from the commands `[` and `[[`."""
+        if self.draft.started:
+            return "".join(self.draft.text) != "["
+        following = self.text[self.at : self.at + 2]
+        return following[:1] not in ("", " ", "\t", "\n") and following not in ("[ ", "[\t")
 
     def _is_brace_expansion(self) -> bool:
         inside = self.text[self.at : self.at + 400].partition("}")[0]
@@ -371,6 +379,7 @@ class _Reader:
         script = parse_script(text, self.depth + 1)
         self.commands.extend(script.commands)
         self.problem = self.problem or script.problem
+        self.writes = self.writes or script.writes
 
     def _arithmetic(self, text: str) -> None:
         """Read an arithmetic, and as well the nested subshells that some shells take it for."""
@@ -423,6 +432,10 @@ class _Reader:
             self.fed.append(word.text)
         elif redirect in ("<<", "<<-"):
             self.heredocs.append((word.text, draft.quoted, redirect == "<<-"))
+        elif (
+            ">" in redirect and word.text != "/dev/null" and not (redirect == ">&" and word.text.isdecimal())
+        ):
+            self.writes = True
 
     def _take(self, word: Word, *, quoted: bool) -> None:
         if not self.words and not quoted and not word.dynamic:
@@ -430,9 +443,12 @@ class _Reader:
                 self.cases -= word.text == "esac"
                 return
             self.cases += word.text == "case"
-        self.words.append(word)
-        if word.text == "{" and len(self.words) == 3 and self.words[0].text == "function":
+        if self.words and word.text == "{" and not quoted:
+            # What follows is a body: `function f {`, `coproc NAME {`.
+            self.commands.append(Simple(tuple(self.words), self.piped, ()))
             self.words.clear()
+            return
+        self.words.append(word)
 
     def _end_command(self, *, piped: bool) -> None:
         self._end_word()

@@ -207,10 +207,15 @@ def _members(value: dict[str, Any], name: str) -> tuple[tuple[Any, ...], tuple[A
 
 def _fold_key(key: str) -> str:
     """Fold a key; short ones, which come again and again, are remembered."""
-    return _fold_short(key) if len(key) <= 64 else fold(key)
+    return _fold_short(key) if len(key) <= 64 else _fold_any(key)
 
 
-_fold_short = lru_cache(maxsize=4096)(fold)
+def _fold_any(key: str) -> str:
+    """Fold case and looks, and drop `_` and `-`: some decoders take filePath for file_path."""
+    return fold(key).replace("_", "").replace("-", "") or key
+
+
+_fold_short = lru_cache(maxsize=4096)(_fold_any)
 
 
 def _step(node: _Node, step: Step, *, last: bool) -> Iterator[_Node]:
