@@ -13,6 +13,8 @@ from typing import NamedTuple
 from proxy.policy.text import read_text
 
 MAX_PATH = 4096
+_MAX_SCHEMES = 8
+_MAX_TAILS = 16
 _SAFE = string.ascii_letters + string.digits + "/_-.,+= "
 _SPECIAL_HEADS = (
     "/proc",
@@ -137,11 +139,11 @@ def _read_one(reading: str, found: _Found) -> None:
     else:
         _take(reading, found, strict=True)
         _take(stripped, found, strict=False)
-    for other in _careless(stripped):
+    for other in _careless(stripped, found):
         _take(other, found, strict=False)
 
 
-def _careless(text: str) -> list[str]:
+def _careless(text: str, found: _Found) -> list[str]:
     """Spellings that only a server with odd habits would open."""
     out = []
     if text[:1] in "\"'`<(" and len(text) > 1:
@@ -157,13 +159,20 @@ def _careless(text: str) -> list[str]:
         out.append(tidied)
     if "...." in text:
         out.append(text.replace("../", "").replace("..\\", ""))
+    return out + _behind_schemes(text, found)
+
+
+def _behind_schemes(text: str, found: _Found) -> list[str]:
+    out: list[str] = []
     rest = text
-    while (split := _split_scheme(rest)) is not None:
-        scheme, rest = split
-        if scheme in _WEB_SCHEMES:
-            break
+    for _ in range(_MAX_SCHEMES):
+        split = _split_scheme(rest)
+        if split is None or split[0] in _WEB_SCHEMES:
+            return out
+        rest = split[1]
         location = _after_authority(rest)
         out += [location, location.partition("?")[0].partition("#")[0], rest]
+    found.problem = "a path behind too many schemes"
     return out
 
 
@@ -241,7 +250,10 @@ def _add(text: str, found: _Found, *, strict: bool) -> None:
     else:
         found.loose[path] = None
     _add_likely(walk.parts, found)
-    for tail in _tails(text):
+    tails = _tails(text)
+    if len(tails) > _MAX_TAILS:
+        found.problem = "too many steps up"
+    for tail in tails[:_MAX_TAILS]:
         again = _walk(tail)
         found.loose[_join(again.parts)] = None
         _add_likely(again.parts, found)
@@ -295,7 +307,7 @@ def _tails(text: str) -> list[str]:
     parts = text.split("/")
     return [
         "/" + "/".join(parts[i + 1 :])
-        for i, part in enumerate(parts[:256])
+        for i, part in enumerate(parts)
         if part == ".." and i + 1 < len(parts) and parts[i + 1] not in ("..", ".", "")
     ]
 
