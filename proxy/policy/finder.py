@@ -16,6 +16,8 @@ from proxy.policy.wrappers import (
     INTERPRETERS,
     LOADING,
     LONG_WITH_VALUE,
+    RUNNERS,
+    RUNNING_OPTIONS,
     SCRIPT_OPTIONS,
     SHELL_VALUE_OPTIONS,
     SHELLS,
@@ -28,7 +30,7 @@ from proxy.policy.wrappers import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_OPENERS: Final = frozenset({"{", "!", "time", "then", "do"})
+_OPENERS: Final = frozenset({"{", "!", "then", "do"})
 _STDIN: Final = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 _LATE: Final = "a program whose name is worked out when it runs"
 _LATE_SCRIPT: Final = "a script whose text is worked out when it runs"
@@ -144,6 +146,9 @@ class Finder:
         texts = [word.text for word in args]
         for i, text in enumerate(texts):
             lowered = text.lower()
+            self.mentioned.update(_names_in(text))
+            if lowered.startswith(("/c", "/k")) and len(text) > 2:
+                self.script(" ".join((text[2:], *texts[i + 1 :])), depth + 1)
             if lowered.startswith(("-e", "/e")) and "-encodedcommand".startswith("-" + lowered[1:]):
                 self.problem = "an encoded command"
             if lowered in ("/c", "/k", "-c", "-command", "/command") and i + 1 < len(texts):
@@ -188,12 +193,10 @@ class Finder:
         for i, word in enumerate(args):
             text = word.text
             following = args[i + 1] if i + 1 < len(args) else None
-            if text == long or (text.startswith("-") and text[1:2] != "-" and text.endswith(letter)):
-                self._script_word(following, depth)
-            elif text.startswith(long + "="):
-                self._script_word(word._replace(text=text.partition("=")[2]), depth)
-            elif text.startswith("-" + letter):
-                self._script_word(word._replace(text=text[2:]), depth)
+            attached = text.partition("=" if text.startswith("--") else letter)[2]
+            if text != long and not text.startswith(long + "=") and not _has_flag(text, letter):
+                continue
+            self._script_word(word._replace(text=attached) if attached else following, depth)
 
     def _wrapped(self, name: str, args: tuple[Word, ...], simple: Simple, depth: int) -> None:
         if name == "command" and any(word.text in ("-v", "-V") for word in args[:1]):
@@ -219,7 +222,7 @@ class Finder:
             text = rest[0].text
             if text == "--":
                 return rest[1 + skipped :]
-            if text.startswith("-") and len(text) > 1:
+            if text.startswith("-"):
                 rest.pop(0)
                 if _takes_value(text, with_value) and rest:
                     rest.pop(0)
@@ -241,9 +244,18 @@ class Finder:
             if any(word.dynamic and not word.text for word in args):
                 self.problem = _LATE_SCRIPT
             return
-        for word in args:
-            if _may_hold_program(name, word.text):
+        after = RUNNING_OPTIONS.get(name, ())
+        for i, word in enumerate(args):
+            before = args[i - 1].text if i else ""
+            if name in RUNNERS or before in after or _may_hold_program(name, word.text):
                 self.mentioned.update(_names_in(word.text))
+            for option in after:
+                if word.text.startswith(option) and len(word.text) > len(option):
+                    self.mentioned.update(_names_in(word.text[len(option) :]))
+
+
+def _has_flag(text: str, letter: str) -> bool:
+    return text.startswith("-") and not text.startswith("--") and letter in text
 
 
 def _may_hold_program(name: str, text: str) -> bool:
@@ -275,7 +287,8 @@ def _replaced(args: tuple[Word, ...]) -> tuple[Word, ...]:
 
 def _names_in(text: str) -> set[str]:
     cleaned = "".join(c if c.isalnum() or c in "_.+-/" else " " for c in text)
-    return {program_name(part) for part in cleaned.split()}
+    names = {program_name(part) for part in cleaned.split()}
+    return names | {program_name(part) for part in cleaned.replace("/", " ").split()}
 
 
 def _takes_value(option: str, letters: str) -> bool:

@@ -15,8 +15,11 @@ from proxy.policy.text import read_text
 MAX_PATH = 4096
 _MAX_SCHEMES = 8
 _MAX_TAILS = 16
+_LIST_MARKS = frozenset(",:;|= <>@")
 _SAFE = string.ascii_letters + string.digits + "/_-.,+= "
+_ODD_PAIRS = (" /", "/ ", ",/", "=/")
 _SPECIAL_HEADS = (
+    "/volumes",
     "/proc",
     "/dev",
     "/private",
@@ -35,6 +38,9 @@ _SLASHES = str.maketrans(dict.fromkeys("\\\u2044\u2215\u29f8\u2571\uff0f\u29f5\u
 _WEB_SCHEMES = frozenset({"http", "https", "ws", "wss", "ftp", "ftps", "mailto", "data", "javascript"})
 _SCHEME = frozenset(string.ascii_letters + string.digits + "+-._")
 _ALIASES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
+    ((".nofollow",), ()),
+    ((".resolve", "1"), ()),
+    (("volumes", "macintosh hd"), ()),
     (("private", "etc"), ("etc",)),
     (("private", "var"), ("var",)),
     (("private", "tmp"), ("tmp",)),
@@ -121,7 +127,7 @@ def _is_plain(raw: str) -> bool:
         and "/." not in raw
         and "//" not in raw
         and "./" not in raw
-        and " /" not in raw
+        and not any(pair in raw for pair in _ODD_PAIRS)
         and raw[-1] not in ". "
         and raw[2:3] not in ("/", "")
         and not raw.lower().startswith(_SPECIAL_HEADS)
@@ -151,9 +157,9 @@ def _careless(text: str, found: _Found) -> list[str]:
     if text[:1] == "@":
         out.append(text[1:])
     if "\n" in text:
-        out.extend(text.splitlines())
-    if "://" in text and "=" in text:
-        out.append(text.rpartition("=")[2])
+        out.extend(text.splitlines()[:_MAX_TAILS])
+    starts = [i for i, c in enumerate(text) if c == "/" and i and text[i - 1] in _LIST_MARKS]
+    out.extend(text[i:] for i in starts[-_MAX_TAILS:])
     tidied = _tidy(text)
     if tidied != text:
         out.append(tidied)
@@ -321,7 +327,7 @@ def _walk(text: str, *, follow: bool = True) -> _Walk:
         text = text[0].upper() + ":/" + text[2:]
     stack: list[str] = []
     escaped = False
-    problem = None
+    problem = "a path by inode" if text.casefold().startswith("/.vol/") else None
     for part in text.split("/"):
         if part in ("", "."):
             continue

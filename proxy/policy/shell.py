@@ -31,7 +31,6 @@ _KEYWORDS: Final = frozenset(
         "{",
         "}",
         "!",
-        "time",
         "coproc",
     }
 )

@@ -63,6 +63,7 @@ SUFFIXES: Final = (".exe", ".cmd", ".bat", ".com", ".ps1")
 WRAPPERS: Final[dict[str, tuple[str, int]]] = {
     "sudo": ("ugpCrtTUDRh", 0),
     "doas": ("uC", 0),
+    "pkexec": ("", 0),
     "env": ("uC", 0),
     "nice": ("n", 0),
     "ionice": ("cnpPu", 0),
@@ -116,6 +117,39 @@ WRAPPERS: Final[dict[str, tuple[str, int]]] = {
     "ld-musl-x86_64.so.1": ("", 0),
 }
 EXECUTING: Final = frozenset({"-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"})
+# Every argument of these may name a program to run.
+RUNNERS: Final = frozenset(
+    {
+        "bind",
+        "bunx",
+        "complete",
+        "docker",
+        "enable",
+        "hash",
+        "kubectl",
+        "man",
+        "mapfile",
+        "nerdctl",
+        "npx",
+        "podman",
+        "readarray",
+        "screen",
+        "tcpdump",
+        "tmux",
+        "xterm",
+    }
+)
+# What follows one of these options or words may name a program to run.
+RUNNING_OPTIONS: Final[dict[str, tuple[str, ...]]] = {
+    "git": ("-x", "--exec", "run", "foreach", "-O", "--open-files-in-pager"),
+    "less": ("+", "-+"),
+    "npm": ("exec", "x"),
+    "rsync": ("-e", "--rsh"),
+    "scp": ("-S",),
+    "sftp": ("-S",),
+    "tar": ("-I", "-F", "--new-volume-script"),
+    "zip": ("-TT", "--unzip-command"),
+}
 # These run their operands as a command line rather than as an argv.
 THROUGH_SHELL: Final = frozenset({"watch", "parallel", "ssh", "entr"})
 # These take commands from what is fed to them.
