@@ -17,7 +17,6 @@ _MAX_SCHEMES = 8
 _MAX_TAILS = 16
 _LIST_MARKS = frozenset(",:;|= <>@")
 _SAFE = string.ascii_letters + string.digits + "/_-.,+= "
-_ODD_PAIRS = (" /", "/ ", ",/", "=/")
 _SPECIAL_HEADS = (
     "/volumes",
     "/proc",
@@ -57,7 +56,7 @@ _ALIASES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("usr", "lib"), ("lib",)),
     (("usr", "lib64"), ("lib64",)),
 )
-_GLOB = frozenset("*?[{")
+GLOB_MARKS = frozenset("*?[{")
 
 
 class PathViews(NamedTuple):
@@ -85,7 +84,7 @@ class _Found:
 
     def views(self) -> PathViews:
         folded = dict.fromkeys(p.casefold() for p in (*self.exact, *self.loose))
-        globs = tuple(p for p in folded if not _GLOB.isdisjoint(p))
+        globs = tuple(p for p in folded if not GLOB_MARKS.isdisjoint(p))
         return PathViews(tuple(self.exact), tuple(folded), tuple(self.relative), globs, self.problem)
 
 
@@ -127,7 +126,10 @@ def _is_plain(raw: str) -> bool:
         and "/." not in raw
         and "//" not in raw
         and "./" not in raw
-        and not any(pair in raw for pair in _ODD_PAIRS)
+        and " /" not in raw
+        and "/ " not in raw
+        and ",/" not in raw
+        and "=/" not in raw
         and raw[-1] not in ". "
         and raw[2:3] not in ("/", "")
         and not raw.lower().startswith(_SPECIAL_HEADS)
@@ -245,8 +247,8 @@ def _add(text: str, found: _Found, *, strict: bool) -> None:
     if walk.problem:
         found.problem = walk.problem
     if "proc" in text.casefold() or "dev" in text.casefold():
-        found.loose[_join(_walk(text, follow=False).parts)] = None
-    path = _join(walk.parts)
+        found.loose[join_parts(_walk(text, follow=False).parts)] = None
+    path = join_parts(walk.parts)
     if not walk.absolute:
         found.loose[path] = None
         if strict:
@@ -261,7 +263,7 @@ def _add(text: str, found: _Found, *, strict: bool) -> None:
         found.problem = "too many steps up"
     for tail in tails[:_MAX_TAILS]:
         again = _walk(tail)
-        found.loose[_join(again.parts)] = None
+        found.loose[join_parts(again.parts)] = None
         _add_likely(again.parts, found)
 
 
@@ -271,16 +273,16 @@ def _add_likely(parts: tuple[str, ...], found: _Found, hops: int = 0) -> None:
     for link, target in _ALIASES:
         if lowered[: len(link)] == link:
             aliased = target + parts[len(link) :]
-            found.loose[_join(aliased)] = None
+            found.loose[join_parts(aliased)] = None
             if hops < 3:
                 _add_likely(aliased, found, hops + 1)
     trimmed = tuple(_trim(p, first=i == 0) for i, p in enumerate(parts))
     if trimmed != parts:
-        found.loose[_join(tuple(p for p in trimmed if p))] = None
+        found.loose[join_parts(tuple(p for p in trimmed if p))] = None
     drive = _drive(lowered)
     if drive:
-        found.loose[_join((drive[0] + ":", *parts[drive[1] :]))] = None
-        found.loose[_join(parts[drive[1] :])] = None
+        found.loose[join_parts((drive[0] + ":", *parts[drive[1] :]))] = None
+        found.loose[join_parts(parts[drive[1] :])] = None
 
 
 def _trim(part: str, *, first: bool) -> str:
@@ -362,54 +364,5 @@ def _through_proc(stack: list[str]) -> bool:
     return stack[-1].casefold() in ("root", "cwd", "fd", "map_files")
 
 
-def _join(parts: tuple[str, ...]) -> str:
+def join_parts(parts: tuple[str, ...]) -> str:
     return "/" + "".join(part + "/" for part in parts)
-
-
-def read_root(root: str) -> str:
-    """Give the form of a policy's own path that `under` compares with.
-
-    A root is taken as written; only separators, `.` and `..` are resolved.
-    Relative roots (`.`, `src`) speak of paths relative to the server's directory.
-    """
-    slashed = root.replace("\\", "/")
-    walk = _walk_plain(slashed)
-    return walk if walk.startswith("/") or walk == "./" else "./" + walk
-
-
-def _walk_plain(text: str) -> str:
-    drive = text[1:2] == ":"
-    parts: list[str] = []
-    for part in text.split("/"):
-        if part == "..":
-            del parts[-1:]
-        elif part not in ("", "."):
-            parts.append(part)
-    if drive:
-        parts[0] = parts[0][0].upper() + ":"
-    if drive or text.startswith("/"):
-        return _join(tuple(parts))
-    return _join(tuple(parts))[1:] or "./"
-
-
-def glob_may_reach(pattern: str, root: str) -> bool:
-    """Tell whether an absolute pattern (folded) may name something under `root` (folded)."""
-    wanted = [p for p in root.split("/") if p]
-    given = [p for p in pattern.split("/") if p]
-    for i, part in enumerate(wanted):
-        if i >= len(given):
-            return False
-        if given[i].startswith("**"):
-            return True
-        if not _component_may_match(given[i], part):
-            return False
-    return True
-
-
-def _component_may_match(pattern: str, name: str) -> bool:
-    marks = [i for i, c in enumerate(pattern) if c in _GLOB]
-    if not marks:
-        return pattern == name
-    last = max(i for i, c in enumerate(pattern) if c in "*?]}[{")
-    tail = pattern[last + 1 :]
-    return name.startswith(pattern[: marks[0]]) and (not tail or name.endswith(tail))
