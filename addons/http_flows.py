@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import re
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlsplit
 
@@ -16,12 +17,11 @@ from proxy.model import Context, Denial, Principal
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from proxy.model import JsonObject
-
 PRINCIPAL = "interlock.principal"
 ANSWERED = "interlock.answered"
 JSON_TYPE = "application/json"
 EVENT_STREAM = "text/event-stream"
+_REQUEST_LINE = re.compile(rb"[A-Za-z]+[ \t]+\S+[ \t]+HTTP/\d")
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
@@ -76,10 +76,25 @@ def misdirected(flow: http.HTTPFlow) -> str | None:
     if sni and not _is_address(host) and _bare(sni) != host:
         return f"the TLS server name {sni!r} is not the host {host!r}"
     named = _host_of(request.host_header)
-    if named is None or (is_transparent(flow) and request.scheme == "http"):
+    claimable = is_transparent(flow) and request.scheme == "http"  # nothing but the header has the name there
+    if named is None or (claimable and not _is_address(named)):
         return None
     if named not in {host, _bare(sni or host)}:
         return f"the Host header {named!r} is not the host {host!r}"
+    return None
+
+
+def odd_framing(request: http.Request) -> str | None:
+    """Give the reason to refuse a request whose framing servers read differently; None where there is none.
+
+    Some servers take no notice of the length of a GET's body and read on in it.
+    """
+    codings = [value.strip().lower() for value in request.headers.get_all("transfer-encoding")]
+    if codings not in ([], ["chunked"]):
+        return "transfer_coding"
+    bodiless = request.method.upper() in ("GET", "HEAD", "OPTIONS", "TRACE", "DELETE")
+    if bodiless and _REQUEST_LINE.search(request.raw_content or b""):
+        return "hidden_request"
     return None
 
 
@@ -134,8 +149,12 @@ def answer(flow: http.HTTPFlow, status: int, body: bytes, content_type: str = JS
 
 def answer_refused(flow: http.HTTPFlow, status: int, denial: Denial) -> None:
     """Answer something that has no id to answer to."""
-    body: JsonObject = {"error": {"message": denial.text, "data": denial.data()}}
-    answer(flow, status, json.dumps(body).encode())
+    answer(flow, status, refusal_body(denial))
+
+
+def refusal_body(denial: Denial) -> bytes:
+    """Spell a refusal for a sender that cannot be answered by id."""
+    return json.dumps({"error": {"message": denial.text, "data": denial.data()}}).encode()
 
 
 def replace_body(message: http.Message, body: bytes) -> None:

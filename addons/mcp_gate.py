@@ -6,7 +6,6 @@ any exception into a refusal.
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -76,7 +75,7 @@ class McpGate:
         if self._is_stopping():
             self._refuse(flow, 503, "stopping")
             return
-        if not self._names_agree(flow):
+        if not self._names_agree(flow) or not self._framing_is_plain(flow):
             return
         context = flows.context(flow)
         headers = list(flow.request.headers.items(multi=True))
@@ -89,6 +88,15 @@ class McpGate:
             return True
         self._gate.note("request_refused", "host_mismatch", flows.context(flow), problem=problem)
         self._refuse(flow, 421, "host_mismatch", f"{problem[:1].upper()}{problem[1:]}.")
+        return False
+
+    def _framing_is_plain(self, flow: http.HTTPFlow) -> bool:
+        """Refuse framing that a server may see differently, and so find another request or body in it."""
+        reason = flows.odd_framing(flow.request)
+        if reason is None:
+            return True
+        self._gate.note("request_refused", reason, flows.context(flow))
+        self._refuse(flow, 400, reason)
         return False
 
     def _carry_out(self, flow: http.HTTPFlow, verdict: Verdict, context: Context) -> None:
@@ -122,9 +130,7 @@ class McpGate:
     def _is_legacy(self, flow: http.HTTPFlow) -> bool:
         """Say whether answers to this POST travel on a GET stream (HTTP+SSE, 2024-11-05)."""
         headers = flow.request.headers
-        if "mcp-session-id" in headers or "mcp-protocol-version" in headers:
-            return False
-        if flows.EVENT_STREAM in headers.get("accept", ""):
+        if "mcp-session-id" in headers or flows.EVENT_STREAM in headers.get("accept", ""):
             return False
         return flows.legacy_session(flow.request.path) is not None or self._is_known_endpoint(flow)
 
@@ -223,6 +229,10 @@ class McpGate:
             message.drop()
 
     async def _take_websocket_message(self, flow: http.HTTPFlow, message: WebSocketMessage) -> None:
+        if len(message.content) > self._limits.message_bytes:
+            message.drop()
+            _inject(flow, flows.refusal_body(_denial("event_too_large", "the message")), is_text=message.is_text)
+            return
         base = flows.context(flow)
         context = Context(base.principal, base.server, "websocket", base.revision, session=flow.id)
         if not message.from_client:
@@ -242,15 +252,12 @@ class McpGate:
                     _inject(flow, serialise(reply), is_text=message.is_text)
             case Reject(denial=denial):
                 message.drop()
-                body = json.dumps({"error": {"message": denial.text, "data": denial.data()}}).encode()
-                _inject(flow, body, is_text=message.is_text)
+                _inject(flow, flows.refusal_body(denial), is_text=message.is_text)
             case _:
                 raise TypeError(f"unknown verdict {verdict!r}")
 
     def _refuse(self, flow: http.HTTPFlow, status: int, reason: str, why: str = "") -> None:
-        text = reasons.explain(reason, "the request", why)
-        denial = Denial(reason, text, retryable=reasons.REASONS[reason].retryable)
-        flows.answer_refused(flow, status, denial)
+        flows.answer_refused(flow, status, _denial(reason, "the request", why))
 
     def _fail(self, flow: http.HTTPFlow, error: Exception) -> None:
         """Refuse a flow that could not be handled, and record it."""
@@ -260,6 +267,10 @@ class McpGate:
             self._gate.note("request_refused", "internal_error", flows.context(flow), error=type(error).__name__)
         except Exception as second:
             log.exception("a refusal could not be recorded", error=str(second))
+
+
+def _denial(reason: str, subject: str, why: str = "") -> Denial:
+    return Denial(reason, reasons.explain(reason, subject, why), retryable=reasons.REASONS[reason].retryable)
 
 
 def _answer(flow: http.HTTPFlow, verdict: Answer) -> None:

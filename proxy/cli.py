@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from proxy import __version__
-from proxy.commands import agents, audit, ca, config, up
+from proxy.commands import agents, audit, ca, config, policy, up
 from proxy.errors import InterlockError
 
 EXIT_ERROR = 1
@@ -27,6 +27,7 @@ app.command("up", epilog=up.EPILOG)(up.up)
 app.add_typer(config.app, name="config")
 app.add_typer(ca.app, name="ca")
 app.add_typer(agents.app, name="agents")
+app.add_typer(policy.app, name="policy")
 app.add_typer(audit.app, name="audit")
 
 

@@ -61,7 +61,7 @@ class Daemon:
         self.lifecycle = Lifecycle(
             self.gate,
             connection_limit=settings.connection_limit,
-            first_request_seconds=settings.header_timeout,
+            first_request_seconds=2 * settings.header_timeout,  # tunnel and TLS first; a slow head has its own deadline
             default_agent=settings.default_agent,
         )
         self.master = self._master()

@@ -158,9 +158,7 @@ def compare(
 
 def parse_arguments() -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="run the plans whose name contains this")
     parser.add_argument("--server", help="a running server's MCP endpoint, in place of the plans' own")
     parser.add_argument("--through", help="the way to --server through a proxy, in place of Interlock")

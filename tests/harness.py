@@ -240,7 +240,7 @@ class Interlock:
 
     def events(self) -> list[dict[str, Any]]:
         """Give the audit events so far, oldest first."""
-        done = self.cli("audit", "tail", "--json")
+        done = self.cli("audit", "tail", "--json", "-n", "1000000")
         assert done.returncode == 0, done.stderr
         return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -304,10 +304,12 @@ def start_interlock(
     env: dict[str, str] | None = None,
     upstream_ca: Path | None = None,
     flags: Sequence[str] = (),
+    program: Sequence[str] = ("proxy.cli",),
 ) -> Iterator[Interlock]:
     """Run `interlock up` until the block ends; a clean exit is part of the contract.
 
-    `settings` become a configuration file; `env` is added to the environment. The
+    `settings` become a configuration file; `env` is added to the environment;
+    `program` is the module to run in place of the ordinary command line. The
     daemon's stderr is shown when it does not start, does not stop cleanly, or when
     the block fails.
     """
@@ -315,7 +317,7 @@ def start_interlock(
     policy_file, stderr = tmp_path / "policy.yaml", tmp_path / "interlock.stderr"
     tmp_path.mkdir(parents=True, exist_ok=True)
     policy_file.write_text(policy)
-    argv = [sys.executable, "-m", "proxy.cli", "up", "--listen", "127.0.0.1:0", "--mode", mode]
+    argv = [sys.executable, "-m", *program, "up", "--listen", "127.0.0.1:0", "--mode", mode]
     argv += ["--policy", str(policy_file), "--state-dir", str(state_dir), *flags]
     if upstream_ca:
         argv += ["--upstream-ca", str(upstream_ca)]

@@ -27,9 +27,7 @@ def call(tool: str, arguments: dict[str, object]) -> dict[str, object]:
 
 def post(url: str, tool: str, arguments: dict[str, object]) -> dict[str, object]:
     with httpx2.Client(trust_env=False, timeout=LIMIT) as client:
-        answer: dict[str, object] = client.post(
-            f"{url}/mcp", json=call(tool, arguments), headers=ACCEPT
-        ).json()
+        answer: dict[str, object] = client.post(f"{url}/mcp", json=call(tool, arguments), headers=ACCEPT).json()
     return answer
 
 
@@ -66,9 +64,7 @@ def test_a_client_refuses_a_server_whose_certificate_nobody_vouches_for(
 ) -> None:
     with start_node_server("v1-raw", tmp_path, certificates=certificates) as server:
         untrusted = run_client("v1", f"{server.url}/mcp")
-        trusted = run_client(
-            "v1", f"{server.url}/mcp", env={"NODE_EXTRA_CA_CERTS": str(certificates.ca_file)}
-        )
+        trusted = run_client("v1", f"{server.url}/mcp", env={"NODE_EXTRA_CA_CERTS": str(certificates.ca_file)})
     assert "certificate" in untrusted["connect"]["error"]["cause"]
     assert trusted["connect"]["ok"]
 

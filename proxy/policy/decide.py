@@ -8,8 +8,8 @@ be judged is denied.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from proxy.model import Decision, Outcome, Redaction
 from proxy.policy.egress import CompiledEgress
@@ -60,6 +60,7 @@ PLUMBING: Final = frozenset(
 
 _SEVERITIES: Final = ("info", "low", "medium", "high", "critical")
 _MAX_BUCKETS: Final = 4096
+_SILENT: Final = "No rule allows this call, and the policy denies by default."
 
 
 def _always(_reading: Reading) -> int:
@@ -119,13 +120,13 @@ class CompiledRule:
 
     def _ask_again(self, reading: Reading) -> Hit | None:
         """Find out whether the rule matched only because a value could not be judged."""
-        reading.unknown = None
+        reading.take_trouble()
         reading.guess = 2
         try:
             bits = self.test(reading)
         finally:
             reading.guess = 1
-        trouble, reading.unknown = reading.unknown, None
+        trouble = reading.take_trouble()
         if trouble is None or (bits & 1 and not self.allows):
             return None if self.allows else Hit(self)
         return Hit(self, trouble.reason, trouble.detail)
@@ -176,6 +177,21 @@ def spellings(call: Call) -> tuple[tuple[str, str, str], ...]:
     return (names,) if lax == names else (names, lax)
 
 
+def _ask_all(rules: Iterable[CompiledRule], reading: Reading) -> list[Hit]:
+    hits: list[Hit] = []
+    for rule in rules:
+        # Most rules say no, and asking their test alone first is the cheaper way to hear it.
+        try:
+            if not rule.test(reading):
+                continue
+        except Exception:  # noqa: BLE001, S110 - `ask` meets it again and tells of it
+            pass
+        hit = rule.ask(reading)
+        if hit is not None:
+            hits.append(hit)
+    return hits
+
+
 class CompiledPolicy:
     """A policy ready to decide; implements `model.Policy`."""
 
@@ -192,6 +208,8 @@ class CompiledPolicy:
         self.default = default
         self.compiled = tuple(compile_rule(rule) for rule in sorted(rules, key=lambda rule: rule.id))
         self.rules: Mapping[str, Rule] = {compiled.id: compiled.rule for compiled in self.compiled}
+        self._default_allow = Decision(Outcome.ALLOW, DEFAULT_ALLOW, policy_version=version)
+        self._default_deny = Decision(Outcome.DENY, DEFAULT_DENY, message=_SILENT, policy_version=version)
         self._index = _Index(self.compiled)
         self._buckets: dict[tuple[str, str, str | None, str], tuple[CompiledRule, ...]] = {}
 
@@ -199,8 +217,8 @@ class CompiledPolicy:
         """Decide `call`; a value that cannot be judged is a deny with its own reason."""
         try:
             reading = Reading(call.arguments or {})
-            hits = [hit for rule in self.rules_for(call) if (hit := rule.ask(reading)) is not None]
-            return self.conclude(call, hits)
+            hits = _ask_all(self.rules_for(call), reading)
+            return self.conclude(call, hits) if hits else self._silence(call)
         except Exception as error:  # noqa: BLE001 - the boundary: whatever goes wrong is a refusal
             return Decision(
                 Outcome.DENY,
@@ -221,8 +239,6 @@ class CompiledPolicy:
 
     def conclude(self, call: Call, hits: Sequence[Hit]) -> Decision:
         """Weigh what the rules said."""
-        if not hits:
-            return self._by_default(call, (), ())
         shadow = tuple(sorted(hit.rule.id for hit in hits if hit.rule.shadow and _matched(hit)))
         live = [hit for hit in hits if not hit.rule.shadow]
         winner = _winner(live)
@@ -241,29 +257,24 @@ class CompiledPolicy:
             self.version,
         )
 
+    def _silence(self, call: Call) -> Decision:
+        """Decide a call that no rule speaks of."""
+        return self._default_allow if self._allows_by_default(call) else self._default_deny
+
+    def _allows_by_default(self, call: Call) -> bool:
+        return self.default == "allow" or call.method in PLUMBING
+
     def _by_default(self, call: Call, live: Sequence[Hit], shadow: tuple[str, ...]) -> Decision:
         matched = tuple(sorted(hit.rule.id for hit in live if _matched(hit)))
         redactions = _redactions(live)
-        if self.default == "allow" or call.method in PLUMBING:
-            return Decision(
-                Outcome.ALLOW,
-                DEFAULT_ALLOW,
-                matched=matched,
-                shadow=shadow,
-                redactions=redactions,
-                policy_version=self.version,
-            )
+        told: dict[str, Any] = {"matched": matched, "shadow": shadow, "redactions": redactions}
+        if self._allows_by_default(call):
+            return replace(self._default_allow, **told)
         unsure = min((hit for hit in live if not _matched(hit)), key=lambda hit: hit.rule.id, default=None)
-        return Decision(
-            Outcome.DENY,
-            unsure.reason or DEFAULT_DENY if unsure else DEFAULT_DENY,
-            unsure.rule.id if unsure else None,
-            unsure.detail if unsure else "No rule allows this call, and the policy denies by default.",
-            matched=matched,
-            shadow=shadow,
-            redactions=redactions,
-            policy_version=self.version,
-        )
+        if unsure is None:
+            return replace(self._default_deny, **told)
+        reason = unsure.reason or DEFAULT_DENY
+        return replace(self._default_deny, reason=reason, rule=unsure.rule.id, message=unsure.detail, **told)
 
 
 class _Verdict(NamedTuple):

@@ -1,16 +1,218 @@
-"""Deciding plain traffic by host, address, port and method. Pure, no I/O."""
+"""Deciding traffic by host, address, port and method. Pure, no I/O; `decide` never raises.
+
+A request is decided once by its name and again by the addresses it resolved to:
+give `addresses` as soon as they are known, and dial only those.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import ipaddress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from proxy.model import Decision, Outcome
+from proxy.policy.globs import compile_globs
+from proxy.policy.host_operators import compile_hosts
+from proxy.policy.hosts import Host, canonical_host, lookalikes
+from proxy.policy.net import parse_address, unwrap
 
 if TYPE_CHECKING:
-    from proxy.policy.rules import Egress
+    from collections.abc import Callable, Sequence
+
+    from proxy.policy.net import Address
+    from proxy.policy.rules import Egress, EgressRule
+
+DENIED: Final = "egress_denied"
+DEFAULT_DENY: Final = "egress_default_deny"
+OPERATOR_PORT: Final = "operator_port"
+POLICY_ERROR: Final = "policy_error"
+AMBIGUOUS: Final = "ambiguous_value"
+_NOT_IN_HOSTS: Final = frozenset("/\\@?# \t\r\n\0")
+_GUARDED: Final = ("metadata", "link_local", "private", "loopback")
+_SEVERITIES: Final = ("info", "low", "medium", "high", "critical")
+
+
+@dataclass(frozen=True, slots=True)
+class EgressRequest:
+    """A connection or request that wants to leave.
+
+    `addresses` are those the host resolved to, as text; empty until it is
+    resolved. `method` is None for a tunnel whose inside is not seen.
+    """
+
+    host: str
+    port: int
+    method: str | None = None
+    addresses: tuple[str, ...] = ()
+    agent: str = ""
+
+
+class _Target(NamedTuple):
+    """Who a request would reach: its host, what the host imitates, and its addresses."""
+
+    host: Host
+    similar: tuple[Host, ...]
+    addresses: tuple[Address, ...]
+
+    def everything(self) -> tuple[Host, ...]:
+        dialled = tuple(Host(str(address), (address,)) for address in self.addresses)
+        return (self.host, *self.similar, *dialled)
+
+    def classes(self) -> frozenset[str]:
+        found = (kind for host in self.everything() for classes in host.classes() for kind in classes)
+        return frozenset(found)
 
 
 class CompiledEgress:
-    """The egress section, ready to decide."""
+    """The egress section, ready to decide.
+
+    `operator` are the addresses and ports of the proxy's own consoles, which no
+    agent may reach whatever the rules say.
+    """
 
     def __init__(self, section: Egress, *, version: str = "") -> None:
         self.section = section
         self.version = version
+        self._rules = tuple(CompiledEgressRule(rule) for rule in sorted(section.rules, key=lambda r: r.id))
+
+    def decide(self, request: EgressRequest, operator: Sequence[tuple[str, int]] = ()) -> Decision:
+        """Decide `request`; what cannot be judged is denied."""
+        try:
+            return self._decide(request, operator)
+        except Exception as error:  # noqa: BLE001 - the boundary: whatever goes wrong is a refusal
+            return self._deny(POLICY_ERROR, f"The request could not be judged ({type(error).__name__}).")
+
+    def _decide(self, request: EgressRequest, operator: Sequence[tuple[str, int]]) -> Decision:
+        target = read_target(request)
+        if target is None:
+            return self._deny(AMBIGUOUS, f"{request.host!r} cannot be read as a host.")
+        if _reaches_operator(target, request.port, operator):
+            return self._deny(OPERATOR_PORT, "The proxy's own operator port is not for agents.")
+        hits = [rule for rule in self._rules if rule.matches(request, target)]
+        shadow = tuple(rule.id for rule in hits if rule.rule.mode == "shadow")
+        live = [rule for rule in hits if rule.rule.mode != "shadow"]
+        denies = [rule for rule in live if rule.rule.action == "deny"]
+        if denies:
+            winner = min(denies, key=lambda rule: (-_SEVERITIES.index(rule.rule.severity), rule.id))
+            return self._by_rule(Outcome.DENY, DENIED, winner, live, shadow)
+        for kind in _GUARDED:
+            if kind in target.classes() and getattr(self.section, kind) == "deny":
+                message = f"{request.host} leads to a {kind.replace('_', '-')} address."
+                return self._deny(f"egress_{kind}", message, shadow)
+        if live:
+            return self._by_rule(Outcome.ALLOW, "egress_allowed", live[0], live, shadow)
+        if self.section.default == "deny":
+            return self._deny(DEFAULT_DENY, f"No egress rule allows {request.host}:{request.port}.", shadow)
+        return Decision(Outcome.ALLOW, "egress_default_allow", shadow=shadow, policy_version=self.version)
+
+    def _deny(self, reason: str, message: str, shadow: tuple[str, ...] = ()) -> Decision:
+        return Decision(
+            Outcome.DENY,
+            reason,
+            message=message,
+            respond="error",
+            shadow=shadow,
+            policy_version=self.version,
+        )
+
+    def _by_rule(
+        self,
+        outcome: Outcome,
+        reason: str,
+        winner: CompiledEgressRule,
+        live: Sequence[CompiledEgressRule],
+        shadow: tuple[str, ...],
+    ) -> Decision:
+        return Decision(
+            outcome,
+            reason,
+            winner.id,
+            winner.rule.description,
+            "error",
+            winner.rule.severity,
+            tuple(rule.id for rule in live),
+            shadow,
+            policy_version=self.version,
+        )
+
+
+class CompiledEgressRule:
+    """One egress rule; a deny matches if any reading of the target does, an allow only if all do."""
+
+    def __init__(self, rule: EgressRule) -> None:
+        self.rule = rule
+        self.id = rule.id
+        self._hosts = compile_hosts(tuple(rule.hosts)) if rule.hosts else None
+        self._networks = [ipaddress.ip_network(text, strict=False) for text in rule.cidrs or ()]
+        self._ports = frozenset(rule.ports) if rule.ports else None
+        self._methods = frozenset(m.upper() for m in rule.methods) if rule.methods else None
+        self._fits_agent: Callable[[str], bool] = compile_globs(rule.agents)
+
+    def matches(self, request: EgressRequest, target: _Target) -> bool:
+        """Tell whether the rule speaks of the request."""
+        denies = self.rule.action == "deny"
+        return (
+            self._fits_agent(request.agent)
+            and (self._ports is None or request.port in self._ports)
+            and self._fits_method(request.method, denies=denies)
+            and self._fits_host(target, denies=denies)
+            and self._fits_network(target, denies=denies)
+        )
+
+    def _fits_method(self, method: str | None, *, denies: bool) -> bool:
+        if self._methods is None:
+            return True
+        # Inside an unseen tunnel any method may be used.
+        return denies if method is None else method.upper() in self._methods
+
+    def _fits_host(self, target: _Target, *, denies: bool) -> bool:
+        if self._hosts is None:
+            return True
+        if denies:
+            return any(map(self._hosts.may, target.everything()))
+        return self._hosts.must(target.host)
+
+    def _fits_network(self, target: _Target, *, denies: bool) -> bool:
+        if not self._networks:
+            return True
+        known = [address for host in target.everything() for address in host.addresses]
+        hits = [any(address in network for network in self._networks) for address in known]
+        return any(hits) if denies else bool(hits) and all(hits)
+
+
+def read_target(request: EgressRequest) -> _Target | None:
+    """Work out who a request would reach, or give None where its host cannot be read.
+
+    Raises ValueError for an address that is none.
+    """
+    if not _NOT_IN_HOSTS.isdisjoint(request.host) or ("[" in request.host) != ("]" in request.host):
+        return None
+    host = canonical_host(request.host)
+    if host is None or not host.name:
+        return None
+    addresses: list[Address] = []
+    for text in request.addresses:
+        address = parse_address(text)
+        if address is None:
+            raise ValueError(f"not an address: {text!r}")
+        addresses.extend(unwrap(address))
+    return _Target(host, tuple(lookalikes(host)), tuple(dict.fromkeys(addresses)))
+
+
+def _reaches_operator(target: _Target, port: int, operator: Sequence[tuple[str, int]]) -> bool:
+    """Tell whether a request would reach one of the proxy's own ports.
+
+    A console bound to any address is reached by every address, so the port
+    alone decides then.
+    """
+    known = {address for host in target.everything() for address in host.addresses}
+    local = bool({"loopback", "unspecified"} & target.classes())
+    for text, own in operator:
+        if own != port:
+            continue
+        address = parse_address(text)
+        if address is None or address.is_unspecified or address in known:
+            return True
+        if address.is_loopback and local:
+            return True
+    return False

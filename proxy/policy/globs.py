@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import re2
+from proxy.policy.regex import compile_search, escape
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,8 +25,8 @@ def compile_globs(patterns: Sequence[str] | None) -> Callable[[str], bool]:
     globs = [p for p in patterns if is_glob(p)]
     if not globs:
         return plain.__contains__
-    search: Callable[[str], Any] = re2.compile("^(?s:" + "|".join(map(translate, globs)) + ")$").search
-    return lambda name: name in plain or search(name) is not None
+    search = compile_search("^(?s:" + "|".join(map(translate, globs)) + ")$")
+    return lambda name: name in plain or search(name)
 
 
 def translate(pattern: str) -> str:
@@ -44,7 +44,7 @@ def translate(pattern: str) -> str:
             members, rest = rest[:end], rest[end + 1 :]
             out.append(_members(members))
         else:
-            out.append(re2.escape(char))
+            out.append(escape(char))
     return "".join(out)
 
 

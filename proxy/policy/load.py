@@ -185,7 +185,13 @@ def _yaml_problem(file: Path, error: MarkedYAMLError) -> Problem:
 
 
 def _plain(node: Any) -> Any:
-    """Turn what the YAML reader gives into plain values."""
+    """Turn what the YAML reader gives into plain values.
+
+    Raises TypeError for a tag, or a value of a type that no rule speaks of.
+    """
+    tag = getattr(node, "tag", None)
+    if tag is not None and tag.value is not None:
+        raise TypeError(f"the tag {tag.value} means nothing here; drop it")
     if isinstance(node, CommentedMap):
         return {_plain(key): _plain(value) for key, value in node.items()}
     if isinstance(node, CommentedSeq):
@@ -197,10 +203,7 @@ def _plain(node: Any) -> Any:
     for kind in (str, int, float):
         if isinstance(node, kind):
             return kind(node)
-    tag = getattr(node, "tag", None)
-    raise TypeError(
-        f"a value that is neither text, number nor boolean ({tag or type(node).__name__}); quote it"
-    )
+    raise TypeError(f"a {type(node).__name__} is neither text, number nor boolean; quote it")
 
 
 def _locate(nodes: Any, steps: Iterable[str | int]) -> tuple[int, int]:
@@ -224,7 +227,7 @@ def _explain(file: Path, nodes: Any, error: ErrorDetails) -> Problem:
 
 
 def _is_step(step: str | int) -> bool:
-    return isinstance(step, int) or not any(c in step for c in "[(<") and step not in _MARKERS
+    return isinstance(step, int) or (step not in _MARKERS and not any(c in step for c in "[(<"))
 
 
 _MARKERS = frozenset(
@@ -260,9 +263,8 @@ def _shorten(value: Any) -> str:
 
 def _field_names() -> tuple[str, ...]:
     models = (PolicyFile, DenyRule, RedactRule, TwoPhaseRule, Condition, Egress)
-    return tuple(
-        dict.fromkeys(field.alias or name for model in models for name, field in model.model_fields.items())
-    ) + ("all", "any", "not", "hosts", "ports", "cidrs")
+    fields = (field.alias or name for model in models for name, field in model.model_fields.items())
+    return (*dict.fromkeys(fields), "all", "any", "not", "hosts", "ports", "cidrs")
 
 
 def _did_you_mean(name: str) -> str:

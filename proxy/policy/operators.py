@@ -10,9 +10,8 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING, Any, Final
 
-import re2
-
-from proxy.policy import path_operator
+from proxy.policy import host_operators, path_operator, programs
+from proxy.policy.regex import compile_search
 from proxy.policy.rules import All, Any_, Bounds, Condition, Not, many
 from proxy.policy.text import fold, read_text
 from proxy.policy.values import parse_arg
@@ -109,7 +108,7 @@ def combine(views: Views, judge: Judge, reading: Reading) -> int:
         must = must and bits == YES
     may = may or any(judge(view) for view in views.extra)
     if views.trouble is not None:
-        return MAY if may else reading.give_up(views.trouble)
+        return int(may) | reading.give_up(views.trouble)
     if not may:
         return NO
     return YES if must else MAY
@@ -128,7 +127,7 @@ def _equals(arg: ArgPath, operand: Any) -> Test:
 def _not_equals(arg: ArgPath, operand: Any) -> Test:
     """Like the negation of equals, but a missing value gives no allow."""
     equal = _equals(arg, operand)
-    here = _exists(arg, True)
+    here = _type(arg, ["string", "number", "boolean", "array", "object"])
     return lambda reading: _NEGATED[equal(reading)] & (here(reading) | MAY)
 
 
@@ -199,12 +198,10 @@ def _contains(arg: ArgPath, operand: Any) -> Test:
 
 
 def _matches(arg: ArgPath, operand: Any) -> Test:
-    options = re2.Options()
-    options.log_errors = False
-    searches = [re2.compile(pattern, options).search for pattern in many(operand)]
+    searches = [compile_search(pattern) for pattern in many(operand)]
 
     def found(text: str) -> bool:
-        return any(search(text) is not None for search in searches)
+        return any(search(text) for search in searches)
 
     def judge(view: TextView) -> int:
         hits = [found(text) for text in view.readings]
@@ -298,4 +295,9 @@ OPERATORS: Final[dict[str, Build]] = {
     "type": _type,
     "length": _length,
     "path_under": path_operator.path_under,
+    "host_in": host_operators.host_in,
+    "url_scheme": host_operators.url_scheme,
+    "ip_class": host_operators.ip_class,
+    "cidr": host_operators.cidr,
+    "command": programs.command,
 }

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import re2
-
-from proxy.policy.paths import PathViews, glob_may_reach, read_path, read_root
+from proxy.policy.paths import PathViews, read_path, read_plain
+from proxy.policy.regex import compile_search, escape
+from proxy.policy.roots import glob_may_reach, read_root
 from proxy.policy.rules import many
 from proxy.policy.values import AMBIGUOUS, Trouble
 from proxy.policy.views import WrongTypeError, gather
@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 
 class Paths(NamedTuple):
-    """Every path that one `arg` names, over all its values."""
+    """Every path that one `arg` names, over all its values.
+
+    `plain` is the one folded path where there is nothing else to look at.
+    """
 
     folded: tuple[str, ...]
     exact: tuple[str, ...]
@@ -30,6 +33,7 @@ class Paths(NamedTuple):
     globs: tuple[str, ...]
     sure: bool
     trouble: Trouble | None
+    plain: str | None = None
 
 
 def view_path(value: Any) -> PathViews:
@@ -37,6 +41,17 @@ def view_path(value: Any) -> PathViews:
     if not isinstance(value, str):
         raise WrongTypeError("a path", value)
     return read_path(value)
+
+
+def _plain_paths(arg: ArgPath, reading: Reading) -> Paths | None:
+    """Take the short way where the arg is one string that has one reading."""
+    exact, loose, trouble = arg.select(reading)
+    if len(exact) != 1 or loose or trouble is not None or type(exact[0]) is not str:
+        return None
+    views = read_plain(exact[0])
+    if views is None:
+        return None
+    return Paths(views.folded, views.exact, (), (), True, None, views.folded[0])
 
 
 def _merge(views: Views) -> Paths:
@@ -61,11 +76,11 @@ class _Roots(NamedTuple):
     exact: tuple[str, ...]
     folded: tuple[str, ...]
     relative: tuple[str, ...]
-    exact_glob: Callable[[str], Any] | None
-    folded_glob: Callable[[str], Any] | None
+    exact_glob: Callable[[str], bool] | None
+    folded_glob: Callable[[str], bool] | None
 
     def hold(self, path: str) -> bool:
-        return path.startswith(self.exact) or (self.exact_glob is not None and bool(self.exact_glob(path)))
+        return path.startswith(self.exact) or (self.exact_glob is not None and self.exact_glob(path))
 
     def hold_relative(self, path: str) -> bool:
         if path == "../":
@@ -84,14 +99,16 @@ def path_under(arg: ArgPath, operand: Any) -> Callable[[Reading], int]:
     def test(reading: Reading) -> int:
         paths: Paths | None = reading.memo.get(key)
         if paths is None:
-            paths = reading.memo[key] = _merge(views(reading))
+            paths = reading.memo[key] = _plain_paths(arg, reading) or _merge(views(reading))
+        if simple and paths.plain is not None:
+            return _how_sure(paths, roots, reading) if paths.plain.startswith(folded_roots) else 0
         for path in paths.folded:
             if path.startswith(folded_roots):
-                return _how_sure(paths, roots)
+                return _how_sure(paths, roots, reading)
         if simple and paths.trouble is None and not paths.globs:
             return 0
         if _may_by_pattern(paths, roots):
-            return _how_sure(paths, roots)
+            return _how_sure(paths, roots, reading)
         return 0 if paths.trouble is None else reading.give_up(paths.trouble)
 
     return test
@@ -105,13 +122,10 @@ def _may_by_pattern(paths: Paths, roots: _Roots) -> bool:
     return any(glob_may_reach(pattern, root) for pattern in paths.globs for root in roots.folded)
 
 
-def _how_sure(paths: Paths, roots: _Roots) -> int:
-    must = (
-        paths.sure
-        and paths.trouble is None
-        and all(map(roots.hold, paths.exact))
-        and all(map(roots.hold_relative, paths.relative))
-    )
+def _how_sure(paths: Paths, roots: _Roots, reading: Reading) -> int:
+    if paths.trouble is not None:
+        return 1 | reading.give_up(paths.trouble)
+    must = paths.sure and all(map(roots.hold, paths.exact)) and all(map(roots.hold_relative, paths.relative))
     return 3 if must else 1
 
 
@@ -132,12 +146,11 @@ def _is_glob(root: str) -> bool:
     return "*" in root or "?" in root
 
 
-def _glob_search(globs: list[str]) -> Callable[[str], Any] | None:
+def _glob_search(globs: list[str]) -> Callable[[str], bool] | None:
     if not globs:
         return None
     pattern = "|".join(_translate(glob) for glob in globs)
-    search: Callable[[str], Any] = re2.compile(f"^(?s:{pattern})").search
-    return search
+    return compile_search(f"^(?s:{pattern})")
 
 
 def _translate(glob: str) -> str:
@@ -147,5 +160,5 @@ def _translate(glob: str) -> str:
         if part == "**":
             out.append("(?:[^/]+/)*")
         else:
-            out.append("".join({"*": "[^/]*", "?": "[^/]"}.get(c) or re2.escape(c) for c in part) + "/")
+            out.append("".join({"*": "[^/]*", "?": "[^/]"}.get(c) or escape(c) for c in part) + "/")
     return "/" + "".join(out)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ipaddress
 from typing import Annotated, Any, Literal
 
-import re2
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -20,6 +19,7 @@ from pydantic import (
     model_validator,
 )
 
+from proxy.policy.regex import compile_search
 from proxy.policy.values import parse_arg
 
 type Scalar = StrictStr | StrictInt | StrictFloat | StrictBool | None
@@ -66,16 +66,10 @@ def _check_arg(text: str) -> str:
 
 
 def _check_regex(pattern: str) -> str:
-    options = re2.Options()
-    options.log_errors = False
     try:
-        re2.compile(pattern, options)
-    except re2.error as error:
-        detail = error.args[0]
-        said = detail.decode(errors="replace") if isinstance(detail, bytes) else str(detail)
-        raise ValueError(
-            f"RE2 refuses this pattern: {said}; RE2 has no look-around and no back-references"
-        ) from None
+        compile_search(pattern)
+    except ValueError as error:
+        raise ValueError(f"{error}; RE2 has no look-around and no back-references") from None
     return pattern
 
 
@@ -126,37 +120,38 @@ class Condition(_Strict):
     arg: Annotated[StrictStr, AfterValidator(_check_arg)] = Field(
         description="Which value: path, arguments.path, files[*].path, **.url, or ** for every scalar."
     )
-    equals: Scalar = Field(None, description="The value is this.")
-    not_equals: Scalar = Field(None, description="The value is not this.")
+    equals: Scalar = Field(default=None, description="The value is this.")
+    not_equals: Scalar = Field(default=None, description="The value is not this.")
     in_: Annotated[list[Scalar], Field(min_length=1)] | None = Field(
-        None, alias="in", description="The value is one of these."
+        default=None, alias="in", description="The value is one of these."
     )
-    starts_with: Words | None = Field(None, description="The text starts with this.")
-    ends_with: Words | None = Field(None, description="The text ends with this.")
+    starts_with: Words | None = Field(default=None, description="The text starts with this.")
+    ends_with: Words | None = Field(default=None, description="The text ends with this.")
     contains: Words | None = Field(
-        None, description="The text has this in it, or the array has this element."
+        default=None, description="The text has this in it, or the array has this element."
     )
     matches: Regex | Annotated[list[Regex], Field(min_length=1)] | None = Field(
-        None, description="An RE2 expression found anywhere in the text."
+        default=None, description="An RE2 expression found anywhere in the text."
     )
     gt: Number | None = None
     gte: Number | None = None
     lt: Number | None = None
     lte: Number | None = None
-    exists: StrictBool | None = Field(None, description="Whether the value is there at all.")
+    exists: StrictBool | None = Field(default=None, description="Whether the value is there at all.")
     type: JsonType | Annotated[list[JsonType], Field(min_length=1)] | None = None
     length: StrictInt | Bounds | None = None
     path_under: Root | Annotated[list[Root], Field(min_length=1)] | None = Field(
-        None, description="The path is one of these folders or inside one, however it is spelt."
+        default=None, description="The path is one of these folders or inside one, however it is spelt."
     )
     host_in: Words | None = Field(
-        None, description="The URL or host is one of these: example.com, *.example.com, 169.254.169.254."
+        default=None,
+        description="The URL or host is one of these: example.com, *.example.com, 169.254.169.254.",
     )
-    url_scheme: Words | None = Field(None, description="The URL's scheme is one of these.")
+    url_scheme: Words | None = Field(default=None, description="The URL's scheme is one of these.")
     ip_class: IpClass | Annotated[list[IpClass], Field(min_length=1)] | None = None
     cidr: Network | Annotated[list[Network], Field(min_length=1)] | None = None
     command: Words | None = Field(
-        None,
+        default=None,
         description="The shell command runs one of these programs: curl, 'rm -rf', 'git push --force'.",
     )
 
@@ -200,7 +195,10 @@ def _form(value: Any) -> str | None:
         if len(forms) == 1:
             return forms[0]
         return "condition" if not forms else None
-    return {All: "all", Any_: "any", Not: "not", Condition: "condition"}.get(type(value))
+    for kind, form in ((All, "all"), (Any_, "any"), (Not, "not"), (Condition, "condition")):
+        if isinstance(value, kind):
+            return form
+    return None
 
 
 type When = Annotated[
@@ -235,22 +233,26 @@ class RuleTest(_Strict):
     call: TestCall
     expect: Literal["allow", "deny", "redact", "two_phase", "no_match"]
     reason: StrictStr | None = Field(
-        None, description="The reason code that must be given, such as wrong_type."
+        default=None, description="The reason code that must be given, such as wrong_type."
     )
 
 
 class _Rule(_Strict):
     id: Annotated[StrictStr, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
     description: StrictStr = ""
-    mode: Mode = Field("enforce", description="shadow: record what the rule would have done, do nothing.")
-    severity: Severity = "medium"
-    servers: Globs | None = Field(None, description="Globs; absent means all.")
-    tools: Globs | None = Field(None, description="Globs; absent means all.")
-    agents: Globs | None = Field(None, description="Globs; absent means all.")
-    methods: Globs | None = Field(
-        None, description="MCP methods, such as resources/read; absent means tools/call only."
+    mode: Mode = Field(
+        default="enforce", description="shadow: record what the rule would have done, do nothing."
     )
-    when: When | None = Field(None, description="What must hold of the arguments; absent means nothing.")
+    severity: Severity = "medium"
+    servers: Globs | None = Field(default=None, description="Globs; absent means all.")
+    tools: Globs | None = Field(default=None, description="Globs; absent means all.")
+    agents: Globs | None = Field(default=None, description="Globs; absent means all.")
+    methods: Globs | None = Field(
+        default=None, description="MCP methods, such as resources/read; absent means tools/call only."
+    )
+    when: When | None = Field(
+        default=None, description="What must hold of the arguments; absent means nothing."
+    )
     tests: list[RuleTest] = Field(default_factory=list)
 
     @model_validator(mode="after")
@@ -276,7 +278,7 @@ class DenyRule(_Rule):
 
     action: Literal["deny"]
     respond: Literal["result", "error"] = Field(
-        "result", description="result: a tool result with isError; error: a JSON-RPC error."
+        default="result", description="result: a tool result with isError; error: a JSON-RPC error."
     )
 
 
@@ -285,11 +287,11 @@ class RedactRule(_Rule):
 
     action: Literal["redact"]
     on: Annotated[list[Literal["arguments", "result"]], Field(min_length=1)] = Field(
-        default_factory=lambda: ["arguments", "result"]
+        default=["arguments", "result"]
     )
     detectors: Annotated[list[Word], Field(min_length=1)]
     redact: Literal["mask", "deny", "report"] = Field(
-        "mask", description="mask what is found, deny the call, or only report."
+        default="mask", description="mask what is found, deny the call, or only report."
     )
 
 
@@ -356,7 +358,7 @@ class Egress(_Strict):
     """Plain HTTP and any other traffic through the proxy."""
 
     default: Literal["allow", "deny"] = "allow"
-    metadata: Literal["allow", "deny"] = Field("deny", description="Cloud metadata services.")
+    metadata: Literal["allow", "deny"] = Field(default="deny", description="Cloud metadata services.")
     link_local: Literal["allow", "deny"] = "deny"
     private: Literal["allow", "deny"] = "allow"
     loopback: Literal["allow", "deny"] = "allow"
@@ -368,7 +370,7 @@ class PolicyFile(_Strict):
 
     version: Literal[1]
     default: Literal["allow", "deny"] | None = Field(
-        None, description="What happens to a call no rule speaks of; deny where no file says."
+        default=None, description="What happens to a call no rule speaks of; deny where no file says."
     )
     rules: list[Rule] = Field(default_factory=list)
     egress: Egress | None = None

@@ -1,7 +1,9 @@
 """The values of a call that a condition speaks of. Pure, no I/O.
 
 `arg` paths: `path`, `arguments.path`, `files[*].path`, `list[0]`, `["odd.key"]`,
-`*` (any key), `**.url` (at any depth), `**` (every scalar). A key is found in any
+`*` (any key), `**.url` (at any depth), `**` (every scalar), `path.**` (the value
+and every scalar inside it; those of a type the operator does not speak of are
+passed over). A key is found in any
 case, because some servers decode `Path` as `path`, and JSON inside a string is
 looked into, because some servers parse it.
 """
@@ -10,19 +12,21 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from proxy.policy.text import fold
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from proxy.model import JsonObject
 
 WRONG_TYPE: Final = "wrong_type"
 AMBIGUOUS: Final = "ambiguous_value"
 
-MAX_NODES = 50_000
+MAX_NODES = 200_000
+MAX_VALUES = 10_000
 _MAX_EMBEDDED = 4
 
 
@@ -92,6 +96,11 @@ class Reading:
         self.unknown = trouble
         return self.guess
 
+    def take_trouble(self) -> Trouble | None:
+        """Give the last trouble met, and forget it."""
+        trouble, self.unknown = self.unknown, None
+        return trouble
+
 
 @dataclass(frozen=True, slots=True)
 class ArgPath:
@@ -99,13 +108,19 @@ class ArgPath:
 
     text: str
     steps: tuple[Step, ...]
+    key: str
+    """The selection's name among what is worked out once per call."""
+
+    @property
+    def sweeps(self) -> bool:
+        """Whether the path takes in every scalar below a place, so that types differ by nature."""
+        return bool(self.steps) and isinstance(self.steps[-1], Deep)
 
     def select(self, reading: Reading) -> Selection:
         """Find the values of one call; worked out once per call."""
-        key = "arg:" + self.text
-        found: Selection | None = reading.memo.get(key)
+        found: Selection | None = reading.memo.get(self.key)
         if found is None:
-            found = reading.memo[key] = _select(reading.arguments, self.steps)
+            found = reading.memo[self.key] = _select(reading, self.steps)
         return found
 
 
@@ -121,7 +136,7 @@ def parse_arg(text: str) -> ArgPath:
         steps = steps[1:]
     elif steps == (Key("arguments"),):
         steps = ()
-    return ArgPath(text, steps)
+    return ArgPath(text, steps, "=" + text)
 
 
 def _parse_steps(text: str) -> Iterator[Step]:
@@ -160,17 +175,14 @@ class _Node(NamedTuple):
     exact: bool
 
 
-def _select(arguments: JsonObject, steps: tuple[Step, ...]) -> Selection:
+def _select(reading: Reading, steps: tuple[Step, ...]) -> Selection:
+    arguments = reading.arguments
     if len(steps) == 1 and type(steps[0]) is Key:
         exact, loose = _members(arguments, steps[0].name)
         return Selection(exact, loose)
-    nodes = [_Node(arguments, True)]
     try:
-        for position, step in enumerate(steps):
-            last = position == len(steps) - 1
-            nodes = [found for node in nodes for found in _step(node, step, last=last)]
-            if len(nodes) > MAX_NODES:
-                raise AmbiguousError(f"more than {MAX_NODES} values")
+        nodes = _walk(reading, steps)
+        _bound(len(nodes), MAX_VALUES)
     except AmbiguousError as error:
         return Selection((), (), Trouble(AMBIGUOUS, str(error)))
     return Selection(
@@ -179,11 +191,53 @@ def _select(arguments: JsonObject, steps: tuple[Step, ...]) -> Selection:
     )
 
 
+def _walk(reading: Reading, steps: tuple[Step, ...]) -> list[_Node]:
+    nodes = [_Node(reading.arguments, True)]
+    if len(steps) > 1 and isinstance(steps[0], Deep):
+        nodes = _everything(reading)
+        steps = steps[1:]
+    for position, step in enumerate(steps):
+        last = position == len(steps) - 1
+        nodes = [found for node in nodes for found in _step(node, step, last=last)]
+        _bound(len(nodes), MAX_NODES)
+        if isinstance(step, Deep) and not last:
+            nodes = [node for node in nodes if not isinstance(node.value, str)]
+    return nodes
+
+
+def _everything(reading: Reading) -> list[_Node]:
+    """Give every object and array of a call, those inside strings too; worked out once per call."""
+    found: list[_Node] | None = reading.memo.get("**")
+    if found is None:
+        descent = _descend(_Node(reading.arguments, True), last=False)
+        # The descent has looked into strings, so nothing is left to find in them.
+        found = reading.memo["**"] = [node for node in descent if isinstance(node.value, dict | list)]
+    return found
+
+
+def _bound(count: int, most: int) -> None:
+    if count > most:
+        raise AmbiguousError(f"more than {most} values")
+
+
 def _members(value: dict[str, Any], name: str) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    folded = fold(name)
+    folded = _fold_key(name)
     exact = (value[name],) if name in value else ()
-    loose = tuple(v for k, v in value.items() if k != name and fold(k) == folded)
-    return exact, loose
+    loose = [v for k, v in value.items() if k != name and _fold_key(k) == folded]
+    return exact, tuple(loose)
+
+
+def _fold_key(key: str) -> str:
+    """Fold a key; short ones, which come again and again, are remembered."""
+    return _fold_short(key) if len(key) <= 64 else _fold_any(key)
+
+
+def _fold_any(key: str) -> str:
+    """Fold case and looks, and drop `_` and `-`: some decoders take filePath for file_path."""
+    return fold(key).replace("_", "").replace("-", "") or key
+
+
+_fold_short = lru_cache(maxsize=4096)(_fold_any)
 
 
 def _step(node: _Node, step: Step, *, last: bool) -> Iterator[_Node]:
@@ -210,7 +264,11 @@ def _step(node: _Node, step: Step, *, last: bool) -> Iterator[_Node]:
 
 def _inside(text: str) -> Any:
     """Give the JSON that `text` holds, or None; what only looks like JSON is ambiguous."""
-    parsed = embedded(text)
+    parsed: Any = text
+    for _ in range(_MAX_EMBEDDED):
+        if not isinstance(parsed, str):
+            break
+        text, parsed = parsed, embedded(parsed)
     if parsed is None and text.lstrip()[:1] in ("{", "["):
         raise AmbiguousError("a string that looks like JSON and is not")
     return parsed
@@ -223,13 +281,12 @@ def _descend(node: _Node, *, last: bool) -> Iterator[_Node]:
     while stack:
         value, exact, hops = stack.pop()
         seen += 1
-        if seen > MAX_NODES:
-            raise AmbiguousError(f"more than {MAX_NODES} values")
+        _bound(seen, MAX_NODES)
         if not last or not isinstance(value, dict | list):
             yield _Node(value, exact)
         if isinstance(value, str) and hops < _MAX_EMBEDDED:
             parsed = embedded(value)
-            if isinstance(parsed, dict | list):
+            if parsed is not None:
                 stack.append((parsed, False, hops + 1))
         elif isinstance(value, dict):
             stack.extend((v, exact, hops) for v in value.values())
@@ -265,24 +322,8 @@ def inner_strings(text: str) -> tuple[str, ...]:
 
     Raises AmbiguousError where readers would disagree on it.
     """
-    found: list[str] = []
-    frontier = [(text, 0)]
-    while frontier:
-        current, hops = frontier.pop()
-        parsed = embedded(current)
-        if parsed is None:
-            continue
-        for node in _descend(_Node(parsed, False), last=True):
-            if isinstance(node.value, str) and len(found) < MAX_NODES:
-                found.append(node.value)
-                if hops < _MAX_EMBEDDED and not isinstance(parsed, dict | list):
-                    frontier.append((node.value, hops + 1))
-    return tuple(found)
-
-
-def memoised[T](reading: Reading, key: str, make: Callable[[], T]) -> T:
-    """Work something out once per call."""
-    found: T | None = reading.memo.get(key)
-    if found is None:
-        found = reading.memo[key] = make()
-    return found
+    parsed = embedded(text)
+    if parsed is None:
+        return ()
+    found = _descend(_Node(parsed, False), last=True)
+    return tuple(node.value for node in found if isinstance(node.value, str))

@@ -20,6 +20,7 @@ import structlog
 
 from proxy.errors import AuditUnavailableError
 from proxy.model import AuditEvent
+from proxy.resources import sql_dir
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +32,6 @@ LOG_FILE = "log/events.db"  # below the state folder
 PAGE_BYTES = 4096
 MAX_BATCH = 512
 BUSY_MS = 5_000
-_SCHEMA = "CREATE TABLE IF NOT EXISTS events (seq INTEGER PRIMARY KEY AUTOINCREMENT, body TEXT NOT NULL)"
 _INSERT = "INSERT INTO events (body) VALUES (?)"
 
 
@@ -149,7 +149,7 @@ def _connect(path: Path, max_bytes: int) -> apsw.Connection:
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
     connection.execute(f"PRAGMA max_page_count={max(16, max_bytes // PAGE_BYTES)}")
-    connection.execute(_SCHEMA)
+    connection.execute((sql_dir() / "log.sql").read_text())
     return connection
 
 

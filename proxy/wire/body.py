@@ -9,14 +9,22 @@ from __future__ import annotations
 
 import json
 import re
-import unicodedata
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from proxy.errors import WireError
-from proxy.wire.encoding import WIDE_CODECS, codings, decode_body, decode_text, odd_charsets
+from proxy.wire.encoding import (
+    WIDE_CODECS,
+    codings,
+    decode_body,
+    decode_start,
+    decode_text,
+    odd_charsets,
+    sniff_coding,
+    undo_overlong,
+)
 from proxy.wire.jsonrpc import MAX_INTEGER_DIGITS, is_id, parse_json, parse_message
-from proxy.wire.mcp import METHOD_PREFIXES, PLAIN_METHODS, check_message
+from proxy.wire.mcp import METHOD_PREFIXES, PLAIN_METHODS, check_message, plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -59,6 +67,8 @@ class Refused:
 
 type Reading = Single | Batch | Foreign | Refused
 FOREIGN = Foreign()
+# What an undeclared coding may make of a body before it is refused unread.
+SNIFF_LIMIT = 1 << 26
 # Past so many JSON values in one body, the rest is judged by its words alone.
 MAX_VALUES = 100_000
 
@@ -80,9 +90,9 @@ def read_body(
 
 
 def read_plain(body: bytes) -> Reading:
-    """Read bytes that are neither encoded nor in an odd charset."""
+    """Read bytes that are neither declared to be encoded nor in an odd charset."""
     if not could_be_json(body):
-        return FOREIGN
+        return _read_undeclared(body)
     try:
         value = parse_json(body)
     except WireError as error:
@@ -91,8 +101,23 @@ def read_plain(body: bytes) -> Reading:
 
 
 def could_be_json(body: bytes) -> bool:
-    """Say whether some server may find a JSON object, array or string at the start of `body`."""
-    return body.lstrip(SKIPPED)[:1] in (b"{", b"[", b'"')
+    """Say whether some server may find a JSON object, array or string (or a comment) at the start of `body`."""
+    return body.lstrip(SKIPPED)[:1] in (b"{", b"[", b'"', b"/")
+
+
+def _read_undeclared(body: bytes) -> Reading:
+    """Read what is compressed and does not say so: some servers tell by the first bytes."""
+    coding = sniff_coding(body)
+    if coding is None:
+        return FOREIGN
+    head = decode_start(body, coding).lstrip(SKIPPED)
+    if head and not could_be_json(head) and sniff_coding(head) is None:
+        return FOREIGN
+    try:
+        inner = read_plain(decode_body(body, [coding], SNIFF_LIMIT))
+    except WireError as error:
+        return FOREIGN if error.reason == "encoding_mismatch" else Refused(error.reason, error.detail)
+    return _refuse(inner, "encoding_mismatch", f"the body is {coding} and does not say so")
 
 
 def classify(value: Json) -> Reading:
@@ -173,18 +198,13 @@ def _is_mcp(pairs: Iterable[tuple[str, Any]]) -> bool:
     return any(m.startswith(METHOD_PREFIXES) or (versioned and m in PLAIN_METHODS) for m in methods)
 
 
-def plain(text: str) -> str:
-    """Reduce a key or method to what the most lenient comparison would see."""
-    folded = unicodedata.normalize("NFKC", text).casefold() if not text.isascii() else text.lower()
-    if folded.isalnum():
-        return folded
-    return "".join(c for c in folded if unicodedata.category(c)[0] not in "CZ")
-
-
 def _read_leniently(body: bytes, strict: WireError) -> Reading:
     encodings = WIDE_CODECS if b"\0" in body[:4096] or body[:1] in b"\xfe\xff" else WIDE_CODECS[:1]
-    for encoding in encodings:
-        text = body.decode(encoding, "replace").lstrip("\ufeff\0")
+    spellings = [(body, encoding) for encoding in encodings]
+    if strict.reason == "not_utf8":
+        spellings.append((undo_overlong(body), "utf-8"))
+    for data, encoding in spellings:
+        text = data.decode(encoding, "replace").lstrip("\ufeff\0")
         reading = _read_lenient_text(text, strict)
         if not isinstance(reading, Foreign):
             return reading

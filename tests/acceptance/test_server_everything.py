@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from pathlib import Path
+from collections.abc import Iterator
 from typing import get_args
 
 import pytest
@@ -15,8 +13,6 @@ from mcp.types import ImageContent, TextContent
 
 from tests.harness import start_interlock
 from tests.node_tools import EverythingTransport, endpoint_path, start_everything
-
-TRANSPORTS = get_args(EverythingTransport.__value__)
 
 POLICY = """\
 version: 1
@@ -29,16 +25,19 @@ rules:
 """
 
 
-@asynccontextmanager
-async def connect(transport: EverythingTransport, directory: Path) -> AsyncIterator[Client]:
-    """Connect through Interlock in reverse mode to a new server-everything."""
+@pytest.fixture(scope="module", params=get_args(EverythingTransport.__value__))
+def endpoint(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL that leads through Interlock in reverse mode to a server-everything."""
+    directory = tmp_path_factory.mktemp("everything")
     with (
-        start_everything(transport, directory) as server,
+        start_everything(request.param, directory) as server,
         start_interlock(directory, mode=f"reverse:{server.url}", policy=POLICY) as interlock,
     ):
-        url = interlock.url + endpoint_path(transport)
-        async with Client(sse_client(url) if transport == "sse" else url, read_timeout_seconds=10) as client:
-            yield client
+        yield interlock.url + endpoint_path(request.param)
+
+
+def connect(endpoint: str) -> Client:
+    return Client(sse_client(endpoint) if endpoint.endswith("/sse") else endpoint, read_timeout_seconds=10)
 
 
 async def call_text(client: Client, tool: str, **arguments: object) -> str:
@@ -49,9 +48,8 @@ async def call_text(client: Client, tool: str, **arguments: object) -> str:
     return content.text
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
-async def test_lists_and_calls_pass_unharmed(transport: EverythingTransport, tmp_path: Path) -> None:
-    async with connect(transport, tmp_path) as client:
+async def test_lists_and_calls_pass_unharmed(endpoint: str) -> None:
+    async with connect(endpoint) as client:
         assert {"echo", "get-sum", "get-env"} <= {tool.name for tool in (await client.list_tools()).tools}
         assert await call_text(client, "echo", message="übergröße ✓") == "Echo: übergröße ✓"
         assert "5" in await call_text(client, "get-sum", a=2, b=3)
@@ -61,35 +59,28 @@ async def test_lists_and_calls_pass_unharmed(transport: EverythingTransport, tmp
         assert any(isinstance(part, ImageContent) for part in image.content)
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
-async def test_resources_and_prompts_pass_unharmed(transport: EverythingTransport, tmp_path: Path) -> None:
-    async with connect(transport, tmp_path) as client:
+async def test_resources_and_prompts_pass_unharmed(endpoint: str) -> None:
+    async with connect(endpoint) as client:
         resource = (await client.list_resources()).resources[0]
         assert (await client.read_resource(str(resource.uri))).contents
         assert "simple-prompt" in {prompt.name for prompt in (await client.list_prompts()).prompts}
         assert (await client.get_prompt("simple-prompt")).messages
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
-async def test_progress_arrives_while_the_tool_runs(transport: EverythingTransport, tmp_path: Path) -> None:
+async def test_progress_arrives_while_the_tool_runs(endpoint: str) -> None:
     arrivals: list[float] = []
 
     async def note(progress: float, total: float | None, message: str | None) -> None:
         arrivals.append(time.monotonic())
 
-    async with connect(transport, tmp_path) as client:
-        await client.call_tool(
-            "trigger-long-running-operation", {"duration": 1.2, "steps": 4}, progress_callback=note
-        )
+    async with connect(endpoint) as client:
+        await client.call_tool("trigger-long-running-operation", {"duration": 1.2, "steps": 4}, progress_callback=note)
     assert len(arrivals) == 4
     assert arrivals[-1] - arrivals[0] > 0.6, "the notifications were held back and came together"
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
-async def test_a_denied_tool_is_refused_and_the_session_lives_on(
-    transport: EverythingTransport, tmp_path: Path
-) -> None:
-    async with connect(transport, tmp_path) as client:
+async def test_a_denied_tool_is_refused_and_the_session_lives_on(endpoint: str) -> None:
+    async with connect(endpoint) as client:
         assert await call_text(client, "echo", message="before") == "Echo: before"
         began = time.monotonic()
         refused = await client.call_tool("get-env", {})

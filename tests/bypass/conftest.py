@@ -32,9 +32,7 @@ def interlocks(
     directory = tmp_path_factory.mktemp("interlock")
     lenient = shooting_range.servers["lenient"].url
     with contextlib.ExitStack() as stack:
-        regular = stack.enter_context(
-            start_interlock(directory / "regular", upstream_ca=certificates.ca_file)
-        )
+        regular = stack.enter_context(start_interlock(directory / "regular", upstream_ca=certificates.ca_file))
         reverse = stack.enter_context(start_interlock(directory / "reverse", f"reverse:{lenient}"))
         yield regular, reverse
 

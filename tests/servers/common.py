@@ -30,6 +30,7 @@ class Options:
     resumable: bool
     ping: float | None
     requests: Path | None
+    host: str
 
 
 def parse_options(argv: list[str] | None = None) -> Options:
@@ -43,6 +44,7 @@ def parse_options(argv: list[str] | None = None) -> Options:
     parser.add_argument("--resumable", action="store_true", help="keep events for Last-Event-ID")
     parser.add_argument("--ping", type=float, help="seconds between SSE keep-alive comments")
     parser.add_argument("--requests", type=Path, help="one JSON line per HTTP request (lenient only)")
+    parser.add_argument("--host", default="127.0.0.1", help="the address to listen on")
     return Options(**vars(parser.parse_args(argv)))
 
 
@@ -57,10 +59,10 @@ class ExecutionLog:
         self._file.write(line.encode("ascii") + b"\n")
 
 
-def listening_socket(port: int) -> socket.socket:
+def listening_socket(port: int, host: str = "127.0.0.1") -> socket.socket:
     sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    sock.bind(("127.0.0.1", port))
+    sock.bind((host, port))
     sock.listen(128)
     return sock
 
@@ -87,7 +89,7 @@ def serve(app: ASGIApp, options: Options) -> None:
         ssl_keyfile=options.tls_key,
         timeout_graceful_shutdown=1,
     )
-    _AnnouncingServer(config).run(sockets=[listening_socket(options.port)])
+    _AnnouncingServer(config).run(sockets=[listening_socket(options.port, options.host)])
 
 
 def make_server(log: ExecutionLog) -> MCPServer:

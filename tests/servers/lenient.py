@@ -97,23 +97,21 @@ class Lenient:
             return True
         body = await _body(reader, headers)
         self.record(method, target, headers, body)
+        if re.match(rb"[A-Z]+ \S+ HTTP/1", body):
+            self.run(body.partition(b"\r\n\r\n")[2], headers)  # as one that reads no body here would
         answer = self.run(body, headers)
         if "upgrade" in header(headers, "connection").lower():
             return await self._upgrade(reader, writer, headers)
         writer.write(_response(answer, "application/json"))
         return True
 
-    async def _upgrade(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, headers: Headers
-    ) -> bool:
+    async def _upgrade(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, headers: Headers) -> bool:
         protocol = header(headers, "upgrade")
         accept = ""
         if key := header(headers, "sec-websocket-key"):
             digest = hashlib.sha1(key.encode() + WEBSOCKET_GUID).digest()
             accept = f"Sec-WebSocket-Accept: {base64.b64encode(digest).decode()}\r\n"
-        answer = (
-            f"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: {protocol}\r\n{accept}\r\n"
-        )
+        answer = f"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: {protocol}\r\n{accept}\r\n"
         writer.write(answer.encode("latin-1"))
         if "websocket" in protocol.lower():
             await self._websocket(reader, writer)
@@ -141,9 +139,7 @@ class Lenient:
                 message = b""
 
     async def _http2(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, line: bytes) -> None:
-        peer = h2.connection.H2Connection(
-            h2.config.H2Configuration(client_side=False, validate_inbound_headers=False)
-        )
+        peer = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False, validate_inbound_headers=False))
         peer.initiate_connection()
         writer.write(peer.data_to_send())
         data = line

@@ -20,9 +20,7 @@ class MemoryEventStore(EventStore):
         self._events.append((stream_id, message))
         return str(len(self._events) - 1)
 
-    async def replay_events_after(
-        self, last_event_id: EventId, send_callback: EventCallback
-    ) -> StreamId | None:
+    async def replay_events_after(self, last_event_id: EventId, send_callback: EventCallback) -> StreamId | None:
         if not last_event_id.isdigit() or int(last_event_id) >= len(self._events):
             return None
         position = int(last_event_id)

@@ -1,0 +1,69 @@
+"""CPU time per decision, for policies of a thousand rules. One line per figure."""
+
+import statistics
+import time
+
+from proxy.model import Call
+from proxy.policy.decide import CompiledPolicy
+from proxy.policy.rules import PolicyFile
+
+ROUNDS = 7
+
+
+def make(tool_of):
+    rules = [
+        {
+            "id": f"r{i}",
+            "action": "deny",
+            "tools": [tool_of(i)],
+            "when": {"all": [{"arg": "path", "path_under": [f"/srv/{i}", f"/opt/{i}"]}]},
+        }
+        for i in range(1000)
+    ]
+    content = PolicyFile.model_validate({"version": 1, "rules": rules})
+    return CompiledPolicy(content.rules, default="allow")
+
+
+def measure(policy, calls, repeat):
+    for call in calls:
+        policy.decide(call)
+    times = []
+    for _ in range(ROUNDS):
+        start = time.process_time()
+        for _ in range(repeat):
+            for call in calls:
+                policy.decide(call)
+        times.append((time.process_time() - start) / repeat / len(calls) * 1e6)
+    return statistics.median(times)
+
+
+def calls_to(tools, path):
+    return [
+        Call("tools/call", "files", "agent", tool, {"path": path, "encoding": "utf-8", "limit": 10})
+        for tool in tools
+    ]
+
+
+def main():
+    spread = make(lambda i: f"tool_{i % 200}")
+    single = make(lambda _: "tool")
+    tools = [f"tool_{i}" for i in range(200)]
+    plain, crooked = "/home/agent/project/src/main.py", "/home/agent/..%2f..%2fsrv2/caf\u00e9/./x"
+    rows = [
+        ("1000 rules over 200 tools, plain path", measure(spread, calls_to(tools, plain), 10), 10),
+        ("1000 rules over 200 tools, encoded path", measure(spread, calls_to(tools, crooked), 3), None),
+        ("1000 rules on one tool, plain path", measure(single, calls_to(["tool"], plain), 50), 300),
+        ("1000 rules on one tool, encoded path", measure(single, calls_to(["tool"], crooked), 50), None),
+        (
+            "1000 rules on one tool, last one denies",
+            measure(single, calls_to(["tool"], "/srv/999/x"), 50),
+            300,
+        ),
+    ]
+    for name, figure, limit in rows:
+        bound = f"(at most {limit})" if limit else ""
+        print(f"{name:45} {figure:8.1f} µs per decision {bound}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,218 @@
+"""`interlock policy`: check, test and explain policies, and print their JSON Schema.
+
+Exit codes: 0 all is well, 1 the policy is wrong or a test failed.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.tree import Tree
+
+from proxy.errors import PolicyError
+from proxy.model import Call
+from proxy.policy.explain import explain as explain_call
+from proxy.policy.lint import lint
+from proxy.policy.load import PolicyFileError, compile_sources, load_policy, load_sources
+from proxy.policy.rules import PolicyFile, TestCall
+from proxy.policy.suite import coverage, run_tests
+from proxy.resources import policies_dir
+
+if TYPE_CHECKING:
+    from proxy.policy.explain import Explanation, Step
+    from proxy.policy.load import Source
+    from proxy.policy.rules import EgressRule, Rule
+    from proxy.policy.suite import Coverage, TestResult
+
+app = typer.Typer(help="Check, test and explain policies.", no_args_is_help=True)
+
+PolicyPath = Annotated[
+    Path | None,
+    typer.Argument(help="A policy file, or a folder of them. The shipped default where none is given."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Give JSON.")]
+
+
+def _path(given: Path | None) -> Path:
+    return given if given is not None else policies_dir() / "default.yaml"
+
+
+def _fail(error: PolicyError, *, as_json: bool) -> NoReturn:
+    if as_json:
+        problems = error.problems if isinstance(error, PolicyFileError) else ()
+        found = [{"file": p.file, "line": p.line, "column": p.column, "message": p.message} for p in problems]
+        typer.echo(json.dumps({"ok": False, "errors": found or [{"message": str(error)}]}))
+    else:
+        typer.echo(str(error), err=True)
+    raise typer.Exit(1)
+
+
+def _load(path: Path, *, as_json: bool) -> tuple[Source, ...]:
+    try:
+        return load_sources(path)
+    except PolicyError as error:
+        _fail(error, as_json=as_json)
+
+
+@app.command()
+def check(path: PolicyPath = None, *, as_json: AsJson = False, strict: bool = False) -> None:
+    """Check a policy: errors with file, line and column, and remarks on what it probably does not mean.
+
+    Remarks fail the check only with --strict.
+    """
+    sources = _load(_path(path), as_json=as_json)
+    policy = compile_sources(sources)
+    rules = [rule for source in sources for rule in source.content.rules]
+    places = _places(sources)
+    remarks = lint(rules, policy.default)
+    failed = strict and bool(remarks)
+    if as_json:
+        found = [
+            {"at": places[r.rule], "rule": r.rule, "kind": r.kind, "message": r.message} for r in remarks
+        ]
+        typer.echo(json.dumps({"ok": not failed, "rules": len(rules), "errors": [], "remarks": found}))
+    else:
+        for remark in remarks:
+            typer.echo(f"{places[remark.rule]}: {remark.kind}: {remark.rule} {remark.message}")
+        typer.echo(f"{len(rules)} rules in {len(sources)} files, default {policy.default}: no errors")
+    raise typer.Exit(1 if failed else 0)
+
+
+def _places(sources: tuple[Source, ...]) -> dict[str, str]:
+    places = {}
+    for source in sources:
+        for position, rule in enumerate(source.content.rules):
+            line, column = source.at("rules", position)
+            places[rule.id] = f"{source.path}:{line}:{column}"
+    return places
+
+
+@app.command("test")
+def run(path: PolicyPath = None, *, as_json: AsJson = False) -> None:
+    """Run the tests that stand beside the rules, and show what they cover."""
+    sources = _load(_path(path), as_json=as_json)
+    rules: list[Rule] = [rule for source in sources for rule in source.content.rules]
+    egress: list[EgressRule] = [
+        rule for source in sources if source.content.egress for rule in source.content.egress.rules
+    ]
+    results = run_tests(rules, egress)
+    covered = coverage([*rules, *egress], results)
+    failed = [result for result in results if not result.passed]
+    if as_json:
+        typer.echo(json.dumps(_test_data(results, covered)))
+    else:
+        _show_tests(results, covered)
+    raise typer.Exit(1 if failed else 0)
+
+
+def _test_data(results: tuple[TestResult, ...], covered: tuple[Coverage, ...]) -> dict[str, Any]:
+    return {
+        "ok": all(result.passed for result in results),
+        "tests": [
+            {
+                "rule": r.rule,
+                "test": r.number,
+                "expected": r.expected,
+                "got": r.got,
+                "passed": r.passed,
+                "call": r.call,
+            }
+            for r in results
+        ],
+        "coverage": [
+            {"rule": c.rule, "matching": c.matching, "silent": c.silent, "complete": c.complete}
+            for c in covered
+        ],
+    }
+
+
+def _show_tests(results: tuple[TestResult, ...], covered: tuple[Coverage, ...]) -> None:
+    console = Console()
+    table = Table("rule", "matches", "stays silent", "covered")
+    for rule in covered:
+        table.add_row(
+            escape(rule.rule), str(rule.matching), str(rule.silent), "yes" if rule.complete else "no"
+        )
+    console.print(table)
+    failed = [result for result in results if not result.passed]
+    for result in failed:
+        message = (
+            f"{result.rule} test {result.number}: expected {result.expected}, got {result.got}: {result.call}"
+        )
+        console.print(f"[red]failed[/red] {escape(message)}", soft_wrap=True)
+    complete = sum(1 for rule in covered if rule.complete)
+    passed = len(results) - len(failed)
+    console.print(f"{passed} of {len(results)} tests passed; {complete} of {len(covered)} rules covered")
+
+
+@app.command()
+def explain(
+    path: PolicyPath = None,
+    *,
+    call: Annotated[Path, typer.Option(help="A JSON file: {server, tool, agent, method, arguments}.")],
+    as_json: AsJson = False,
+) -> None:
+    """Tell how a call is decided: which rules were looked at, what each view was, why the winner won."""
+    try:
+        policy = load_policy(_path(path))
+        asked = _read_call(call)
+    except PolicyError as error:
+        _fail(error, as_json=as_json)
+    explanation = explain_call(policy, asked)
+    if as_json:
+        typer.echo(json.dumps(explanation.data()))
+    else:
+        _show_explanation(explanation)
+
+
+def _read_call(file: Path) -> Call:
+    try:
+        value = json.loads(file.read_bytes())
+        asked = TestCall.model_validate(value)
+    except OSError as error:
+        raise PolicyError(f"{file}: cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise PolicyError(
+            f"{file}: not a call ({error}); "
+            'write {"tool": "read_file", "arguments": {"path": "/etc/passwd"}}'
+        ) from None
+    return Call(asked.method, asked.server, asked.agent, asked.tool, asked.arguments)
+
+
+def _show_explanation(explanation: Explanation) -> None:
+    console = Console()
+    decision = explanation.decision
+    title = f"{decision.outcome} · {decision.reason}" + (f" · {decision.rule}" if decision.rule else "")
+    tree = Tree(escape(title))
+    tree.add(escape(f"because {explanation.because}"))
+    for trace in explanation.looked_at:
+        mark = "matched" if trace.matched else "did not match"
+        branch = tree.add(escape(f"{trace.rule} ({trace.action}, {trace.mode}) {mark}: {trace.why}"))
+        if trace.condition is not None:
+            _show_step(branch, trace.condition)
+    for rule, why in explanation.passed_over:
+        tree.add(escape(f"{rule} passed over, {why}"))
+    console.print(tree)
+
+
+def _show_step(branch: Tree, step: Step) -> None:
+    label = f"{step.asks}: {step.answer}" + (f" ({step.trouble})" if step.trouble else "")
+    node = branch.add(escape(label))
+    for view in step.views:
+        node.add(escape(f"view {view}"))
+    for part in step.parts:
+        _show_step(node, part)
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of a policy file, for editors."""
+    made = PolicyFile.model_json_schema(by_alias=True)
+    made["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    typer.echo(json.dumps(made, indent=2))

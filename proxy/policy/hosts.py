@@ -1,0 +1,309 @@
+"""Which host a string names when a server takes it for a URL, a host or an address. Pure, no I/O."""
+
+from __future__ import annotations
+
+import ipaddress
+import string
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import urlsplit
+
+import ada_url
+
+from proxy.policy.net import classes_of, classes_of_name, parse_address, unwrap
+from proxy.policy.text import clean, read_text
+
+if TYPE_CHECKING:
+    from proxy.policy.net import Address
+
+_SPECIAL: Final = frozenset({"http", "https", "ws", "wss", "ftp"})
+_SCHEME: Final = frozenset(string.ascii_letters + string.digits + "+-.")
+_ENDS: Final = frozenset(" \t\r\n\"'<>`{}|^")
+_CONTROL: Final = {9: None, 10: None, 13: None}
+_QUOTES: Final = "\"'`<>(){}"
+_MAX: Final = 8192
+# Letters of other scripts that look like Latin ones.
+_LOOKALIKES: Final = str.maketrans(
+    "аеорсухіјѕһԁԛԝъьαβεικνορτυχωɑɡıłøđħŧƅո",
+    "aeopcyxijshdqwbbabeiknoptuxwagilodhtbn",
+)
+
+
+class Host(NamedTuple):
+    """One host: its canonical name, and the addresses that name spells out."""
+
+    name: str
+    addresses: tuple[Address, ...] = ()
+
+    def classes(self) -> tuple[frozenset[str], ...]:
+        """Give the classes of each address, or of the name where it spells out none."""
+        if self.addresses:
+            return tuple(classes_of(address) for address in self.addresses)
+        known = classes_of_name(self.name)
+        return (known,) if known else ()
+
+
+class UrlViews(NamedTuple):
+    """The hosts and schemes one string may name.
+
+    `exact` is what a careful reader takes, `hosts` and `schemes` have what any
+    reader might.
+    """
+
+    exact: tuple[Host, ...]
+    hosts: tuple[Host, ...]
+    exact_schemes: tuple[str, ...]
+    schemes: tuple[str, ...]
+    problem: str | None = None
+
+
+@dataclass(slots=True)
+class _Found:
+    exact: dict[Host, None] = field(default_factory=dict)
+    hosts: dict[Host, None] = field(default_factory=dict)
+    exact_schemes: dict[str, None] = field(default_factory=dict)
+    schemes: dict[str, None] = field(default_factory=dict)
+    problem: str | None = None
+
+
+def read_url(raw: str) -> UrlViews:
+    """Give every host and scheme that `raw` may name."""
+    found = _Found()
+    text = read_text(raw[:_MAX])
+    if len(raw) > _MAX:
+        found.problem = f"longer than {_MAX} characters"
+    for reading in text.readings:
+        _read_one(reading, found)
+    if found.hosts and text.problem:
+        found.problem = text.problem
+    return UrlViews(
+        tuple(found.exact),
+        tuple(found.hosts),
+        tuple(found.exact_schemes),
+        tuple(found.schemes),
+        found.problem,
+    )
+
+
+def _read_one(reading: str, found: _Found) -> None:
+    text = reading.translate(_CONTROL).strip("".join(map(chr, range(33))))
+    if not text:
+        return
+    _read_schemes(text, found)
+    if _is_url(text):
+        _read_whole(text, found)
+    elif _is_hostlike(text):
+        _read_bare(text, found)
+    elif text[0] in _QUOTES and _is_hostlike(text.strip(_QUOTES)):
+        _add_if_any(_canonical(_authority("//" + text.strip(_QUOTES))), found)
+    for url in _urls_inside(text):
+        host = _host_by_standard(url)
+        if host is not None:
+            _add(host, found, exact=False)
+
+
+def _is_url(text: str) -> bool:
+    if text.startswith(("//", "\\\\", "/\\", "\\/")):
+        return True
+    scheme, colon, rest = text.partition(":")
+    if not colon or not scheme or not scheme[0].isalpha() or not _SCHEME.issuperset(scheme):
+        return False
+    return rest.startswith(("//", "\\\\", "/\\", "\\/")) or scheme.lower() in _SPECIAL
+
+
+def _is_hostlike(text: str) -> bool:
+    return _ENDS.isdisjoint(text) and not text.startswith(("/", "."))
+
+
+def _read_whole(text: str, found: _Found) -> None:
+    if "\\" in text.partition("?")[0]:
+        found.problem = "a backslash in a URL"
+    authority = _authority(text)
+    if "@" in authority:
+        found.problem = "a user name in a URL"
+        for part in authority.split("@"):
+            _add_if_any(_canonical(part), found)
+    standard = _host_by_standard(text)
+    if standard is None:
+        found.problem = "a URL that has no readable host" if authority else found.problem
+    else:
+        _add(standard, found, exact=True)
+    other = _host_by_urllib(text)
+    if other is not None and (standard is None or other.name != standard.name):
+        _add(other, found, exact=False)
+        found.problem = "a URL that readers disagree on"
+
+
+def _read_bare(text: str, found: _Found) -> None:
+    """Read `host`, `host:port`, `host/path` or an address."""
+    address = parse_address(text)
+    if address is not None:
+        _add(Host(str(address), unwrap(address)), found, exact=True)
+        return
+    authority = _authority("//" + text)
+    if "@" in authority:
+        found.problem = "a user name before a host"
+    if "\\" in text:
+        found.problem = "a backslash in a host"
+    host = _canonical(authority.rpartition("@")[2])
+    if host is not None:
+        _add(host, found, exact=True)
+    scheme, colon, rest = text.partition(":")
+    if colon and scheme:
+        _add_if_any(_canonical(_authority("//" + rest.lstrip("/\\"))), found)
+
+
+def _authority(text: str) -> str:
+    rest = text
+    head, colon, tail = text.partition(":")
+    if colon and _SCHEME.issuperset(head):
+        rest = tail
+    rest = rest.lstrip("/\\")
+    for mark in "/\\?#":
+        rest = rest.partition(mark)[0]
+    return rest
+
+
+def _host_by_standard(text: str) -> Host | None:
+    """Read the host as a browser does (WHATWG)."""
+    scheme, colon, rest = text.partition(":")
+    if text.startswith(("/", "\\")):
+        text = "http:" + text
+    elif colon and scheme.lower() not in _SPECIAL:
+        text = "http:" + rest
+    try:
+        name = ada_url.URL(text).hostname
+    except ValueError:
+        return None
+    return _made(name) if name else None
+
+
+def _host_by_urllib(text: str) -> Host | None:
+    try:
+        name = urlsplit(text).hostname
+    except ValueError:
+        return None
+    return _canonical(name) if name else None
+
+
+def _canonical(authority: str) -> Host | None:
+    """Give the host of `host` or `host:port`, however it is spelt."""
+    if not authority:
+        return None
+    bare = parse_address(authority)
+    if bare is not None:
+        return Host(str(bare), unwrap(bare))
+    try:
+        name = ada_url.URL(
+            "http://" + authority.partition("%")[0] if authority[0] == "[" else "http://" + authority
+        )
+        return _made(name.hostname)
+    except ValueError:
+        return None
+
+
+def _made(name: str) -> Host:
+    name = name.rstrip(".").lower()
+    address = parse_address(name)
+    if address is not None:
+        return Host(str(address), unwrap(address))
+    return Host(name)
+
+
+def canonical_host(text: str) -> Host | None:
+    """Give the host that a policy or a connection names, or None where it is none."""
+    return _canonical(text.strip())
+
+
+def _add_if_any(host: Host | None, found: _Found) -> None:
+    if host is not None:
+        _add(host, found, exact=False)
+
+
+def _add(host: Host, found: _Found, *, exact: bool) -> None:
+    if not host.name:
+        return
+    found.hosts[host] = None
+    if exact:
+        found.exact[host] = None
+    for other in lookalikes(host):
+        found.hosts[other] = None
+
+
+def lookalikes(host: Host) -> list[Host]:
+    """Give what a host's name imitates or spells out: Latin look-alikes, addresses in a name."""
+    if host.addresses:
+        return []
+    out = []
+    if "xn--" in host.name:
+        latin = skeleton(host.name)
+        if latin != host.name:
+            out.append(Host(latin))
+    address = _address_in_name(host.name)
+    if address is not None:
+        out.append(Host(host.name, unwrap(address)))
+    return out
+
+
+def skeleton(name: str) -> str:
+    """Give the Latin name that a name in another script looks like."""
+    labels = []
+    for label in name.split("."):
+        shown = label
+        if label.startswith("xn--"):
+            try:
+                shown = label[4:].encode("ascii").decode("punycode")
+            except UnicodeError:
+                shown = label
+        labels.append(clean(shown.casefold()).translate(_LOOKALIKES))
+    return ".".join(labels)
+
+
+def _address_in_name(name: str) -> Address | None:
+    """Find the address in names like 10-0-0-1.sslip.io, 10.0.0.1.nip.io and a9fea9fe.nip.io."""
+    parts = name.replace("-", ".").split(".")
+    for i in range(len(parts) - 3):
+        quad = parts[i : i + 4]
+        if all(p.isdecimal() and len(p) <= 3 and int(p) < 256 for p in quad):
+            return ipaddress.IPv4Address(".".join(str(int(p)) for p in quad))
+    if name.endswith((".nip.io", ".sslip.io", ".xip.io")):
+        return _address_in_label(name.split(".")[-3])
+    return None
+
+
+def _address_in_label(label: str) -> Address | None:
+    tail = label.rpartition("-")[2]
+    if len(tail) == 8 and all(c in "0123456789abcdef" for c in tail):
+        return ipaddress.IPv4Address(int(tail, 16))
+    return parse_address(label.replace("-", ":"))
+
+
+def _urls_inside(text: str) -> list[str]:
+    """Give the URLs inside a text, such as a link in prose or a target in a query."""
+    out: list[str] = []
+    start = text.find("://", 1)
+    while start >= 0 and len(out) < 64:
+        begin = start
+        while begin > 0 and text[begin - 1] in _SCHEME:
+            begin -= 1
+        end = start + 3
+        while end < len(text) and text[end] not in _ENDS and text[end] not in "!),;":
+            end += 1
+        if begin > 0:
+            out.append(text[begin:end])
+        start = text.find("://", start + 3)
+    return out + ["//" + part for part in text.split("=//")[1:65]]
+
+
+def _read_schemes(text: str, found: _Found) -> None:
+    scheme, colon, rest = text.partition(":")
+    exact = True
+    while colon and scheme and scheme[0].isalpha() and _SCHEME.issuperset(scheme):
+        if len(scheme) > 1 and not rest.partition("/")[0].isdecimal():
+            found.schemes[scheme.lower()] = None
+            if exact:
+                found.exact_schemes[scheme.lower()] = None
+        exact = False
+        scheme, colon, rest = rest.lstrip("/\\").partition(":")
+    if text.startswith(("/", "~", "\\", ".")) or text[1:3] in (":\\", ":/"):
+        found.schemes["file"] = None

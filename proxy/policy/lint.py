@@ -1,0 +1,136 @@
+"""What a policy says that it probably does not mean. Pure, no I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from proxy.policy.globs import compile_globs, is_glob
+from proxy.policy.rules import All, Condition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from proxy.policy.rules import Rule, When
+
+_STRICTNESS: Final = {"allow": 0, "two_phase": 1, "deny": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """One remark on a rule: a kind to filter by, and words."""
+
+    rule: str
+    kind: str
+    message: str
+
+
+def lint(rules: Sequence[Rule], default: str) -> tuple[Remark, ...]:
+    """Give the remarks on `rules`, in their order."""
+    remarks: list[Remark] = []
+    for position, rule in enumerate(rules):
+        remarks.extend(_alone(rule, default))
+        remarks.extend(_duplicates(rule, rules[:position]))
+        remarks.extend(_shadowed(rule, rules))
+    return tuple(remarks)
+
+
+def _alone(rule: Rule, default: str) -> Iterator[Remark]:
+    reason = _never(rule)
+    if reason:
+        yield Remark(rule.id, "never-matches", reason)
+    if rule.action == "allow" and default == "allow" and rule.mode == "enforce":
+        yield Remark(
+            rule.id, "no-effect", "allows what the default already allows; an allow overrides no deny"
+        )
+    if not rule.tests:
+        yield Remark(
+            rule.id, "untested", "has no tests; put a call it must match and one it must not beside it"
+        )
+
+
+def _duplicates(rule: Rule, earlier: Sequence[Rule]) -> Iterator[Remark]:
+    for other in earlier:
+        if _essence(rule) == _essence(other):
+            yield Remark(rule.id, "duplicate", f"says the same as {other.id}; drop one")
+            return
+
+
+def _essence(rule: Rule) -> dict[str, Any]:
+    return rule.model_dump(exclude={"id", "description", "tests", "severity"})
+
+
+def _shadowed(rule: Rule, rules: Sequence[Rule]) -> Iterator[Remark]:
+    if rule.action == "redact" or rule.mode == "shadow":
+        return
+    for other in rules:
+        if other is rule or other.mode == "shadow" or other.action == "redact":
+            continue
+        stricter = _STRICTNESS[other.action] > _STRICTNESS[rule.action]
+        wider = other.action == rule.action and other.when is None and rule.when is not None
+        if (stricter or wider) and _covers(other, rule):
+            yield Remark(
+                rule.id, "shadowed", f"never decides: {other.id} ({other.action}) matches wherever it does"
+            )
+            return
+
+
+def _covers(wide: Rule, narrow: Rule) -> bool:
+    return (
+        _globs_cover(wide.servers, narrow.servers)
+        and _globs_cover(wide.tools, narrow.tools)
+        and _globs_cover(wide.agents, narrow.agents)
+        and _globs_cover(wide.methods or ["tools/call"], narrow.methods or ["tools/call"])
+        and (wide.when is None or wide.when == narrow.when)
+    )
+
+
+def _globs_cover(wide: Sequence[str] | None, narrow: Sequence[str] | None) -> bool:
+    if wide is None or "*" in wide:
+        return True
+    if narrow is None:
+        return False
+    fits = compile_globs(wide)
+    return all(pattern in wide or (not is_glob(pattern) and fits(pattern)) for pattern in narrow)
+
+
+def _never(rule: Rule) -> str | None:
+    methods = rule.methods
+    if methods and rule.tools and not compile_globs(rule.tools)(""):
+        speaks = compile_globs(methods)
+        if not speaks("tools/call"):
+            return "names tools, but its methods call none; drop tools: or add tools/call"
+    return _contradiction(rule.when) if rule.when is not None else None
+
+
+def _contradiction(when: When) -> str | None:
+    """Find conditions on one `arg` that cannot hold together."""
+    conditions = [when] if isinstance(when, Condition) else when.all if isinstance(when, All) else []
+    by_arg: dict[str, list[Condition]] = {}
+    for part in conditions:
+        if isinstance(part, Condition) and "*" not in part.arg:
+            by_arg.setdefault(part.arg, []).append(part)
+    for arg, parts in by_arg.items():
+        reason = _clash([name_value for part in parts for name_value in part.operators().items()])
+        if reason:
+            return f"{arg}: {reason}"
+    return None
+
+
+def _clash(operators: Sequence[tuple[str, Any]]) -> str | None:
+    equals = [value for name, value in operators if name == "equals"]
+    if any(value != equals[0] for value in equals[1:]):
+        return "cannot equal two values at once"
+    refused = [value for name, value in operators if name == "not_equals"]
+    if any(value in refused for value in equals):
+        return "cannot equal and not equal one value"
+    exists = {value for name, value in operators if name == "exists"}
+    if exists == {True, False} or (
+        exists == {False} and len(operators) > 1 and "not_equals" not in dict(operators)
+    ):
+        return "cannot be absent and have a value"
+    low = max((value for name, value in operators if name in ("gt", "gte")), default=None)
+    high = min((value for name, value in operators if name in ("lt", "lte")), default=None)
+    if low is not None and high is not None and low > high:
+        return f"no number is above {low} and below {high}"
+    return None

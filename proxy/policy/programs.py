@@ -1,0 +1,155 @@
+"""`command`: which programs would a command line run? Pure, no I/O."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from proxy.policy.finder import Finder, Program
+from proxy.policy.globs import compile_globs
+from proxy.policy.rules import many
+from proxy.policy.shell import Simple, Word
+from proxy.policy.text import read_text
+from proxy.policy.values import AMBIGUOUS, Trouble
+from proxy.policy.views import WrongTypeError, gather
+from proxy.policy.wrappers import LONG
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy.policy.values import ArgPath, Reading
+
+
+class CommandView(NamedTuple):
+    """What a command line would run: `run` surely, `maybe` by some reading.
+
+    `plain` is False where it also sets variables for a program or writes to a
+    file: an allow of programs does not cover that.
+    """
+
+    run: tuple[Program, ...]
+    maybe: tuple[Program, ...]
+    mentioned: frozenset[str]
+    problem: str | None
+    plain: bool
+
+
+def view_command(value: Any) -> CommandView:
+    """View a string as a shell command line, an array of strings as an argv."""
+    if isinstance(value, str):
+        return _view_text(value)
+    if isinstance(value, list) and all(isinstance(word, str) for word in value):
+        return _view_argv(value)
+    raise WrongTypeError("a command line", value)
+
+
+def _view_text(value: str) -> CommandView:
+    sure = _find(value)
+    readings = [_find(other) for other in read_text(value).readings[1:]]
+    others: dict[str, None] = {}
+    if "\\" in value:
+        others[value.replace("\\", "/")] = None
+    if "^" in value:
+        others[value.replace("^", "")] = None
+    finders = [_find(other) for other in others]
+    return CommandView(
+        tuple(program for finder in (sure, *readings) for program in finder.programs),
+        tuple(program for finder in finders for program in finder.programs),
+        frozenset(name for finder in (sure, *readings, *finders) for name in finder.mentioned),
+        sure.problem,
+        all(finder.plain for finder in (sure, *readings)),
+    )
+
+
+def _find(text: str) -> Finder:
+    finder = Finder()
+    finder.script(text)
+    return finder
+
+
+def _view_argv(value: list[str]) -> CommandView:
+    finder = Finder()
+    if value:
+        finder.simple(Simple(tuple(Word(text) for text in value)))
+    loose = Finder()
+    for text in value:
+        if any(c in text for c in " ;|&$`\n"):
+            loose.script(text)
+    loose.script(" ".join(value))
+    mentioned = frozenset(finder.mentioned | loose.mentioned)
+    return CommandView(tuple(finder.programs), tuple(loose.programs), mentioned, finder.problem, finder.plain)
+
+
+class _Entry(NamedTuple):
+    fits: Callable[[str], bool]
+    words: tuple[str, ...]
+
+
+def command(arg: ArgPath, operand: Any) -> Callable[[Reading], int]:
+    """Compile `command`."""
+    entries = [_entry(text) for text in many(operand)]
+    views = gather(arg, "command", view_command)
+
+    def test(reading: Reading) -> int:
+        found = views(reading)
+        may = False
+        must = found.sure
+        trouble = found.trouble
+        for view in (*found.items, *found.extra):
+            bits = _judge(view, entries)
+            may = may or bits != 0
+        for view in found.items:
+            must = must and _judge(view, entries) == 3
+            if view.problem:
+                trouble = Trouble(AMBIGUOUS, view.problem)
+        if trouble is not None:
+            return int(may) | reading.give_up(trouble)
+        return 3 if may and must else int(may)
+
+    return test
+
+
+def _entry(text: str) -> _Entry:
+    words = shlex.split(text)
+    return _Entry(compile_globs([words[0].casefold()]), tuple(words[1:]))
+
+
+def _judge(view: CommandView, entries: list[_Entry]) -> int:
+    runs = [any(_matches(entry, program, sure=True) for entry in entries) for program in view.run]
+    if runs and all(runs) and view.problem is None and view.plain:
+        return 3
+    if any(runs) or any(_matches(e, p, sure=False) for e in entries for p in (*view.run, *view.maybe)):
+        return 1
+    return int(any(entry.fits(name) for entry in entries for name in view.mentioned))
+
+
+def _matches(entry: _Entry, program: Program, *, sure: bool) -> bool:
+    if not entry.fits(program.name):
+        return False
+    if not sure and any(word.dynamic for word in program.args):
+        return True
+    return all(_has_word(wanted, program.args) for wanted in entry.words)
+
+
+def _has_word(wanted: str, args: tuple[Word, ...]) -> bool:
+    texts = [word.text for word in args]
+    if wanted.startswith("--"):
+        return any(_is_long(wanted, text) for text in texts)
+    if wanted.startswith("-") and len(wanted) > 1:
+        return all(_has_letter(letter, texts) for letter in wanted[1:])
+    return any(map(compile_globs([wanted]), texts))
+
+
+def _is_long(wanted: str, text: str) -> bool:
+    """Tell whether `text` is the option, with a value or shortened as getopt allows."""
+    given = text.partition("=")[0]
+    return given == wanted or (len(given) > 3 and given.startswith("--") and wanted.startswith(given))
+
+
+def _has_letter(letter: str, texts: list[str]) -> bool:
+    long = LONG.get(letter)
+    return any(
+        (text.startswith("-") and not text.startswith("--") and letter in text[1:])
+        or (long is not None and _is_long(long, text))
+        for text in texts
+    )

@@ -1,0 +1,393 @@
+"""A shell command line read into the simple commands it would run. Pure, no I/O.
+
+The reader follows POSIX sh and bash and errs on the side of seeing too much:
+every simple command inside pipes, lists, subshells, substitutions and compound
+commands is given, flat. What it cannot read is named in `problem`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from proxy.policy.quoting import ShellError, ansi_c, balanced
+
+MAX_SCRIPT: Final = 65_536
+MAX_DEPTH: Final = 16
+MAX_SUBSTITUTIONS: Final = 200
+
+_KEYWORDS: Final = frozenset(
+    {
+        "if",
+        "then",
+        "else",
+        "elif",
+        "fi",
+        "do",
+        "done",
+        "while",
+        "until",
+        "esac",
+        "{",
+        "}",
+        "!",
+        "coproc",
+    }
+)
+_SWALLOWING: Final = frozenset({"for", "select", "case"})
+_NAME: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_")
+
+
+class Word(NamedTuple):
+    """One word: its text as far as it is known, and whether expansion could change it."""
+
+    text: str
+    dynamic: bool = False
+
+
+class Simple(NamedTuple):
+    """One simple command: its words, whether a pipe feeds it, and the texts fed to it."""
+
+    words: tuple[Word, ...]
+    piped: bool = False
+    fed: tuple[str, ...] = ()
+
+
+class Script(NamedTuple):
+    """Every simple command of a script, and whether it writes to a file by redirection."""
+
+    commands: tuple[Simple, ...]
+    problem: str | None = None
+    writes: bool = False
+
+
+@dataclass(slots=True)
+class _Draft:
+    """The word being read."""
+
+    text: list[str] = field(default_factory=list)
+    started: bool = False
+    quoted: bool = False
+    dynamic: bool = False
+
+    def put(self, text: str) -> None:
+        self.text.append(text)
+        self.started = True
+
+
+def parse_script(text: str, depth: int = 0) -> Script:
+    """Read a command line; a problem is named, never raised."""
+    reader = _Reader(text, depth)
+    try:
+        if len(text) > MAX_SCRIPT or depth > MAX_DEPTH:
+            raise ShellError("a command too long or too deeply nested")  # noqa: TRY301 - one way out
+        reader.read()
+    except ShellError as error:
+        reader.problem = str(error)
+    return Script(tuple(reader.commands), reader.problem, reader.writes)
+
+
+class _Reader:
+    def __init__(self, text: str, depth: int) -> None:
+        self.text = text.replace("\\\r\n", "").replace("\\\n", "").replace("\r\n", "\n")
+        self.depth = depth
+        self.at = 0
+        self.commands: list[Simple] = []
+        self.problem: str | None = None
+        self.writes = False
+        self.words: list[Word] = []
+        self.fed: list[str] = []
+        self.piped = False
+        self.parens = 0
+        self.cases = 0
+        self.draft = _Draft()
+        self.redirect: str | None = None
+        self.heredocs: list[tuple[str, bool, bool]] = []
+
+    def read(self) -> None:
+        while self.at < len(self.text):
+            self._next()
+        self._end_command(piped=False)
+        if self.parens:
+            raise ShellError("an unclosed parenthesis")
+        if self.heredocs:
+            self._read_heredocs()
+
+    def _next(self) -> None:
+        char = self.text[self.at]
+        if char in " \t\v\f\r":
+            self._end_word()
+            self.at += 1
+        elif char == "#" and not self.draft.started:
+            end = self.text.find("\n", self.at)
+            self.at = len(self.text) if end < 0 else end
+        elif char in "\n;&|()":
+            self._operator(char)
+        elif char in "<>":
+            self._redirection(char)
+        else:
+            self._word_char(char)
+
+    def _operator(self, char: str) -> None:
+        if char == "&" and self.text.startswith("&>", self.at):
+            self._end_word()
+            self.at += 1
+            return
+        if char == "(" and self.text.startswith("((", self.at) and not self.words and not self.draft.started:
+            self._arithmetic(self._balanced(self.at))
+            return
+        self._end_command(piped=char == "|" and not self.text.startswith("||", self.at))
+        self.at += 1
+        if char == "\n" and self.heredocs:
+            self._read_heredocs()
+        elif char == "(":
+            self.parens += 1
+        elif char == ")":
+            self._close_paren()
+
+    def _close_paren(self) -> None:
+        if self.parens:
+            self.parens -= 1
+        elif not self.cases:
+            raise ShellError("a closing parenthesis without an opening one")
+
+    def _redirection(self, char: str) -> None:
+        if self.text.startswith((char + "(",), self.at):
+            self.at += 1
+            self._sub_script(self._balanced(self.at))
+            self.draft.put("/dev/fd/63")
+            self.draft.dynamic = True
+            return
+        if "".join(self.draft.text).isdecimal() and not self.draft.quoted:
+            self.draft = _Draft()
+        self._end_word()
+        operator = next(
+            op
+            for op in ("<<<", "<<-", "<<", "<>", "<&", "<", ">>", ">&", ">|", ">")
+            if self.text.startswith(op, self.at)
+        )
+        self.at += len(operator)
+        self.redirect = operator
+
+    def _word_char(self, char: str) -> None:
+        draft = self.draft
+        self.at += 1
+        if char == "\\":
+            draft.quoted = True
+            draft.put(self.text[self.at : self.at + 1])
+            self.at += 1
+        elif char == "'":
+            draft.quoted = True
+            draft.put(self._until("'"))
+        elif char == '"':
+            draft.quoted = True
+            self._double_quoted()
+        elif char == "$":
+            self._dollar(quoted=False)
+        elif char == "`":
+            self._backticks()
+        else:
+            draft.dynamic = draft.dynamic or char in "*?" or (char == "{" and self._is_brace_expansion())
+            draft.dynamic = draft.dynamic or (char == "[" and self._is_bracket_glob())
+            draft.put(char)
+
+    def _is_bracket_glob(self) -> bool:
+        """Tell a character class from the commands `[` and `[[`."""
+        if self.draft.started:
+            return self.draft.text != ["["]
+        following = self.text[self.at : self.at + 2]
+        return following[:1] not in ("", " ", "\t", "\n") and following not in ("[ ", "[\t")
+
+    def _is_brace_expansion(self) -> bool:
+        inside = self.text[self.at : self.at + 400].partition("}")[0]
+        return ("," in inside or ".." in inside) and not any(c in inside for c in " \t\n;")
+
+    def _until(self, quote: str) -> str:
+        end = self.text.find(quote, self.at)
+        if end < 0:
+            raise ShellError("an unclosed quote")
+        found = self.text[self.at : end]
+        self.at = end + 1
+        return found
+
+    def _double_quoted(self) -> None:
+        self.draft.put("")
+        while True:
+            if self.at >= len(self.text):
+                raise ShellError("an unclosed quote")
+            char = self.text[self.at]
+            self.at += 1
+            if char == '"':
+                return
+            if char == "\\" and self.text[self.at : self.at + 1] in ("$", "`", '"', "\\", "\n"):
+                self.draft.put(self.text[self.at])
+                self.at += 1
+            elif char == "$":
+                self._dollar(quoted=True)
+            elif char == "`":
+                self._backticks()
+            else:
+                self.draft.put(char)
+
+    def _dollar(self, *, quoted: bool) -> None:
+        following = self.text[self.at : self.at + 1]
+        if following == "(":
+            inside = self._balanced(self.at)
+            if inside.startswith("(") and inside.endswith(")"):
+                self._arithmetic(inside)
+            else:
+                self._sub_script(inside)
+            self._expand()
+        elif following == "{":
+            self._braced(quoted=quoted)
+        elif following == "'" and not quoted:
+            self.at += 1
+            self.draft.quoted = True
+            text, self.at = ansi_c(self.text, self.at)
+            self.draft.put(text)
+        elif following == '"' and not quoted:
+            self.at += 1
+            self._double_quoted()
+        elif following in _NAME and following:
+            self._variable(quoted=quoted)
+        elif following and following in "@*#?-$!":
+            self.at += 1
+            self._expand()
+        else:
+            self.draft.put("$")
+
+    def _expand(self) -> None:
+        self.draft.dynamic = True
+        self.draft.started = True
+
+    def _variable(self, *, quoted: bool) -> None:
+        start = self.at
+        while self.at < len(self.text) and self.text[self.at] in _NAME:
+            self.at += 1
+            if self.text[start].isdecimal():
+                break
+        if self.text[start : self.at] == "IFS" and not quoted:
+            self._end_word()
+        else:
+            self._expand()
+
+    def _braced(self, *, quoted: bool) -> None:
+        inside = self._balanced(self.at)
+        self._substitutions(inside)
+        name = inside.lstrip("#!")
+        if name.startswith("IFS") and name[3:4] not in _NAME and not quoted:
+            self._end_word()
+        else:
+            self._expand()
+
+    def _balanced(self, start: int) -> str:
+        inside, self.at = balanced(self.text, start)
+        return inside
+
+    def _backticks(self) -> None:
+        out: list[str] = []
+        while True:
+            if self.at >= len(self.text):
+                raise ShellError("an unclosed backtick")
+            char = self.text[self.at]
+            self.at += 1
+            if char == "`":
+                break
+            if char == "\\" and self.text[self.at : self.at + 1] in ("`", "\\", "$"):
+                char = self.text[self.at]
+                self.at += 1
+            out.append(char)
+        self._sub_script("".join(out))
+        self._expand()
+
+    def _sub_script(self, text: str) -> None:
+        script = parse_script(text, self.depth + 1)
+        self.commands.extend(script.commands)
+        self.problem = self.problem or script.problem
+        self.writes = self.writes or script.writes
+
+    def _arithmetic(self, text: str) -> None:
+        """Read an arithmetic, and as well the nested subshells that some shells take it for."""
+        self.commands.extend(parse_script(text, self.depth + 1).commands)
+        self._substitutions(text)
+
+    def _substitutions(self, text: str) -> None:
+        """Read only the substitutions of a text: an arithmetic, a parameter, a here-document."""
+        at = 0
+        count = 0
+        while at < len(text):
+            if text.startswith(("$(", "${", "`", "<(", ">("), at):
+                reader = _Reader(text[at:], self.depth + 1)
+                count += 1
+                if self.depth >= MAX_DEPTH or count > MAX_SUBSTITUTIONS:
+                    raise ShellError("too many substitutions")
+                reader._next()
+                self.commands.extend(reader.commands)
+                self.problem = self.problem or reader.problem
+                at += max(reader.at, 1)
+            else:
+                at += 2 if text[at] == "\\" else 1
+
+    def _read_heredocs(self) -> None:
+        for delimiter, literal, dashed in self.heredocs:
+            body: list[str] = []
+            while self.at < len(self.text):
+                end = self.text.find("\n", self.at)
+                end = len(self.text) if end < 0 else end
+                line = self.text[self.at : end]
+                self.at = end + 1
+                if (line.lstrip("\t") if dashed else line) == delimiter:
+                    break
+                body.append(line)
+            text = "\n".join(body)
+            if not literal:
+                self._substitutions(text)
+            if self.commands:
+                last = self.commands[-1]
+                self.commands[-1] = last._replace(fed=(*last.fed, text))
+        self.heredocs = []
+
+    def _end_word(self) -> None:
+        draft, self.draft = self.draft, _Draft()
+        if not draft.started:
+            return
+        word = Word("".join(draft.text), draft.dynamic)
+        redirect, self.redirect = self.redirect, None
+        if redirect is None:
+            self._take(word, quoted=draft.quoted)
+        elif redirect == "<<<":
+            self.fed.append(word.text)
+        elif redirect in ("<<", "<<-"):
+            self.heredocs.append((word.text, draft.quoted, redirect == "<<-"))
+        elif (
+            ">" in redirect and word.text != "/dev/null" and not (redirect == ">&" and word.text.isdecimal())
+        ):
+            self.writes = True
+
+    def _take(self, word: Word, *, quoted: bool) -> None:
+        if not self.words and not quoted and not word.dynamic:
+            if word.text in _KEYWORDS:
+                self.cases -= word.text == "esac"
+                return
+            self.cases += word.text == "case"
+        if self.words and word.text == "{" and not quoted:
+            # What follows is a body: `function f {`, `coproc NAME {`.
+            self.commands.append(Simple(tuple(self.words), self.piped, ()))
+            self.words.clear()
+            return
+        self.words.append(word)
+
+    def _end_command(self, *, piped: bool) -> None:
+        self._end_word()
+        if self.words and self.words[0].text not in _SWALLOWING:
+            self.commands.append(Simple(tuple(self.words), self.piped, tuple(self.fed)))
+        elif self.words and self.words[0].text == "case":
+            self._case_arm()
+        self.words, self.fed, self.redirect = [], [], None
+        self.piped = piped
+
+    def _case_arm(self) -> None:
+        """Keep the first arm of `case x in a) …`, whose pattern stands where a command would."""
+        texts = [word.text for word in self.words]
+        if "in" in texts and texts.index("in") + 2 < len(texts):
+            self.commands.append(Simple(tuple(self.words[texts.index("in") + 2 :])))

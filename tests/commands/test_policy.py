@@ -1,0 +1,102 @@
+"""The `interlock policy` commands."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from proxy.commands.policy import app
+
+GOOD = """\
+version: 1
+default: allow
+rules:
+  - id: a
+    action: deny
+    when: {arg: path, path_under: /etc}
+    tests:
+      - {call: {tool: x, arguments: {path: /etc/x}}, expect: deny}
+      - {call: {tool: x, arguments: {path: /tmp/x}}, expect: no_match}
+"""
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, [str(a) for a in arguments])
+
+
+@pytest.fixture
+def write(tmp_path):
+    def make(text, name="p.yaml"):
+        file = tmp_path / name
+        file.write_text(text, encoding="utf-8")
+        return file
+
+    return make
+
+
+def test_check_passes_a_good_policy_and_the_shipped_default(write):
+    assert run("check", write(GOOD)).exit_code == 0
+    assert run("check", "--strict").exit_code == 0
+
+
+def test_check_fails_a_bad_policy_with_the_place_and_no_traceback(write):
+    file = write(GOOD.replace("path_under", "path_undr"))
+    result = run("check", file)
+    assert result.exit_code == 1
+    assert f"{file}:6:23:" in result.output
+    assert "did you mean 'path_under'?" in result.output
+    assert "Traceback" not in result.output
+
+
+def test_check_gives_errors_as_json(write):
+    result = run("check", write("version: 2\n"), "--json")
+    assert result.exit_code == 1
+    told = json.loads(result.stdout)
+    assert (told["ok"], told["errors"][0]["line"]) == (False, 1)
+
+
+def test_check_gives_remarks_that_fail_only_when_strict(write):
+    file = write("version: 1\ndefault: allow\nrules: [{id: a, action: deny}]\n")
+    assert run("check", file).exit_code == 0
+    assert run("check", file, "--strict").exit_code == 1
+    (remark,) = json.loads(run("check", file, "--json").stdout)["remarks"]
+    assert (remark["rule"], remark["kind"], remark["at"]) == ("a", "untested", f"{file}:3:9")
+
+
+def test_test_runs_the_tests_beside_rules(write):
+    result = run("test", write(GOOD))
+    assert result.exit_code == 0
+    assert "2 of 2 tests passed; 1 of 1 rules covered" in result.output
+
+
+def test_test_fails_where_a_test_does(write):
+    file = write(GOOD.replace("/tmp/x", "/etc/y"))
+    assert run("test", file).exit_code == 1
+    told = json.loads(run("test", file, "--json").stdout)
+    assert [t["passed"] for t in told["tests"]] == [True, False]
+    assert told["coverage"] == [{"rule": "a", "matching": 1, "silent": 0, "complete": False}]
+
+
+def test_explain_tells_how_a_call_is_decided(write):
+    call = write(json.dumps({"tool": "x", "arguments": {"path": "/etc/x"}}), "call.json")
+    result = run("explain", write(GOOD), "--call", call)
+    assert result.exit_code == 0
+    assert "deny · policy_denied · a" in result.output
+    told = json.loads(run("explain", write(GOOD), "--call", call, "--json").stdout)
+    assert (told["outcome"], told["rule"]) == ("deny", "a")
+    assert "/etc/x/" in told["looked_at"][0]["condition"]["views"]
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"tol": "x"}'])
+def test_explain_refuses_a_file_that_is_no_call(write, text):
+    result = run("explain", write(GOOD), "--call", write(text, "call.json"))
+    assert result.exit_code == 1
+    assert "not a call" in result.output
+
+
+def test_schema_describes_the_policy_file():
+    schema = json.loads(run("schema").stdout)
+    assert set(schema["properties"]) == {"version", "default", "rules", "egress"}
+    condition = schema["$defs"]["Condition"]["properties"]
+    assert {"arg", "in", "path_under", "command"} <= set(condition)
+    assert schema["$defs"]["Rule"]["discriminator"]["propertyName"] == "action"

@@ -1,0 +1,49 @@
+"""One proxy and one ordinary web server for the tests of this folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+
+from tests.harness import Interlock, ServerHandle, start_interlock, start_python_server
+
+
+class Pair(NamedTuple):
+    interlock: Interlock
+    server: ServerHandle
+
+    @property
+    def target(self) -> str:
+        return f"127.0.0.1:{self.server.port}"
+
+
+SETTINGS = {
+    "header_limit": "8KiB",
+    "header_timeout": 1,
+    "body_limit": "64KiB",
+    "body_timeout": 1,
+    "connection_limit": 8,
+    "large_uploads": ["127.0.0.1"],
+}
+
+
+@pytest.fixture(scope="module")
+def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerHandle]:
+    with start_python_server("web", tmp_path_factory.mktemp("web")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory, web: ServerHandle) -> Iterator[Pair]:
+    """A proxy on default limits."""
+    with start_interlock(tmp_path_factory.mktemp("proxy")) as interlock:
+        yield Pair(interlock, web)
+
+
+@pytest.fixture(scope="module")
+def tight(tmp_path_factory: pytest.TempPathFactory, web: ServerHandle) -> Iterator[Pair]:
+    """A proxy on limits small enough to hit; uploads to the server may be large."""
+    with start_interlock(tmp_path_factory.mktemp("tight"), settings=SETTINGS) as interlock:
+        yield Pair(interlock, web)

@@ -1,0 +1,33 @@
+"""Transparent mode: a client that knows of no proxy, in a network namespace of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+from tests.harness import REPOSITORY
+from tests.system import needs, needs_namespaces
+
+
+@needs("nft", "ip", "unshare", "nsenter")
+@needs_namespaces
+def test_a_client_without_proxy_settings_is_gated_in_the_clear_and_inside_tls(tmp_path):
+    command = ["unshare", "--user", "--map-root-user", "--net", "--mount"]
+    done = subprocess.run(
+        [*command, sys.executable, "-m", "tests.daemon.transparent_scene", str(tmp_path)],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    scene = json.loads(done.stdout)
+    for scheme in ("http", "https"):
+        denied = scene["seen"][f"{scheme} danger"]["result"]
+        assert denied["_meta"]["mcp-interlock/denial"]["reason"] == "policy_denied"
+        assert scene["seen"][f"{scheme} echo"]["result"]["content"][0]["text"] == "hi"
+    assert scene["executed"] == ["echo", "echo"]
+    servers = {event["server"] for event in scene["events"] if event.get("tool")}
+    assert servers == {"localhost:9000", "localhost:9443"}

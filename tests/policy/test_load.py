@@ -1,0 +1,145 @@
+"""Reading policy files, and what is said about bad ones."""
+
+import pytest
+
+from proxy.errors import PolicyError
+from proxy.model import Call, Outcome
+from proxy.policy.load import load_policy
+
+HEAD = "version: 1\ndefault: allow\n"
+RULE = "rules:\n  - id: a\n    action: deny\n"
+
+
+def load(tmp_path, text, name="p.yaml"):
+    file = tmp_path / name
+    file.write_text(text, encoding="utf-8")
+    return load_policy(file)
+
+
+def refused(tmp_path, text):
+    with pytest.raises(PolicyError) as caught:
+        load(tmp_path, text)
+    return str(caught.value).replace(str(tmp_path), "")
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "words"),
+    [
+        (HEAD + RULE + "    tols: [x]\n", "p.yaml:6:5", "did you mean 'tools'?"),
+        (
+            HEAD + RULE + "    when: {arg: path, path_undr: /etc}\n",
+            "p.yaml:6:23",
+            "did you mean 'path_under'?",
+        ),
+        (HEAD + RULE + "    when: {arg: path}\n", "p.yaml:6:5", "needs an operator"),
+        (HEAD + RULE + "    when: {all: [], any: []}\n", "p.yaml:6:5", "write one of all"),
+        (HEAD + RULE + "    when: {arg: 'a..b', equals: 1}\n", "p.yaml:6:12", "empty step"),
+        (HEAD + RULE + "    when: {arg: 'a[x]', equals: 1}\n", "p.yaml:6:12", "write [*], [0]"),
+        (HEAD + RULE + "    when: {arg: x, matches: '(a'}\n", "p.yaml:6:20", "RE2 refuses"),
+        (HEAD + RULE + "    when: {arg: x, matches: '(?=a)'}\n", "p.yaml:6:20", "no look-around"),
+        (HEAD + RULE + "    when: {arg: x, cidr: 10.0.0.0/99}\n", "p.yaml:6:20", "10.0.0.0/8"),
+        (HEAD + RULE + "    when: {arg: x, path_under: ~/x}\n", "p.yaml:6:20", "written out in full"),
+        (HEAD + RULE + "    when: {arg: x, ip_class: privat}\n", "p.yaml:6:20", "did you mean 'private'?"),
+        (HEAD + RULE + "    when: {arg: x, gt: '5'}\n", "p.yaml:6:20", "'5'"),
+        (HEAD + RULE + "    action: allow\n", "p.yaml:6:5", "duplicate key"),
+        (HEAD + RULE + "    approval: human\n", "p.yaml:6:5", "belongs elsewhere"),
+        (HEAD + RULE + "    mode: shadwo\n", "p.yaml:6:5", "did you mean 'shadow'?"),
+        (HEAD + RULE + "    severity: 5\n", "p.yaml:6:5", "'critical'"),
+        (HEAD + "rules:\n  - id: a\n    action: denny\n", "p.yaml:4:5", "did you mean 'deny'?"),
+        (HEAD + "rules:\n  - id: a\n", "p.yaml:4:5", "'two_phase'"),
+        (HEAD + "rules:\n  - action: deny\n", "p.yaml:4:5", "'id' is missing"),
+        (HEAD + "rules:\n  - {id: a, action: redact}\n", "p.yaml:4:5", "'detectors' is missing"),
+        (HEAD + "rules:\n  - {id: 'a b', action: deny}\n", "p.yaml:4:6", "'a b'"),
+        (HEAD + RULE + "  - id: a\n    action: allow\n", "p.yaml:6:5", "is taken at"),
+        (
+            HEAD + RULE + "    tests:\n      - {call: {tool: x}, expect: allow}\n",
+            "p.yaml:4:5",
+            "expect 'deny' or 'no_match'",
+        ),
+        ("version: 2\n", "p.yaml:1:1", "write 1"),
+        ("default: allow\n", "p.yaml:1:1", "'version' is missing"),
+        (HEAD + "rule: []\n", "p.yaml:3:1", "did you mean 'rules'?"),
+        ("version: 1\ndefault: alow\n", "p.yaml:2:1", "did you mean 'allow'?"),
+        ("", "p.yaml:1:1", "version: 1"),
+        ("- a\n", "p.yaml:1:1", "a policy is a mapping"),
+        ("version: 1\n x: [\n", "p.yaml:2:", ""),
+        (
+            HEAD + "egress: {rules: [{id: x, action: deny, host: [a]}]}\n",
+            "p.yaml:3:",
+            "did you mean 'hosts'?",
+        ),
+        (HEAD + "egress: {rules: [{id: x, action: redact}]}\n", "p.yaml:3:", "'allow' or 'deny'"),
+        (HEAD + "rules: !!python/object:os.system []\n", "p.yaml:", "drop it"),
+        (HEAD + "x: &a [*a]\n", "p.yaml:", ""),
+        (HEAD + RULE + "    description: 2020-01-01\n", "p.yaml:", "quote it"),
+    ],
+)
+def test_an_error_names_the_place_and_the_way_out(tmp_path, text, place, words):
+    said = refused(tmp_path, text)
+    assert said.startswith("/" + place), said
+    assert words in said
+
+
+def test_every_error_is_told_at_once(tmp_path):
+    said = refused(tmp_path, HEAD + RULE + "    tols: [x]\n    mode: maybe\n")
+    assert len(said.splitlines()) == 2
+
+
+def test_a_file_that_is_not_there_or_not_text_is_told_of(tmp_path):
+    with pytest.raises(PolicyError, match="no such file"):
+        load_policy(tmp_path / "none.yaml")
+    with pytest.raises(PolicyError, match="no policy here"):
+        load_policy(tmp_path)
+    (tmp_path / "p.yaml").write_bytes(b"version: 1\n# \xff\n")
+    with pytest.raises(PolicyError, match="UTF-8"):
+        load_policy(tmp_path / "p.yaml")
+
+
+def test_a_folder_is_one_policy_and_the_stricter_default_holds(tmp_path):
+    load(tmp_path, HEAD + RULE, "a.yaml")
+    load(tmp_path, "version: 1\ndefault: deny\nrules: [{id: b, action: allow, tools: [x]}]\n", "b.yml")
+    (tmp_path / "notes.txt").write_text("not a policy")
+    policy = load_policy(tmp_path)
+    assert (set(policy.rules), policy.default) == ({"a", "b"}, "deny")
+
+
+def test_a_policy_that_names_no_default_denies(tmp_path):
+    assert load(tmp_path, "version: 1\n").default == "deny"
+
+
+def test_an_id_is_taken_across_the_files_of_a_folder(tmp_path):
+    load(tmp_path, HEAD + RULE, "a.yaml")
+    load(tmp_path, HEAD + RULE, "b.yaml")
+    with pytest.raises(PolicyError, match=r"b\.yaml:4:5: id 'a' is taken at .*a\.yaml:4"):
+        load_policy(tmp_path)
+
+
+def test_egress_sections_add_up_and_the_stricter_setting_holds(tmp_path):
+    load(tmp_path, HEAD + "egress: {private: deny, rules: [{id: x, action: deny, hosts: [a.com]}]}\n", "a.yaml")
+    load(
+        tmp_path,
+        HEAD + "egress: {metadata: allow, rules: [{id: y, action: deny, hosts: [b.com]}]}\n",
+        "b.yaml",
+    )
+    section = load_policy(tmp_path).egress.section
+    assert (section.private, section.metadata, section.default) == ("deny", "deny", "allow")
+    assert [rule.id for rule in section.rules] == ["x", "y"]
+
+
+def test_the_version_is_that_of_the_content(tmp_path):
+    first = load(tmp_path, HEAD + RULE)
+    again = load(tmp_path, HEAD + RULE, "other.yaml")
+    changed = load(tmp_path, HEAD + RULE + "    description: x\n")
+    assert first.version == again.version != changed.version
+    assert len(first.version) == 64
+
+
+def test_anchors_and_on_are_read_as_yaml_1_2_has_them(tmp_path):
+    policy = load(
+        tmp_path,
+        HEAD + "rules:\n  - {id: a, action: redact, on: [result], detectors: &d [secrets]}\n"
+        "  - {id: b, action: redact, on: [arguments], detectors: *d}\n",
+    )
+    decision = policy.decide(Call("tools/call", "s", "a", "t", {}))
+    assert decision.outcome is Outcome.ALLOW
+    assert [(r.rule, sorted(r.on)) for r in decision.redactions] == [("a", ["result"]), ("b", ["arguments"])]

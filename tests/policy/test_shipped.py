@@ -1,0 +1,63 @@
+"""The policies that travel with Interlock."""
+
+import pytest
+
+from proxy.model import Call, Outcome
+from proxy.policy.lint import lint
+from proxy.policy.load import load_policy, load_sources
+from proxy.policy.suite import coverage, run_tests
+from proxy.resources import policies_dir
+
+FILES = sorted(policies_dir().glob("*.yaml"))
+
+
+def test_the_default_policy_and_the_packs_are_there():
+    names = {file.stem for file in FILES}
+    assert {"default", "filesystem", "git", "payments", "shell", "web"} <= names
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda f: f.stem)
+def test_the_tests_beside_every_rule_pass(file):
+    (source,) = load_sources(file)
+    egress = source.content.egress.rules if source.content.egress else []
+    failed = [result for result in run_tests(source.content.rules, egress) if not result.passed]
+    assert not failed
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda f: f.stem)
+def test_every_rule_is_seen_to_match_and_seen_not_to(file):
+    (source,) = load_sources(file)
+    egress = source.content.egress.rules if source.content.egress else []
+    rules = [*source.content.rules, *egress]
+    assert not [c.rule for c in coverage(rules, run_tests(source.content.rules, egress)) if not c.complete]
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda f: f.stem)
+def test_lint_has_nothing_to_say(file):
+    (source,) = load_sources(file)
+    assert lint(source.content.rules, source.content.default) == ()
+
+
+def test_all_of_them_load_together():
+    assert load_policy(policies_dir()).default == "allow"
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("read_text_file", {"path": "/home/me/project/README.md"}),
+        ("write_file", {"path": "src/app.py", "content": "# ~ $HOME /etc/passwd\n" * 500}),
+        ("push_files", {"branch": "x", "files": [{"path": "a.txt", "content": "~/x " * 3000}]}),
+        ("fetch", {"url": "https://example.com/a?b=c#d", "max_length": 5000, "raw": False}),
+        ("execute_sql", {"sql": "select * from t where a = '~'", "args": [1, None]}),
+        ("browser_evaluate", {"function": "() => { return `x` }"}),
+        ("run_command", {"command": "npm test -- --watch=false && git diff | head -50"}),
+        ("search", {"query": "how does /etc/passwd work?", "path": None}),
+        ("create_issue", {"title": "curl http://169.254.169.254 hangs", "body": "`rm -rf /`"}),
+        ("jq", {"path": ["items", 0], "file": {"name": "x"}}),
+    ],
+)
+def test_the_default_policy_does_not_stand_in_the_way_of_ordinary_work(tool, arguments):
+    policy = load_policy(policies_dir() / "default.yaml")
+    decision = policy.decide(Call("tools/call", "server", "agent", tool, arguments))
+    assert decision.outcome is Outcome.ALLOW, decision

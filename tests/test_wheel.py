@@ -1,0 +1,75 @@
+"""The wheel, in an empty virtual environment, runs: policies and SQL are inside."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.harness import REPOSITORY
+
+UV = Path(sys.executable).with_name("uv")
+
+
+def run(*command: str | Path, cwd: Path) -> str:
+    done = subprocess.run([*map(str, command)], cwd=cwd, capture_output=True, text=True, timeout=110, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder, cwd=REPOSITORY)
+    return next(folder.glob("*.whl"))
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("venv")
+    run(UV, "venv", "--quiet", "--python", sys.executable, folder / "venv", cwd=folder)
+    install = [UV, "pip", "install", "--quiet", "--no-deps", "--python", folder / "venv/bin/python"]
+    run(*install, "--require-hashes", "-r", REPOSITORY / "requirements.lock", cwd=folder)
+    run(*install, wheel, cwd=folder)
+    return folder / "venv/bin"
+
+
+def test_the_wheel_holds_the_packages_the_policies_and_the_sql(wheel: Path):
+    names = zipfile.ZipFile(wheel).namelist()
+    for expected in (
+        "proxy/cli.py",
+        "addons/mcp_gate.py",
+        "proxy/_data/policies/default.yaml",
+        "proxy/_data/sql/log.sql",
+    ):
+        assert expected in names
+    assert not [name for name in names if name.startswith("tests/")]
+
+
+def test_its_command_tests_the_policy_that_came_with_it(installed: Path, tmp_path: Path):
+    assert run(installed / "interlock", "--version", cwd=tmp_path).startswith("interlock 0.")
+    assert "tests passed" in run(installed / "interlock", "policy", "test", cwd=tmp_path)
+
+
+def test_its_proxy_starts_and_stops(installed: Path, tmp_path: Path):
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("INTERLOCK_")}
+    command = [installed / "interlock", "up", "--listen", "127.0.0.1:0", "--state-dir", tmp_path / "state"]
+    with (tmp_path / "out").open("wb") as out:
+        process = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=out, stderr=out)
+    with process:
+        note = tmp_path / "state" / "run.json"
+        deadline = time.monotonic() + 20
+        while not note.exists() and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.05)
+        try:
+            assert json.loads(note.read_text())["policy"].endswith("_data/policies/default.yaml")
+        finally:
+            process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == 0, (tmp_path / "out").read_text()
