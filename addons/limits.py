@@ -134,6 +134,8 @@ class GuardedHttp1Server(Http1Server):
 
     def read_headers(self, event: events.ConnectionEvent) -> CommandGenerator[None]:
         limit = self._limits.header_bytes
+        if bytes(self.buf)[:1] in (b"\r", b"\n"):  # empty lines before a request are to be skipped (RFC 9112, 2.2)
+            self.buf += (self.buf.maybe_extract_at_most(len(self.buf)) or b"").lstrip(b"\r\n")
         if len(self.buf) > limit and _head_end(bytes(self.buf)) > limit:
             text = f"the request head is larger than {limit} bytes (header_limit)"
             yield from self._refuse(431, "head_too_large", text)

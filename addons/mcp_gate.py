@@ -158,8 +158,9 @@ class McpGate:
         elif flows.media_type(response) == flows.EVENT_STREAM:
             applied = codings(response.headers.get_all("content-encoding"))
             engine = inflater(",".join(applied), 1 << 62) if applied else None
-            for name in ("content-encoding", "content-length"):
-                response.headers.pop(name, None)
+            response.headers.pop("content-encoding", None)
+            if response.headers.pop("content-length", None) is not None and flow.request.http_version == "HTTP/1.1":
+                response.headers["transfer-encoding"] = "chunked"
             stream = EventStream(responses, flow.request.url, self._limits.message_bytes, engine)
             stream.on_endpoint = self._learn_endpoint
             flow.metadata[REWRITER] = stream

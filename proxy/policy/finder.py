@@ -280,8 +280,7 @@ def _replaced(args: tuple[Word, ...]) -> tuple[Word, ...]:
         elif word.text.startswith("--replace="):
             marks.add(word.text.partition("=")[2])
     return tuple(
-        word._replace(dynamic=True) if any(mark in word.text for mark in marks if mark) else word
-        for word in args
+        word._replace(dynamic=True) if any(mark in word.text for mark in marks if mark) else word for word in args
     )
 
 

@@ -194,9 +194,7 @@ def _canonical(authority: str) -> Host | None:
     if bare is not None:
         return Host(str(bare), unwrap(bare))
     try:
-        name = ada_url.URL(
-            "http://" + authority.partition("%")[0] if authority[0] == "[" else "http://" + authority
-        )
+        name = ada_url.URL("http://" + authority.partition("%")[0] if authority[0] == "[" else "http://" + authority)
         return _made(name.hostname)
     except ValueError:
         return None

@@ -359,9 +359,7 @@ class _Reader:
             self.fed.append(word.text)
         elif redirect in ("<<", "<<-"):
             self.heredocs.append((word.text, draft.quoted, redirect == "<<-"))
-        elif (
-            ">" in redirect and word.text != "/dev/null" and not (redirect == ">&" and word.text.isdecimal())
-        ):
+        elif ">" in redirect and word.text != "/dev/null" and not (redirect == ">&" and word.text.isdecimal()):
             self.writes = True
 
     def _take(self, word: Word, *, quoted: bool) -> None:

@@ -27,7 +27,7 @@ from proxy.wire.jsonrpc import MAX_INTEGER_DIGITS, is_id, parse_json, parse_mess
 from proxy.wire.mcp import METHOD_PREFIXES, PLAIN_METHODS, check_message, plain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from proxy.model import Json, JsonObject, Message, MessageId
 
@@ -90,9 +90,13 @@ def read_body(
 
 
 def read_plain(body: bytes) -> Reading:
-    """Read bytes that are neither declared to be encoded nor in an odd charset."""
+    """Read bytes that are not declared to be encoded or in an odd charset, but may be compressed."""
+    return _read_json(body) if could_be_json(body) else _read_undeclared(body)
+
+
+def _read_json(body: bytes) -> Reading:
     if not could_be_json(body):
-        return _read_undeclared(body)
+        return FOREIGN
     try:
         value = parse_json(body)
     except WireError as error:
@@ -286,7 +290,7 @@ _LENIENT = json.JSONDecoder(object_pairs_hook=_Pairs, parse_int=_short_integer, 
 
 
 def _read_encoded(body: bytes, applied: list[str], content_types: Sequence[str], limit: int) -> Reading:
-    raw = _read_declared(body, content_types)
+    raw = _read_declared(body, content_types, _read_json)
     if not isinstance(raw, Foreign):
         return _refuse(raw, "encoding_mismatch", f"declared {', '.join(applied)}, but readable as it is")
     try:
@@ -311,11 +315,11 @@ def _is_strict_json(body: bytes) -> bool:
     return True
 
 
-def _read_declared(body: bytes, content_types: Sequence[str]) -> Reading:
+def _read_declared(body: bytes, content_types: Sequence[str], read: Callable[[bytes], Reading] = read_plain) -> Reading:
     """Read bytes without a content coding, in whatever charset they are declared to be."""
     charsets = odd_charsets(content_types)
     if not charsets:
-        return read_plain(body)
+        return read(body)
     if len(charsets) > 1:
         return Refused("odd_charset", f"charsets {', '.join(charsets)[:80]!r}; MCP is UTF-8")
     return _read_odd_charset(body, charsets[0], content_types)
