@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from proxy.errors import WireError
 from proxy.wire.encoding import (
+    MAX_CODINGS,
     WIDE_CODECS,
     codings,
     decode_body,
@@ -27,7 +28,7 @@ from proxy.wire.jsonrpc import MAX_INTEGER_DIGITS, is_id, parse_json, parse_mess
 from proxy.wire.mcp import METHOD_PREFIXES, PLAIN_METHODS, check_message, plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from proxy.model import Json, JsonObject, Message, MessageId
 
@@ -83,18 +84,14 @@ def read_body(
     if not body:
         return FOREIGN
     applied = codings(encodings)
-    reading = _read_encoded(body, applied, content_types, limit) if applied else _read_declared(body, content_types)
+    reading = _read_encoded(body, applied, content_types, limit) if applied else _read_undeclared(body, content_types)
     if isinstance(reading, Single) and len(content_types) > 1:
         return _refuse(reading, "duplicate_header", "header Content-Type stands twice")
     return reading
 
 
 def read_plain(body: bytes) -> Reading:
-    """Read bytes that are not declared to be encoded or in an odd charset, but may be compressed."""
-    return _read_json(body) if could_be_json(body) else _read_undeclared(body)
-
-
-def _read_json(body: bytes) -> Reading:
+    """Read bytes that are neither encoded nor in an odd charset."""
     if not could_be_json(body):
         return FOREIGN
     try:
@@ -109,16 +106,18 @@ def could_be_json(body: bytes) -> bool:
     return body.lstrip(SKIPPED)[:1] in (b"{", b"[", b'"', b"/")
 
 
-def _read_undeclared(body: bytes) -> Reading:
-    """Read what is compressed and does not say so: some servers tell by the first bytes."""
-    coding = sniff_coding(body)
-    if coding is None:
-        return FOREIGN
-    head = decode_start(body, coding).lstrip(SKIPPED)
-    if head and not could_be_json(head) and sniff_coding(head) is None:
+def _read_undeclared(body: bytes, content_types: Sequence[str], depth: int = 0) -> Reading:
+    """Read what no coding is declared of; some servers tell a compressed body by its first bytes."""
+    reading, coding = _read_declared(body, content_types), sniff_coding(body)
+    if coding is None or not isinstance(reading, Foreign):
+        return reading
+    if depth == MAX_CODINGS:
+        return Refused("stacked_encoding", f"more than {MAX_CODINGS} content codings")
+    head = decode_start(body, coding)
+    if head.lstrip(SKIPPED) and not (could_be_json(head) or sniff_coding(head) or odd_charsets(content_types)):
         return FOREIGN
     try:
-        inner = read_plain(decode_body(body, [coding], SNIFF_LIMIT))
+        inner = _read_undeclared(decode_body(body, [coding], SNIFF_LIMIT), content_types, depth + 1)
     except WireError as error:
         return FOREIGN if error.reason == "encoding_mismatch" else Refused(error.reason, error.detail)
     return _refuse(inner, "encoding_mismatch", f"the body is {coding} and does not say so")
@@ -290,14 +289,16 @@ _LENIENT = json.JSONDecoder(object_pairs_hook=_Pairs, parse_int=_short_integer, 
 
 
 def _read_encoded(body: bytes, applied: list[str], content_types: Sequence[str], limit: int) -> Reading:
-    raw = _read_declared(body, content_types, _read_json)
+    raw = _read_declared(body, content_types)
     if not isinstance(raw, Foreign):
         return _refuse(raw, "encoding_mismatch", f"declared {', '.join(applied)}, but readable as it is")
     try:
-        decoded = _read_declared(decode_body(body, applied, limit), content_types)
+        decoded = _read_undeclared(decode_body(body, applied, limit), content_types)
     except WireError as error:
         opaque = error.reason == "unknown_encoding" and not _says_json(content_types)
-        return FOREIGN if opaque or _is_strict_json(body) else Refused(error.reason, error.detail)
+        if opaque or _is_strict_json(body):
+            return _read_undeclared(body, content_types)
+        return Refused(error.reason, error.detail)
     if isinstance(decoded, Single) and len(applied) > 1:
         return _refuse(decoded, "stacked_encoding", f"content codings {', '.join(applied)}")
     return decoded
@@ -315,11 +316,11 @@ def _is_strict_json(body: bytes) -> bool:
     return True
 
 
-def _read_declared(body: bytes, content_types: Sequence[str], read: Callable[[bytes], Reading] = read_plain) -> Reading:
+def _read_declared(body: bytes, content_types: Sequence[str]) -> Reading:
     """Read bytes without a content coding, in whatever charset they are declared to be."""
     charsets = odd_charsets(content_types)
     if not charsets:
-        return read(body)
+        return read_plain(body)
     if len(charsets) > 1:
         return Refused("odd_charset", f"charsets {', '.join(charsets)[:80]!r}; MCP is UTF-8")
     return _read_odd_charset(body, charsets[0], content_types, read)
