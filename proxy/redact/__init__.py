@@ -1,0 +1,1 @@
+"""Detectors and masking over JSON values and text."""
