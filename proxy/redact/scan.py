@@ -1,0 +1,222 @@
+"""Finding what detectors describe in bytes.
+
+Pure. Hyperscan says in one pass which detectors can match at all, RE2 then says where.
+Without hyperscan the keywords say which can match: each is sought with `bytes.find`, which
+needs no further dependency and gives the same findings, later.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import threading
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from proxy.redact.detectors import KEYWORD_REACH, Catalogue, Detector, compile_bytes
+from proxy.redact.validators import VALIDATORS
+
+try:
+    import hyperscan
+except ImportError:  # no wheel for this platform: the keyword engine does the work
+    hyperscan = None
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+WALL = b"\x00"
+"""Stands in for text that is already masked: no detector matches it or looks past it."""
+
+MAX_MATCHES = 50_000
+"""Matches of one detector in one buffer after which all that follows counts as matched."""
+
+_MAX_RETRIES = 20_000
+
+type EngineName = Literal["auto", "hyperscan", "keywords"]
+
+SIGNALS: dict[str, str] = {
+    "hex": "[0-9A-Fa-f]{26}",
+    "spaced-hex": r"(?:[0-9A-Fa-f]{2}[\s:,;-]{1,2}(?:0x)?){12}",
+    "base32": "[A-Z2-7]{22}|[a-z2-7]{22}",
+    "wrapped": r"[A-Za-z0-9+/_-]{16}(?:\s{0,4}[\r\n]\s{0,8}|(?:\\r)?\\n)[A-Za-z0-9+/_-]{4}",
+}
+"""Encodings rare enough that they are worth a look only where hyperscan has seen them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Where a detector, by its index in the catalogue, found something."""
+
+    detector: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What may be in a buffer: detectors by index, and encodings by the names in `SIGNALS`."""
+
+    detectors: frozenset[int]
+    signals: frozenset[str]
+
+
+class Engine(Protocol):
+    """Tells which detectors are worth running."""
+
+    def survey(self, data: bytes) -> Survey:
+        """Give every detector and encoding that may be in `data`; too many is slow, too few is wrong."""
+        ...
+
+
+class HyperscanEngine:
+    """One pass over the data for all detectors at once."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._names = tuple(SIGNALS)
+        self._count = len(catalogue.detectors)
+        expressions = [(detector.hint or detector.pattern).encode() for detector in catalogue.detectors]
+        expressions += [regex.encode() for regex in SIGNALS.values()]
+        self._database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
+        self._database.compile(
+            expressions=expressions,
+            ids=list(range(len(expressions))),
+            elements=len(expressions),
+            flags=hyperscan.HS_FLAG_SINGLEMATCH,
+        )
+        self._local = threading.local()
+
+    def _scratch(self) -> Any:
+        # Scratch space serves one scan at a time, so each thread has its own.
+        scratch = getattr(self._local, "scratch", None)
+        if scratch is None:
+            scratch = self._local.scratch = hyperscan.Scratch(self._database)
+        return scratch
+
+    def survey(self, data: bytes) -> Survey:
+        hits: list[int] = []
+
+        def note(identifier: int, _from: int, _to: int, _flags: int, _context: object) -> None:
+            hits.append(identifier)
+
+        if data:
+            self._database.scan(data, match_event_handler=note, scratch=self._scratch())
+        return Survey(
+            frozenset(hit for hit in hits if hit < self._count),
+            frozenset(self._names[hit - self._count] for hit in hits if hit >= self._count),
+        )
+
+
+class KeywordEngine:
+    """A search for each keyword; detectors without keywords are always worth running."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._keywords = [
+            (index, tuple(word.encode() for word in detector.keywords))
+            for index, detector in enumerate(catalogue.detectors)
+        ]
+
+    def survey(self, data: bytes) -> Survey:
+        lowered = data.lower()
+        found = (
+            index
+            for index, words in self._keywords
+            if not words or any(word in lowered for word in words)
+        )
+        return Survey(frozenset(found), frozenset(SIGNALS))
+
+
+class Rule:
+    """A detector ready to run."""
+
+    def __init__(self, index: int, detector: Detector) -> None:
+        self.index = index
+        self.detector = detector
+        self._regex = compile_bytes(detector.pattern)
+        self._allow = [compile_bytes(regex) for regex in detector.allow]
+        self._keywords = tuple(word.encode() for word in detector.keywords)
+        self._stopwords = tuple(word.encode() for word in detector.stopwords)
+        self._validator = VALIDATORS[detector.validator] if detector.validator else None
+
+    def find(self, data: bytes) -> Iterator[Match]:
+        """Give the findings in `data` from left to right."""
+        position = found = refused = 0
+        while (match := self._regex.search(data, position)) is not None:
+            start, end = match.span(self.detector.group)
+            length = self._accepted(data, start, end)
+            if length:
+                found += 1
+                end = start + length if found < MAX_MATCHES else len(data)
+                yield Match(self.index, start, end)
+                position = end
+            else:
+                # What was refused may hide what begins inside it; a bound keeps bait affordable.
+                refused += 1
+                position = match.start() + 1 if refused < _MAX_RETRIES else max(end, match.start() + 1)
+
+    def _accepted(self, data: bytes, start: int, end: int) -> int:
+        secret = data[start:end]
+        if self._keywords and not self._has_keyword(data, start, end):
+            return 0
+        length = self._validator(secret) if self._validator else len(secret)
+        if not length or (self.detector.entropy and entropy(secret) < self.detector.entropy):
+            return 0
+        lowered = secret.lower()
+        if any(word in lowered for word in self._stopwords):
+            return 0
+        return 0 if any(regex.fullmatch(secret) for regex in self._allow) else length
+
+    def _has_keyword(self, data: bytes, start: int, end: int) -> bool:
+        low = max(0, start - KEYWORD_REACH, data.rfind(WALL, max(0, start - KEYWORD_REACH), start) + 1)
+        wall = data.find(WALL, end, end + KEYWORD_REACH)
+        window = data[low : wall if wall >= 0 else end + KEYWORD_REACH].lower()
+        return any(word in window for word in self._keywords)
+
+
+def entropy(value: bytes) -> float:
+    """Give the Shannon entropy of `value` in bits per byte."""
+    if not value:
+        return 0.0
+    shares = (count / len(value) for count in Counter(value).values())
+    return -sum(share * math.log2(share) for share in shares)
+
+
+class Scanner:
+    """Runs a catalogue over buffers. Safe to share between threads."""
+
+    def __init__(self, catalogue: Catalogue, engine: EngineName = "auto") -> None:
+        """Compile what is needed to survey; a rule is compiled when it is first run.
+
+        Raises PolicyError where hyperscan is asked for and missing.
+        """
+        self.catalogue = catalogue
+        self._engine = _engines(engine)(catalogue)
+        self._rules: dict[int, Rule] = {}
+
+    def survey(self, data: bytes) -> Survey:
+        """Say what may be in `data`."""
+        return self._engine.survey(data)
+
+    def matches(self, data: bytes, detectors: frozenset[int]) -> list[Match]:
+        """Give the findings of `detectors` in `data`, in order of precedence."""
+        return [match for index in sorted(detectors) for match in self._rule(index).find(data)]
+
+    def _rule(self, index: int) -> Rule:
+        rule = self._rules.get(index)
+        if rule is None:
+            rule = self._rules[index] = Rule(index, self.catalogue.detectors[index])
+        return rule
+
+
+def _engines(name: EngineName) -> Callable[[Catalogue], Engine]:
+    if name == "keywords" or (name == "auto" and hyperscan is None):
+        return KeywordEngine
+    if hyperscan is None:
+        raise RuntimeError("hyperscan is not installed; use the engine 'keywords' or 'auto'")
+    return HyperscanEngine
+
+
+@functools.lru_cache(maxsize=8)
+def scanner_for(catalogue: Catalogue, engine: EngineName = "auto") -> Scanner:
+    """Give the scanner of `catalogue`, compiled once."""
+    return Scanner(catalogue, engine)
