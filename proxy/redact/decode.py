@@ -11,12 +11,11 @@ import binascii
 from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from proxy.redact.detectors import compile_bytes
-from proxy.redact.fold import FOLD, REVEAL, has_smuggled
-from proxy.redact.scan import SIGNALS
+from proxy.redact.fold import FOLD, REVEAL, SMUGGLING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -27,16 +26,22 @@ SLACK: Final = 1 << 20
 
 type Span = tuple[int, int]
 
+_NOT_ASCII: Final = compile_bytes(r"[ -~]{0,80}(?:[\x80-\xff]+[ -~]{0,80})+")
 _BASE64: Final = compile_bytes(r"[A-Za-z0-9+/_-]{16,}={0,2}")
 _HEX: Final = compile_bytes("[0-9A-Fa-f]{26,}")
-_SPACED_HEX: Final = compile_bytes(SIGNALS["spaced-hex"] + r"(?:[0-9A-Fa-f]{2}[\s:,;-]{0,2}(?:0x)?)*")
-_BASE32: Final = compile_bytes("[A-Z2-7]{22,}={0,6}|[a-z2-7]{22,}={0,6}")
-_WRAPPED: Final = compile_bytes(
-    r"[A-Za-z0-9+/_-]{16,}(?:(?:\s{0,4}[\r\n]\s{0,8}|(?:\\r)?\\n)[A-Za-z0-9+/_-]{4,})+={0,2}"
+_SPACED_HEX: Final = compile_bytes(
+    r"(?:[0-9A-Fa-f]{2}[\s:,;-]{1,2}(?:0x)?){12}(?:[0-9A-Fa-f]{2}[\s:,;-]{0,2}(?:0x)?)*"
 )
+_BASE32: Final = compile_bytes("[A-Z2-7]{22,}={0,6}|[a-z2-7]{22,}={0,6}")
+_LINE_BREAK: Final = compile_bytes(r"[ \t]{0,4}(?:\r?\n|(?:\\r)?\\n)[ \t]{0,16}")
+_LAST_LINE: Final = compile_bytes(r"[A-Za-z0-9+/_-]{1,15}={0,2}")
 _UTF16: Final = compile_bytes(r"(?:[\x20-\x7e]\x00){8}|(?:\x00[\x20-\x7e]){8}")
-_BREAKS: Final = compile_bytes(r"\s+|\\[rn]|=+")
 
+_HEX_DIGITS: Final = b"0123456789abcdefABCDEF"
+_SHORTEST_HEX: Final = 26
+_LONGEST_BREAK: Final = 24
+_LONG: Final = 1 << 14
+_PADDING: Final = (b"", b"AAA", b"AA", b"A")
 _SEPARATOR: Final = b"\n\n\n"
 _SEPARATOR_BASE64: Final = binascii.b2a_base64(_SEPARATOR, newline=False)
 _STANDARD: Final = bytes.maketrans(b"-_", b"+/")
@@ -57,33 +62,36 @@ class View(Protocol):
 
 
 class Folded:
-    """Text through a character table. Places are worked out block by block, when asked for."""
+    """The stretches of text that are not plain ASCII, through a character table.
 
-    _BLOCK = 4096
+    Places are worked out when asked for: most text has nothing to be placed.
+    """
 
     def __init__(self, data: bytes, table: Mapping[int, str]) -> None:
-        # Bytes that are no UTF-8 travel as surrogates, so that sizes stay exact.
-        self._text = data.decode("utf-8", "surrogateescape")
         self._table = table
-        self.data = self._text.translate(table).encode("utf-8", "surrogateescape")
+        self._runs: list[tuple[int, bytes]] = []
+        self._folded: list[bytes] = []
+        for match in _NOT_ASCII.finditer(data):
+            start, end = match.span()
+            run = data[start:end]
+            folded = _text_of(run).translate(table).encode("utf-8", "surrogateescape")
+            if folded != run:
+                self._runs.append((start, run))
+                self._folded.append(folded)
+        self.data = b"\n".join(self._folded)
 
     @cached_property
-    def _blocks(self) -> tuple[list[int], list[int]]:
-        folded, plain = [0], [0]
-        for position in range(0, len(self._text), self._BLOCK):
-            block = self._text[position : position + self._BLOCK]
-            folded.append(folded[-1] + _size(block.translate(self._table)))
-            plain.append(plain[-1] + _size(block))
-        return folded, plain
+    def _offsets(self) -> list[int]:
+        return [0, *accumulate(len(folded) + 1 for folded in self._folded)]
 
     def origin(self, start: int, end: int) -> Span:
         return self._place(start)[0], self._place(max(start, end - 1))[1]
 
     def _place(self, offset: int) -> Span:
-        folded, plain = self._blocks
-        index = min(bisect_right(folded, offset), len(folded) - 1) - 1
-        here, there = folded[index], plain[index]
-        for character in self._text[index * self._BLOCK : (index + 1) * self._BLOCK]:
+        index = min(bisect_right(self._offsets, offset), len(self._runs)) - 1
+        there, run = self._runs[index]
+        here = self._offsets[index]
+        for character in _text_of(run):
             width = _size(character)
             here += _size(character.translate(self._table))
             if here > offset:
@@ -92,25 +100,79 @@ class Folded:
         return there, there
 
 
+def _text_of(data: bytes) -> str:
+    # Bytes that are no UTF-8 travel as surrogates, so that sizes stay exact.
+    return data.decode("utf-8", "surrogateescape")
+
+
 def _size(text: str) -> int:
     return len(text.encode("utf-8", "surrogateescape"))
 
 
-class Unescaped:
-    """Text with one kind of escape undone: `%41`, `\\x41`, `\\u0041`, `&#x41;`."""
+@dataclass(frozen=True)
+class Escape:
+    """One way to write a byte as two hexadecimal digits."""
 
-    def __init__(self, data: bytes, marker: bytes, tail: bytes = b"") -> None:
-        self._width = len(marker) + 2 + len(tail)
-        first, *rest = data.split(marker)
-        pieces = [first]
+    marker: bytes
+    tail: bytes
+    run: Any
+    """Matches the stretches of text that have such an escape in them."""
+
+    @property
+    def width(self) -> int:
+        """How many bytes write one."""
+        return len(self.marker) + 2 + len(self.tail)
+
+
+def _escape(marker: bytes, tail: bytes = b"") -> Escape:
+    written = "".join(f"\\x{byte:02x}" for byte in marker) + "[0-9A-Fa-f]{2}" + tail.decode()
+    return Escape(marker, tail, compile_bytes(rf"[^\s\"\x00]{{0,80}}{written}[^\s\"\x00]*"))
+
+
+_ESCAPES: Final = (
+    _escape(b"%"),
+    _escape(b"\\x"),
+    _escape(b"\\u00"),
+    _escape(b"%u00"),
+    _escape(b"&#x", b";"),
+)
+_HEX_PAIRS: Final = {
+    (high + low).encode(): bytes([int(high + low, 16)])
+    for high in "0123456789abcdefABCDEF"
+    for low in "0123456789abcdefABCDEF"
+}
+
+
+class Unescaped:
+    """The stretches of text that have escapes of one kind in them, with the escapes undone."""
+
+    def __init__(self, data: bytes, escape: Escape) -> None:
+        self._width = escape.width
+        self._pieces: list[bytes] = []
+        self._starts: list[int] = []
+        self._decoded: list[bool] = []
+        for match in escape.run.finditer(data):
+            start, end = match.span()
+            self._add_run(data[start:end], start, escape)
+        self.data = b"".join(self._pieces)
+
+    def _add_run(self, run: bytes, start: int, escape: Escape) -> None:
+        first, *rest = run.split(escape.marker)
+        self._add(first, start, decoded=False)
+        start += len(first)
         for piece in rest:
             code = _HEX_PAIRS.get(piece[:2])
-            if code is None or (tail and not piece.startswith(tail, 2)):
-                pieces[-1] += marker + piece
+            if code is not None and piece.startswith(escape.tail, 2):
+                self._add(code + piece[2 + len(escape.tail) :], start, decoded=True)
             else:
-                pieces.append(code + piece[2 + len(tail) :])
-        self._pieces = pieces
-        self.data = b"".join(pieces)
+                self._add(escape.marker + piece, start, decoded=False)
+            start += len(escape.marker) + len(piece)
+        self._add(b"\n", start, decoded=False)
+
+    def _add(self, piece: bytes, start: int, *, decoded: bool) -> None:
+        self._pieces.append(piece)
+        self._starts.append(start)
+        self._decoded.append(decoded)
 
     @cached_property
     def _offsets(self) -> list[int]:
@@ -121,25 +183,15 @@ class Unescaped:
 
     def _place(self, offset: int) -> Span:
         index = min(bisect_right(self._offsets, offset), len(self._pieces)) - 1
-        shrunk = self._width - 1
-        into = offset - self._offsets[index]
-        if index and not into:
-            start = offset + (index - 1) * shrunk
+        start, into = self._starts[index], offset - self._offsets[index]
+        if not self._decoded[index]:
+            return start + into, start + into + 1
+        if not into:
             return start, start + self._width
-        return offset + index * shrunk, offset + index * shrunk + 1
+        return start + self._width + into - 1, start + self._width + into
 
 
-_HEX_PAIRS: Final = {
-    (high + low).encode(): bytes([int(high + low, 16)])
-    for high in "0123456789abcdefABCDEF"
-    for low in "0123456789abcdefABCDEF"
-}
-
-_ESCAPES: Final = ((b"%", b""), (b"\\x", b""), (b"\\u00", b""), (b"%u00", b""), (b"&#x", b";"))
-
-
-@dataclass(frozen=True)
-class Segment:
+class Segment(NamedTuple):
     """A span that may be encoded, and its characters without what wraps them."""
 
     start: int
@@ -150,7 +202,7 @@ class Segment:
 class Decoded:
     """What segments of a buffer decode to, one after the other."""
 
-    def __init__(self, segments: Sequence[Segment], data: bytes, sizes: Iterator[int]) -> None:
+    def __init__(self, segments: Sequence[Segment], data: bytes, sizes: Sequence[int]) -> None:
         self._segments = segments
         self.data = data
         self._sizes = sizes
@@ -202,13 +254,15 @@ def base64_views(segments: Sequence[Segment]) -> Iterator[View]:
     """Decode each segment from each of its first four characters.
 
     What stands before an encoded text and belongs to the same alphabet, a path or a
-    name, would otherwise shift it out of step.
+    name, would otherwise shift it out of step. Long segments are taken to begin where
+    they begin.
     """
     for shift in range(4):
-        bodies = [segment.body[shift:] for segment in segments]
-        padded = [body + b"A" * (-len(body) % 4) for body in bodies]
+        if shift:
+            segments = [segment for segment in segments if len(segment.body) <= _LONG]
+        padded = [segment.body[shift:] + _PADDING[(len(segment.body) - shift) & 3] for segment in segments]
         joined = _SEPARATOR_BASE64.join(padded).translate(_STANDARD)
-        yield Decoded(segments, binascii.a2b_base64(joined), (len(body) // 4 * 3 for body in padded))
+        yield Decoded(segments, binascii.a2b_base64(joined), [len(body) // 4 * 3 for body in padded])
 
 
 def hex_views(segments: Sequence[Segment]) -> Iterator[View]:
@@ -216,13 +270,13 @@ def hex_views(segments: Sequence[Segment]) -> Iterator[View]:
     for shift in range(2):
         bodies = [segment.body[shift:] for segment in segments]
         decoded = [binascii.unhexlify(body[: len(body) & ~1]) for body in bodies]
-        yield Decoded(segments, _SEPARATOR.join(decoded), (len(body) // 2 for body in bodies))
+        yield Decoded(segments, _SEPARATOR.join(decoded), [len(body) // 2 for body in bodies])
 
 
 def base32_views(segments: Sequence[Segment]) -> Iterator[View]:
     """Decode each segment, in upper or lower case, padding or not."""
     decoded = [_base32(segment.body.upper()) for segment in segments]
-    yield Decoded(segments, _SEPARATOR.join(decoded), iter([len(body) for body in decoded]))
+    yield Decoded(segments, _SEPARATOR.join(decoded), [len(body) for body in decoded])
 
 
 def _base32(body: bytes) -> bytes:
@@ -232,51 +286,84 @@ def _base32(body: bytes) -> bytes:
 
 
 def _segments(regex: Any, data: bytes) -> list[Segment]:
-    return [Segment(match.start(), match.end(), match.group().rstrip(b"=")) for match in regex.finditer(data)]
+    spans = [match.span() for match in regex.finditer(data)]
+    return [Segment(start, end, data[start:end].rstrip(b"=")) for start, end in spans]
 
 
-def _cleaned(regex: Any, data: bytes, drop: Any) -> list[Segment]:
-    return [Segment(match.start(), match.end(), drop.sub(b"", match.group())) for match in regex.finditer(data)]
+def _is_hex(segment: Segment) -> bool:
+    """Tell a long run of hexadecimal digits, which as base64 would decode to no text."""
+    return len(segment.body) >= _SHORTEST_HEX and not segment.body.translate(None, _HEX_DIGITS)
+
+
+def _unwrapped(segments: Sequence[Segment], data: bytes) -> list[Segment]:
+    """Give the segments that are the lines of one, put together."""
+    groups: list[list[Segment]] = []
+    for before, segment in pairwise(segments):
+        gap = data[before.end : segment.start]
+        if len(gap) <= _LONGEST_BREAK and _LINE_BREAK.fullmatch(gap):
+            if groups and groups[-1][-1] is before:
+                groups[-1].append(segment)
+            else:
+                groups.append([before, segment])
+    return [_one_segment(group, data) for group in groups]
+
+
+def _one_segment(lines: list[Segment], data: bytes) -> Segment:
+    end = lines[-1].end
+    rest = b""
+    if (gap := _LINE_BREAK.match(data, end)) and (last := _LAST_LINE.match(data, gap.end())):
+        end, rest = last.end(), last.group().rstrip(b"=")
+    return Segment(lines[0].start, end, b"".join(line.body for line in lines) + rest)
+
+
+def _hex_lines(data: bytes) -> list[Segment]:
+    spans = [match.span() for match in _SPACED_HEX.finditer(data)]
+    return [Segment(start, end, _HEX_NOISE.sub(b"", data[start:end])) for start, end in spans]
 
 
 _HEX_NOISE: Final = compile_bytes(r"0x|[^0-9A-Fa-f]")
 
 
-def _text_views(data: bytes) -> Iterator[View]:
+def _folded_views(data: bytes) -> Iterator[View]:
     if not data.isascii():
         yield Folded(data, FOLD)
-        if has_smuggled(data.decode("utf-8", "replace")):
+        if SMUGGLING in data:
             yield Folded(data, REVEAL)
 
 
-def _unescaped_views(data: bytes) -> Iterator[View]:
-    for marker, tail in _ESCAPES:
-        if marker in data:
-            view = Unescaped(data, marker, tail)
-            if len(view.data) != len(data):
-                yield view
-                yield from (Chained(folded, view) for folded in _text_views(view.data))
+def _unescaped_views(data: bytes, *, is_text: bool) -> Iterator[View]:
+    for escape in _ESCAPES:
+        if escape.marker in data:
+            view = Unescaped(data, escape)
+            yield view
+            if is_text:
+                yield from (Chained(folded, view) for folded in _folded_views(view.data))
 
 
-def _decoded_views(data: bytes, signals: frozenset[str]) -> Iterator[View]:
-    if segments := _segments(_BASE64, data):
-        yield from base64_views(segments)
-    if "wrapped" in signals and (segments := _cleaned(_WRAPPED, data, _BREAKS)):
-        yield from base64_views(segments)
-    if "hex" in signals and (segments := _segments(_HEX, data)):
-        yield from hex_views(segments)
-    if "spaced-hex" in signals and (segments := _cleaned(_SPACED_HEX, data, _HEX_NOISE)):
-        yield from hex_views(segments)
-    if "base32" in signals and (segments := _segments(_BASE32, data)):
-        yield from base32_views(segments)
+def _decoded_views(data: bytes) -> Iterator[View]:
+    if lines := _hex_lines(data):
+        yield from hex_views(lines)
+    segments = _segments(_BASE64, data)
+    if not segments:
+        return
+    yield from base64_views([segment for segment in segments if not _is_hex(segment)])
+    if wrapped := _unwrapped(segments, data):
+        yield from base64_views(wrapped)
+    # Every run of base32 or hexadecimal digits lies in a segment, and segments are few.
+    bodies = [segment.body for segment in segments]
+    words = Decoded(segments, _SEPARATOR.join(bodies), list(map(len, bodies)))
+    if digits := _segments(_HEX, words.data):
+        yield from (Chained(view, words) for view in hex_views(digits))
+    if letters := _segments(_BASE32, words.data):
+        yield from (Chained(view, words) for view in base32_views(letters))
 
 
-def views_of(data: bytes, signals: frozenset[str], *, is_text: bool) -> Iterator[View]:
+def views_of(data: bytes, *, is_text: bool) -> Iterator[View]:
     """Give the other readings of `data`: of the text itself, and of what is encoded in it."""
     if is_text:
-        yield from _text_views(data)
-    yield from _unescaped_views(data)
-    for view in _decoded_views(data, signals):
+        yield from _folded_views(data)
+    yield from _unescaped_views(data, is_text=is_text)
+    for view in _decoded_views(data):
         yield view
         if _UTF16.search(view.data):
             yield Chained(Dropped(view.data), view)
@@ -310,7 +397,7 @@ class Root(Layer):
         return start, end
 
 
-def next_layer(layer: Layer, signals: frozenset[str]) -> Layer | None:
+def next_layer(layer: Layer) -> Layer | None:
     """Give what `layer` reads as, one decoding further; None where there is nothing more."""
-    views = list(views_of(layer.data, signals, is_text=layer.below is None))
+    views = [view for view in views_of(layer.data, is_text=layer.below is None) if view.data]
     return Layer(layer, views) if views else None

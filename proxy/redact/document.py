@@ -2,7 +2,8 @@
 
 Pure. The text reads like JSON, so that a detector sees `"password": "…"` whether it comes
 as a field or as JSON inside a string. After it come the strings once more, end to end, once in
-document order and once for each array of like things, so that what is split over them is whole.
+document order and once for each name that several of them have, so that what is split over
+them is whole.
 Nothing recurses: a value may be nested as deep as it likes.
 """
 
@@ -11,7 +12,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Literal
+from itertools import count, repeat
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -32,25 +34,21 @@ UNREADABLE: Final = "\x00"
 """Stands for a number with more digits than can be looked at."""
 
 
-@dataclass(slots=True)
-class Container:
+class Container(NamedTuple):
     """An object or array of the value, and where it sits."""
 
     value: dict[str, Any] | list[Any]
     parent: int
     place: Place
-    shape: int
 
 
-@dataclass(slots=True)
-class Leaf:
+class Leaf(NamedTuple):
     """A key, string or number of the value."""
 
     kind: LeafKind
     text: str
     container: int
     place: Place
-    shape: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,43 +68,42 @@ class Document:
         self.value = value
         self.containers: list[Container] = []
         self.leaves: list[Leaf] = []
-        self._shapes: dict[tuple[int, Place], int] = {}
         self._collect(value)
 
     def _collect(self, value: Json) -> None:
         stack: list[Iterator[tuple[int, Place, Any]]] = [iter([(-1, "", value)])]
+        add = self.leaves.append
         while stack:
             for container, place, item in stack[-1]:
-                if isinstance(item, (dict, list)):
+                if isinstance(item, str):
+                    add(Leaf("string", item, container, place))
+                elif isinstance(item, (dict, list)):
                     stack.append(self._enter(container, place, item))
                     break
-                self._add_scalar(container, place, item)
+                elif item and abs(item) >= _SMALLEST_NUMBER:
+                    add(Leaf("number", _number_text(item), container, place))
             else:
                 stack.pop()
-
-    def _shape(self, container: int, place: Place) -> int:
-        above = self.containers[container].shape if container >= 0 else -1
-        return self._shapes.setdefault((above, place if isinstance(place, str) else -1), len(self._shapes))
 
     def _enter(
         self, container: int, place: Place, item: dict[str, Any] | list[Any]
     ) -> Iterator[tuple[int, Place, Any]]:
         index = len(self.containers)
-        self.containers.append(Container(item, container, place, self._shape(container, place)))
+        self.containers.append(Container(item, container, place))
         if isinstance(item, list):
-            return ((index, position, child) for position, child in enumerate(item))
+            return zip(repeat(index), count(), item)
         return self._entries(index, item)
 
     def _entries(self, index: int, item: dict[str, Any]) -> Iterator[tuple[int, Place, Any]]:
         for key, child in item.items():
-            self.leaves.append(Leaf("key", key, index, key, -1))
+            self.leaves.append(Leaf("key", key, index, key))
             yield index, key, child
 
-    def _add_scalar(self, container: int, place: Place, item: object) -> None:
-        if isinstance(item, str):
-            self.leaves.append(Leaf("string", item, container, place, self._shape(container, place)))
-        elif isinstance(item, (int, float)) and abs(item) >= _SMALLEST_NUMBER:
-            self.leaves.append(Leaf("number", _number_text(item), container, place, -1))
+    def name(self, leaf: Leaf) -> Place:
+        """Give the key that a leaf stands under, be it in an array there."""
+        if isinstance(leaf.place, str) or leaf.container < 0:
+            return leaf.place
+        return self.containers[leaf.container].place
 
     def rewritten(self, changes: Mapping[int, str]) -> Json:
         """Give the value with the leaves in `changes` replaced; the original is left alone."""
@@ -188,12 +185,8 @@ def _step(key: str) -> str:
 
 def _free_name(name: str, taken: set[str]) -> str:
     """Give `name`, numbered where two keys of one object mask to the same."""
-    count = 1
-    free = name
-    while free in taken:
-        count += 1
-        free = f"{name}~{count}"
-    return free
+    numbered = (f"{name}~{number}" for number in count(2))
+    return name if name not in taken else next(free for free in numbered if free not in taken)
 
 
 def _number_text(number: float) -> str:
@@ -224,11 +217,11 @@ class Text:
         if len(strings) < 2:
             return
         yield self._group(strings)
-        by_shape: dict[int, list[int]] = {}
+        by_name: dict[Place, list[int]] = {}
         for index in strings:
-            by_shape.setdefault(self._document.leaves[index].shape, []).append(index)
-        if len(by_shape) > 1:
-            yield from (self._group(group) for group in by_shape.values() if len(group) > 1)
+            by_name.setdefault(self._document.name(self._document.leaves[index]), []).append(index)
+        if len(by_name) > 1:
+            yield from (self._group(group) for group in by_name.values() if len(group) > 1)
 
     def _group(self, leaves: list[int]) -> list[tuple[int, bytes, int, int]]:
         """Give the fragments of leaves to put end to end: short ones whole, of long ones both ends."""

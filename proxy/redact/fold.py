@@ -63,9 +63,5 @@ class _Table(dict[int, str]):
 FOLD: Final = _Table(reveal=False)
 REVEAL: Final = _Table(reveal=True)
 
-
-def has_smuggled(text: str) -> bool:
-    """Tell whether `text` holds characters that carry hidden text: tags or supplementary selectors."""
-    return any(0xE0000 <= ord(character) <= 0xE01EF for character in set(text)) or any(
-        character in text for character in map(chr, range(0xFE00, 0xFE0E))
-    )
+SMUGGLING: Final = b"\xf3\xa0"
+"""How tag characters and supplementary variation selectors begin in UTF-8."""

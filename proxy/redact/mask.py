@@ -92,7 +92,7 @@ class Masker:
 
     def walled(self, text: bytes) -> bytes:
         """Give `text` with the masks in it blanked, byte for byte, so that they are not looked into."""
-        if b"[" not in text or not any(mark in text for mark in (b"[secret:", b"[pii:", b"[custom:")):
+        if not any(mark in text for mark in (b"[secret:", b"[pii:", b"[custom:")):
             return text
         blanked = bytearray(text)
         for match in self._mask_regex.finditer(text):
@@ -112,9 +112,8 @@ class Masker:
             budget -= len(layer.data)
             if budget < 0:
                 raise DecodingLimitError
-            survey = self._scanner.survey(layer.data)
-            yield layer, self._scanner.matches(layer.data, survey.detectors & chosen)
-            layer = next_layer(layer, survey.signals) if depth < MAX_DEPTH else None
+            yield layer, self._scanner.matches(layer.data, chosen)
+            layer = next_layer(layer) if depth < MAX_DEPTH else None
 
 
 class DecodingLimitError(Exception):

@@ -35,15 +35,6 @@ _MAX_RETRIES = 20_000
 
 type EngineName = Literal["auto", "hyperscan", "keywords"]
 
-SIGNALS: dict[str, str] = {
-    "hex": "[0-9A-Fa-f]{26}",
-    "spaced-hex": r"(?:[0-9A-Fa-f]{2}[\s:,;-]{1,2}(?:0x)?){12}",
-    "base32": "[A-Z2-7]{22}|[a-z2-7]{22}",
-    "wrapped": r"[A-Za-z0-9+/_-]{16}(?:\s{0,4}[\r\n]\s{0,8}|(?:\\r)?\\n)[A-Za-z0-9+/_-]{4}",
-}
-"""Encodings rare enough that they are worth a look only where hyperscan has seen them."""
-
-
 @dataclass(frozen=True, slots=True)
 class Match:
     """Where a detector, by its index in the catalogue, found something."""
@@ -53,19 +44,11 @@ class Match:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class Survey:
-    """What may be in a buffer: detectors by index, and encodings by the names in `SIGNALS`."""
-
-    detectors: frozenset[int]
-    signals: frozenset[str]
-
-
 class Engine(Protocol):
     """Tells which detectors are worth running."""
 
-    def survey(self, data: bytes) -> Survey:
-        """Give every detector and encoding that may be in `data`; too many is slow, too few is wrong."""
+    def survey(self, data: bytes) -> frozenset[int]:
+        """Give every detector that may be in `data`, by index; too many is slow, too few is wrong."""
         ...
 
 
@@ -73,10 +56,7 @@ class HyperscanEngine:
     """One pass over the data for all detectors at once."""
 
     def __init__(self, catalogue: Catalogue) -> None:
-        self._names = tuple(SIGNALS)
-        self._count = len(catalogue.detectors)
         expressions = [(detector.hint or detector.pattern).encode() for detector in catalogue.detectors]
-        expressions += [regex.encode() for regex in SIGNALS.values()]
         self._database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
         self._database.compile(
             expressions=expressions,
@@ -93,7 +73,7 @@ class HyperscanEngine:
             scratch = self._local.scratch = hyperscan.Scratch(self._database)
         return scratch
 
-    def survey(self, data: bytes) -> Survey:
+    def survey(self, data: bytes) -> frozenset[int]:
         hits: list[int] = []
 
         def note(identifier: int, _from: int, _to: int, _flags: int, _context: object) -> None:
@@ -101,10 +81,7 @@ class HyperscanEngine:
 
         if data:
             self._database.scan(data, match_event_handler=note, scratch=self._scratch())
-        return Survey(
-            frozenset(hit for hit in hits if hit < self._count),
-            frozenset(self._names[hit - self._count] for hit in hits if hit >= self._count),
-        )
+        return frozenset(hits)
 
 
 class KeywordEngine:
@@ -116,14 +93,14 @@ class KeywordEngine:
             for index, detector in enumerate(catalogue.detectors)
         ]
 
-    def survey(self, data: bytes) -> Survey:
+    def survey(self, data: bytes) -> frozenset[int]:
         lowered = data.lower()
         found = (
             index
             for index, words in self._keywords
             if not words or any(word in lowered for word in words)
         )
-        return Survey(frozenset(found), frozenset(SIGNALS))
+        return frozenset(found)
 
 
 class Rule:
@@ -193,13 +170,10 @@ class Scanner:
         self._engine = _engines(engine)(catalogue)
         self._rules: dict[int, Rule] = {}
 
-    def survey(self, data: bytes) -> Survey:
-        """Say what may be in `data`."""
-        return self._engine.survey(data)
-
     def matches(self, data: bytes, detectors: frozenset[int]) -> list[Match]:
         """Give the findings of `detectors` in `data`, in order of precedence."""
-        return [match for index in sorted(detectors) for match in self._rule(index).find(data)]
+        possible = self._engine.survey(data) & detectors
+        return [match for index in sorted(possible) for match in self._rule(index).find(data)]
 
     def _rule(self, index: int) -> Rule:
         rule = self._rules.get(index)
