@@ -26,19 +26,26 @@ SLACK: Final = 1 << 20
 
 type Span = tuple[int, int]
 
-_NOT_ASCII: Final = compile_bytes(r"[ -~]{0,80}(?:[\x80-\xff]+[ -~]{0,80})+")
-_BASE64: Final = compile_bytes(r"[A-Za-z0-9+/_-]{16,}={0,2}")
+# What passes for ASCII or for nothing; dashes, quotes, arrows and CJK, of which honest text is full, do neither.
+_DISGUISE: Final = compile_bytes(
+    r"(?:\xc2[\xaa\xad\xb2\xb3\xb9\xba]|[\xc3-\xd6][\x80-\xbf]|\xe1[\x80-\xbf]{2}"
+    r"|\xe2(?:\x80[\x8b-\x92\xaa-\xae]|\x81[\xa0-\xbf]|[\x82\x84\x85\x91-\x93\xa0\xb1][\x80-\xbf])"
+    r"|\xe3\x85\xa4|\xea[\x80-\xbf]{2}|\xef[\xb8\xbb-\xbe][\x80-\xbf]|\xf0\x9d[\x80-\xbf]{2}"
+    r"|\xf0\x9f[\x84-\x86][\x80-\xbf]|\xf3\xa0[\x80-\xbf]{2})[^\n\x00]{0,80}"
+)
+_BASE64: Final = compile_bytes(r"[A-Za-z0-9+/_-]{20,}={0,2}")
 _HEX: Final = compile_bytes("[0-9A-Fa-f]{26,}")
 _SPACED_HEX: Final = compile_bytes(
     r"(?:[0-9A-Fa-f]{2}[\s:,;-]{1,2}(?:0x)?){12}(?:[0-9A-Fa-f]{2}[\s:,;-]{0,2}(?:0x)?)*"
 )
 _BASE32: Final = compile_bytes("[A-Z2-7]{22,}={0,6}|[a-z2-7]{22,}={0,6}")
 _LINE_BREAK: Final = compile_bytes(r"[ \t]{0,4}(?:\r?\n|(?:\\r)?\\n)[ \t]{0,16}")
-_LAST_LINE: Final = compile_bytes(r"[A-Za-z0-9+/_-]{1,15}={0,2}")
+_LAST_LINE: Final = compile_bytes(r"[A-Za-z0-9+/_-]{1,19}={0,2}")
 _UTF16: Final = compile_bytes(r"(?:[\x20-\x7e]\x00){8}|(?:\x00[\x20-\x7e]){8}")
 
 _HEX_DIGITS: Final = b"0123456789abcdefABCDEF"
 _SHORTEST_HEX: Final = 26
+_CONTEXT: Final = 80
 _LONGEST_BREAK: Final = 24
 _LONG: Final = 1 << 14
 _PADDING: Final = (b"", b"AAA", b"AA", b"A")
@@ -61,6 +68,16 @@ class View(Protocol):
         ...
 
 
+def _stretches(regex: Any, data: bytes) -> Iterator[Span]:
+    """Give what `regex` matches with up to `_CONTEXT` bytes of the line before, none twice."""
+    reached = 0
+    for match in regex.finditer(data):
+        start, end = match.span()
+        low = max(reached, start - _CONTEXT)
+        reached = end
+        yield max(low, data.rfind(b"\n", low, start) + 1, data.rfind(b"\x00", low, start) + 1), end
+
+
 class Folded:
     """The stretches of text that are not plain ASCII, through a character table.
 
@@ -71,8 +88,7 @@ class Folded:
         self._table = table
         self._runs: list[tuple[int, bytes]] = []
         self._folded: list[bytes] = []
-        for match in _NOT_ASCII.finditer(data):
-            start, end = match.span()
+        for start, end in _stretches(_DISGUISE, data):
             run = data[start:end]
             folded = _text_of(run).translate(table).encode("utf-8", "surrogateescape")
             if folded != run:
@@ -116,7 +132,7 @@ class Escape:
     marker: bytes
     tail: bytes
     run: Any
-    """Matches the stretches of text that have such an escape in them."""
+    """Matches such an escape and the word that it begins."""
 
     @property
     def width(self) -> int:
@@ -126,7 +142,7 @@ class Escape:
 
 def _escape(marker: bytes, tail: bytes = b"") -> Escape:
     written = "".join(f"\\x{byte:02x}" for byte in marker) + "[0-9A-Fa-f]{2}" + tail.decode()
-    return Escape(marker, tail, compile_bytes(rf"[^\s\"\x00]{{0,80}}{written}[^\s\"\x00]*"))
+    return Escape(marker, tail, compile_bytes(rf"{written}[^\s\"\x00]*"))
 
 
 _ESCAPES: Final = (
@@ -151,8 +167,7 @@ class Unescaped:
         self._pieces: list[bytes] = []
         self._starts: list[int] = []
         self._decoded: list[bool] = []
-        for match in escape.run.finditer(data):
-            start, end = match.span()
+        for start, end in _stretches(escape.run, data):
             self._add_run(data[start:end], start, escape)
         self.data = b"".join(self._pieces)
 

@@ -90,13 +90,18 @@ class Masker:
         """Give the text put in a secret's place."""
         return f"[{self.catalogue.detectors[detector].label}:{fingerprint[:_MASK_DIGITS]}]"
 
-    def walled(self, text: bytes) -> bytes:
-        """Give `text` with the masks in it blanked, byte for byte, so that they are not looked into."""
-        if not any(mark in text for mark in (b"[secret:", b"[pii:", b"[custom:")):
-            return text
+    def walled(self, texts: list[bytes]) -> list[bytes]:
+        """Give `texts` with the masks in them blanked, byte for byte, so that they are not looked into."""
+        joined = b"\n".join(texts)
+        if not any(mark in joined for mark in (b"[secret:", b"[pii:", b"[custom:")):
+            return list(texts)
+        return [self._without_masks(text) for text in texts]
+
+    def _without_masks(self, text: bytes) -> bytes:
         blanked = bytearray(text)
         for match in self._mask_regex.finditer(text):
-            blanked[match.start() : match.end()] = WALL * (match.end() - match.start())
+            start, end = match.span()
+            blanked[start:end] = WALL * (end - start)
         return bytes(blanked)
 
     def layers(self, data: bytes, chosen: frozenset[int]) -> Iterator[tuple[Layer, list[Match]]]:
@@ -131,7 +136,7 @@ class _Masking:
         self._suppressions = suppressions
         self._document = Document(value)
         self._raw = [leaf.text.encode("utf-8", "surrogatepass") for leaf in self._document.leaves]
-        self._texts = [masker.walled(text) for text in self._raw]
+        self._texts = masker.walled(self._raw)
         self._hits: dict[int, list[Hit]] = {}
         self._overflow = False
 

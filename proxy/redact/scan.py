@@ -23,7 +23,7 @@ except ImportError:  # no wheel for this platform: the keyword engine does the w
     hyperscan = None
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 WALL = b"\x00"
 """Stands in for text that is already masked: no detector matches it or looks past it."""
@@ -32,6 +32,16 @@ MAX_MATCHES = 50_000
 """Matches of one detector in one buffer after which all that follows counts as matched."""
 
 _MAX_RETRIES = 20_000
+
+BLOCK = 1 << 16
+OVERLAP = 1 << 12
+"""Hyperscan looks at blocks, each with the end of the one before, so that RE2 need not look
+at everything for a detector that has something somewhere. No detector needs more than the
+overlap to match at all."""
+
+type Region = tuple[int, int]
+type Survey = dict[int, list[Region]]
+"""Detectors by index, and the parts of the data where their matches may end."""
 
 type EngineName = Literal["auto", "hyperscan", "keywords"]
 
@@ -47,8 +57,8 @@ class Match:
 class Engine(Protocol):
     """Tells which detectors are worth running."""
 
-    def survey(self, data: bytes) -> frozenset[int]:
-        """Give every detector that may be in `data`, by index; too many is slow, too few is wrong."""
+    def survey(self, data: bytes) -> Survey:
+        """Say where in `data` which detectors may match; too much is slow, too little is wrong."""
         ...
 
 
@@ -73,15 +83,25 @@ class HyperscanEngine:
             scratch = self._local.scratch = hyperscan.Scratch(self._database)
         return scratch
 
-    def survey(self, data: bytes) -> frozenset[int]:
+    def survey(self, data: bytes) -> Survey:
+        scratch = self._scratch()
+        survey: dict[int, list[Region]] = {}
+        for start in range(0, len(data), BLOCK):
+            end = min(start + BLOCK, len(data))
+            for hit in self._hits(data[max(0, start - OVERLAP) : end] if len(data) > BLOCK else data, scratch):
+                regions = survey.setdefault(hit, [])
+                joins = bool(regions) and regions[-1][1] == start
+                regions.append((regions.pop()[0] if joins else start, end))
+        return survey
+
+    def _hits(self, block: bytes, scratch: Any) -> list[int]:
         hits: list[int] = []
 
         def note(identifier: int, _from: int, _to: int, _flags: int, _context: object) -> None:
             hits.append(identifier)
 
-        if data:
-            self._database.scan(data, match_event_handler=note, scratch=self._scratch())
-        return frozenset(hits)
+        self._database.scan(block, match_event_handler=note, scratch=scratch)
+        return hits
 
 
 class KeywordEngine:
@@ -93,14 +113,13 @@ class KeywordEngine:
             for index, detector in enumerate(catalogue.detectors)
         ]
 
-    def survey(self, data: bytes) -> frozenset[int]:
+    def survey(self, data: bytes) -> Survey:
         lowered = data.lower()
-        found = (
-            index
+        return {
+            index: [(0, len(data))]
             for index, words in self._keywords
             if not words or any(word in lowered for word in words)
-        )
-        return frozenset(found)
+        }
 
 
 class Rule:
@@ -115,21 +134,29 @@ class Rule:
         self._stopwords = tuple(word.encode() for word in detector.stopwords)
         self._validator = VALIDATORS[detector.validator] if detector.validator else None
 
-    def find(self, data: bytes) -> Iterator[Match]:
-        """Give the findings in `data` from left to right."""
+    def find(self, data: bytes, regions: Sequence[Region]) -> Iterator[Match]:
+        """Give the findings that end in `regions` of `data`, from left to right."""
         position = found = refused = 0
-        while (match := self._regex.search(data, position)) is not None:
-            start, end = match.span(self.detector.group)
-            length = self._accepted(data, start, end)
-            if length:
-                found += 1
-                end = start + length if found < MAX_MATCHES else len(data)
-                yield Match(self.index, start, end)
-                position = end
-            else:
-                # What was refused may hide what begins inside it; a bound keeps bait affordable.
-                refused += 1
-                position = match.start() + 1 if refused < _MAX_RETRIES else max(end, match.start() + 1)
+        for low, high in regions:
+            position = max(position, low - OVERLAP)
+            while (match := self._next(data, position, high)) is not None:
+                start, end = match.span(self.detector.group)
+                length = self._accepted(data, start, end)
+                if length:
+                    found += 1
+                    position = start + length if found < MAX_MATCHES else len(data)
+                    yield Match(self.index, start, position)
+                else:
+                    # What was refused may hide what begins inside it; a bound keeps bait affordable.
+                    refused += 1
+                    position = match.start() + 1 if refused < _MAX_RETRIES else max(end, match.start() + 1)
+
+    def _next(self, data: bytes, position: int, high: int) -> Any:
+        limit = min(high + OVERLAP, len(data))
+        match = self._regex.search(data, position, limit) if position < high else None
+        if match is not None and match.end() == limit < len(data):
+            match = self._regex.search(data, match.start())
+        return match
 
     def _accepted(self, data: bytes, start: int, end: int) -> int:
         secret = data[start:end]
@@ -172,8 +199,9 @@ class Scanner:
 
     def matches(self, data: bytes, detectors: frozenset[int]) -> list[Match]:
         """Give the findings of `detectors` in `data`, in order of precedence."""
-        possible = self._engine.survey(data) & detectors
-        return [match for index in sorted(possible) for match in self._rule(index).find(data)]
+        survey = self._engine.survey(data)
+        chosen = sorted(index for index in survey if index in detectors)
+        return [match for index in chosen for match in self._rule(index).find(data, survey[index])]
 
     def _rule(self, index: int) -> Rule:
         rule = self._rules.get(index)
