@@ -66,9 +66,8 @@ def main() -> int:
     print(f"{'detector':<34} {'positives':>9} {'negatives':>9} {'precision':>9} {'recall':>7}")
     for detector in builtin().detectors:
         mine = scores[detector.id]
-        print(
-            f"{detector.id:<34} {mine.positives:>9} {mine.negatives:>9} {mine.precision:>9.2f} {mine.recall:>7.2f}"
-        )
+        counts = f"{mine.positives:>9} {mine.negatives:>9}"
+        print(f"{detector.id:<34} {counts} {mine.precision:>9.2f} {mine.recall:>7.2f}")
         for kind, texts in (("missed", mine.missed), ("wrong", mine.wrong)):
             for text in texts:
                 print(f"    {kind}: {text[:100]!r}")

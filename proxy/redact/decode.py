@@ -26,12 +26,13 @@ SLACK: Final = 1 << 20
 
 type Span = tuple[int, int]
 
-# What passes for ASCII or for nothing; dashes, quotes, arrows and CJK, of which honest text is full, do neither.
+# What passes for ASCII or for nothing. Dashes, quotes, arrows and CJK, of which honest
+# text is full, are not worth a look.
 _DISGUISE: Final = compile_bytes(
     r"(?:\xc2[\xaa\xad\xb2\xb3\xb9\xba]|[\xc3-\xd6][\x80-\xbf]|\xe1[\x80-\xbf]{2}"
     r"|\xe2(?:\x80[\x8b-\x92\xaa-\xae]|\x81[\xa0-\xbf]|[\x82\x84\x85\x91-\x93\xa0\xb1][\x80-\xbf])"
     r"|\xe3\x85\xa4|\xea[\x80-\xbf]{2}|\xef[\xb8\xbb-\xbe][\x80-\xbf]|\xf0\x9d[\x80-\xbf]{2}"
-    r"|\xf0\x9f[\x84-\x86][\x80-\xbf]|\xf3\xa0[\x80-\xbf]{2})[^\n\x00]{0,80}"
+    r"|\xf0\x9f[\x84-\x86][\x80-\xbf]|\xf3\xa0[\x80-\xbf]{2})[^\n\x00]*"
 )
 _BASE64: Final = compile_bytes(r"[A-Za-z0-9+/_-]{20,}={0,2}")
 _HEX: Final = compile_bytes("[0-9A-Fa-f]{26,}")
@@ -39,11 +40,14 @@ _SPACED_HEX: Final = compile_bytes(
     r"(?:[0-9A-Fa-f]{2}[\s:,;-]{1,2}(?:0x)?){12}(?:[0-9A-Fa-f]{2}[\s:,;-]{0,2}(?:0x)?)*"
 )
 _BASE32: Final = compile_bytes("[A-Z2-7]{22,}={0,6}|[a-z2-7]{22,}={0,6}")
-_LINE_BREAK: Final = compile_bytes(r"[ \t]{0,4}(?:\r?\n|(?:\\r)?\\n)[ \t]{0,16}")
+_LINE_BREAK: Final = compile_bytes(r"[ \t]{0,4}(?:\r?\n|(?:\\{1,8}r)?\\{1,8}n)[ \t]{0,16}")
+# Of a written-out `\\n` the letter belongs to the alphabet, and so to the segment after it.
+_WRITTEN_BREAK: Final = compile_bytes(r"(?:\\{1,8}r)?\\{1,8}")
 _LAST_LINE: Final = compile_bytes(r"[A-Za-z0-9+/_-]{1,19}={0,2}")
 _UTF16: Final = compile_bytes(r"(?:[\x20-\x7e]\x00){8}|(?:\x00[\x20-\x7e]){8}")
 
 _HEX_DIGITS: Final = b"0123456789abcdefABCDEF"
+_NOT_HEX: Final = bytes(set(range(256)) - set(_HEX_DIGITS))
 _SHORTEST_HEX: Final = 26
 _CONTEXT: Final = 80
 _LONGEST_BREAK: Final = 24
@@ -52,7 +56,9 @@ _PADDING: Final = (b"", b"AAA", b"AA", b"A")
 _SEPARATOR: Final = b"\n\n\n"
 _SEPARATOR_BASE64: Final = binascii.b2a_base64(_SEPARATOR, newline=False)
 _STANDARD: Final = bytes.maketrans(b"-_", b"+/")
-_BASE32_DIGITS: Final = bytes.maketrans(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", b"0123456789abcdefghijklmnopqrstuv")
+_BASE32_DIGITS: Final = bytes.maketrans(
+    b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", b"0123456789abcdefghijklmnopqrstuv"
+)
 
 
 class View(Protocol):
@@ -149,6 +155,8 @@ _ESCAPES: Final = (
     _escape(b"%"),
     _escape(b"\\x"),
     _escape(b"\\u00"),
+    _escape(b"\\\\x"),
+    _escape(b"\\\\u00"),
     _escape(b"%u00"),
     _escape(b"&#x", b";"),
 )
@@ -313,14 +321,28 @@ def _is_hex(segment: Segment) -> bool:
 def _unwrapped(segments: Sequence[Segment], data: bytes) -> list[Segment]:
     """Give the segments that are the lines of one, put together."""
     groups: list[list[Segment]] = []
+    last: Segment | None = None
     for before, segment in pairwise(segments):
-        gap = data[before.end : segment.start]
-        if len(gap) <= _LONGEST_BREAK and _LINE_BREAK.fullmatch(gap):
-            if groups and groups[-1][-1] is before:
-                groups[-1].append(segment)
-            else:
-                groups.append([before, segment])
+        line = _next_line(data[before.end : segment.start], segment)
+        if line is None:
+            continue
+        if last is before:
+            groups[-1].append(line)
+        else:
+            groups.append([before, line])
+        last = segment
     return [_one_segment(group, data) for group in groups]
+
+
+def _next_line(gap: bytes, segment: Segment) -> Segment | None:
+    """Give `segment` as the next line, if `gap` before it is the break of a line."""
+    if len(gap) > _LONGEST_BREAK:
+        return None
+    if _LINE_BREAK.fullmatch(gap):
+        return segment
+    if segment.body.startswith(b"n") and _WRITTEN_BREAK.fullmatch(gap):
+        return segment._replace(body=segment.body[1:])
+    return None
 
 
 def _one_segment(lines: list[Segment], data: bytes) -> Segment:
@@ -333,10 +355,10 @@ def _one_segment(lines: list[Segment], data: bytes) -> Segment:
 
 def _hex_lines(data: bytes) -> list[Segment]:
     spans = [match.span() for match in _SPACED_HEX.finditer(data)]
-    return [Segment(start, end, _HEX_NOISE.sub(b"", data[start:end])) for start, end in spans]
-
-
-_HEX_NOISE: Final = compile_bytes(r"0x|[^0-9A-Fa-f]")
+    return [
+        Segment(start, end, data[start:end].replace(b"0x", b"").translate(None, _NOT_HEX))
+        for start, end in spans
+    ]
 
 
 def _folded_views(data: bytes) -> Iterator[View]:

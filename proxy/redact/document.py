@@ -25,6 +25,8 @@ type LeafKind = Literal["key", "string", "number"]
 
 _FRAGMENT: Final = 256
 _SMALLEST_NUMBER: Final = 1_000_000
+_SHORTEST_SPELLING: Final = 13
+_MAX_STEPS: Final = 64
 _MARKS: Final[dict[LeafKind, tuple[str, str]]] = {
     "key": ('"', '": '),
     "string": ('"', '"\n'),
@@ -78,6 +80,8 @@ class Document:
                 if isinstance(item, str):
                     add(Leaf("string", item, container, place))
                 elif isinstance(item, (dict, list)):
+                    if isinstance(item, list) and _spells_text(item):
+                        add(Leaf("number", bytes(item).decode(), container, place))
                     stack.append(self._enter(container, place, item))
                     break
                 elif item and abs(item) >= _SMALLEST_NUMBER:
@@ -119,7 +123,7 @@ class Document:
             if leaf.kind == "key":
                 keys.setdefault(leaf.container, {})[leaf.text] = text
             else:
-                copy[leaf.place] = text  # type: ignore[index,call-overload]
+                copy[leaf.place] = text
         self._rename(copies, keys)
         return copies[0]
 
@@ -154,24 +158,27 @@ class Document:
                 taken.add(name)
                 copy[name] = child
 
-    def path(self, index: int, masked_keys: Mapping[int, str] | None = None) -> str:
-        """Give where a leaf is, as `files[0].name`; `masked_keys` has the texts to show for keys."""
-        leaf = self.leaves[index]
-        shown = self._shown_keys(masked_keys) if masked_keys else {}
-        container, place = leaf.container, leaf.place
+    def path(self, index: int, shown: Mapping[tuple[int, Place], str] | None = None) -> str:
+        """Give where a leaf is, as `files[0].name`; `shown` has the masked forms of keys.
+
+        Of a leaf nested deeper than `_MAX_STEPS` the path begins with an ellipsis.
+        """
+        container, place = self.leaves[index].container, self.leaves[index].place
         steps: list[str] = []
-        while container >= 0:
+        while container >= 0 and len(steps) < _MAX_STEPS:
             if isinstance(place, int):
                 steps.append(f"[{place}]")
             else:
-                steps.append(_step(shown.get((container, place), place)))
+                steps.append(_step((shown or {}).get((container, place), place)))
             container, place = self.containers[container].parent, self.containers[container].place
-        return "".join(reversed(steps)).removeprefix(".")
+        path = "".join(reversed(steps))
+        return path.removeprefix(".") if container < 0 else f"\N{HORIZONTAL ELLIPSIS}{path}"
 
-    def _shown_keys(self, masked_keys: Mapping[int, str]) -> dict[tuple[int, Place], str]:
+    def shown_keys(self, changes: Mapping[int, str]) -> dict[tuple[int, Place], str]:
+        """Give what paths must show for the keys among `changes`."""
         return {
             (self.leaves[index].container, self.leaves[index].place): text
-            for index, text in masked_keys.items()
+            for index, text in changes.items()
             if self.leaves[index].kind == "key"
         }
 
@@ -187,6 +194,13 @@ def _free_name(name: str, taken: set[str]) -> str:
     """Give `name`, numbered where two keys of one object mask to the same."""
     numbered = (f"{name}~{number}" for number in count(2))
     return name if name not in taken else next(free for free in numbered if free not in taken)
+
+
+def _spells_text(item: list[Any]) -> bool:
+    """Tell whether an array is text written as the codes of its characters."""
+    if len(item) < _SHORTEST_SPELLING or type(item[0]) is not int:
+        return False
+    return all(type(code) is int and 9 <= code < 127 for code in item)
 
 
 def _number_text(number: float) -> str:

@@ -11,17 +11,12 @@ from typing import Final
 
 _FILLERS: Final = frozenset("\u115f\u1160\u3164\uffa0\u2800\u034f")
 
-_LOOKALIKES: Final = dict(
-    zip(
-        "АВСЕНІЈКМОРЅТХҮаеорсухіјѕԁһԛԝӏгпԌԚԜҐցոսօԼՏ"
-        "ΑΒΕΖΗΙΚΜΝΟΡΤΥΧαικνορτυχϲϳγη"
-        "ℓ∕⁄∶＿‐‑‒–—―−·․ƖɑɡıȷƧƅ",
-        "ABCEHIJKMOPSTXYaeopcyxijsdhqwlrnGQWTgnuoLS"
-        "ABEZHIKMNOPTYXaikvoptuxcjyn"
-        "l//:_-------..IagijSb",
-        strict=True,
-    )
-)
+# Letters of other scripts that look like Latin ones, and signs that look like ASCII signs.
+_LETTERS: Final = "АВСЕНІЈКМОРЅТХҮаеорсухіјѕԁһԛԝӏгпԌԚԜҐցոսօԼՏΑΒΕΖΗΙΚΜΝΟΡΤΥΧαικνορτυχϲϳγηƖɑɡıȷƧƅ"
+_LATIN: Final = "ABCEHIJKMOPSTXYaeopcyxijsdhqwlrnGQWTgnuoLSABEZHIKMNOPTYXaikvoptuxcjynIagijSb"
+_SIGNS: Final = "\u2113\u2215\u2044\u2236\u2010\u2011\u2012\u2013\u2014\u2015\u2212\u00b7\u2024"
+_ASCII: Final = "l//:-------.."
+_LOOKALIKES: Final = dict(zip(_LETTERS + _SIGNS, _LATIN + _ASCII, strict=True))
 
 
 def fold_character(character: str) -> str:

@@ -82,6 +82,14 @@ class Masker:
         assert isinstance(masked, str)
         return masked, findings
 
+    def hits(self, text: str, detectors: Sequence[str]) -> tuple[list[Hit], tuple[Finding, ...]]:
+        """Give the spans of `text`, in bytes of UTF-8, to be masked, and the limits it ran into."""
+        return _Masking(self, text, self.catalogue.select(detectors), _NOTHING).hits()
+
+    def finding(self, hit: Hit, path: str = "", *, maskable: bool = True) -> Finding:
+        """Give what to report of `hit`."""
+        return Finding(self.catalogue.detectors[hit.detector].id, path, hit.fingerprint, maskable)
+
     def fingerprint(self, secret: bytes) -> str:
         """Give the sixteen digits that stand for `secret` in findings and suppressions."""
         return hashlib.blake2b(secret, key=self._key, digest_size=8).hexdigest()
@@ -147,6 +155,11 @@ class _Masking:
         findings = (*self._findings(changes), *self._limits())
         return self._document.rewritten(changes), findings
 
+    def hits(self) -> tuple[list[Hit], tuple[Finding, ...]]:
+        if self._chosen:
+            self._search()
+        return merged(hit for hits in self._hits.values() for hit in hits), tuple(self._limits())
+
     def _search(self) -> None:
         """Look until nothing is found: what one mask lays bare, a second look must not find."""
         for _ in range(_MAX_ROUNDS):
@@ -183,9 +196,7 @@ class _Masking:
             self._overflow = True
         return [*hits, *self._unclaimed(split, hits)]
 
-    def _place(
-        self, text: Text, layer: Layer, match: Match, hits: list[Hit], split: list[list[Hit]]
-    ) -> None:
+    def _place(self, text: Text, layer: Layer, match: Match, hits: list[Hit], split: list[list[Hit]]) -> None:
         start, end = layer.root_span(match.start, match.end)
         fingerprint = self._masker.fingerprint(layer.data[match.start : match.end])
         placed = [
@@ -194,9 +205,13 @@ class _Masking:
         ]
         if start < text.body_size:
             hits += (hit for hit in placed if not self._suppressed(hit))
-        elif len({hit.leaf for hit in placed}) > 1 and self._masker.catalogue.detectors[match.detector].crosses_fields:
-            if not any(self._suppressed(hit) for hit in placed):
-                split.append(placed)
+        elif self._is_split(placed, match.detector):
+            split.append(placed)
+
+    def _is_split(self, placed: list[Hit], detector: int) -> bool:
+        crosses = self._masker.catalogue.detectors[detector].crosses_fields
+        several = len({hit.leaf for hit in placed}) > 1
+        return crosses and several and not any(self._suppressed(hit) for hit in placed)
 
     def _whole_characters(self, leaf: int, start: int, end: int) -> tuple[int, int]:
         """Widen a span of bytes so that it cuts no character in two."""
@@ -219,11 +234,7 @@ class _Masking:
     def _suppressed(self, hit: Hit) -> bool:
         if not self._suppressions.entries:
             return False
-        found = Finding(self._detector_id(hit.detector), self._document.path(hit.leaf), hit.fingerprint)
-        return self._suppressions.cover(found)
-
-    def _detector_id(self, detector: int) -> str:
-        return self._masker.catalogue.detectors[detector].id
+        return self._suppressions.cover(self._masker.finding(hit, self._document.path(hit.leaf)))
 
     def _masked_leaf(self, leaf: int) -> str:
         hits = merged(self._hits[leaf])
@@ -234,17 +245,20 @@ class _Masking:
         parts: list[bytes] = []
         position = 0
         for hit in hits:
-            parts += (raw[position : hit.start], self._masker.mask_for(hit.detector, hit.fingerprint).encode())
+            parts += (
+                raw[position : hit.start],
+                self._masker.mask_for(hit.detector, hit.fingerprint).encode(),
+            )
             position = hit.end
         return b"".join((*parts, raw[position:])).decode("utf-8", "surrogatepass")
 
     def _findings(self, changes: dict[int, str]) -> Iterator[Finding]:
+        shown = self._document.shown_keys(changes)
         for leaf in sorted(self._hits):
-            path = self._document.path(leaf, changes)
+            path = self._document.path(leaf, shown)
             maskable = self._document.leaves[leaf].kind != "number"
-            seen = {(hit.detector, hit.fingerprint): None for hit in self._hits[leaf]}
-            for detector, fingerprint in seen:
-                yield Finding(self._detector_id(detector), path, fingerprint, maskable)
+            found = (self._masker.finding(hit, path, maskable=maskable) for hit in self._hits[leaf])
+            yield from dict.fromkeys(found)
 
     def _limits(self) -> Iterator[Finding]:
         if self._overflow:

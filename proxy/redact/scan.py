@@ -20,7 +20,7 @@ from proxy.redact.validators import VALIDATORS
 try:
     import hyperscan
 except ImportError:  # no wheel for this platform: the keyword engine does the work
-    hyperscan = None
+    hyperscan = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 WALL = b"\x00"
 """Stands in for text that is already masked: no detector matches it or looks past it."""
 
-MAX_MATCHES = 50_000
+MAX_MATCHES = 10_000
 """Matches of one detector in one buffer after which all that follows counts as matched."""
 
-_MAX_RETRIES = 20_000
+_MAX_RETRIES = 5_000
 
 BLOCK = 1 << 16
 OVERLAP = 1 << 12
@@ -44,6 +44,7 @@ type Survey = dict[int, list[Region]]
 """Detectors by index, and the parts of the data where their matches may end."""
 
 type EngineName = Literal["auto", "hyperscan", "keywords"]
+
 
 @dataclass(frozen=True, slots=True)
 class Match:
@@ -88,7 +89,9 @@ class HyperscanEngine:
         survey: dict[int, list[Region]] = {}
         for start in range(0, len(data), BLOCK):
             end = min(start + BLOCK, len(data))
-            for hit in self._hits(data[max(0, start - OVERLAP) : end] if len(data) > BLOCK else data, scratch):
+            for hit in self._hits(
+                data[max(0, start - OVERLAP) : end] if len(data) > BLOCK else data, scratch
+            ):
                 regions = survey.setdefault(hit, [])
                 joins = bool(regions) and regions[-1][1] == start
                 regions.append((regions.pop()[0] if joins else start, end))
@@ -160,10 +163,10 @@ class Rule:
 
     def _accepted(self, data: bytes, start: int, end: int) -> int:
         secret = data[start:end]
-        if self._keywords and not self._has_keyword(data, start, end):
-            return 0
         length = self._validator(secret) if self._validator else len(secret)
-        if not length or (self.detector.entropy and entropy(secret) < self.detector.entropy):
+        if not length or (self._keywords and not self._has_keyword(data, start, end)):
+            return 0
+        if self.detector.entropy and entropy(secret) < self.detector.entropy:
             return 0
         lowered = secret.lower()
         if any(word in lowered for word in self._stopwords):

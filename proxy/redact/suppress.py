@@ -79,9 +79,7 @@ class Suppressions:
         """Give those that speak of this rule and this tool."""
         return Suppressions(
             tuple(
-                entry
-                for entry in self.entries
-                if _applies(entry.rule, rule) and _applies(entry.tool, tool)
+                entry for entry in self.entries if _applies(entry.rule, rule) and _applies(entry.tool, tool)
             )
         )
 

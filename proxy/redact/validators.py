@@ -15,6 +15,7 @@ from typing import Final
 type Validator = Callable[[bytes], int]
 
 _DIGITS: Final = frozenset(b"0123456789")
+_DOUBLED: Final = (0, 2, 4, 6, 8, 1, 3, 5, 7, 9)
 _LOWER: Final = frozenset(b"abcdefghijklmnopqrstuvwxyz")
 _UPPER: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 _NAME: Final = _LOWER | _UPPER | frozenset(b"_.-")
@@ -29,8 +30,7 @@ def digits_of(value: bytes) -> list[int]:
 
 def luhn(digits: list[int]) -> bool:
     """Tell whether `digits` end in their Luhn check digit."""
-    total = sum(digits[-1::-2]) + sum(sum(divmod(2 * digit, 10)) for digit in digits[-2::-2])
-    return total % 10 == 0
+    return (sum(digits[-1::-2]) + sum(_DOUBLED[digit] for digit in digits[-2::-2])) % 10 == 0
 
 
 def weighted(digits: list[int], weights: tuple[int, ...]) -> int:
@@ -72,7 +72,7 @@ def card(value: bytes) -> int:
     plain = value.translate(None, _NOT_DIGITS)
     for length in sorted(_card_lengths(plain), reverse=True):
         head = plain[:length]
-        if len(head) == length and len(set(head)) > 1 and luhn(digits_of(head)):
+        if len(head) == length and len(set(head)) > 1 and luhn([byte - 48 for byte in head]):
             end = _end_of_digits(value, length)
             if end == len(value) or value[end] not in _DIGITS:
                 return end
@@ -147,13 +147,10 @@ def _es_dni(value: bytes) -> bool:
     return plain[-1] == b"TRWAGMYFPDXBNJZSQVHLCKE"[int(number) % 23]
 
 
+_CF_ODD_DIGITS: Final = (1, 0, 5, 7, 9, 13, 15, 17, 19, 21)
+_CF_ODD_LETTERS: Final = (*_CF_ODD_DIGITS, 2, 4, 18, 20, 11, 3, 6, 8, 12, 14, 16, 10, 22, 25, 24, 23)
 _CF_ODD: Final = dict(
-    zip(
-        b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ",
-        (1, 0, 5, 7, 9, 13, 15, 17, 19, 21, 1, 0, 5, 7, 9, 13, 15, 17, 19, 21)
-        + (2, 4, 18, 20, 11, 3, 6, 8, 12, 14, 16, 10, 22, 25, 24, 23),
-        strict=True,
-    )
+    zip(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ", (*_CF_ODD_DIGITS, *_CF_ODD_LETTERS), strict=True)
 )
 
 
@@ -295,9 +292,7 @@ def _random_looking(value: bytes) -> bool:
     return digits >= 2 and longest_word < max(9, len(value) * 2 // 3)
 
 
-_WORD_BREAKS: Final = bytes(
-    byte if byte in _LOWER else ord(" ") for byte in bytes(range(256)).lower()
-)
+_WORD_BREAKS: Final = bytes(byte if byte in _LOWER else ord(" ") for byte in bytes(range(256)).lower())
 
 
 def _basic_credentials(value: bytes) -> bool:
