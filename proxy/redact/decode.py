@@ -338,7 +338,7 @@ def _next_line(gap: bytes, segment: Segment) -> Segment | None:
     """Give `segment` as the next line, if `gap` before it is the break of a line."""
     if len(gap) > _LONGEST_BREAK:
         return None
-    if _LINE_BREAK.fullmatch(gap):
+    if gap == b"\n" or _LINE_BREAK.fullmatch(gap):
         return segment
     if segment.body.startswith(b"n") and _WRITTEN_BREAK.fullmatch(gap):
         return segment._replace(body=segment.body[1:])

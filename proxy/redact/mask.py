@@ -31,6 +31,8 @@ NUMBER_LIMIT: Final = "limits.number"
 _MIN_KEY: Final = 16
 _MASK_DIGITS: Final = 4
 _MAX_ROUNDS: Final = 4
+_LARGE: Final = 1 << 16
+_NEAR: Final = 1 << 12
 _NOTHING: Final = Suppressions()
 
 
@@ -175,11 +177,10 @@ class _Masking:
         for hit in found:
             fresh.setdefault(hit.leaf, []).append(hit)
         for leaf, hits in fresh.items():
-            blanked = bytearray(self._texts[leaf])
-            for hit in hits:
-                blanked[hit.start : hit.end] = WALL * (hit.end - hit.start)
-            self._texts[leaf] = bytes(blanked)
             self._hits.setdefault(leaf, []).extend(hits)
+        for leaf, text in enumerate(self._texts):
+            if leaf in fresh or len(text) > _LARGE:
+                self._texts[leaf] = _walled_in(text, fresh.get(leaf, []))
 
     def _whole_leaf(self, hit: Hit) -> Hit:
         return Hit(hit.leaf, 0, len(self._raw[hit.leaf]), hit.detector, hit.fingerprint)
@@ -266,6 +267,18 @@ class _Masking:
         for index, leaf in enumerate(self._document.leaves):
             if leaf.kind == "number" and leaf.text == UNREADABLE:
                 yield Finding(NUMBER_LIMIT, self._document.path(index), "", maskable=False)
+
+
+def _walled_in(text: bytes, hits: list[Hit]) -> bytes:
+    """Give `text` with walls in place of `hits`, and of what is too far from any to be changed by it."""
+    walled = bytearray(text if len(text) <= _LARGE else WALL * len(text))
+    if len(text) > _LARGE:
+        for hit in hits:
+            near = slice(max(0, hit.start - _NEAR), hit.end + _NEAR)
+            walled[near] = text[near]
+    for hit in hits:
+        walled[hit.start : hit.end] = WALL * (hit.end - hit.start)
+    return bytes(walled)
 
 
 def _overlap(one: Hit, other: Hit) -> bool:

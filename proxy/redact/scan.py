@@ -139,27 +139,37 @@ class Rule:
 
     def find(self, data: bytes, regions: Sequence[Region]) -> Iterator[Match]:
         """Give the findings that end in `regions` of `data`, from left to right."""
-        position = found = refused = 0
+        found = refused = position = 0
         for low, high in regions:
             position = max(position, low - OVERLAP)
-            while (match := self._next(data, position, high)) is not None:
-                start, end = match.span(self.detector.group)
-                length = self._accepted(data, start, end)
-                if length:
-                    found += 1
-                    position = start + length if found < MAX_MATCHES else len(data)
-                    yield Match(self.index, start, position)
-                else:
-                    # What was refused may hide what begins inside it; a bound keeps bait affordable.
-                    refused += 1
-                    position = match.start() + 1 if refused < _MAX_RETRIES else max(end, match.start() + 1)
+            resumed = True
+            while resumed and position < high:
+                resumed = False
+                for match in self._each(data, position, high):
+                    start, end = match.span(self.detector.group)
+                    if length := self._accepted(data, start, end):
+                        found += 1
+                        position = start + length if found < MAX_MATCHES else len(data)
+                        yield Match(self.index, start, position)
+                        resumed = position != match.end()
+                    elif refused < _MAX_RETRIES:
+                        # What was refused may hide what begins inside it; a bound keeps bait affordable.
+                        refused += 1
+                        position = match.start() + 1
+                        resumed = True
+                    if resumed:
+                        break
 
-    def _next(self, data: bytes, position: int, high: int) -> Any:
+    def _each(self, data: bytes, position: int, high: int) -> Iterator[Any]:
+        """Give the matches from `position` to `high`, those that reach further whole."""
         limit = min(high + OVERLAP, len(data))
-        match = self._regex.search(data, position, limit) if position < high else None
-        if match is not None and match.end() == limit < len(data):
-            match = self._regex.search(data, match.start())
-        return match
+        for match in self._regex.finditer(data, position, limit):
+            if match.end() == limit < len(data):
+                whole = self._regex.search(data, match.start())
+                if whole is not None:
+                    yield whole
+                return
+            yield match
 
     def _accepted(self, data: bytes, start: int, end: int) -> int:
         secret = data[start:end]

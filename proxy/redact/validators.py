@@ -46,21 +46,21 @@ def _on_digits(check: Callable[[list[int]], bool]) -> Validator:
     return lambda value: len(value) if check(digits_of(value)) else 0
 
 
-_CARD_LENGTHS: Final = ((b"4", (16, 19)), (b"34", (15,)), (b"37", (15,)), (b"35", (16, 17, 18, 19)))
-_DINERS: Final = (b"300", b"301", b"302", b"303", b"304", b"305", b"36", b"38", b"39")
-
-
-def _card_lengths(digits: bytes) -> tuple[int, ...]:
-    for prefix, lengths in _CARD_LENGTHS:
-        if digits.startswith(prefix):
-            return lengths
-    if digits.startswith(_DINERS):
-        return (14, 16, 19)
-    if 51 <= int(digits[:2]) <= 55 or 2221 <= int(digits[:4]) <= 2720:
+def _brand_lengths(prefix: int) -> tuple[int, ...]:
+    """Give the lengths, longest first, of the cards whose first four digits are `prefix`."""
+    first, two = prefix // 1000, prefix // 100
+    if first == 4:
+        return (19, 16)
+    if two in {34, 37}:
+        return (15,)
+    if 51 <= two <= 55 or 2221 <= prefix <= 2720:
         return (16,)
-    if digits.startswith((b"6011", b"62", b"64", b"65", b"60", b"81")):
-        return (16, 17, 18, 19)
-    return ()
+    if 300 <= prefix // 10 <= 305 or two in {36, 38, 39}:
+        return (19, 16, 14)
+    return (19, 18, 17, 16) if two in {35, 60, 62, 64, 65} else ()
+
+
+_CARD_LENGTHS: Final = {b"%04d" % prefix: _brand_lengths(prefix) for prefix in range(10_000)}
 
 
 def card(value: bytes) -> int:
@@ -70,7 +70,7 @@ def card(value: bytes) -> int:
     European article number would be one.
     """
     plain = value.translate(None, _NOT_DIGITS)
-    for length in sorted(_card_lengths(plain), reverse=True):
+    for length in _CARD_LENGTHS[plain[:4]]:
         head = plain[:length]
         if len(head) == length and len(set(head)) > 1 and luhn([byte - 48 for byte in head]):
             end = _end_of_digits(value, length)
