@@ -9,31 +9,31 @@ from __future__ import annotations
 
 import binascii
 from bisect import bisect_right
-from dataclasses import dataclass
-from functools import cached_property
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from proxy.redact.detectors import compile_bytes
 from proxy.redact.fold import FOLD, REVEAL, SMUGGLING
+from proxy.redact.views import (
+    ESCAPES,
+    SEPARATOR,
+    Chained,
+    Decoded,
+    Dropped,
+    Folded,
+    Segment,
+    Span,
+    Unescaped,
+    View,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
 MAX_DEPTH: Final = 3
 GROWTH: Final = 24
 SLACK: Final = 1 << 20
 
-type Span = tuple[int, int]
-
-# What passes for ASCII or for nothing. Dashes, quotes, arrows and CJK, of which honest
-# text is full, are not worth a look.
-_DISGUISE: Final = compile_bytes(
-    r"(?:\xc2[\xaa\xad\xb2\xb3\xb9\xba]|[\xc3-\xd6][\x80-\xbf]|\xe1[\x80-\xbf]{2}"
-    r"|\xe2(?:\x80[\x8b-\x92\xaa-\xae]|\x81[\xa0-\xbf]|[\x82\x84\x85\x91-\x93\xa0\xb1][\x80-\xbf])"
-    r"|\xe3\x85\xa4|\xea[\x80-\xbf]{2}|\xef[\xb8\xbb-\xbe][\x80-\xbf]|\xf0\x9d[\x80-\xbf]{2}"
-    r"|\xf0\x9f[\x84-\x86][\x80-\xbf]|\xf3\xa0[\x80-\xbf]{2})[^\n\x00]*"
-)
 _BASE64: Final = compile_bytes(r"[A-Za-z0-9+/_-]{20,}={0,2}")
 _HEX: Final = compile_bytes("[0-9A-Fa-f]{26,}")
 _SPACED_HEX: Final = compile_bytes(
@@ -49,228 +49,14 @@ _UTF16: Final = compile_bytes(r"(?:[\x20-\x7e]\x00){8}|(?:\x00[\x20-\x7e]){8}")
 _HEX_DIGITS: Final = b"0123456789abcdefABCDEF"
 _NOT_HEX: Final = bytes(set(range(256)) - set(_HEX_DIGITS))
 _SHORTEST_HEX: Final = 26
-_CONTEXT: Final = 80
 _LONGEST_BREAK: Final = 24
 _LONG: Final = 1 << 14
 _PADDING: Final = (b"", b"AAA", b"AA", b"A")
-_SEPARATOR: Final = b"\n\n\n"
-_SEPARATOR_BASE64: Final = binascii.b2a_base64(_SEPARATOR, newline=False)
+_SEPARATOR_BASE64: Final = binascii.b2a_base64(SEPARATOR, newline=False)
 _STANDARD: Final = bytes.maketrans(b"-_", b"+/")
 _BASE32_DIGITS: Final = bytes.maketrans(
     b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", b"0123456789abcdefghijklmnopqrstuv"
 )
-
-
-class View(Protocol):
-    """One other reading of a buffer."""
-
-    @property
-    def data(self) -> bytes:
-        """The reading."""
-        ...
-
-    def origin(self, start: int, end: int) -> Span:
-        """Give the span of the buffer that the span of this reading came from."""
-        ...
-
-
-def _stretches(regex: Any, data: bytes) -> Iterator[Span]:
-    """Give what `regex` matches with up to `_CONTEXT` bytes of the line before, none twice."""
-    reached = 0
-    for match in regex.finditer(data):
-        start, end = match.span()
-        low = max(reached, start - _CONTEXT)
-        reached = end
-        yield max(low, data.rfind(b"\n", low, start) + 1, data.rfind(b"\x00", low, start) + 1), end
-
-
-class Folded:
-    """The stretches of text that are not plain ASCII, through a character table.
-
-    Places are worked out when asked for: most text has nothing to be placed.
-    """
-
-    def __init__(self, data: bytes, table: Mapping[int, str]) -> None:
-        self._table = table
-        self._runs: list[tuple[int, bytes]] = []
-        self._folded: list[bytes] = []
-        for start, end in _stretches(_DISGUISE, data):
-            run = data[start:end]
-            folded = _text_of(run).translate(table).encode("utf-8", "surrogateescape")
-            if folded != run:
-                self._runs.append((start, run))
-                self._folded.append(folded)
-        self.data = b"\n".join(self._folded)
-
-    @cached_property
-    def _offsets(self) -> list[int]:
-        return [0, *accumulate(len(folded) + 1 for folded in self._folded)]
-
-    def origin(self, start: int, end: int) -> Span:
-        return self._place(start)[0], self._place(max(start, end - 1))[1]
-
-    def _place(self, offset: int) -> Span:
-        index = min(bisect_right(self._offsets, offset), len(self._runs)) - 1
-        there, run = self._runs[index]
-        here = self._offsets[index]
-        for character in _text_of(run):
-            width = _size(character)
-            here += _size(character.translate(self._table))
-            if here > offset:
-                return there, there + width
-            there += width
-        return there, there
-
-
-def _text_of(data: bytes) -> str:
-    # Bytes that are no UTF-8 travel as surrogates, so that sizes stay exact.
-    return data.decode("utf-8", "surrogateescape")
-
-
-def _size(text: str) -> int:
-    return len(text.encode("utf-8", "surrogateescape"))
-
-
-@dataclass(frozen=True)
-class Escape:
-    """One way to write a byte as two hexadecimal digits."""
-
-    marker: bytes
-    tail: bytes
-    run: Any
-    """Matches such an escape and the word that it begins."""
-
-    @property
-    def width(self) -> int:
-        """How many bytes write one."""
-        return len(self.marker) + 2 + len(self.tail)
-
-
-def _escape(marker: bytes, tail: bytes = b"") -> Escape:
-    written = "".join(f"\\x{byte:02x}" for byte in marker) + "[0-9A-Fa-f]{2}" + tail.decode()
-    return Escape(marker, tail, compile_bytes(rf"{written}[^\s\"\x00]*"))
-
-
-_ESCAPES: Final = (
-    _escape(b"%"),
-    _escape(b"\\x"),
-    _escape(b"\\u00"),
-    _escape(b"\\\\x"),
-    _escape(b"\\\\u00"),
-    _escape(b"%u00"),
-    _escape(b"&#x", b";"),
-)
-_HEX_PAIRS: Final = {
-    (high + low).encode(): bytes([int(high + low, 16)])
-    for high in "0123456789abcdefABCDEF"
-    for low in "0123456789abcdefABCDEF"
-}
-
-
-class Unescaped:
-    """The stretches of text that have escapes of one kind in them, with the escapes undone."""
-
-    def __init__(self, data: bytes, escape: Escape) -> None:
-        self._width = escape.width
-        self._pieces: list[bytes] = []
-        self._starts: list[int] = []
-        self._decoded: list[bool] = []
-        for start, end in _stretches(escape.run, data):
-            self._add_run(data[start:end], start, escape)
-        self.data = b"".join(self._pieces)
-
-    def _add_run(self, run: bytes, start: int, escape: Escape) -> None:
-        first, *rest = run.split(escape.marker)
-        self._add(first, start, decoded=False)
-        start += len(first)
-        for piece in rest:
-            code = _HEX_PAIRS.get(piece[:2])
-            if code is not None and piece.startswith(escape.tail, 2):
-                self._add(code + piece[2 + len(escape.tail) :], start, decoded=True)
-            else:
-                self._add(escape.marker + piece, start, decoded=False)
-            start += len(escape.marker) + len(piece)
-        self._add(b"\n", start, decoded=False)
-
-    def _add(self, piece: bytes, start: int, *, decoded: bool) -> None:
-        self._pieces.append(piece)
-        self._starts.append(start)
-        self._decoded.append(decoded)
-
-    @cached_property
-    def _offsets(self) -> list[int]:
-        return [0, *accumulate(map(len, self._pieces))]
-
-    def origin(self, start: int, end: int) -> Span:
-        return self._place(start)[0], self._place(max(start, end - 1))[1]
-
-    def _place(self, offset: int) -> Span:
-        index = min(bisect_right(self._offsets, offset), len(self._pieces)) - 1
-        start, into = self._starts[index], offset - self._offsets[index]
-        if not self._decoded[index]:
-            return start + into, start + into + 1
-        if not into:
-            return start, start + self._width
-        return start + self._width + into - 1, start + self._width + into
-
-
-class Segment(NamedTuple):
-    """A span that may be encoded, and its characters without what wraps them."""
-
-    start: int
-    end: int
-    body: bytes
-
-
-class Decoded:
-    """What segments of a buffer decode to, one after the other."""
-
-    def __init__(self, segments: Sequence[Segment], data: bytes, sizes: Sequence[int]) -> None:
-        self._segments = segments
-        self.data = data
-        self._sizes = sizes
-
-    @cached_property
-    def _offsets(self) -> list[int]:
-        return [0, *accumulate(size + len(_SEPARATOR) for size in self._sizes)]
-
-    def origin(self, start: int, end: int) -> Span:
-        first = self._segments[self._index(start)]
-        last = self._segments[self._index(max(start, end - 1))]
-        return first.start, last.end
-
-    def _index(self, offset: int) -> int:
-        return min(bisect_right(self._offsets, offset), len(self._segments)) - 1
-
-
-class Dropped:
-    """Bytes without NULs: UTF-16 that carries plain text becomes that text."""
-
-    def __init__(self, data: bytes) -> None:
-        self._pieces = data.split(b"\x00")
-        self.data = b"".join(self._pieces)
-
-    @cached_property
-    def _offsets(self) -> list[int]:
-        return [0, *accumulate(map(len, self._pieces))]
-
-    def origin(self, start: int, end: int) -> Span:
-        return self._place(start), self._place(max(start, end - 1)) + 1
-
-    def _place(self, offset: int) -> int:
-        return offset + min(bisect_right(self._offsets, offset), len(self._pieces)) - 1
-
-
-class Chained:
-    """A reading of a reading."""
-
-    def __init__(self, upper: View, lower: View) -> None:
-        self._upper = upper
-        self._lower = lower
-        self.data = upper.data
-
-    def origin(self, start: int, end: int) -> Span:
-        return self._lower.origin(*self._upper.origin(start, end))
 
 
 def base64_views(segments: Sequence[Segment]) -> Iterator[View]:
@@ -293,13 +79,13 @@ def hex_views(segments: Sequence[Segment]) -> Iterator[View]:
     for shift in range(2):
         bodies = [segment.body[shift:] for segment in segments]
         decoded = [binascii.unhexlify(body[: len(body) & ~1]) for body in bodies]
-        yield Decoded(segments, _SEPARATOR.join(decoded), [len(body) // 2 for body in bodies])
+        yield Decoded(segments, SEPARATOR.join(decoded), [len(body) // 2 for body in bodies])
 
 
 def base32_views(segments: Sequence[Segment]) -> Iterator[View]:
     """Decode each segment, in upper or lower case, padding or not."""
     decoded = [_base32(segment.body.upper()) for segment in segments]
-    yield Decoded(segments, _SEPARATOR.join(decoded), [len(body) for body in decoded])
+    yield Decoded(segments, SEPARATOR.join(decoded), [len(body) for body in decoded])
 
 
 def _base32(body: bytes) -> bytes:
@@ -369,7 +155,7 @@ def _folded_views(data: bytes) -> Iterator[View]:
 
 
 def _unescaped_views(data: bytes, *, is_text: bool) -> Iterator[View]:
-    for escape in _ESCAPES:
+    for escape in ESCAPES:
         if escape.marker in data:
             view = Unescaped(data, escape)
             yield view
@@ -388,7 +174,7 @@ def _decoded_views(data: bytes) -> Iterator[View]:
         yield from base64_views(wrapped)
     # Every run of base32 or hexadecimal digits lies in a segment, and segments are few.
     bodies = [segment.body for segment in segments]
-    words = Decoded(segments, _SEPARATOR.join(bodies), list(map(len, bodies)))
+    words = Decoded(segments, SEPARATOR.join(bodies), list(map(len, bodies)))
     if digits := _segments(_HEX, words.data):
         yield from (Chained(view, words) for view in hex_views(digits))
     if letters := _segments(_BASE32, words.data):

@@ -118,8 +118,10 @@ def test_a_number_too_long_to_look_at_is_reported():
         {"content": [{"type": "text", "text": AWS[:9]}, {"type": "text", "text": AWS[9:]}]},
         {"a": AWS[:10], "n": 7, "b": {"c": AWS[10:]}},
         {"a": "long text. " * 100 + AWS[:10], "b": AWS[10:] + " long text." * 100},
-        [{"id": "x", "part": base64.b64encode(AWS.encode()).decode()[:12]}]
-        + [{"id": "y", "part": base64.b64encode(AWS.encode()).decode()[12:]}],
+        [
+            {"id": "x", "part": base64.b64encode(AWS.encode()).decode()[:12]},
+            {"id": "y", "part": base64.b64encode(AWS.encode()).decode()[12:]},
+        ],
     ],
 )
 def test_a_secret_split_over_strings_is_masked_in_each(value: object):
