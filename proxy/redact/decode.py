@@ -122,7 +122,7 @@ def _unwrapped(segments: Sequence[Segment], data: bytes) -> list[Segment]:
 
 def _next_line(gap: bytes, segment: Segment) -> Segment | None:
     """Give `segment` as the next line, if `gap` before it is the break of a line."""
-    if len(gap) > _LONGEST_BREAK:
+    if len(gap) > _LONGEST_BREAK or not (b"\n" in gap or b"\\" in gap):
         return None
     if gap == b"\n" or _LINE_BREAK.fullmatch(gap):
         return segment

@@ -16,6 +16,7 @@ type Validator = Callable[[bytes], int]
 
 _DIGITS: Final = frozenset(b"0123456789")
 _DOUBLED: Final = (0, 2, 4, 6, 8, 1, 3, 5, 7, 9)
+_DOUBLED_TEXT: Final = bytes.maketrans(b"0123456789", b"0246813579")
 _LOWER: Final = frozenset(b"abcdefghijklmnopqrstuvwxyz")
 _UPPER: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 _NAME: Final = _LOWER | _UPPER | frozenset(b"_.-")
@@ -31,6 +32,11 @@ def digits_of(value: bytes) -> list[int]:
 def luhn(digits: list[int]) -> bool:
     """Tell whether `digits` end in their Luhn check digit."""
     return (sum(digits[-1::-2]) + sum(_DOUBLED[digit] for digit in digits[-2::-2])) % 10 == 0
+
+
+def _luhn_text(digits: bytes) -> bool:
+    doubled = sum(digits[-2::-2].translate(_DOUBLED_TEXT)) - 48 * (len(digits) // 2)
+    return (sum(digits[-1::-2]) - 48 * ((len(digits) + 1) // 2) + doubled) % 10 == 0
 
 
 def weighted(digits: list[int], weights: tuple[int, ...]) -> int:
@@ -72,7 +78,7 @@ def card(value: bytes) -> int:
     plain = value.translate(None, _NOT_DIGITS)
     for length in _CARD_LENGTHS[plain[:4]]:
         head = plain[:length]
-        if len(head) == length and len(set(head)) > 1 and luhn([byte - 48 for byte in head]):
+        if len(head) == length and len(set(head)) > 1 and _luhn_text(head):
             end = _end_of_digits(value, length)
             if end == len(value) or value[end] not in _DIGITS:
                 return end
