@@ -46,6 +46,10 @@ _WRITTEN_BREAK: Final = compile_bytes(r"(?:\\{1,8}r)?\\{1,8}")
 _LAST_LINE: Final = compile_bytes(r"[A-Za-z0-9+/_-]{1,19}={0,2}")
 _UTF16: Final = compile_bytes(r"(?:[\x20-\x7e]\x00){8}|(?:\x00[\x20-\x7e]){8}")
 
+_ALPHABET: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-"
+_SPACED: Final = bytes(byte if byte in _ALPHABET else ord(" ") for byte in range(256))
+_SHORTEST_BASE64: Final = 20
+_DENSE: Final = 16
 _HEX_DIGITS: Final = b"0123456789abcdefABCDEF"
 _NOT_HEX: Final = bytes(set(range(256)) - set(_HEX_DIGITS))
 _SHORTEST_HEX: Final = 26
@@ -71,7 +75,10 @@ def base64_views(segments: Sequence[Segment]) -> Iterator[View]:
             segments = [segment for segment in segments if len(segment.body) <= _LONG]
         padded = [segment.body[shift:] + _PADDING[(len(segment.body) - shift) & 3] for segment in segments]
         joined = _SEPARATOR_BASE64.join(padded).translate(_STANDARD)
-        yield Decoded(segments, binascii.a2b_base64(joined), [len(body) // 4 * 3 for body in padded])
+        decoded = binascii.a2b_base64(joined)
+        yield Decoded(segments, decoded, [len(body) // 4 * 3 for body in padded])
+        if not shift and decoded.isascii():
+            return  # nothing was out of step
 
 
 def hex_views(segments: Sequence[Segment]) -> Iterator[View]:
@@ -97,6 +104,23 @@ def _base32(body: bytes) -> bytes:
 def _segments(regex: Any, data: bytes) -> list[Segment]:
     spans = [match.span() for match in regex.finditer(data)]
     return [Segment(start, end, data[start:end].rstrip(b"=")) for start, end in spans]
+
+
+def _base64_segments(data: bytes) -> list[Segment]:
+    """Give the runs of the base64 alphabet; where most of the text is such runs, by splitting it."""
+    others = len(data.translate(None, _ALPHABET))
+    if len(data) < _DENSE * (others + 1):
+        return _segments(_BASE64, data)
+    segments = []
+    end = 0
+    for word in data.translate(_SPACED).split():
+        if len(word) >= _SHORTEST_BASE64:
+            start = data.find(word, end)
+            end = start + len(word)
+            padding = data[end : end + 2]
+            end += len(padding) - len(padding.lstrip(b"="))
+            segments.append(Segment(start, end, word))
+    return segments
 
 
 def _is_hex(segment: Segment) -> bool:
@@ -166,13 +190,21 @@ def _unescaped_views(data: bytes, *, is_text: bool) -> Iterator[View]:
 def _decoded_views(data: bytes) -> Iterator[View]:
     if lines := _hex_lines(data):
         yield from hex_views(lines)
-    segments = _segments(_BASE64, data)
+    segments = _base64_segments(data)
     if not segments:
         return
-    yield from base64_views([segment for segment in segments if not _is_hex(segment)])
     if wrapped := _unwrapped(segments, data):
         yield from base64_views(wrapped)
-    # Every run of base32 or hexadecimal digits lies in a segment, and segments are few.
+    if digits := [segment for segment in segments if _is_hex(segment)]:
+        yield from hex_views(digits)
+        segments = [segment for segment in segments if not _is_hex(segment)]
+    if segments:
+        yield from base64_views(segments)
+        yield from _inner_views(segments)
+
+
+def _inner_views(segments: Sequence[Segment]) -> Iterator[View]:
+    """Give what runs of hexadecimal or base32 digits within segments decode to."""
     bodies = [segment.body for segment in segments]
     words = Decoded(segments, SEPARATOR.join(bodies), list(map(len, bodies)))
     if digits := _segments(_HEX, words.data):

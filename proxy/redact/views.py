@@ -140,47 +140,52 @@ class Unescaped:
     """The stretches of text that have escapes of one kind in them, with the escapes undone."""
 
     def __init__(self, data: bytes, escape: Escape) -> None:
-        self._width = escape.width
-        self._pieces: list[bytes] = []
-        self._starts: list[int] = []
-        self._decoded: list[bool] = []
-        for start, end in _stretches(escape.run, data):
-            self._add_run(data[start:end], start, escape)
-        self.data = b"".join(self._pieces)
+        self._source = data
+        self._escape = escape
+        self._runs = list(_stretches(escape.run, data))
+        self.data = b"".join(self._undone(data[start:end]) + b"\n" for start, end in self._runs)
 
-    def _add_run(self, run: bytes, start: int, escape: Escape) -> None:
-        first, *rest = run.split(escape.marker)
-        self._add(first, start, decoded=False)
-        start += len(first)
-        for piece in rest:
-            code = _HEX_PAIRS.get(piece[:2])
-            if code is not None and piece.startswith(escape.tail, 2):
-                self._add(code + piece[2 + len(escape.tail) :], start, decoded=True)
-            else:
-                self._add(escape.marker + piece, start, decoded=False)
-            start += len(escape.marker) + len(piece)
-        self._add(b"\n", start, decoded=False)
+    def _undone(self, run: bytes) -> bytes:
+        return b"".join(piece for piece, _ in self._split(run))
 
-    def _add(self, piece: bytes, start: int, *, decoded: bool) -> None:
-        self._pieces.append(piece)
-        self._starts.append(start)
-        self._decoded.append(decoded)
+    def _split(self, run: bytes) -> list[tuple[bytes, bool]]:
+        """Give the pieces of a run, each with whether it begins with an escape that was undone."""
+        marker, tail, skip = self._escape.marker, self._escape.tail, 2 + len(self._escape.tail)
+        first, *rest = run.split(marker)
+        return [
+            (first, False),
+            *[
+                (_HEX_PAIRS[piece[:2]] + piece[skip:], True)
+                if piece[:2] in _HEX_PAIRS and piece.startswith(tail, 2)
+                else (marker + piece, False)
+                for piece in rest
+            ],
+        ]
 
     @cached_property
-    def _offsets(self) -> list[int]:
-        return [0, *accumulate(map(len, self._pieces))]
+    def _pieces(self) -> list[tuple[int, int, bool]]:
+        """Where each piece is in the reading and in the source, and whether it was undone."""
+        pieces = []
+        here = 0
+        for start, end in self._runs:
+            there = start
+            for piece, undone in self._split(self._source[start:end]):
+                pieces.append((here, there, undone))
+                here += len(piece)
+                there += len(piece) + (self._escape.width - 1 if undone else 0)
+            here += 1
+        return pieces
 
     def origin(self, start: int, end: int) -> Span:
         return self._place(start)[0], self._place(max(start, end - 1))[1]
 
     def _place(self, offset: int) -> Span:
-        index = min(bisect_right(self._offsets, offset), len(self._pieces)) - 1
-        start, into = self._starts[index], offset - self._offsets[index]
-        if not self._decoded[index]:
-            return start + into, start + into + 1
-        if not into:
-            return start, start + self._width
-        return start + self._width + into - 1, start + self._width + into
+        here, there, undone = self._pieces[bisect_right(self._pieces, (offset, len(self._source), True)) - 1]
+        into = offset - here
+        if not undone:
+            return there + into, there + into + 1
+        width = self._escape.width
+        return (there, there + width) if not into else (there + width + into - 1, there + width + into)
 
 
 class Segment(NamedTuple):
