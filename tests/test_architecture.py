@@ -97,7 +97,6 @@ IO_MODULES = [
     "os",
     "pathlib",
     "pty",
-    "queue",
     "select",
     "selectors",
     "shutil",
@@ -109,7 +108,6 @@ IO_MODULES = [
     "subprocess",
     "sys",
     "tempfile",
-    "threading",
     "time",
     "urllib.request",
 ]
