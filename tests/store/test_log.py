@@ -218,7 +218,7 @@ def test_the_stored_form_leaves_out_what_says_nothing() -> None:
         "authenticated": False,
         "jsonrpc_id": 0,
         "is_error": False,
-        "redactions": [{"detector": "d", "path": "$.a", "fingerprint": "f"}],
+        "redactions": [{"detector": "d", "path": "$.a", "fingerprint": "f", "maskable": True}],
     }
 
 
