@@ -7,8 +7,9 @@ They lean on its internals: tests/addons/test_limits.py fails when those change.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -32,8 +33,13 @@ from mitmproxy.proxy.layers.http import (
     is_h3_alpn,
 )
 from mitmproxy.proxy.layers.http._http1 import Http1Server
+from wsproto import events as wsevents
+
+from proxy.wire.body import could_be_json
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from mitmproxy.connection import Client
     from mitmproxy.proxy.context import Context
     from mitmproxy.proxy.layer import CommandGenerator
@@ -134,6 +140,8 @@ class GuardedHttp1Server(Http1Server):
 
     def read_headers(self, event: events.ConnectionEvent) -> CommandGenerator[None]:
         limit = self._limits.header_bytes
+        if bytes(self.buf)[:1] in (b"\r", b"\n"):  # empty lines before a request are to be skipped (RFC 9112, 2.2)
+            self.buf += (self.buf.maybe_extract_at_most(len(self.buf)) or b"").lstrip(b"\r\n")
         if len(self.buf) > limit and _head_end(bytes(self.buf)) > limit:
             text = f"the request head is larger than {limit} bytes (header_limit)"
             yield from self._refuse(431, "head_too_large", text)
@@ -294,6 +302,12 @@ class GuardedWebsocketLayer(websocket.WebsocketLayer):
         super().__init__(context, flow)
         self._limit = limit
 
+    def start(self, event: events.Event) -> CommandGenerator[None]:
+        yield from super().start(event)
+        self.client_ws.events = partial(_without_hidden_text, self.client_ws.events)
+
+    _handle_event = start
+
     def relay_messages(self, event: events.Event) -> CommandGenerator[None]:
         yield from super().relay_messages(event)
         for side in (self.client_ws, self.server_ws):
@@ -301,8 +315,17 @@ class GuardedWebsocketLayer(websocket.WebsocketLayer):
                 yield commands.Log("a WebSocket message is larger than event_limit")
                 yield commands.CloseConnection(self.context.server)
                 yield commands.CloseConnection(self.context.client)
-                self._handle_event = self.done
+                self._handle_event = self.done  # type: ignore[method-assign]
                 return
+
+
+def _without_hidden_text(read: Callable[[], Iterator[wsevents.Event]]) -> Iterator[wsevents.Event]:
+    """Give a client's frames; control frames, which no hook sees, without a payload that could be a message."""
+    for event in read():
+        if isinstance(event, wsevents.Ping | wsevents.Pong) and could_be_json(bytes(event.payload)):
+            yield replace(event, payload=b"")
+        else:
+            yield event
 
 
 class GuardedHttpLayer(HttpLayer):

@@ -8,7 +8,7 @@ import dataclasses
 import os
 import signal
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import structlog
 from mitmproxy import options
@@ -29,6 +29,7 @@ from proxy.errors import ConfigError
 from proxy.files import read_or_make_key
 from proxy.gate import Gate
 from proxy.live_policy import LivePolicy
+from proxy.redact import Masker
 from proxy.store.log import LOG_FILE, LocalLog
 from proxy.wire import legacy
 
@@ -40,9 +41,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("interlock")
 
 
-class _NoMask:
-    def mask(self, value: Any, detectors: Any) -> tuple[Any, tuple[Any, ...]]:  # noqa: ARG002
-        return value, ()
+MASK_KEY_BYTES = 32
 
 
 class Daemon:
@@ -58,7 +57,7 @@ class Daemon:
         self.sink = LocalLog(settings.state_dir / LOG_FILE, max_bytes=settings.audit_log_limit)
         self.gate = Gate(
             policy=self.policy.current,
-            redactor=_NoMask(),
+            redactor=Masker(read_or_make_key(settings.state_dir / "keys" / "mask.key", MASK_KEY_BYTES)),
             sink=self.sink,
             body_limit=settings.body_limit,
         )

@@ -30,8 +30,8 @@ class LivePolicy:
     def __init__(self, path: Path, on_change: Callable[[], None] = lambda: None) -> None:
         self._path = path
         self._on_change = on_change
-        self._policy = load_policy(path)
         self._stamp = self._look()
+        self._policy = load_policy(path)
         self.problem: str | None = None
 
     def current(self) -> CompiledPolicy:
@@ -43,8 +43,8 @@ class LivePolicy:
         self._stamp = self._look()
         try:
             policy = load_policy(self._path)
-        except Exception as error:
-            self.problem = str(error) if isinstance(error, PolicyError) else f"{type(error).__name__}: {error}"
+        except Exception as error:  # whatever is wrong with the new one, the watch and the old one go on
+            self.problem = str(error) or type(error).__name__
             log.exception("the new policy is bad; the old one stays in force", path=str(self._path), error=self.problem)
         else:
             self.problem = None

@@ -165,7 +165,7 @@ def _tunnels() -> Iterator[Case]:
             s.aim.port,
             [f"CONNECT {s.aim.authority} HTTP/1.1\r\n\r\n".encode() + _origin_form(s.request(), s)],
             answers=2,
-            limit=4.0,
+            limit=1.5,
         ),
         routes=TUNNELS,
     )
@@ -181,7 +181,7 @@ def _tunnels() -> Iterator[Case]:
                 )
             ],
             answers=2,
-            limit=4.0,
+            limit=1.5,
         ),
         routes=TUNNELS,
     )
@@ -322,7 +322,7 @@ def _websocket(name: str, tries: str, frames: Callable[[bytes], list[Segment]], 
         tries,
         build=lambda s: _upgraded(s, "websocket", frames(s.text().encode()), extra),
         answers=2,
-        limit=4.0,
+        limit=2.0,
         **rest,
     )
 
@@ -345,7 +345,7 @@ def _upgrades() -> Iterator[Case]:
         "Upgrade: foo, then a JSON line",
         build=lambda s: _upgraded(s, "foo", [s.text().encode() + b"\n"]),
         answers=2,
-        limit=4.0,
+        limit=2.0,
     )
     yield Case(
         "upgrade-h2c",

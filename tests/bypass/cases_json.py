@@ -153,7 +153,6 @@ def _envelope() -> Iterator[Case]:
         "task",
         "The call as a task",
         lambda s: s.text(params=s.params(extra=',"task":{"ttl":1000}')),
-        answer="denial",
     )
     yield post(
         "input-responses",

@@ -27,7 +27,7 @@ def _json(value: Any) -> bytes:
 
 
 MENTION = 'To run it, POST {"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"danger"}} to /mcp.'
-BULK = b"".join(_json(line) + b"\n" for line in ({"index": {"_index": "logs"}}, {"method": "tools/call"}, {"n": 1}))
+BULK = b"".join(_json(line) + b"\n" for line in ({"index": {"_index": "logs"}}, {"message": MENTION}))
 MULTIPART = (
     b'--x\r\nContent-Disposition: form-data; name="file"; filename="a.json"\r\n'
     b"Content-Type: application/json\r\n\r\n" + MENTION.encode() + b"\r\n--x--\r\n"
@@ -47,6 +47,7 @@ ANTHROPIC = {
         {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": MENTION}]},
     ],
 }
+SNAPPY, AWS = (("Content-Encoding", "snappy"),), (("Content-Encoding", "aws-chunked"),)
 AWS_CHUNKED = b"5;chunk-signature=00\r\nhello\r\n0;chunk-signature=00\r\n\r\n"
 
 TRAFFIC = (
@@ -68,10 +69,10 @@ TRAFFIC = (
     Traffic("protobuf", bytes(range(256)) * 4, "application/x-protobuf"),
     Traffic("grpc-web", b"\x00\x00\x00\x00\x05hello", "application/grpc-web+proto"),
     Traffic("telemetry-gzip", gzip.compress(_json({"spans": [MENTION]})), headers=(("Content-Encoding", "gzip"),)),
-    Traffic("metrics-snappy", b"\xff\x06\x00\x00sNaPpY", "application/x-protobuf", headers=(("Content-Encoding", "snappy"),)),
+    Traffic("metrics-snappy", b"\xff\x06\x00\x00sNaPpY", "application/x-protobuf", headers=SNAPPY),
     Traffic("logs-zstd", zstandard.compress(b"line\n" * 50), "text/plain", headers=(("Content-Encoding", "zstd"),)),
     Traffic("gzip-file", gzip.compress(MENTION.encode()), "application/gzip", "PUT"),
-    Traffic("aws-chunked", AWS_CHUNKED, "application/octet-stream", "PUT", headers=(("Content-Encoding", "aws-chunked"),)),
+    Traffic("aws-chunked", AWS_CHUNKED, "application/octet-stream", "PUT", headers=AWS),
     Traffic("xml", b"<methodCall><methodName>tools/call</methodName></methodCall>", "text/xml"),
     Traffic("text", MENTION.encode(), "text/plain; charset=utf-8"),
     Traffic("latin-1", "caf\xe9".encode("latin-1"), "text/plain; charset=iso-8859-1"),

@@ -192,7 +192,8 @@ class Case:
         assert self.build, f"{self.id} has neither build nor talk"
         built = self.build(shot)
         segments = [built] if isinstance(built, bytes) else built
-        return shot.aim.send(segments, limit=self.limit, answers=self.answers)
+        limit = min(self.limit, 1.5) if self.hangs else self.limit
+        return shot.aim.send(segments, limit=limit, answers=self.answers)
 
 
 def post(name: str, tries: str, text: Text, **rest: Any) -> Case:

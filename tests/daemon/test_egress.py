@@ -12,7 +12,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidProxyStatus
 
 from tests.daemon.conftest import Pair
-from tests.daemon.test_status import replace_policy, wait_for
+from tests.daemon.reload import replace_policy, wait_for
 from tests.harness import Interlock, ServerHandle, start_interlock
 from tests.raw import parse_answers, send_raw
 

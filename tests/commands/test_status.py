@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import signal
-import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from tests.daemon.reload import replace_policy, wait_for
 from tests.harness import DENY_ALL_DANGER, Interlock, interlock_cli, start_interlock
 
-LIMIT = 10.0
 BAD = DENY_ALL_DANGER.replace("action: deny", "action: dney", 1)
 
 
@@ -22,26 +19,10 @@ def told(interlock: Interlock) -> tuple[int, dict[str, Any]]:
     return done.returncode, json.loads(done.stdout)
 
 
-def wait_for(interlock: Interlock, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-    """Give the run file once it is as wanted."""
-    deadline = time.monotonic() + LIMIT
-    while time.monotonic() < deadline:
-        run: dict[str, Any] = json.loads((interlock.state_dir / "run.json").read_bytes())
-        if wanted(run):
-            return run
-        time.sleep(0.02)
-    raise AssertionError(f"the run file stayed {run}")
-
-
 @pytest.fixture(scope="module")
 def interlock(tmp_path_factory: pytest.TempPathFactory):
     with start_interlock(tmp_path_factory.mktemp("proxy")) as running:
         yield running
-
-
-def replace_policy(interlock: Interlock, text: str) -> None:
-    (interlock.state_dir.parent / "policy.yaml").write_text(text)
-    interlock.process.send_signal(signal.SIGHUP)
 
 
 def test_a_running_proxy_is_described(interlock: Interlock):
