@@ -101,8 +101,9 @@ class McpGate:
 
     def _carry_out(self, flow: http.HTTPFlow, verdict: Verdict, context: Context) -> None:
         match verdict:
-            case Forward(message=message, exchange=exchange):
+            case Forward(message=message, exchange=exchange, headers=headers):
                 self._forward(flow, serialise(message.value), context, exchange)
+                flow.request.headers.update(headers)
             case Answer() if verdict.replies and self._is_legacy(flow):
                 self._forward(flow, serialise(carrier(verdict.replies, self._key)), context, None)
             case Answer():
