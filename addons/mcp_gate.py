@@ -108,8 +108,9 @@ class McpGate:
 
     def _carry_out(self, flow: http.HTTPFlow, verdict: Verdict, context: Context) -> None:
         match verdict:
-            case Forward(message=message, exchange=exchange):
+            case Forward(message=message, exchange=exchange, headers=headers):
                 self._forward(flow, serialise(message.value), context, exchange)
+                flow.request.headers.update(headers)
             case Answer() if not flows.may_leave(flow) and self._is_legacy(flow):
                 _answer(flow, replace(verdict, status=403))  # the stream that would bring the answer is out of reach
             case Answer() if verdict.replies and self._is_legacy(flow):

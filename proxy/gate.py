@@ -42,7 +42,7 @@ from proxy.model import (
 from proxy.wire import answers
 from proxy.wire.body import Batch, Foreign, Reading, Refused, read_body
 from proxy.wire.jsonrpc import is_id, respell, serialise
-from proxy.wire.mcp import Headers, check_headers, parse_tool_call
+from proxy.wire.mcp import Headers, check_headers, mirrored_headers, parse_tool_call
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -103,9 +103,9 @@ class Gate:
             check_headers(reading.message, headers)
         except WireError as error:
             return await self._refuse(step, error.reason, why=_sentence(error.detail))
-        return await self._decide(reading.message, step)
+        return await self._decide(reading.message, headers, step)
 
-    async def _decide(self, message: Message, step: _Step) -> Verdict:
+    async def _decide(self, message: Message, headers: Headers, step: _Step) -> Verdict:
         call = step.call = as_call(message, step.context)
         if not _may_leave(step.context):
             step.decision = step.context.egress
@@ -118,11 +118,12 @@ class Gate:
             return await self._refuse(step, "two_phase_required")
         if decision.outcome is not Outcome.ALLOW:
             return await self._refuse(step, decision.reason)
-        message = self._redact(message, step)
+        masked = self._redact(message, step)
         if step.blocked_by is not None:
             return await self._refuse(step, "secret_found")
-        await self._record(step, message)
-        return Forward(message, self._begin(message, step))
+        mirrored = mirrored_headers(message, masked, headers) if masked is not message else {}
+        await self._record(step, masked)
+        return Forward(masked, self._begin(masked, step), mirrored)
 
     def _let_out(self, context: Context) -> Verdict:
         """Let what is not MCP go where policy lets it."""

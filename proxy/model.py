@@ -277,10 +277,14 @@ class Pass:
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """Forward the canonical form of `message`, and bring what comes back to `exchange`."""
+    """Forward the canonical form of `message`, and bring what comes back to `exchange`.
+
+    `headers` are those that mirror the body and must change with it.
+    """
 
     message: Message
     exchange: Exchange
+    headers: dict[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, slots=True)

@@ -231,7 +231,7 @@ async def test_a_quiet_message_whose_event_is_not_taken_is_refused() -> None:
         None,
         "allow",
         True,
-        object(),
+        12,
         replace(ALLOW, outcome="allow"),
         replace(ALLOW, outcome="perhaps", reason="policy_denied"),
         replace(DENY, reason="made_up"),

@@ -168,6 +168,32 @@ def _check_header(name: str, value: str, message: Message) -> None:
         raise WireError("header_mismatch", f"header {name!r} does not match the body")
 
 
+def mirrored_headers(before: Message, after: Message, headers: Headers) -> dict[str, str]:
+    """Give the MCP headers that must change because `before` is forwarded as `after`.
+
+    Raises WireError `header_mismatch` where a header's new value cannot be told.
+    """
+    changed: dict[str, str] = {}
+    for name, value in headers:
+        lowered = name.lower()
+        if lowered == "mcp-name":
+            key = NAMED_BY.get(after.method or "", "name")
+            changed[name] = encode_header(str(after.params.get(key, "")))
+        elif lowered.startswith("mcp-param-"):
+            old, new = before.params.get("arguments"), after.params.get("arguments")
+            changed[name] = encode_header(_mirrored(decode_header(value), old, new))
+    return changed
+
+
+def _mirrored(said: str, before: Any, after: Any) -> str:
+    """Give what stands in `after` where the header's value stands in `before`."""
+    old, new = list(_scalars(before)), list(_scalars(after))
+    found = {_spelling(now) for was, now in zip(old, new, strict=False) if _spells(said, was)}
+    if len(old) != len(new) or len(found) != 1:
+        raise WireError("header_mismatch", "an Mcp-Param header cannot follow its masked argument")
+    return found.pop()
+
+
 def decode_header(value: str) -> str:
     """Undo the `=?base64?…?=` form of a header value.
 
@@ -204,6 +230,10 @@ def _spells(said: str, value: str | float) -> bool:
     if not _NUMBER.fullmatch(said):
         return False
     return (int(said) if said.lstrip("-").isdigit() else float(said)) == value
+
+
+def _spelling(value: str | float) -> str:
+    return ("true" if value else "false") if isinstance(value, bool) else str(value)
 
 
 _NUMBER = re.compile(r"-?[0-9]{1,40}(?:\.[0-9]{1,40})?(?:[eE][+-]?[0-9]{1,4})?")

@@ -1,0 +1,120 @@
+"""Secrets are masked on the wire: in arguments, the headers that mirror them, results, streams and records."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.daemon.test_responses import LAST, chunk, chunked_head, request, response, scripted
+from tests.harness import Interlock, start_interlock
+from tests.raw import parse_answers, send_raw
+
+SECRET = "ghp_" + "Zx8Kq2" * 6
+CARD = 4111111111111111
+POLICY = """\
+version: 1
+default: allow
+rules:
+  - {id: scrub, action: redact, tools: ["*"], on: [arguments, result], detectors: [secrets, pii.card]}
+  - {id: never, action: redact, redact: deny, tools: [strict], on: [arguments, result], detectors: [secrets]}
+"""
+
+
+@pytest.fixture(scope="module")
+def interlock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Interlock]:
+    with start_interlock(tmp_path_factory.mktemp("proxy"), policy=POLICY) as running:
+        yield running
+
+
+def call(tool: str, **arguments: object) -> bytes:
+    params = {"name": tool, "arguments": arguments}
+    return json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
+
+
+def result(value: dict) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "id": 1, "result": value}).encode()
+
+
+PLAIN = response(result({"content": []}), "application/json")
+
+
+def test_a_secret_in_the_arguments_reaches_neither_the_server_nor_the_record(interlock: Interlock):
+    with scripted(PLAIN) as (port, requests):
+        body = call("note", text=f"my token is {SECRET}, keep it", n=1)
+        send_raw("127.0.0.1", interlock.port, [request(port, body)])
+    assert SECRET.encode() not in requests[0]
+    assert b"my token is [secret:" in requests[0]
+    event = [e for e in interlock.events() if e["kind"] == "decided"][-1]
+    assert event["redactions"][0]["path"].endswith("text")
+    assert SECRET not in json.dumps(interlock.events())
+    assert SECRET not in interlock.errors()
+
+
+def test_headers_that_mirror_a_masked_argument_follow_it(interlock: Interlock):
+    with scripted(PLAIN) as (port, requests):
+        headers = (f"Mcp-Param-Token: {SECRET}", "Mcp-Param-Region: eu", "Mcp-Name: note", "Mcp-Method: tools/call")
+        body = call("note", token=SECRET, region="eu")
+        send_raw("127.0.0.1", interlock.port, [request(port, body, "POST", *headers)])
+    head, _, body = requests[0].partition(b"\r\n\r\n")
+    sent = dict(line.split(": ", 1) for line in head.decode().split("\r\n")[1:])
+    assert SECRET.encode() not in requests[0]
+    assert sent["Mcp-Param-Token"] == json.loads(body)["params"]["arguments"]["token"]
+    assert (sent["Mcp-Param-Region"], sent["Mcp-Name"]) == ("eu", "note")
+
+
+def test_a_secret_that_a_rule_denies_stops_the_call(interlock: Interlock):
+    with scripted(PLAIN) as (port, requests):
+        received = send_raw("127.0.0.1", interlock.port, [request(port, call("strict", text=SECRET))])
+        send_raw("127.0.0.1", interlock.port, [request(port, call("strict", text="fine"))])
+    assert b"secret_found" in received
+    assert SECRET.encode() not in requests[0]
+
+
+def test_what_cannot_be_masked_without_changing_its_type_stops_the_call(interlock: Interlock):
+    with scripted(PLAIN) as (port, _):
+        received = send_raw("127.0.0.1", interlock.port, [request(port, call("pay", card=CARD))])
+        send_raw("127.0.0.1", interlock.port, [request(port, call("pay", card=1))])
+    assert b"secret_found" in received
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"content": [{"type": "text", "text": f"token {SECRET}"}]},
+        {"content": [], "structuredContent": {"deep": [{"token": SECRET}]}},
+        {"content": [{"type": "resource", "resource": {"uri": "x:y", "text": f"key={SECRET}"}}]},
+        {"content": [{"type": "text", "text": f"token {SECRET}"}], "isError": True},
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_secret_in_a_result_is_masked_wherever_it_stands(interlock: Interlock, value: dict, stream: bool):
+    event = b"data: " + result(value) + b"\n\n"
+    steps = [chunked_head(), chunk(event), LAST] if stream else [response(result(value), "application/json")]
+    with scripted(*steps) as (port, _):
+        received = send_raw("127.0.0.1", interlock.port, [request(port, call("fetch"))])
+    assert SECRET.encode() not in received
+    assert b"[secret:" in received
+
+
+def test_a_secret_in_an_error_message_is_masked(interlock: Interlock):
+    error = json.dumps({"jsonrpc": "2.0", "id": 1, "error": {"code": -1, "message": f"bad {SECRET}"}}).encode()
+    with scripted(response(error, "application/json")) as (port, _):
+        received = send_raw("127.0.0.1", interlock.port, [request(port, call("fetch"))])
+    assert SECRET.encode() not in received
+
+
+def test_a_result_that_a_rule_denies_is_withheld(interlock: Interlock):
+    with scripted(response(result({"content": [{"type": "text", "text": SECRET}]}), "application/json")) as (port, _):
+        received = send_raw("127.0.0.1", interlock.port, [request(port, call("strict"))])
+    answer = json.loads(parse_answers(received)[0].body)
+    assert answer["result"]["_meta"]["mcp-interlock/denial"]["reason"] == "secret_found"
+    assert SECRET not in json.dumps(answer)
+
+
+def test_an_answer_that_cannot_be_read_is_withheld_where_it_would_have_to_be_masked(interlock: Interlock):
+    with scripted(response(b"{broken " + SECRET.encode(), "application/json")) as (port, _):
+        received = send_raw("127.0.0.1", interlock.port, [request(port, call("fetch"))])
+    assert SECRET.encode() not in received
+    assert b"unreadable_response" in received
