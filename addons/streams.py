@@ -33,7 +33,7 @@ class Responses:
         try:
             value = json.loads(body)
         except ValueError:
-            return self._unreadable()
+            return self._unreadable(body)
         values = value if isinstance(value, list) else [value]
         taken = [self._take(item, body) for item in values]
         if all(item is None for item in taken):
@@ -42,10 +42,14 @@ class Responses:
         flat = [message for messages in kept for message in messages]
         return [respell(flat)] if isinstance(value, list) else [respell(message) for message in flat]
 
-    def _unreadable(self) -> list[bytes] | None:
-        """Pass what is not JSON, unless it may be a result that has to be masked."""
+    def _unreadable(self, body: bytes) -> list[bytes] | None:
+        """Pass what is not JSON, unless some reader may take it for a result that has to be looked into.
+
+        In a session's stream all there is are messages, so what cannot be read is left out.
+        """
         if self.exchange is None:
-            return None
+            in_session = self.context.session is not None and self.context.transport != "websocket"
+            return [] if in_session and body.strip() else None
         refusal = self._gate.unreadable(self.exchange)
         return None if refusal is None else [respell(refusal)]
 
@@ -57,8 +61,9 @@ class Responses:
             return list(answers)
         exchange = self._exchange_for(value["id"])
         if exchange is None:
-            return None
-        observed = self._gate.observe(exchange, value, body)
+            observed = self._gate.overhear(self.context, value)
+        else:
+            observed = self._gate.observe(exchange, value, body)
         return None if observed is value else [observed]
 
     def _exchange_for(self, message_id: object) -> Exchange | None:

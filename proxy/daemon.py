@@ -22,11 +22,13 @@ from addons.next_layer import HttpOnly
 from proxy import runfile
 from proxy.agents import AgentBook
 from proxy.ca import Authority
+from proxy.catalogue import Catalogue
 from proxy.errors import ConfigError
 from proxy.files import read_or_make_key
 from proxy.gate import Gate
 from proxy.live_policy import LivePolicy
 from proxy.store.log import LOG_FILE, LocalLog
+from proxy.store.pins import PinFiles
 from proxy.wire import legacy
 
 if TYPE_CHECKING:
@@ -52,7 +54,9 @@ class Daemon:
         self.authority = Authority(settings.state_dir)
         self.authority.ensure()
         self.sink = LocalLog(settings.state_dir / LOG_FILE, max_bytes=settings.audit_log_limit)
+        self.pins = PinFiles(settings.state_dir)
         self.gate = Gate(
+            catalogue=Catalogue(policy=self.policy.current, pins=self.pins),
             policy=self.policy.current,
             redactor=_NoMask(),
             sink=self.sink,
