@@ -14,6 +14,7 @@ from mitmproxy import options
 from mitmproxy.addons import core, disable_h2c, proxyserver, tlsconfig
 from mitmproxy.master import Master
 
+from addons.announce import Announcer
 from addons.identity import Identity
 from addons.lifecycle import Lifecycle
 from addons.limits import Limits
@@ -25,8 +26,10 @@ from proxy.ca import Authority
 from proxy.catalogue import Catalogue
 from proxy.errors import ConfigError
 from proxy.files import read_or_make_key
-from proxy.gate import Gate
+from proxy.gate import Gate, new_id
+from proxy.live_pins import watch_approvals
 from proxy.live_policy import LivePolicy
+from proxy.model import AuditEvent
 from proxy.store.log import LOG_FILE, LocalLog
 from proxy.store.pins import PinFiles
 from proxy.wire import legacy
@@ -68,6 +71,8 @@ class Daemon:
             first_request_seconds=2 * settings.header_timeout,  # tunnel and TLS first; a slow head has its own deadline
             default_agent=settings.default_agent,
         )
+        self.announcer = Announcer()
+        self.policy.on_change = self.announcer.tools_changed
         self.master = self._master()
 
     def stop(self) -> None:
@@ -80,7 +85,7 @@ class Daemon:
         Raises ConfigError where the address cannot be listened on.
         """
         serving = asyncio.create_task(self.master.run())
-        watching = asyncio.create_task(self.policy.watch())
+        watching = asyncio.gather(self.policy.watch(), watch_approvals(self.pins, self._approved))
         try:
             running = await self._listening(serving)
             runfile.write(self._settings.state_dir, running)
@@ -91,6 +96,8 @@ class Daemon:
             await self._drain()
         finally:
             watching.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await watching
             await self._shut_down(serving)
 
     async def _listening(self, serving: asyncio.Task[None]) -> runfile.Running:
@@ -120,6 +127,11 @@ class Daemon:
             f"setting listen = {self._settings.listen!r}: {reason}; "
             "stop what uses that address, or choose another, for example --listen 127.0.0.1:0"
         ) from error
+
+    def _approved(self, server: str) -> None:
+        """Record that somebody changed what is approved, and let clients list the tools again."""
+        self.sink.record_later(AuditEvent(event_id=new_id(), kind="pins_approved", time=time.time(), server=server))
+        self.announcer.tools_changed(server)
 
     def _handle_signals(self) -> None:
         loop = asyncio.get_running_loop()
@@ -159,6 +171,7 @@ class Daemon:
                 required=settings.agent_auth == "required",
             ),
             McpGate(self.gate, limits, seal_key, lambda: self.lifecycle.stopping),
+            self.announcer,
         )
         host, port = settings.listen_address
         master.options.update(

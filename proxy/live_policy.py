@@ -11,6 +11,7 @@ from proxy.errors import PolicyError
 from proxy.policy.load import load_policy, policy_files
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from proxy.model import Policy
@@ -28,6 +29,7 @@ class LivePolicy:
         self._policy: Policy = load_policy(path)
         self._stamp = self._look()
         self.problem: str | None = None
+        self.on_change: Callable[[], None] | None = None
 
     def current(self) -> Policy:
         """Give the policy in force."""
@@ -43,9 +45,12 @@ class LivePolicy:
             log.exception("the new policy is bad; the old one stays in force", path=str(self._path), error=self.problem)
             return False
         self.problem = None
-        if policy.version != self._policy.version:
-            log.info("policy in force", path=str(self._path), version=policy.version)
+        changed = policy.version != self._policy.version
         self._policy = policy
+        if changed:
+            log.info("policy in force", path=str(self._path), version=policy.version)
+            if self.on_change is not None:
+                self.on_change()
         return True
 
     async def watch(self) -> None:

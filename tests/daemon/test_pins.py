@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,8 @@ import httpx2 as httpx
 import pytest
 from mcp import Client
 from mcp.client.sse import sse_client
-from mcp.types import CallToolResult
+from mcp.client.subscriptions import ToolsListChanged
+from mcp.types import CallToolResult, ToolListChangedNotification
 
 from tests.harness import Interlock, ServerHandle, start_interlock, start_python_server
 
@@ -242,3 +244,65 @@ async def _replay_list(url: str) -> dict[str, Any]:
 
 def _message(method: str, params: dict[str, Any]) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+
+
+class Inbox:
+    """Takes a client's messages, and waits for one."""
+
+    def __init__(self) -> None:
+        self.changed = asyncio.Event()
+        self.count = 0
+
+    async def __call__(self, message: Any) -> None:
+        if isinstance(message, ToolListChangedNotification):
+            self.count += 1
+            self.changed.set()
+
+    async def wait(self) -> None:
+        async with asyncio.timeout(10):
+            await self.changed.wait()
+        self.changed.clear()
+
+
+@pytest.mark.parametrize("transport", ["sse", "legacy"])
+async def test_a_session_hears_of_approvals_and_of_a_new_policy(tmp_path: Path, transport: str) -> None:
+    with scene(tmp_path, transport, "enforce") as here:
+        here.offer([tool("echo")])
+        inbox = Inbox()
+        async with here.client(message_handler=inbox) as client:
+            await names(client)
+            here.offer([tool("echo"), tool("extra", "New.")])
+            assert await names(client) == ["echo"]
+            here.pins("approve", here.name)
+            await inbox.wait()
+            assert await names(client) == ["echo", "extra"]
+            (tmp_path / "policy.yaml").write_text((RULES % "enforce").replace("[danger]", "[danger, extra]"))
+            await inbox.wait()
+            assert await names(client) == ["echo"]
+    assert [event["server"] for event in here.findings("pins_approved")] == [here.name]
+
+
+async def test_a_subscription_hears_of_approvals(tmp_path: Path) -> None:
+    with scene(tmp_path, "modern", "enforce") as here:
+        here.offer([tool("echo")])
+        async with here.client() as client, client.listen(tools_list_changed=True) as subscription:
+            await names(client)
+            here.offer([tool("echo", "Another.")])
+            assert await names(client) == []
+            here.pins("approve", here.name)
+            async with asyncio.timeout(10):
+                assert isinstance(await anext(aiter(subscription)), ToolsListChanged)
+            assert await names(client) == ["echo"]
+
+
+async def test_a_stream_that_is_not_mcp_hears_nothing(tmp_path: Path) -> None:
+    with start_python_server("web", tmp_path) as web, start_interlock(tmp_path) as interlock:
+        proxied = httpx.AsyncClient(proxy=interlock.proxy_url, timeout=10, trust_env=False)
+        headers = {"accept": "text/event-stream"}
+        async with proxied as http, http.stream("GET", f"{web.url}/events", headers=headers) as stream:
+            lines = stream.aiter_lines()
+            assert await anext(lines) == "data: begin"
+            interlock.process.send_signal(signal.SIGHUP)
+            (tmp_path / "policy.yaml").write_text("version: 1\ndefault: deny\n")
+            rest = [line async for line in lines if line]
+    assert rest == ["data: end"]
