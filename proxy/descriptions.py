@@ -96,7 +96,7 @@ def _is_ordinary(text: str, at: int) -> bool:
 
 
 def _is_symbol(char: str) -> bool:
-    return bool(char) and ord(char) > 0x7F and unicodedata.category(char) in ("So", "Sk", "Sm", "Po")
+    return bool(char) and ord(char) > 0x7F and unicodedata.category(char) in ("So", "Sk", "Sm", "Po", "Pd")
 
 
 def _joins(char: str) -> bool:
