@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import re
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlsplit
 
@@ -20,6 +21,7 @@ PRINCIPAL = "interlock.principal"
 ANSWERED = "interlock.answered"
 JSON_TYPE = "application/json"
 EVENT_STREAM = "text/event-stream"
+_REQUEST_LINE = re.compile(rb"[A-Za-z]+[ \t]+\S+[ \t]+HTTP/\d")
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
@@ -79,6 +81,20 @@ def misdirected(flow: http.HTTPFlow) -> str | None:
         return None
     if named not in {host, _bare(sni or host)}:
         return f"the Host header {named!r} is not the host {host!r}"
+    return None
+
+
+def odd_framing(request: http.Request) -> str | None:
+    """Give the reason to refuse a request whose framing servers read differently; None where there is none.
+
+    Some servers take no notice of the length of a GET's body and read on in it.
+    """
+    codings = [value.strip().lower() for value in request.headers.get_all("transfer-encoding")]
+    if codings not in ([], ["chunked"]):
+        return "transfer_coding"
+    bodiless = request.method.upper() in ("GET", "HEAD", "OPTIONS", "TRACE", "DELETE")
+    if bodiless and _REQUEST_LINE.search(request.raw_content or b""):
+        return "hidden_request"
     return None
 
 

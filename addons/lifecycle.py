@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import structlog
 from mitmproxy import ctx
 
-from addons.http_flows import EVENT_STREAM, media_type
-from addons.limits import plain_response
+from addons.http_flows import EVENT_STREAM, PRINCIPAL, media_type, server_name
+from addons.limits import REFUSED, Refusal, plain_response
 from proxy.model import Context, Principal
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Lifecycle:
         self._seconds = first_request_seconds
         self._agent = default_agent
         self._deadlines: dict[str, asyncio.TimerHandle] = {}
-        self._under_way: set[str] = set()
+        self._under_way: dict[str, str] = {}  # flow to client connection
         self._idle = asyncio.Event()
         self._idle.set()
         self.stopping = False
@@ -49,7 +49,8 @@ class Lifecycle:
             writer = connections[client.id].transports[client].writer
             if writer is not None:
                 writer.write(plain_response(503, f"there are {client.error}", Retry_After="1"))
-            log.warning("connection refused", reason="connection_limit", limit=self._limit)
+            context = Context(Principal(self._agent), "unknown")
+            self._gate.note("connection_refused", "too_many_connections", context, status=503)
             return
         loop = asyncio.get_running_loop()
         self._deadlines[client.id] = loop.call_later(self._seconds, self._give_up, client)
@@ -57,6 +58,8 @@ class Lifecycle:
     def client_disconnected(self, client: Client) -> None:
         """Forget the connection, and see that its socket goes too."""
         self._spoke(client)
+        for flow_id in [flow_id for flow_id, owner in self._under_way.items() if owner == client.id]:
+            self._done(flow_id)
         _close_socket(client.id, client)
 
     def server_disconnected(self, data: ServerConnectionHookData) -> None:
@@ -66,21 +69,29 @@ class Lifecycle:
     def requestheaders(self, flow: http.HTTPFlow) -> None:
         """Count the request as under way."""
         self._spoke(flow.client_conn)
-        self._under_way.add(flow.id)
+        self._under_way[flow.id] = flow.client_conn.id
         self._idle.clear()
 
     def responseheaders(self, flow: http.HTTPFlow) -> None:
         """Wait for no stream that a server keeps open for its own messages."""
         if flow.request.method == "GET" and flow.response and media_type(flow.response) == EVENT_STREAM:
-            self._done(flow)
+            self._done(flow.id)
 
     def response(self, flow: http.HTTPFlow) -> None:
         """Count the request as done."""
-        self._done(flow)
+        self._done(flow.id)
 
     def error(self, flow: http.HTTPFlow) -> None:
-        """Count the request as done."""
-        self._done(flow)
+        """Count the request as done; record it where a limit ended it."""
+        self._done(flow.id)
+        if reason := flow.metadata.get(REFUSED):
+            context = Context(flow.metadata.get(PRINCIPAL, Principal(self._agent)), server_name(flow))
+            self._gate.note("request_refused", reason, context)
+
+    def http_refused(self, refusal: Refusal) -> None:
+        """Record a connection that was given up before it came to a request."""
+        context = Context(Principal(self._agent), refusal.server)
+        self._gate.note("connection_refused", refusal.reason, context, status=refusal.status)
 
     def tcp_start(self, flow: tcp.TCPFlow) -> None:
         """Kill what is not HTTP. HttpOnly never lets it come to this; a second lock costs nothing."""
@@ -109,8 +120,8 @@ class Lifecycle:
         context = Context(Principal(self._agent), server)
         self._gate.note("connection_refused", "not_http", context, protocol=flow.type)
 
-    def _done(self, flow: http.HTTPFlow) -> None:
-        self._under_way.discard(flow.id)
+    def _done(self, flow_id: str) -> None:
+        self._under_way.pop(flow_id, None)
         if not self._under_way:
             self._idle.set()
 

@@ -7,8 +7,9 @@ They lean on its internals: tests/addons/test_limits.py fails when those change.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -32,13 +33,20 @@ from mitmproxy.proxy.layers.http import (
     is_h3_alpn,
 )
 from mitmproxy.proxy.layers.http._http1 import Http1Server
+from wsproto import events as wsevents
+
+from proxy.wire.body import could_be_json
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from mitmproxy.connection import Client
     from mitmproxy.proxy.context import Context
     from mitmproxy.proxy.layer import CommandGenerator
 
 REWRITER = "interlock.rewriter"
 SCANNER = "interlock.scanner"
+REFUSED = "interlock.refused"
 LINGER_SECONDS = 5.0
 
 
@@ -82,6 +90,24 @@ class EventPushed(events.MessageInjected[bytes]):
     """A whole server-sent event of the proxy's own, for a flow whose response is an open, rewritten stream."""
 
 
+@dataclass
+class Refusal:
+    """A connection given up before it came to a flow."""
+
+    client: Client
+    server: str
+    status: int
+    reason: str
+
+
+@dataclass
+class HttpRefusedHook(commands.StartHook):
+    """A connection was given up before it came to a flow. Addons record it."""
+
+    refusal: Refusal
+    blocking = False
+
+
 def refusal_body(status: int, text: str) -> bytes:
     """Spell the body of an answer to something that is refused for its form."""
     return json.dumps({"error": {"status": status, "message": f"Interlock: {text}"}}).encode()
@@ -112,16 +138,22 @@ class GuardedHttp1Server(Http1Server):
         if isinstance(event, events.Wakeup):
             if event.command is self._deadline and self.state == self.read_headers:
                 seconds = self._limits.header_seconds
-                yield from self._refuse(408, f"the request head took longer than {seconds:g} s (header_timeout)")
+                text = f"the request head took longer than {seconds:g} s (header_timeout)"
+                yield from self._refuse(408, "head_too_slow", text)
             return
         yield from super()._handle_event(event)
 
     def read_headers(self, event: events.ConnectionEvent) -> CommandGenerator[None]:
         limit = self._limits.header_bytes
+        if bytes(self.buf)[:1] in (b"\r", b"\n"):  # empty lines before a request are to be skipped (RFC 9112, 2.2)
+            self.buf += (self.buf.maybe_extract_at_most(len(self.buf)) or b"").lstrip(b"\r\n")
         if len(self.buf) > limit and _head_end(bytes(self.buf)) > limit:
-            yield from self._refuse(431, f"the request head is larger than {limit} bytes (header_limit)")
+            text = f"the request head is larger than {limit} bytes (header_limit)"
+            yield from self._refuse(431, "head_too_large", text)
             return
         yield from super().read_headers(event)
+        if self.state == self.done and self.request is None:
+            yield self._refused(400, "not_http")
         if self.state != self.read_headers:
             self._deadline = None
         elif self.buf and self._deadline is None:
@@ -132,12 +164,18 @@ class GuardedHttp1Server(Http1Server):
         try:
             yield from super().read_body(event)
         except NotImplementedError:  # trailers: nothing here could look into them
-            yield from self._refuse(400, "request trailers are not accepted")
+            yield from self._refuse(400, "trailers", "request trailers are not accepted")
 
-    def _refuse(self, status: int, text: str) -> CommandGenerator[None]:
+    def _refuse(self, status: int, reason: str, text: str) -> CommandGenerator[None]:
+        yield self._refused(status, reason)
         yield commands.SendData(self.conn, plain_response(status, text))
         yield commands.CloseConnection(self.conn)
         self.state = self.done
+
+    def _refused(self, status: int, reason: str) -> HttpRefusedHook:
+        address = self.context.server.address
+        server = f"{address[0]}:{address[1]}" if address else "unknown"
+        return HttpRefusedHook(Refusal(self.context.client, server, status, reason))
 
 
 def _head_end(data: bytes) -> int:
@@ -171,7 +209,8 @@ class GuardedHttpStream(HttpStream):
     def _overdue(self) -> CommandGenerator[None]:
         if self.client_state == self.state_consume_request_body:
             seconds = self._limits.body_seconds
-            yield from self._refuse_request(408, f"the request body took longer than {seconds:g} s (body_timeout)")
+            text = f"the request body took longer than {seconds:g} s (body_timeout)"
+            yield from self._refuse_request(408, "body_too_slow", text)
         elif self.client_state == self.state_errored:
             yield SendHttp(ResponseProtocolError(self.stream_id, "lingered", ErrorCode.KILL), self.context.client)
 
@@ -183,7 +222,8 @@ class GuardedHttpStream(HttpStream):
         limit = self._limits.body_bytes
         if size <= limit or (not self.request_body_buf and self._limits.is_large_upload(self.flow.request.host)):
             return False
-        yield from self._refuse_request(413, f"the request body is larger than {limit} bytes (body_limit)")
+        text = f"the request body is larger than {limit} bytes (body_limit)"
+        yield from self._refuse_request(413, "body_too_large", text)
         return True
 
     def _check_response(self) -> CommandGenerator[bool]:
@@ -207,6 +247,7 @@ class GuardedHttpStream(HttpStream):
     def state_stream_request_body(self, event: RequestData | Any) -> CommandGenerator[None]:
         scanner = self.flow.metadata.get(SCANNER)
         if scanner is not None and isinstance(event, RequestData) and not scanner.passes(event.data):
+            self.flow.metadata[REFUSED] = "body_too_large"
             yield from self._end("the upload may be an MCP message larger than body_limit", ErrorCode.KILL)
             return
         yield from super().state_stream_request_body(event)
@@ -226,8 +267,9 @@ class GuardedHttpStream(HttpStream):
         if last:
             yield from self.send_response(already_streamed=True)
 
-    def _refuse_request(self, status: int, text: str) -> CommandGenerator[None]:
+    def _refuse_request(self, status: int, reason: str, text: str) -> CommandGenerator[None]:
         """Answer, then read on without keeping anything: a reset would take the answer away."""
+        self.flow.metadata[REFUSED] = reason
         self.flow.error = mflow.Error(text)
         yield HttpErrorHook(self.flow)
         response = http.Response.make(status, refusal_body(status, text), {"Content-Type": "application/json"})
@@ -273,6 +315,12 @@ class GuardedWebsocketLayer(websocket.WebsocketLayer):
         super().__init__(context, flow)
         self._limit = limit
 
+    def start(self, event: events.Event) -> CommandGenerator[None]:
+        yield from super().start(event)
+        self.client_ws.events = partial(_without_hidden_text, self.client_ws.events)
+
+    _handle_event = start
+
     def relay_messages(self, event: events.Event) -> CommandGenerator[None]:
         yield from super().relay_messages(event)
         for side in (self.client_ws, self.server_ws):
@@ -280,8 +328,17 @@ class GuardedWebsocketLayer(websocket.WebsocketLayer):
                 yield commands.Log("a WebSocket message is larger than event_limit")
                 yield commands.CloseConnection(self.context.server)
                 yield commands.CloseConnection(self.context.client)
-                self._handle_event = self.done
+                self._handle_event = self.done  # type: ignore[method-assign]
                 return
+
+
+def _without_hidden_text(read: Callable[[], Iterator[wsevents.Event]]) -> Iterator[wsevents.Event]:
+    """Give a client's frames; control frames, which no hook sees, without a payload that could be a message."""
+    for event in read():
+        if isinstance(event, wsevents.Ping | wsevents.Pong) and could_be_json(bytes(event.payload)):
+            yield replace(event, payload=b"")
+        else:
+            yield event
 
 
 class GuardedHttpLayer(HttpLayer):

@@ -75,7 +75,7 @@ class McpGate:
         if self._is_stopping():
             self._refuse(flow, 503, "stopping")
             return
-        if not self._names_agree(flow):
+        if not self._names_agree(flow) or not self._framing_is_plain(flow):
             return
         context = flows.context(flow)
         headers = list(flow.request.headers.items(multi=True))
@@ -88,6 +88,15 @@ class McpGate:
             return True
         self._gate.note("request_refused", "host_mismatch", flows.context(flow), problem=problem)
         self._refuse(flow, 421, "host_mismatch", f"{problem[:1].upper()}{problem[1:]}.")
+        return False
+
+    def _framing_is_plain(self, flow: http.HTTPFlow) -> bool:
+        """Refuse framing that a server may see differently, and so find another request or body in it."""
+        reason = flows.odd_framing(flow.request)
+        if reason is None:
+            return True
+        self._gate.note("request_refused", reason, flows.context(flow))
+        self._refuse(flow, 400, reason)
         return False
 
     def _carry_out(self, flow: http.HTTPFlow, verdict: Verdict, context: Context) -> None:
@@ -149,8 +158,9 @@ class McpGate:
         elif flows.media_type(response) == flows.EVENT_STREAM:
             applied = codings(response.headers.get_all("content-encoding"))
             engine = inflater(",".join(applied), 1 << 62) if applied else None
-            for name in ("content-encoding", "content-length"):
-                response.headers.pop(name, None)
+            response.headers.pop("content-encoding", None)
+            if response.headers.pop("content-length", None) is not None and flow.request.http_version == "HTTP/1.1":
+                response.headers["transfer-encoding"] = "chunked"
             stream = EventStream(responses, flow.request.url, self._limits.message_bytes, engine)
             stream.on_endpoint = self._learn_endpoint
             flow.metadata[REWRITER] = stream

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from proxy.errors import ConfigError
-from proxy.files import write_private
+from proxy.files import make_private, write_private
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
@@ -40,11 +40,11 @@ class Authority:
         """
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o755)  # the certificate is for everybody, the key is 0600
         if not self.key_file.exists():
-            key, certificate = _make()
-            write_private(self.key_file, _key_pem(key) + _pem(certificate))
+            key, made = _make()
+            make_private(self.key_file, _key_pem(key) + _pem(made))
         try:
-            certificate = x509.load_pem_x509_certificate(self.key_file.read_bytes())
-        except (OSError, ValueError) as error:
+            certificate = _read(self.key_file.read_bytes())
+        except (OSError, ValueError, TypeError) as error:
             raise ConfigError(
                 f"the CA at {self.key_file} cannot be read ({error}); restore it, or delete it to make a new one"
             ) from error
@@ -83,6 +83,15 @@ def system_roots() -> bytes:
 def fingerprint(certificate: x509.Certificate) -> str:
     """Give the SHA-256 fingerprint as people compare it."""
     return certificate.fingerprint(hashes.SHA256()).hex(":").upper()
+
+
+def _read(pem: bytes) -> x509.Certificate:
+    """Give the certificate of a CA file. Raises ValueError or TypeError where its key is missing or another's."""
+    certificate = x509.load_pem_x509_certificate(pem)
+    key = serialization.load_pem_private_key(pem, password=None)
+    if key.public_key() != certificate.public_key():
+        raise ValueError("the private key is not the certificate's")
+    return certificate
 
 
 def _make() -> tuple[EllipticCurvePrivateKey, x509.Certificate]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+from typing import NoReturn
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from proxy import __version__
 from proxy.commands import agents, audit, ca, config, pins, policy, up
@@ -46,16 +48,19 @@ def root(
 
 
 def main() -> None:
-    """Run the command line: an error of ours is one message and exit code 1, never a traceback."""
+    """Run the command line: an error of ours or the system's is one message and exit code 1, never a traceback."""
     try:
         app()
     except InterlockError as error:
-        Console(stderr=True, soft_wrap=True).print(f"[bold red]error:[/] {_escape(str(error))}")
-        sys.exit(EXIT_ERROR)
+        _complain(str(error))
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        _complain(f"{where}{error.strerror or error}; check that the path exists and may be used, or name another")
 
 
-def _escape(text: str) -> str:
-    return text.replace("[", r"\[")
+def _complain(message: str) -> NoReturn:
+    Console(stderr=True, soft_wrap=True).print(Text.assemble(("error:", "bold red"), " ", message))
+    sys.exit(EXIT_ERROR)
 
 
 if __name__ == "__main__":

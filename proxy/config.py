@@ -39,6 +39,10 @@ def _mode(value: str) -> str:
     raise ValueError("write regular, transparent, or reverse:URL such as reverse:https://mcp.example.com")
 
 
+def _expand(path: Path) -> Path:
+    return path.expanduser()
+
+
 def _default_state_dir() -> Path:
     base = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
     return Path(base).expanduser() / "interlock"
@@ -46,6 +50,16 @@ def _default_state_dir() -> Path:
 
 type Seconds = Annotated[float, Field(gt=0, le=86_400)]
 type Size = Annotated[ByteSize, Field(ge=1024)]
+type UserPath = Annotated[Path, AfterValidator(_expand)]
+
+# What to write instead, where pydantic's own message leaves that open.
+_WAY_OUT = {
+    "byte_size": "write a size such as 65536 or 16MiB",
+    "byte_size_unit": "write a size such as 65536 or 16MiB",
+    "path_type": "write a path",
+    "string_type": "write text, in quotes where it looks like something else",
+    "tuple_type": "write a list, such as [uploads.example.com]",
+}
 
 
 class Settings(BaseModel):
@@ -59,13 +73,15 @@ class Settings(BaseModel):
     mode: Annotated[str, AfterValidator(_mode)] = Field(
         "regular", description="How traffic arrives: regular (HTTPS_PROXY), reverse:URL, or transparent."
     )
-    policy: Path = Field(
+    policy: UserPath = Field(
         default_factory=lambda: policies_dir() / "default.yaml", description="Policy file, or a folder of them."
     )
-    state_dir: Path = Field(
+    state_dir: UserPath = Field(
         default_factory=_default_state_dir, description="Where the CA, keys, agents and the audit log are kept."
     )
-    upstream_ca: Path | None = Field(None, description="PEM file of roots to trust for servers, beside the system's.")
+    upstream_ca: UserPath | None = Field(
+        None, description="PEM file of roots to trust for servers, beside the system's."
+    )
     default_agent: str = Field("agent", min_length=1, max_length=64, description="Name of a caller without a token.")
     agent_auth: Literal["optional", "required"] = Field(
         "optional", description="Whether a caller must present an agent's token."
@@ -136,7 +152,9 @@ def _describe(error: ValidationError, values: Mapping[str, Any], sources: Mappin
     lines = []
     for problem in error.errors():
         name = str(problem["loc"][0])
-        message = problem["msg"].removeprefix("Value error, ")
+        message = "; ".join(
+            part for part in (problem["msg"].removeprefix("Value error, "), _WAY_OUT.get(problem["type"])) if part
+        )
         lines.append(f"setting {name} = {values.get(name)!r} (from {sources.get(name, '?')}): {message}")
     return "\n".join(lines)
 
@@ -167,7 +185,10 @@ def _read_environment(environ: Mapping[str, str]) -> dict[str, Any]:
         if not variable.startswith(ENV_PREFIX) or variable == CONFIG_ENV:
             continue
         name = _known(variable.removeprefix(ENV_PREFIX).lower(), f"environment variable {variable}")
-        values[name] = [part for part in re.split(r"[,\s]+", text) if part] if name == "large_uploads" else text
+        if name == "large_uploads":
+            values[name] = [part for part in re.split(r"[,\s]+", text) if part]
+        elif text:  # an empty variable is one that was not set
+            values[name] = text
     return values
 
 

@@ -15,6 +15,26 @@ if TYPE_CHECKING:
 
 def write_private(path: Path, data: bytes) -> None:
     """Put `data` at `path` with mode 0600, whole or not at all."""
+    temporary = _write_temporary(path, data)
+    try:
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def make_private(path: Path, data: bytes) -> None:
+    """Put `data` at `path` with mode 0600 unless something is there; the first of several processes counts."""
+    temporary = _write_temporary(path, data)
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        pass
+    finally:
+        os.unlink(temporary)
+
+
+def _write_temporary(path: Path, data: bytes) -> str:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -22,10 +42,10 @@ def write_private(path: Path, data: bytes) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
     except BaseException:
         os.unlink(temporary)
         raise
+    return temporary
 
 
 def read_or_make_key(path: Path, size: int) -> bytes:
@@ -35,18 +55,7 @@ def read_or_make_key(path: Path, size: int) -> bytes:
     file is not a key of that size.
     """
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(handle, "wb") as file:
-            file.write(secrets.token_bytes(size))
-            file.flush()
-            os.fsync(file.fileno())
-        try:
-            os.link(temporary, path)  # fails where another process was first: theirs counts
-        except FileExistsError:
-            pass
-        finally:
-            os.unlink(temporary)
+        make_private(path, secrets.token_bytes(size))
     key = path.read_bytes()
     if len(key) != size:
         raise ConfigError(f"{path} holds {len(key)} bytes, not {size}; restore it or delete it to make a new one")

@@ -26,8 +26,8 @@ class LivePolicy:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._policy: Policy = load_policy(path)
         self._stamp = self._look()
+        self._policy: Policy = load_policy(path)
         self.problem: str | None = None
         self.on_change: Callable[[], None] | None = None
 
@@ -40,7 +40,7 @@ class LivePolicy:
         self._stamp = self._look()
         try:
             policy = load_policy(self._path)
-        except (PolicyError, OSError) as error:
+        except Exception as error:  # whatever is wrong with the new one, the watch and the old one go on
             self.problem = str(error)
             log.exception("the new policy is bad; the old one stays in force", path=str(self._path), error=self.problem)
             return False

@@ -132,6 +132,9 @@ class Finding:
     detector: str
     path: str
     fingerprint: str
+    maskable: bool = True
+    """False where the mask had to change a type, or the value could not be examined whole:
+    the masked value is fit to record, not to forward."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +296,11 @@ class Redactor(Protocol):
     """Finds and masks secrets in JSON values."""
 
     def mask(self, value: Json, detectors: Sequence[str]) -> tuple[Json, tuple[Finding, ...]]:
-        """Give `value` with what `detectors` find masked, and what was found."""
+        """Give `value` with what `detectors` find masked, and what was found.
+
+        The masked value holds no finding and may always be recorded. It may be
+        forwarded only where every finding is `maskable`.
+        """
         ...
 
 

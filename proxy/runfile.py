@@ -36,14 +36,16 @@ def read(state_dir: Path) -> Running | None:
     try:
         running = Running(**json.loads(_path(state_dir).read_bytes()))
         os.kill(running.pid, 0)
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, OverflowError):
         return None
     return running
 
 
 def remove(state_dir: Path) -> None:
-    """Take the note away."""
-    _path(state_dir).unlink(missing_ok=True)
+    """Take this process's note away; one of another proxy stays."""
+    running = read(state_dir)
+    if running is not None and running.pid == os.getpid():
+        _path(state_dir).unlink(missing_ok=True)
 
 
 def _path(state_dir: Path) -> Path:

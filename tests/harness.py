@@ -240,7 +240,7 @@ class Interlock:
 
     def events(self) -> list[dict[str, Any]]:
         """Give the audit events so far, oldest first."""
-        done = self.cli("audit", "tail", "--json")
+        done = self.cli("audit", "tail", "--json", "-n", "1000000")
         assert done.returncode == 0, done.stderr
         return [json.loads(line) for line in done.stdout.splitlines()]
 

@@ -92,7 +92,7 @@ def _send_segments(sock: socket.socket, segments: Sequence[Segment]) -> None:
 
 def _receive(sock: socket.socket, deadline: float, answers: int) -> bytes:
     received = b""
-    while (left := deadline - time.monotonic()) > 0 and len(parse_answers(received)) < answers:
+    while (left := deadline - time.monotonic()) > 0 and len(parse_answers(received, ended=False)) < answers:
         sock.settimeout(left)
         try:
             chunk = sock.recv(65536)
@@ -113,8 +113,12 @@ class Answer:
     body: bytes
 
 
-def parse_answers(received: bytes) -> list[Answer]:
-    """Give the complete answers with a final status in `received`; what is cut short is left out."""
+def parse_answers(received: bytes, *, ended: bool = True) -> list[Answer]:
+    """Give the complete answers with a final status in `received`; what is cut short is left out.
+
+    A body without a length is complete when the connection has `ended`; what follows an
+    upgrade counts as an answer of status 0.
+    """
     answers: list[Answer] = []
     while b"\r\n\r\n" in received:
         head, _, rest = received.partition(b"\r\n\r\n")
@@ -124,9 +128,10 @@ def parse_answers(received: bytes) -> list[Answer]:
         if 100 <= status < 200:
             received = rest
             if status == 101:
-                answers.append(Answer(status, headers, b""))
+                answers += [Answer(status, headers, b""), *([Answer(0, {}, rest)] if rest else [])]
+                break
             continue
-        taken = _take_body(status, headers, rest)
+        taken = _take_body(status, headers, rest, ended=ended)
         if taken is None:
             break
         body, received = taken
@@ -134,14 +139,16 @@ def parse_answers(received: bytes) -> list[Answer]:
     return answers
 
 
-def _take_body(status: int, headers: dict[str, str], rest: bytes) -> tuple[bytes, bytes] | None:
+def _take_body(status: int, headers: dict[str, str], rest: bytes, *, ended: bool) -> tuple[bytes, bytes] | None:
     """Split `rest` into an answer's body and what follows; None where the body is not all there."""
     if "chunked" in headers.get("transfer-encoding", ""):
         return _take_chunks(rest)
     if (length := headers.get("content-length")) is not None:
         size = int(length)
         return (rest[:size], rest[size:]) if len(rest) >= size else None
-    return (b"", rest) if status in {202, 204, 304} else None
+    if status in {202, 204, 304}:
+        return b"", rest
+    return (rest, b"") if ended else None
 
 
 def _take_chunks(rest: bytes) -> tuple[bytes, bytes] | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from proxy.commands.options import AsJson, ConfigFile, StateDir, state_folder
 from proxy.errors import ConfigError
@@ -54,10 +55,15 @@ def _print(events: Iterable[dict[str, Any]]) -> None:
         table.add_row(
             f"{when:%H:%M:%S.%f}"[:-3],
             event["kind"],
-            event.get("agent", ""),
-            event.get("server", ""),
-            event.get("tool") or event.get("method", ""),
-            f"[red]{decision}[/]" if decision == "deny" else decision,
-            *(event.get(name, "") for name in ("reason", "rule", "outcome")),
+            _shown(event.get("agent")),
+            _shown(event.get("server")),
+            _shown(event.get("tool") or event.get("method")),
+            Text(decision, "red" if decision == "deny" else ""),
+            *(_shown(event.get(name)) for name in ("reason", "rule", "outcome")),
         )
-    Console().print(table)
+    Console(markup=False).print(table)
+
+
+def _shown(value: Any) -> str:
+    """Show what came over the wire; a control character could drive the reader's terminal."""
+    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in str(value or ""))

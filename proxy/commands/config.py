@@ -27,4 +27,4 @@ def show(config: ConfigFile = None, state_dir: StateDir = None, as_json: AsJson 
     for name, value in values.items():
         shown = "" if value is None else ", ".join(value) if isinstance(value, list) else str(value)
         table.add_row(name, shown, loaded.sources[name], Settings.model_fields[name].description)
-    Console().print(table)
+    Console(markup=False).print(table)

@@ -73,9 +73,7 @@ def check(path: PolicyPath = None, *, as_json: AsJson = False, strict: bool = Fa
     remarks = lint(rules, policy.default)
     failed = strict and bool(remarks)
     if as_json:
-        found = [
-            {"at": places[r.rule], "rule": r.rule, "kind": r.kind, "message": r.message} for r in remarks
-        ]
+        found = [{"at": places[r.rule], "rule": r.rule, "kind": r.kind, "message": r.message} for r in remarks]
         typer.echo(json.dumps({"ok": not failed, "rules": len(rules), "errors": [], "remarks": found}))
     else:
         for remark in remarks:
@@ -126,8 +124,7 @@ def _test_data(results: tuple[TestResult, ...], covered: tuple[Coverage, ...]) -
             for r in results
         ],
         "coverage": [
-            {"rule": c.rule, "matching": c.matching, "silent": c.silent, "complete": c.complete}
-            for c in covered
+            {"rule": c.rule, "matching": c.matching, "silent": c.silent, "complete": c.complete} for c in covered
         ],
     }
 
@@ -136,15 +133,11 @@ def _show_tests(results: tuple[TestResult, ...], covered: tuple[Coverage, ...]) 
     console = Console()
     table = Table("rule", "matches", "stays silent", "covered")
     for rule in covered:
-        table.add_row(
-            escape(rule.rule), str(rule.matching), str(rule.silent), "yes" if rule.complete else "no"
-        )
+        table.add_row(escape(rule.rule), str(rule.matching), str(rule.silent), "yes" if rule.complete else "no")
     console.print(table)
     failed = [result for result in results if not result.passed]
     for result in failed:
-        message = (
-            f"{result.rule} test {result.number}: expected {result.expected}, got {result.got}: {result.call}"
-        )
+        message = f"{result.rule} test {result.number}: expected {result.expected}, got {result.got}: {result.call}"
         console.print(f"[red]failed[/red] {escape(message)}", soft_wrap=True)
     complete = sum(1 for rule in covered if rule.complete)
     passed = len(results) - len(failed)
@@ -179,8 +172,7 @@ def _read_call(file: Path) -> Call:
         raise PolicyError(f"{file}: cannot be read: {error.strerror}") from None
     except ValueError as error:
         raise PolicyError(
-            f"{file}: not a call ({error}); "
-            'write {"tool": "read_file", "arguments": {"path": "/etc/passwd"}}'
+            f'{file}: not a call ({error}); write {{"tool": "read_file", "arguments": {{"path": "/etc/passwd"}}}}'
         ) from None
     return Call(asked.method, asked.server, asked.agent, asked.tool, asked.arguments)
 

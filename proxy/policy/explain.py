@@ -202,8 +202,7 @@ def show_view(view: Any) -> tuple[str, ...]:
             return (*(host.name for host in view.hosts), *addresses, *(f"{s}:" for s in view.schemes))
         case CommandView():
             return tuple(
-                " ".join((program.name, *(word.text for word in program.args)))
-                for program in (*view.run, *view.maybe)
+                " ".join((program.name, *(word.text for word in program.args))) for program in (*view.run, *view.maybe)
             )
         case _:
             return (repr(view),)

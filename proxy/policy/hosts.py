@@ -20,6 +20,7 @@ _SPECIAL: Final = frozenset({"http", "https", "ws", "wss", "ftp"})
 _SCHEME: Final = frozenset(string.ascii_letters + string.digits + "+-.")
 _ENDS: Final = frozenset(" \t\r\n\"'<>`{}|^")
 _CONTROL: Final = {9: None, 10: None, 13: None}
+_QUOTES: Final = "\"'`<>(){}"
 _MAX: Final = 8192
 # Letters of other scripts that look like Latin ones.
 _LOOKALIKES: Final = str.maketrans(
@@ -93,6 +94,8 @@ def _read_one(reading: str, found: _Found) -> None:
         _read_whole(text, found)
     elif _is_hostlike(text):
         _read_bare(text, found)
+    elif text[0] in _QUOTES and _is_hostlike(text.strip(_QUOTES)):
+        _add_if_any(_canonical(_authority("//" + text.strip(_QUOTES))), found)
     for url in _urls_inside(text):
         host = _host_by_standard(url)
         if host is not None:
@@ -191,9 +194,7 @@ def _canonical(authority: str) -> Host | None:
     if bare is not None:
         return Host(str(bare), unwrap(bare))
     try:
-        name = ada_url.URL(
-            "http://" + authority.partition("%")[0] if authority[0] == "[" else "http://" + authority
-        )
+        name = ada_url.URL("http://" + authority.partition("%")[0] if authority[0] == "[" else "http://" + authority)
         return _made(name.hostname)
     except ValueError:
         return None
@@ -289,7 +290,7 @@ def _urls_inside(text: str) -> list[str]:
         if begin > 0:
             out.append(text[begin:end])
         start = text.find("://", start + 3)
-    return out
+    return out + ["//" + part for part in text.split("=//")[1:65]]
 
 
 def _read_schemes(text: str, found: _Found) -> None:

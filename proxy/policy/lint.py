@@ -40,13 +40,9 @@ def _alone(rule: Rule, default: str) -> Iterator[Remark]:
     if reason:
         yield Remark(rule.id, "never-matches", reason)
     if rule.action == "allow" and default == "allow" and rule.mode == "enforce":
-        yield Remark(
-            rule.id, "no-effect", "allows what the default already allows; an allow overrides no deny"
-        )
+        yield Remark(rule.id, "no-effect", "allows what the default already allows; an allow overrides no deny")
     if not rule.tests:
-        yield Remark(
-            rule.id, "untested", "has no tests; put a call it must match and one it must not beside it"
-        )
+        yield Remark(rule.id, "untested", "has no tests; put a call it must match and one it must not beside it")
 
 
 def _duplicates(rule: Rule, earlier: Sequence[Rule]) -> Iterator[Remark]:
@@ -69,9 +65,7 @@ def _shadowed(rule: Rule, rules: Sequence[Rule]) -> Iterator[Remark]:
         stricter = _STRICTNESS[other.action] > _STRICTNESS[rule.action]
         wider = other.action == rule.action and other.when is None and rule.when is not None
         if (stricter or wider) and _covers(other, rule):
-            yield Remark(
-                rule.id, "shadowed", f"never decides: {other.id} ({other.action}) matches wherever it does"
-            )
+            yield Remark(rule.id, "shadowed", f"never decides: {other.id} ({other.action}) matches wherever it does")
             return
 
 
@@ -125,9 +119,7 @@ def _clash(operators: Sequence[tuple[str, Any]]) -> str | None:
     if any(value in refused for value in equals):
         return "cannot equal and not equal one value"
     exists = {value for name, value in operators if name == "exists"}
-    if exists == {True, False} or (
-        exists == {False} and len(operators) > 1 and "not_equals" not in dict(operators)
-    ):
+    if exists == {True, False} or (exists == {False} and len(operators) > 1 and "not_equals" not in dict(operators)):
         return "cannot be absent and have a value"
     low = max((value for name, value in operators if name in ("gt", "gte")), default=None)
     high = min((value for name, value in operators if name in ("lt", "lte")), default=None)

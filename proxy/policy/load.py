@@ -246,9 +246,7 @@ def _is_step(step: str | int) -> bool:
     return isinstance(step, int) or (step not in _MARKERS and not any(c in step for c in "[(<"))
 
 
-_MARKERS = frozenset(
-    {"allow", "deny", "redact", "two_phase", "condition", "str", "constrained-str", "int", "float"}
-)
+_MARKERS = frozenset({"allow", "deny", "redact", "two_phase", "condition", "str", "constrained-str", "int", "float"})
 
 
 def _advice(error: ErrorDetails) -> str:

@@ -8,6 +8,7 @@ from typing import Final
 type Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _NAT64: Final = (ipaddress.IPv6Network("64:ff9b::/96"), ipaddress.IPv6Network("64:ff9b:1::/48"))
+_TRANSLATED: Final = ipaddress.IPv6Network("::ffff:0:0:0/96")
 _COMPATIBLE: Final = ipaddress.IPv6Network("::/96")
 _PRIVATE: Final = tuple(
     map(
@@ -73,7 +74,7 @@ def unwrap(address: Address) -> tuple[Address, ...]:
     if any(address in network for network in _NAT64):
         inner.append(low)
         inner.append(_nat64_local(address))
-    if (address in _COMPATIBLE and int(address) > 0xFFFF) or _is_isatap(address):
+    if (address in _COMPATIBLE and int(address) > 0xFFFF) or address in _TRANSLATED or _is_isatap(address):
         inner.append(low)
     return tuple(dict.fromkeys(a for a in inner if a is not None))
 

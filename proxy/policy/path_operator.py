@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from proxy.policy.paths import PathViews, glob_may_reach, read_path, read_plain, read_root
+from proxy.policy.paths import PathViews, read_path, read_plain
 from proxy.policy.regex import compile_search, escape
+from proxy.policy.roots import glob_may_reach, read_root
 from proxy.policy.rules import many
 from proxy.policy.values import AMBIGUOUS, Trouble
 from proxy.policy.views import WrongTypeError, gather

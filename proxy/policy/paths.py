@@ -13,8 +13,12 @@ from typing import NamedTuple
 from proxy.policy.text import read_text
 
 MAX_PATH = 4096
-_SAFE = string.ascii_letters + string.digits + "/_-.,@+= "
+_MAX_SCHEMES = 8
+_MAX_TAILS = 16
+_LIST_MARKS = frozenset(",:;|= <>@")
+_SAFE = string.ascii_letters + string.digits + "/_-.,+= "
 _SPECIAL_HEADS = (
+    "/volumes",
     "/proc",
     "/dev",
     "/private",
@@ -33,6 +37,9 @@ _SLASHES = str.maketrans(dict.fromkeys("\\\u2044\u2215\u29f8\u2571\uff0f\u29f5\u
 _WEB_SCHEMES = frozenset({"http", "https", "ws", "wss", "ftp", "ftps", "mailto", "data", "javascript"})
 _SCHEME = frozenset(string.ascii_letters + string.digits + "+-._")
 _ALIASES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
+    ((".nofollow",), ()),
+    ((".resolve", "1"), ()),
+    (("volumes", "macintosh hd"), ()),
     (("private", "etc"), ("etc",)),
     (("private", "var"), ("var",)),
     (("private", "tmp"), ("tmp",)),
@@ -49,7 +56,7 @@ _ALIASES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("usr", "lib"), ("lib",)),
     (("usr", "lib64"), ("lib64",)),
 )
-_GLOB = frozenset("*?[{")
+GLOB_MARKS = frozenset("*?[{")
 
 
 class PathViews(NamedTuple):
@@ -77,7 +84,7 @@ class _Found:
 
     def views(self) -> PathViews:
         folded = dict.fromkeys(p.casefold() for p in (*self.exact, *self.loose))
-        globs = tuple(p for p in folded if not _GLOB.isdisjoint(p))
+        globs = tuple(p for p in folded if not GLOB_MARKS.isdisjoint(p))
         return PathViews(tuple(self.exact), tuple(folded), tuple(self.relative), globs, self.problem)
 
 
@@ -120,6 +127,9 @@ def _is_plain(raw: str) -> bool:
         and "//" not in raw
         and "./" not in raw
         and " /" not in raw
+        and "/ " not in raw
+        and ",/" not in raw
+        and "=/" not in raw
         and raw[-1] not in ". "
         and raw[2:3] not in ("/", "")
         and not raw.lower().startswith(_SPECIAL_HEADS)
@@ -137,25 +147,47 @@ def _read_one(reading: str, found: _Found) -> None:
     else:
         _take(reading, found, strict=True)
         _take(stripped, found, strict=False)
-    for other in _careless(stripped):
+    for other in _careless(stripped, found):
         _take(other, found, strict=False)
 
 
-def _careless(text: str) -> list[str]:
+def _careless(text: str, found: _Found) -> list[str]:
     """Spellings that only a server with odd habits would open."""
     out = []
     if text[:1] in "\"'`<(" and len(text) > 1:
         out.append(text.strip("\"'`<>()"))
+    if text[:1] == "@":
+        out.append(text[1:])
+    if "\n" in text:
+        out.extend(text.splitlines()[:_MAX_TAILS])
+    starts = [i for i, c in enumerate(text) if c == "/" and i and text[i - 1] in _LIST_MARKS]
+    out.extend(text[i:] for i in starts[-_MAX_TAILS:])
+    tidied = _tidy(text)
+    if tidied != text:
+        out.append(tidied)
     if "...." in text:
         out.append(text.replace("../", "").replace("..\\", ""))
+    return out + _behind_schemes(text, found)
+
+
+def _behind_schemes(text: str, found: _Found) -> list[str]:
+    out: list[str] = []
     rest = text
-    while (split := _split_scheme(rest)) is not None:
-        scheme, rest = split
-        if scheme in _WEB_SCHEMES:
-            break
+    for _ in range(_MAX_SCHEMES):
+        split = _split_scheme(rest)
+        if split is None or split[0] in _WEB_SCHEMES:
+            return out
+        rest = split[1]
         location = _after_authority(rest)
         out += [location, location.partition("?")[0].partition("#")[0], rest]
+    found.problem = "a path behind too many schemes"
     return out
+
+
+def _tidy(text: str) -> str:
+    """Drop what some servers drop inside a component: controls, outer blanks, `;parameters`."""
+    printable = "".join(c for c in text if c >= " ")
+    return "/".join(part.partition(";")[0].strip() for part in printable.translate(_SLASHES).split("/"))
 
 
 def _split_scheme(text: str) -> tuple[str, str] | None:
@@ -215,8 +247,8 @@ def _add(text: str, found: _Found, *, strict: bool) -> None:
     if walk.problem:
         found.problem = walk.problem
     if "proc" in text.casefold() or "dev" in text.casefold():
-        found.loose[_join(_walk(text, follow=False).parts)] = None
-    path = _join(walk.parts)
+        found.loose[join_parts(_walk(text, follow=False).parts)] = None
+    path = join_parts(walk.parts)
     if not walk.absolute:
         found.loose[path] = None
         if strict:
@@ -226,9 +258,12 @@ def _add(text: str, found: _Found, *, strict: bool) -> None:
     else:
         found.loose[path] = None
     _add_likely(walk.parts, found)
-    for tail in _tails(text):
+    tails = _tails(text)
+    if len(tails) > _MAX_TAILS:
+        found.problem = "too many steps up"
+    for tail in tails[:_MAX_TAILS]:
         again = _walk(tail)
-        found.loose[_join(again.parts)] = None
+        found.loose[join_parts(again.parts)] = None
         _add_likely(again.parts, found)
 
 
@@ -238,16 +273,16 @@ def _add_likely(parts: tuple[str, ...], found: _Found, hops: int = 0) -> None:
     for link, target in _ALIASES:
         if lowered[: len(link)] == link:
             aliased = target + parts[len(link) :]
-            found.loose[_join(aliased)] = None
+            found.loose[join_parts(aliased)] = None
             if hops < 3:
                 _add_likely(aliased, found, hops + 1)
     trimmed = tuple(_trim(p, first=i == 0) for i, p in enumerate(parts))
     if trimmed != parts:
-        found.loose[_join(tuple(p for p in trimmed if p))] = None
+        found.loose[join_parts(tuple(p for p in trimmed if p))] = None
     drive = _drive(lowered)
     if drive:
-        found.loose[_join((drive[0] + ":", *parts[drive[1] :]))] = None
-        found.loose[_join(parts[drive[1] :])] = None
+        found.loose[join_parts((drive[0] + ":", *parts[drive[1] :]))] = None
+        found.loose[join_parts(parts[drive[1] :])] = None
 
 
 def _trim(part: str, *, first: bool) -> str:
@@ -267,6 +302,9 @@ def _drive(lowered: tuple[str, ...]) -> tuple[str, int] | None:
         return lowered[1], 2
     if len(head) == 1 and head.isalpha():
         return head, 1
+    share = 2 if head == "unc" else 1
+    if len(lowered) > share and len(lowered[share]) == 2 and lowered[share][1] == "$":
+        return lowered[share][0], share + 1
     return None
 
 
@@ -277,7 +315,7 @@ def _tails(text: str) -> list[str]:
     parts = text.split("/")
     return [
         "/" + "/".join(parts[i + 1 :])
-        for i, part in enumerate(parts[:256])
+        for i, part in enumerate(parts)
         if part == ".." and i + 1 < len(parts) and parts[i + 1] not in ("..", ".", "")
     ]
 
@@ -291,7 +329,7 @@ def _walk(text: str, *, follow: bool = True) -> _Walk:
         text = text[0].upper() + ":/" + text[2:]
     stack: list[str] = []
     escaped = False
-    problem = None
+    problem = "a path by inode" if text.casefold().startswith("/.vol/") else None
     for part in text.split("/"):
         if part in ("", "."):
             continue
@@ -326,54 +364,5 @@ def _through_proc(stack: list[str]) -> bool:
     return stack[-1].casefold() in ("root", "cwd", "fd", "map_files")
 
 
-def _join(parts: tuple[str, ...]) -> str:
+def join_parts(parts: tuple[str, ...]) -> str:
     return "/" + "".join(part + "/" for part in parts)
-
-
-def read_root(root: str) -> str:
-    """Give the form of a policy's own path that `under` compares with.
-
-    A root is taken as written; only separators, `.` and `..` are resolved.
-    Relative roots (`.`, `src`) speak of paths relative to the server's directory.
-    """
-    slashed = root.replace("\\", "/")
-    walk = _walk_plain(slashed)
-    return walk if walk.startswith("/") or walk == "./" else "./" + walk
-
-
-def _walk_plain(text: str) -> str:
-    drive = text[1:2] == ":"
-    parts: list[str] = []
-    for part in text.split("/"):
-        if part == "..":
-            del parts[-1:]
-        elif part not in ("", "."):
-            parts.append(part)
-    if drive:
-        parts[0] = parts[0][0].upper() + ":"
-    if drive or text.startswith("/"):
-        return _join(tuple(parts))
-    return _join(tuple(parts))[1:] or "./"
-
-
-def glob_may_reach(pattern: str, root: str) -> bool:
-    """Tell whether an absolute pattern (folded) may name something under `root` (folded)."""
-    wanted = [p for p in root.split("/") if p]
-    given = [p for p in pattern.split("/") if p]
-    for i, part in enumerate(wanted):
-        if i >= len(given):
-            return False
-        if given[i].startswith("**"):
-            return True
-        if not _component_may_match(given[i], part):
-            return False
-    return True
-
-
-def _component_may_match(pattern: str, name: str) -> bool:
-    marks = [i for i, c in enumerate(pattern) if c in _GLOB]
-    if not marks:
-        return pattern == name
-    last = max(i for i, c in enumerate(pattern) if c in "*?]}[{")
-    tail = pattern[last + 1 :]
-    return name.startswith(pattern[: marks[0]]) and (not tail or name.endswith(tail))

@@ -127,9 +127,7 @@ class Condition(_Strict):
     )
     starts_with: Words | None = Field(default=None, description="The text starts with this.")
     ends_with: Words | None = Field(default=None, description="The text ends with this.")
-    contains: Words | None = Field(
-        default=None, description="The text has this in it, or the array has this element."
-    )
+    contains: Words | None = Field(default=None, description="The text has this in it, or the array has this element.")
     matches: Regex | Annotated[list[Regex], Field(min_length=1)] | None = Field(
         default=None, description="An RE2 expression found anywhere in the text."
     )
@@ -240,9 +238,7 @@ class RuleTest(_Strict):
 class _Rule(_Strict):
     id: Annotated[StrictStr, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
     description: StrictStr = ""
-    mode: Mode = Field(
-        default="enforce", description="shadow: record what the rule would have done, do nothing."
-    )
+    mode: Mode = Field(default="enforce", description="shadow: record what the rule would have done, do nothing.")
     severity: Severity = "medium"
     servers: Globs | None = Field(default=None, description="Globs; absent means all.")
     tools: Globs | None = Field(default=None, description="Globs; absent means all.")
@@ -250,9 +246,7 @@ class _Rule(_Strict):
     methods: Globs | None = Field(
         default=None, description="MCP methods, such as resources/read; absent means tools/call only."
     )
-    when: When | None = Field(
-        default=None, description="What must hold of the arguments; absent means nothing."
-    )
+    when: When | None = Field(default=None, description="What must hold of the arguments; absent means nothing.")
     tests: list[RuleTest] = Field(default_factory=list)
 
     @model_validator(mode="after")
@@ -286,9 +280,7 @@ class RedactRule(_Rule):
     """Mask secrets and personal data."""
 
     action: Literal["redact"]
-    on: Annotated[list[Literal["arguments", "result"]], Field(min_length=1)] = Field(
-        default=["arguments", "result"]
-    )
+    on: Annotated[list[Literal["arguments", "result"]], Field(min_length=1)] = Field(default=["arguments", "result"])
     detectors: Annotated[list[Word], Field(min_length=1)]
     redact: Literal["mask", "deny", "report"] = Field(
         default="mask", description="mask what is found, deny the call, or only report."

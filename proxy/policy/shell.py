@@ -10,8 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from proxy.policy.quoting import ShellError, ansi_c, balanced
+
 MAX_SCRIPT: Final = 65_536
 MAX_DEPTH: Final = 16
+MAX_SUBSTITUTIONS: Final = 200
 
 _KEYWORDS: Final = frozenset(
     {
@@ -28,20 +31,11 @@ _KEYWORDS: Final = frozenset(
         "{",
         "}",
         "!",
-        "time",
         "coproc",
     }
 )
 _SWALLOWING: Final = frozenset({"for", "select", "case"})
 _NAME: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_")
-_ESCAPES: Final = {
-    "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v",
-}  # fmt: skip
-_CODES: Final = {"x": (16, 2), "u": (16, 4), "U": (16, 8)}
-
-
-class ShellError(Exception):
-    """A command line that cannot be read."""
 
 
 class Word(NamedTuple):
@@ -60,10 +54,11 @@ class Simple(NamedTuple):
 
 
 class Script(NamedTuple):
-    """Every simple command of a script."""
+    """Every simple command of a script, and whether it writes to a file by redirection."""
 
     commands: tuple[Simple, ...]
     problem: str | None = None
+    writes: bool = False
 
 
 @dataclass(slots=True)
@@ -89,7 +84,7 @@ def parse_script(text: str, depth: int = 0) -> Script:
         reader.read()
     except ShellError as error:
         reader.problem = str(error)
-    return Script(tuple(reader.commands), reader.problem)
+    return Script(tuple(reader.commands), reader.problem, reader.writes)
 
 
 class _Reader:
@@ -99,6 +94,7 @@ class _Reader:
         self.at = 0
         self.commands: list[Simple] = []
         self.problem: str | None = None
+        self.writes = False
         self.words: list[Word] = []
         self.fed: list[str] = []
         self.piped = False
@@ -192,9 +188,15 @@ class _Reader:
             self._backticks()
         else:
             draft.dynamic = draft.dynamic or char in "*?" or (char == "{" and self._is_brace_expansion())
-            if char == "[" and draft.started:
-                draft.dynamic = True
+            draft.dynamic = draft.dynamic or (char == "[" and self._is_bracket_glob())
             draft.put(char)
+
+    def _is_bracket_glob(self) -> bool:
+        """Tell a character class from the commands `[` and `[[`."""
+        if self.draft.started:
+            return self.draft.text != ["["]
+        following = self.text[self.at : self.at + 2]
+        return following[:1] not in ("", " ", "\t", "\n") and following not in ("[ ", "[\t")
 
     def _is_brace_expansion(self) -> bool:
         inside = self.text[self.at : self.at + 400].partition("}")[0]
@@ -241,7 +243,8 @@ class _Reader:
         elif following == "'" and not quoted:
             self.at += 1
             self.draft.quoted = True
-            self.draft.put(self._ansi_c())
+            text, self.at = ansi_c(self.text, self.at)
+            self.draft.put(text)
         elif following == '"' and not quoted:
             self.at += 1
             self._double_quoted()
@@ -277,41 +280,9 @@ class _Reader:
         else:
             self._expand()
 
-    def _ansi_c(self) -> str:
-        out: list[str] = []
-        while True:
-            if self.at >= len(self.text):
-                raise ShellError("an unclosed quote")
-            char = self.text[self.at]
-            self.at += 1
-            if char == "'":
-                return "".join(out)
-            out.append(self._ansi_escape() if char == "\\" else char)
-
-    def _ansi_escape(self) -> str:
-        char = self.text[self.at : self.at + 1]
-        self.at += 1
-        if char in _CODES:
-            return self._code(*_CODES[char]) or "\\" + char
-        if char and char in "01234567":
-            self.at -= 1
-            return self._code(8, 3)
-        if char == "c":
-            self.at += 1
-            return chr(ord(self.text[self.at - 1 : self.at] or "@") & 0x1F)
-        return _ESCAPES.get(char, char)
-
-    def _code(self, base: int, digits: int) -> str:
-        allowed = "0123456789abcdefABCDEF" if base == 16 else "01234567"
-        start = self.at
-        while (
-            self.at - start < digits
-            and self.text[self.at : self.at + 1] in allowed
-            and self.at < len(self.text)
-        ):
-            self.at += 1
-        number = int(self.text[start : self.at] or "0", base)
-        return chr(number) if self.at > start and number < 0x110000 else ""
+    def _balanced(self, start: int) -> str:
+        inside, self.at = balanced(self.text, start)
+        return inside
 
     def _backticks(self) -> None:
         out: list[str] = []
@@ -329,48 +300,11 @@ class _Reader:
         self._sub_script("".join(out))
         self._expand()
 
-    def _balanced(self, start: int) -> str:
-        """Give what stands between the bracket at `start` and its partner, and go past it."""
-        opening = self.text[start]
-        closing = {"(": ")", "{": "}"}[opening]
-        level = 0
-        at = start
-        while at < len(self.text):
-            char = self.text[at]
-            if char == "\\":
-                at += 1
-            elif char in "'`":
-                at = self._skip_quote(at)
-            elif char == '"':
-                at = self._skip_double(at)
-            elif char == opening:
-                level += 1
-            elif char == closing:
-                level -= 1
-                if not level:
-                    self.at = at + 1
-                    return self.text[start + 1 : at]
-            at += 1
-        raise ShellError("an unclosed bracket")
-
-    def _skip_quote(self, at: int) -> int:
-        end = self.text.find(self.text[at], at + 1)
-        if end < 0:
-            raise ShellError("an unclosed quote")
-        return end
-
-    def _skip_double(self, at: int) -> int:
-        at += 1
-        while at < len(self.text) and self.text[at] != '"':
-            at += 2 if self.text[at] == "\\" else 1
-        if at >= len(self.text):
-            raise ShellError("an unclosed quote")
-        return at
-
     def _sub_script(self, text: str) -> None:
         script = parse_script(text, self.depth + 1)
         self.commands.extend(script.commands)
         self.problem = self.problem or script.problem
+        self.writes = self.writes or script.writes
 
     def _arithmetic(self, text: str) -> None:
         """Read an arithmetic, and as well the nested subshells that some shells take it for."""
@@ -380,11 +314,13 @@ class _Reader:
     def _substitutions(self, text: str) -> None:
         """Read only the substitutions of a text: an arithmetic, a parameter, a here-document."""
         at = 0
+        count = 0
         while at < len(text):
             if text.startswith(("$(", "${", "`", "<(", ">("), at):
                 reader = _Reader(text[at:], self.depth + 1)
-                if self.depth >= MAX_DEPTH:
-                    raise ShellError("a command too deeply nested")
+                count += 1
+                if self.depth >= MAX_DEPTH or count > MAX_SUBSTITUTIONS:
+                    raise ShellError("too many substitutions")
                 reader._next()
                 self.commands.extend(reader.commands)
                 self.problem = self.problem or reader.problem
@@ -423,6 +359,8 @@ class _Reader:
             self.fed.append(word.text)
         elif redirect in ("<<", "<<-"):
             self.heredocs.append((word.text, draft.quoted, redirect == "<<-"))
+        elif ">" in redirect and word.text != "/dev/null" and not (redirect == ">&" and word.text.isdecimal()):
+            self.writes = True
 
     def _take(self, word: Word, *, quoted: bool) -> None:
         if not self.words and not quoted and not word.dynamic:
@@ -430,9 +368,12 @@ class _Reader:
                 self.cases -= word.text == "esac"
                 return
             self.cases += word.text == "case"
-        self.words.append(word)
-        if word.text == "{" and len(self.words) == 3 and self.words[0].text == "function":
+        if self.words and word.text == "{" and not quoted:
+            # What follows is a body: `function f {`, `coproc NAME {`.
+            self.commands.append(Simple(tuple(self.words), self.piped, ()))
             self.words.clear()
+            return
+        self.words.append(word)
 
     def _end_command(self, *, piped: bool) -> None:
         self._end_word()

@@ -77,9 +77,7 @@ def _run_one(compiled: CompiledRule, number: int, test: RuleTest) -> TestResult:
     got, reason = _outcome(compiled, call)
     expected = test.expect
     if test.reason is not None:
-        return TestResult(
-            compiled.id, number, f"{expected} {test.reason}", f"{got} {reason}", repr(call.arguments)
-        )
+        return TestResult(compiled.id, number, f"{expected} {test.reason}", f"{got} {reason}", repr(call.arguments))
     return TestResult(compiled.id, number, expected, got, f"{call.tool or call.method} {call.arguments!r}")
 
 
@@ -104,7 +102,5 @@ def _run_egress(rule: EgressRule) -> list[TestResult]:
         target = read_target(request)
         matched = target is not None and compiled.matches(request, target)
         shown = f"{asked.method} {asked.host}:{asked.port}"
-        results.append(
-            TestResult(rule.id, number, test.expect, rule.action if matched else "no_match", shown)
-        )
+        results.append(TestResult(rule.id, number, test.expect, rule.action if matched else "no_match", shown))
     return results

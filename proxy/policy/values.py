@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 WRONG_TYPE: Final = "wrong_type"
 AMBIGUOUS: Final = "ambiguous_value"
 
-MAX_NODES = 50_000
+MAX_NODES = 200_000
+MAX_VALUES = 10_000
 _MAX_EMBEDDED = 4
 
 
@@ -107,6 +108,8 @@ class ArgPath:
 
     text: str
     steps: tuple[Step, ...]
+    key: str
+    """The selection's name among what is worked out once per call."""
 
     @property
     def sweeps(self) -> bool:
@@ -115,9 +118,9 @@ class ArgPath:
 
     def select(self, reading: Reading) -> Selection:
         """Find the values of one call; worked out once per call."""
-        found: Selection | None = reading.memo.get(self.text)
+        found: Selection | None = reading.memo.get(self.key)
         if found is None:
-            found = reading.memo[self.text] = _select(reading.arguments, self.steps)
+            found = reading.memo[self.key] = _select(reading, self.steps)
         return found
 
 
@@ -133,7 +136,7 @@ def parse_arg(text: str) -> ArgPath:
         steps = steps[1:]
     elif steps == (Key("arguments"),):
         steps = ()
-    return ArgPath(text, steps)
+    return ArgPath(text, steps, "=" + text)
 
 
 def _parse_steps(text: str) -> Iterator[Step]:
@@ -172,19 +175,14 @@ class _Node(NamedTuple):
     exact: bool
 
 
-def _select(arguments: JsonObject, steps: tuple[Step, ...]) -> Selection:
+def _select(reading: Reading, steps: tuple[Step, ...]) -> Selection:
+    arguments = reading.arguments
     if len(steps) == 1 and type(steps[0]) is Key:
         exact, loose = _members(arguments, steps[0].name)
         return Selection(exact, loose)
-    nodes = [_Node(arguments, True)]
     try:
-        for position, step in enumerate(steps):
-            last = position == len(steps) - 1
-            if position and isinstance(steps[position - 1], Deep):
-                # A descent has already looked into strings.
-                nodes = [node for node in nodes if not isinstance(node.value, str)]
-            nodes = [found for node in nodes for found in _step(node, step, last=last)]
-            _bound(len(nodes))
+        nodes = _walk(reading, steps)
+        _bound(len(nodes), MAX_VALUES)
     except AmbiguousError as error:
         return Selection((), (), Trouble(AMBIGUOUS, str(error)))
     return Selection(
@@ -193,9 +191,33 @@ def _select(arguments: JsonObject, steps: tuple[Step, ...]) -> Selection:
     )
 
 
-def _bound(count: int) -> None:
-    if count > MAX_NODES:
-        raise AmbiguousError(f"more than {MAX_NODES} values")
+def _walk(reading: Reading, steps: tuple[Step, ...]) -> list[_Node]:
+    nodes = [_Node(reading.arguments, True)]
+    if len(steps) > 1 and isinstance(steps[0], Deep):
+        nodes = _everything(reading)
+        steps = steps[1:]
+    for position, step in enumerate(steps):
+        last = position == len(steps) - 1
+        nodes = [found for node in nodes for found in _step(node, step, last=last)]
+        _bound(len(nodes), MAX_NODES)
+        if isinstance(step, Deep) and not last:
+            nodes = [node for node in nodes if not isinstance(node.value, str)]
+    return nodes
+
+
+def _everything(reading: Reading) -> list[_Node]:
+    """Give every object and array of a call, those inside strings too; worked out once per call."""
+    found: list[_Node] | None = reading.memo.get("**")
+    if found is None:
+        descent = _descend(_Node(reading.arguments, True), last=False)
+        # The descent has looked into strings, so nothing is left to find in them.
+        found = reading.memo["**"] = [node for node in descent if isinstance(node.value, dict | list)]
+    return found
+
+
+def _bound(count: int, most: int) -> None:
+    if count > most:
+        raise AmbiguousError(f"more than {most} values")
 
 
 def _members(value: dict[str, Any], name: str) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
@@ -207,10 +229,15 @@ def _members(value: dict[str, Any], name: str) -> tuple[tuple[Any, ...], tuple[A
 
 def _fold_key(key: str) -> str:
     """Fold a key; short ones, which come again and again, are remembered."""
-    return _fold_short(key) if len(key) <= 64 else fold(key)
+    return _fold_short(key) if len(key) <= 64 else _fold_any(key)
 
 
-_fold_short = lru_cache(maxsize=4096)(fold)
+def _fold_any(key: str) -> str:
+    """Fold case and looks, and drop `_` and `-`: some decoders take filePath for file_path."""
+    return fold(key).replace("_", "").replace("-", "") or key
+
+
+_fold_short = lru_cache(maxsize=4096)(_fold_any)
 
 
 def _step(node: _Node, step: Step, *, last: bool) -> Iterator[_Node]:
@@ -254,7 +281,7 @@ def _descend(node: _Node, *, last: bool) -> Iterator[_Node]:
     while stack:
         value, exact, hops = stack.pop()
         seen += 1
-        _bound(seen)
+        _bound(seen, MAX_NODES)
         if not last or not isinstance(value, dict | list):
             yield _Node(value, exact)
         if isinstance(value, str) and hops < _MAX_EMBEDDED:

@@ -12,7 +12,7 @@ from proxy.policy.text import NOT_UTF8, fold, read_text
 from proxy.policy.values import AMBIGUOUS, WRONG_TYPE, AmbiguousError, Trouble, inner_strings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from proxy.policy.values import ArgPath, Reading
 
@@ -79,15 +79,11 @@ def _make_views(arg: ArgPath, make: Make, reading: Reading) -> Views:
     items: list[Any] = []
     extra: list[Any] = []
     trouble = selection.trouble
-    for value in (*selection.exact, *selection.loose):
-        if value is None:
-            continue
+    for value in _distinct((*selection.exact, *selection.loose)):
         try:
             items.append(make(value))
             if isinstance(value, str):
-                extra.extend(
-                    make(inner) for text in read_text(value).readings for inner in inner_strings(text)
-                )
+                extra.extend(map(make, _inner(value, swept=arg.sweeps)))
         except WrongTypeError as error:
             if not arg.sweeps:
                 trouble = Trouble(WRONG_TYPE, str(error))
@@ -95,6 +91,25 @@ def _make_views(arg: ArgPath, make: Make, reading: Reading) -> Views:
             trouble = Trouble(AMBIGUOUS, str(error))
     sure = any(value is not None for value in selection.exact)
     return Views(tuple(items), tuple(extra), sure, trouble)
+
+
+def _distinct(values: tuple[Any, ...]) -> Iterator[Any]:
+    """Give the values that are not null, and a string only once."""
+    seen: set[str] = set()
+    for value in values:
+        if isinstance(value, str):
+            if value in seen:
+                continue
+            seen.add(value)
+        if value is not None:
+            yield value
+
+
+def _inner(value: str, *, swept: bool) -> Iterator[str]:
+    """Give the strings of the JSON inside a string; a sweep has found those of the string as it stands."""
+    readings = read_text(value).readings
+    for text in readings[1:] if swept else readings:
+        yield from inner_strings(text)
 
 
 class TextView(NamedTuple):

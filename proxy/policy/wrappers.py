@@ -24,35 +24,37 @@ SHELLS: Final = frozenset(
 )
 SHELL_VALUE_OPTIONS: Final = frozenset({"-o", "+o", "-O", "+O", "--rcfile", "--init-file"})
 WINDOWS_SHELLS: Final = frozenset({"cmd", "powershell", "pwsh"})
-INTERPRETERS: Final = (
-    "python",
-    "pypy",
-    "perl",
-    "ruby",
-    "node",
-    "nodejs",
-    "php",
-    "lua",
-    "awk",
-    "gawk",
-    "mawk",
-    "nawk",
-    "deno",
-    "bun",
-    "osascript",
-    "tclsh",
-    "expect",
-    "vim",
-    "vi",
-    "ex",
-    "emacs",
-    "gdb",
-    "ed",
-    "sed",
-    "make",
-    "irb",
-    "jshell",
-    "groovy",
+INTERPRETERS: Final = frozenset(
+    {
+        "python",
+        "pypy",
+        "perl",
+        "ruby",
+        "node",
+        "nodejs",
+        "php",
+        "lua",
+        "awk",
+        "gawk",
+        "mawk",
+        "nawk",
+        "deno",
+        "bun",
+        "osascript",
+        "tclsh",
+        "expect",
+        "vim",
+        "vi",
+        "ex",
+        "emacs",
+        "gdb",
+        "ed",
+        "sed",
+        "make",
+        "irb",
+        "jshell",
+        "groovy",
+    }
 )
 SUFFIXES: Final = (".exe", ".cmd", ".bat", ".com", ".ps1")
 
@@ -61,6 +63,7 @@ SUFFIXES: Final = (".exe", ".cmd", ".bat", ".com", ".ps1")
 WRAPPERS: Final[dict[str, tuple[str, int]]] = {
     "sudo": ("ugpCrtTUDRh", 0),
     "doas": ("uC", 0),
+    "pkexec": ("", 0),
     "env": ("uC", 0),
     "nice": ("n", 0),
     "ionice": ("cnpPu", 0),
@@ -76,6 +79,10 @@ WRAPPERS: Final[dict[str, tuple[str, int]]] = {
     "xargs": ("InPLdEsa", 0),
     "parallel": ("jNa", 0),
     "watch": ("n", 0),
+    "ssh": ("bcDEeFIiJLlmOopQRSWwB", 1),
+    "start": ("", 0),
+    "call": ("", 0),
+    "start-process": ("", 0),
     "chroot": ("", 1),
     "strace": ("eopsEuaIOSX", 0),
     "ltrace": ("eopsuanx", 0),
@@ -101,7 +108,6 @@ WRAPPERS: Final[dict[str, tuple[str, int]]] = {
     "numactl": ("", 0),
     "entr": ("", 0),
     "unbuffer": ("", 0),
-    "coproc": ("", 0),
     "fakeroot": ("", 0),
     "daemonize": ("", 0),
     "ld.so": ("", 0),
@@ -111,6 +117,43 @@ WRAPPERS: Final[dict[str, tuple[str, int]]] = {
     "ld-musl-x86_64.so.1": ("", 0),
 }
 EXECUTING: Final = frozenset({"-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"})
+# Every argument of these may name a program to run.
+RUNNERS: Final = frozenset(
+    {
+        "bind",
+        "bunx",
+        "complete",
+        "docker",
+        "enable",
+        "hash",
+        "kubectl",
+        "man",
+        "mapfile",
+        "nerdctl",
+        "npx",
+        "podman",
+        "readarray",
+        "screen",
+        "tcpdump",
+        "tmux",
+        "xterm",
+    }
+)
+# What follows one of these options or words may name a program to run.
+RUNNING_OPTIONS: Final[dict[str, tuple[str, ...]]] = {
+    "git": ("-x", "--exec", "run", "foreach", "-O", "--open-files-in-pager"),
+    "less": ("+", "-+"),
+    "npm": ("exec", "x"),
+    "rsync": ("-e", "--rsh"),
+    "scp": ("-S",),
+    "sftp": ("-S",),
+    "tar": ("-I", "-F", "--new-volume-script"),
+    "zip": ("-TT", "--unzip-command"),
+}
+# These run their operands as a command line rather than as an argv.
+THROUGH_SHELL: Final = frozenset({"watch", "parallel", "ssh", "entr"})
+# These take commands from what is fed to them.
+FED: Final = frozenset({"ssh", "su", "at", "batch", "crontab", "runuser"})
 SCRIPT_OPTIONS: Final = {"su": "c", "script": "c", "flock": "c", "runuser": "c", "env": "S"}
 LOADING: Final = ("PATH", "LD_", "DYLD_", "BASH_ENV", "ENV", "IFS", "SHELLOPTS", "PROMPT_COMMAND", "PS4")
 LONG: Final = {

@@ -8,6 +8,7 @@ thousand waiting calls cost one fsync.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import json
 import queue
@@ -89,16 +90,23 @@ class LocalLog:
                 self._settle(entries, self._write(entries))
 
     def _write(self, entries: list[_Entry]) -> Exception | None:
+        """Commit `entries`; give the error where that failed. Never raises: the thread must outlive it."""
         try:
             self._connection.execute("BEGIN IMMEDIATE")
             self._connection.executemany(_INSERT, [(entry.body,) for entry in entries])
             self._connection.execute("COMMIT")
-        except (apsw.Error, OSError) as error:
+        except Exception as error:
             log.exception("the audit log cannot be written", path=str(self._path), error=str(error))
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
+            self._roll_back()
             return error
         return None
+
+    def _roll_back(self) -> None:
+        try:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+        except apsw.Error as error:
+            log.exception("a transaction cannot be undone", path=str(self._path), error=str(error))
 
     def _settle(self, entries: list[_Entry], error: Exception | None) -> None:
         waiting = [entry.done for entry in entries if entry.done is not None]
@@ -120,9 +128,21 @@ def _resolve(waiting: list[asyncio.Future[None]], error: Exception | None) -> No
 
 
 def open_log(path: Path, max_bytes: int) -> apsw.Connection:
-    """Open (and make, readable by its owner only) the log at `path`, durable and bounded."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.touch(mode=0o600)
+    """Open (and make, readable by its owner only) the log at `path`, durable and bounded.
+
+    Raises AuditUnavailableError where that cannot be done.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(mode=0o600)
+        return _connect(path, max_bytes)
+    except (apsw.Error, OSError) as error:
+        raise AuditUnavailableError(
+            f"the audit log {path} cannot be opened ({error}); restore or move it, or give another --state-dir"
+        ) from error
+
+
+def _connect(path: Path, max_bytes: int) -> apsw.Connection:
     connection = apsw.Connection(str(path))
     connection.set_busy_timeout(BUSY_MS)
     connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
@@ -142,20 +162,24 @@ def encode(event: AuditEvent) -> str:
             fields[name] = value
     if event.redactions:
         fields["redactions"] = [dataclasses.asdict(finding) for finding in event.redactions]
-    return json.dumps(fields, ensure_ascii=False)
+    # Half a surrogate pair (a header's odd byte, say) is no text that a database takes.
+    return json.dumps(fields, ensure_ascii=False).encode("utf-8", "replace").decode()
 
 
 _FIELDS = tuple(field.name for field in dataclasses.fields(AuditEvent))
 
 
 def read_log(path: Path, after: int = 0, last: int | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Give the events of a log, oldest first: those past number `after`, or the `last` ones."""
-    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
-    connection.set_busy_timeout(BUSY_MS)
+    """Give the events of a log, oldest first: those past number `after`, or the `last` ones.
+
+    Raises AuditUnavailableError where `path` is no log.
+    """
+    query = "SELECT seq, body FROM events WHERE seq > ? ORDER BY seq DESC LIMIT ?"
     try:
-        query = "SELECT seq, body FROM events WHERE seq > ? ORDER BY seq DESC LIMIT ?"
-        rows: list[Any] = connection.execute(query, (after, -1 if last is None else last)).fetchall()
-    finally:
-        connection.close()
+        with contextlib.closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)) as connection:
+            connection.set_busy_timeout(BUSY_MS)
+            rows: list[Any] = connection.execute(query, (after, -1 if last is None else last)).fetchall()
+    except apsw.Error as error:
+        raise AuditUnavailableError(f"{path} cannot be read as an audit log ({error})") from error
     for seq, body in reversed(rows):
         yield int(seq), json.loads(body)

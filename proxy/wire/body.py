@@ -9,14 +9,23 @@ from __future__ import annotations
 
 import json
 import re
-import unicodedata
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from proxy.errors import WireError
-from proxy.wire.encoding import WIDE_CODECS, codings, decode_body, decode_text, odd_charsets
+from proxy.wire.encoding import (
+    MAX_CODINGS,
+    WIDE_CODECS,
+    codings,
+    decode_body,
+    decode_start,
+    decode_text,
+    odd_charsets,
+    sniff_coding,
+    undo_overlong,
+)
 from proxy.wire.jsonrpc import MAX_INTEGER_DIGITS, is_id, parse_json, parse_message
-from proxy.wire.mcp import METHOD_PREFIXES, PLAIN_METHODS, check_message
+from proxy.wire.mcp import METHOD_PREFIXES, PLAIN_METHODS, check_message, plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -59,6 +68,8 @@ class Refused:
 
 type Reading = Single | Batch | Foreign | Refused
 FOREIGN = Foreign()
+# What an undeclared coding may make of a body before it is refused unread.
+SNIFF_LIMIT = 1 << 26
 # Past so many JSON values in one body, the rest is judged by its words alone.
 MAX_VALUES = 100_000
 
@@ -73,7 +84,7 @@ def read_body(
     if not body:
         return FOREIGN
     applied = codings(encodings)
-    reading = _read_encoded(body, applied, content_types, limit) if applied else _read_declared(body, content_types)
+    reading = _read_encoded(body, applied, content_types, limit) if applied else _read_undeclared(body, content_types)
     if isinstance(reading, Single) and len(content_types) > 1:
         return _refuse(reading, "duplicate_header", "header Content-Type stands twice")
     return reading
@@ -91,8 +102,25 @@ def read_plain(body: bytes) -> Reading:
 
 
 def could_be_json(body: bytes) -> bool:
-    """Say whether some server may find a JSON object, array or string at the start of `body`."""
-    return body.lstrip(SKIPPED)[:1] in (b"{", b"[", b'"')
+    """Say whether some server may find a JSON object, array or string (or a comment) at the start of `body`."""
+    return body.lstrip(SKIPPED)[:1] in (b"{", b"[", b'"', b"/")
+
+
+def _read_undeclared(body: bytes, content_types: Sequence[str], depth: int = 0) -> Reading:
+    """Read what no coding is declared of; some servers tell a compressed body by its first bytes."""
+    reading, coding = _read_declared(body, content_types), sniff_coding(body)
+    if coding is None or not isinstance(reading, Foreign):
+        return reading
+    if depth == MAX_CODINGS:
+        return Refused("stacked_encoding", f"more than {MAX_CODINGS} content codings")
+    head = decode_start(body, coding)
+    if head.lstrip(SKIPPED) and not (could_be_json(head) or sniff_coding(head) or odd_charsets(content_types)):
+        return FOREIGN
+    try:
+        inner = _read_undeclared(decode_body(body, [coding], SNIFF_LIMIT), content_types, depth + 1)
+    except WireError as error:
+        return FOREIGN if error.reason == "encoding_mismatch" else Refused(error.reason, error.detail)
+    return _refuse(inner, "encoding_mismatch", f"the body is {coding} and does not say so")
 
 
 def classify(value: Json) -> Reading:
@@ -173,18 +201,13 @@ def _is_mcp(pairs: Iterable[tuple[str, Any]]) -> bool:
     return any(m.startswith(METHOD_PREFIXES) or (versioned and m in PLAIN_METHODS) for m in methods)
 
 
-def plain(text: str) -> str:
-    """Reduce a key or method to what the most lenient comparison would see."""
-    folded = unicodedata.normalize("NFKC", text).casefold() if not text.isascii() else text.lower()
-    if folded.isalnum():
-        return folded
-    return "".join(c for c in folded if unicodedata.category(c)[0] not in "CZ")
-
-
 def _read_leniently(body: bytes, strict: WireError) -> Reading:
     encodings = WIDE_CODECS if b"\0" in body[:4096] or body[:1] in b"\xfe\xff" else WIDE_CODECS[:1]
-    for encoding in encodings:
-        text = body.decode(encoding, "replace").lstrip("\ufeff\0")
+    spellings = [(body, encoding) for encoding in encodings]
+    if strict.reason == "not_utf8":
+        spellings.append((undo_overlong(body), "utf-8"))
+    for data, encoding in spellings:
+        text = data.decode(encoding, "replace").lstrip("\ufeff\0")
         reading = _read_lenient_text(text, strict)
         if not isinstance(reading, Foreign):
             return reading
@@ -270,10 +293,12 @@ def _read_encoded(body: bytes, applied: list[str], content_types: Sequence[str],
     if not isinstance(raw, Foreign):
         return _refuse(raw, "encoding_mismatch", f"declared {', '.join(applied)}, but readable as it is")
     try:
-        decoded = _read_declared(decode_body(body, applied, limit), content_types)
+        decoded = _read_undeclared(decode_body(body, applied, limit), content_types)
     except WireError as error:
         opaque = error.reason == "unknown_encoding" and not _says_json(content_types)
-        return FOREIGN if opaque or _is_strict_json(body) else Refused(error.reason, error.detail)
+        if opaque or _is_strict_json(body):
+            return _read_undeclared(body, content_types)
+        return Refused(error.reason, error.detail)
     if isinstance(decoded, Single) and len(applied) > 1:
         return _refuse(decoded, "stacked_encoding", f"content codings {', '.join(applied)}")
     return decoded
@@ -298,13 +323,15 @@ def _read_declared(body: bytes, content_types: Sequence[str]) -> Reading:
         return read_plain(body)
     if len(charsets) > 1:
         return Refused("odd_charset", f"charsets {', '.join(charsets)[:80]!r}; MCP is UTF-8")
-    return _read_odd_charset(body, charsets[0], content_types)
+    return _read_odd_charset(body, charsets[0], content_types, read)
 
 
-def _read_odd_charset(body: bytes, charset: str, content_types: Sequence[str]) -> Reading:
+def _read_odd_charset(
+    body: bytes, charset: str, content_types: Sequence[str], read: Callable[[bytes], Reading]
+) -> Reading:
     """Read a body whose charset may hide ASCII text; one that nobody here can read is refused unread."""
     refused = WireError("odd_charset", f"charset {charset[:40]!r}; MCP is UTF-8")
-    plainly = _refuse(read_plain(body), refused.reason, refused.detail)
+    plainly = _refuse(read(body), refused.reason, refused.detail)
     if not isinstance(plainly, Foreign):
         return plainly
     text = decode_text(body, charset)

@@ -6,6 +6,7 @@ Pure. Decoding is bounded, so that a small body cannot become a large one.
 from __future__ import annotations
 
 import codecs
+import re
 import zlib
 from typing import TYPE_CHECKING, Protocol
 
@@ -26,6 +27,8 @@ NO_CODING = frozenset({"", "identity", "aws-chunked"})
 NO_CHARSET = frozenset({"idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"})
 MAX_CHARSET_NAME = 40
 MAX_CODINGS = 3
+# So much of a body is decoded to see what it begins with.
+START = 4096
 # A member costs an engine, so a body of nothing but tiny members would cost minutes.
 MAX_MEMBERS = 1000
 # Small steps bound what one of them can produce before the limit is looked at:
@@ -156,6 +159,41 @@ def inflater(coding: str, limit: int) -> Inflater:
         return Inflater(limit, CODINGS[coding])
     except KeyError:
         raise WireError("unknown_encoding", f"content coding {coding!r} cannot be read") from None
+
+
+def sniff_coding(body: bytes) -> str | None:
+    """Give the coding that the first bytes of `body` are a mark of; brotli has none."""
+    if body.startswith(b"\x1f\x8b"):
+        return "gzip"
+    if body.startswith(b"\x28\xb5\x2f\xfd"):
+        return "zstd"
+    if body[:1] == b"\x78" and len(body) > 2 and int.from_bytes(body[:2]) % 31 == 0:
+        return "deflate"
+    return None
+
+
+def decode_start(body: bytes, coding: str) -> bytes:
+    """Give what the first bytes of `body` decode to; nothing where they do not."""
+    try:
+        return inflater(coding, 1 << 24).feed(body[:START])
+    except (WireError, *BROKEN):
+        return b""
+
+
+_OVERLONG = re.compile(rb"[\xc0\xc1][\x80-\xbf]|\xe0[\x80-\x9f][\x80-\xbf]|\xf0[\x80-\x8f][\x80-\xbf]{2}")
+
+
+def undo_overlong(body: bytes) -> bytes:
+    """Respell characters that UTF-8 forbids in more bytes than they need, as careless decoders read them."""
+    return _OVERLONG.sub(_shortest, body)
+
+
+def _shortest(match: re.Match[bytes]) -> bytes:
+    first, *rest = match[0]
+    value = first & (0x1F if len(rest) == 1 else 0x0F if len(rest) == 2 else 0x07)
+    for byte in rest:
+        value = value << 6 | byte & 0x3F
+    return chr(value).encode("utf-8", "replace")
 
 
 def codings(headers: Sequence[str]) -> list[str]:

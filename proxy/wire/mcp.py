@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import base64
 import re
+import unicodedata
 from typing import TYPE_CHECKING, Any
 
 from proxy.errors import WireError
-from proxy.model import Kind, Message, ToolCall
+from proxy.model import Message, ToolCall
 from proxy.wire.jsonrpc import folded, parse_json, parse_message, refuse_misspelt
 
 if TYPE_CHECKING:
@@ -40,12 +41,60 @@ PARAM_KEYS = folded(
 )
 NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
+METHODS = folded(
+    "completion/complete",
+    "elicitation/create",
+    "initialize",
+    "logging/setLevel",
+    "notifications/cancelled",
+    "notifications/initialized",
+    "notifications/progress",
+    "ping",
+    "prompts/get",
+    "prompts/list",
+    "resources/list",
+    "resources/read",
+    "resources/subscribe",
+    "resources/templates/list",
+    "resources/unsubscribe",
+    "roots/list",
+    "sampling/createMessage",
+    "server/discover",
+    "subscriptions/listen",
+    "tasks/cancel",
+    "tasks/get",
+    "tasks/list",
+    "tasks/result",
+    "tasks/update",
+    "tools/call",
+    "tools/list",
+)
+_METHOD = re.compile(r"[A-Za-z][A-Za-z0-9_.$/-]*")
+
 type Headers = Sequence[tuple[str, str]]
 
 
 def is_mcp_method(method: str) -> bool:
     """Say whether `method`, spelt exactly, is MCP's."""
     return method in PLAIN_METHODS or method.startswith(METHOD_PREFIXES)
+
+
+def plain(text: str) -> str:
+    """Reduce a key or method to what the most lenient comparison would see."""
+    folded_text = text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
+    if folded_text.isalnum():
+        return folded_text
+    return "".join(c for c in folded_text if unicodedata.category(c)[0] not in "CZ")
+
+
+def refuse_misspelt_method(method: str) -> None:
+    """Refuse a method that only a lenient server takes for one of MCP's.
+
+    Raises WireError `misspelt_method`.
+    """
+    meant = METHODS.get(plain(method), method)
+    if meant != method or not is_mcp_method(method) or not _METHOD.fullmatch(method):
+        raise WireError("misspelt_method", f"method {method[:60]!r} stands for {meant[:60]!r} to some servers")
 
 
 def parse_mcp_request(body: bytes) -> ToolCall | None:
@@ -80,9 +129,10 @@ def parse_tool_call(message: Message) -> ToolCall | None:
 def check_message(message: Message) -> Message:
     """Give `message` back if its parameters mean the same to every server.
 
-    Raises WireError `misspelt_key` or `bad_tool_call`.
+    Raises WireError `misspelt_method`, `misspelt_key` or `bad_tool_call`.
     """
-    if message.kind is not Kind.RESPONSE:
+    if message.method is not None:
+        refuse_misspelt_method(message.method)
         refuse_misspelt(message.params, PARAM_KEYS)
         parse_tool_call(message)
     return message

@@ -11,12 +11,14 @@ import struct
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import h2.config
 import h2.connection
 import h2.events
 import h2.exceptions
 
+from tests.bypass.cases_framing import WAITS
 from tests.bypass.shot import Case, Route, Shot
 from tests.raw import Segment, Tls, send_raw
 
@@ -53,34 +55,35 @@ def _pipelines() -> Iterator[Case]:
         "Nine harmless requests, then the call",
         build=lambda s: _harmless(s) * 9 + s.request(),
         answers=10,
+        limit=12.0,
         benign="runs",
     )
     yield Case(
         "pipeline-after-get",
         "A GET with a length, the call as its body",
         build=lambda s: s.request(s.request(), method="GET", path="/health"),
-        limit=1.5,
+        limit=4.0,
     )
     yield Case(
         "smuggle-cl0",
         "Content-Length: 0 and the call as what follows",
         build=lambda s: (s.head() + "").removesuffix("\r\n").encode() + b"Content-Length: 0\r\n\r\n" + s.request(),
         answers=2,
-        limit=1.5,
+        limit=4.0,
     )
     yield Case(
         "smuggle-te-cl",
         "A short Content-Length beside chunks that hide a second request",
         build=_smuggled_te_cl,
         answers=2,
-        limit=1.5,
+        limit=4.0,
     )
     yield Case(
         "smuggle-cl-te",
         "An empty chunked body beside a long Content-Length",
         build=_smuggled_cl_te,
         answers=2,
-        limit=1.5,
+        limit=4.0,
     )
     yield Case(
         "expect-continue",
@@ -121,17 +124,17 @@ def _origin_form(request: bytes, shot: Shot) -> bytes:
 
 
 def _through_tunnel(shot: Shot, segments: Sequence[Segment], *, tls: Tls | None = None) -> bytes:
-    return send_raw("127.0.0.1", shot.aim.port, segments, connect=shot.aim.authority, tls=tls, limit=2.5)
+    return send_raw("127.0.0.1", shot.aim.port, segments, connect=shot.aim.authority, tls=tls, limit=4.0)
 
 
 def _tunnels() -> Iterator[Case]:
-    def tunnel(name: str, tries: str, segments: Callable[[Shot], Sequence[Segment]], **rest: object) -> Case:
+    def tunnel(name: str, tries: str, segments: Callable[[Shot], Sequence[Segment]], **rest: Any) -> Case:
         return Case(
             f"tunnel-{name}",
             tries,
             talk=lambda s: _through_tunnel(s, segments(s)),
             routes=TUNNELS,
-            **rest,  # type: ignore[arg-type]
+            **rest,
         )
 
     yield tunnel("plain", "HTTP without TLS in a tunnel", lambda s: [_origin_form(s.request(), s)], benign="runs")
@@ -147,11 +150,12 @@ def _tunnels() -> Iterator[Case]:
         "CONNECT inside CONNECT",
         lambda s: [f"CONNECT {s.aim.authority} HTTP/1.1\r\n\r\n".encode(), 0.2, _origin_form(s.request(), s)],
     )
-    yield tunnel("raw-json", "A JSON line without HTTP in a tunnel", lambda s: [s.text().encode() + b"\n"])
+    yield tunnel("raw-json", "A JSON line without HTTP in a tunnel", lambda s: [s.text().encode() + b"\n"], hangs=WAITS)
     yield tunnel("raw-later", "Non-HTTP bytes, then the request", lambda s: [b"\x00\x01\x02", 0.2, s.request()])
     yield tunnel(
         "fake-tls", "A byte that looks like TLS, then HTTP",
-        lambda s: [b"\x16\x03\x01", 0.2, _origin_form(s.request(), s)], toothless="no HTTP server reads past it",
+        lambda s: [b"\x16\x03\x01", 0.2, _origin_form(s.request(), s)],
+        hangs=WAITS,
     )  # fmt: skip
     yield Case(
         "tunnel-early",
@@ -161,7 +165,7 @@ def _tunnels() -> Iterator[Case]:
             s.aim.port,
             [f"CONNECT {s.aim.authority} HTTP/1.1\r\n\r\n".encode() + _origin_form(s.request(), s)],
             answers=2,
-            limit=2.5,
+            limit=1.5,
         ),
         routes=TUNNELS,
     )
@@ -177,14 +181,13 @@ def _tunnels() -> Iterator[Case]:
                 )
             ],
             answers=2,
-            limit=2.5,
+            limit=1.5,
         ),
         routes=TUNNELS,
-        toothless="a tunnel has no body",
     )
 
 
-def _sni(name: str, server_name: str | None, **rest: object) -> Case:
+def _sni(name: str, server_name: str | None, **rest: Any) -> Case:
     def talk(shot: Shot) -> bytes:
         tls = Tls(shot.aim.ca_file, server_name=server_name)
         connect = shot.aim.authority if shot.aim.route == "connect" else None
@@ -195,7 +198,7 @@ def _sni(name: str, server_name: str | None, **rest: object) -> Case:
         f"TLS with the name {server_name!r}",
         talk=talk,
         routes=frozenset({"connect"}),
-        **rest,  # type: ignore[arg-type]
+        **rest,
     )
 
 
@@ -242,7 +245,7 @@ def _tls() -> Iterator[Case]:
         "HTTP/2 without TLS, by prior knowledge",
         talk=lambda s: _http2(s, [s.text().encode()]),
         routes=PLAIN,
-        limit=2.0,
+        limit=4.0,
     )
 
 
@@ -296,8 +299,8 @@ def _http2_answer(peer: h2.connection.H2Connection, sock: socket.socket) -> byte
 
 
 def _upgraded(shot: Shot, protocol: str, after: Sequence[Segment], extra: str = "") -> Sequence[Segment]:
-    target = shot.aim.target(shot.aim.path)
-    head = f"GET {target} HTTP/1.1\r\nHost: {shot.aim.authority}\r\nConnection: Upgrade\r\nUpgrade: {protocol}\r\n{extra}\r\n"
+    line = f"GET {shot.aim.target(shot.aim.path)} HTTP/1.1\r\nHost: {shot.aim.authority}\r\n"
+    head = f"{line}Connection: Upgrade\r\nUpgrade: {protocol}\r\n{extra}\r\n"
     return [head.encode(), 0.25, *after]
 
 
@@ -309,7 +312,7 @@ def _frame(data: bytes, *, opcode: int = 1, final: bool = True, compressed: bool
     return bytes([first]) + size + mask + bytes(byte ^ mask[i % 4] for i, byte in enumerate(data))
 
 
-def _websocket(name: str, tries: str, frames: Callable[[bytes], list[Segment]], **rest: object) -> Case:
+def _websocket(name: str, tries: str, frames: Callable[[bytes], list[Segment]], **rest: Any) -> Case:
     key = base64.b64encode(b"0123456789abcdef").decode()
     extra = f"Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n"
     if name == "deflate":
@@ -319,8 +322,8 @@ def _websocket(name: str, tries: str, frames: Callable[[bytes], list[Segment]], 
         tries,
         build=lambda s: _upgraded(s, "websocket", frames(s.text().encode()), extra),
         answers=2,
-        limit=1.2,
-        **rest,  # type: ignore[arg-type]
+        limit=2.0,
+        **rest,
     )
 
 
@@ -335,14 +338,14 @@ def _upgrades() -> Iterator[Case]:
         "Upgrade: foo, then a request as raw bytes",
         build=lambda s: _upgraded(s, "foo", [_origin_form(s.request(), s)]),
         answers=2,
-        limit=1.5,
+        limit=4.0,
     )
     yield Case(
         "upgrade-foo-json",
         "Upgrade: foo, then a JSON line",
         build=lambda s: _upgraded(s, "foo", [s.text().encode() + b"\n"]),
         answers=2,
-        limit=1.5,
+        limit=2.0,
     )
     yield Case(
         "upgrade-h2c",
@@ -354,7 +357,7 @@ def _upgrades() -> Iterator[Case]:
                 ("HTTP2-Settings", "AAMAAABk"),
             ]
         ),
-        limit=1.5,
+        limit=4.0,
     )
     yield _websocket("text", "The call as a WebSocket text", lambda data: [_frame(data)])
     yield _websocket("binary", "The call as a binary message", lambda data: [_frame(data, opcode=2)])

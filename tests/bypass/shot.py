@@ -164,6 +164,7 @@ class Shot:
 
 
 type Builder = Callable[[Shot], bytes | Sequence[Segment]]
+type Text = Callable[[Shot], str]
 type Talk = Callable[[Shot], bytes]
 
 
@@ -180,7 +181,7 @@ class Case:
     call: Literal["danger", "read_file"] = "danger"
     routes: frozenset[Route] = frozenset({"regular", "connect", "reverse"})
     toothless: str = ""
-    limit: float = 3.0
+    limit: float = 6.0
     answers: int = 1
     hangs: str = ""
 
@@ -191,7 +192,13 @@ class Case:
         assert self.build, f"{self.id} has neither build nor talk"
         built = self.build(shot)
         segments = [built] if isinstance(built, bytes) else built
-        return shot.aim.send(segments, limit=self.limit, answers=self.answers)
+        limit = min(self.limit, 1.5) if self.hangs else self.limit
+        return shot.aim.send(segments, limit=limit, answers=self.answers)
+
+
+def post(name: str, tries: str, text: Text, **rest: Any) -> Case:
+    """Give a case that is an ordinary POST with a crafted body."""
+    return Case(name, tries, build=lambda shot: shot.request(text(shot)), **rest)
 
 
 def denied_shot(case: Case, aim: Aim, marker: str) -> Shot:

@@ -13,6 +13,7 @@ from typing import Literal
 
 from tests.bypass.shot import Aim, Route
 from tests.harness import Certificates, ServerHandle, start_python_server
+from tests.node_tools import ServerName, start_node_server
 from tests.raw import Tls, parse_answers
 
 type Start = Callable[[Path, Certificates], AbstractContextManager[ServerHandle]]
@@ -40,11 +41,22 @@ def _python(module: str, *flags: str, tls: bool = False, requests: bool = False)
     return start
 
 
+def _node(name: ServerName, *flags: str) -> Start:
+    def start(directory: Path, certificates: Certificates) -> AbstractContextManager[ServerHandle]:
+        return start_node_server(name, directory, flags=flags)
+
+    return start
+
+
 PROCESSES: dict[str, Start] = {
     "lenient": _python("lenient", requests=True),
     "lenient-tls": _python("lenient", tls=True),
     "python": _python("python_modern"),
     "python-sse": _python("python_sse"),
+    "node-raw": _node("v1-raw"),
+    "node-express": _node("v1-express"),
+    "node-sse": _node("v1-sse"),
+    "node-v2": _node("v2", "--json"),
 }
 TARGETS: tuple[Target, ...] = (
     Target("lenient", "lenient", ("regular", "reverse")),
@@ -52,6 +64,11 @@ TARGETS: tuple[Target, ...] = (
     Target("python-modern", "python", ("regular",), modern=True),
     Target("python-session", "python", ("regular",), opening="session"),
     Target("python-sse", "python-sse", ("regular",), opening="sse"),
+    Target("node-raw", "node-raw", ("regular",), opening="session"),
+    Target("node-express", "node-express", ("regular",), opening="session"),
+    Target("node-sse", "node-sse", ("regular",), opening="sse"),
+    Target("node-v2", "node-v2", ("regular",), modern=True),
+    Target("node-v2-session", "node-v2", ("regular",), opening="session"),
 )
 
 

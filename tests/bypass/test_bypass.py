@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Iterator
 
 import pytest
@@ -130,3 +131,17 @@ def test_every_denial_is_in_the_audit_log(interlocks: tuple[Interlock, Interlock
     answer = parse_answers(proxied.hits[marker(case, "denied", target, "regular")].answer)[0]
     event = calls[_denial(answer)["audit_id"]]
     assert (event["tool"], event["decision"], event["rule"]) == ("danger", "deny", "no-danger")
+
+
+def test_every_request_in_a_batch_is_answered(proxied: Report) -> None:
+    case = next(case for case in CASES if case.id == "batch-two")
+    for target, route in _ways(case):
+        if target.opening == "sse":
+            continue  # its answers arrive on the GET stream: tests/acceptance
+        mark = marker(case, "denied", target, route)
+        number = zlib.crc32(mark.encode())
+        answer = parse_answers(proxied.hits[mark].answer)[0]
+        assert answer.status == 200
+        entries = json.loads(answer.body)
+        assert [entry["id"] for entry in entries] == [f"{number}-ping", number], f"{target.name} by {route}"
+        assert all("error" in entry or entry["result"]["isError"] for entry in entries)

@@ -59,5 +59,5 @@ def test_an_audit_log_on_a_full_disk_refuses_calls_and_says_so(tmp_path, server:
         answers = [post(interlock.port, server, big) for _ in range(12)]
     executed = len(server.new_executions())
     refused = [body for _, body in answers if "audit_unavailable" in body]
-    assert 0 < len(refused)
+    assert len(refused) > 0
     assert executed == len(answers) - len(refused)

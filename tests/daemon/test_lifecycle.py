@@ -48,9 +48,9 @@ def test_a_call_that_outlives_the_drain_is_recorded_with_an_unknown_outcome(tmp_
     ):
 
         def call() -> None:
-            with httpx2.Client(proxy=interlock.proxy_url, timeout=20, trust_env=False) as http:
-                with pytest.raises(httpx2.TransportError):
-                    http.post(f"{server.url}/mcp", json=slow, headers=HEADERS)
+            client = httpx2.Client(proxy=interlock.proxy_url, timeout=20, trust_env=False)
+            with client as http, pytest.raises(httpx2.TransportError):
+                http.post(f"{server.url}/mcp", json=slow, headers=HEADERS)
 
         thread = threading.Thread(target=call)
         thread.start()
@@ -124,7 +124,8 @@ def test_a_denied_call_never_opens_a_connection_to_the_server(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as listener, start_interlock(tmp_path) as interlock:
         listener.settimeout(0.3)
         port = listener.getsockname()[1]
-        head = f"POST http://127.0.0.1:{port}/mcp HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Length: {len(body)}\r\n\r\n"
+        host = f"127.0.0.1:{port}"
+        head = f"POST http://{host}/mcp HTTP/1.1\r\nHost: {host}\r\nContent-Length: {len(body)}\r\n\r\n"
         assert b"policy_denied" in send_raw("127.0.0.1", interlock.port, [head.encode() + body])
         with pytest.raises(TimeoutError):
             listener.accept()

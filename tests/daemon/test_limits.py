@@ -10,7 +10,7 @@ import time
 import pytest
 
 from tests.daemon.conftest import SETTINGS, Pair
-from tests.harness import ServerHandle, start_interlock, send_raw
+from tests.harness import ServerHandle, send_raw, start_interlock
 from tests.raw import parse_answers
 
 
@@ -119,3 +119,29 @@ def test_a_refused_body_leaves_an_answer_to_read_for_a_client_that_keeps_sending
         status, body = ask(pair, request(pair.target, method="POST", body=b"x" * 5_000_000))
         assert status == 413
         assert json.loads(body)["error"]["status"] == 413
+
+
+@pytest.mark.parametrize(
+    ("segments", "reason"),
+    [
+        ([b"SSH-2.0-OpenSSH_9.2\r\n\r\n"], "not_http"),
+        ([b"\x00\x01\x02binary\r\n\r\n"], "not_http"),
+        ([b"GET http://x HTTP/1.1\r\nX: " + b"a" * 20_000], "head_too_large"),
+        ([b"GET http://", 0.1], "head_too_slow"),
+    ],
+)
+def test_what_is_refused_before_it_is_a_request_leaves_an_event(tight: Pair, segments, reason: str):
+    send_raw("127.0.0.1", tight.interlock.port, segments, limit=8)
+    event = tight.interlock.events()[-1]
+    assert (event["kind"], event["reason"]) == ("connection_refused", reason)
+
+
+def test_bytes_that_are_not_http_inside_a_tunnel_reach_nobody_and_leave_an_event(tight: Pair):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        target = f"127.0.0.1:{listener.getsockname()[1]}"
+        send_raw("127.0.0.1", tight.interlock.port, [b"HELO mail\r\n\r\n"], connect=target, limit=8)
+        listener.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            listener.accept()
+    event = tight.interlock.events()[-1]
+    assert (event["kind"], event["reason"], event["server"]) == ("connection_refused", "not_http", target)

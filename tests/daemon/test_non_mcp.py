@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import time
+from pathlib import Path
 
 import httpx2
 import pytest
@@ -20,8 +21,8 @@ def client(pair: Pair) -> httpx2.Client:
 
 
 def resident(pid: int) -> int:
-    with open(f"/proc/{pid}/status") as status:
-        line = next(line for line in status if line.startswith("VmRSS"))
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    line = next(line for line in lines if line.startswith("VmRSS"))
     return int(line.split()[1]) * 1024
 
 

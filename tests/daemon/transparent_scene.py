@@ -60,7 +60,8 @@ context = ssl.create_default_context(cafile=sys.argv[1])
 seen = {}
 for scheme, port in (("http", 9000), ("https", 9443)):
     for tool in ("danger", "echo"):
-        body = {"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": {"name": tool, "arguments": {"text": "hi"}}}
+        params = {"name": tool, "arguments": {"text": "hi"}}
+        body = {"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": params}
         request = urllib.request.Request(
             f"{scheme}://localhost:{port}/mcp",
             json.dumps(body).encode(),

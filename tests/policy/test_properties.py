@@ -151,7 +151,7 @@ SHELL = st.sampled_from(
         "2>/dev/null {}",
         "A=1 {}",
         "ls\n{}",
-        "eval {}",
+        'eval "{}"',
         "nice -n 3 {}",
     ]
 )

@@ -97,6 +97,8 @@ class Lenient:
             return True
         body = await _body(reader, headers)
         self.record(method, target, headers, body)
+        if re.match(rb"[A-Z]+ \S+ HTTP/1", body):
+            self.run(body.partition(b"\r\n\r\n")[2], headers)  # as one that reads no body here would
         answer = self.run(body, headers)
         if "upgrade" in header(headers, "connection").lower():
             return await self._upgrade(reader, writer, headers)

@@ -1,7 +1,7 @@
 """Finds every tool call that any sloppy reader could make of some bytes.
 
 The reader tries all content codings, all character sets, all choices among duplicate
-keys, keys in any case, values after garbage, and arrays in arrays, and gives every call
+keys, keys in any case, values after other values, and arrays in arrays, and gives every call
 it finds under any of these readings. Pure: no I/O.
 """
 
@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import brotli  # type: ignore[import-untyped]
+import brotli
 import zstandard
 
 LIMIT = 4 * 1024 * 1024
@@ -78,7 +78,7 @@ def decompressed(data: bytes, depth: int = 3) -> Iterator[bytes]:
 def _plausible(data: bytes) -> tuple[str, ...]:
     """Give the character sets in which `data` can hold JSON at all."""
     wide = tuple(name for name in CHARSETS if "16" in name or "32" in name) if b"\x00" in data else ()
-    return ("utf-8", "utf-8-sig", *wide, *(("utf-7",) if b"+" in data else ()))
+    return ("utf-8", "utf-8-sig", *wide)
 
 
 def texts(data: bytes, charset: str | None = None) -> Iterator[str]:
@@ -98,6 +98,7 @@ def texts(data: bytes, charset: str | None = None) -> Iterator[str]:
 
 _OVERLONG = re.compile(rb"[\xc0\xc1][\x80-\xbf]")
 _BLANKS = " \t\r\n\ufeff\x00\x1e\x0b\x0c\x85\xa0\u2028\u2029"
+_START = re.compile(rf"(?:[{_BLANKS}]|/\*.*?\*/|//[^\n]*\n)*[{{\[]", re.DOTALL)
 _TOKEN = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+', re.DOTALL)
 
 
@@ -117,16 +118,26 @@ def _scalar(token: str) -> Any:
         return token
 
 
+def _tokens(text: str) -> Iterator[str]:
+    """Give brackets and scalars; commas, colons and comments only separate."""
+    for match in _TOKEN.finditer(text):
+        token = match.group()
+        if token not in ",:" and not token.startswith(("/*", "//")):
+            yield token
+
+
 def values(text: str) -> Iterator[Any]:
     """Give every top-level array or object in `text`, skipping whatever is between them.
 
-    Iterative, so that no nesting is too deep; objects come as Pairs.
+    Before the first one only blanks and comments are skipped: no reader we know of looks
+    for a value behind words. Iterative, so that no nesting is too deep; objects come as Pairs.
     """
+    if not _START.match(text):
+        return
     stack: list[Any] = []
     keys: list[str | None] = []
     key: str | None = None
-    for match in _TOKEN.finditer(text):
-        token = match.group()
+    for token in _tokens(text):
         if token in "{[":
             stack.append(Pairs() if token == "{" else [])
             keys.append(key)
@@ -140,8 +151,6 @@ def values(text: str) -> Iterator[Any]:
             else:
                 _add(stack[-1], key, done)
             key = None
-        elif token in ",:" or token.startswith(("/*", "//")):
-            continue
         elif stack:
             key = _take(stack[-1], key, _scalar(token))
     while stack:

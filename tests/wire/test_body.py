@@ -210,6 +210,49 @@ def test_an_encoded_body_that_cannot_be_taken_is_refused(body: bytes, encodings:
     assert reading.reason == reason
 
 
+def stacked(data: bytes, times: int) -> bytes:
+    for _ in range(times):
+        data = gzip.compress(data)
+    return data
+
+
+@pytest.mark.parametrize("content_type", ["application/json", "application/octet-stream"])
+@pytest.mark.parametrize(
+    ("body", "encodings", "reason"),
+    [
+        (gzip.compress(BODY), [], "encoding_mismatch"),
+        (zlib.compress(BODY), [], "encoding_mismatch"),
+        (zstandard.compress(BODY), [], "encoding_mismatch"),
+        (stacked(BODY, 2), [], "encoding_mismatch"),
+        (stacked(BODY, 2), ["gzip"], "encoding_mismatch"),
+        (stacked(BODY, 4), [], "encoding_mismatch"),
+        (stacked(BODY, 9), [], "encoding_mismatch"),
+    ],
+)
+def test_a_coding_that_is_not_declared_is_seen(
+    body: bytes, encodings: list[str], reason: str, content_type: str
+) -> None:
+    reading = read_body(body, content_types=[content_type], encodings=encodings)
+    assert isinstance(reading, Refused)
+    assert reading.reason == reason
+
+
+def test_a_gzip_header_that_looks_like_json_hides_nothing() -> None:
+    body = bytearray(gzip.compress(BODY))
+    body[4:8] = b"{{{{"  # the time stamp
+    assert isinstance(read_body(bytes(body), content_types=["a/b"]), Refused)
+
+
+def test_a_coding_under_another_name_is_seen() -> None:
+    reading = read_body(gzip.compress(BODY), content_types=["a/b"], encodings=["x-secret"])
+    assert isinstance(reading, Refused)
+    assert reading.id == 7
+
+
+def test_an_archive_is_foreign() -> None:
+    assert read_body(gzip.compress(b"ustar " * 9000), content_types=["application/gzip"]) == Foreign()
+
+
 @pytest.mark.parametrize("encodings", [[], ["identity"], ["Identity, identity"], ["aws-chunked"], [""]])
 def test_codings_that_do_nothing_change_nothing(encodings: list[str]) -> None:
     assert isinstance(read_body(BODY, content_types=JSON_TYPE, encodings=encodings), Single)

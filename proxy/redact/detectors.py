@@ -1,0 +1,194 @@
+"""Detectors as data: reading, checking and choosing them.
+
+Pure but for reading `detectors.yaml`, which is packaged beside this file. A policy
+may bring detectors of its own; they have the same shape and are checked the same way.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+
+import re2
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from ruamel.yaml import YAML
+
+from proxy.errors import PolicyError
+from proxy.redact.validators import VALIDATORS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+KEYWORD_REACH = 128
+"""How far from a match, in bytes, one of its detector's keywords may stand."""
+
+_LABELS = {"secrets": "secret", "pii": "pii", "custom": "custom"}
+
+type Keyword = Annotated[str, Field(min_length=1, max_length=64)]
+
+
+class Detector(BaseModel):
+    """One kind of secret or personal datum, as `detectors.yaml` explains it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    id: Annotated[str, Field(pattern=r"^(secrets|pii|custom)\.[a-z0-9]+(-[a-z0-9]+)*$", max_length=64)]
+    description: Annotated[str, Field(min_length=1)]
+    regex: Annotated[str, Field(min_length=1, max_length=2000)]
+    keywords: tuple[Keyword, ...] = ()
+    edges: Literal["free", "word", "left", "none"] = "free"
+    hint: str | None = None
+    group: Annotated[int, Field(ge=0)] = 0
+    entropy: Annotated[float, Field(ge=0, le=8)] = 0.0
+    allow: tuple[str, ...] = ()
+    stopwords: tuple[Keyword, ...] = ()
+    validator: str | None = None
+
+    @field_validator("keywords", "allow", "stopwords", mode="before")
+    @classmethod
+    def _lists_are_tuples(cls, value: object) -> object:
+        return tuple(value) if isinstance(value, list) else value
+
+    @field_validator("keywords", "stopwords")
+    @classmethod
+    def _lower_case(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(word.lower() for word in value)
+
+    @field_validator("validator")
+    @classmethod
+    def _known_validator(cls, value: str | None) -> str | None:
+        if value is not None and value not in VALIDATORS:
+            raise ValueError(f"unknown validator {value!r}; one of {', '.join(sorted(VALIDATORS))}")
+        return value
+
+    @model_validator(mode="after")
+    def _regexes_compile(self) -> Self:
+        compiled = compile_bytes(self.pattern)
+        if self.group > compiled.groups:
+            raise ValueError(f"group {self.group} is not in the regex, which has {compiled.groups}")
+        if compiled.search(b"") is not None:
+            raise ValueError("the regex matches the empty string; make part of it obligatory")
+        for regex in (*self.allow, self.hint or ""):
+            compile_bytes(regex)
+        return self
+
+    @property
+    def pattern(self) -> str:
+        """The regex with its edges."""
+        if self.edges == "word":
+            return rf"\b(?:{self.regex})\b"
+        if self.edges == "left":
+            return rf"\b(?:{self.regex})"
+        return self.regex
+
+    @property
+    def label(self) -> str:
+        """What stands in a mask: `secret:aws-access-key`."""
+        family, _, name = self.id.partition(".")
+        return f"{_LABELS[family]}:{name}"
+
+    @property
+    def crosses_fields(self) -> bool:
+        """Whether the format alone is proof enough to be put together from several strings."""
+        return self.edges != "none" and not self.id.startswith("pii.")
+
+
+def compile_bytes(regex: str) -> Any:
+    """Compile `regex` to match bytes one by one, as hyperscan does.
+
+    Raises ValueError where RE2 refuses it.
+    """
+    options = re2.Options()
+    options.encoding = re2.Options.Encoding.LATIN1
+    options.log_errors = False
+    try:
+        return re2.compile(regex.encode(), options)
+    except re2.error as error:
+        reason = error.args[0] if error.args else "refused"
+        text = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
+        raise ValueError(f"RE2 refuses {regex!r}: {text}") from error
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """All detectors there are, in order of precedence. Compared by identity, so it can be a cache key."""
+
+    detectors: tuple[Detector, ...]
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    @functools.cached_property
+    def _selections(self) -> dict[tuple[str, ...], frozenset[int]]:
+        return {}
+
+    def select(self, names: Sequence[str]) -> frozenset[int]:
+        """Give the indexes of the detectors that `names` choose: ids, or `secrets`, `pii`, `custom`.
+
+        Raises PolicyError for a name that chooses nothing.
+        """
+        key = tuple(names)
+        chosen = self._selections.get(key)
+        if chosen is None:
+            chosen = frozenset[int]().union(*(self._select_one(name) for name in key))
+            self._selections[key] = chosen
+        return chosen
+
+    def _select_one(self, name: str) -> frozenset[int]:
+        found = frozenset(
+            index
+            for index, detector in enumerate(self.detectors)
+            if detector.id == name or detector.id.startswith(f"{name}.")
+        )
+        # A family is a name even while nobody has defined a detector in it.
+        if not found and name not in _LABELS:
+            raise PolicyError(
+                f"unknown detector {name!r}: give a family (secrets, pii, custom) or an id such as pii.card"
+            )
+        return found
+
+    def extended(self, custom: Iterable[Mapping[str, Any]]) -> Catalogue:
+        """Give a catalogue with a policy's own detectors after the built-in ones.
+
+        Raises PolicyError for one that is malformed or takes an id that is taken.
+        """
+        added = tuple(parse_detector(raw) for raw in custom)
+        if not added:
+            return self
+        catalogue = Catalogue((*self.detectors, *added))
+        _refuse_duplicates(catalogue.detectors)
+        return catalogue
+
+
+def parse_detector(raw: Mapping[str, Any]) -> Detector:
+    """Check one detector as written.
+
+    Raises PolicyError that names the detector, the field and what is wrong with it.
+    """
+    try:
+        return Detector.model_validate(dict(raw))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise PolicyError(f"detector {raw.get('id', '?')!r}: {where}: {first['msg']}") from error
+
+
+@functools.cache
+def builtin() -> Catalogue:
+    """Give the detectors that come with Interlock, read once."""
+    text = files(__package__).joinpath("detectors.yaml").read_text(encoding="utf-8")
+    detectors = tuple(parse_detector(raw) for raw in YAML(typ="safe", pure=True).load(text))
+    _refuse_duplicates(detectors)
+    return Catalogue(detectors)
+
+
+def _refuse_duplicates(detectors: tuple[Detector, ...]) -> None:
+    seen: set[str] = set()
+    for detector in detectors:
+        if detector.id in seen:
+            raise PolicyError(f"detector {detector.id!r} is defined twice")
+        seen.add(detector.id)

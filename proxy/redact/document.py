@@ -1,0 +1,285 @@
+"""A JSON value as one text to scan, and the way back from places in the text to the value.
+
+Pure. The text reads like JSON, so that a detector sees `"password": "…"` whether it comes
+as a field or as JSON inside a string. After it come the strings once more, end to end, once in
+document order and once for each name that several of them have, so that what is split over
+them is whole.
+Nothing recurses: a value may be nested as deep as it likes.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import count, repeat
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from proxy.model import Json
+
+type Place = str | int
+type LeafKind = Literal["key", "string", "number"]
+
+_FRAGMENT: Final = 256
+_SMALLEST_NUMBER: Final = 1_000_000
+_SHORTEST_SPELLING: Final = 13
+_MAX_STEPS: Final = 64
+_MARKS: Final[dict[LeafKind, tuple[str, str]]] = {
+    "key": ('"', '": '),
+    "string": ('"', '"\n'),
+    "number": ("", "\n"),
+}
+UNREADABLE: Final = "\x00"
+"""Stands for a number with more digits than can be looked at."""
+
+
+class Container(NamedTuple):
+    """An object or array of the value, and where it sits."""
+
+    value: dict[str, Any] | list[Any]
+    parent: int
+    place: Place
+
+
+class Leaf(NamedTuple):
+    """A key, string or number of the value."""
+
+    kind: LeafKind
+    text: str
+    container: int
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Where part of a leaf, in bytes, stands in the text."""
+
+    offset: int
+    leaf: int
+    start: int
+    size: int
+
+
+class Document:
+    """The leaves of one JSON value, collected in document order."""
+
+    def __init__(self, value: Json) -> None:
+        self.value = value
+        self.containers: list[Container] = []
+        self.leaves: list[Leaf] = []
+        self._collect(value)
+
+    def _collect(self, value: Json) -> None:
+        stack: list[Iterator[tuple[int, Place, Any]]] = [iter([(-1, "", value)])]
+        add = self.leaves.append
+        while stack:
+            for container, place, item in stack[-1]:
+                if isinstance(item, str):
+                    add(Leaf("string", item, container, place))
+                elif isinstance(item, (dict, list)):
+                    if isinstance(item, list) and _spells_text(item):
+                        add(Leaf("number", bytes(item).decode(), container, place))
+                    stack.append(self._enter(container, place, item))
+                    break
+                elif item and abs(item) >= _SMALLEST_NUMBER:
+                    add(Leaf("number", _number_text(item), container, place))
+            else:
+                stack.pop()
+
+    def _enter(
+        self, container: int, place: Place, item: dict[str, Any] | list[Any]
+    ) -> Iterator[tuple[int, Place, Any]]:
+        index = len(self.containers)
+        self.containers.append(Container(item, container, place))
+        if isinstance(item, list):
+            return zip(repeat(index), count(), item)
+        return self._entries(index, item)
+
+    def _entries(self, index: int, item: dict[str, Any]) -> Iterator[tuple[int, Place, Any]]:
+        for key, child in item.items():
+            self.leaves.append(Leaf("key", key, index, key))
+            yield index, key, child
+
+    def name(self, leaf: Leaf) -> Place:
+        """Give the key that a leaf stands under, be it in an array there."""
+        if isinstance(leaf.place, str) or leaf.container < 0:
+            return leaf.place
+        return self.containers[leaf.container].place
+
+    def rewritten(self, changes: Mapping[int, str]) -> Json:
+        """Give the value with the leaves in `changes` replaced; the original is left alone."""
+        if not changes:
+            return self.value
+        copies: dict[int, dict[str, Any] | list[Any]] = {}
+        keys: dict[int, dict[str, str]] = {}
+        for index, text in changes.items():
+            leaf = self.leaves[index]
+            if leaf.container < 0:
+                return text
+            copy = self._copy(leaf.container, copies)
+            if leaf.kind == "key":
+                keys.setdefault(leaf.container, {})[leaf.text] = text
+            else:
+                copy[leaf.place] = text
+        self._rename(copies, keys)
+        return copies[0]
+
+    def _copy(self, index: int, copies: dict[int, Any]) -> Any:
+        """Give the writable copy of a container, copying what is above it as far as needed."""
+        wanted = index
+        while index not in copies:
+            container = self.containers[index]
+            copies[index] = container.value.copy()
+            if container.parent < 0:
+                break
+            index = container.parent
+        self._link(wanted, copies)
+        return copies[wanted]
+
+    def _link(self, index: int, copies: dict[int, Any]) -> None:
+        while (parent := self.containers[index].parent) >= 0:
+            place = self.containers[index].place
+            if copies[parent][place] is copies[index]:
+                return
+            copies[parent][place] = copies[index]
+            index = parent
+
+    def _rename(self, copies: dict[int, Any], keys: dict[int, dict[str, str]]) -> None:
+        for index, names in keys.items():
+            copy = copies[index]
+            entries = list(copy.items())
+            copy.clear()
+            taken = {key for key, _ in entries if key not in names}
+            for key, child in entries:
+                name = _free_name(names[key], taken) if key in names else key
+                taken.add(name)
+                copy[name] = child
+
+    def path(self, index: int, shown: Mapping[tuple[int, Place], str] | None = None) -> str:
+        """Give where a leaf is, as `files[0].name`; `shown` has the masked forms of keys.
+
+        Of a leaf nested deeper than `_MAX_STEPS` the path begins with an ellipsis.
+        """
+        container, place = self.leaves[index].container, self.leaves[index].place
+        steps: list[str] = []
+        while container >= 0 and len(steps) < _MAX_STEPS:
+            if isinstance(place, int):
+                steps.append(f"[{place}]")
+            else:
+                steps.append(_step((shown or {}).get((container, place), place)))
+            container, place = self.containers[container].parent, self.containers[container].place
+        path = "".join(reversed(steps))
+        return path.removeprefix(".") if container < 0 else f"\N{HORIZONTAL ELLIPSIS}{path}"
+
+    def shown_keys(self, changes: Mapping[int, str]) -> dict[tuple[int, Place], str]:
+        """Give what paths must show for the keys among `changes`."""
+        return {
+            (self.leaves[index].container, self.leaves[index].place): text
+            for index, text in changes.items()
+            if self.leaves[index].kind == "key"
+        }
+
+
+def _step(key: str) -> str:
+    if key and not any(character in key for character in '.[]"*'):
+        return f".{key}"
+    escaped = key.replace("\\", "\\\\").replace('"', '\\"')
+    return f'["{escaped}"]'
+
+
+def _free_name(name: str, taken: set[str]) -> str:
+    """Give `name`, numbered where two keys of one object mask to the same."""
+    numbered = (f"{name}~{number}" for number in count(2))
+    return name if name not in taken else next(free for free in numbered if free not in taken)
+
+
+def _spells_text(item: list[Any]) -> bool:
+    """Tell whether an array is text written as the codes of its characters."""
+    if len(item) < _SHORTEST_SPELLING or type(item[0]) is not int:
+        return False
+    return all(type(code) is int and 9 <= code < 127 for code in item)
+
+
+def _number_text(number: float) -> str:
+    try:
+        return repr(number)
+    except ValueError:  # more digits than Python will print
+        return UNREADABLE
+
+
+class Text:
+    """The text of a document, given the current texts of its leaves."""
+
+    def __init__(self, document: Document, texts: list[bytes]) -> None:
+        self._document = document
+        self._texts = texts
+        chunks: list[bytes] = []
+        for leaf, text in zip(document.leaves, texts, strict=True):
+            before, after = _BYTE_MARKS[leaf.kind]
+            chunks += (before, text, after)
+        self.body_size = sum(map(len, chunks))
+        self._joined = list(self._joins())
+        for group in self._joined:
+            chunks += (b"\n", *(text[start:end] for _, text, start, end in group))
+        self.data = b"".join(chunks)
+
+    def _joins(self) -> Iterator[list[tuple[int, bytes, int, int]]]:
+        strings = [index for index, leaf in enumerate(self._document.leaves) if leaf.kind == "string"]
+        if len(strings) < 2:
+            return
+        yield self._group(strings)
+        by_name: dict[Place, list[int]] = {}
+        for index in strings:
+            by_name.setdefault(self._document.name(self._document.leaves[index]), []).append(index)
+        if len(by_name) > 1:
+            yield from (self._group(group) for group in by_name.values() if len(group) > 1)
+
+    def _group(self, leaves: list[int]) -> list[tuple[int, bytes, int, int]]:
+        """Give the fragments of leaves to put end to end: short ones whole, of long ones both ends."""
+        fragments: list[tuple[int, bytes, int, int]] = []
+        for index in leaves:
+            text = self._texts[index]
+            if len(text) <= 2 * _FRAGMENT:
+                fragments.append((index, text, 0, len(text)))
+            else:
+                fragments.append((index, text, 0, _FRAGMENT))
+                fragments.append((-1, b"\n", 0, 1))
+                fragments.append((index, text, len(text) - _FRAGMENT, len(text)))
+        return fragments
+
+    @cached_property
+    def _pieces(self) -> list[Piece]:
+        pieces: list[Piece] = []
+        offset = 0
+        for index, (leaf, text) in enumerate(zip(self._document.leaves, self._texts, strict=True)):
+            before, after = _BYTE_MARKS[leaf.kind]
+            pieces.append(Piece(offset + len(before), index, 0, len(text)))
+            offset += len(before) + len(text) + len(after)
+        for group in self._joined:
+            offset += 1
+            for index, _, start, end in group:
+                pieces.append(Piece(offset, index, start, end - start))
+                offset += end - start
+        return pieces
+
+    @cached_property
+    def _piece_offsets(self) -> list[int]:
+        return [piece.offset for piece in self._pieces]
+
+    def places(self, start: int, end: int) -> list[tuple[int, int, int]]:
+        """Give the leaves that a span of the text touches, each with a span of its own bytes."""
+        index = max(0, bisect_right(self._piece_offsets, start) - 1)
+        found: list[tuple[int, int, int]] = []
+        while index < len(self._pieces) and (piece := self._pieces[index]).offset < end:
+            index += 1
+            low, high = max(start, piece.offset), min(end, piece.offset + piece.size)
+            if low < high and piece.leaf >= 0:
+                shift = piece.start - piece.offset
+                found.append((piece.leaf, low + shift, high + shift))
+        return found
+
+
+_BYTE_MARKS: Final = {kind: (before.encode(), after.encode()) for kind, (before, after) in _MARKS.items()}

@@ -1,0 +1,237 @@
+"""Finding what detectors describe in bytes.
+
+Pure. Hyperscan says in one pass which detectors can match at all, RE2 then says where.
+Without hyperscan the keywords say which can match: each is sought with `bytes.find`, which
+needs no further dependency and gives the same findings, later.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import threading
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from proxy.redact.detectors import KEYWORD_REACH, Catalogue, Detector, compile_bytes
+from proxy.redact.validators import VALIDATORS
+
+try:
+    import hyperscan
+except ImportError:  # no wheel for this platform: the keyword engine does the work
+    hyperscan = None  # type: ignore[assignment]
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+WALL = b"\x00"
+"""Stands in for text that is already masked: no detector matches it or looks past it."""
+
+MAX_MATCHES = 10_000
+"""Matches of one detector in one buffer after which all that follows counts as matched."""
+
+_MAX_RETRIES = 5_000
+
+BLOCK = 1 << 16
+OVERLAP = 1 << 12
+"""Hyperscan looks at blocks, each with the end of the one before, so that RE2 need not look
+at everything for a detector that has something somewhere. No detector needs more than the
+overlap to match at all."""
+
+type Region = tuple[int, int]
+type Survey = dict[int, list[Region]]
+"""Detectors by index, and the parts of the data where their matches may end."""
+
+type EngineName = Literal["auto", "hyperscan", "keywords"]
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Where a detector, by its index in the catalogue, found something."""
+
+    detector: int
+    start: int
+    end: int
+
+
+class Engine(Protocol):
+    """Tells which detectors are worth running."""
+
+    def survey(self, data: bytes) -> Survey:
+        """Say where in `data` which detectors may match; too much is slow, too little is wrong."""
+        ...
+
+
+class HyperscanEngine:
+    """One pass over the data for all detectors at once."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        expressions = [(detector.hint or detector.pattern).encode() for detector in catalogue.detectors]
+        self._database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
+        self._database.compile(
+            expressions=expressions,
+            ids=list(range(len(expressions))),
+            elements=len(expressions),
+            flags=hyperscan.HS_FLAG_SINGLEMATCH,
+        )
+        self._local = threading.local()
+
+    def _scratch(self) -> Any:
+        # Scratch space serves one scan at a time, so each thread has its own.
+        scratch = getattr(self._local, "scratch", None)
+        if scratch is None:
+            scratch = self._local.scratch = hyperscan.Scratch(self._database)
+        return scratch
+
+    def survey(self, data: bytes) -> Survey:
+        scratch = self._scratch()
+        survey: dict[int, list[Region]] = {}
+        for start in range(0, len(data), BLOCK):
+            end = min(start + BLOCK, len(data))
+            for hit in self._hits(
+                data[max(0, start - OVERLAP) : end] if len(data) > BLOCK else data, scratch
+            ):
+                regions = survey.setdefault(hit, [])
+                joins = bool(regions) and regions[-1][1] == start
+                regions.append((regions.pop()[0] if joins else start, end))
+        return survey
+
+    def _hits(self, block: bytes, scratch: Any) -> list[int]:
+        hits: list[int] = []
+
+        def note(identifier: int, _from: int, _to: int, _flags: int, _context: object) -> None:
+            hits.append(identifier)
+
+        self._database.scan(block, match_event_handler=note, scratch=scratch)
+        return hits
+
+
+class KeywordEngine:
+    """A search for each keyword; detectors without keywords are always worth running."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._keywords = [
+            (index, tuple(word.encode() for word in detector.keywords))
+            for index, detector in enumerate(catalogue.detectors)
+        ]
+
+    def survey(self, data: bytes) -> Survey:
+        lowered = data.lower()
+        return {
+            index: [(0, len(data))]
+            for index, words in self._keywords
+            if not words or any(word in lowered for word in words)
+        }
+
+
+class Rule:
+    """A detector ready to run."""
+
+    def __init__(self, index: int, detector: Detector) -> None:
+        self.index = index
+        self.detector = detector
+        self._regex = compile_bytes(detector.pattern)
+        self._allow = [compile_bytes(regex) for regex in detector.allow]
+        self._keywords = tuple(word.encode() for word in detector.keywords)
+        self._stopwords = tuple(word.encode() for word in detector.stopwords)
+        self._validator = VALIDATORS[detector.validator] if detector.validator else None
+
+    def find(self, data: bytes, regions: Sequence[Region]) -> Iterator[Match]:
+        """Give the findings that end in `regions` of `data`, from left to right."""
+        found = refused = position = 0
+        for low, high in regions:
+            position = max(position, low - OVERLAP)
+            resumed = True
+            while resumed and position < high:
+                resumed = False
+                for match in self._each(data, position, high):
+                    start, end = match.span(self.detector.group)
+                    if length := self._accepted(data, start, end):
+                        found += 1
+                        position = start + length if found < MAX_MATCHES else len(data)
+                        yield Match(self.index, start, position)
+                        resumed = position != match.end()
+                    elif refused < _MAX_RETRIES:
+                        # What was refused may hide what begins inside it; a bound keeps bait affordable.
+                        refused += 1
+                        position = match.start() + 1
+                        resumed = True
+                    if resumed:
+                        break
+
+    def _each(self, data: bytes, position: int, high: int) -> Iterator[Any]:
+        """Give the matches from `position` to `high`, those that reach further whole."""
+        limit = min(high + OVERLAP, len(data))
+        for match in self._regex.finditer(data, position, limit):
+            if match.end() == limit < len(data):
+                whole = self._regex.search(data, match.start())
+                if whole is not None:
+                    yield whole
+                return
+            yield match
+
+    def _accepted(self, data: bytes, start: int, end: int) -> int:
+        secret = data[start:end]
+        length = self._validator(secret) if self._validator else len(secret)
+        if not length or (self._keywords and not self._has_keyword(data, start, end)):
+            return 0
+        if self.detector.entropy and entropy(secret) < self.detector.entropy:
+            return 0
+        lowered = secret.lower()
+        if any(word in lowered for word in self._stopwords):
+            return 0
+        return 0 if any(regex.fullmatch(secret) for regex in self._allow) else length
+
+    def _has_keyword(self, data: bytes, start: int, end: int) -> bool:
+        low = max(0, start - KEYWORD_REACH, data.rfind(WALL, max(0, start - KEYWORD_REACH), start) + 1)
+        wall = data.find(WALL, end, end + KEYWORD_REACH)
+        window = data[low : wall if wall >= 0 else end + KEYWORD_REACH].lower()
+        return any(word in window for word in self._keywords)
+
+
+def entropy(value: bytes) -> float:
+    """Give the Shannon entropy of `value` in bits per byte."""
+    if not value:
+        return 0.0
+    shares = (count / len(value) for count in Counter(value).values())
+    return -sum(share * math.log2(share) for share in shares)
+
+
+class Scanner:
+    """Runs a catalogue over buffers. Safe to share between threads."""
+
+    def __init__(self, catalogue: Catalogue, engine: EngineName = "auto") -> None:
+        """Compile what is needed to survey; a rule is compiled when it is first run.
+
+        Raises PolicyError where hyperscan is asked for and missing.
+        """
+        self.catalogue = catalogue
+        self._engine = _engines(engine)(catalogue)
+        self._rules: dict[int, Rule] = {}
+
+    def matches(self, data: bytes, detectors: frozenset[int]) -> list[Match]:
+        """Give the findings of `detectors` in `data`, in order of precedence."""
+        survey = self._engine.survey(data)
+        chosen = sorted(index for index in survey if index in detectors)
+        return [match for index in chosen for match in self._rule(index).find(data, survey[index])]
+
+    def _rule(self, index: int) -> Rule:
+        rule = self._rules.get(index)
+        if rule is None:
+            rule = self._rules[index] = Rule(index, self.catalogue.detectors[index])
+        return rule
+
+
+def _engines(name: EngineName) -> Callable[[Catalogue], Engine]:
+    if name == "keywords" or (name == "auto" and hyperscan is None):
+        return KeywordEngine
+    if hyperscan is None:
+        raise RuntimeError("hyperscan is not installed; use the engine 'keywords' or 'auto'")
+    return HyperscanEngine
+
+
+@functools.lru_cache(maxsize=8)
+def scanner_for(catalogue: Catalogue, engine: EngineName = "auto") -> Scanner:
+    """Give the scanner of `catalogue`, compiled once."""
+    return Scanner(catalogue, engine)

@@ -1,0 +1,247 @@
+"""Readings of a text, each of which knows where in the text it came from.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+from proxy.redact.detectors import compile_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+type Span = tuple[int, int]
+
+# What passes for ASCII or for nothing. Dashes, quotes, arrows and CJK, of which honest
+# text is full, are not worth a look.
+_DISGUISE: Final = compile_bytes(
+    r"(?:\xc2[\xaa\xad\xb2\xb3\xb9\xba]|[\xc3-\xd6][\x80-\xbf]|\xe1[\x80-\xbf]{2}"
+    r"|\xe2(?:\x80[\x8b-\x92\xaa-\xae]|\x81[\xa0-\xbf]|[\x82\x84\x85\x91-\x93\xa0\xb1][\x80-\xbf])"
+    r"|\xe3\x85\xa4|\xea[\x80-\xbf]{2}|\xef[\xb8\xbb-\xbe][\x80-\xbf]|\xf0\x9d[\x80-\xbf]{2}"
+    r"|\xf0\x9f[\x84-\x86][\x80-\xbf]|\xf3\xa0[\x80-\xbf]{2})[^\n\x00]*"
+)
+_CONTEXT: Final = 80
+SEPARATOR: Final = b"\n\n\n"
+
+
+class View(Protocol):
+    """One other reading of a buffer."""
+
+    @property
+    def data(self) -> bytes:
+        """The reading."""
+        ...
+
+    def origin(self, start: int, end: int) -> Span:
+        """Give the span of the buffer that the span of this reading came from."""
+        ...
+
+
+def _stretches(regex: Any, data: bytes) -> Iterator[Span]:
+    """Give what `regex` matches with up to `_CONTEXT` bytes of the line before, none twice."""
+    reached = 0
+    for match in regex.finditer(data):
+        start, end = match.span()
+        low = max(reached, start - _CONTEXT)
+        reached = end
+        yield max(low, data.rfind(b"\n", low, start) + 1, data.rfind(b"\x00", low, start) + 1), end
+
+
+class Folded:
+    """The stretches of text that are not plain ASCII, through a character table.
+
+    Places are worked out when asked for: most text has nothing to be placed.
+    """
+
+    def __init__(self, data: bytes, table: Mapping[int, str]) -> None:
+        self._table = table
+        self._runs: list[tuple[int, bytes]] = []
+        self._folded: list[bytes] = []
+        for start, end in _stretches(_DISGUISE, data):
+            run = data[start:end]
+            folded = _text_of(run).translate(table).encode("utf-8", "surrogateescape")
+            if folded != run:
+                self._runs.append((start, run))
+                self._folded.append(folded)
+        self.data = b"\n".join(self._folded)
+
+    @cached_property
+    def _offsets(self) -> list[int]:
+        return [0, *accumulate(len(folded) + 1 for folded in self._folded)]
+
+    def origin(self, start: int, end: int) -> Span:
+        return self._place(start)[0], self._place(max(start, end - 1))[1]
+
+    def _place(self, offset: int) -> Span:
+        index = min(bisect_right(self._offsets, offset), len(self._runs)) - 1
+        there, run = self._runs[index]
+        here = self._offsets[index]
+        for character in _text_of(run):
+            width = _size(character)
+            here += _size(character.translate(self._table))
+            if here > offset:
+                return there, there + width
+            there += width
+        return there, there
+
+
+def _text_of(data: bytes) -> str:
+    # Bytes that are no UTF-8 travel as surrogates, so that sizes stay exact.
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _size(text: str) -> int:
+    return len(text.encode("utf-8", "surrogateescape"))
+
+
+@dataclass(frozen=True)
+class Escape:
+    """One way to write a byte as two hexadecimal digits."""
+
+    marker: bytes
+    tail: bytes
+    run: Any
+    """Matches such an escape and the word that it begins."""
+
+    @property
+    def width(self) -> int:
+        """How many bytes write one."""
+        return len(self.marker) + 2 + len(self.tail)
+
+
+def _escape(marker: bytes, tail: bytes = b"") -> Escape:
+    written = "".join(f"\\x{byte:02x}" for byte in marker) + "[0-9A-Fa-f]{2}" + tail.decode()
+    return Escape(marker, tail, compile_bytes(rf"{written}[^\s\"\x00]*"))
+
+
+ESCAPES: Final = (
+    _escape(b"%"),
+    _escape(b"\\x"),
+    _escape(b"\\u00"),
+    _escape(b"\\\\x"),
+    _escape(b"\\\\u00"),
+    _escape(b"%u00"),
+    _escape(b"&#x", b";"),
+)
+_HEX_PAIRS: Final = {
+    (high + low).encode(): bytes([int(high + low, 16)])
+    for high in "0123456789abcdefABCDEF"
+    for low in "0123456789abcdefABCDEF"
+}
+
+
+class Unescaped:
+    """The stretches of text that have escapes of one kind in them, with the escapes undone."""
+
+    def __init__(self, data: bytes, escape: Escape) -> None:
+        self._source = data
+        self._escape = escape
+        self._runs = list(_stretches(escape.run, data))
+        self.data = b"".join(self._undone(data[start:end]) + b"\n" for start, end in self._runs)
+
+    def _undone(self, run: bytes) -> bytes:
+        return b"".join(piece for piece, _ in self._split(run))
+
+    def _split(self, run: bytes) -> list[tuple[bytes, bool]]:
+        """Give the pieces of a run, each with whether it begins with an escape that was undone."""
+        marker, tail, skip = self._escape.marker, self._escape.tail, 2 + len(self._escape.tail)
+        first, *rest = run.split(marker)
+        return [
+            (first, False),
+            *[
+                (_HEX_PAIRS[piece[:2]] + piece[skip:], True)
+                if piece[:2] in _HEX_PAIRS and piece.startswith(tail, 2)
+                else (marker + piece, False)
+                for piece in rest
+            ],
+        ]
+
+    @cached_property
+    def _pieces(self) -> list[tuple[int, int, bool]]:
+        """Where each piece is in the reading and in the source, and whether it was undone."""
+        pieces = []
+        here = 0
+        for start, end in self._runs:
+            there = start
+            for piece, undone in self._split(self._source[start:end]):
+                pieces.append((here, there, undone))
+                here += len(piece)
+                there += len(piece) + (self._escape.width - 1 if undone else 0)
+            here += 1
+        return pieces
+
+    def origin(self, start: int, end: int) -> Span:
+        return self._place(start)[0], self._place(max(start, end - 1))[1]
+
+    def _place(self, offset: int) -> Span:
+        here, there, undone = self._pieces[bisect_right(self._pieces, (offset, len(self._source), True)) - 1]
+        into = offset - here
+        if not undone:
+            return there + into, there + into + 1
+        width = self._escape.width
+        return (there, there + width) if not into else (there + width + into - 1, there + width + into)
+
+
+class Segment(NamedTuple):
+    """A span that may be encoded, and its characters without what wraps them."""
+
+    start: int
+    end: int
+    body: bytes
+
+
+class Decoded:
+    """What segments of a buffer decode to, one after the other."""
+
+    def __init__(self, segments: Sequence[Segment], data: bytes, sizes: Sequence[int]) -> None:
+        self._segments = segments
+        self.data = data
+        self._sizes = sizes
+
+    @cached_property
+    def _offsets(self) -> list[int]:
+        return [0, *accumulate(size + len(SEPARATOR) for size in self._sizes)]
+
+    def origin(self, start: int, end: int) -> Span:
+        first = self._segments[self._index(start)]
+        last = self._segments[self._index(max(start, end - 1))]
+        return first.start, last.end
+
+    def _index(self, offset: int) -> int:
+        return min(bisect_right(self._offsets, offset), len(self._segments)) - 1
+
+
+class Dropped:
+    """Bytes without NULs: UTF-16 that carries plain text becomes that text."""
+
+    def __init__(self, data: bytes) -> None:
+        self._pieces = data.split(b"\x00")
+        self.data = b"".join(self._pieces)
+
+    @cached_property
+    def _offsets(self) -> list[int]:
+        return [0, *accumulate(map(len, self._pieces))]
+
+    def origin(self, start: int, end: int) -> Span:
+        return self._place(start), self._place(max(start, end - 1)) + 1
+
+    def _place(self, offset: int) -> int:
+        return offset + min(bisect_right(self._offsets, offset), len(self._pieces)) - 1
+
+
+class Chained:
+    """A reading of a reading."""
+
+    def __init__(self, upper: View, lower: View) -> None:
+        self._upper = upper
+        self._lower = lower
+        self.data = upper.data
+
+    def origin(self, start: int, end: int) -> Span:
+        return self._lower.origin(*self._upper.origin(start, end))

@@ -1,0 +1,113 @@
+"""Streams through Interlock: the first event at once, keep-alives, resumption, and denials beside them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.acceptance.python_routes import Mode, Route, Routes, Server
+
+MODES: tuple[Mode, ...] = ("direct", "connect", "reverse")
+ACCEPT = {"Accept": "application/json, text/event-stream"}
+
+
+@pytest.fixture(params=MODES)
+def route(request: pytest.FixtureRequest, routes: Routes) -> Route:
+    """Lead to a server that keeps events and sends a keep-alive every 0.2 s."""
+    return routes.to(request.param, Server("python_modern", ("--resumable", "--ping", "0.2")))
+
+
+async def shake_hands(http: httpx2.AsyncClient) -> dict[str, str]:
+    """Open a session and give the headers that later requests need."""
+    version = "2025-11-25"
+    params = {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    answer = await http.post("/mcp", json=message(0, "initialize", params), headers=ACCEPT)
+    session = ACCEPT | {"Mcp-Session-Id": answer.headers["mcp-session-id"], "MCP-Protocol-Version": version}
+    ready = await http.post("/mcp", json={"jsonrpc": "2.0", "method": "notifications/initialized"}, headers=session)
+    assert ready.status_code == 202
+    return session
+
+
+def message(number: int, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+
+
+def call(number: int, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    meta = {"progressToken": f"p{number}"}
+    return message(number, "tools/call", {"name": tool, "arguments": arguments, "_meta": meta})
+
+
+async def events(response: httpx2.Response) -> AsyncIterator[dict[str, str]]:
+    """Give each event of the stream as its fields; a comment is an event with the field ''."""
+    fields: dict[str, str] = {}
+    async for line in response.aiter_lines():
+        if line:
+            name, _, value = line.partition(":")
+            fields[name] = value.removeprefix(" ")
+        elif fields:
+            yield fields
+            fields = {}
+
+
+async def test_the_first_event_is_not_held_back_until_the_last(route: Route) -> None:
+    async with asyncio.timeout(15), route.http() as http:
+        session = await shake_hands(http)
+        started = time.monotonic()
+        arrived: list[tuple[float, str]] = []
+        body = call(1, "slow", {"ms": 1500})
+        async with http.stream("POST", "/mcp", json=body, headers=session) as response:
+            async for event in events(response):
+                if event.get("data"):
+                    arrived.append((time.monotonic() - started, event["data"]))
+    assert "notifications/progress" in arrived[0][1]
+    assert arrived[0][0] < 1.0
+    assert "slept 1500 ms" in arrived[-1][1]
+    assert arrived[-1][0] >= 1.5
+
+
+async def test_a_stream_stays_open_on_keep_alives_while_calls_are_denied_beside_it(route: Route) -> None:
+    async with asyncio.timeout(15), route.http() as http:
+        session = await shake_hands(http)
+        pings = 0
+        async with http.stream("GET", "/mcp", headers=session) as response:
+            assert response.headers["content-type"].startswith("text/event-stream")
+            async for event in events(response):
+                pings += "" in event
+                if pings == 3:
+                    denied = await http.post("/mcp", json=call(2, "danger", {}), headers=session)
+                    assert denied.status_code == 200
+                if pings == 6:
+                    break
+    assert pings == 6
+    if route.interlock:
+        assert "danger" not in route.executed()
+
+
+async def test_a_cut_stream_is_resumed_by_its_last_event_id(route: Route) -> None:
+    async with asyncio.timeout(15), route.http() as http:
+        session = await shake_hands(http)
+        last = await cut_after_progress(http, session)
+        replayed = []
+        async with http.stream("GET", "/mcp", headers=session | {"Last-Event-ID": last}) as response:
+            async for event in events(response):
+                if event.get("data"):
+                    replayed.append(json.loads(event["data"]))
+                    break
+    assert replayed[0]["id"] == 3
+    assert "slept 600 ms" in replayed[0]["result"]["content"][0]["text"]
+
+
+async def cut_after_progress(http: httpx2.AsyncClient, session: dict[str, str]) -> str:
+    """Begin a slow call, leave after its progress notification, and give that event's id."""
+    body = call(3, "slow", {"ms": 600})
+    async with http.stream("POST", "/mcp", json=body, headers=session) as response:
+        async for event in events(response):
+            if "notifications/progress" in event.get("data", ""):
+                return event["id"]
+    raise AssertionError("no progress came")

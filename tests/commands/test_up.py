@@ -1,0 +1,86 @@
+"""`interlock up`: what stops it, and what it says when it runs."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+import pytest
+
+from proxy.commands.up import _announce, up
+from proxy.config import Settings
+from proxy.runfile import Running
+from tests.commands.conftest import Run, complaint
+
+RUNNING = Running(1, "127.0.0.1:8080", "regular", "/s/ca/ca.pem", "p.yaml", "v", 0.0)
+
+
+def test_every_setting_has_its_flag() -> None:
+    assert set(inspect.signature(up).parameters) == {*Settings.model_fields, "config"}
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "part"),
+    [
+        ("--listen", "nonsense", "HOST:PORT"),
+        ("--mode", "local", "reverse:URL"),
+        ("--body-limit", "lots", "16MiB"),
+        ("--agent-auth", "maybe", "'required'"),
+        ("--config", "gone.yaml", "does not exist"),
+    ],
+)
+def test_a_wrong_setting_stops_the_start(flag: str, value: str, part: str, run: Run) -> None:
+    assert part in complaint(run("up", flag, value))
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "part"),
+    [
+        ("--policy", "gone.yaml", "gone.yaml: no such file"),
+        ("--upstream-ca", "gone.pem", "upstream_ca: 'gone.pem'"),
+        ("--listen", "192.0.2.1:1", "setting listen = '192.0.2.1:1'"),
+    ],
+)
+def test_a_setting_that_cannot_be_carried_out_stops_the_start(
+    flag: str, value: str, part: str, run_process: Run
+) -> None:
+    done = run_process("up", "--log-level", "error", flag, value)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert part in done.stderr.splitlines()[-1]
+
+
+def test_a_bad_policy_stops_the_start_with_file_and_line(run_process: Run, tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text("version: 1\ndefault: allow\nrules:\n  - id: x\n    action: explode\n")
+    assert "p.yaml:4:" in complaint(run_process("up", "--policy", "p.yaml"))
+
+
+def test_a_broken_audit_log_stops_the_start(run_process: Run, tmp_path: Path) -> None:
+    log = tmp_path / "state" / "log" / "events.db"
+    log.parent.mkdir(parents=True)
+    log.write_bytes(b"garbage " * 500)
+    assert "events.db cannot be opened" in complaint(run_process("up", "--listen", "127.0.0.1:0"))
+
+
+def test_a_running_proxy_says_what_to_export(capsys: pytest.CaptureFixture[str]) -> None:
+    _announce(RUNNING)
+    out = capsys.readouterr().out
+    for part in (
+        "HTTPS_PROXY=http://127.0.0.1:8080",
+        "SSL_CERT_FILE=/s/ca/bundle.pem",
+        "NODE_EXTRA_CA_CERTS=/s/ca/ca.pem",
+        "NODE_USE_ENV_PROXY=1",
+    ):
+        assert part in out
+
+
+def test_an_address_for_all_is_shown_as_one_that_can_be_used(capsys: pytest.CaptureFixture[str]) -> None:
+    _announce(Running(1, "0.0.0.0:1", "regular", "c", "p", "v", 0.0))
+    assert "HTTPS_PROXY=http://127.0.0.1:1 " in capsys.readouterr().out
+
+
+def test_other_modes_need_no_exports(capsys: pytest.CaptureFixture[str]) -> None:
+    _announce(Running(1, "127.0.0.1:1", "reverse:https://x", "c", "p", "v", 0.0))
+    out = capsys.readouterr().out
+    assert "reverse:https://x" in out
+    assert "export" not in out

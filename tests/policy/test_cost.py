@@ -1,0 +1,74 @@
+"""A value made to be slow is answered in time all the same."""
+
+import json
+import time
+
+import pytest
+
+from proxy.model import Call
+from proxy.policy.decide import CompiledPolicy
+from proxy.policy.rules import PolicyFile
+
+LIMIT = 1.5
+RULES = [
+    {"id": f"r-{name}", "action": "deny", "when": {"arg": "**", name: operand}}
+    for name, operand in {
+        "path_under": "/nowhere/at/all",
+        "host_in": "nowhere.invalid",
+        "command": "nothing",
+        "matches": "(a+)+$",
+        "contains": "impossible",
+    }.items()
+]
+POLICY = CompiledPolicy(PolicyFile.model_validate({"version": 1, "rules": RULES}).rules, default="allow")
+SIZE = 60_000
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "[" * SIZE,
+        "{" * SIZE,
+        "(" * SIZE,
+        "$(" * (SIZE // 2),
+        "`" * SIZE,
+        "`a`" * (SIZE // 3),
+        "$(a)" * (SIZE // 4),
+        "${a:-`b`}" * (SIZE // 9),
+        "echo <<X\n" + "$(a)`b`" * (SIZE // 7) + "\nX",
+        "$((" * (SIZE // 3),
+        "{a,b}" * (SIZE // 5),
+        "a;" * (SIZE // 2),
+        "sudo " * (SIZE // 5) + "ls",
+        "bash -c " * 5000,
+        "'" + "\\" * SIZE,
+        "/a/.." * 800,
+        "/.." * 1300,
+        "a1:" * 1300,
+        "../" * 1300,
+        "%25" * 1300 + "2f",
+        "%" * SIZE,
+        "%25" * (SIZE // 3),
+        "http://" * 1000,
+        "a:" * 4000,
+        "=//a" * 2000,
+        "a@" * 4000,
+        "." * 8000,
+        "\u200b" * SIZE,
+        "\ufdfa" * 10_000,
+        "a" * 1_000_000 + "!",
+        json.dumps(["/x"] * 15_000),
+        json.dumps(json.dumps(json.dumps(["\\" * 2000]))),
+    ],
+    ids=range(32),
+)
+def test_a_hostile_value_does_not_stall_a_decision(value):
+    start = time.process_time()
+    POLICY.decide(Call("tools/call", "s", "a", "t", {"value": value}))
+    assert time.process_time() - start < LIMIT
+
+
+def test_a_great_many_values_do_not_stall_a_decision():
+    start = time.process_time()
+    POLICY.decide(Call("tools/call", "s", "a", "t", {"value": [{"a": "x"}] * 50_000}))
+    assert time.process_time() - start < LIMIT

@@ -1,0 +1,96 @@
+"""Both engines give the same findings; scanning is bounded and thread-safe."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proxy.redact.detectors import builtin
+from proxy.redact.scan import BLOCK, MAX_MATCHES, Scanner, entropy, scanner_for
+from tests.redact.labelled import load
+
+ALL = builtin().select(["secrets", "pii"])
+TEXTS = [sample.text for sample in load()]
+
+
+@pytest.fixture(scope="module")
+def hyperscan() -> Scanner:
+    return scanner_for(builtin(), "hyperscan")
+
+
+@pytest.fixture(scope="module")
+def keywords() -> Scanner:
+    return scanner_for(builtin(), "keywords")
+
+
+def test_both_engines_agree_on_every_labelled_text(hyperscan: Scanner, keywords: Scanner):
+    for text in TEXTS:
+        assert hyperscan.matches(text.encode(), ALL) == keywords.matches(text.encode(), ALL), text
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.one_of(st.sampled_from(TEXTS), st.text(max_size=20)), max_size=6),
+    st.sampled_from([" ", "\n", ""]),
+)
+def test_both_engines_agree_on_mixtures(hyperscan: Scanner, keywords: Scanner, texts: list[str], glue: str):
+    data = glue.join(texts).encode("utf-8", "surrogatepass")
+    assert hyperscan.matches(data, ALL) == keywords.matches(data, ALL)
+
+
+@pytest.mark.parametrize("offset", [BLOCK - 45, BLOCK - 20, BLOCK - 1, BLOCK, 3 * BLOCK - 10])
+def test_a_secret_across_the_edge_of_a_block_is_found(hyperscan: Scanner, offset: int):
+    secret = b"ghp_" + b"aB3" * 12
+    data = b"." * offset + secret + b"." * (2 * BLOCK)
+    spans = [(match.start, match.end) for match in hyperscan.matches(data, ALL)]
+    assert spans == [(offset, offset + len(secret))]
+
+
+def test_a_long_key_across_a_block_is_found_to_its_end(hyperscan: Scanner):
+    body = b"-----BEGIN PRIVATE KEY-----\n" + b"A" * (3 * BLOCK) + b"\n-----END PRIVATE KEY-----"
+    [match] = hyperscan.matches(b"x " * 100 + body + b" y" * BLOCK, ALL)
+    assert (match.start, match.end) == (200, 200 + len(body))
+
+
+def test_only_the_chosen_detectors_are_run(hyperscan: Scanner):
+    data = b"bob@example.com 4111111111111111"
+    card = builtin().select(["pii.card"])
+    assert {match.detector for match in hyperscan.matches(data, card)} == set(card)
+
+
+def test_past_the_limit_all_that_follows_counts_as_matched(hyperscan: Scanner):
+    data = b"a1@example.com " * (MAX_MATCHES + 10) + b"tail"
+    matches = hyperscan.matches(data, builtin().select(["pii.email"]))
+    assert len(matches) == MAX_MATCHES
+    assert matches[-1].end == len(data)
+
+
+def test_what_is_refused_does_not_hide_what_begins_inside_it(hyperscan: Scanner):
+    data = b"2235 4111 1111 1111 1111"
+    [match] = hyperscan.matches(data, builtin().select(["pii.card"]))
+    assert data[match.start : match.end] == b"4111 1111 1111 1111"
+
+
+def test_threads_share_a_scanner(hyperscan: Scanner):
+    expected = [hyperscan.matches(text.encode(), ALL) for text in TEXTS]
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda text: hyperscan.matches(text.encode(), ALL), TEXTS * 4))
+    assert found == expected * 4
+
+
+def test_without_hyperscan_the_keywords_serve(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("proxy.redact.scan.hyperscan", None)
+    scanner = Scanner(builtin())
+    assert scanner.matches(b"ghp_" + b"aB3" * 12, ALL)
+    with pytest.raises(RuntimeError, match="not installed"):
+        Scanner(builtin(), "hyperscan")
+
+
+@pytest.mark.parametrize(
+    ("value", "bits"), [(b"", 0.0), (b"aaaa", 0.0), (b"abab", 1.0), (bytes(range(256)), 8.0)]
+)
+def test_entropy_is_in_bits_per_byte(value: bytes, bits: float):
+    assert entropy(value) == pytest.approx(bits)

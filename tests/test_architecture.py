@@ -1,0 +1,248 @@
+"""The arrows between the rooms, read from the imports."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def module_name(file: Path) -> str:
+    parts = file.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+FILES = {module_name(file): file for top in ("proxy", "addons") for file in sorted((ROOT / top).rglob("*.py"))}
+
+
+def is_type_checking(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+
+
+def names_of(node: ast.AST) -> set[str]:
+    """Give the modules an import statement names; a name may be a module inside the one it comes from."""
+    if isinstance(node, ast.Import):
+        return {alias.name for alias in node.names}
+    if isinstance(node, ast.ImportFrom):
+        assert node.level == 0, "imports are absolute"
+        inside = {f"{node.module}.{alias.name}" for alias in node.names}
+        ours = {name for name in inside if name in FILES}
+        return ours or {node.module or ""}
+    return set()
+
+
+def imports(module: str, *, typing_too: bool = True) -> set[str]:
+    """Give what a module imports, anywhere in it."""
+    found: set[str] = set()
+    stack: list[ast.AST] = [ast.parse(FILES[module].read_text())]
+    while stack:
+        node = stack.pop()
+        found |= names_of(node)
+        skipped = is_type_checking(node) and not typing_too
+        stack.extend(node.orelse if skipped and isinstance(node, ast.If) else ast.iter_child_nodes(node))
+    return found
+
+
+def within(name: str, rooms: tuple[str, ...]) -> bool:
+    return any(name == room or name.startswith(f"{room}.") for room in rooms)
+
+
+def ours(module: str) -> set[str]:
+    return {name for name in imports(module) if within(name, ("proxy", "addons"))}
+
+
+MODEL = ("proxy.model", "proxy.errors")
+PURE = (
+    *MODEL,
+    "proxy.reasons",
+    "proxy.wire",
+    "proxy.policy",
+    "proxy.redact",
+    "proxy.descriptions",
+    "proxy.pins",
+    "proxy.twophase",
+    "proxy.trace.strace",
+)
+# Room, and which of our own modules it may import. The longest name that fits a module is its room.
+ROOMS: dict[str, tuple[str, ...]] = {
+    "proxy.model": MODEL,
+    "proxy.errors": (),
+    "proxy.reasons": (),
+    "proxy.wire": ("proxy.wire", *MODEL),
+    "proxy.policy": ("proxy.policy", *MODEL),
+    "proxy.redact": ("proxy.redact", *MODEL),
+    "proxy.twophase": ("proxy.twophase", *MODEL),
+    "proxy.descriptions": ("proxy.policy", *MODEL),
+    "proxy.pins": ("proxy.descriptions", *MODEL),
+    "proxy.catalogue": PURE,
+    "proxy.gate": ("proxy.catalogue", *PURE),
+    "proxy.store": ("proxy.store", *MODEL, "proxy.resources", "proxy.files", "proxy.pins"),
+    "proxy.trace": ("proxy.trace", "proxy.gate", *PURE),
+    "proxy.console": ("proxy.console", "proxy.store", "proxy.policy", *MODEL),
+    "proxy.config": ("proxy.errors", "proxy.resources"),
+    "proxy.resources": (),
+    "proxy.logs": (),
+    "proxy.files": ("proxy.errors",),
+    "proxy.ca": ("proxy.errors", "proxy.files"),
+    "proxy.agents": ("proxy.errors", "proxy.files"),
+    "proxy.runfile": ("proxy.files",),
+    "proxy.live_policy": ("proxy.policy", *MODEL),
+    "proxy.live_pins": ("proxy.store", *MODEL),
+    "addons": ("addons", "proxy.gate", "proxy.wire", "proxy.model", "proxy.reasons"),
+}
+ROOTS = ("proxy.cli", "proxy.daemon", "proxy.commands")
+IO_MODULES = [
+    "aiohttp",
+    "apsw",
+    "asyncio",
+    "asyncpg",
+    "fcntl",
+    "glob",
+    "http",
+    "httpx",
+    "io",
+    "logging",
+    "mitmproxy",
+    "mmap",
+    "multiprocessing",
+    "os",
+    "pathlib",
+    "pty",
+    "queue",
+    "select",
+    "selectors",
+    "shutil",
+    "signal",
+    "socket",
+    "sqlite3",
+    "ssl",
+    "structlog",
+    "subprocess",
+    "sys",
+    "tempfile",
+    "threading",
+    "time",
+    "urllib.request",
+]
+
+
+def room_of(module: str) -> str:
+    fitting = [room for room in (*ROOMS, *ROOTS) if within(module, (room,))]
+    assert fitting, f"{module} is in no room: give it one in ROOMS"
+    return max(fitting, key=len)
+
+
+INHABITANTS = [module for module in FILES if module != "proxy"]
+
+
+@pytest.mark.parametrize("module", INHABITANTS)
+def test_a_module_imports_only_from_the_rooms_it_may(module: str) -> None:
+    room = room_of(module)
+    if room not in ROOTS:
+        assert {name for name in ours(module) if not within(name, ROOMS[room])} == set()
+
+
+@pytest.mark.parametrize("module", [module for module in INHABITANTS if within(module, PURE)])
+def test_a_pure_room_imports_nothing_that_does_io(module: str) -> None:
+    found = {name for name in imports(module, typing_too=False) if within(name, tuple(IO_MODULES))}
+    assert found == set()
+
+
+@pytest.mark.parametrize("module", [module for module in INHABITANTS if within(module, PURE)])
+def test_a_pure_room_opens_nothing(module: str) -> None:
+    if module == "proxy.policy.load":  # reads policy files, and says so
+        return
+    tree = ast.parse(FILES[module].read_text())
+    opened = [
+        ast.unparse(node.func)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and (
+            (isinstance(node.func, ast.Name) and node.func.id in {"open", "print", "input"})
+            or (isinstance(node.func, ast.Attribute) and node.func.attr in {"read_text", "read_bytes", "write_text"})
+        )
+    ]
+    assert opened == []
+
+
+@pytest.mark.parametrize(
+    ("library", "rooms"),
+    [
+        ("mitmproxy", ("addons", "proxy.daemon")),
+        ("apsw", ("proxy.store",)),
+        ("asyncpg", ("proxy.store",)),
+        ("starlette", ("proxy.console",)),
+        ("typer", ("proxy.cli", "proxy.commands")),
+        ("rich", ("proxy.cli", "proxy.commands")),
+    ],
+)
+def test_a_library_stays_in_its_rooms(library: str, rooms: tuple[str, ...]) -> None:
+    users = {module for module in FILES if any(within(name, (library,)) for name in imports(module))}
+    assert {user for user in users if not within(user, rooms)} == set()
+
+
+def test_the_command_line_is_above_everything() -> None:
+    for module in INHABITANTS:
+        if not within(module, ROOTS):
+            assert not any(within(name, ROOTS) for name in ours(module)), module
+
+
+def test_no_module_imports_itself_by_a_detour() -> None:
+    graph = {
+        module: {name for name in imports(module, typing_too=False) if name in FILES and name != module}
+        for module in FILES
+    }
+    done: set[str] = set()
+
+    def visit(module: str, path: tuple[str, ...]) -> None:
+        assert module not in path, " → ".join((*path[path.index(module) :], module))
+        if module not in done:
+            for imported in graph[module]:
+                visit(imported, (*path, module))
+            done.add(module)
+
+    for module in graph:
+        visit(module, ())
+
+
+def test_nobody_imports_by_star() -> None:
+    for file in FILES.values():
+        for node in ast.walk(ast.parse(file.read_text())):
+            assert not (isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names)), file
+
+
+def test_the_reader_of_imports_sees_them() -> None:
+    assert "apsw" in imports("proxy.store.log")
+    assert "mitmproxy" in imports("proxy.daemon")
+    assert "proxy.wire.body" in imports("proxy.gate")
+    assert "proxy.reasons" in imports("proxy.gate")
+    assert "proxy.daemon" in imports("proxy.commands.up")
+    assert "collections.abc" not in imports("proxy.model", typing_too=False)
+
+
+def mirror(module: str) -> Path:
+    parts = module.removeprefix("proxy.").split(".")
+    return ROOT.joinpath("tests", *parts[:-1], f"test_{parts[-1]}.py")
+
+
+# model.py and errors.py are data without behaviour of their own; the daemon is tested by the acceptance tests.
+WITHOUT_MIRROR = {"proxy.model", "proxy.errors", "proxy.daemon"}
+MIRRORED = ("proxy.wire", "proxy.store", "proxy.commands")
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        module
+        for module, file in FILES.items()
+        if file.name != "__init__.py"
+        and module not in WITHOUT_MIRROR
+        and (within(module, MIRRORED) or module.count(".") == 1)
+        and not within(module, ("addons",))
+    ],
+)
+def test_a_module_has_its_mirror_among_the_tests(module: str) -> None:
+    assert mirror(module).is_file()

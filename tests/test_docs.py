@@ -1,0 +1,93 @@
+"""The documentation says what the code says: every setting, reason code and command has its heading."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import typer
+from typer.main import get_command
+
+from proxy.cli import app
+from proxy.config import Settings
+from proxy.reasons import REASONS
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+
+
+def sections(name: str) -> dict[str, str]:
+    """Give the text under each second-level heading of a page."""
+    parts = re.split(r"^## (.+)\n", (DOCS / name).read_text(), flags=re.MULTILINE)
+    headings = parts[1::2]
+    assert len(headings) == len(set(headings))
+    return dict(zip(headings, parts[2::2], strict=True))
+
+
+def commands(command: typer.core.TyperCommand | None = None, path: str = "interlock") -> dict[str, list[str]]:
+    """Give every command and its options."""
+    command = command or get_command(app)  # type: ignore[assignment]
+    children = getattr(command, "commands", None)
+    if children:
+        return {
+            name: found for key, child in children.items() for name, found in commands(child, f"{path} {key}").items()
+        }
+    assert command is not None
+    return {path: [option for parameter in command.params for option in parameter.opts]}
+
+
+SETTINGS, CODES, COMMANDS = sections("settings.md"), sections("reason-codes.md"), sections("commands.md")
+
+
+def test_settings_and_headings_are_the_same_in_the_same_order() -> None:
+    assert list(SETTINGS) == list(Settings.model_fields)
+
+
+@pytest.mark.parametrize("name", Settings.model_fields)
+def test_a_settings_section_has_what_it_is_its_flag_and_its_variable(name: str) -> None:
+    text = SETTINGS[name]
+    assert str(Settings.model_fields[name].description) in text
+    assert f"`--{name.replace('_', '-')}`" in text
+    assert f"`INTERLOCK_{name.upper()}`" in text
+
+
+@pytest.mark.parametrize("name", Settings.model_fields)
+def test_a_settings_section_has_its_default(name: str) -> None:
+    default = Settings.model_fields[name].default
+    said = re.search(r"Default: `([^`]+)`", SETTINGS[name])
+    if said is None:
+        assert default in (None, ()) or Settings.model_fields[name].default_factory is not None
+    elif Settings.model_fields[name].default_factory is None:
+        assert getattr(Settings(**{name: said[1]}), name) == default
+
+
+def test_reason_codes_and_headings_are_the_same_in_the_same_order() -> None:
+    assert list(CODES) == list(REASONS)
+
+
+@pytest.mark.parametrize("code", REASONS)
+def test_a_reasons_section_has_meaning_advice_and_whether_to_try_again(code: str) -> None:
+    text, reason = CODES[code], REASONS[code]
+    assert reason.meaning in text
+    assert reason.advice in text
+    assert ("Retryable." in text) is reason.retryable
+
+
+def test_commands_and_headings_are_the_same() -> None:
+    assert set(COMMANDS) == set(commands())
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_commands_section_has_an_example_with_options_there_are(name: str) -> None:
+    examples = re.findall(r"```sh\n(.*?)```", COMMANDS[name], re.DOTALL)
+    lines = [line for block in examples for line in block.splitlines()]
+    assert any(name in line for line in lines)
+    known = {*commands()[name], "-n"}
+    for option in re.findall(r"(?<!\S)--[a-z-]+", " ".join(lines)):
+        assert option in known
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.name)
+def test_links_between_pages_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+        assert (page.parent / target).exists(), target

@@ -1,0 +1,96 @@
+"""Small files with secrets in them."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from proxy.errors import ConfigError
+from proxy.files import make_private, read_or_make_key, write_private
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.mark.parametrize("write", [write_private, make_private])
+def test_a_file_is_its_owners_alone_and_leaves_nothing_beside_it(write: object, tmp_path: Path) -> None:
+    path = tmp_path / "new" / "secret"
+    before = os.umask(0)
+    try:
+        write(path, b"x")  # type: ignore[operator]
+    finally:
+        os.umask(before)
+    assert (path.read_bytes(), mode(path), mode(path.parent)) == (b"x", 0o600, 0o700)
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_writing_replaces_and_making_does_not(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    write_private(path, b"1")
+    make_private(path, b"2")
+    assert path.read_bytes() == b"1"
+    write_private(path, b"3")
+    assert path.read_bytes() == b"3"
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "f"
+    write_private(path, b"old")
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    for write in (write_private, make_private):
+        with pytest.raises(OSError, match="No space"):
+            write(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_key_is_made_once_and_read_after(tmp_path: Path) -> None:
+    path = tmp_path / "keys" / "k"
+    key = read_or_make_key(path, 32)
+    assert len(key) == 32
+    assert mode(path) == 0o600
+    assert read_or_make_key(path, 32) == key
+    assert read_or_make_key(tmp_path / "other", 32) != key
+
+
+def test_processes_that_come_first_at_once_agree_on_one_key(tmp_path: Path) -> None:
+    path = tmp_path / "keys" / "k"
+    code = (
+        "import sys; from pathlib import Path; from proxy.files import read_or_make_key; "
+        "sys.stdin.read(); print(read_or_make_key(Path(sys.argv[1]), 32).hex())"
+    )
+    racers = [
+        subprocess.Popen([sys.executable, "-c", code, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        for _ in range(4)
+    ]
+    for racer in racers:
+        assert racer.stdin is not None
+        racer.stdin.close()
+        racer.stdin = None
+    keys = {racer.communicate(timeout=30)[0] for racer in racers}
+    assert len(keys) == 1
+    assert bytes.fromhex(keys.pop().decode()) == path.read_bytes()
+
+
+def test_the_second_of_two_makers_takes_the_firsts_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "k"
+    path.write_bytes(b"f" * 32)
+    monkeypatch.setattr(Path, "exists", lambda _: False)
+    assert read_or_make_key(path, 32) == b"f" * 32
+
+
+def test_a_key_of_another_size_is_named_with_the_way_out(tmp_path: Path) -> None:
+    path = tmp_path / "k"
+    path.write_bytes(b"short")
+    with pytest.raises(ConfigError, match=r"k holds 5 bytes, not 32; restore it or delete it"):
+        read_or_make_key(path, 32)

@@ -1,0 +1,48 @@
+"""The note of a running proxy."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from proxy import runfile
+
+RUNNING = runfile.Running(os.getpid(), "127.0.0.1:8080", "regular", "ca.pem", "p.yaml", "v", 1.0)
+
+
+def test_a_note_is_read_back_while_its_process_lives(tmp_path: Path) -> None:
+    assert runfile.read(tmp_path) is None
+    runfile.write(tmp_path, RUNNING)
+    assert runfile.read(tmp_path) == RUNNING
+    runfile.remove(tmp_path)
+    assert runfile.read(tmp_path) is None
+    runfile.remove(tmp_path)
+
+
+def test_the_note_of_a_process_that_is_gone_says_nothing(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as gone:
+        gone.wait()
+    runfile.write(tmp_path, replace(RUNNING, pid=gone.pid))
+    assert runfile.read(tmp_path) is None
+
+
+def test_a_proxy_that_could_not_start_leaves_the_running_ones_note(tmp_path: Path) -> None:
+    other = replace(RUNNING, pid=os.getppid())
+    runfile.write(tmp_path, other)
+    runfile.remove(tmp_path)
+    assert runfile.read(tmp_path) == other
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"[]", b"{}", b'{"pid": 1}', json.dumps({**asdict(RUNNING), "pid": 2**80}).encode(), b"\xff"],
+)
+def test_a_note_that_cannot_be_read_says_nothing(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_bytes(content)
+    assert runfile.read(tmp_path) is None
