@@ -39,8 +39,7 @@ def measure(policy, calls, repeat):
 
 def calls_to(tools, path):
     return [
-        Call("tools/call", "files", "agent", tool, {"path": path, "encoding": "utf-8", "limit": 10})
-        for tool in tools
+        Call("tools/call", "files", "agent", tool, {"path": path, "encoding": "utf-8", "limit": 10}) for tool in tools
     ]
 
 

@@ -32,9 +32,7 @@ def source_code() -> str:
 def prose() -> str:
     """Words of many lengths in lines, with numbers, and nothing to find."""
     source = random.Random(1)
-    words = [
-        "".join(source.choices("abcdefghijklmnopqrstuvwxyz", k=source.randint(1, 11))) for _ in range(5000)
-    ]
+    words = ["".join(source.choices("abcdefghijklmnopqrstuvwxyz", k=source.randint(1, 11))) for _ in range(5000)]
     words += [str(source.randint(0, 99_999)) for _ in range(200)]
     text = ""
     while len(text) < SIZE // 10:

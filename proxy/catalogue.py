@@ -133,7 +133,8 @@ def _findings(changes: tuple[Change, ...], listed: Listed, rules: PinRules) -> I
     for change in changes:
         tool, made = latest[change.tool]
         if change.what != "pinned":
-            detail = {"change": change.what, "fields": list(change.fields), "digest": made.digest[:16]}
+            fields = [name[:60] for name in change.fields[:20]]  # the server's own words, so bounded
+            detail = {"change": change.what, "fields": fields, "digest": made.digest[:16]}
             detail |= {"former": change.former} if change.former else {}
             yield ToolFinding("pin_changed", change.tool, rules.mode == "enforce", NOT_PINNED, detail)
         if made.hidden:

@@ -7,7 +7,7 @@ import contextlib
 import os
 import signal
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import structlog
 from mitmproxy import options
@@ -30,6 +30,7 @@ from proxy.gate import Gate, new_id
 from proxy.live_pins import watch_approvals
 from proxy.live_policy import LivePolicy
 from proxy.model import AuditEvent
+from proxy.redact import Masker
 from proxy.store.log import LOG_FILE, LocalLog
 from proxy.store.pins import PinFiles
 from proxy.wire import legacy
@@ -42,9 +43,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("interlock")
 
 
-class _NoMask:
-    def mask(self, value: Any, detectors: Any) -> tuple[Any, tuple[Any, ...]]:  # noqa: ARG002
-        return value, ()
+MASK_KEY_BYTES = 32
 
 
 class Daemon:
@@ -61,7 +60,7 @@ class Daemon:
         self.gate = Gate(
             catalogue=Catalogue(policy=self.policy.current, pins=self.pins),
             policy=self.policy.current,
-            redactor=_NoMask(),
+            redactor=Masker(read_or_make_key(settings.state_dir / "keys" / "mask.key", MASK_KEY_BYTES)),
             sink=self.sink,
             body_limit=settings.body_limit,
         )

@@ -137,12 +137,15 @@ class Gate:
         for redaction in step.decision.redactions:
             if "arguments" not in redaction.on:
                 continue
-            masked, found = self._redactor.mask(message.value.get("params"), redaction.detectors)
+            part = "params" if message.kind is not Kind.RESPONSE else "result"
+            masked, found = self._redactor.mask(message.value.get(part), redaction.detectors)
             step.findings += found
-            if found and redaction.action == "deny" and step.blocked_by is None:
-                step.blocked_by = redaction.rule
-            if found and redaction.action == "mask":
-                message = _with_params(message, masked)
+            if not found or redaction.action == "report":
+                continue
+            if redaction.action == "deny" or not all(finding.maskable for finding in found):
+                step.blocked_by = step.blocked_by or redaction.rule
+            else:
+                message = _with_part(message, part, masked)
         return message
 
     async def _record(self, step: _Step, message: Message) -> None:
@@ -236,6 +239,9 @@ class Gate:
             log.exception("a result could not be rewritten", call_id=exchange.call_id, error=str(error))
             self._close(exchange, outcome="unreadable", result_size=len(raw))
             return self._withheld(exchange, value.get("id", exchange.message.id), "internal_error")
+        if masked is None:
+            self._close(exchange, outcome="withheld", result_size=len(raw), redactions=findings)
+            return self._withheld(exchange, value.get("id", exchange.message.id), "secret_found")
         delivered = raw if masked is value else respell(masked)
         self._close(
             exchange,
@@ -281,17 +287,22 @@ class Gate:
             )
         )
 
-    def _mask_result(self, exchange: Exchange, value: JsonObject) -> tuple[JsonObject, tuple[Finding, ...]]:
+    def _mask_result(self, exchange: Exchange, value: JsonObject) -> tuple[JsonObject | None, tuple[Finding, ...]]:
+        """Give the response masked, or None where it may not be given on, and what was found."""
         findings: tuple[Finding, ...] = ()
+        result: JsonObject | None = value
         for redaction in exchange.decision.redactions:
-            if "result" in redaction.on:
-                masked, found = self._redactor.mask(value, redaction.detectors)
-                findings += found
-                if found and redaction.action != "report":
-                    if not isinstance(masked, dict):
-                        raise TypeError(f"masking made {type(masked).__name__} of an object")
-                    value = masked
-        return value, findings
+            if "result" not in redaction.on or result is None:
+                continue
+            masked, found = self._redactor.mask(result, redaction.detectors)
+            findings += found
+            if not found or redaction.action == "report":
+                continue
+            if not isinstance(masked, dict):
+                raise TypeError(f"masking made {type(masked).__name__} of an object")
+            forwardable = redaction.action == "mask" and all(finding.maskable for finding in found)
+            result = masked if forwardable else None
+        return result, findings
 
     def unreadable(self, exchange: Exchange) -> JsonObject | None:
         """Say what to answer in place of a response that cannot be read; None lets it pass.
@@ -477,14 +488,14 @@ def _session_key(exchange: Exchange) -> tuple[str, str, MessageId] | None:
     return exchange.context.server, session, message_id
 
 
-def _with_params(message: Message, params: Json) -> Message:
-    """Give `message` with masked parameters. Raises where they are no longer a call of the same tool."""
-    masked = Message(message.kind, {**message.value, "params": params}, message.method, message.id)
-    before, after = parse_tool_call(message), parse_tool_call(masked)
-    if not isinstance(params, dict) or (before and before.tool) != (after and after.tool):
+def _with_part(message: Message, part: str, masked: Json) -> Message:
+    """Give `message` with a masked part. Raises where it is no longer a call of the same tool."""
+    changed = Message(message.kind, {**message.value, part: masked}, message.method, message.id)
+    before, after = parse_tool_call(message), parse_tool_call(changed)
+    if not isinstance(masked, dict) or (before and before.tool) != (after and after.tool):
         raise ValueError("masking changed what is called")
-    serialise(params)
-    return masked
+    serialise(masked)
+    return changed
 
 
 def _is_quiet(message: Message) -> bool:

@@ -129,6 +129,10 @@ IO_MODULES = [
 ]
 
 
+EXCUSED = {"proxy.redact.scan": {"threading"}}  # hyperscan wants one scratch for each thread
+READERS = {"proxy.policy.load", "proxy.redact.detectors"}  # read policy files, and their own data; they say so
+
+
 def room_of(module: str) -> str:
     fitting = [room for room in (*ROOMS, *ROOTS) if within(module, (room,))]
     assert fitting, f"{module} is in no room: give it one in ROOMS"
@@ -148,12 +152,12 @@ def test_a_module_imports_only_from_the_rooms_it_may(module: str) -> None:
 @pytest.mark.parametrize("module", [module for module in INHABITANTS if within(module, PURE)])
 def test_a_pure_room_imports_nothing_that_does_io(module: str) -> None:
     found = {name for name in imports(module, typing_too=False) if within(name, tuple(IO_MODULES))}
-    assert found == set()
+    assert found - EXCUSED.get(module, set()) == set()
 
 
 @pytest.mark.parametrize("module", [module for module in INHABITANTS if within(module, PURE)])
 def test_a_pure_room_opens_nothing(module: str) -> None:
-    if module == "proxy.policy.load":  # reads policy files, and says so
+    if module in READERS:
         return
     tree = ast.parse(FILES[module].read_text())
     opened = [

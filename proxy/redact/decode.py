@@ -36,9 +36,7 @@ SLACK: Final = 1 << 20
 
 _BASE64: Final = compile_bytes(r"[A-Za-z0-9+/_-]{20,}={0,2}")
 _HEX: Final = compile_bytes("[0-9A-Fa-f]{26,}")
-_SPACED_HEX: Final = compile_bytes(
-    r"(?:[0-9A-Fa-f]{2}[\s:,;-]{1,2}(?:0x)?){12}(?:[0-9A-Fa-f]{2}[\s:,;-]{0,2}(?:0x)?)*"
-)
+_SPACED_HEX: Final = compile_bytes(r"(?:[0-9A-Fa-f]{2}[\s:,;-]{1,2}(?:0x)?){12}(?:[0-9A-Fa-f]{2}[\s:,;-]{0,2}(?:0x)?)*")
 _BASE32: Final = compile_bytes("[A-Z2-7]{22,}={0,6}|[a-z2-7]{22,}={0,6}")
 _LINE_BREAK: Final = compile_bytes(r"[ \t]{0,4}(?:\r?\n|(?:\\{1,8}r)?\\{1,8}n)[ \t]{0,16}")
 # Of a written-out `\\n` the letter belongs to the alphabet, and so to the segment after it.
@@ -58,9 +56,7 @@ _LONG: Final = 1 << 14
 _PADDING: Final = (b"", b"AAA", b"AA", b"A")
 _SEPARATOR_BASE64: Final = binascii.b2a_base64(SEPARATOR, newline=False)
 _STANDARD: Final = bytes.maketrans(b"-_", b"+/")
-_BASE32_DIGITS: Final = bytes.maketrans(
-    b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", b"0123456789abcdefghijklmnopqrstuv"
-)
+_BASE32_DIGITS: Final = bytes.maketrans(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", b"0123456789abcdefghijklmnopqrstuv")
 
 
 def base64_views(segments: Sequence[Segment]) -> Iterator[View]:
@@ -165,10 +161,7 @@ def _one_segment(lines: list[Segment], data: bytes) -> Segment:
 
 def _hex_lines(data: bytes) -> list[Segment]:
     spans = [match.span() for match in _SPACED_HEX.finditer(data)]
-    return [
-        Segment(start, end, data[start:end].replace(b"0x", b"").translate(None, _NOT_HEX))
-        for start, end in spans
-    ]
+    return [Segment(start, end, data[start:end].replace(b"0x", b"").translate(None, _NOT_HEX)) for start, end in spans]
 
 
 def _folded_views(data: bytes) -> Iterator[View]:

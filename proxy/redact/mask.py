@@ -50,9 +50,7 @@ class Hit:
 class Masker:
     """Masks with one catalogue and one key. Safe to share between threads; satisfies `Redactor`."""
 
-    def __init__(
-        self, key: bytes, catalogue: Catalogue | None = None, *, engine: EngineName = "auto"
-    ) -> None:
+    def __init__(self, key: bytes, catalogue: Catalogue | None = None, *, engine: EngineName = "auto") -> None:
         """Prepare to mask; `key` must stay the same for masks and suppressions to stay the same.
 
         Raises ValueError for a key of fewer than 16 bytes.
@@ -138,9 +136,7 @@ class DecodingLimitError(Exception):
 class _Masking:
     """One run over one value."""
 
-    def __init__(
-        self, masker: Masker, value: Json, chosen: frozenset[int], suppressions: Suppressions
-    ) -> None:
+    def __init__(self, masker: Masker, value: Json, chosen: frozenset[int], suppressions: Suppressions) -> None:
         self._masker = masker
         self._chosen = chosen
         self._suppressions = suppressions

@@ -89,9 +89,7 @@ class HyperscanEngine:
         survey: dict[int, list[Region]] = {}
         for start in range(0, len(data), BLOCK):
             end = min(start + BLOCK, len(data))
-            for hit in self._hits(
-                data[max(0, start - OVERLAP) : end] if len(data) > BLOCK else data, scratch
-            ):
+            for hit in self._hits(data[max(0, start - OVERLAP) : end] if len(data) > BLOCK else data, scratch):
                 regions = survey.setdefault(hit, [])
                 joins = bool(regions) and regions[-1][1] == start
                 regions.append((regions.pop()[0] if joins else start, end))

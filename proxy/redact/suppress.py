@@ -78,9 +78,7 @@ class Suppressions:
     def applying(self, *, rule: str | None, tool: str | None) -> Suppressions:
         """Give those that speak of this rule and this tool."""
         return Suppressions(
-            tuple(
-                entry for entry in self.entries if _applies(entry.rule, rule) and _applies(entry.tool, tool)
-            )
+            tuple(entry for entry in self.entries if _applies(entry.rule, rule) and _applies(entry.tool, tool))
         )
 
     def cover(self, finding: Finding) -> bool:

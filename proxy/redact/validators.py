@@ -155,9 +155,7 @@ def _es_dni(value: bytes) -> bool:
 
 _CF_ODD_DIGITS: Final = (1, 0, 5, 7, 9, 13, 15, 17, 19, 21)
 _CF_ODD_LETTERS: Final = (*_CF_ODD_DIGITS, 2, 4, 18, 20, 11, 3, 6, 8, 12, 14, 16, 10, 22, 25, 24, 23)
-_CF_ODD: Final = dict(
-    zip(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ", (*_CF_ODD_DIGITS, *_CF_ODD_LETTERS), strict=True)
-)
+_CF_ODD: Final = dict(zip(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ", (*_CF_ODD_DIGITS, *_CF_ODD_LETTERS), strict=True))
 
 
 def _it_fiscal_code(value: bytes) -> bool:

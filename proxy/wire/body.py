@@ -323,15 +323,13 @@ def _read_declared(body: bytes, content_types: Sequence[str]) -> Reading:
         return read_plain(body)
     if len(charsets) > 1:
         return Refused("odd_charset", f"charsets {', '.join(charsets)[:80]!r}; MCP is UTF-8")
-    return _read_odd_charset(body, charsets[0], content_types, read)
+    return _read_odd_charset(body, charsets[0], content_types)
 
 
-def _read_odd_charset(
-    body: bytes, charset: str, content_types: Sequence[str], read: Callable[[bytes], Reading]
-) -> Reading:
+def _read_odd_charset(body: bytes, charset: str, content_types: Sequence[str]) -> Reading:
     """Read a body whose charset may hide ASCII text; one that nobody here can read is refused unread."""
     refused = WireError("odd_charset", f"charset {charset[:40]!r}; MCP is UTF-8")
-    plainly = _refuse(read(body), refused.reason, refused.detail)
+    plainly = _refuse(read_plain(body), refused.reason, refused.detail)
     if not isinstance(plainly, Foreign):
         return plainly
     text = decode_text(body, charset)

@@ -100,9 +100,7 @@ def test_only_the_escaped_stretch_is_replaced(masker: Masker):
         AWS.replace("A", "\u0410").replace("O", "\u041e"),
         AWS.replace("A", "\u0391").replace("E", "\u0395"),
         "".join(chr(ord(character) + 0xFEE0) for character in AWS),
-        "".join(
-            chr(ord(character) - 65 + 0x1D400) if character.isalpha() else character for character in AWS
-        ),
+        "".join(chr(ord(character) - 65 + 0x1D400) if character.isalpha() else character for character in AWS),
         "".join(chr(ord(character) + 0xE0000) for character in AWS),
         "".join(chr(ord(character) - 16 + 0xE0100) for character in AWS),
         urllib.parse.quote("".join(chr(ord(character) + 0xFEE0) for character in AWS)),
@@ -135,14 +133,10 @@ def test_a_disguised_secret_is_found_and_nothing_else_goes(masker: Masker, text:
 
 def test_the_fingerprint_is_that_of_the_secret_however_it_is_written(masker: Masker):
     plain = masker.mask_text(AWS, ["secrets"])[1][0].fingerprint
-    assert {
-        masker.mask_text(encode(AWS), ["secrets"])[1][0].fingerprint for encode in ENCODINGS.values()
-    } == {plain}
+    assert {masker.mask_text(encode(AWS), ["secrets"])[1][0].fingerprint for encode in ENCODINGS.values()} == {plain}
 
 
-def test_what_decodes_to_too_much_is_reported_as_not_examined(
-    monkeypatch: pytest.MonkeyPatch, masker: Masker
-):
+def test_what_decodes_to_too_much_is_reported_as_not_examined(monkeypatch: pytest.MonkeyPatch, masker: Masker):
     monkeypatch.setattr("proxy.redact.mask.SLACK", 0)
     monkeypatch.setattr("proxy.redact.mask.GROWTH", 1)
     _, findings = masker.mask({"a": base64.b64encode(b"some text " * 40).decode()}, ["secrets"])

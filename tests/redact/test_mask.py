@@ -234,9 +234,7 @@ SECRETS = [AWS, GITHUB, "glpat-" + "x7Kd" * 5, "sk_live_" + "9aZ" * 8, "npm_" + 
 
 
 @settings(max_examples=200, deadline=None)
-@given(
-    json_values, st.sampled_from(SECRETS), st.sampled_from(ENCODE), st.text(max_size=10), st.text(max_size=10)
-)
+@given(json_values, st.sampled_from(SECRETS), st.sampled_from(ENCODE), st.text(max_size=10), st.text(max_size=10))
 def test_a_planted_secret_is_never_left(value, secret, encode, before, after):
     planted = {"other": value, "here": f"{before} {encode(secret)} {after}"}
     masked, findings = MASKER.mask(planted, ["secrets"])

@@ -89,8 +89,6 @@ def test_without_hyperscan_the_keywords_serve(monkeypatch: pytest.MonkeyPatch):
         Scanner(builtin(), "hyperscan")
 
 
-@pytest.mark.parametrize(
-    ("value", "bits"), [(b"", 0.0), (b"aaaa", 0.0), (b"abab", 1.0), (bytes(range(256)), 8.0)]
-)
+@pytest.mark.parametrize(("value", "bits"), [(b"", 0.0), (b"aaaa", 0.0), (b"abab", 1.0), (bytes(range(256)), 8.0)])
 def test_entropy_is_in_bits_per_byte(value: bytes, bits: float):
     assert entropy(value) == pytest.approx(bits)
