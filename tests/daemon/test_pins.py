@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import signal
+import ssl
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ from mcp.client.sse import sse_client
 from mcp.client.subscriptions import ToolsListChanged
 from mcp.types import CallToolResult, ToolListChangedNotification
 
-from tests.harness import Interlock, ServerHandle, start_interlock, start_python_server
+from tests.harness import Certificates, Interlock, ServerHandle, start_interlock, start_python_server
 
 RULES = """\
 version: 1
@@ -224,22 +225,26 @@ async def test_a_replayed_list_is_cut_like_the_first(tmp_path: Path) -> None:
 
 async def _replay_list(url: str) -> dict[str, Any]:
     """List tools in a session, then GET the same stream again from its first event."""
-    base = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
-    async with httpx.AsyncClient(timeout=10) as http:
-        hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
-        opened = await http.post(url, json=_message("initialize", hello), headers=base)
-        base |= {"mcp-session-id": opened.headers["mcp-session-id"], "mcp-protocol-version": "2025-11-25"}
-        done = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-        await http.post(url, json=done, headers=base)
+    async with httpx.AsyncClient(timeout=10, trust_env=False) as http:
+        base = await _open_session(http, url)
         answer = await http.post(url, json=_message("tools/list", {}), headers=base)
         first = next(line for line in answer.text.splitlines() if line.startswith("id:"))
         again = {**base, "accept": "text/event-stream", "last-event-id": first.removeprefix("id:").strip()}
         async with http.stream("GET", url, headers=again) as stream:
             async with asyncio.timeout(10):
-                async for line in stream.aiter_lines():
-                    if line.startswith("data: {"):
-                        return json.loads(line.removeprefix("data: "))
-    raise AssertionError("nothing was replayed")
+                lines = [line async for line in _until_data(stream)]
+    replayed: dict[str, Any] = json.loads(lines[-1].removeprefix("data: "))
+    return replayed
+
+
+async def _open_session(http: httpx.AsyncClient, url: str) -> dict[str, str]:
+    """Shake hands; give the headers that later requests of the session have."""
+    headers = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    opened = await http.post(url, json=_message("initialize", hello), headers=headers)
+    headers |= {"mcp-session-id": opened.headers["mcp-session-id"], "mcp-protocol-version": "2025-11-25"}
+    await http.post(url, json={"jsonrpc": "2.0", "method": "notifications/initialized"}, headers=headers)
+    return headers
 
 
 def _message(method: str, params: dict[str, Any]) -> dict[str, Any]:
@@ -295,6 +300,31 @@ async def test_a_subscription_hears_of_approvals(tmp_path: Path) -> None:
             assert await names(client) == ["echo"]
 
 
+async def test_a_session_inside_a_tls_tunnel_hears_of_a_new_policy(tmp_path: Path, certificates: Certificates) -> None:
+    with (
+        start_python_server("python_modern", tmp_path, certificates=certificates) as server,
+        start_interlock(tmp_path, upstream_ca=certificates.ca_file) as interlock,
+    ):
+        trust = ssl.create_default_context(cafile=str(interlock.ca_file))
+        async with httpx.AsyncClient(proxy=interlock.proxy_url, verify=trust, timeout=10, trust_env=False) as http:
+            url = f"{server.url}/mcp"
+            headers = await _open_session(http, url)
+            async with http.stream("GET", url, headers={**headers, "accept": "text/event-stream"}) as stream:
+                assert stream.status_code == 200
+                (tmp_path / "policy.yaml").write_text("version: 1\ndefault: deny\n")
+                interlock.process.send_signal(signal.SIGHUP)
+                async with asyncio.timeout(10):
+                    heard = [line async for line in _until_data(stream)]
+    assert "notifications/tools/list_changed" in heard[-1]
+
+
+async def _until_data(stream: httpx.Response) -> AsyncIterator[str]:
+    async for line in stream.aiter_lines():
+        yield line
+        if line.startswith("data: {"):
+            return
+
+
 async def test_a_stream_that_is_not_mcp_hears_nothing(tmp_path: Path) -> None:
     with start_python_server("web", tmp_path) as web, start_interlock(tmp_path) as interlock:
         proxied = httpx.AsyncClient(proxy=interlock.proxy_url, timeout=10, trust_env=False)
@@ -302,7 +332,7 @@ async def test_a_stream_that_is_not_mcp_hears_nothing(tmp_path: Path) -> None:
         async with proxied as http, http.stream("GET", f"{web.url}/events", headers=headers) as stream:
             lines = stream.aiter_lines()
             assert await anext(lines) == "data: begin"
-            interlock.process.send_signal(signal.SIGHUP)
             (tmp_path / "policy.yaml").write_text("version: 1\ndefault: deny\n")
+            interlock.process.send_signal(signal.SIGHUP)
             rest = [line async for line in lines if line]
     assert rest == ["data: end"]
