@@ -86,6 +86,11 @@ class ResponseChunkHook(commands.StartHook):
 
 
 @dataclass
+class EventPushed(events.MessageInjected[bytes]):
+    """A whole server-sent event of the proxy's own, for a flow whose response is an open, rewritten stream."""
+
+
+@dataclass
 class Refusal:
     """A connection given up before it came to a flow."""
 
@@ -191,7 +196,15 @@ class GuardedHttpStream(HttpStream):
             if event.command is self._deadline:
                 yield from self._overdue()
             return
+        if isinstance(event, EventPushed):
+            yield from self._push(event.message)
+            return
         yield from super()._handle_event(event)
+
+    def _push(self, data: bytes) -> CommandGenerator[None]:
+        """Send an event between two of the server's: the rewriter lets only whole ones out, so any time is between."""
+        if REWRITER in self.flow.metadata and self.server_state == self.state_stream_response_body:
+            yield SendHttp(ResponseData(self.stream_id, data), self.context.client)
 
     def _overdue(self) -> CommandGenerator[None]:
         if self.client_state == self.state_consume_request_body:
@@ -339,7 +352,17 @@ class GuardedHttpLayer(HttpLayer):
         alpn = self.context.client.alpn
         if isinstance(event, events.Start) and alpn != b"h2" and not is_h3_alpn(alpn):
             self.connections[self.context.client] = GuardedHttp1Server(self.context.fork(), self._limits)
+        if isinstance(event, EventPushed):
+            for stream in self._streams_for(event.flow):
+                yield from self.event_to_child(stream, event)
+            return
         yield from super()._handle_event(event)
+
+    def _streams_for(self, flow: mflow.Flow) -> list[HttpStream]:
+        """Give the flow's stream, or the tunnels it may be in."""
+        streams = list(self.streams.values())
+        mine = [stream for stream in streams if getattr(stream, "flow", None) is flow]
+        return mine or [s for s in streams if s.child_layer and not isinstance(s.child_layer, GuardedWebsocketLayer)]
 
     def make_stream(self, stream_id: int) -> CommandGenerator[None]:
         self.streams[stream_id] = GuardedHttpStream(self.context.fork(), stream_id, self._limits)

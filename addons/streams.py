@@ -15,8 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy.gate import Gate
-    from proxy.model import Context, Exchange
+    from proxy.model import Context, Exchange, JsonObject
     from proxy.wire.encoding import Inflater
+
+TOOLS_CHANGED = "notifications/tools/list_changed"
+SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 
 
 class Responses:
@@ -33,7 +36,7 @@ class Responses:
         try:
             value = json.loads(body)
         except ValueError:
-            return self._unreadable()
+            return self._unreadable(body)
         values = value if isinstance(value, list) else [value]
         taken = [self._take(item, body) for item in values]
         if all(item is None for item in taken):
@@ -42,10 +45,14 @@ class Responses:
         flat = [message for messages in kept for message in messages]
         return [respell(flat)] if isinstance(value, list) else [respell(message) for message in flat]
 
-    def _unreadable(self) -> list[bytes] | None:
-        """Pass what is not JSON, unless it may be a result that has to be masked."""
+    def _unreadable(self, body: bytes) -> list[bytes] | None:
+        """Pass what is not JSON, unless some reader may take it for a result that has to be looked into.
+
+        In a session's stream all there is are messages, so what cannot be read is left out.
+        """
         if self.exchange is None:
-            return None
+            in_session = self.context.session is not None and self.context.transport != "websocket"
+            return [] if in_session and body.strip() else None
         refusal = self._gate.unreadable(self.exchange)
         return None if refusal is None else [respell(refusal)]
 
@@ -57,8 +64,9 @@ class Responses:
             return list(answers)
         exchange = self._exchange_for(value["id"])
         if exchange is None:
-            return None
-        observed = self._gate.observe(exchange, value, body)
+            observed = self._gate.overhear(self.context, value)
+        else:
+            observed = self._gate.observe(exchange, value, body)
         return None if observed is value else [observed]
 
     def _exchange_for(self, message_id: object) -> Exchange | None:
@@ -76,6 +84,7 @@ class EventStream:
         self._url = url
         self._splitter = Splitter(limit)
         self._inflater = inflater
+        self._begun = False
         self.on_endpoint: Callable[[str, str], None] | None = None
 
     def feed(self, chunk: bytes) -> bytes:
@@ -88,9 +97,28 @@ class EventStream:
         """Give what is left at the end; half an event is nothing, by the standard."""
         return b""
 
+    def tools_changed(self, server: str | None) -> bytes | None:
+        """Give the event that says the tools changed; None where this stream may not carry it.
+
+        It may where it is a session's own stream, or one that subscribed to this
+        and was told so. `server` limits it to the streams of one.
+        """
+        context, exchange = self._responses.context, self._responses.exchange
+        if server not in (None, context.server):
+            return None
+        if exchange is None:
+            params: dict[str, Any] | None = {} if context.session is not None else None
+        else:
+            params = _subscription(exchange) if self._begun else None
+        if params is None:
+            return None
+        message: JsonObject = {"jsonrpc": "2.0", "method": TOOLS_CHANGED, "params": params}
+        return b"event: message\ndata: " + respell(message) + b"\n\n"
+
     def _pass_on(self, event: Event) -> bytes:
         if event.data is None:
             return event.raw
+        self._begun = True
         if event.event == "endpoint":
             self._learn_session(event.data)
             return event.raw
@@ -104,3 +132,12 @@ class EventStream:
         self._responses.context = replace(self._responses.context, session=path, transport="sse")
         if self.on_endpoint is not None:
             self.on_endpoint(self._responses.context.server, path)
+
+
+def _subscription(exchange: Exchange) -> dict[str, Any] | None:
+    """Give the parameters of a notification to a `subscriptions/listen` that wants to hear of tools."""
+    message = exchange.message
+    wanted = message.params.get("notifications")
+    if message.method != "subscriptions/listen" or not isinstance(wanted, dict):
+        return None
+    return {"_meta": {SUBSCRIPTION: message.id}} if wanted.get("toolsListChanged") is True else None

@@ -15,6 +15,7 @@ from mitmproxy import options
 from mitmproxy.addons import core, disable_h2c, proxyserver, tlsconfig
 from mitmproxy.master import Master
 
+from addons.announce import Announcer
 from addons.egress import Egress
 from addons.identity import Identity
 from addons.lifecycle import Lifecycle
@@ -24,13 +25,17 @@ from addons.next_layer import HttpOnly
 from proxy import runfile
 from proxy.agents import AgentBook
 from proxy.ca import Authority
+from proxy.catalogue import Catalogue
 from proxy.egress import EgressGuard
 from proxy.errors import ConfigError
 from proxy.files import read_or_make_key
-from proxy.gate import Gate
+from proxy.gate import Gate, new_id
+from proxy.live_pins import watch_approvals
 from proxy.live_policy import LivePolicy
+from proxy.model import AuditEvent
 from proxy.redact import Masker
 from proxy.store.log import LOG_FILE, LocalLog
+from proxy.store.pins import PinFiles
 from proxy.wire import legacy
 
 if TYPE_CHECKING:
@@ -51,11 +56,13 @@ class Daemon:
         self._settings = settings
         self._stop = asyncio.Event()
         self._running: runfile.Running | None = None
-        self.policy = LivePolicy(settings.policy, self._tell)
+        self.policy = LivePolicy(settings.policy, self._policy_reloaded)
         self.authority = Authority(settings.state_dir)
         self.authority.ensure()
         self.sink = LocalLog(settings.state_dir / LOG_FILE, max_bytes=settings.audit_log_limit)
+        self.pins = PinFiles(settings.state_dir)
         self.gate = Gate(
+            catalogue=Catalogue(policy=self.policy.current, pins=self.pins),
             policy=self.policy.current,
             redactor=Masker(read_or_make_key(settings.state_dir / "keys" / "mask.key", MASK_KEY_BYTES)),
             sink=self.sink,
@@ -67,6 +74,7 @@ class Daemon:
             first_request_seconds=2 * settings.header_timeout,  # tunnel and TLS first; a slow head has its own deadline
             default_agent=settings.default_agent,
         )
+        self.announcer = Announcer()
         self.master = self._master()
 
     def stop(self) -> None:
@@ -79,7 +87,7 @@ class Daemon:
         Raises ConfigError where the address cannot be listened on.
         """
         serving = asyncio.create_task(self.master.run())
-        watching = asyncio.create_task(self.policy.watch())
+        watching = asyncio.gather(self.policy.watch(), watch_approvals(self.pins, self._approved))
         try:
             running = self._running = await self._listening(serving)
             self._handle_signals()
@@ -90,6 +98,8 @@ class Daemon:
             await self._drain()
         finally:
             watching.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await watching
             await self._shut_down(serving)
 
     async def _listening(self, serving: asyncio.Task[None]) -> runfile.Running:
@@ -113,6 +123,12 @@ class Daemon:
             started=time.time(),
         )
 
+    def _policy_reloaded(self) -> None:
+        """Say what is in force now, and let clients list the tools again."""
+        self._tell()
+        if self.policy.problem is None:
+            self.announcer.tools_changed()
+
     def _tell(self) -> None:
         """Leave a note of what is in force, for `interlock status`."""
         if self._running is None:
@@ -131,6 +147,11 @@ class Daemon:
             f"setting listen = {self._settings.listen!r}: {reason}; "
             "stop what uses that address, or choose another, for example --listen 127.0.0.1:0"
         ) from error
+
+    def _approved(self, server: str) -> None:
+        """Record that somebody changed what is approved, and let clients list the tools again."""
+        self.sink.record_later(AuditEvent(event_id=new_id(), kind="pins_approved", time=time.time(), server=server))
+        self.announcer.tools_changed(server)
 
     def _handle_signals(self) -> None:
         loop = asyncio.get_running_loop()
@@ -175,6 +196,7 @@ class Daemon:
             ),
             Egress(EgressGuard(self.policy.current, self._own_addresses), self.gate),
             McpGate(self.gate, limits, seal_key, lambda: self.lifecycle.stopping),
+            self.announcer,
         )
         host, port = settings.listen_address
         master.options.update(

@@ -4,7 +4,8 @@ InterlockError
 ├── ConfigError         a setting is wrong; the message names it and the way out
 ├── PolicyError         a policy file is wrong; the message has file, line and the way out
 ├── WireError           bytes that cannot be taken as one well-formed message
-└── AuditUnavailableError  an event could not be made durable
+├── AuditUnavailableError  an event could not be made durable
+└── PinsUnavailableError   the tools' pins cannot be read or written
 """
 
 from __future__ import annotations
@@ -36,3 +37,7 @@ class WireError(InterlockError):
 
 class AuditUnavailableError(InterlockError):
     """The durable log did not take an event, so nothing may be forwarded."""
+
+
+class PinsUnavailableError(InterlockError):
+    """A server's pins cannot be read or written, so nothing is known of its tools."""

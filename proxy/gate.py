@@ -12,12 +12,14 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import OrderedDict
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import structlog
 import uuid_utils
 
 from proxy import reasons
+from proxy.catalogue import TOOLS_LIST, is_tool_list
 from proxy.errors import AuditUnavailableError, WireError
 from proxy.model import (
     Answer,
@@ -47,6 +49,7 @@ from proxy.wire.mcp import Headers, check_headers, mirrored_headers, parse_tool_
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from proxy.catalogue import Catalogue, ToolFinding
     from proxy.model import EventSink, Policy, Redactor
 
 log = structlog.get_logger("interlock.gate")
@@ -68,8 +71,10 @@ class Gate:
         sink: EventSink,
         body_limit: int = 1 << 26,
         clock: Callable[[], float] = time.time,
+        catalogue: Catalogue | None = None,
     ) -> None:
         self._policy = policy
+        self._catalogue = catalogue
         self._redactor = redactor
         self._sink = sink
         self._body_limit = body_limit
@@ -114,6 +119,11 @@ class Gate:
         if not isinstance(decision, Decision):
             raise TypeError(f"the policy gave {type(decision).__name__}, not a Decision")
         step.decision = decision
+        if decision.outcome in (Outcome.ALLOW, Outcome.TWO_PHASE) and self._catalogue is not None:
+            objection = self._catalogue.objection(call)
+            if objection is not None:
+                step.decision = replace(decision, outcome=Outcome.DENY, reason=objection.reason, rule=None)
+                return await self._refuse(step, objection.reason, why=objection.why)
         if decision.outcome is Outcome.TWO_PHASE:
             return await self._refuse(step, "two_phase_required")
         if decision.outcome is not Outcome.ALLOW:
@@ -235,15 +245,19 @@ class Gate:
         """Take the response to `exchange`: give it masked, and record how the call ended.
 
         `raw` is the response as it came. Gives `value` itself where nothing was
-        masked, and a refusal where masking failed.
+        changed, and a refusal where that failed. Of a tool list it gives what
+        the agent may see.
         """
         result = value.get("result")
         is_error = result.get("isError") is True if isinstance(result, dict) else None
         outcome = "error" if "error" in value else "tool_error" if is_error else "done"
         try:
-            masked, findings = self._mask_result(exchange, value)
+            shown = value
+            if exchange.message.method == TOOLS_LIST:
+                shown = self._show_tools(exchange.context, value, exchange.message.params.get("cursor") is not None)
+            masked, findings = self._mask_result(exchange, shown)
         except Exception as error:
-            log.exception("a result could not be masked", call_id=exchange.call_id, error=str(error))
+            log.exception("a result could not be rewritten", call_id=exchange.call_id, error=str(error))
             self._close(exchange, outcome="unreadable", result_size=len(raw))
             return self._withheld(exchange, value.get("id", exchange.message.id), "internal_error")
         if masked is None:
@@ -259,6 +273,40 @@ class Gate:
             redactions=findings,
         )
         return masked
+
+    def overhear(self, context: Context, value: JsonObject) -> JsonObject:
+        """Take a response to no call under way, such as a stream's replay: a tool list is cut as any other."""
+        if not is_tool_list(value):
+            return value
+        try:
+            return self._show_tools(context, value, continued=False)
+        except Exception as error:
+            log.exception("a tool list is withheld", server=context.server, error=str(error))
+            return answers.refuse(value["id"], TOOLS_LIST, _withheld("internal_error", TOOLS_LIST))
+
+    def _show_tools(self, context: Context, value: JsonObject, continued: bool) -> JsonObject:  # noqa: FBT001
+        """Give a tool list with what the agent may see, and record what was found in it."""
+        if self._catalogue is None or not isinstance(value.get("result"), dict):
+            return value
+        result, findings = self._catalogue.show(context, value["result"], continued=continued)
+        for finding in findings:
+            self._report(context, finding)
+        return {**value, "result": result}
+
+    def _report(self, context: Context, finding: ToolFinding) -> None:
+        log.warning(finding.kind, server=context.server, tool=finding.tool, **finding.detail)
+        self._record_later(
+            AuditEvent(
+                event_id=new_id(),
+                kind=finding.kind,
+                time=self._clock(),
+                tool=finding.tool,
+                reason=finding.reason,
+                decision="deny" if finding.enforced else None,
+                detail={"server": context.server, "tool": finding.tool, **finding.detail},
+                **_origin(context),
+            )
+        )
 
     def _mask_result(self, exchange: Exchange, value: JsonObject) -> tuple[JsonObject | None, tuple[Finding, ...]]:
         """Give the response masked, or None where it may not be given on, and what was found."""
@@ -280,24 +328,19 @@ class Gate:
     def unreadable(self, exchange: Exchange) -> JsonObject | None:
         """Say what to answer in place of a response that cannot be read; None lets it pass.
 
-        It may pass only where no rule asks for results to be masked.
+        It may pass only where it is no tool list, and no rule asks for results to be masked.
         """
         message = exchange.message
         self._close(exchange, outcome="unreadable")
         masking = any("result" in r.on and r.action != "report" for r in exchange.decision.redactions)
-        if message.id is None or not masking:
+        if message.id is None or not (masking or message.method == TOOLS_LIST):
             return None
         return self._withheld(exchange, message.id, "unreadable_response")
 
     def _withheld(self, exchange: Exchange, message_id: Any, reason: str) -> JsonObject:
         """Answer in place of a response that may not be given on."""
         message = exchange.message
-        denial = Denial(
-            reason,
-            f"Interlock ({reason}): {message.method!r} was executed, and its result is withheld. "
-            f"{reasons.REASONS[reason].meaning} Audit id: {exchange.call_id}.",
-            audit_id=exchange.call_id,
-        )
+        denial = _withheld(reason, message.method, exchange.call_id)
         return answers.refuse(message_id, message.method, denial, message.params)
 
     def abandon(self, exchange: Exchange, outcome: str) -> None:
@@ -459,6 +502,12 @@ def _verdict(step: _Step, denial: Denial) -> Verdict:
     if message.kind is not Kind.REQUEST or message.id is None:
         return Answer((), status=202)
     return Answer((answers.refuse(message.id, message.method, denial, message.params),), status=status)
+
+
+def _withheld(reason: str, method: str | None, call_id: str | None = None) -> Denial:
+    text = f"Interlock ({reason}): {method!r} was executed, and its result is withheld. "
+    text += reasons.REASONS[reason].meaning
+    return Denial(reason, text + (f" Audit id: {call_id}." if call_id else ""), audit_id=call_id)
 
 
 def _session_key(exchange: Exchange) -> tuple[str, str, MessageId] | None:

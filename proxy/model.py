@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 type Json = bool | int | float | str | list[Json] | dict[str, Json] | None
 type JsonObject = dict[str, Any]
@@ -216,6 +216,82 @@ class AuditEvent:
     detail: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
+@dataclass(frozen=True, slots=True)
+class PinRules:
+    """What a policy makes of tools that change, and of descriptions with hidden characters."""
+
+    mode: Literal["off", "record", "enforce"] = "record"
+    hidden_characters: Literal["record", "enforce"] = "enforce"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolPrint:
+    """What a server says of one tool, as digests: of the whole, without the name, and field by field.
+
+    `hidden` tells where invisible characters stand. `definition` is what was
+    said itself, where it is not too long to keep.
+    """
+
+    digest: str
+    body: str
+    fields: Mapping[str, str]
+    hidden: tuple[str, ...] = ()
+    definition: JsonObject | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """One tool of one server: as last seen, and as approved, if it ever was.
+
+    `drifted` holds from the first departure until somebody approves, even where
+    the server goes back to what it said before.
+    """
+
+    seen: ToolPrint
+    approved: ToolPrint | None
+    drifted: bool
+    since: float
+
+    @property
+    def stands(self) -> bool:
+        """Whether the tool is as approved, and has been all along."""
+        return self.approved is not None and not self.drifted
+
+
+@dataclass(frozen=True, slots=True)
+class ServerPins:
+    """The pinned tools of one server.
+
+    `listing` holds while the pages of the first list are still coming;
+    `approvals` counts how often somebody changed what is approved.
+    """
+
+    first_seen: float
+    listing: bool
+    tools: Mapping[str, Pin]
+    approvals: int = 0
+
+
+class PinStore(Protocol):
+    """Keeps pins. Safe for several processes; what cannot be read or written raises PinsUnavailableError."""
+
+    def read(self, server: str) -> ServerPins | None:
+        """Give a server's pins; None where it was never seen."""
+        ...
+
+    def update(self, server: str, change: Callable[[ServerPins | None], ServerPins | None]) -> ServerPins | None:
+        """Replace a server's pins by what `change`, which is pure, makes of them; give the new ones.
+
+        Nobody else's update comes between. None forgets the server; giving the
+        same object back changes nothing.
+        """
+        ...
+
+    def servers(self) -> Sequence[str]:
+        """Give the servers that have pins, by name."""
+        ...
+
+
 class Policy(Protocol):
     """Decides calls. Implementations do no I/O and never raise for a bad call."""
 
@@ -226,6 +302,15 @@ class Policy(Protocol):
 
     def decide(self, call: Call) -> Decision:
         """Decide `call`; a value that cannot be judged is a deny with its own reason."""
+        ...
+
+    def could_allow(self, server: str, agent: str, tool: str) -> bool:
+        """Say whether there may be arguments with which a call of `tool` is not denied."""
+        ...
+
+    @property
+    def pins(self) -> PinRules:
+        """What becomes of tools that change."""
         ...
 
 

@@ -55,7 +55,17 @@ def ours(module: str) -> set[str]:
 
 
 MODEL = ("proxy.model", "proxy.errors")
-PURE = (*MODEL, "proxy.reasons", "proxy.wire", "proxy.policy", "proxy.redact", "proxy.twophase", "proxy.trace.strace")
+PURE = (
+    *MODEL,
+    "proxy.reasons",
+    "proxy.wire",
+    "proxy.policy",
+    "proxy.redact",
+    "proxy.descriptions",
+    "proxy.pins",
+    "proxy.twophase",
+    "proxy.trace.strace",
+)
 # Room, and which of our own modules it may import. The longest name that fits a module is its room.
 ROOMS: dict[str, tuple[str, ...]] = {
     "proxy.model": MODEL,
@@ -65,8 +75,11 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "proxy.policy": ("proxy.policy", *MODEL),
     "proxy.redact": ("proxy.redact", *MODEL),
     "proxy.twophase": ("proxy.twophase", *MODEL),
-    "proxy.gate": PURE,
-    "proxy.store": ("proxy.store", *MODEL, "proxy.resources"),
+    "proxy.descriptions": ("proxy.policy", *MODEL),
+    "proxy.pins": ("proxy.descriptions", *MODEL),
+    "proxy.catalogue": PURE,
+    "proxy.gate": ("proxy.catalogue", *PURE),
+    "proxy.store": ("proxy.store", *MODEL, "proxy.resources", "proxy.files", "proxy.pins"),
     "proxy.trace": ("proxy.trace", "proxy.gate", *PURE),
     "proxy.console": ("proxy.console", "proxy.store", "proxy.policy", *MODEL),
     "proxy.config": ("proxy.errors", "proxy.resources"),
@@ -78,6 +91,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "proxy.runfile": ("proxy.files",),
     "proxy.live_policy": ("proxy.policy", *MODEL),
     "proxy.egress": ("proxy.policy", *MODEL),
+    "proxy.live_pins": ("proxy.store", *MODEL),
     "addons": ("addons", "proxy.gate", "proxy.egress", "proxy.wire", "proxy.model", "proxy.reasons"),
 }
 ROOTS = ("proxy.cli", "proxy.daemon", "proxy.commands")

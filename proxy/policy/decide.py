@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from proxy.model import Decision, Outcome, Redaction
+from proxy.model import Call, Decision, Outcome, PinRules, Redaction
 from proxy.policy.egress import CompiledEgress
 from proxy.policy.globs import compile_globs, is_glob
 from proxy.policy.operators import YES, compile_when
@@ -22,7 +22,7 @@ from proxy.policy.values import Reading
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from proxy.model import Call, Respond
+    from proxy.model import Respond
     from proxy.policy.operators import Test
     from proxy.policy.rules import Rule
 
@@ -202,8 +202,10 @@ class CompiledPolicy:
         default: str = "deny",
         version: str = "",
         egress: CompiledEgress | None = None,
+        pins: PinRules | None = None,
     ) -> None:
         self.version = version
+        self.pins = pins or PinRules()
         self.egress = egress or CompiledEgress(Egress(), version=version)
         self.default = default
         self.compiled = tuple(compile_rule(rule) for rule in sorted(rules, key=lambda rule: rule.id))
@@ -226,6 +228,20 @@ class CompiledPolicy:
                 message=f"The call could not be judged ({type(error).__name__}).",
                 policy_version=self.version,
             )
+
+    def could_allow(self, server: str, agent: str, tool: str) -> bool:
+        """Say whether there may be arguments with which a call of `tool` is not denied.
+
+        A rule in shadow mode hides nothing, and two_phase is not a denial.
+        """
+        try:
+            call = Call("tools/call", server, agent, tool)
+            live = [rule.rule for rule in self.rules_for(call) if not rule.shadow]
+        except Exception:  # noqa: BLE001 - the boundary: what cannot be judged would be denied
+            return False
+        if any(isinstance(rule, DenyRule) and rule.when is None for rule in live):
+            return False
+        return self.default == "allow" or any(isinstance(rule, AllowRule | TwoPhaseRule) for rule in live)
 
     def rules_for(self, call: Call) -> tuple[CompiledRule, ...]:
         """Give the rules whose globs fit the call, in the order of their ids."""

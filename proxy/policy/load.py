@@ -17,9 +17,10 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.scalarbool import ScalarBoolean
 
 from proxy.errors import PolicyError
+from proxy.model import PinRules
 from proxy.policy.decide import CompiledPolicy
 from proxy.policy.egress import CompiledEgress
-from proxy.policy.rules import Condition, DenyRule, Egress, PolicyFile, RedactRule, TwoPhaseRule
+from proxy.policy.rules import Condition, DenyRule, Egress, Pins, PolicyFile, RedactRule, TwoPhaseRule
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -113,7 +114,22 @@ def compile_sources(sources: Sequence[Source], *, version: str = "") -> Compiled
         default=default,
         version=version,
         egress=CompiledEgress(_merge_egress(sources), version=version),
+        pins=_merge_pins(sources),
     )
+
+
+def _merge_pins(sources: Iterable[Source]) -> PinRules:
+    """Take the strictest of what the files say; what none speaks of keeps its default."""
+    sections = [source.content.pins for source in sources if source.content.pins is not None]
+    strictest = {
+        name: max((getattr(s, name) for s in sections if name in s.model_fields_set), key=_STRICTNESS.index)
+        for name in Pins.model_fields
+        if any(name in s.model_fields_set for s in sections)
+    }
+    return PinRules(**strictest)
+
+
+_STRICTNESS = ("off", "record", "enforce")
 
 
 def _merge_egress(sources: Iterable[Source]) -> Egress:
@@ -260,7 +276,7 @@ def _shorten(value: Any) -> str:
 
 
 def _field_names() -> tuple[str, ...]:
-    models = (PolicyFile, DenyRule, RedactRule, TwoPhaseRule, Condition, Egress)
+    models = (PolicyFile, DenyRule, RedactRule, TwoPhaseRule, Condition, Egress, Pins)
     fields = (field.alias or name for model in models for name, field in model.model_fields.items())
     return (*dict.fromkeys(fields), "all", "any", "not", "hosts", "ports", "cidrs")
 

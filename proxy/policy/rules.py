@@ -357,6 +357,19 @@ class Egress(_Strict):
     rules: list[EgressRule] = Field(default_factory=list)
 
 
+class Pins(_Strict):
+    """What becomes of tools that change after they were first seen."""
+
+    mode: Literal["off", "record", "enforce"] = Field(
+        default="record",
+        description="record: tell of new and changed tools; enforce: hide and deny them until approved.",
+    )
+    hidden_characters: Literal["record", "enforce"] = Field(
+        default="enforce",
+        description="enforce: hide and deny tools described with invisible characters; record: only tell.",
+    )
+
+
 class PolicyFile(_Strict):
     """One policy file."""
 
@@ -366,6 +379,7 @@ class PolicyFile(_Strict):
     )
     rules: list[Rule] = Field(default_factory=list)
     egress: Egress | None = None
+    pins: Pins | None = None
 
 
 for _model in (All, Any_, Not, AllowRule, DenyRule, RedactRule, TwoPhaseRule, PolicyFile):

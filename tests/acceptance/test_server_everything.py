@@ -50,7 +50,9 @@ async def call_text(client: Client, tool: str, **arguments: object) -> str:
 
 async def test_lists_and_calls_pass_unharmed(endpoint: str) -> None:
     async with connect(endpoint) as client:
-        assert {"echo", "get-sum", "get-env"} <= {tool.name for tool in (await client.list_tools()).tools}
+        listed = {tool.name for tool in (await client.list_tools()).tools}
+        assert {"echo", "get-sum"} <= listed
+        assert "get-env" not in listed, "a tool that is always denied was shown"
         assert await call_text(client, "echo", message="übergröße ✓") == "Echo: übergröße ✓"
         assert "5" in await call_text(client, "get-sum", a=2, b=3)
         weather = await client.call_tool("get-structured-content", {"location": "New York"})

@@ -131,7 +131,7 @@ def assert_echoed(step: Report, text: str) -> None:
 
 def assert_session_works(report: Report) -> None:
     assert report["connect"]["ok"], report
-    assert {"echo", "danger"} <= set(report["list"]["tools"]), report
+    assert "echo" in report["list"]["tools"], report
     assert_echoed(report["echo"], "first")
     assert_echoed(report["echoAgain"], "second")
     assert report["sessionAfter"] == report["session"], report
@@ -142,6 +142,7 @@ def assert_session_works(report: Report) -> None:
 def test_without_the_proxy_the_same_script_executes_the_tool(route: Route, client: Client) -> None:
     report, executed = route.run(client)
     assert_session_works(report)
+    assert "danger" in report["list"]["tools"]
     assert report["danger"]["text"] == "boom"
     assert executed == ["echo", "danger", "echo"]
 

@@ -19,6 +19,8 @@ PARTS = {
     "headers": "proxy.gate.check_headers",
     "call": "proxy.gate.as_call",
     "decide": "proxy.policy.decide.CompiledPolicy.decide",
+    "pins": "proxy.catalogue.Catalogue.objection",
+    "pin store": "proxy.store.pins.PinFiles.read",
     "redact": "proxy.gate.Gate._redact",
     "record": "proxy.store.log.LocalLog.record",
     "begin": "proxy.gate.Gate._begin",

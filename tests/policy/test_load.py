@@ -143,3 +143,27 @@ def test_anchors_and_on_are_read_as_yaml_1_2_has_them(tmp_path):
     decision = policy.decide(Call("tools/call", "s", "a", "t", {}))
     assert decision.outcome is Outcome.ALLOW
     assert [(r.rule, sorted(r.on)) for r in decision.redactions] == [("a", ["result"]), ("b", ["arguments"])]
+
+
+@pytest.mark.parametrize(
+    ("sections", "mode", "hidden"),
+    [
+        (["", ""], "record", "enforce"),
+        (["pins: {mode: off}", ""], "off", "enforce"),
+        (["pins: {mode: off}", "pins: {mode: enforce}"], "enforce", "enforce"),
+        (["pins: {mode: off}", "pins: {hidden_characters: record}"], "off", "record"),
+        (["pins: {hidden_characters: enforce}", "pins: {hidden_characters: record}"], "record", "enforce"),
+    ],
+)
+def test_of_several_files_the_strictest_word_on_pins_holds(tmp_path, sections, mode, hidden):
+    for number, section in enumerate(sections):
+        (tmp_path / f"{number}.yaml").write_text(HEAD + section + "\n")
+    made = load_policy(tmp_path).pins
+    assert (made.mode, made.hidden_characters) == (mode, hidden)
+
+
+def test_a_misspelt_mode_of_pins_is_refused_with_the_way_out(tmp_path):
+    said = refused(tmp_path, HEAD + "pins:\n  mode: enforced\n")
+    assert "p.yaml:4:3" in said
+    assert "did you mean 'enforce'?" in said
+    assert "did you mean 'mode'?" in refused(tmp_path, HEAD + "pins: {mod: off}\n")

@@ -217,3 +217,50 @@ def test_the_version_is_in_every_decision():
     assert policy(DENY).decide(call()).policy_version == "v1"
     assert policy().decide(call()).policy_version == "v1"
     assert policy(DENY).decide(call([1])).policy_version == "v1"
+
+
+ARGS = {"arg": "path", "path_under": "/etc"}
+
+
+@pytest.mark.parametrize(
+    ("rules", "default", "expected"),
+    [
+        ([], "allow", True),
+        ([], "deny", False),
+        ([DENY], "allow", False),
+        ([{**DENY, "when": ARGS}], "allow", True),
+        ([{**DENY, "mode": "shadow"}], "allow", True),
+        ([{**DENY, "tools": ["other"]}], "allow", True),
+        ([{**DENY, "agents": ["someone-else"]}], "allow", True),
+        ([{**DENY, "servers": ["elsewhere"]}], "allow", True),
+        ([{**DENY, "methods": ["resources/read"]}], "allow", True),
+        ([{**DENY, "tools": ["TOOL"]}], "allow", True),
+        ([ALLOW], "deny", True),
+        ([{**ALLOW, "when": ARGS}], "deny", True),
+        ([{**ALLOW, "mode": "shadow"}], "deny", False),
+        ([{**ALLOW, "tools": ["other"]}], "deny", False),
+        ([REDACT], "deny", False),
+        ([PHASE], "deny", True),
+        ([PHASE], "allow", True),
+        ([ALLOW, DENY], "allow", False),
+        ([ALLOW, {**DENY, "when": ARGS}], "deny", True),
+    ],
+)
+def test_a_tool_could_be_allowed_unless_it_is_denied_whatever_its_arguments(rules, default, expected):
+    made = policy(*rules, default=default)
+    assert made.could_allow("server", "agent", "tool") is expected
+    for arguments in (None, {}, {"path": "/etc/x"}, {"path": "/tmp/x"}, {"path": 7}):
+        if made.decide(call(arguments)).outcome is not Outcome.DENY:
+            assert expected, "a tool that can be called would be hidden"
+
+
+def test_a_spelling_that_a_deny_catches_could_not_be_allowed():
+    made = policy({**DENY, "tools": ["danger"]})
+    assert not made.could_allow("server", "agent", "Danger")
+    assert not made.could_allow("server", "agent", "dan\u200bger ")
+
+
+def test_what_cannot_be_judged_could_not_be_allowed(monkeypatch):
+    made = policy()
+    monkeypatch.setattr(made, "rules_for", lambda _call: 1 / 0)
+    assert made.could_allow("server", "agent", "tool") is False

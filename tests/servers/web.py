@@ -34,6 +34,18 @@ async def download(request: Request) -> Response:
     return StreamingResponse(body(), media_type="application/octet-stream")
 
 
+async def events(request: Request) -> Response:
+    """Stream two events, `pause` seconds apart."""
+    pause = float(request.query_params.get("pause", 2.5))
+
+    async def body() -> AsyncIterator[bytes]:
+        yield b"data: begin\n\n"
+        await asyncio.sleep(pause)
+        yield b"data: end\n\n"
+
+    return StreamingResponse(body(), media_type="text/event-stream")
+
+
 async def upload(request: Request) -> Response:
     digest, size = hashlib.sha256(), 0
     async for chunk in request.stream():
@@ -79,6 +91,7 @@ def main() -> None:
     app = Starlette(
         routes=[
             Route("/download", download),
+            Route("/events", events),
             Route("/upload", upload, methods=["POST", "PUT"]),
             Route("/echo", echo, methods=["GET", "POST", "PUT", "DELETE", "PATCH"]),
             WebSocketRoute("/ws", socket),

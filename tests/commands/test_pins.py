@@ -1,0 +1,100 @@
+"""The `interlock pins` commands."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from proxy.commands.pins import app
+from proxy.errors import ConfigError
+from proxy.pins import Page, print_tool, take_page
+from proxy.store.pins import PinFiles
+
+SERVER = "mcp.example.com"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> PinFiles:
+    made = PinFiles(tmp_path)
+    see(made, {"name": "a", "description": "First."}, {"name": "b"})
+    see(made, {"name": "a", "description": "Second\u202e."}, {"name": "c\x1b[31m"})
+    return made
+
+
+def see(store: PinFiles, *tools: dict) -> None:
+    page = Page([(tool["name"], print_tool(tool)) for tool in tools])
+    store.update(SERVER, lambda known: take_page(known, page, adopt=False, now=1.0)[0])
+
+
+def run(store: PinFiles, *arguments: str) -> str:
+    done = CliRunner().invoke(app, [*arguments, "--state-dir", str(store.folder.parent)])
+    if done.exception and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def states(store: PinFiles) -> dict[str, str]:
+    rows = [json.loads(line) for line in run(store, "list", "--json").splitlines()]
+    assert {row["server"] for row in rows} == {SERVER}
+    return {row["tool"]: row["state"] for row in rows}
+
+
+def test_list_tells_what_is_not_as_approved(store: PinFiles):
+    assert states(store) == {"a": "changed", "b": "pinned", "c\x1b[31m": "new"}
+    table = run(store, "list")
+    assert all(word in table for word in ("changed", "hidden", "new", "pinned"))
+    assert "\x1b[31m" not in table, "a tool's name spoke to the terminal"
+
+
+def test_list_says_so_where_there_is_nothing(tmp_path: Path):
+    assert "No tools seen yet" in run(PinFiles(tmp_path), "list")
+
+
+def test_show_has_the_difference_with_hidden_characters_spelt_out(store: PinFiles):
+    shown = run(store, "show", SERVER, "a")
+    assert '- "description": "First."' in shown
+    assert '+ "description": "Second\\u202e."' in shown
+    assert "changed: description" in shown
+    assert "\u202e" not in shown
+    found = json.loads(run(store, "show", SERVER, "a", "--json"))
+    assert (found["approved"]["description"], found["seen"]["description"]) == ("First.", "Second\u202e.")
+
+
+def test_approve_takes_one_tool_or_all(store: PinFiles):
+    run(store, "approve", SERVER, "a")
+    assert states(store) == {"a": "pinned", "b": "pinned", "c\x1b[31m": "new"}
+    run(store, "approve", SERVER)
+    assert set(states(store).values()) == {"pinned"}
+
+
+def test_approve_with_a_digest_takes_only_what_was_looked_at(store: PinFiles):
+    digest = json.loads(run(store, "show", SERVER, "a", "--json"))["digest"]
+    see(store, {"name": "a", "description": "Third."})
+    with pytest.raises(ConfigError, match="look at it again"):
+        run(store, "approve", SERVER, "a", "--digest", digest)
+    assert states(store)["a"] == "changed"
+    with pytest.raises(ConfigError, match="name it"):
+        run(store, "approve", SERVER, "--digest", digest)
+    see(store, {"name": "a", "description": "Second\u202e."})
+    run(store, "approve", SERVER, "a", "--digest", digest[:16])
+    assert states(store)["a"] == "pinned"
+
+
+def test_forget_makes_the_next_list_the_first(store: PinFiles):
+    run(store, "forget", SERVER)
+    assert store.read(SERVER) is None
+
+
+@pytest.mark.parametrize("command", [["show", "x", "a"], ["approve", "x"], ["approve", "x", "a"], ["forget", "x"]])
+def test_an_unknown_server_is_told_with_those_there_are(store: PinFiles, command: list[str]):
+    with pytest.raises(ConfigError, match=f"servers with pins: {SERVER}"):
+        run(store, *command)
+    assert store.servers() == [SERVER]
+
+
+@pytest.mark.parametrize("command", ["show", "approve"])
+def test_an_unknown_tool_is_told_with_those_there_are(store: PinFiles, command: str):
+    with pytest.raises(ConfigError, match="pinned are: a, b, c"):
+        run(store, command, SERVER, "nope")
