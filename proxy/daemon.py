@@ -28,7 +28,7 @@ from proxy.ca import Authority
 from proxy.catalogue import Catalogue
 from proxy.egress import EgressGuard
 from proxy.errors import ConfigError
-from proxy.files import read_or_make_key
+from proxy.files import FileCache, read_or_make_key
 from proxy.gate import Gate, new_id
 from proxy.live_pins import watch_approvals
 from proxy.live_policy import LivePolicy
@@ -64,7 +64,10 @@ class Daemon:
         self.gate = Gate(
             catalogue=Catalogue(policy=self.policy.current, pins=self.pins),
             policy=self.policy.current,
-            redactor=Masker(read_or_make_key(settings.state_dir / "keys" / "mask.key", MASK_KEY_BYTES)),
+            redactor=Masker(
+                read_or_make_key(settings.state_dir / "keys" / "mask.key", MASK_KEY_BYTES),
+                cache=FileCache(settings.state_dir / "cache"),
+            ),
             sink=self.sink,
             body_limit=settings.body_limit,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import tempfile
@@ -60,3 +61,22 @@ def read_or_make_key(path: Path, size: int) -> bytes:
     if len(key) != size:
         raise ConfigError(f"{path} holds {len(key)} bytes, not {size}; restore it or delete it to make a new one")
     return key
+
+
+class FileCache:
+    """Bytes by name in a folder of the state folder; what cannot be read or written is not there."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def get(self, name: str) -> bytes | None:
+        """Give what was put under `name`, if anything."""
+        try:
+            return (self._folder / name).read_bytes()
+        except OSError:
+            return None
+
+    def put(self, name: str, data: bytes) -> None:
+        """Keep `data` under `name`, or don't."""
+        with contextlib.suppress(OSError):
+            write_private(self._folder / name, data)

@@ -5,14 +5,17 @@ Everything that waits has a bound; everything that was started is ended by the o
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import os
 import select
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +24,7 @@ from typing import Any
 
 import trustme
 
+from proxy.store.log import LOG_FILE, read_log
 from tests.raw import Segment, Tls, send_raw
 
 __all__ = [
@@ -240,9 +244,7 @@ class Interlock:
 
     def events(self) -> list[dict[str, Any]]:
         """Give the audit events so far, oldest first."""
-        done = self.cli("audit", "tail", "--json", "-n", "1000000")
-        assert done.returncode == 0, done.stderr
-        return [json.loads(line) for line in done.stdout.splitlines()]
+        return [event for _, event in read_log(self.state_dir / LOG_FILE)]
 
     def errors(self) -> str:
         """Give what the daemon wrote to stderr."""
@@ -317,6 +319,7 @@ def start_interlock(
     policy_file, stderr = tmp_path / "policy.yaml", tmp_path / "interlock.stderr"
     tmp_path.mkdir(parents=True, exist_ok=True)
     policy_file.write_text(policy)
+    _seed_cache(state_dir)
     argv = [sys.executable, "-m", *program, "up", "--listen", "127.0.0.1:0", "--mode", mode]
     argv += ["--policy", str(policy_file), "--state-dir", str(state_dir), *flags]
     if upstream_ca:
@@ -339,3 +342,19 @@ def start_interlock(
             raise
         if not interlock.stopped:
             interlock.stop()
+        _keep_cache(state_dir)
+
+
+_COMPILED = Path(tempfile.gettempdir()) / f"interlock-tests-{os.getuid()}-{os.getpid()}"
+
+
+def _seed_cache(state_dir: Path) -> None:
+    """Let a proxy find the detectors compiled by an earlier one, as a second start does."""
+    if _COMPILED.exists():
+        shutil.copytree(_COMPILED, state_dir / "cache", dirs_exist_ok=True)
+
+
+def _keep_cache(state_dir: Path) -> None:
+    if not _COMPILED.exists() and (state_dir / "cache").exists():
+        shutil.copytree(state_dir / "cache", _COMPILED)
+        atexit.register(shutil.rmtree, _COMPILED, ignore_errors=True)

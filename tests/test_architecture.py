@@ -86,6 +86,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "proxy.resources": (),
     "proxy.logs": (),
     "proxy.files": ("proxy.errors",),
+    "proxy.embedding": (),
     "proxy.ca": ("proxy.errors", "proxy.files"),
     "proxy.agents": ("proxy.errors", "proxy.files"),
     "proxy.runfile": ("proxy.files",),

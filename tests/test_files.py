@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from proxy.errors import ConfigError
-from proxy.files import make_private, read_or_make_key, write_private
+from proxy.files import FileCache, make_private, read_or_make_key, write_private
 
 
 def mode(path: Path) -> int:
@@ -94,3 +94,18 @@ def test_a_key_of_another_size_is_named_with_the_way_out(tmp_path: Path) -> None
     path.write_bytes(b"short")
     with pytest.raises(ConfigError, match=r"k holds 5 bytes, not 32; restore it or delete it"):
         read_or_make_key(path, 32)
+
+
+def test_a_cache_gives_back_what_was_put_and_nothing_else(tmp_path):
+    cache = FileCache(tmp_path / "cache")
+    assert cache.get("a") is None
+    cache.put("a", b"one")
+    cache.put("a", b"two")
+    assert (cache.get("a"), cache.get("b")) == (b"two", None)
+
+
+def test_a_cache_that_cannot_be_written_is_an_empty_one(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    cache = FileCache(tmp_path / "file")
+    cache.put("a", b"one")
+    assert cache.get("a") is None

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from proxy import logs
+from proxy import embedding, logs
 from proxy.commands.options import ConfigFile, StateDir
 from proxy.config import Settings, load_settings
 from proxy.runfile import Running
@@ -66,6 +66,7 @@ def up(
 
 
 async def _serve(settings: Settings) -> None:
+    embedding.import_only_what_is_used()
     from proxy.daemon import Daemon  # noqa: PLC0415  mitmproxy is slow to import, and --help need not wait
 
     await Daemon(settings).run(_announce)

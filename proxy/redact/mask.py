@@ -15,7 +15,7 @@ from proxy.model import Finding
 from proxy.redact.decode import GROWTH, MAX_DEPTH, SLACK, Layer, Root, next_layer
 from proxy.redact.detectors import Catalogue, builtin, compile_bytes
 from proxy.redact.document import UNREADABLE, Document, Text
-from proxy.redact.scan import WALL, EngineName, Match, scanner_for
+from proxy.redact.scan import WALL, DatabaseCache, EngineName, Match, scanner_for
 from proxy.redact.suppress import Suppressions
 
 if TYPE_CHECKING:
@@ -50,7 +50,14 @@ class Hit:
 class Masker:
     """Masks with one catalogue and one key. Safe to share between threads; satisfies `Redactor`."""
 
-    def __init__(self, key: bytes, catalogue: Catalogue | None = None, *, engine: EngineName = "auto") -> None:
+    def __init__(
+        self,
+        key: bytes,
+        catalogue: Catalogue | None = None,
+        *,
+        engine: EngineName = "auto",
+        cache: DatabaseCache | None = None,
+    ) -> None:
         """Prepare to mask; `key` must stay the same for masks and suppressions to stay the same.
 
         Raises ValueError for a key of fewer than 16 bytes.
@@ -59,7 +66,7 @@ class Masker:
             raise ValueError(f"the masking key has {len(key)} bytes; give at least {_MIN_KEY}")
         self._key = hashlib.sha256(key).digest()
         self.catalogue = catalogue or builtin()
-        self._scanner = scanner_for(self.catalogue, engine)
+        self._scanner = scanner_for(self.catalogue, engine, cache)
         labels = "|".join(sorted(detector.label for detector in self.catalogue.detectors))
         self._mask_regex = compile_bytes(rf"\[(?:{labels}):[0-9a-f]{{{_MASK_DIGITS}}}\]")
 

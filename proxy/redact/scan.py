@@ -8,10 +8,12 @@ needs no further dependency and gives the same findings, later.
 from __future__ import annotations
 
 import functools
+import hashlib
 import math
 import threading
 from collections import Counter
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from proxy.redact.detectors import KEYWORD_REACH, Catalogue, Detector, compile_bytes
@@ -63,18 +65,32 @@ class Engine(Protocol):
         ...
 
 
+class DatabaseCache(Protocol):
+    """Keeps compiled databases, which take a second to make and a millisecond to load."""
+
+    def __hash__(self) -> int: ...
+
+    def get(self, name: str) -> bytes | None:
+        """Give what was put under `name`, if anything."""
+        ...
+
+    def put(self, name: str, data: bytes) -> None:
+        """Keep `data` under `name`, or don't."""
+        ...
+
+
 class HyperscanEngine:
     """One pass over the data for all detectors at once."""
 
-    def __init__(self, catalogue: Catalogue) -> None:
+    def __init__(self, catalogue: Catalogue, cache: DatabaseCache | None = None) -> None:
         expressions = [(detector.hint or detector.pattern).encode() for detector in catalogue.detectors]
-        self._database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
-        self._database.compile(
-            expressions=expressions,
-            ids=list(range(len(expressions))),
-            elements=len(expressions),
-            flags=hyperscan.HS_FLAG_SINGLEMATCH,
-        )
+        digest = hashlib.sha256(b"\0".join([version("hyperscan").encode(), *expressions])).hexdigest()
+        database: Any = _load(cache.get(digest) if cache is not None else None)
+        if database is None:
+            database = _compile(expressions)
+            if cache is not None:
+                cache.put(digest, hyperscan.dumpb(database))
+        self._database = database
         self._local = threading.local()
 
     def _scratch(self) -> Any:
@@ -105,10 +121,30 @@ class HyperscanEngine:
         return hits
 
 
+def _load(stored: bytes | None) -> Any:
+    if stored is None:
+        return None
+    try:
+        return hyperscan.loadb(stored, hyperscan.HS_MODE_BLOCK)
+    except (hyperscan.HyperscanError, ValueError):  # made by another version or for another processor
+        return None
+
+
+def _compile(expressions: list[bytes]) -> Any:
+    database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
+    database.compile(
+        expressions=expressions,
+        ids=list(range(len(expressions))),
+        elements=len(expressions),
+        flags=hyperscan.HS_FLAG_SINGLEMATCH,
+    )
+    return database
+
+
 class KeywordEngine:
     """A search for each keyword; detectors without keywords are always worth running."""
 
-    def __init__(self, catalogue: Catalogue) -> None:
+    def __init__(self, catalogue: Catalogue, _cache: DatabaseCache | None = None) -> None:
         self._keywords = [
             (index, tuple(word.encode() for word in detector.keywords))
             for index, detector in enumerate(catalogue.detectors)
@@ -199,13 +235,13 @@ def entropy(value: bytes) -> float:
 class Scanner:
     """Runs a catalogue over buffers. Safe to share between threads."""
 
-    def __init__(self, catalogue: Catalogue, engine: EngineName = "auto") -> None:
+    def __init__(self, catalogue: Catalogue, engine: EngineName = "auto", cache: DatabaseCache | None = None) -> None:
         """Compile what is needed to survey; a rule is compiled when it is first run.
 
         Raises PolicyError where hyperscan is asked for and missing.
         """
         self.catalogue = catalogue
-        self._engine = _engines(engine)(catalogue)
+        self._engine = _engines(engine)(catalogue, cache)
         self._rules: dict[int, Rule] = {}
 
     def matches(self, data: bytes, detectors: frozenset[int]) -> list[Match]:
@@ -221,7 +257,7 @@ class Scanner:
         return rule
 
 
-def _engines(name: EngineName) -> Callable[[Catalogue], Engine]:
+def _engines(name: EngineName) -> Callable[[Catalogue, DatabaseCache | None], Engine]:
     if name == "keywords" or (name == "auto" and hyperscan is None):
         return KeywordEngine
     if hyperscan is None:
@@ -230,6 +266,6 @@ def _engines(name: EngineName) -> Callable[[Catalogue], Engine]:
 
 
 @functools.lru_cache(maxsize=8)
-def scanner_for(catalogue: Catalogue, engine: EngineName = "auto") -> Scanner:
+def scanner_for(catalogue: Catalogue, engine: EngineName = "auto", cache: DatabaseCache | None = None) -> Scanner:
     """Give the scanner of `catalogue`, compiled once."""
-    return Scanner(catalogue, engine)
+    return Scanner(catalogue, engine, cache)

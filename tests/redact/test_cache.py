@@ -1,0 +1,41 @@
+"""A compiled database is kept, used again, and made anew where it cannot be used."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.redact import builtin
+from proxy.redact.scan import HyperscanEngine
+
+pytest.importorskip("hyperscan", reason="no hyperscan for this platform: the keyword engine has nothing to keep")
+
+SECRET = b"token ghp_" + b"Zx8Kq2" * 6
+
+
+class Shelf(dict[str, bytes]):
+    """A cache in memory that counts what is put."""
+
+    puts = 0
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def put(self, name: str, data: bytes) -> None:
+        self.puts += 1
+        self[name] = data
+
+
+def test_a_database_is_compiled_once_and_finds_the_same_when_loaded():
+    shelf = Shelf()
+    first = HyperscanEngine(builtin(), shelf).survey(SECRET)
+    second = HyperscanEngine(builtin(), shelf).survey(SECRET)
+    assert (shelf.puts, bool(first), first == second) == (1, True, True)
+
+
+def test_a_database_that_cannot_be_loaded_is_made_anew():
+    shelf = Shelf()
+    whole = HyperscanEngine(builtin(), shelf).survey(SECRET)
+    for name in shelf:
+        shelf[name] = b"nonsense"
+    assert HyperscanEngine(builtin(), shelf).survey(SECRET) == whole
+    assert shelf.puts == 2
