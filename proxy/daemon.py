@@ -29,7 +29,8 @@ from proxy.catalogue import Catalogue
 from proxy.egress import EgressGuard
 from proxy.errors import ConfigError
 from proxy.files import FileCache, read_or_make_key
-from proxy.gate import Gate, new_id
+from proxy.gate import Gate
+from proxy.journal import new_id
 from proxy.live_pins import watch_approvals
 from proxy.live_policy import LivePolicy
 from proxy.model import AuditEvent

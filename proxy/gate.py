@@ -9,22 +9,18 @@ the methods here do not raise.
 
 from __future__ import annotations
 
-import hashlib
 import time
-from collections import OrderedDict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import structlog
-import uuid_utils
 
 from proxy import reasons
 from proxy.catalogue import TOOLS_LIST, is_tool_list
 from proxy.errors import AuditUnavailableError, WireError
+from proxy.exchanges import Exchanges
+from proxy.journal import Journal, digest, new_id
 from proxy.model import (
-    Answer,
-    AuditEvent,
-    Call,
     Context,
     Decision,
     Denial,
@@ -35,26 +31,35 @@ from proxy.model import (
     JsonObject,
     Kind,
     Message,
-    MessageId,
     Outcome,
     Pass,
     Reject,
     Verdict,
 )
+from proxy.refusals import (
+    Step,
+    as_call,
+    egress_reason,
+    egress_why,
+    may_leave,
+    refused_verdict,
+    sendable,
+    sentence,
+    withheld,
+)
 from proxy.wire import answers
-from proxy.wire.body import Batch, Foreign, Reading, Refused, read_body
-from proxy.wire.jsonrpc import is_id, respell, serialise
+from proxy.wire.body import Batch, Foreign, Refused, read_body
+from proxy.wire.jsonrpc import respell, serialise
 from proxy.wire.mcp import Headers, check_headers, mirrored_headers, parse_tool_call
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-    from proxy.catalogue import Catalogue, ToolFinding
+    from proxy.catalogue import Catalogue
     from proxy.model import EventSink, Policy, Redactor
 
 log = structlog.get_logger("interlock.gate")
 
-MAX_OPEN = 10_000
 # Messages that make a server do nothing: their events need not be awaited.
 QUIET = ("initialize", "ping", "notifications/", "logging/", "server/discover")
 QUIET_ENDINGS = ("/list",)
@@ -76,21 +81,20 @@ class Gate:
         self._policy = policy
         self._catalogue = catalogue
         self._redactor = redactor
-        self._sink = sink
         self._body_limit = body_limit
         self._clock = clock
-        self._open: OrderedDict[str, Exchange] = OrderedDict()
-        self._by_session: dict[tuple[str, str, MessageId], Exchange] = {}
+        self._journal = Journal(sink, redactor, clock)
+        self._exchanges = Exchanges()
 
     async def inspect(self, body: bytes, context: Context, headers: Headers = ()) -> Verdict:
         """Decide what becomes of `body`, sent by a client. Never raises."""
-        step = _Step(new_id(), context, self._clock())
+        step = Step(new_id(), context, self._clock())
         try:
             return await self._inspect(body, headers, step)
         except Exception as error:  # noqa: BLE001  the gate's one boundary: any failure refuses
             return await self._fail(step, error)
 
-    async def _inspect(self, body: bytes, headers: Headers, step: _Step) -> Verdict:
+    async def _inspect(self, body: bytes, headers: Headers, step: Step) -> Verdict:
         reading = read_body(
             body,
             content_types=[value for name, value in headers if name.lower() == "content-type"],
@@ -101,20 +105,20 @@ class Gate:
             return self._let_out(step.context)
         step.reading = reading
         if isinstance(reading, Refused):
-            return await self._refuse(step, reading.reason, why=_sentence(reading.detail))
+            return await self._refuse(step, reading.reason, why=sentence(reading.detail))
         if isinstance(reading, Batch):
             return await self._refuse(step, "batch")
         try:
             check_headers(reading.message, headers)
         except WireError as error:
-            return await self._refuse(step, error.reason, why=_sentence(error.detail))
+            return await self._refuse(step, error.reason, why=sentence(error.detail))
         return await self._decide(reading.message, headers, step)
 
-    async def _decide(self, message: Message, headers: Headers, step: _Step) -> Verdict:
+    async def _decide(self, message: Message, headers: Headers, step: Step) -> Verdict:
         call = step.call = as_call(message, step.context)
-        if not _may_leave(step.context):
+        if not may_leave(step.context):
             step.decision = step.context.egress
-            return await self._refuse(step, _egress_reason(step.context), _why(step.context))
+            return await self._refuse(step, egress_reason(step.context), egress_why(step.context))
         decision = self._policy().decide(call)
         if not isinstance(decision, Decision):
             raise TypeError(f"the policy gave {type(decision).__name__}, not a Decision")
@@ -137,21 +141,21 @@ class Gate:
 
     def _let_out(self, context: Context) -> Verdict:
         """Let what is not MCP go where policy lets it."""
-        if not _may_leave(context):
+        if not may_leave(context):
             return Reject(self.refuse_egress("request_refused", context), 403)
         if context.egress is not None and context.egress.shadow:
-            self._note("request_shadowed", context.egress.reason, context, "allow")
+            self._journal.noted("request_shadowed", context.egress.reason, context, "allow")
         return Pass()
 
     def refuse_egress(self, kind: str, context: Context) -> Denial:
         """Record that something may not go where `context` says, and give the refusal."""
-        reason = _egress_reason(context)
+        reason = egress_reason(context)
         audit_id = self.note(kind, reason, context)
-        text = f"{reasons.explain(reason, f'a request to {context.server}', _why(context))} Audit id: {audit_id}."
+        text = f"{reasons.explain(reason, f'a request to {context.server}', egress_why(context))} Audit id: {audit_id}."
         rule = context.egress.rule if context.egress else None
-        return Denial(reason, _sendable(text), rule, audit_id, reasons.REASONS[reason].retryable)
+        return Denial(reason, sendable(text), rule, audit_id, reasons.REASONS[reason].retryable)
 
-    def _redact(self, message: Message, step: _Step) -> Message:
+    def _redact(self, message: Message, step: Step) -> Message:
         """Mask the arguments as the decision asks; note in `step` what was found."""
         assert step.decision is not None
         for redaction in step.decision.redactions:
@@ -168,78 +172,42 @@ class Gate:
                 message = _with_part(message, part, masked)
         return message
 
-    async def _record(self, step: _Step, message: Message) -> None:
-        event = self._decided(step)
+    async def _record(self, step: Step, message: Message) -> None:
         if _is_quiet(message):
-            self._sink.record_later(event)
+            self._journal.decided_quietly(step)
         else:
-            await self._sink.record(event)
-        _log_decision(event)
+            await self._journal.decided(step)
 
-    def _begin(self, message: Message, step: _Step) -> Exchange:
+    def _begin(self, message: Message, step: Step) -> Exchange:
         assert step.decision is not None
         assert step.call is not None
         exchange = Exchange(step.call_id, message, step.context, step.call, step.decision, step.started, self._clock())
         if message.kind is Kind.REQUEST:
-            self._open[exchange.call_id] = exchange
-            if key := _session_key(exchange):
-                self._by_session[key] = exchange
-            while len(self._open) > MAX_OPEN:
-                self.abandon(next(iter(self._open.values())), "unknown")
+            self._exchanges.add(exchange)
+            for oldest in self._exchanges.surplus():
+                self.abandon(oldest, "unknown")
         return exchange
 
-    async def _refuse(self, step: _Step, reason: str, why: str = "") -> Verdict:
+    async def _refuse(self, step: Step, reason: str, why: str = "") -> Verdict:
         denial = step.denial(reason, why)
-        event = self._decided(step, reason)
         try:
-            await self._sink.record(event)
+            await self._journal.decided(step, reason)
         except AuditUnavailableError as error:
             log.exception("a refusal could not be recorded", reason=reason, error=str(error))
-        _log_decision(event)
-        return _verdict(step, denial)
+        return refused_verdict(step, denial)
 
-    async def _fail(self, step: _Step, error: Exception) -> Verdict:
+    async def _fail(self, step: Step, error: Exception) -> Verdict:
         reason = "audit_unavailable" if isinstance(error, AuditUnavailableError) else "internal_error"
         log.error("refusing after a failure", call_id=step.call_id, reason=reason, exc_info=error)
         try:
-            await self._sink.record(self._decided(step, reason, with_arguments=False))
+            await self._journal.decided(step, reason, with_arguments=False)
         except Exception as second:
             log.exception("a refusal could not be recorded", call_id=step.call_id, error=str(second))
-        return _verdict(step, step.denial(reason))
-
-    def _decided(self, step: _Step, reason: str | None = None, *, with_arguments: bool = True) -> AuditEvent:
-        call, decision, message = step.call, step.decision, step.message
-        arguments = call.arguments if call and with_arguments else None
-        return AuditEvent(
-            event_id=new_id(),
-            kind="decided",
-            time=self._clock(),
-            call_id=step.call_id,
-            jsonrpc_id=message.id if message else None,
-            method=step.method,
-            tool=call.tool if call else None,
-            arguments=self._masked(arguments),
-            arguments_hash=_digest(serialise(arguments)) if arguments is not None else None,
-            decision="deny" if reason else "allow",
-            reason=reason or (decision.reason if decision else None),
-            rule=decision.rule if decision and not reason else step.rule,
-            rules=decision.matched if decision else (),
-            shadow_rules=_shadow(decision, step.context.egress),
-            policy_version=decision.policy_version if decision else None,
-            redactions=step.findings,
-            gate_ms=_ms(self._clock() - step.started),
-            detail=_egress_detail(step.context),
-            **_origin(step.context),
-        )
-
-    def _masked(self, value: Json) -> Json:
-        return self._redactor.mask(value, RECORDED)[0] if value is not None else None
+        return refused_verdict(step, step.denial(reason))
 
     def find(self, context: Context, message_id: object) -> Exchange | None:
         """Give the call under way in this session that a response of this id answers."""
-        if context.session is None or not is_id(message_id):
-            return None
-        return self._by_session.get((context.server, context.session, message_id))  # type: ignore[arg-type]
+        return self._exchanges.find(context, message_id)
 
     def observe(self, exchange: Exchange, value: JsonObject, raw: bytes) -> JsonObject:
         """Take the response to `exchange`: give it masked, and record how the call ended.
@@ -269,7 +237,7 @@ class Gate:
             outcome=outcome,
             is_error=is_error,
             result_size=len(raw),
-            result_digest=_digest(delivered),
+            result_digest=digest(delivered),
             redactions=findings,
         )
         return masked
@@ -282,7 +250,7 @@ class Gate:
             return self._show_tools(context, value, continued=False)
         except Exception as error:
             log.exception("a tool list is withheld", server=context.server, error=str(error))
-            return answers.refuse(value["id"], TOOLS_LIST, _withheld("internal_error", TOOLS_LIST))
+            return answers.refuse(value["id"], TOOLS_LIST, withheld("internal_error", TOOLS_LIST))
 
     def _show_tools(self, context: Context, value: JsonObject, continued: bool) -> JsonObject:  # noqa: FBT001
         """Give a tool list with what the agent may see, and record what was found in it."""
@@ -290,23 +258,8 @@ class Gate:
             return value
         result, findings = self._catalogue.show(context, value["result"], continued=continued)
         for finding in findings:
-            self._report(context, finding)
+            self._journal.found(context, finding)
         return {**value, "result": result}
-
-    def _report(self, context: Context, finding: ToolFinding) -> None:
-        log.warning(finding.kind, server=context.server, tool=finding.tool, **finding.detail)
-        self._record_later(
-            AuditEvent(
-                event_id=new_id(),
-                kind=finding.kind,
-                time=self._clock(),
-                tool=finding.tool,
-                reason=finding.reason,
-                decision="deny" if finding.enforced else None,
-                detail={"server": context.server, "tool": finding.tool, **finding.detail},
-                **_origin(context),
-            )
-        )
 
     def _mask_result(self, exchange: Exchange, value: JsonObject) -> tuple[JsonObject | None, tuple[Finding, ...]]:
         """Give the response masked, or None where it may not be given on, and what was found."""
@@ -340,7 +293,7 @@ class Gate:
     def _withheld(self, exchange: Exchange, message_id: Any, reason: str) -> JsonObject:
         """Answer in place of a response that may not be given on."""
         message = exchange.message
-        denial = _withheld(reason, message.method, exchange.call_id)
+        denial = withheld(reason, message.method, exchange.call_id)
         return answers.refuse(message_id, message.method, denial, message.params)
 
     def abandon(self, exchange: Exchange, outcome: str) -> None:
@@ -350,171 +303,21 @@ class Gate:
     def note(self, kind: str, reason: str, context: Context, **detail: Any) -> str:
         """Record something that was refused outside any call; give the event's id."""
         log.warning(kind, reason=reason, agent=context.principal.agent, server=context.server, **detail)
-        return self._note(kind, reason, context, "deny", detail)
-
-    def _note(self, kind: str, reason: str, context: Context, decision: str, detail: JsonObject | None = None) -> str:
-        event_id, egress = new_id(), context.egress
-        self._record_later(
-            AuditEvent(
-                event_id=event_id,
-                kind=kind,
-                time=self._clock(),
-                reason=reason,
-                decision=decision,
-                rule=egress.rule if egress else None,
-                shadow_rules=egress.shadow if egress else (),
-                policy_version=egress.policy_version if egress else None,
-                detail={**_egress_detail(context), **(detail or {})},
-                **_origin(context),
-            )
-        )
-        return event_id
+        return self._journal.noted(kind, reason, context, "deny", detail)
 
     def _close(self, exchange: Exchange, **fields: Any) -> None:
-        if exchange.closed:
-            return
-        exchange.closed = True
-        message, now = exchange.message, self._clock()
-        self._open.pop(exchange.call_id, None)
-        key = _session_key(exchange)
-        if key and self._by_session.get(key) is exchange:
-            del self._by_session[key]
-        self._record_later(
-            AuditEvent(
-                event_id=new_id(),
-                kind="completed",
-                time=now,
-                call_id=exchange.call_id,
-                jsonrpc_id=message.id,
-                method=message.method,
-                tool=exchange.call.tool,
-                upstream_ms=_ms(now - exchange.forwarded),
-                total_ms=_ms(now - exchange.started),
-                policy_version=exchange.decision.policy_version,
-                **_origin(exchange.context),
-                **fields,
-            )
-        )
-
-    def _record_later(self, event: AuditEvent) -> None:
-        try:
-            self._sink.record_later(event)
-        except Exception as error:
-            log.exception("an event could not be recorded", kind=event.kind, call_id=event.call_id, error=str(error))
+        if self._exchanges.end(exchange):
+            self._journal.completed(exchange, **fields)
 
     @property
     def under_way(self) -> int:
         """How many calls have been forwarded and not answered."""
-        return len(self._open)
+        return len(self._exchanges)
 
     def close(self) -> None:
         """Record every call still under way as ended with an unknown outcome."""
-        while self._open:
-            self.abandon(next(iter(self._open.values())), "unknown")
-
-
-# What is masked in every record, whatever the policy says.
-RECORDED: Sequence[str] = ("secrets", "pii")
-
-
-class _Step:
-    """How far one message has come; whatever is known when something fails."""
-
-    def __init__(self, call_id: str, context: Context, started: float) -> None:
-        self.call_id = call_id
-        self.context = context
-        self.started = started
-        self.reading: Reading | None = None
-        self.call: Call | None = None
-        self.decision: Decision | None = None
-        self.findings: tuple[Finding, ...] = ()
-        self.blocked_by: str | None = None
-
-    @property
-    def message(self) -> Message | None:
-        return getattr(self.reading, "message", None)
-
-    @property
-    def method(self) -> str | None:
-        return self.message.method if self.message else getattr(self.reading, "method", None)
-
-    @property
-    def subject(self) -> str:
-        if self.call is not None and self.call.tool is not None:
-            return f"tool {self.call.tool!r}"
-        return f"{self.method!r}" if self.method else "the message"
-
-    @property
-    def rule(self) -> str | None:
-        """The rule that refuses; a rule that allows does not."""
-        if self.blocked_by is not None or self.decision is None:
-            return self.blocked_by
-        return self.decision.rule if self.decision.outcome is not Outcome.ALLOW else None
-
-    def denial(self, reason: str, why: str = "") -> Denial:
-        decision, rule = self.decision, self.rule
-        if rule and decision and not why:
-            said = decision.message if self.blocked_by is None else ""
-            why = f"Rule {rule}: {said or reasons.REASONS[reason].meaning}"
-            why = why if why.endswith(".") else why + "."
-        return Denial(
-            reason=reason,
-            text=_sendable(f"{reasons.explain(reason, self.subject, why)} Audit id: {self.call_id}."),
-            rule=rule,
-            audit_id=self.call_id,
-            retryable=reasons.REASONS[reason].retryable,
-            respond=decision.respond if decision else "result",
-        )
-
-
-def as_call(message: Message, context: Context) -> Call:
-    """Give what policy decides on."""
-    tool_call = parse_tool_call(message)
-    agent, server = context.principal.agent, context.server
-    if tool_call is not None:
-        return Call(message.method or "", server, agent, tool_call.tool, tool_call.arguments)
-    if message.kind is Kind.RESPONSE:
-        return Call("response", server, agent, None, message.value)
-    return Call(message.method or "", server, agent, None, message.params)
-
-
-def new_id() -> str:
-    """Give a time-ordered unique id."""
-    return str(uuid_utils.uuid7())
-
-
-def _verdict(step: _Step, denial: Denial) -> Verdict:
-    reading = step.reading
-    if isinstance(reading, Batch):
-        replies = tuple(
-            answers.refuse(value["id"], value.get("method"), denial, value.get("params"))
-            for value in reading.values
-            if is_id(value.get("id")) and "method" in value
-        )
-        return Answer(replies, batch=True, status=200 if replies else 202)
-    status = 400 if denial.reason == "header_mismatch" else 200
-    message = step.message
-    if message is None:
-        refused_id = getattr(reading, "id", None)
-        if refused_id is None:
-            return Reject(denial)
-        return Answer((answers.refuse(refused_id, step.method, denial),), status=status)
-    if message.kind is not Kind.REQUEST or message.id is None:
-        return Answer((), status=202)
-    return Answer((answers.refuse(message.id, message.method, denial, message.params),), status=status)
-
-
-def _withheld(reason: str, method: str | None, call_id: str | None = None) -> Denial:
-    text = f"Interlock ({reason}): {method!r} was executed, and its result is withheld. "
-    text += reasons.REASONS[reason].meaning
-    return Denial(reason, text + (f" Audit id: {call_id}." if call_id else ""), audit_id=call_id)
-
-
-def _session_key(exchange: Exchange) -> tuple[str, str, MessageId] | None:
-    session, message_id = exchange.context.session, exchange.message.id
-    if session is None or message_id is None:
-        return None
-    return exchange.context.server, session, message_id
+        for exchange in self._exchanges.remaining():
+            self.abandon(exchange, "unknown")
 
 
 def _with_part(message: Message, part: str, masked: Json) -> Message:
@@ -530,73 +333,3 @@ def _with_part(message: Message, part: str, masked: Json) -> Message:
 def _is_quiet(message: Message) -> bool:
     method = message.method or ""
     return method.startswith(QUIET) or method.endswith(QUIET_ENDINGS)
-
-
-def _may_leave(context: Context) -> bool:
-    return context.egress is None or context.egress.outcome is Outcome.ALLOW
-
-
-def _egress_reason(context: Context) -> str:
-    judged = context.egress is not None and context.egress.reason != "internal_error"
-    return "egress_denied" if judged else "internal_error"
-
-
-def _why(context: Context) -> str:
-    egress = context.egress
-    if egress is None:
-        return ""
-    said = _sentence(egress.message) if egress.message else ""
-    return f"Rule {egress.rule}: {said or reasons.REASONS['egress_denied'].meaning}" if egress.rule else said
-
-
-def _egress_detail(context: Context) -> JsonObject:
-    """Give what exactly policy objected to in a destination; nothing where it did not."""
-    return {} if context.egress is None or _may_leave(context) else {"egress": context.egress.reason}
-
-
-def _shadow(decision: Decision | None, egress: Decision | None) -> tuple[str, ...]:
-    told = (*(decision.shadow if decision else ()), *(egress.shadow if egress else ()))
-    return tuple(dict.fromkeys(told))
-
-
-def _origin(context: Context) -> dict[str, Any]:
-    return {
-        "agent": context.principal.agent,
-        "authenticated": context.principal.authenticated,
-        "server": context.server,
-        "transport": context.transport,
-        "revision": context.revision,
-        "session": context.session,
-    }
-
-
-def _log_decision(event: AuditEvent) -> None:
-    log.info(
-        "decided",
-        call_id=event.call_id,
-        agent=event.agent,
-        server=event.server,
-        method=event.method,
-        tool=event.tool,
-        decision=event.decision,
-        reason=event.reason,
-        rule=event.rule,
-        ms=event.gate_ms,
-    )
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
-def _ms(seconds: float) -> float:
-    return round(seconds * 1000, 3)
-
-
-def _sendable(text: str) -> str:
-    """Replace what a header's odd bytes left in `text` and no JSON can carry."""
-    return text.encode("utf-8", "replace").decode()
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from proxy import gate as gate_module
 from tests.gate_world import ALLOW, BOOM, CONTEXT, MASK, World, call, denial_of
 
 
@@ -113,8 +112,8 @@ async def test_notifications_leave_nothing_under_way() -> None:
 
 
 async def test_calls_under_way_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gate_module, "MAX_OPEN", 3)
     world = World()
+    monkeypatch.setattr(world.gate._exchanges, "_limit", 3)
     for number in range(5):
         await world.forward(call(request_id=number))
     assert world.gate.under_way == 3

@@ -1,0 +1,183 @@
+"""What happened, written down: events made of steps and exchanges, masked, logged, and handed to the sink."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+import structlog
+import uuid_utils
+
+from proxy.model import AuditEvent
+from proxy.refusals import egress_detail
+from proxy.wire.jsonrpc import serialise
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from proxy.catalogue import ToolFinding
+    from proxy.model import Context, Decision, EventSink, Exchange, Json, JsonObject, Redactor
+    from proxy.refusals import Step
+
+log = structlog.get_logger("interlock.gate")
+
+# What is masked in every record, whatever the policy says.
+RECORDED: Sequence[str] = ("secrets", "pii")
+
+
+class Journal:
+    """Makes events and sees that they are kept."""
+
+    def __init__(self, sink: EventSink, redactor: Redactor, clock: Callable[[], float]) -> None:
+        self._sink = sink
+        self._redactor = redactor
+        self._clock = clock
+
+    async def decided(self, step: Step, reason: str | None = None, *, with_arguments: bool = True) -> None:
+        """Return once the decision on a message is durable; `reason` is that of a refusal.
+
+        Raises AuditUnavailableError where it cannot be made so.
+        """
+        event = self._decided(step, reason, with_arguments=with_arguments)
+        await self._sink.record(event)
+        _log_decision(event)
+
+    def decided_quietly(self, step: Step) -> None:
+        """Keep the decision on a message that makes a server do nothing; nobody waits."""
+        event = self._decided(step, None, with_arguments=True)
+        self._sink.record_later(event)
+        _log_decision(event)
+
+    def completed(self, exchange: Exchange, **fields: Any) -> None:
+        """Keep how a call ended."""
+        message, now = exchange.message, self._clock()
+        self._later(
+            AuditEvent(
+                event_id=new_id(),
+                kind="completed",
+                time=now,
+                call_id=exchange.call_id,
+                jsonrpc_id=message.id,
+                method=message.method,
+                tool=exchange.call.tool,
+                upstream_ms=_ms(now - exchange.forwarded),
+                total_ms=_ms(now - exchange.started),
+                policy_version=exchange.decision.policy_version,
+                **_origin(exchange.context),
+                **fields,
+            )
+        )
+
+    def noted(self, kind: str, reason: str, context: Context, decision: str, detail: JsonObject | None = None) -> str:
+        """Keep something that happened outside any call; give the event's id."""
+        event_id, egress = new_id(), context.egress
+        self._later(
+            AuditEvent(
+                event_id=event_id,
+                kind=kind,
+                time=self._clock(),
+                reason=reason,
+                decision=decision,
+                rule=egress.rule if egress else None,
+                shadow_rules=egress.shadow if egress else (),
+                policy_version=egress.policy_version if egress else None,
+                detail={**egress_detail(context), **(detail or {})},
+                **_origin(context),
+            )
+        )
+        return event_id
+
+    def found(self, context: Context, finding: ToolFinding) -> None:
+        """Keep what was found in a tool list."""
+        log.warning(finding.kind, server=context.server, tool=finding.tool, **finding.detail)
+        self._later(
+            AuditEvent(
+                event_id=new_id(),
+                kind=finding.kind,
+                time=self._clock(),
+                tool=finding.tool,
+                reason=finding.reason,
+                decision="deny" if finding.enforced else None,
+                detail={"server": context.server, "tool": finding.tool, **finding.detail},
+                **_origin(context),
+            )
+        )
+
+    def _later(self, event: AuditEvent) -> None:
+        try:
+            self._sink.record_later(event)
+        except Exception as error:
+            log.exception("an event could not be recorded", kind=event.kind, call_id=event.call_id, error=str(error))
+
+    def _decided(self, step: Step, reason: str | None, *, with_arguments: bool) -> AuditEvent:
+        call, decision, message = step.call, step.decision, step.message
+        arguments = call.arguments if call and with_arguments else None
+        return AuditEvent(
+            event_id=new_id(),
+            kind="decided",
+            time=self._clock(),
+            call_id=step.call_id,
+            jsonrpc_id=message.id if message else None,
+            method=step.method,
+            tool=call.tool if call else None,
+            arguments=self._masked(arguments),
+            arguments_hash=digest(serialise(arguments)) if arguments is not None else None,
+            decision="deny" if reason else "allow",
+            reason=reason or (decision.reason if decision else None),
+            rule=decision.rule if decision and not reason else step.rule,
+            rules=decision.matched if decision else (),
+            shadow_rules=_shadow(decision, step.context.egress),
+            policy_version=decision.policy_version if decision else None,
+            redactions=step.findings,
+            gate_ms=_ms(self._clock() - step.started),
+            detail=egress_detail(step.context),
+            **_origin(step.context),
+        )
+
+    def _masked(self, value: Json) -> Json:
+        return self._redactor.mask(value, RECORDED)[0] if value is not None else None
+
+
+def new_id() -> str:
+    """Give a time-ordered unique id."""
+    return str(uuid_utils.uuid7())
+
+
+def digest(data: bytes) -> str:
+    """Give the SHA-256 of `data`, in hex."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def _shadow(decision: Decision | None, egress: Decision | None) -> tuple[str, ...]:
+    told = (*(decision.shadow if decision else ()), *(egress.shadow if egress else ()))
+    return tuple(dict.fromkeys(told))
+
+
+def _origin(context: Context) -> dict[str, Any]:
+    return {
+        "agent": context.principal.agent,
+        "authenticated": context.principal.authenticated,
+        "server": context.server,
+        "transport": context.transport,
+        "revision": context.revision,
+        "session": context.session,
+    }
+
+
+def _log_decision(event: AuditEvent) -> None:
+    log.info(
+        "decided",
+        call_id=event.call_id,
+        agent=event.agent,
+        server=event.server,
+        method=event.method,
+        tool=event.tool,
+        decision=event.decision,
+        reason=event.reason,
+        rule=event.rule,
+        ms=event.gate_ms,
+    )
+
+
+def _ms(seconds: float) -> float:
+    return round(seconds * 1000, 3)

@@ -1,0 +1,135 @@
+"""What a refusal says and how it is answered: from how far a message has come to the verdict on it. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from proxy import reasons
+from proxy.model import Answer, Call, Denial, Kind, Outcome, Reject
+from proxy.wire import answers
+from proxy.wire.body import Batch
+from proxy.wire.jsonrpc import is_id
+from proxy.wire.mcp import parse_tool_call
+
+if TYPE_CHECKING:
+    from proxy.model import Context, Decision, Finding, JsonObject, Message, Verdict
+    from proxy.wire.body import Reading
+
+
+class Step:
+    """How far one message has come; whatever is known when something fails."""
+
+    def __init__(self, call_id: str, context: Context, started: float) -> None:
+        self.call_id = call_id
+        self.context = context
+        self.started = started
+        self.reading: Reading | None = None
+        self.call: Call | None = None
+        self.decision: Decision | None = None
+        self.findings: tuple[Finding, ...] = ()
+        self.blocked_by: str | None = None
+
+    @property
+    def message(self) -> Message | None:
+        return getattr(self.reading, "message", None)
+
+    @property
+    def method(self) -> str | None:
+        return self.message.method if self.message else getattr(self.reading, "method", None)
+
+    @property
+    def subject(self) -> str:
+        if self.call is not None and self.call.tool is not None:
+            return f"tool {self.call.tool!r}"
+        return f"{self.method!r}" if self.method else "the message"
+
+    @property
+    def rule(self) -> str | None:
+        """The rule that refuses; a rule that allows does not."""
+        if self.blocked_by is not None or self.decision is None:
+            return self.blocked_by
+        return self.decision.rule if self.decision.outcome is not Outcome.ALLOW else None
+
+    def denial(self, reason: str, why: str = "") -> Denial:
+        decision, rule = self.decision, self.rule
+        if rule and decision and not why:
+            said = decision.message if self.blocked_by is None else ""
+            why = f"Rule {rule}: {said or reasons.REASONS[reason].meaning}"
+            why = why if why.endswith(".") else why + "."
+        return Denial(
+            reason=reason,
+            text=sendable(f"{reasons.explain(reason, self.subject, why)} Audit id: {self.call_id}."),
+            rule=rule,
+            audit_id=self.call_id,
+            retryable=reasons.REASONS[reason].retryable,
+            respond=decision.respond if decision else "result",
+        )
+
+
+def as_call(message: Message, context: Context) -> Call:
+    """Give what policy decides on."""
+    tool_call = parse_tool_call(message)
+    agent, server = context.principal.agent, context.server
+    if tool_call is not None:
+        return Call(message.method or "", server, agent, tool_call.tool, tool_call.arguments)
+    if message.kind is Kind.RESPONSE:
+        return Call("response", server, agent, None, message.value)
+    return Call(message.method or "", server, agent, None, message.params)
+
+
+def refused_verdict(step: Step, denial: Denial) -> Verdict:
+    reading = step.reading
+    if isinstance(reading, Batch):
+        replies = tuple(
+            answers.refuse(value["id"], value.get("method"), denial, value.get("params"))
+            for value in reading.values
+            if is_id(value.get("id")) and "method" in value
+        )
+        return Answer(replies, batch=True, status=200 if replies else 202)
+    status = 400 if denial.reason == "header_mismatch" else 200
+    message = step.message
+    if message is None:
+        refused_id = getattr(reading, "id", None)
+        if refused_id is None:
+            return Reject(denial)
+        return Answer((answers.refuse(refused_id, step.method, denial),), status=status)
+    if message.kind is not Kind.REQUEST or message.id is None:
+        return Answer((), status=202)
+    return Answer((answers.refuse(message.id, message.method, denial, message.params),), status=status)
+
+
+def withheld(reason: str, method: str | None, call_id: str | None = None) -> Denial:
+    text = f"Interlock ({reason}): {method!r} was executed, and its result is withheld. "
+    text += reasons.REASONS[reason].meaning
+    return Denial(reason, text + (f" Audit id: {call_id}." if call_id else ""), audit_id=call_id)
+
+
+def may_leave(context: Context) -> bool:
+    return context.egress is None or context.egress.outcome is Outcome.ALLOW
+
+
+def egress_reason(context: Context) -> str:
+    judged = context.egress is not None and context.egress.reason != "internal_error"
+    return "egress_denied" if judged else "internal_error"
+
+
+def egress_why(context: Context) -> str:
+    egress = context.egress
+    if egress is None:
+        return ""
+    said = sentence(egress.message) if egress.message else ""
+    return f"Rule {egress.rule}: {said or reasons.REASONS['egress_denied'].meaning}" if egress.rule else said
+
+
+def egress_detail(context: Context) -> JsonObject:
+    """Give what exactly policy objected to in a destination; nothing where it did not."""
+    return {} if context.egress is None or may_leave(context) else {"egress": context.egress.reason}
+
+
+def sendable(text: str) -> str:
+    """Replace what a header's odd bytes left in `text` and no JSON can carry."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def sentence(text: str) -> str:
+    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")

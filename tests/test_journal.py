@@ -1,0 +1,96 @@
+"""Events say who, what and why; they are masked, and one that cannot be kept harms nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from proxy.errors import AuditUnavailableError
+from proxy.journal import RECORDED, Journal, digest, new_id
+from proxy.model import AuditEvent, Call, Exchange, Finding, Json, Kind, Message
+from proxy.refusals import Step
+from proxy.wire.body import Single
+from tests.gate_world import ALLOW, CONTEXT, call, masked
+
+
+class Fakes:
+    """A sink and a redactor."""
+
+    def __init__(self, failure: Exception | None = None) -> None:
+        self.events: list[AuditEvent] = []
+        self.failure = failure
+        self.asked: list[Any] = []
+
+    async def record(self, event: AuditEvent) -> None:
+        self.record_later(event)
+
+    def record_later(self, event: AuditEvent) -> None:
+        if self.failure:
+            raise self.failure
+        self.events.append(event)
+
+    def mask(self, value: Json, detectors: Any) -> tuple[Json, tuple[Finding, ...]]:
+        self.asked.append(detectors)
+        return masked(value), ()
+
+
+def journal(fakes: Fakes) -> Journal:
+    return Journal(fakes, fakes, lambda: 12.5)
+
+
+def step() -> Step:
+    value = call(arguments={"token": "secret", "n": 1})
+    made = Step("call-1", CONTEXT, 12.0)
+    made.reading = Single(Message(Kind.REQUEST, value, "tools/call", 7))
+    made.call = Call("tools/call", CONTEXT.server, "bot", "t", value["params"]["arguments"])
+    made.decision = ALLOW
+    return made
+
+
+async def test_a_decision_is_recorded_with_masked_arguments():
+    fakes = Fakes()
+    await journal(fakes).decided(step())
+    event = fakes.events[0]
+    assert (event.kind, event.decision, event.rule, event.tool, event.jsonrpc_id) == ("decided", "allow", "yes", "t", 7)
+    assert event.arguments == {"token": "***", "n": 1}
+    assert fakes.asked == [RECORDED]
+    assert (event.time, event.gate_ms, event.agent, event.session) == (12.5, 500.0, "bot", "s1")
+
+
+async def test_a_refusal_is_not_blamed_on_the_rule_that_allowed():
+    fakes = Fakes()
+    await journal(fakes).decided(step(), "internal_error", with_arguments=False)
+    event = fakes.events[0]
+    assert (event.decision, event.reason, event.rule, event.arguments) == ("deny", "internal_error", None, None)
+
+
+async def test_a_decision_that_cannot_be_kept_raises_and_a_quiet_one_too():
+    broken = journal(Fakes(AuditUnavailableError("full")))
+    with pytest.raises(AuditUnavailableError):
+        await broken.decided(step())
+    with pytest.raises(AuditUnavailableError):
+        broken.decided_quietly(step())
+
+
+def test_what_happened_after_the_fact_is_kept_or_logged_and_never_raises():
+    exchange = Exchange("c", Message(Kind.REQUEST, {}, "tools/call", 1), CONTEXT, step().call, ALLOW, 10.0, 11.0)
+    fakes = Fakes()
+    journal(fakes).completed(exchange, outcome="done")
+    noted = journal(fakes).noted("request_refused", "not_http", CONTEXT, "deny", {"status": 400})
+    completed, refused = fakes.events
+    assert (completed.outcome, completed.upstream_ms, completed.total_ms) == ("done", 1500.0, 2500.0)
+    assert (refused.event_id, refused.reason, refused.detail) == (noted, "not_http", {"status": 400})
+    broken = journal(Fakes(RuntimeError("boom")))
+    broken.completed(exchange, outcome="done")
+    assert broken.noted("request_refused", "not_http", CONTEXT, "deny")
+
+
+def test_ids_are_unique_and_in_the_order_of_time():
+    ids = [new_id() for _ in range(1000)]
+    assert len(set(ids)) == 1000
+    assert ids == sorted(ids)
+
+
+def test_a_digest_is_sha_256():
+    assert digest(b"") == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
