@@ -5,7 +5,6 @@ from __future__ import annotations
 import ipaddress
 import json
 import re
-from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlsplit
 
 from mitmproxy import http
@@ -15,14 +14,12 @@ from mitmproxy.proxy.mode_specs import TransparentMode
 from proxy.egress import UNJUDGED
 from proxy.model import Context, Decision, Denial, Outcome, Principal
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
 PRINCIPAL = "interlock.principal"
 ANSWERED = "interlock.answered"
 EGRESS = "interlock.egress"
 JSON_TYPE = "application/json"
 EVENT_STREAM = "text/event-stream"
+_CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 _REQUEST_LINE = re.compile(rb"[A-Za-z]+[ \t]+\S+[ \t]+HTTP/\d")
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -59,9 +56,11 @@ def may_leave(flow: http.HTTPFlow) -> bool:
 
 
 def legacy_session(path: str) -> str | None:
-    """Give the session that a legacy HTTP+SSE message endpoint names in its query: the endpoint itself."""
-    named = any(key.lower().replace("_", "") == "sessionid" for key, _ in parse_qsl(urlsplit(path).query))
-    return path if named else None
+    """Give the session that a legacy HTTP+SSE message endpoint names in its query."""
+    for key, value in parse_qsl(urlsplit(path).query):
+        if key.lower().replace("_", "") == "sessionid":
+            return value
+    return None
 
 
 def server_name(flow: http.HTTPFlow) -> str:
@@ -97,6 +96,10 @@ def misdirected(flow: http.HTTPFlow) -> str | None:
     host = _bare(request.host)
     if sni and not is_address(host) and _bare(sni) != host:
         return f"the TLS server name {sni!r} is not the host {host!r}"
+    if request.authority and not request.is_http2 and not _same_place(request, request.authority):
+        return f"the request line names {request.authority!r}, not the host {host!r}"
+    if request.host_header and not _same_port(request, request.host_header):
+        return f"the Host header {request.host_header!r} names another port than {request.port}"
     named = _host_of(request.host_header)
     claimable = is_transparent(flow) and request.scheme == "http"  # nothing but the header has the name there
     if named is None or (claimable and not is_address(named)):
@@ -106,11 +109,41 @@ def misdirected(flow: http.HTTPFlow) -> str | None:
     return None
 
 
+def _same_place(request: http.Request, authority: str) -> bool:
+    return _host_of(authority) == _bare(request.host) and _same_port(request, authority)
+
+
+def _same_port(request: http.Request, authority: str) -> bool:
+    try:
+        port = parse_authority(authority, check=True)[1]
+    except ValueError:
+        return False
+    return (port or DEFAULT_PORTS.get(request.scheme)) == request.port
+
+
+def settle_framing(request: http.Request) -> None:
+    """Give a buffered request the one framing that every server reads alike: its length, and no more.
+
+    What came over HTTP/2 needs none; without one its body would be the next request of an HTTP/1 server.
+    """
+    chunked = request.headers.pop("transfer-encoding", None) is not None
+    request.headers.pop("trailer", None)
+    request.trailers = None
+    request.authority = request.authority if request.is_http2 else ""
+    if chunked or request.raw_content:
+        request.headers["content-length"] = str(len(request.raw_content or b""))
+
+
 def odd_framing(request: http.Request) -> str | None:
     """Give the reason to refuse a request whose framing servers read differently; None where there is none.
 
-    Some servers take no notice of the length of a GET's body and read on in it.
+    Some servers take a bare CR for a line's end; some take no notice of the length of
+    a GET's body and read on in it.
     """
+    data = request.data
+    parts = (data.method, data.path, *(part for pair in request.headers.fields for part in pair))
+    if any(_CONTROL.search(part) for part in parts) or b" " in data.method + data.path:
+        return "odd_head"
     codings = [value.strip().lower() for value in request.headers.get_all("transfer-encoding")]
     if codings not in ([], ["chunked"]):
         return "transfer_coding"
@@ -187,8 +220,3 @@ def replace_body(message: http.Message, body: bytes) -> None:
     message.trailers = None
     message.raw_content = body
     message.headers["content-length"] = str(len(body))
-
-
-def header_values(message: http.Message, name: str) -> Iterable[str]:
-    """Give every value of a header, as separate lines."""
-    return message.headers.get_all(name)

@@ -61,7 +61,9 @@ class McpGate:
             flow.metadata[SCANNER] = UploadScanner(
                 request.headers.get_all("content-type"), request.headers.get_all("content-encoding"), int(length) * 4
             )
-            request.stream = self._names_agree(flow) and self._may_leave(flow)
+            plain = self._names_agree(flow) and self._framing_is_plain(flow)
+            request.stream = plain and self._may_leave(flow)
+            request.authority = request.authority if request.is_http2 else ""
 
     async def request(self, flow: http.HTTPFlow) -> None:
         """Decide what becomes of a request."""
@@ -74,6 +76,7 @@ class McpGate:
         if flow.response is not None or flow.error is not None or SCANNER in flow.metadata:
             return
         if self._is_stopping():
+            self._gate.note("request_refused", "stopping", flows.context(flow))
             self._refuse(flow, 503, "stopping")
             return
         if not self._names_agree(flow) or not self._framing_is_plain(flow):
@@ -127,14 +130,17 @@ class McpGate:
     def _forward(self, flow: http.HTTPFlow, body: bytes, context: Context, exchange: Exchange | None) -> None:
         request = flow.request
         flows.replace_body(request, body)
+        flows.settle_framing(request)
         request.headers["content-type"] = flows.JSON_TYPE
         request.headers["accept-encoding"] = "identity"
         flow.metadata[RESPONSES] = Responses(self._gate, context, exchange, self._key)
 
     def _let_pass(self, flow: http.HTTPFlow, context: Context) -> None:
         """Let what is not MCP pass; a stream that a client GETs may still carry answers."""
-        if flow.request.method == "GET" and flows.EVENT_STREAM in flow.request.headers.get("accept", ""):
-            flow.request.headers["accept-encoding"] = "identity"
+        flows.settle_framing(flow.request)
+        if flow.request.method == "GET":
+            if flows.EVENT_STREAM in flow.request.headers.get("accept", "").lower():
+                flow.request.headers["accept-encoding"] = "identity"
             flow.metadata[RESPONSES] = Responses(self._gate, context, None, self._key)
 
     def _is_legacy(self, flow: http.HTTPFlow) -> bool:
@@ -199,10 +205,14 @@ class McpGate:
             return
         if REWRITER in flow.metadata:
             self._stream_ended(responses)
-        elif response.raw_content and response.status_code < 400:
-            self._rewrite_whole(response, responses)
-        elif responses.exchange is not None and response.status_code not in (202, 204):
+        elif response.status_code not in (202, 204):
+            self._take_whole(response, responses)
+
+    def _take_whole(self, response: http.Response, responses: Responses) -> None:
+        if responses.exchange is not None and (response.status_code >= 400 or not response.raw_content):
             self._gate.abandon(responses.exchange, f"http_{response.status_code}")
+        if response.raw_content:
+            self._rewrite_whole(response, responses)
 
     def _stream_ended(self, responses: Responses) -> None:
         """Note a call whose stream ended without its answer; in a session, a later stream may bring it."""
@@ -215,7 +225,7 @@ class McpGate:
         applied = codings(response.headers.get_all("content-encoding"))
         if applied:
             body = decode_body(body, applied, self._limits.response_bytes)
-        payloads = responses.rewrite(body)
+        payloads = responses.rewrite_whole(body)
         if payloads is not None:
             whole = payloads[0] if len(payloads) == 1 else b"[" + b",".join(payloads) + b"]"
             flows.replace_body(response, whole)
@@ -242,6 +252,7 @@ class McpGate:
     async def _take_websocket_message(self, flow: http.HTTPFlow, message: WebSocketMessage) -> None:
         if len(message.content) > self._limits.message_bytes:
             message.drop()
+            self._gate.note("message_refused", "event_too_large", flows.context(flow))
             _inject(flow, flows.refusal_body(_denial("event_too_large", "the message")), is_text=message.is_text)
             return
         context = replace(flows.context(flow), transport="websocket", session=flow.id)

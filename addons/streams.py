@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
+from addons.http_flows import legacy_session
 from proxy.wire.jsonrpc import respell
 from proxy.wire.legacy import carried
 from proxy.wire.sse import Event, Splitter
@@ -45,6 +46,14 @@ class Responses:
         flat = [message for messages in kept for message in messages]
         return [respell(flat)] if isinstance(value, list) else [respell(message) for message in flat]
 
+    def rewrite_whole(self, body: bytes) -> list[bytes] | None:
+        """Give what to pass on in place of a whole response: one without the answer is no answer."""
+        payloads = self.rewrite(body)
+        if self.exchange is None or self.exchange.closed:
+            return payloads
+        refusal = self._gate.unreadable(self.exchange)
+        return payloads if refusal is None else [respell(refusal)]
+
     def _unreadable(self, body: bytes) -> list[bytes] | None:
         """Pass what is not JSON, unless some reader may take it for a result that has to be looked into.
 
@@ -57,17 +66,24 @@ class Responses:
         return None if refusal is None else [respell(refusal)]
 
     def _take(self, value: Any, body: bytes) -> list[Any] | None:
-        if not isinstance(value, dict) or "id" not in value or "method" in value:
-            return None
-        answers = carried(value["id"], self._key)
+        if not isinstance(value, dict) or not ("result" in value or "error" in value):
+            return self._take_aside(value)
+        answers = carried(value.get("id"), self._key)
         if answers is not None:
             return list(answers)
-        exchange = self._exchange_for(value["id"])
+        exchange = self._exchange_for(value.get("id"))
         if exchange is None:
             observed = self._gate.overhear(self.context, value)
-        else:
-            observed = self._gate.observe(exchange, value, body)
+            return self._take_aside(value) if observed is value else [observed]
+        observed = self._gate.observe(exchange, value, body)
         return None if observed is value else [observed]
+
+    def _take_aside(self, value: Any) -> list[Any] | None:
+        """Take what comes beside the answer to a call: it is masked as the answer is."""
+        if self.exchange is None:
+            return None
+        masked = self._gate.mask_aside(self.exchange, value)
+        return None if masked is value else [masked]
 
     def _exchange_for(self, message_id: object) -> Exchange | None:
         mine = self.exchange
@@ -119,7 +135,7 @@ class EventStream:
         if event.data is None:
             return event.raw
         self._begun = True
-        if event.event == "endpoint":
+        if event.event == "endpoint" and self._responses.exchange is None:
             self._learn_session(event.data)
             return event.raw
         payloads = self._responses.rewrite(event.data.encode())
@@ -129,7 +145,8 @@ class EventStream:
         """Take a legacy stream's message endpoint, where its calls are POSTed to, as its session."""
         target = urlsplit(urljoin(self._url, endpoint))
         path = target.path + (f"?{target.query}" if target.query else "")
-        self._responses.context = replace(self._responses.context, session=path, transport="sse")
+        session = legacy_session(path) or path
+        self._responses.context = replace(self._responses.context, session=session, transport="sse")
         if self.on_endpoint is not None:
             self.on_endpoint(self._responses.context.server, path)
 

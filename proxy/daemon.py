@@ -28,7 +28,7 @@ from proxy.ca import Authority
 from proxy.catalogue import Catalogue
 from proxy.egress import EgressGuard
 from proxy.errors import ConfigError
-from proxy.files import FileCache, read_or_make_key
+from proxy.files import FileCache, FolderLock, read_or_make_key
 from proxy.gate import Gate
 from proxy.journal import new_id
 from proxy.live_pins import watch_approvals
@@ -57,6 +57,8 @@ class Daemon:
         self._settings = settings
         self._stop = asyncio.Event()
         self._running: runfile.Running | None = None
+        self._lock = FolderLock(settings.state_dir)
+        runfile.clear(settings.state_dir)
         self.policy = LivePolicy(settings.policy, self._policy_reloaded)
         self.authority = Authority(settings.state_dir)
         self.authority.ensure()
@@ -177,6 +179,7 @@ class Daemon:
             await asyncio.wait_for(serving, timeout=5)
         self.gate.close()
         self.sink.close()
+        self._lock.release()
 
     def _own_addresses(self) -> list[tuple[str, int]]:
         return [(address[0], address[1]) for address in self.master.addons.get("proxyserver").listen_addrs()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import secrets
 import tempfile
@@ -80,3 +81,27 @@ class FileCache:
         """Keep `data` under `name`, or don't."""
         with contextlib.suppress(OSError):
             write_private(self._folder / name, data)
+
+
+class FolderLock:
+    """Holds a folder for one process until the process ends."""
+
+    def __init__(self, folder: Path) -> None:
+        """Take the folder.
+
+        Raises ConfigError where another process has it.
+        """
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._file = (folder / "lock").open("a")
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._file.close()
+            raise ConfigError(
+                f"setting state_dir = {str(folder)!r}: another interlock uses it; "
+                "stop that one, or give this one a folder of its own with --state-dir"
+            ) from None
+
+    def release(self) -> None:
+        """Let the folder go."""
+        self._file.close()

@@ -18,7 +18,7 @@ import structlog
 from proxy import reasons
 from proxy.catalogue import TOOLS_LIST, is_tool_list
 from proxy.errors import AuditUnavailableError, WireError
-from proxy.exchanges import Exchanges
+from proxy.exchanges import Exchanges, without_arguments
 from proxy.journal import Journal, digest, new_id
 from proxy.model import (
     Context,
@@ -116,6 +116,8 @@ class Gate:
 
     async def _decide(self, message: Message, headers: Headers, step: Step) -> Verdict:
         call = step.call = as_call(message, step.context)
+        if self._exchanges.is_open(step.context, message.id):
+            return await self._refuse(step, "id_in_use")
         if not may_leave(step.context):
             step.decision = step.context.egress
             return await self._refuse(step, egress_reason(step.context), egress_why(step.context))
@@ -181,7 +183,8 @@ class Gate:
     def _begin(self, message: Message, step: Step) -> Exchange:
         assert step.decision is not None
         assert step.call is not None
-        exchange = Exchange(step.call_id, message, step.context, step.call, step.decision, step.started, self._clock())
+        kept, call = without_arguments(message), replace(step.call, arguments=None)
+        exchange = Exchange(step.call_id, kept, step.context, call, step.decision, step.started, self._clock())
         if message.kind is Kind.REQUEST:
             self._exchanges.add(exchange)
             for oldest in self._exchanges.surplus():
@@ -241,6 +244,18 @@ class Gate:
             redactions=findings,
         )
         return masked
+
+    def mask_aside(self, exchange: Exchange, value: Any) -> Any:
+        """Mask what a server sends beside the answer to `exchange`; a refusal where that fails."""
+        try:
+            for redaction in exchange.decision.redactions:
+                if "result" in redaction.on and redaction.action != "report":
+                    masked, found = self._redactor.mask(value, redaction.detectors)
+                    value = masked if found else value
+        except Exception as error:
+            log.exception("a message could not be masked", call_id=exchange.call_id, error=str(error))
+            return self._withheld(exchange, exchange.message.id, "internal_error")
+        return value
 
     def overhear(self, context: Context, value: JsonObject) -> JsonObject:
         """Take a response to no call under way, such as a stream's replay: a tool list is cut as any other."""

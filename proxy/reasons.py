@@ -61,6 +61,8 @@ REASONS: dict[str, Reason] = {
         Reason("misspelt_key", "A key differs from a protocol key only in case.", _FORM),
         Reason("misspelt_method", "A method differs from a protocol method only in spelling.", _FORM),
         Reason("transfer_coding", "A transfer coding other than chunked.", "Send the body unencoded."),
+        Reason("odd_head", "A control character in the request's head, or a space in its target.", _FORM),
+        Reason("id_in_use", "A call of this id is still under way in this session.", "Use each id once."),
         Reason("hidden_request", "The body of a GET holds another request.", "Send one request at a time."),
         Reason("wrong_jsonrpc_version", 'jsonrpc is not "2.0".', _FORM),
         Reason("ambiguous_message", "It is neither clearly a call nor clearly a response.", _FORM),

@@ -52,5 +52,10 @@ def remove(state_dir: Path) -> None:
         _path(state_dir).unlink(missing_ok=True)
 
 
+def clear(state_dir: Path) -> None:
+    """Take away the note of a proxy that was killed. Only for who holds the folder."""
+    _path(state_dir).unlink(missing_ok=True)
+
+
 def _path(state_dir: Path) -> Path:
     return state_dir / "run.json"

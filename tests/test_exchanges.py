@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from proxy.exchanges import Exchanges
+from proxy.exchanges import Exchanges, without_arguments
 from proxy.model import Call, Context, Exchange, Kind, Message
 from tests.gate_world import ALLOW, CONTEXT
 
@@ -38,8 +38,30 @@ def test_a_call_without_a_session_is_counted_and_not_found():
 def test_a_call_ends_once():
     exchanges, mine = Exchanges(), exchange(1)
     exchanges.add(mine)
+    assert exchanges.is_open(CONTEXT, 1)
     assert [exchanges.end(mine), exchanges.end(mine), len(exchanges)] == [True, False, 0]
-    assert exchanges.find(CONTEXT, 1) is None
+    assert not exchanges.is_open(CONTEXT, 1)
+
+
+def test_a_call_that_ended_is_still_found_for_a_replay():
+    exchanges, mine = Exchanges(), exchange(1)
+    exchanges.add(mine)
+    exchanges.end(mine)
+    assert exchanges.find(CONTEXT, 1) is mine
+
+
+def test_what_is_remembered_is_bounded():
+    exchanges = Exchanges(limit=2)
+    for number in range(9):
+        exchanges.add(exchange(number))
+        exchanges.end(exchange(number))
+    assert [exchanges.find(CONTEXT, number) is not None for number in range(9)] == [False] * 5 + [True] * 4
+
+
+def test_arguments_are_not_kept():
+    value = {"params": {"name": "t", "arguments": {"big": "x"}, "cursor": "abc", "task": {"ttl": 1}}}
+    kept = without_arguments(Message(Kind.REQUEST, value, "tools/call", 7))
+    assert (kept.params, kept.method, kept.id) == ({"cursor": True, "task": True}, "tools/call", 7)
 
 
 def test_ending_a_call_leaves_a_later_one_of_the_same_id_alone():

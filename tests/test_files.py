@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from proxy.errors import ConfigError
-from proxy.files import FileCache, make_private, read_or_make_key, write_private
+from proxy.files import FileCache, FolderLock, make_private, read_or_make_key, write_private
 
 
 def mode(path: Path) -> int:
@@ -109,3 +109,11 @@ def test_a_cache_that_cannot_be_written_is_an_empty_one(tmp_path):
     cache = FileCache(tmp_path / "file")
     cache.put("a", b"one")
     assert cache.get("a") is None
+
+
+def test_a_folder_is_held_by_one_at_a_time(tmp_path):
+    first = FolderLock(tmp_path / "state")
+    with pytest.raises(ConfigError, match="--state-dir"):
+        FolderLock(tmp_path / "state")
+    first.release()
+    FolderLock(tmp_path / "state").release()

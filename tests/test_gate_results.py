@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from proxy.model import Answer
 from tests.gate_world import ALLOW, BOOM, CONTEXT, MASK, World, call, denial_of
 
 
@@ -94,14 +95,17 @@ async def test_an_answer_finds_its_call_by_server_session_and_id() -> None:
     ):
         assert world.gate.find(context, message_id) is None
     world.gate.abandon(exchange, "x")
-    assert world.gate.find(CONTEXT, 7) is None
+    assert world.gate.find(CONTEXT, 7).closed
 
 
-async def test_an_id_used_again_belongs_to_the_later_call() -> None:
+async def test_an_id_still_under_way_in_the_session_is_refused_and_one_that_ended_is_not() -> None:
     world = World()
     first = (await world.forward(call())).exchange
-    second = (await world.forward(call())).exchange
+    refused = await world.inspect(call())
+    assert isinstance(refused, Answer)
+    assert refused.replies[0]["result"]["_meta"]["mcp-interlock/denial"]["reason"] == "id_in_use"
     world.gate.abandon(first, "x")
+    second = (await world.forward(call())).exchange
     assert world.gate.find(CONTEXT, 7) is second
 
 
@@ -119,7 +123,7 @@ async def test_calls_under_way_are_bounded(monkeypatch: pytest.MonkeyPatch) -> N
     assert world.gate.under_way == 3
     ended = [event for event in world.events if event.kind == "completed"]
     assert [(event.jsonrpc_id, event.outcome) for event in ended] == [(0, "unknown"), (1, "unknown")]
-    assert world.gate.find(CONTEXT, 0) is None
+    assert world.gate.find(CONTEXT, 0) is None or world.gate.find(CONTEXT, 0).closed
 
 
 async def test_closing_ends_every_call_under_way() -> None:

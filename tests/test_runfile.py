@@ -46,3 +46,10 @@ def test_a_proxy_that_could_not_start_leaves_the_running_ones_note(tmp_path: Pat
 def test_a_note_that_cannot_be_read_says_nothing(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "run.json").write_bytes(content)
     assert runfile.read(tmp_path) is None
+
+
+def test_clearing_takes_away_whatever_note_there_is(tmp_path: Path) -> None:
+    runfile.clear(tmp_path)
+    (tmp_path / "run.json").write_text("left by a proxy that was killed")
+    runfile.clear(tmp_path)
+    assert not (tmp_path / "run.json").exists()

@@ -129,3 +129,20 @@ def test_a_denied_call_never_opens_a_connection_to_the_server(tmp_path):
         assert b"policy_denied" in send_raw("127.0.0.1", interlock.port, [head.encode() + body])
         with pytest.raises(TimeoutError):
             listener.accept()
+
+
+def test_a_second_proxy_on_the_same_state_folder_does_not_start(tmp_path):
+    with start_interlock(tmp_path) as interlock:
+        done = interlock_cli("up", "--listen", "127.0.0.1:0", "--state-dir", str(interlock.state_dir))
+        assert (done.returncode, "--state-dir" in done.stderr) == (1, True)
+        assert (interlock.state_dir / "run.json").exists()
+
+
+def test_a_note_left_by_a_killed_proxy_does_not_mislead(tmp_path):
+    with start_interlock(tmp_path) as first:
+        first.process.kill()
+        first.process.wait(10)
+        first.stopped = True
+        assert (first.state_dir / "run.json").exists()
+    with start_interlock(tmp_path) as second:
+        assert second.run["pid"] == second.process.pid

@@ -118,3 +118,58 @@ def test_an_answer_that_cannot_be_read_is_withheld_where_it_would_have_to_be_mas
         received = send_raw("127.0.0.1", interlock.port, [request(port, call("fetch"))])
     assert SECRET.encode() not in received
     assert b"unreadable_response" in received
+
+
+def test_a_notification_beside_the_answer_is_masked_too(interlock: Interlock):
+    progress = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": f"key {SECRET}"}}
+    stream = b"data: " + json.dumps(progress).encode() + b"\n\ndata: " + result({"content": []}) + b"\n\n"
+    with scripted(chunked_head(), chunk(stream), LAST) as (port, _):
+        received = send_raw("127.0.0.1", interlock.port, [request(port, call("fetch"))])
+    assert SECRET.encode() not in received
+    assert b"notifications/message" in received
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"id": "1"},
+        {"id": 1.0},
+        {"id": 2},
+        {"id": None},
+        {"method": "x"},
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_result_under_an_odd_id_leaks_nothing(interlock: Interlock, odd: dict, stream: bool):
+    answer = {"jsonrpc": "2.0", "id": 1, "result": {"content": [{"type": "text", "text": SECRET}]}, **odd}
+    body = json.dumps(answer).encode()
+    steps = (
+        [chunked_head(), chunk(b"data: " + body + b"\n\n"), LAST] if stream else [response(body, "application/json")]
+    )
+    with scripted(*steps) as (port, _):
+        received = send_raw("127.0.0.1", interlock.port, [request(port, call("fetch"))])
+    assert SECRET.encode() not in received
+
+
+@pytest.mark.parametrize("wrap", [b"[[%s]]", b"%s\n{}", b'{"a":%s}'])
+def test_a_result_in_an_odd_wrapping_leaks_nothing(interlock: Interlock, wrap: bytes):
+    body = wrap % result({"content": [{"type": "text", "text": SECRET}]})
+    with scripted(response(body, "application/json")) as (port, _):
+        received = send_raw("127.0.0.1", interlock.port, [request(port, call("fetch"))])
+    assert SECRET.encode() not in received
+
+
+def test_a_result_under_an_error_status_is_masked(interlock: Interlock):
+    body = result({"content": [{"type": "text", "text": SECRET}]})
+    raw = response(body, "application/json").replace(b"200 OK", b"500 Oops")
+    with scripted(raw) as (port, _):
+        received = send_raw("127.0.0.1", interlock.port, [request(port, call("fetch"))])
+    assert parse_answers(received)[0].status == 500
+    assert SECRET.encode() not in received
+
+
+def test_an_event_that_poses_as_an_endpoint_is_masked(interlock: Interlock):
+    event = b"event: endpoint\ndata: " + result({"content": [{"type": "text", "text": SECRET}]}) + b"\n\n"
+    with scripted(chunked_head(), chunk(event), LAST) as (port, _):
+        received = send_raw("127.0.0.1", interlock.port, [request(port, call("fetch"))])
+    assert SECRET.encode() not in received
