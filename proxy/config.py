@@ -34,7 +34,8 @@ def _listen(value: str) -> str:
 
 
 def _mode(value: str) -> str:
-    if value in ("regular", "transparent") or _REVERSE.fullmatch(value):
+    reverse = _REVERSE.fullmatch(value)
+    if value in ("regular", "transparent") or (reverse and 0 < int((reverse[2] or ":1")[1:]) <= 65535):
         return value
     raise ValueError("write regular, transparent, or reverse:URL such as reverse:https://mcp.example.com")
 

@@ -148,7 +148,7 @@ class Daemon:
             log.exception("the run file cannot be written", state_dir=str(self._settings.state_dir), error=str(error))
 
     async def _refuse_to_listen(self, error: Exception) -> None:
-        reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
+        reason = str(error.strerror if isinstance(error, OSError) and error.strerror else error).partition("\n")[0]
         raise ConfigError(
             f"setting listen = {self._settings.listen!r}: {reason}; "
             "stop what uses that address, or choose another, for example --listen 127.0.0.1:0"

@@ -40,6 +40,8 @@ def configure(level: str = "info", log_format: str = "auto") -> None:
     root.setLevel(level.upper())
     for name in NOISY:
         logging.getLogger(name).setLevel(logging.WARNING)
+    # The daemon says itself, and with its own way out, when it cannot listen.
+    logging.getLogger("mitmproxy.addons.proxyserver").setLevel(logging.CRITICAL)
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,
