@@ -30,7 +30,7 @@ def could_be_json(body: bytes) -> bool:
     """
     scalars = _SCALARS.match(body)
     assert scalars is not None, "the pattern matches nothing at all, too"
-    start = body[scalars.end() : scalars.end() + 2]
+    start = body[scalars.end() : scalars.end() + 8].replace(b"\0", b"")[:2]
     if start[:1] == b"/":
         # A date is no comment.
         return not scalars[1] or start in (b"//", b"/*")
