@@ -9,8 +9,11 @@ the methods here do not raise.
 
 from __future__ import annotations
 
+import asyncio
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -48,7 +51,8 @@ from proxy.refusals import (
     withheld,
 )
 from proxy.wire import answers
-from proxy.wire.body import Batch, Foreign, Refused, read_body
+from proxy.wire.body import Batch, Foreign, Refused, read_body, read_lines
+from proxy.wire.encoding import sniff_coding
 from proxy.wire.jsonrpc import respell, serialise
 from proxy.wire.mcp import Headers, check_headers, mirrored_headers, parse_tool_call
 
@@ -57,12 +61,18 @@ if TYPE_CHECKING:
 
     from proxy.catalogue import Catalogue
     from proxy.model import EventSink, Policy, Redactor
+    from proxy.wire.body import Reading
 
 log = structlog.get_logger("interlock.gate")
 
 # Messages that make a server do nothing: their events need not be awaited.
 QUIET = ("initialize", "ping", "notifications/", "logging/", "server/discover")
 QUIET_ENDINGS = ("/list",)
+# Transports whose messages some servers, or bridges before them, read line by line.
+LINE_READ = ("websocket", "stdio")
+# Larger bodies are read in a thread, so that other clients are served meanwhile.
+READ_AT_ONCE = 1 << 16
+READERS = 2
 
 
 class Gate:
@@ -85,6 +95,8 @@ class Gate:
         self._clock = clock
         self._journal = Journal(sink, redactor, clock)
         self._exchanges = Exchanges()
+        # Threads of their own: looking up names must not queue behind large bodies.
+        self._readers = ThreadPoolExecutor(READERS, "interlock-reader")
 
     async def inspect(self, body: bytes, context: Context, headers: Headers = ()) -> Verdict:
         """Decide what becomes of `body`, sent by a client. Never raises."""
@@ -95,12 +107,11 @@ class Gate:
             return await self._fail(step, error)
 
     async def _inspect(self, body: bytes, headers: Headers, step: Step) -> Verdict:
-        reading = read_body(
-            body,
-            content_types=[value for name, value in headers if name.lower() == "content-type"],
-            encodings=[value for name, value in headers if name.lower() == "content-encoding"],
-            limit=self._body_limit,
-        )
+        read = partial(self._read, body, headers, step.context)
+        if _is_costly(body, headers):
+            reading = await asyncio.get_running_loop().run_in_executor(self._readers, read)
+        else:
+            reading = read()
         if isinstance(reading, Foreign):
             return self._let_out(step.context)
         step.reading = reading
@@ -113,6 +124,17 @@ class Gate:
         except WireError as error:
             return await self._refuse(step, error.reason, why=sentence(error.detail))
         return await self._decide(reading.message, headers, step)
+
+    def _read(self, body: bytes, headers: Headers, context: Context) -> Reading:
+        reading = read_body(
+            body,
+            content_types=[value for name, value in headers if name.lower() == "content-type"],
+            encodings=[value for name, value in headers if name.lower() == "content-encoding"],
+            limit=self._body_limit,
+        )
+        if isinstance(reading, Foreign) and context.transport in LINE_READ:
+            return read_lines(body)
+        return reading
 
     async def _decide(self, message: Message, headers: Headers, step: Step) -> Verdict:
         call = step.call = as_call(message, step.context)
@@ -333,6 +355,13 @@ class Gate:
         """Record every call still under way as ended with an unknown outcome."""
         for exchange in self._exchanges.remaining():
             self.abandon(exchange, "unknown")
+        self._readers.shutdown(wait=False, cancel_futures=True)
+
+
+def _is_costly(body: bytes, headers: Headers) -> bool:
+    """Say whether reading `body` could take long enough for others to notice."""
+    encoded = any(name.lower() == "content-encoding" for name, _ in headers)
+    return len(body) > READ_AT_ONCE or encoded or sniff_coding(body) is not None
 
 
 def _with_part(message: Message, part: str, masked: Json) -> Message:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from proxy.errors import WireError
 from proxy.wire.encoding import (
     MAX_CODINGS,
-    WIDE_CODECS,
     codings,
     decode_body,
     decode_start,
@@ -23,18 +22,18 @@ from proxy.wire.encoding import (
     odd_charsets,
     sniff_coding,
     undo_overlong,
+    wide_texts,
 )
 from proxy.wire.jsonrpc import MAX_INTEGER_DIGITS, is_id, parse_json, parse_message
 from proxy.wire.mcp import METHOD_PREFIXES, PLAIN_METHODS, check_message, plain
+from proxy.wire.starts import could_be_json as could_be_json  # noqa: PLC0414  part of what this module offers
+from proxy.wire.starts import is_string, is_undecided
+from proxy.wire.words import has_mcp_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from proxy.model import Json, JsonObject, Message, MessageId
-
-# Bytes that some server may skip before a JSON value: white space of any alphabet,
-# byte order marks, and the zero bytes of UTF-16 and UTF-32.
-SKIPPED = bytes(range(0x21)) + bytes.fromhex("7f85a0c2e19a8081828384858687888a8ba8a9af9fe380e2effebbbfffad8e")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +69,10 @@ type Reading = Single | Batch | Foreign | Refused
 FOREIGN = Foreign()
 # What an undeclared coding may make of a body before it is refused unread.
 SNIFF_LIMIT = 1 << 26
-# Past so many JSON values in one body, the rest is judged by its words alone.
+# Past so many JSON values one after the other, the rest is judged by its words alone.
 MAX_VALUES = 100_000
+# Past so many objects and commas a body is judged by its words alone: each costs a parser a value.
+MAX_PARTS = 1 << 20
 
 
 def read_body(
@@ -94,6 +95,8 @@ def read_plain(body: bytes) -> Reading:
     """Read bytes that are neither encoded nor in an odd charset."""
     if not could_be_json(body):
         return FOREIGN
+    if is_crowded(body):
+        return _read_leniently(body, WireError("body_too_large", f"more than {MAX_PARTS} values in one body"))
     try:
         value = parse_json(body)
     except WireError as error:
@@ -101,9 +104,11 @@ def read_plain(body: bytes) -> Reading:
     return classify(value)
 
 
-def could_be_json(body: bytes) -> bool:
-    """Say whether some server may find a JSON object, array or string (or a comment) at the start of `body`."""
-    return body.lstrip(SKIPPED)[:1] in (b"{", b"[", b'"', b"/")
+def is_crowded(body: bytes) -> bool:
+    """Say whether parsing `body` would cost too much; one long string, whatever it holds, does not."""
+    if len(body) <= MAX_PARTS or is_string(body):
+        return False
+    return body.count(b",") + body.count(b"{") > MAX_PARTS
 
 
 def _read_undeclared(body: bytes, content_types: Sequence[str], depth: int = 0) -> Reading:
@@ -114,7 +119,7 @@ def _read_undeclared(body: bytes, content_types: Sequence[str], depth: int = 0) 
     if depth == MAX_CODINGS:
         return Refused("stacked_encoding", f"more than {MAX_CODINGS} content codings")
     head = decode_start(body, coding)
-    if head.lstrip(SKIPPED) and not (could_be_json(head) or sniff_coding(head) or odd_charsets(content_types)):
+    if not (could_be_json(head) or is_undecided(head) or sniff_coding(head) or odd_charsets(content_types)):
         return FOREIGN
     try:
         inner = _read_undeclared(decode_body(body, [coding], SNIFF_LIMIT), content_types, depth + 1)
@@ -202,23 +207,35 @@ def _is_mcp(pairs: Iterable[tuple[str, Any]]) -> bool:
 
 
 def _read_leniently(body: bytes, strict: WireError) -> Reading:
-    encodings = WIDE_CODECS if b"\0" in body[:4096] or body[:1] in b"\xfe\xff" else WIDE_CODECS[:1]
-    spellings = [(body, encoding) for encoding in encodings]
-    if strict.reason == "not_utf8":
-        spellings.append((undo_overlong(body), "utf-8"))
-    for data, encoding in spellings:
-        text = data.decode(encoding, "replace").lstrip("\ufeff\0")
-        reading = _read_lenient_text(text, strict)
-        if not isinstance(reading, Foreign):
-            return reading
+    try:
+        for text in _texts(body, strict):
+            reading = _read_lenient_text(text.lstrip("\ufeff\0"), strict)
+            if not isinstance(reading, Foreign):
+                return reading
+    except WireError as error:
+        return Refused(error.reason, error.detail)
     return FOREIGN
+
+
+def _texts(body: bytes, strict: WireError) -> Iterator[str]:
+    """Give every text that some server may take `body` for."""
+    yield body.decode("utf-8", "replace")
+    if b"\0" in body[:4096] or body[:1] in b"\xfe\xff":
+        yield from wide_texts(body)
+    if strict.reason in ("not_utf8", "body_too_large"):
+        yield undo_overlong(body).decode("utf-8", "replace")
 
 
 def _read_lenient_text(text: str, strict: WireError) -> Reading:
     """Read value after value, as a streaming decoder would; judge the rest by its words."""
     position = count = 0
+    affordable = len(text) <= MAX_PARTS
     while (start := _skip_space(text, position)) < len(text):
         count += 1
+        if not affordable and text[start] != '"':
+            affordable = text.count(",", start) + text.count("{", start) <= MAX_PARTS
+            if not affordable:
+                return _judge_words(text[start:], strict)
         try:
             value, position = _LENIENT.raw_decode(text, start)
         except (ValueError, RecursionError):
@@ -263,17 +280,7 @@ def _judge_words(text: str, strict: WireError) -> Reading:
     return Refused(strict.reason, strict.detail) if has_mcp_words(text) else FOREIGN
 
 
-def has_mcp_words(text: str) -> bool:
-    """Say whether `text`, with JSON's escapes undone, holds a word that only MCP messages have."""
-    return _WORDS.search(_ESCAPE.sub(_unescape, text)) is not None
-
-
-def _unescape(match: re.Match[str]) -> str:
-    return chr(int(match[1], 16)) if match[1] else match[0][1:]
-
-
-_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|/)")
-_WORDS = re.compile(rf"""["']\s*(?:jsonrpc|(?:{"|".join(METHOD_PREFIXES)})[a-z_/]+)\s*["']""", re.IGNORECASE)
+_LINE = re.compile(rb"[^\r\n]+")
 _SPACE = re.compile(r"[\s\ufeff\x00\x1e]*")
 
 
@@ -308,6 +315,23 @@ def _says_json(content_types: Sequence[str]) -> bool:
     return any("json" in content_type.lower() for content_type in content_types)
 
 
+def read_lines(body: bytes) -> Reading:
+    """Judge each line of what is foreign as a whole: a reader of lines drops the one it cannot read, and goes on."""
+    strict = WireError("not_json", "a message stands on a line of its own among others")
+    for count, line in enumerate(_LINE.finditer(body)):
+        if count == MAX_VALUES:
+            rest = body[line.start() :].replace(b"\0", b"")
+            return _judge_words(rest.decode("utf-8", "replace"), strict)
+        if is_string(line[0]) and not _is_strict_json(line[0]):
+            continue  # a member of an object that is spread over lines
+        reading = read_plain(line[0])
+        if isinstance(reading, Batch):
+            return Refused(strict.reason, strict.detail)
+        if not isinstance(reading, Foreign):
+            return _refuse(reading, strict.reason, strict.detail)
+    return FOREIGN
+
+
 def _is_strict_json(body: bytes) -> bool:
     try:
         parse_json(body)
@@ -332,7 +356,10 @@ def _read_odd_charset(body: bytes, charset: str, content_types: Sequence[str]) -
     plainly = _refuse(read_plain(body), refused.reason, refused.detail)
     if not isinstance(plainly, Foreign):
         return plainly
-    text = decode_text(body, charset)
+    try:
+        text = decode_text(body, charset)
+    except WireError as error:
+        return Refused(error.reason, error.detail)
     if text is None:
         hidden = charset.startswith("utf") or _says_json(content_types)
         return Refused(refused.reason, refused.detail) if hidden else FOREIGN

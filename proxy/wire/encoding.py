@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # A charset in which the bytes of "{" and of ASCII text are themselves.
 ASCII_COMPATIBLE = ("ascii", "utf-8", "latin", "iso8859-", "cp125", "koi8-", "gb", "big5", "euc", "shift_jis")
 # Unicode encodings that a server may tell apart by their zero bytes.
-WIDE_CODECS = ("utf-8", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
+WIDE_CODECS = ("utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
 NO_CODING = frozenset({"", "identity", "aws-chunked"})
 # Codecs of Python's that are no charsets: their decoders warn, or know no lenient mode.
 NO_CHARSET = frozenset({"idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"})
@@ -31,10 +31,17 @@ MAX_CODINGS = 3
 START = 4096
 # A member costs an engine, so a body of nothing but tiny members would cost minutes.
 MAX_MEMBERS = 1000
+# Each costs a call. Random bytes have one in 450, so no file within the body limit has so many by chance.
+MAX_OVERLONG = 300_000
+# The same for bytes that a charset has no character for.
+MAX_BROKEN = 100_000
 # Small steps bound what one of them can produce before the limit is looked at:
 # four bytes of zstd can stand for 128 KiB.
 STEP = 256
 SLICE = 1 << 20
+PIECE = 1 << 16
+_BIG_ENDIAN = {"utf-16": codecs.BOM_UTF16_BE, "utf-32": codecs.BOM_UTF32_BE}
+_SURROGATES = bytes(range(0xD8, 0xE0))
 
 
 class Inflater:
@@ -184,8 +191,14 @@ _OVERLONG = re.compile(rb"[\xc0\xc1][\x80-\xbf]|\xe0[\x80-\x9f][\x80-\xbf]|\xf0[
 
 
 def undo_overlong(body: bytes) -> bytes:
-    """Respell characters that UTF-8 forbids in more bytes than they need, as careless decoders read them."""
-    return _OVERLONG.sub(_shortest, body)
+    """Respell characters that UTF-8 forbids in more bytes than they need, as careless decoders read them.
+
+    Raises WireError `not_utf8` past MAX_OVERLONG of them.
+    """
+    respelt, count = _OVERLONG.subn(_shortest, body, count=MAX_OVERLONG + 1)
+    if count > MAX_OVERLONG:
+        raise WireError("not_utf8", f"more than {MAX_OVERLONG} characters in more bytes than they need")
+    return respelt
 
 
 def _shortest(match: re.Match[bytes]) -> bytes:
@@ -228,14 +241,63 @@ def odd_charsets(content_types: Sequence[str]) -> list[str]:
 
 
 def decode_text(body: bytes, charset: str) -> str | None:
-    """Read `body` in `charset`, leniently; None where that is no charset we know."""
+    """Read `body` in `charset`, leniently; None where that is no charset we know.
+
+    Raises WireError `odd_charset` past MAX_BROKEN bytes that it has no character for.
+    """
     name = _codec(charset)
     if name is None or name in NO_CHARSET:
         return None
     try:
-        return body.decode(name, "replace")
+        body[:1].decode(name, "replace")
     except (LookupError, ValueError):  # a codec between bytes, such as zlib
         return None
+    try:
+        return "".join(_decode_pieces(body, name))
+    except (LookupError, ValueError) as error:
+        raise WireError("odd_charset", f"charset {name} cannot be read") from error
+
+
+def _decode_pieces(body: bytes, name: str) -> Iterator[str]:
+    """Decode piece by piece, so that other threads get their turn and a hopeless body is given up early."""
+    mark = _BIG_ENDIAN.get(name)
+    # Python reads these in pieces only after a mark; little-endian is what it takes unmarked ones for.
+    name = f"{name}-le" if mark and not body.startswith(mark) else name
+    decoder = codecs.getincrementaldecoder(name)("replace")
+    broken = 0
+    for start in range(0, len(body), PIECE):
+        text = decoder.decode(body[start : start + PIECE], final=start + PIECE >= len(body))
+        broken += text.count("\ufffd")
+        if broken > MAX_BROKEN:
+            raise WireError("odd_charset", f"more than {MAX_BROKEN} bytes of the body are no {name}")
+        yield text
+
+
+def wide_texts(body: bytes) -> Iterator[str]:
+    """Read `body`, which is not UTF-8, in each encoding that has zero bytes, leniently.
+
+    Where the bytes make little sense in one of them, it is read without its zero
+    bytes instead, in which ASCII text stays itself.
+    """
+    views = [(codec, _broken_units(body, codec) <= MAX_BROKEN) for codec in WIDE_CODECS]
+    yield from (body.decode(codec, "replace") for codec, sound in views if sound)
+    if not all(sound for _, sound in views):
+        yield body.replace(b"\0", b"").decode("utf-8", "replace")
+
+
+def _broken_units(body: bytes, codec: str) -> int:
+    """Count the units of `body` that are no character by themselves, or more."""
+    size = 2 if "16" in codec else 4
+    high, low = (size - 1, size - 2) if codec.endswith("le") else (0, 1)
+    if size == 2:
+        return _count(body[high::2], _SURROGATES)
+    second = low - 1 if codec.endswith("le") else low + 1
+    beyond = len(body[low::4].translate(None, bytes(range(0x11))))
+    return len(body[high::4].translate(None, b"\0")) + beyond + _count(body[second::4], _SURROGATES)
+
+
+def _count(units: bytes, wanted: bytes) -> int:
+    return len(units) - len(units.translate(None, wanted))
 
 
 def _is_ascii_compatible(charset: str) -> bool:

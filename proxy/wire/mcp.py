@@ -69,6 +69,10 @@ METHODS = folded(
     "tools/call",
     "tools/list",
 )
+MAX_TOOL_NAME = 256
+UNSEEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+# Letters and symbols that look like white space: fillers of Hangul, and Braille's empty cell.
+BLANK_LETTERS = frozenset("\u115f\u1160\u2800\u3164\uffa0")
 _METHOD = re.compile(r"[A-Za-z][A-Za-z0-9_.$/-]*")
 
 type Headers = Sequence[tuple[str, str]]
@@ -121,9 +125,20 @@ def parse_tool_call(message: Message) -> ToolCall | None:
     name, arguments = params.get("name"), params.get("arguments")
     if not isinstance(name, str):
         raise WireError("bad_tool_call", "tools/call without a tool's name as a string")
+    _check_tool_name(name)
     if arguments is not None and not isinstance(arguments, dict):
         raise WireError("bad_tool_call", f"arguments is {type(arguments).__name__}, not an object")
     return ToolCall(name, arguments)
+
+
+def _check_tool_name(name: str) -> None:
+    """Refuse a name that some server cuts, trims or strips into another one."""
+    if len(name) > MAX_TOOL_NAME:
+        raise WireError("bad_tool_call", f"a tool's name of more than {MAX_TOOL_NAME} characters")
+    hidden = {char for char in name if unicodedata.category(char) in UNSEEN_CATEGORIES}
+    hidden |= {char for char in name[:1] + name[-1:] if char.isspace() or char in BLANK_LETTERS}
+    if hidden:
+        raise WireError("bad_tool_call", f"a tool's name with {min(hidden)!a} in it, which servers may drop")
 
 
 def check_message(message: Message) -> Message:

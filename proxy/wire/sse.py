@@ -13,8 +13,8 @@ from proxy.errors import WireError
 # Atomic groups: "\r\n" is one line end and must not be read as two.
 _EVENT_END = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
 _LINE_END = re.compile(rb"\r\n|\n|\r")
-# A comment or an empty line where an event could start. Half of a "\r\n" may leave first: the bytes stay the same.
-_NOTHING = re.compile(rb"(?::[^\r\n]*)?(?:\r\n|\n|\r)")
+# Comments and empty lines where an event could start.
+_NOTHING = re.compile(rb"(?:(?::[^\r\n]*+)?+(?>\r\n|\n|\r))++")
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -47,7 +47,7 @@ class Splitter:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._buffer = b""
+        self._buffer = bytearray()
         self._begun = False
 
     def feed(self, chunk: bytes) -> list[Event]:
@@ -58,27 +58,41 @@ class Splitter:
         seen = max(0, len(self._buffer) - 3)
         self._buffer += chunk
         events: list[Event] = []
-        while True:
-            end = _NOTHING.match(self._buffer) or _EVENT_END.search(self._buffer, seen)
-            if end is None:
-                break
-            events.append(self._cut(end.end()))
-            seen = 0
+        start = 0
+        while (end := self._end(start, seen)) is not None:
+            events.append(self._event(bytes(self._buffer[start:end])))
+            start = seen = end
+        # Once for all events: cutting each off by itself would move the rest every time.
+        del self._buffer[:start]
         self._check(len(self._buffer))
         return events
 
     def rest(self) -> bytes:
         """Give what is left when the stream ends: by the standard, an event that never happened."""
-        rest, self._buffer = self._buffer, b""
+        rest, self._buffer = bytes(self._buffer), bytearray()
         return rest
+
+    def _end(self, start: int, seen: int) -> int | None:
+        """Give where what begins at `start` ends, if that is after `seen`.
+
+        Comments and empty lines are taken together. Half of a line end may leave first:
+        the bytes stay the same.
+        """
+        comment = bytes(self._buffer[start : start + 1]) in (b":", b"\r", b"\n")
+        found = (_LINE_END if comment else _EVENT_END).search(self._buffer, seen)
+        if found is None:
+            return None
+        if comment:
+            found = _NOTHING.match(self._buffer, start) or found
+        else:
+            self._check(found.end() - start)
+        return found.end()
 
     def _check(self, size: int) -> None:
         if size > self._limit:
             raise WireError("event_too_large", f"a server-sent event of more than {self._limit} bytes")
 
-    def _cut(self, end: int) -> Event:
-        self._check(end)
-        raw, self._buffer = self._buffer[:end], self._buffer[end:]
+    def _event(self, raw: bytes) -> Event:
         text = raw
         if not self._begun:
             self._begun = True
@@ -88,7 +102,7 @@ class Splitter:
 
 def _parse(raw: bytes, text: bytes) -> Event:
     kind, event_id, data = "message", None, list[str]()
-    for line in _LINE_END.split(text):
+    for line in filter(None, _LINE_END.split(text)):
         name, value = _field(line)
         if name == "data":
             data.append(value)

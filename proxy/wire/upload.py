@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from proxy.errors import WireError
-from proxy.wire.body import SKIPPED, could_be_json, has_mcp_words
 from proxy.wire.encoding import BROKEN, Inflater, codings, inflater, odd_charsets
+from proxy.wire.starts import SKIPPED, could_be_json, is_undecided
+from proxy.wire.words import has_mcp_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,8 +62,10 @@ class _View:
         if len(self._head) < HEAD:
             self._head += chunk[: HEAD - len(self._head)]
         window, self._tail = self._tail + chunk, (self._tail + chunk)[-OVERLAP:]
-        if not could_be_json(self._head):
-            # Nothing but skipped bytes so far: what comes next decides.
-            return not self._head.lstrip(SKIPPED) and len(self._head) >= HEAD
+        if not self._head.lstrip(SKIPPED):
+            # What comes next decides, but not for ever.
+            return len(self._head) >= HEAD
+        if not (could_be_json(self._head) or is_undecided(self._head)):
+            return False
         # Without its zero bytes, UTF-16 and UTF-32 read as UTF-8 wherever a chunk was cut.
         return has_mcp_words(window.replace(b"\0", b"").decode("utf-8", "replace"))

@@ -375,6 +375,12 @@ def _upgrades() -> Iterator[Case]:
     )
     yield _websocket("deflate", "The call deflated", lambda data: [_frame(_websocket_deflate(data), compressed=True)])
     yield _websocket(
+        "line",
+        "The call on a line after garbage",
+        lambda data: [_frame(b"hello\n" + data)],
+        toothless="no server here reads lines",
+    )
+    yield _websocket(
         "ping-frame",
         "The call in a control frame",
         lambda data: [_frame(data[:125], opcode=9)],

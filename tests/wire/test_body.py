@@ -13,7 +13,7 @@ import brotli
 import pytest
 import zstandard
 
-from proxy.wire.body import Batch, Foreign, Refused, Single, has_mcp_words, plain, read_body
+from proxy.wire.body import Batch, Foreign, Refused, Single, plain, read_body
 
 CALL: dict[str, Any] = {
     "jsonrpc": "2.0",
@@ -94,6 +94,11 @@ EXECUTED: dict[str, tuple[bytes, str, int | str | None]] = {
     "trailing garbage": (BODY + b" }", "not_json", 7),
     "a second message": (BODY + b"\n" + BODY, "not_json", 7),
     "foreign value first": (b"{}\n" + BODY, "not_json", 7),
+    "number first": (b"1 " + BODY, "not_json", 7),
+    "negative number first": (b"-1" + BODY, "not_json", 7),
+    "true first": (b"true\n" + BODY, "not_json", 7),
+    "null first": (b"null" + BODY, "not_json", 7),
+    "scalars first, UTF-16": (("1 false " + TEXT).encode("utf-16-le"), "not_json", 7),
     "record separator": (b"\x1e" + BODY, "not_json", 7),
     "NUL before": (b"\0" + BODY, "not_json", 7),
     "form feed before": (b"\x0c" + BODY, "not_json", 7),
@@ -322,6 +327,10 @@ FOREIGN_BODIES: dict[str, bytes] = {
     "Elasticsearch bulk": b'{"index":{"_index":"a"}}\n{"method":"GET","t":"\\"tools/call\\""}\n' * 50,
     "CSV": b'"name","method"\n"a, b","GET"\n',
     "CSV with doubled quotes": b'"say ""tools/call"" now",1\n',
+    "CSV of numbers": b"1,2,3\n4,5," + BODY + b"\n",
+    "CSV of dates": b"1/2/2024,{}\n3/4/2024,[]\n",
+    "numbers": b"1\n2\n3\n",
+    "words": b"true story: " + BODY,
     "markdown": b"[MCP](https://example.com) runs tools/call over JSON-RPC.\n",
     "markdown list": b"[ ] call tools\n[x] done\n",
     "INI": b"[section]\nkey=value\n",
@@ -361,23 +370,6 @@ def test_foreign_json_with_a_lying_encoding_is_foreign() -> None:
 def test_prose_in_another_charset_is_foreign() -> None:
     prose = 'He said "jsonrpc" and "tools/call".'.encode("utf-16")
     assert read_body(prose, content_types=["text/plain; charset=utf-16"]) == Foreign()
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ('"jsonrpc"', True),
-        ("'tools/call'", True),
-        ('"tools\\/call"', True),
-        ('"\\u0074ools/call"', True),
-        ('" JSONRPC "', True),
-        ('"tools/"', False),
-        ("tools/call", False),
-        ('\\"tools/call\\"', False),
-    ],
-)
-def test_mcp_words_are_found_in_quotes(text: str, expected: bool) -> None:
-    assert has_mcp_words(text) is expected
 
 
 @pytest.mark.parametrize("text", ["method", "METHOD", "meth\u200bod", "\uff4dethod", "method\0", " method\n"])

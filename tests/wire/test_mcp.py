@@ -59,6 +59,25 @@ def test_a_tool_call_of_another_form_is_refused(params: Any) -> None:
         parse_tool_call(message(params=params))
 
 
+ODD_NAMES = [
+    "t\0", "t\x7f", "t\x85", "\nt", "t\n", "a\tb", " t", "t ", "t\u00a0", "t\u2800", "\u2800t", "t\u3164", "\u115ft",
+    "t\uffa0", "t\u200b", "a\u200db", "a\u00adb", "\ufefft", "a\u202eb", "a\u2028b", "\U000e0041t", "t" * 257,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ODD_NAMES, ids=ascii)
+def test_a_tool_name_that_some_server_trims_or_cuts_is_refused(name: str) -> None:
+    with pytest.raises(WireError, match="bad_tool_call"):
+        check_message(message(params={"name": name}))
+
+
+@pytest.mark.parametrize(
+    "name", ["t", "a b", "r\u00e9sum\u00e9", "\u5de5\u5177", "a.b/c:d-e_f", "t" * 256, ""], ids=ascii
+)
+def test_an_ordinary_tool_name_is_taken(name: str) -> None:
+    assert parse_tool_call(message(params={"name": name})) == ToolCall(name, None)
+
+
 @pytest.mark.parametrize("key", ["Name", "NAME", "Arguments", "_META", "TaskId", "argument\u017f"])
 def test_parameters_that_some_server_reads_as_others_are_refused(key: str) -> None:
     with pytest.raises(WireError, match="misspelt_key"):

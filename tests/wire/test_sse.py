@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 
 import pytest
 from hypothesis import given
@@ -89,6 +90,32 @@ def test_an_event_past_the_limit_is_refused_whole_or_in_pieces() -> None:
     with pytest.raises(WireError, match="event_too_large"):
         splitter.feed(event[20:21])
     assert len(Splitter(len(event)).feed(event)) == 1
+
+
+@pytest.mark.parametrize("unit", [b"\n", b":\n", b"\r", b"\r\n", b": c\r\n"])
+def test_many_lines_that_say_nothing_leave_as_one(unit: bytes) -> None:
+    data = unit * 50_000
+    events = Splitter(100).feed(data)
+    assert (b"".join(event.raw for event in events), len(events)) == (data, 1)
+
+
+def test_many_small_events_in_one_chunk_cost_one_pass() -> None:
+    def cost(count: int) -> float:
+        start = time.process_time()
+        assert len(Splitter(100).feed(b"data: x\n\n" * count)) == count
+        return time.process_time() - start
+
+    assert cost(200_000) < 100 * max(cost(20_000), 0.02)
+
+
+def test_a_comment_in_tiny_pieces_is_not_read_again_with_each() -> None:
+    splitter = Splitter(1 << 24)
+    splitter.feed(b":" + b"x" * (1 << 22))
+    start = time.process_time()
+    for _ in range(5000):
+        assert splitter.feed(b"y") == []
+    assert time.process_time() - start < 2
+    assert len(splitter.feed(b"\n")) == 1
 
 
 def test_other_data_takes_the_place_of_all_data_lines() -> None:

@@ -43,6 +43,9 @@ def test_a_message_is_stopped_wherever_the_first_cut_falls(offset: int, size: in
         TEXT.replace("jsonrpc", "\\u006asonrpc"),
         f"[{TEXT}]",
         f"{{}}\n{TEXT}",
+        f"1 {TEXT}",
+        f"true\n{TEXT}",
+        "1 " * HEAD + TEXT,
     ],
 )
 def test_another_spelling_is_stopped(text: str) -> None:

@@ -1,0 +1,48 @@
+"""How a body begins: could a reader of JSON get anywhere with it? Pure, and cheap on bodies of any size."""
+
+from __future__ import annotations
+
+import re
+
+# Bytes that some server may skip before a JSON value: white space of any alphabet,
+# byte order marks, and the zero bytes of UTF-16 and UTF-32.
+SKIPPED = bytes(range(0x21)) + bytes.fromhex("7f85a0c2e19a8081828384858687888a8ba8a9af9fe380e2effebbbfffad8e")
+
+_SKIP = b"[" + re.escape(SKIPPED) + b"]*+"
+
+
+def _wide(word: bytes) -> bytes:
+    """Match `word` in UTF-8, and among the zero bytes of UTF-16 and UTF-32."""
+    return rb"\0*+".join(word[i : i + 1] for i in range(len(word)))
+
+
+_NUMBER = rb"-?+\0*+(?:[0-9][0-9.eE+\0-]*+|" + _wide(b"Infinity") + b")"
+_SCALAR = b"(?:" + b"|".join([_NUMBER, *map(_wide, (b"true", b"false", b"null", b"NaN"))]) + b")"
+_SCALARS = re.compile(_SKIP + b"((?:" + _SCALAR + _SKIP + b")*+)")
+_PART_OF_A_WORD = re.compile(rb"[-a-zA-Z\0]{0,32}\Z")
+
+
+def could_be_json(body: bytes) -> bool:
+    """Say whether some server may find a JSON object, array or string (or a comment) at the start of `body`.
+
+    Numbers and words such as `true` may stand before it: a streaming decoder reads
+    value after value.
+    """
+    scalars = _SCALARS.match(body)
+    assert scalars is not None, "the pattern matches nothing at all, too"
+    start = body[scalars.end() : scalars.end() + 8].replace(b"\0", b"")[:2]
+    if start[:1] == b"/":
+        # A date is no comment.
+        return not scalars[1] or start in (b"//", b"/*")
+    return start[:1] in (b"{", b"[", b'"')
+
+
+def is_string(body: bytes) -> bool:
+    """Say whether `body` begins as a JSON string."""
+    return body.lstrip(SKIPPED)[:1] == b'"'
+
+
+def is_undecided(head: bytes) -> bool:
+    """Say whether `head`, the first bytes of a body, leaves open what `could_be_json` says of the whole."""
+    scalars = _SCALARS.match(head)
+    return scalars is not None and _PART_OF_A_WORD.match(head, scalars.end()) is not None
