@@ -45,7 +45,8 @@ __all__ = [
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 START_LIMIT = 15.0
-STOP_LIMIT = 10.0
+STOP_LIMIT = 15.0
+SETTLE = 0.2
 
 DENY_ALL_DANGER = """\
 version: 1
@@ -243,8 +244,16 @@ class Interlock:
         return interlock_cli(*arguments, "--state-dir", str(self.state_dir))
 
     def events(self) -> list[dict[str, Any]]:
-        """Give the audit events so far, oldest first."""
-        return [event for _, event in read_log(self.state_dir / LOG_FILE)]
+        """Give the audit events, oldest first, once no more are on their way."""
+        seen: list[dict[str, Any]] = []
+        deadline = time.monotonic() + START_LIMIT
+        while time.monotonic() < deadline:
+            now = [event for _, event in read_log(self.state_dir / LOG_FILE)]
+            if now and now == seen:
+                break
+            seen = now
+            time.sleep(SETTLE)
+        return seen
 
     def errors(self) -> str:
         """Give what the daemon wrote to stderr."""

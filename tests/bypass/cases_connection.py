@@ -62,34 +62,34 @@ def _pipelines() -> Iterator[Case]:
         "pipeline-after-get",
         "A GET with a length, the call as its body",
         build=lambda s: s.request(s.request(), method="GET", path="/health"),
-        limit=4.0,
+        limit=8.0,
     )
     yield Case(
         "smuggle-cl0",
         "Content-Length: 0 and the call as what follows",
         build=lambda s: (s.head() + "").removesuffix("\r\n").encode() + b"Content-Length: 0\r\n\r\n" + s.request(),
         answers=2,
-        limit=4.0,
+        limit=8.0,
     )
     yield Case(
         "smuggle-te-cl",
         "A short Content-Length beside chunks that hide a second request",
         build=_smuggled_te_cl,
         answers=2,
-        limit=4.0,
+        limit=8.0,
     )
     yield Case(
         "smuggle-cl-te",
         "An empty chunked body beside a long Content-Length",
         build=_smuggled_cl_te,
         answers=2,
-        limit=4.0,
+        limit=8.0,
     )
     yield Case(
         "expect-continue",
         "Expect: 100-continue, body after a pause",
         build=_expecting,
-        limit=4.0,
+        limit=8.0,
         benign="runs",
     )
     yield Case(
@@ -124,7 +124,7 @@ def _origin_form(request: bytes, shot: Shot) -> bytes:
 
 
 def _through_tunnel(shot: Shot, segments: Sequence[Segment], *, tls: Tls | None = None) -> bytes:
-    return send_raw("127.0.0.1", shot.aim.port, segments, connect=shot.aim.authority, tls=tls, limit=4.0)
+    return send_raw("127.0.0.1", shot.aim.port, segments, connect=shot.aim.authority, tls=tls, limit=8.0)
 
 
 def _tunnels() -> Iterator[Case]:
@@ -191,7 +191,7 @@ def _sni(name: str, server_name: str | None, **rest: Any) -> Case:
     def talk(shot: Shot) -> bytes:
         tls = Tls(shot.aim.ca_file, server_name=server_name)
         connect = shot.aim.authority if shot.aim.route == "connect" else None
-        return send_raw("127.0.0.1", shot.aim.port, [shot.request()], connect=connect, tls=tls, limit=5.0)
+        return send_raw("127.0.0.1", shot.aim.port, [shot.request()], connect=connect, tls=tls, limit=8.0)
 
     return Case(
         f"sni-{name}",
@@ -245,7 +245,7 @@ def _tls() -> Iterator[Case]:
         "HTTP/2 without TLS, by prior knowledge",
         talk=lambda s: _http2(s, [s.text().encode()]),
         routes=PLAIN,
-        limit=4.0,
+        limit=8.0,
     )
 
 
@@ -338,7 +338,7 @@ def _upgrades() -> Iterator[Case]:
         "Upgrade: foo, then a request as raw bytes",
         build=lambda s: _upgraded(s, "foo", [_origin_form(s.request(), s)]),
         answers=2,
-        limit=4.0,
+        limit=8.0,
     )
     yield Case(
         "upgrade-foo-json",
@@ -357,7 +357,7 @@ def _upgrades() -> Iterator[Case]:
                 ("HTTP2-Settings", "AAMAAABk"),
             ]
         ),
-        limit=4.0,
+        limit=8.0,
     )
     yield _websocket("text", "The call as a WebSocket text", lambda data: [_frame(data)])
     yield _websocket("binary", "The call as a binary message", lambda data: [_frame(data, opcode=2)])

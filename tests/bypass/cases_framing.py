@@ -34,7 +34,7 @@ def chunked(
 
 def _framings() -> Iterator[Case]:
     def piece(name: str, tries: str, build: Callable[[Shot], bytes], **rest: Any) -> Case:
-        return Case(f"chunked-{name}", tries, build=build, limit=4.0, **rest)
+        return Case(f"chunked-{name}", tries, build=build, limit=8.0, **rest)
 
     yield piece("plain", "Chunks of 40 bytes", chunked, benign="runs", answer="denial")
     yield piece("bytes", "Chunks of one byte", lambda s: chunked(s, size=1), benign="runs", answer="denial")
@@ -75,7 +75,7 @@ def _lengths() -> Iterator[Case]:
             body = shot.text().encode()
             return (shot.head().removesuffix("\r\n") + header(len(body)) + "\r\n\r\n").encode("latin-1") + body
 
-        return Case(f"length-{name}", tries, build=build, limit=4.0)
+        return Case(f"length-{name}", tries, build=build, limit=8.0)
 
     yield length("twice", "Content-Length twice", lambda n: f"Content-Length: {n}\r\nContent-Length: {n}")
     yield length("two", "Two different lengths", lambda n: f"Content-Length: 0\r\nContent-Length: {n}")
@@ -93,7 +93,7 @@ def _lengths() -> Iterator[Case]:
 
 def _lines() -> Iterator[Case]:
     def line(name: str, tries: str, build: Callable[[Shot], bytes | Sequence[Segment]], **rest: Any) -> Case:
-        return Case(f"line-{name}", tries, build=build, limit=4.0, **rest)
+        return Case(f"line-{name}", tries, build=build, limit=8.0, **rest)
 
     yield line("lf", "Bare LF everywhere", lambda s: s.request().replace(CRLF, b"\n"))
     yield line("crlf-first", "CRLF before the request", lambda s: CRLF + s.request(), hangs=WAITS)

@@ -170,7 +170,7 @@ def _targets() -> Iterator[Case]:
                 # A DELETE with the session's id would end the session that other cases use.
                 without=["Mcp-Session-Id"] if m == "DELETE" else [],
             ),
-            limit=4.0,
+            limit=8.0,
         )
     yield Case(
         "verb-override",
@@ -243,7 +243,7 @@ def _hosts() -> Iterator[Case]:
             f"host-{name}",
             tries,
             build=lambda shot: shot.request(without=["Host"], headers=headers),
-            limit=4.0,
+            limit=8.0,
         )
 
     yield host("other", "Host: another name than the target's", [("Host", "other.example")])

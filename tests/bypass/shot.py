@@ -181,7 +181,7 @@ class Case:
     call: Literal["danger", "read_file"] = "danger"
     routes: frozenset[Route] = frozenset({"regular", "connect", "reverse"})
     toothless: str = ""
-    limit: float = 6.0
+    limit: float = 8.0
     answers: int = 1
     hangs: str = ""
 
