@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 from weakref import WeakKeyDictionary
 
 import structlog
 
-from addons.http_flows import PRINCIPAL, answer_refused
+from addons.http_flows import PRINCIPAL, answer_refused, server_name
 from proxy import reasons
-from proxy.model import Denial, Principal
+from proxy.model import Context, Denial, Principal
 
 if TYPE_CHECKING:
     from mitmproxy import http
     from mitmproxy.connection import Client
+
+    from proxy.gate import Gate
 
 log = structlog.get_logger("interlock.identity")
 
@@ -30,42 +32,52 @@ class Agents(Protocol):
         ...
 
 
+class _Tunnel(NamedTuple):
+    """Who opened a tunnel, and the credentials that showed it."""
+
+    principal: Principal
+    credentials: list[str]
+
+
 class Identity:
     """Puts a Principal on every flow, or refuses it with 407."""
 
-    def __init__(self, agents: Agents, *, default_agent: str, required: bool) -> None:
+    def __init__(self, agents: Agents, gate: Gate, *, default_agent: str, required: bool) -> None:
         self._agents = agents
+        self._gate = gate
         self._default = Principal(default_agent)
         self._required = required
-        self._connections: WeakKeyDictionary[Client, Principal] = WeakKeyDictionary()
+        self._tunnels: WeakKeyDictionary[Client, _Tunnel] = WeakKeyDictionary()
 
     def http_connect(self, flow: http.HTTPFlow) -> None:
         """Settle who opens a tunnel; everything inside it is theirs."""
-        known = self._identify(flow)
-        if known is not None:
-            self._connections[flow.client_conn] = known
+        credentials = flow.request.headers.get_all(HEADER)
+        principal = self._identify(flow, credentials, self._default)
+        if principal is not None:
+            self._tunnels[flow.client_conn] = _Tunnel(principal, credentials)
 
     def requestheaders(self, flow: http.HTTPFlow) -> None:
-        """Settle who sends a request."""
-        tunnelled = self._connections.get(flow.client_conn)
-        if tunnelled is not None:
+        """Settle who sends a request; inside a tunnel, whether its opener still is an agent."""
+        tunnel = self._tunnels.get(flow.client_conn)
+        if tunnel is not None:
             # Inside a tunnel the header is not addressed to us; it goes nowhere all the same.
-            flow.request.headers.pop(HEADER, None)
-            flow.metadata[PRINCIPAL] = tunnelled
+            self._identify(flow, tunnel.credentials, Principal(tunnel.principal.agent))
         else:
-            self._identify(flow)
+            self._identify(flow, flow.request.headers.get_all(HEADER), self._default)
 
-    def _identify(self, flow: http.HTTPFlow) -> Principal | None:
-        principal = None
-        try:
-            principal = self._principal(flow.request.headers.get_all(HEADER))
-        except Exception as error:
-            log.exception("cannot tell who is calling", error=str(error))
+    def _identify(self, flow: http.HTTPFlow, credentials: list[str], otherwise: Principal) -> Principal | None:
+        """Put whom the credentials name on the flow; where that is nobody, refuse it in the name of `otherwise`."""
+        flow.metadata[PRINCIPAL] = otherwise
         flow.request.headers.pop(HEADER, None)
         flow.request.headers.pop("proxy-connection", None)
+        principal = None
+        try:
+            principal = self._principal(credentials)
+        except Exception as error:
+            log.exception("cannot tell who is calling", error=str(error))
         if principal is None:
             _refuse(flow)
-            flow.metadata[PRINCIPAL] = self._default
+            self._gate.note("request_refused", "agent_auth", Context(otherwise, server_name(flow)), status=407)
             return None
         flow.metadata[PRINCIPAL] = principal
         return principal

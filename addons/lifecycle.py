@@ -12,7 +12,7 @@ import structlog
 from mitmproxy import ctx
 
 from addons.http_flows import EVENT_STREAM, PRINCIPAL, media_type, server_name
-from addons.limits import REFUSED, Refusal, plain_response
+from addons.limits import REFUSED, BodyOverdue, Refusal, plain_response
 from proxy.model import Context, Principal
 
 if TYPE_CHECKING:
@@ -30,12 +30,22 @@ log = structlog.get_logger("interlock.connections")
 class Lifecycle:
     """Bounds connections and keeps count of requests."""
 
-    def __init__(self, gate: Gate, *, connection_limit: int, first_request_seconds: float, default_agent: str) -> None:
+    def __init__(
+        self,
+        gate: Gate,
+        *,
+        connection_limit: int,
+        first_request_seconds: float,
+        body_seconds: float,
+        default_agent: str,
+    ) -> None:
         self._gate = gate
         self._limit = connection_limit
         self._seconds = first_request_seconds
+        self._body_seconds = body_seconds
         self._agent = default_agent
         self._deadlines: dict[str, asyncio.TimerHandle] = {}
+        self._bodies: dict[str, asyncio.TimerHandle] = {}
         self._under_way: dict[str, str] = {}  # flow to client connection
         self._idle = asyncio.Event()
         self._idle.set()
@@ -67,10 +77,16 @@ class Lifecycle:
         _close_socket(data.client.id, data.server)
 
     def requestheaders(self, flow: http.HTTPFlow) -> None:
-        """Count the request as under way."""
+        """Count the request as under way, and give its body a time to come."""
         self._spoke(flow.client_conn)
+        loop = asyncio.get_running_loop()
+        self._bodies[flow.id] = loop.call_later(self._body_seconds, self._body_is_overdue, flow)
         self._under_way[flow.id] = flow.client_conn.id
         self._idle.clear()
+
+    def request(self, flow: http.HTTPFlow) -> None:
+        """Note that the body is whole."""
+        self._stop_body_clock(flow.id)
 
     def responseheaders(self, flow: http.HTTPFlow) -> None:
         """Wait for no stream that a server keeps open for its own messages."""
@@ -121,9 +137,21 @@ class Lifecycle:
         self._gate.note("connection_refused", "not_http", context, protocol=flow.type)
 
     def _done(self, flow_id: str) -> None:
+        self._stop_body_clock(flow_id)
         self._under_way.pop(flow_id, None)
         if not self._under_way:
             self._idle.set()
+
+    def _stop_body_clock(self, flow_id: str) -> None:
+        if clock := self._bodies.pop(flow_id, None):
+            clock.cancel()
+
+    def _body_is_overdue(self, flow: http.HTTPFlow) -> None:
+        self._bodies.pop(flow.id, None)
+        try:
+            ctx.master.addons.get("proxyserver").inject_event(BodyOverdue(flow))
+        except ValueError:
+            log.debug("the connection is gone already", flow=flow.id)
 
     def _spoke(self, client: Client) -> None:
         if deadline := self._deadlines.pop(client.id, None):
@@ -134,7 +162,8 @@ class Lifecycle:
         handler = _connections().get(client.id)
         io = handler.transports.get(client) if handler else None
         if io is not None and io.handler is not None:
-            log.info("connection closed", reason="header_timeout", seconds=self._seconds)
+            context = Context(Principal(self._agent), "unknown")
+            self._gate.note("connection_refused", "no_request", context, seconds=self._seconds)
             io.handler.cancel("no request in time")
 
 

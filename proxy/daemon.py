@@ -78,6 +78,7 @@ class Daemon:
             self.gate,
             connection_limit=settings.connection_limit,
             first_request_seconds=2 * settings.header_timeout,  # tunnel and TLS first; a slow head has its own deadline
+            body_seconds=settings.body_timeout,
             default_agent=settings.default_agent,
         )
         self.announcer = Announcer()
@@ -198,6 +199,7 @@ class Daemon:
             self.lifecycle,
             Identity(
                 AgentBook(settings.state_dir),
+                self.gate,
                 default_agent=settings.default_agent,
                 required=settings.agent_auth == "required",
             ),

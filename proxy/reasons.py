@@ -93,6 +93,9 @@ REASONS: dict[str, Reason] = {
         Reason("internal_error", "The proxy failed while deciding.", "Try again in a while.", retryable=True),
         Reason("stopping", "The proxy is shutting down.", "Try again in a while.", retryable=True),
         Reason("not_http", "The connection carries something that is not HTTP.", "Use HTTP."),
+        Reason("bad_request", "The request is not well-formed HTTP.", "Send it as RFC 9112 or RFC 9113 asks."),
+        Reason("no_request", "The connection brought no request in time.", "Open it when needed.", retryable=True),
+        Reason("protocol_change", "The server changes to a protocol that is not WebSocket.", "Use HTTP or WebSocket."),
         Reason("agent_auth", "The proxy credentials are missing or wrong.", "Use the operator's token."),
     )
 }

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import socket
+
 import httpx2
 
 from tests.daemon.conftest import Pair
+from tests.daemon.waiting import next_refusal, refusals
 from tests.harness import ServerHandle, start_interlock
 from tests.raw import parse_answers, send_raw
 
@@ -46,8 +50,6 @@ def test_a_token_names_the_agent_and_never_reaches_the_server(pair: Pair):
 
 def test_a_tunnel_belongs_to_the_agent_that_opened_it(pair: Pair):
     token = add_agent(pair, "tunneller")
-    import base64
-
     basic = base64.b64encode(f"tunneller:{token}".encode()).decode()
     body = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"danger"}}'
     inner = (
@@ -76,6 +78,41 @@ def test_a_revoked_token_is_refused_at_once(pair: Pair):
         assert http.get(f"{pair.server.url}/echo").status_code == 200
         assert pair.interlock.cli("agents", "revoke", "leaver").returncode == 0
         assert http.get(f"{pair.server.url}/echo").status_code == 407
+
+
+def test_a_refused_request_and_a_refused_tunnel_leave_an_event_each(pair: Pair):
+    seen = len(refusals(pair.interlock))
+    for line in (f"GET http://{pair.target}/echo", f"CONNECT {pair.target}"):
+        head = f"{line} HTTP/1.1\r\nHost: {pair.target}\r\nProxy-Authorization: Basic eDp5\r\n\r\n"
+        assert parse_answers(send_raw("127.0.0.1", pair.interlock.port, [head.encode()], limit=5))[0].status == 407
+    for at in (seen, seen + 1):
+        event = next_refusal(pair.interlock, at)
+        assert (event["kind"], event["reason"], event["server"]) == ("request_refused", "agent_auth", pair.target)
+        assert (event["agent"], event["authenticated"]) == ("agent", False)
+
+
+def test_a_revoked_agents_open_tunnel_is_refused_at_the_next_request(pair: Pair):
+    basic = base64.b64encode(f"mole:{add_agent(pair, 'mole')}".encode()).decode()
+    seen = len(refusals(pair.interlock))
+    get = f"GET /echo HTTP/1.1\r\nHost: {pair.target}\r\n\r\n".encode()
+    with socket.create_connection(("127.0.0.1", pair.interlock.port), timeout=5) as tunnel:
+        connect = f"CONNECT {pair.target} HTTP/1.1\r\nHost: {pair.target}\r\nProxy-Authorization: Basic {basic}\r\n\r\n"
+        assert status_of(tunnel, connect.encode()) == 200
+        assert status_of(tunnel, get) == 200
+        assert pair.interlock.cli("agents", "revoke", "mole").returncode == 0
+        assert status_of(tunnel, get) == 407
+    event = next_refusal(pair.interlock, seen)
+    assert (event["reason"], event["agent"], event["authenticated"]) == ("agent_auth", "mole", False)
+
+
+def status_of(tunnel: socket.socket, request: bytes) -> int:
+    tunnel.sendall(request)
+    received = b""
+    while not (answers := parse_answers(received, ended=received.startswith(b"HTTP/1.1 200 Connection"))):
+        chunk = tunnel.recv(65536)
+        assert chunk, received
+        received += chunk
+    return answers[0].status
 
 
 def test_a_caller_without_credentials_is_refused_where_they_are_required(tmp_path, web: ServerHandle):

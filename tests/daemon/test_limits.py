@@ -10,6 +10,7 @@ import time
 import pytest
 
 from tests.daemon.conftest import SETTINGS, Pair
+from tests.daemon.waiting import next_refusal, refusals
 from tests.harness import ServerHandle, send_raw, start_interlock
 from tests.raw import parse_answers
 
@@ -71,6 +72,25 @@ def test_a_slow_body_gets_408_and_names_the_setting(tight: Pair):
     assert (status, "body_timeout" in body) == (408, True)
 
 
+@pytest.mark.parametrize("framing", ["Content-Length: 100", "Transfer-Encoding: chunked"])
+def test_a_body_that_never_begins_gets_408_and_leaves_an_event(tight: Pair, framing: str):
+    seen = len(refusals(tight.interlock))
+    status, body = ask(tight, request(tight.target, framing, method="POST"))
+    assert (status, "body_timeout" in body) == (408, True)
+    assert next_refusal(tight.interlock, seen)["reason"] == "body_too_slow"
+
+
+def test_a_body_that_never_begins_inside_a_tunnel_gets_408(tight: Pair):
+    head = f"POST /echo HTTP/1.1\r\nHost: {tight.target}\r\nContent-Length: 9\r\n\r\n".encode()
+    received = send_raw("127.0.0.1", tight.interlock.port, [head], connect=tight.target, limit=8)
+    assert parse_answers(received)[0].status == 408
+
+
+def test_an_answer_may_take_longer_than_the_body_may(tight: Pair):
+    status, _ = ask(tight, request(tight.target, path="/events?pause=1.5"))
+    assert status == 200
+
+
 def test_a_body_past_the_limit_gets_413_and_names_the_setting(tmp_path, web: ServerHandle):
     with start_interlock(tmp_path, settings={**SETTINGS, "large_uploads": []}) as interlock:
         pair = Pair(interlock, web)
@@ -108,9 +128,12 @@ def ask_or_none(pair: Pair) -> int | None:
     return answers[0].status if answers else None
 
 
-def test_a_silent_connection_is_closed(tight: Pair):
+def test_a_silent_connection_is_closed_and_leaves_an_event(tight: Pair):
+    seen = len(refusals(tight.interlock))
     with socket.create_connection(("127.0.0.1", tight.interlock.port), timeout=5) as silent:
         assert silent.recv(1) == b""
+    event = next_refusal(tight.interlock, seen)
+    assert (event["kind"], event["reason"]) == ("connection_refused", "no_request")
 
 
 def test_a_refused_body_leaves_an_answer_to_read_for_a_client_that_keeps_sending(tmp_path, web: ServerHandle):
@@ -131,17 +154,19 @@ def test_a_refused_body_leaves_an_answer_to_read_for_a_client_that_keeps_sending
     ],
 )
 def test_what_is_refused_before_it_is_a_request_leaves_an_event(tight: Pair, segments, reason: str):
+    seen = len(refusals(tight.interlock))
     send_raw("127.0.0.1", tight.interlock.port, segments, limit=8)
-    event = tight.interlock.events()[-1]
+    event = next_refusal(tight.interlock, seen)
     assert (event["kind"], event["reason"]) == ("connection_refused", reason)
 
 
 def test_bytes_that_are_not_http_inside_a_tunnel_reach_nobody_and_leave_an_event(tight: Pair):
+    seen = len(refusals(tight.interlock))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         target = f"127.0.0.1:{listener.getsockname()[1]}"
         send_raw("127.0.0.1", tight.interlock.port, [b"HELO mail\r\n\r\n"], connect=target, limit=8)
         listener.settimeout(0.2)
         with pytest.raises(TimeoutError):
             listener.accept()
-    event = tight.interlock.events()[-1]
+    event = next_refusal(tight.interlock, seen)
     assert (event["kind"], event["reason"], event["server"]) == ("connection_refused", "not_http", target)

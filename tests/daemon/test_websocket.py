@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 
 import pytest
 from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
 from tests.daemon.conftest import Pair
-from tests.harness import start_interlock
+from tests.daemon.waiting import next_refusal
+from tests.harness import ServerHandle, start_interlock
 
 
 def call(tool: str, number: int = 1) -> str:
@@ -88,3 +91,28 @@ async def test_a_message_past_the_limit_never_reaches_the_server(tmp_path, web):
             await socket.send(random.Random(1).randbytes(1_000_000).hex())
             with pytest.raises(ConnectionClosed):
                 await socket.recv()
+
+
+async def test_a_message_too_large_closes_the_socket_and_leaves_an_event(tmp_path, web: ServerHandle):
+    with start_interlock(tmp_path, settings={"event_limit": "64KiB"}) as interlock:
+        async with open_socket(Pair(interlock, web)) as socket:
+            with pytest.raises(ConnectionClosed):
+                await socket.send("x" * 50_000 for _ in range(9))
+                await socket.recv()
+        event = next_refusal(interlock, 0)
+        assert (event["kind"], event["reason"]) == ("request_refused", "event_too_large")
+
+
+@pytest.mark.parametrize(("reason", "arrives"), [("bye", "bye"), (f" {call('danger')}", "")])
+async def test_the_reason_of_a_close_carries_no_message(pair: Pair, reason: str, arrives: str):
+    closed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    async def listen(socket: ServerConnection) -> None:
+        await socket.wait_closed()
+        closed.set_result(socket.close_reason or "")
+
+    async with serve(listen, "127.0.0.1", 0) as server:
+        port = next(iter(server.sockets)).getsockname()[1]
+        async with connect(f"ws://127.0.0.1:{port}/", proxy=pair.interlock.proxy_url, open_timeout=5) as socket:
+            await socket.close(1000, reason)
+        assert await asyncio.wait_for(closed, 5) == arrives

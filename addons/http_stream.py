@@ -1,0 +1,291 @@
+"""One request and its response, or one WebSocket: bodies and messages bounded in size and time.
+
+Subclasses of mitmproxy's own layers, so that the bound is where the bytes are.
+They lean on its internals: tests/daemon/test_limits.py and test_websocket.py
+fail when those change.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from mitmproxy import flow as mflow
+from mitmproxy import http
+from mitmproxy.proxy import commands, events
+from mitmproxy.proxy.layers import websocket
+from mitmproxy.proxy.layers.http import (
+    DropStream,
+    ErrorCode,
+    HttpErrorHook,
+    HttpLayer,
+    HTTPMode,
+    HttpRequestHeadersHook,
+    HttpStream,
+    RequestData,
+    RequestProtocolError,
+    ResponseData,
+    ResponseEndOfMessage,
+    ResponseHeaders,
+    ResponseProtocolError,
+    SendHttp,
+    is_h3_alpn,
+    validate_request,
+)
+from wsproto import events as wsevents
+from wsproto.handshake import WEBSOCKET_VERSION
+
+from addons.http_connections import GuardedHttp1Server, GuardedHttp2Server
+from addons.limits import (
+    REFUSED,
+    REWRITER,
+    SCANNER,
+    BodyOverdue,
+    EventPushed,
+    Limits,
+    ResponseChunk,
+    ResponseChunkHook,
+    refusal_body,
+)
+from proxy.wire.body import could_be_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from mitmproxy.proxy.context import Context
+    from mitmproxy.proxy.layer import CommandGenerator
+
+LINGER_SECONDS = 5.0
+LINE_BREAKS = re.compile(rb"[\r\n\0]")
+
+
+class GuardedHttpStream(HttpStream):
+    """One request and its response, bounded; responses may be rewritten as they stream."""
+
+    def __init__(self, context: Context, stream_id: int, limits: Limits) -> None:
+        super().__init__(context, stream_id)
+        self._limits = limits
+        self._lingering: commands.RequestWakeup | None = None
+
+    def _handle_event(self, event: events.Event) -> CommandGenerator[None]:
+        if isinstance(event, events.Wakeup):
+            if event.command is self._lingering:
+                yield SendHttp(ResponseProtocolError(self.stream_id, "lingered", ErrorCode.KILL), self.context.client)
+                yield DropStream(self.stream_id)
+        elif isinstance(event, BodyOverdue):
+            yield from self._overdue()
+        elif isinstance(event, EventPushed):
+            yield from self._push(event.message)
+        else:
+            yield from super()._handle_event(event)
+
+    def _push(self, data: bytes) -> CommandGenerator[None]:
+        """Send an event between two of the server's: the rewriter lets only whole ones out, so any time is between."""
+        if REWRITER in self.flow.metadata and self.server_state == self.state_stream_response_body:
+            yield SendHttp(ResponseData(self.stream_id, data), self.context.client)
+
+    def _overdue(self) -> CommandGenerator[None]:
+        if self.client_state == self.state_consume_request_body:
+            seconds = self._limits.body_seconds
+            text = f"the request body took longer than {seconds:g} s (body_timeout)"
+            yield from self._refuse_request(408, "body_too_slow", text)
+
+    def check_invalid(self, request: bool) -> CommandGenerator[bool]:  # noqa: FBT001  mitmproxy's signature
+        """Refuse a request that servers may read differently."""
+        if not request:
+            return (yield from super().check_invalid(request))
+        problem = validate_request(self.mode, self.flow.request, validate_inbound_headers=True)
+        problem = problem or _broken_line(self.flow.request) or self._odd_version()
+        if problem is None:
+            return False
+        yield HttpRequestHeadersHook(self.flow)  # tells who is calling
+        yield from self._refuse_request(400, "bad_request", _in_own_words(problem))
+        return True
+
+    def _odd_version(self) -> str | None:
+        """Say where an HTTP/1 request claims to be of a version that servers frame otherwise."""
+        version = self.flow.request.http_version
+        known = ("HTTP/2.0",) if self.context.client.alpn == b"h2" else ("HTTP/1.0", "HTTP/1.1")
+        return None if version in known else f"{version} is not a version that is spoken here"
+
+    def check_body_size(self, request: bool) -> CommandGenerator[bool]:  # noqa: FBT001  mitmproxy's signature
+        """Bound what is buffered. Streams are not: they are bounded by whoever reads them."""
+        if not request:
+            return (yield from self._check_response())
+        size = len(self.request_body_buf) or _declared_length(self.flow.request)
+        limit = self._limits.body_bytes
+        if size <= limit or (not self.request_body_buf and self._limits.is_large_upload(self.flow.request.host)):
+            return False
+        text = f"the request body is larger than {limit} bytes (body_limit)"
+        yield from self._refuse_request(413, "body_too_large", text)
+        return True
+
+    def _check_response(self) -> CommandGenerator[bool]:
+        limit = self._limits.response_bytes
+        if len(self.response_body_buf) <= limit:
+            return False
+        text = f"the response is larger than {limit} bytes (response_limit)"
+        yield from self._end(text, ErrorCode.RESPONSE_TOO_LARGE)
+        return True
+
+    def state_wait_for_response_headers(self, event: ResponseHeaders) -> CommandGenerator[None]:
+        if 100 <= event.response.status_code < 200 and not self._opens_websocket(event.response):
+            self.flow.metadata[REFUSED] = "protocol_change"
+            yield from self._end("the server changes to another protocol", ErrorCode.RESPONSE_VALIDATION_FAILED)
+            return
+        yield from super().state_wait_for_response_headers(event)
+
+    def _opens_websocket(self, response: http.Response) -> bool:
+        """Say whether mitmproxy will read what follows `response` as a WebSocket."""
+        asked = self.flow.request.headers.get("sec-websocket-version", "").encode() == WEBSOCKET_VERSION
+        return asked and response.status_code == 101 and response.headers.get("upgrade", "").lower() == "websocket"
+
+    def state_stream_request_body(self, event: RequestData | Any) -> CommandGenerator[None]:
+        scanner = self.flow.metadata.get(SCANNER)
+        if scanner is not None and isinstance(event, RequestData) and not scanner.passes(event.data):
+            self.flow.metadata[REFUSED] = "body_too_large"
+            yield from self._end("the upload may be an MCP message larger than body_limit", ErrorCode.KILL)
+            return
+        yield from super().state_stream_request_body(event)
+
+    def state_stream_response_body(self, event: events.Event) -> CommandGenerator[None]:
+        if REWRITER not in self.flow.metadata or not isinstance(event, ResponseData | ResponseEndOfMessage):
+            yield from super().state_stream_response_body(event)
+            return
+        last = isinstance(event, ResponseEndOfMessage)
+        chunk = ResponseChunk(self.flow, b"" if isinstance(event, ResponseEndOfMessage) else event.data, last)
+        yield ResponseChunkHook(chunk)
+        if chunk.out is None:
+            yield from self._end("the response stream cannot be read", ErrorCode.KILL)
+            return
+        if chunk.out:
+            yield SendHttp(ResponseData(self.stream_id, chunk.out), self.context.client)
+        if last:
+            yield from self.send_response(already_streamed=True)
+
+    def _refuse_request(self, status: int, reason: str, text: str) -> CommandGenerator[None]:
+        """Answer, then read on without keeping anything: a reset would take the answer away."""
+        self.flow.metadata[REFUSED] = reason
+        self.flow.error = mflow.Error(text)
+        yield HttpErrorHook(self.flow)
+        response = http.Response.make(status, refusal_body(status, text), {"Content-Type": "application/json"})
+        response.headers["Connection"] = "close"
+        yield SendHttp(ResponseHeaders(self.stream_id, response), self.context.client)
+        yield SendHttp(ResponseData(self.stream_id, response.raw_content or b""), self.context.client)
+        yield SendHttp(ResponseEndOfMessage(self.stream_id), self.context.client)
+        self.client_state = self.server_state = self.state_errored
+        self.flow.live = False
+        self._lingering = commands.RequestWakeup(LINGER_SECONDS)
+        yield self._lingering
+
+    def flow_done(self) -> CommandGenerator[None]:
+        if not self.flow.websocket:
+            yield from super().flow_done()
+            return
+        self.child_layer = GuardedWebsocketLayer(self.context, self.flow, self._limits.message_bytes)
+        self._handle_event = self.passthrough  # type: ignore[method-assign]
+        yield from self.child_layer.handle_event(events.Start())
+        yield SendHttp(ResponseEndOfMessage(self.stream_id), self.context.client)
+
+    def _end(self, text: str, code: ErrorCode) -> CommandGenerator[None]:
+        """Give both sides up, and let the addons know."""
+        self.flow.error = mflow.Error(text)
+        yield HttpErrorHook(self.flow)
+        yield SendHttp(ResponseProtocolError(self.stream_id, text, code), self.context.client)
+        talking = self.client_state not in (self.state_consume_request_body, self.state_wait_for_request_headers)
+        if talking and self.context.server.connected:
+            yield SendHttp(RequestProtocolError(self.stream_id, text, ErrorCode.CANCEL), self.context.server)
+        self.client_state = self.server_state = self.state_errored
+        self.flow.live = False
+        yield DropStream(self.stream_id)
+
+
+def _broken_line(request: http.Request) -> str | None:
+    """Name a header whose value holds what some servers take for the end of a line."""
+    for name, value in request.headers.fields:
+        if LINE_BREAKS.search(value):
+            return f"the value of header {name!r} holds a line break or a NUL"
+    return None
+
+
+def _in_own_words(problem: str) -> str:
+    """Give what is wrong with a request without mitmproxy's advice on its own settings."""
+    if "CONNECT" in problem:
+        return "CONNECT is not for this mode of the proxy"
+    return problem.partition(", refusing")[0]
+
+
+def _declared_length(request: http.Request) -> int:
+    value = request.headers.get("content-length", "0")
+    return int(value) if value.isascii() and value.isdigit() else 0
+
+
+class GuardedWebsocketLayer(websocket.WebsocketLayer):
+    """A WebSocket whose messages are bounded before they are whole."""
+
+    def __init__(self, context: Context, flow: http.HTTPFlow, limit: int) -> None:
+        super().__init__(context, flow)
+        self._limit = limit
+
+    def start(self, event: events.Event) -> CommandGenerator[None]:
+        yield from super().start(event)
+        self.client_ws.events = partial(_without_hidden_text, self.client_ws.events)
+
+    _handle_event = start
+
+    def relay_messages(self, event: events.Event) -> CommandGenerator[None]:
+        yield from super().relay_messages(event)
+        for side in (self.client_ws, self.server_ws):
+            if sum(map(len, side.frame_buf)) > self._limit:
+                self.flow.metadata[REFUSED] = "event_too_large"
+                self.flow.error = mflow.Error("a WebSocket message is larger than event_limit")
+                yield HttpErrorHook(self.flow)
+                yield commands.CloseConnection(self.context.server)
+                yield commands.CloseConnection(self.context.client)
+                self._handle_event = self.done  # type: ignore[method-assign]
+                return
+
+
+def _without_hidden_text(read: Callable[[], Iterator[wsevents.Event]]) -> Iterator[wsevents.Event]:
+    """Give a client's frames; control frames, which no hook sees, without a payload that could be a message."""
+    for event in read():
+        if isinstance(event, wsevents.Ping | wsevents.Pong) and could_be_json(bytes(event.payload)):
+            yield replace(event, payload=b"")
+        elif isinstance(event, wsevents.CloseConnection) and could_be_json((event.reason or "").encode()):
+            yield replace(event, reason="")
+        else:
+            yield event
+
+
+class GuardedHttpLayer(HttpLayer):
+    """mitmproxy's HTTP layer with bounded parts."""
+
+    def __init__(self, context: Context, mode: HTTPMode, limits: Limits) -> None:
+        super().__init__(context, mode)
+        self._limits = limits
+
+    def _handle_event(self, event: events.Event) -> CommandGenerator[None]:
+        alpn = self.context.client.alpn
+        if isinstance(event, events.Start) and alpn != b"h2" and not is_h3_alpn(alpn):
+            self.connections[self.context.client] = GuardedHttp1Server(self.context.fork(), self._limits)
+        elif isinstance(event, events.Start) and alpn == b"h2":
+            self.connections[self.context.client] = GuardedHttp2Server(self.context.fork(), self._limits)
+        if isinstance(event, EventPushed | BodyOverdue):
+            for stream in self._streams_for(event.flow):
+                yield from self.event_to_child(stream, event)
+            return
+        yield from super()._handle_event(event)
+
+    def _streams_for(self, flow: mflow.Flow) -> list[HttpStream]:
+        """Give the flow's stream, or the tunnels it may be in."""
+        streams = list(self.streams.values())
+        mine = [stream for stream in streams if getattr(stream, "flow", None) is flow]
+        if mine:
+            return [stream for stream in mine if stream.child_layer is None]
+        return [s for s in streams if s.child_layer and not isinstance(s.child_layer, GuardedWebsocketLayer)]
+
+    def make_stream(self, stream_id: int) -> CommandGenerator[None]:
+        self.streams[stream_id] = GuardedHttpStream(self.context.fork(), stream_id, self._limits)
+        yield from self.event_to_child(self.streams[stream_id], events.Start())

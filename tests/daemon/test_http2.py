@@ -1,0 +1,155 @@
+"""HTTP/2 connections keep to the same limits as HTTP/1 ones."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import time
+from collections.abc import Iterator
+
+import h2.connection
+import h2.events
+import pytest
+from hyperframe.frame import HeadersFrame
+
+from tests.daemon.conftest import SETTINGS, Pair
+from tests.daemon.waiting import next_refusal, refusals
+from tests.harness import free_port, make_certificates, start_interlock, start_python_server
+from tests.raw import Tls
+
+LIMIT = 12.0
+
+
+@pytest.fixture(scope="module")
+def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    """A proxy on tight limits before a web server with TLS."""
+    folder = tmp_path_factory.mktemp("h2")
+    certificates = make_certificates(folder / "certificates")
+    with (
+        start_python_server("web", folder, certificates=certificates) as server,
+        start_interlock(folder / "proxy", settings=SETTINGS, upstream_ca=certificates.ca_file) as interlock,
+    ):
+        yield Pair(interlock, server)
+
+
+class Peer:
+    """An HTTP/2 client inside a tunnel."""
+
+    def __init__(self, target: str, sock: socket.socket) -> None:
+        self.sock = sock
+        self.h2 = h2.connection.H2Connection()
+        self.h2.initiate_connection()
+        self.pseudo = [(":scheme", "https"), (":authority", target), (":path", "/echo")]
+        self.answers: dict[int, tuple[str, bytes]] = {}
+        self.closed = False
+
+    def ask(self, stream: int, method: str, *headers: tuple[str, str], end: bool) -> None:
+        self.h2.send_headers(stream, [(":method", method), *self.pseudo, *headers], end_stream=end)
+        self.sock.sendall(self.h2.data_to_send())
+
+    def read(self, until: int | None = None) -> None:
+        """Read until the answer to a stream is whole, or the connection is closed."""
+        deadline = time.monotonic() + LIMIT
+        while not self.closed and time.monotonic() < deadline:
+            data = self.sock.recv(65536)
+            self.closed = not data
+            for event in self.h2.receive_data(data) if data else ():
+                if self._take(event) == until is not None:
+                    return
+            self.sock.sendall(self.h2.data_to_send())
+
+    def _take(self, event: h2.events.Event) -> int | None:
+        """Keep what an event brings; give the stream that it ends."""
+        if isinstance(event, h2.events.ResponseReceived):
+            self.answers[event.stream_id] = (dict(event.headers)[b":status"].decode(), b"")
+        elif isinstance(event, h2.events.DataReceived):
+            status, body = self.answers[event.stream_id]
+            self.answers[event.stream_id] = (status, body + event.data)
+        elif isinstance(event, h2.events.ConnectionTerminated):
+            self.closed = True
+        elif isinstance(event, h2.events.StreamEnded):
+            return event.stream_id
+        return None
+
+
+@contextlib.contextmanager
+def tunnel(pair: Pair, target: str = "") -> Iterator[Peer]:
+    target = target or pair.target
+    with contextlib.closing(socket.create_connection(("127.0.0.1", pair.interlock.port), timeout=LIMIT)) as sock:
+        sock.sendall(f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n".encode())
+        while not sock.recv(4096).endswith(b"\r\n\r\n"):
+            pass
+        with Tls(pair.interlock.ca_file, alpn=("h2",)).wrap(sock) as wrapped:
+            yield Peer(target, wrapped)
+
+
+def test_a_head_past_the_limit_gets_431_and_the_connection_goes_on(secure: Pair):
+    seen = len(refusals(secure.interlock))
+    with tunnel(secure) as peer:
+        peer.ask(1, "GET", ("x-long", "a" * 9000), end=True)
+        peer.read(until=1)
+        peer.ask(3, "GET", ("x-long", "a" * 7000), end=True)
+        peer.read(until=3)
+    status, body = peer.answers[1]
+    assert (status, "header_limit" in json.loads(body)["error"]["message"]) == ("431", True)
+    assert peer.answers[3][0] == "200"
+    assert next_refusal(secure.interlock, seen)["reason"] == "head_too_large"
+
+
+def test_a_head_past_the_limit_with_a_body_to_come_gets_431(secure: Pair):
+    with tunnel(secure) as peer:
+        peer.ask(1, "POST", ("x-long", "a" * 9000), end=False)
+        peer.read(until=1)
+    assert peer.answers[1][0] == "431"
+
+
+def test_a_body_that_never_begins_gets_408(secure: Pair):
+    seen = len(refusals(secure.interlock))
+    with tunnel(secure) as peer:
+        peer.ask(1, "POST", ("content-length", "10"), end=False)
+        peer.read(until=1)
+    status, body = peer.answers[1]
+    assert (status, "body_timeout" in json.loads(body)["error"]["message"]) == ("408", True)
+    assert next_refusal(secure.interlock, seen)["reason"] == "body_too_slow"
+
+
+def test_a_head_that_never_ends_closes_the_connection_after_good_requests_too(secure: Pair):
+    seen = len(refusals(secure.interlock))
+    with tunnel(secure) as peer:
+        peer.ask(1, "GET", end=True)
+        peer.read(until=1)
+        assert peer.answers[1][0] == "200"
+        peer.sock.sendall(HeadersFrame(3, peer.h2.encoder.encode([(":method", "GET")])).serialize())
+        peer.read()
+        assert peer.closed
+    assert next_refusal(secure.interlock, seen)["reason"] == "head_too_slow"
+
+
+def test_half_a_frame_of_a_head_closes_the_connection(secure: Pair):
+    with tunnel(secure) as peer:
+        peer.ask(1, "GET", end=True)
+        peer.read(until=1)
+        peer.sock.sendall(HeadersFrame(3, b"x" * 50, flags=["END_HEADERS"]).serialize()[:20])
+        peer.read()
+        assert peer.closed
+
+
+def test_a_breach_of_the_protocol_leaves_an_event(secure: Pair):
+    seen = len(refusals(secure.interlock))
+    with tunnel(secure) as peer:
+        peer.ask(1, "GET", end=True)
+        peer.read(until=1)
+        peer.sock.sendall(HeadersFrame(2, b"", flags=["END_HEADERS"]).serialize())
+        peer.read()
+        assert peer.closed
+    assert next_refusal(secure.interlock, seen)["reason"] == "bad_request"
+
+
+def test_an_error_page_is_our_own(secure: Pair):
+    with tunnel(secure, f"127.0.0.1:{free_port()}") as peer:
+        peer.ask(1, "GET", end=True)
+        peer.read(until=1)
+    status, body = peer.answers[1]
+    assert (status, json.loads(body)["error"]["status"]) == ("502", 502)
+    assert b"mitmproxy" not in body

@@ -1,0 +1,25 @@
+"""Waits, with a bound, for events that are written a moment after the refusal they record."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from tests.harness import Interlock
+
+LIMIT = 10.0
+
+
+def refusals(interlock: Interlock) -> list[tuple[str, str]]:
+    return [(event["kind"], event["reason"]) for event in interlock.events() if event["kind"].endswith("_refused")]
+
+
+def next_refusal(interlock: Interlock, seen: int) -> dict[str, Any]:
+    """Give the first refusal after the `seen` that were there before."""
+    deadline = time.monotonic() + LIMIT
+    while time.monotonic() < deadline:
+        events = [event for event in interlock.events() if event["kind"].endswith("_refused")]
+        if len(events) > seen:
+            return events[seen]
+        time.sleep(0.02)
+    raise AssertionError(f"no refusal was recorded after {seen}")
