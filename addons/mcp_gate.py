@@ -252,7 +252,7 @@ class McpGate:
     async def _take_websocket_message(self, flow: http.HTTPFlow, message: WebSocketMessage) -> None:
         if len(message.content) > self._limits.message_bytes:
             message.drop()
-            self._gate.note("message_refused", "event_too_large", flows.context(flow))
+            self._gate.note("request_refused", "event_too_large", flows.context(flow))
             _inject(flow, flows.refusal_body(_denial("event_too_large", "the message")), is_text=message.is_text)
             return
         context = replace(flows.context(flow), transport="websocket", session=flow.id)

@@ -299,7 +299,8 @@ def _wait_for_run_file(process: subprocess.Popen[bytes], path: Path, stderr: Pat
     while time.monotonic() < deadline and process.poll() is None:
         with contextlib.suppress(FileNotFoundError, json.JSONDecodeError):
             run: dict[str, Any] = json.loads(path.read_bytes())
-            return run
+            if run["pid"] == process.pid:  # else it was left by one that was killed
+                return run
         time.sleep(0.02)
     state = "ended" if process.poll() is not None else "did not get ready"
     raise AssertionError(f"interlock {state} (exit code {process.poll()}):\n{stderr.read_text()}")

@@ -16,7 +16,7 @@ from proxy.model import Answer, Forward, Pass, Reject
 from proxy.wire.body import Reading, read_body
 from tests.gate_world import BOOM, CONTEXT, World, call
 
-LARGE = call(arguments={"x": "y" * gate_module.READ_AT_ONCE})
+LARGE = call(arguments={"x": "y" * gate_module.READ_AT_ONCE}, request_id=8)
 BODY = json.dumps(call()).encode()
 
 

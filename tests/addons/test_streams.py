@@ -19,6 +19,9 @@ SESSION = Context(Principal("bot"), "mcp.example.com", session="s1")
 class StubGate:
     heard: list[Any] = field(default_factory=list)
 
+    def mask_aside(self, _exchange: object, value: object) -> object:
+        return value
+
     def find(self, context: Context, message_id: object) -> None:
         return None
 

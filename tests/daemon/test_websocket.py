@@ -29,6 +29,11 @@ async def ask(socket: ClientConnection, text: str) -> dict:
     return json.loads(await socket.recv())
 
 
+async def send_and_receive(socket: ClientConnection, pieces: list[str]) -> str | bytes:
+    await socket.send(pieces)
+    return await socket.recv()
+
+
 async def test_a_denied_call_is_answered_and_never_executed(pair: Pair):
     pair.server.new_executions()
     async with open_socket(pair) as socket:
@@ -97,8 +102,7 @@ async def test_a_message_too_large_closes_the_socket_and_leaves_an_event(tmp_pat
     with start_interlock(tmp_path, settings={"event_limit": "64KiB"}) as interlock:
         async with open_socket(Pair(interlock, web)) as socket:
             with pytest.raises(ConnectionClosed):
-                await socket.send("x" * 50_000 for _ in range(9))
-                await socket.recv()
+                await send_and_receive(socket, ["x" * 50_000] * 9)
         event = next_refusal(interlock, 0)
         assert (event["kind"], event["reason"]) == ("request_refused", "event_too_large")
 
