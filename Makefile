@@ -46,6 +46,15 @@ format: $(VENV)/.dev ## format and mend what ruff can mend
 conformance: $(VENV)/.dev $(NODE) ## the MCP conformance suite, direct and through the proxy, side by side
 	$(BIN)/python scripts/conformance.py $(ARGS)
 
+.PHONY: detectors
+detectors: $(VENV)/.dev ## precision and recall of every detector on the labelled set
+	$(BIN)/python scripts/detector_report.py
+
+.PHONY: bench
+bench: $(VENV)/.dev ## what policy and redaction cost
+	$(BIN)/python bench/policy.py
+	$(BIN)/python bench/redact.py
+
 .PHONY: wheel
 wheel: $(VENV)/.dev ## build the wheel into dist/
 	$(BIN)/python -m build --wheel --outdir dist
