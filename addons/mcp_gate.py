@@ -7,6 +7,7 @@ any exception into a refusal.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -188,31 +189,32 @@ class McpGate:
         """Rewrite a piece of an event stream. Left without `out`, the stream is cut."""
         try:
             rewriter: EventStream = chunk.flow.metadata[REWRITER]
-            chunk.out = rewriter.end() if chunk.last else rewriter.feed(chunk.data)
+            size = rewriter.waiting + len(chunk.data)
+            chunk.out = b"" if chunk.last else await self._gate.aside(size, partial(rewriter.feed, chunk.data))
         except Exception as error:
             log.exception("an event stream is cut", server=flows.server_name(chunk.flow), exc_info=error)
 
     async def response(self, flow: http.HTTPFlow) -> None:
         """Take a whole response to an MCP message."""
         try:
-            self._take_response(flow)
+            await self._take_response(flow)
         except Exception as error:  # noqa: BLE001  a hook's boundary: any failure refuses
             self._fail(flow, error)
 
-    def _take_response(self, flow: http.HTTPFlow) -> None:
+    async def _take_response(self, flow: http.HTTPFlow) -> None:
         response, responses = flow.response, flow.metadata.get(RESPONSES)
         if response is None or responses is None or flow.metadata.get(flows.ANSWERED):
             return
         if REWRITER in flow.metadata:
             self._stream_ended(responses)
         elif response.status_code not in (202, 204):
-            self._take_whole(response, responses)
+            await self._take_whole(response, responses)
 
-    def _take_whole(self, response: http.Response, responses: Responses) -> None:
+    async def _take_whole(self, response: http.Response, responses: Responses) -> None:
         if responses.exchange is not None and (response.status_code >= 400 or not response.raw_content):
             self._gate.abandon(responses.exchange, f"http_{response.status_code}")
         if response.raw_content:
-            self._rewrite_whole(response, responses)
+            await self._rewrite_whole(response, responses)
 
     def _stream_ended(self, responses: Responses) -> None:
         """Note a call whose stream ended without its answer; in a session, a later stream may bring it."""
@@ -220,12 +222,12 @@ class McpGate:
         if exchange is not None and exchange.context.session is None:
             self._gate.abandon(exchange, "interrupted")
 
-    def _rewrite_whole(self, response: http.Response, responses: Responses) -> None:
+    async def _rewrite_whole(self, response: http.Response, responses: Responses) -> None:
         body = response.raw_content or b""
         applied = codings(response.headers.get_all("content-encoding"))
         if applied:
             body = decode_body(body, applied, self._limits.response_bytes)
-        payloads = responses.rewrite_whole(body)
+        payloads = await self._gate.aside(len(body), partial(responses.rewrite_whole, body))
         if payloads is not None:
             whole = payloads[0] if len(payloads) == 1 else b"[" + b",".join(payloads) + b"]"
             flows.replace_body(response, whole)

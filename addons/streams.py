@@ -109,9 +109,10 @@ class EventStream:
             chunk = self._inflater.feed(chunk)
         return b"".join(self._pass_on(event) for event in self._splitter.feed(chunk))
 
-    def end(self) -> bytes:
-        """Give what is left at the end; half an event is nothing, by the standard."""
-        return b""
+    @property
+    def waiting(self) -> int:
+        """How many bytes of an event have come that is not whole yet; at the end of a stream they are dropped."""
+        return self._splitter.waiting
 
     def tools_changed(self, server: str | None) -> bytes | None:
         """Give the event that says the tools changed; None where this stream may not carry it.

@@ -230,6 +230,12 @@ class Gate:
             log.exception("a refusal could not be recorded", call_id=step.call_id, error=str(second))
         return refused_verdict(step, step.denial(reason))
 
+    async def aside[T](self, size: int, work: Callable[[], T]) -> T:
+        """Do `work` on so many bytes: large work in a thread, so that other calls need not wait for it."""
+        if size <= READ_AT_ONCE:
+            return work()
+        return await asyncio.get_running_loop().run_in_executor(self._readers, work)
+
     def find(self, context: Context, message_id: object) -> Exchange | None:
         """Give the call under way in this session that a response of this id answers."""
         return self._exchanges.find(context, message_id)

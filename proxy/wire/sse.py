@@ -67,10 +67,10 @@ class Splitter:
         self._check(len(self._buffer))
         return events
 
-    def rest(self) -> bytes:
-        """Give what is left when the stream ends: by the standard, an event that never happened."""
-        rest, self._buffer = bytes(self._buffer), bytearray()
-        return rest
+    @property
+    def waiting(self) -> int:
+        """How many bytes have come of an event that is not whole yet."""
+        return len(self._buffer)
 
     def _end(self, start: int, seen: int) -> int | None:
         """Give where what begins at `start` ends, if that is after `seen`.

@@ -173,3 +173,15 @@ def test_an_event_that_poses_as_an_endpoint_is_masked(interlock: Interlock):
     with scripted(chunked_head(), chunk(event), LAST) as (port, _):
         received = send_raw("127.0.0.1", interlock.port, [request(port, call("fetch"))])
     assert SECRET.encode() not in received
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_large_result_is_masked_too(interlock: Interlock, stream: bool):
+    text = "The quick brown fox jumps over the lazy dog. " * 4000 + SECRET
+    body = result({"content": [{"type": "text", "text": text}]})
+    whole = [response(body, "application/json")]
+    pieces = [chunk(piece) for piece in (b"data: ", body[:90_000], body[90_000:], b"\n\n")]
+    with scripted(*([chunked_head(), *pieces, LAST] if stream else whole)) as (port, _):
+        received = send_raw("127.0.0.1", interlock.port, [request(port, call("fetch"))], limit=10)
+    assert SECRET.encode() not in received
+    assert b"lazy dog. [secret:" in received

@@ -29,7 +29,7 @@ PATHS = policy({"arg": "value", "path_under": "/etc"})
 HOSTS = policy({"arg": "value", "host_in": ["169.254.169.254", "evil.com"]})
 COMMANDS = policy({"arg": "value", "command": "curl"})
 TEXTS = policy({"arg": "value", "contains": "drop table"})
-WORKSPACE = policy({"arg": "value", "path_under": "/work"}, action="allow")
+WORKSPACE = policy({"arg": "value", "path_under": "/workspace"}, action="allow")
 
 
 def percent(text):
@@ -113,7 +113,7 @@ def test_a_path_that_climbs_to_the_root_and_into_etc_is_denied(parts, separator)
 @given(PARTS)
 @settings(max_examples=300, deadline=None)
 def test_an_allowed_path_never_leaves_its_root(parts):
-    value = "/work/" + "/".join(parts)
+    value = "/workspace/" + "/".join(parts)
     inside = True
     depth = 0
     for part in parts:
@@ -122,7 +122,7 @@ def test_an_allowed_path_never_leaves_its_root(parts):
     if not inside:
         decision = decide(WORKSPACE, {"value": value})
         left = read_path(value).exact
-        assert decision.outcome is Outcome.DENY or all(p.startswith("/work/") for p in left)
+        assert decision.outcome is Outcome.DENY or all(p.startswith("/workspace/") for p in left)
 
 
 SHELL = st.sampled_from(

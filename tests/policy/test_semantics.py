@@ -104,7 +104,7 @@ def test_a_redaction_that_cannot_be_judged_applies():
 
 
 def test_an_allow_that_cannot_be_judged_yields_to_another_that_can():
-    unsure = {"id": "u", "action": "allow", "when": {"arg": "path", "path_under": "/work"}}
+    unsure = {"id": "u", "action": "allow", "when": {"arg": "path", "path_under": "/workspace"}}
     assert policy(unsure, default="deny").decide(call({"path": 5})).reason == "wrong_type"
     assert policy(unsure, ALLOW, default="deny").decide(call({"path": 5})).reason == "policy_allowed"
 

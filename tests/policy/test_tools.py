@@ -53,8 +53,8 @@ def test_an_explanation_tells_of_trouble_and_of_half_met_allows():
     told = explained({"path": 5}, DENY)
     assert told.looked_at[0].why.startswith("wrong_type")
     assert told.looked_at[0].condition.answer == "cannot tell"
-    allow = {"id": "a", "action": "allow", "when": {"arg": "path", "path_under": "/work"}}
-    told = explained({"path": "/work/..%2fx"}, allow, default="deny")
+    allow = {"id": "a", "action": "allow", "when": {"arg": "path", "path_under": "/workspace"}}
+    told = explained({"path": "/workspace/..%2fx"}, allow, default="deny")
     assert told.looked_at[0].why == "an allow needs every view to match, and only some do"
 
 

@@ -17,7 +17,7 @@ def split(data: bytes, cuts: list[int] | None = None) -> tuple[list[Event], byte
     splitter = Splitter(1 << 20)
     marks = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts or [])})
     events = [event for a, b in itertools.pairwise(marks) for event in splitter.feed(data[a:b])]
-    return events, splitter.rest()
+    return events, bytes(splitter._buffer)
 
 
 def told(events: list[Event]) -> list[tuple[str, str | None, str | None]]:
