@@ -322,7 +322,7 @@ def _websocket(name: str, tries: str, frames: Callable[[bytes], list[Segment]], 
         tries,
         build=lambda s: _upgraded(s, "websocket", frames(s.text().encode()), extra),
         answers=2,
-        limit=2.0,
+        limit=6.0,
         **rest,
     )
 
@@ -345,7 +345,7 @@ def _upgrades() -> Iterator[Case]:
         "Upgrade: foo, then a JSON line",
         build=lambda s: _upgraded(s, "foo", [s.text().encode() + b"\n"]),
         answers=2,
-        limit=2.0,
+        limit=6.0,
     )
     yield Case(
         "upgrade-h2c",
