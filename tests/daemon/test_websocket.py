@@ -102,7 +102,7 @@ async def test_a_message_too_large_closes_the_socket_and_leaves_an_event(tmp_pat
     with start_interlock(tmp_path, settings={"event_limit": "64KiB"}) as interlock:
         async with open_socket(Pair(interlock, web)) as socket:
             with pytest.raises(ConnectionClosed):
-                await send_and_receive(socket, ["x" * 50_000] * 9)
+                await send_and_receive(socket, [random.Random(n).randbytes(50_000).hex() for n in range(9)])
         event = next_refusal(interlock, 0)
         assert (event["kind"], event["reason"]) == ("request_refused", "event_too_large")
 
