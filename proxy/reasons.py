@@ -33,8 +33,8 @@ REASONS: dict[str, Reason] = {
         Reason("secret_found", "It carries a secret that policy does not let pass.", "Leave the secret out."),
         Reason(
             "two_phase_required",
-            "This tool runs in two steps.",
-            "Call the tool's _propose form first, then its _commit form with the token.",
+            "Policy lets this tool run only in two steps, which this version cannot carry out yet.",
+            "Ask the user or the operator to run it.",
         ),
         Reason(
             "tool_not_pinned",
