@@ -5,7 +5,8 @@ InterlockError
 ├── PolicyError         a policy file is wrong; the message has file, line and the way out
 ├── WireError           bytes that cannot be taken as one well-formed message
 ├── AuditUnavailableError  an event could not be made durable
-└── PinsUnavailableError   the tools' pins cannot be read or written
+├── PinsUnavailableError   the tools' pins cannot be read or written
+└── StoreUnavailableError  the store of proposals cannot be reached
 """
 
 from __future__ import annotations
@@ -41,3 +42,7 @@ class AuditUnavailableError(InterlockError):
 
 class PinsUnavailableError(InterlockError):
     """A server's pins cannot be read or written, so nothing is known of its tools."""
+
+
+class StoreUnavailableError(InterlockError):
+    """The store does not answer, so nothing can be proposed or committed."""

@@ -54,7 +54,7 @@ def ours(module: str) -> set[str]:
     return {name for name in imports(module) if within(name, ("proxy", "addons"))}
 
 
-MODEL = ("proxy.model", "proxy.errors")
+MODEL = ("proxy.model", "proxy.proposals", "proxy.errors")
 PURE = (
     *MODEL,
     "proxy.reasons",
@@ -69,6 +69,7 @@ PURE = (
 # Room, and which of our own modules it may import. The longest name that fits a module is its room.
 ROOMS: dict[str, tuple[str, ...]] = {
     "proxy.model": MODEL,
+    "proxy.proposals": MODEL,
     "proxy.errors": (),
     "proxy.reasons": (),
     "proxy.wire": ("proxy.wire", *MODEL),
@@ -233,8 +234,8 @@ def mirror(module: str) -> Path:
     return ROOT.joinpath("tests", *parts[:-1], f"test_{parts[-1]}.py")
 
 
-# model.py and errors.py are data without behaviour of their own; the daemon is tested by the acceptance tests.
-WITHOUT_MIRROR = {"proxy.model", "proxy.errors", "proxy.daemon"}
+# model.py, proposals.py and errors.py are data alone; the daemon is tested by the acceptance tests.
+WITHOUT_MIRROR = {"proxy.model", "proxy.proposals", "proxy.errors", "proxy.daemon"}
 MIRRORED = ("proxy.wire", "proxy.store", "proxy.commands")
 
 
