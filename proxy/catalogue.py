@@ -7,17 +7,28 @@ shows nothing and refuses the call.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from proxy.descriptions import find_phrases
+from proxy.model import UNSAID, Call, Hints
 from proxy.pins import Change, Page, print_tool, take_page
+from proxy.twophase.listing import (
+    COMMIT,
+    PROPOSE,
+    Names,
+    Phase,
+    commit_tool,
+    phase_names,
+    propose_tool,
+    read_name,
+)
 from proxy.wire.mcp import MODERN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
-    from proxy.model import Call, Context, JsonObject, PinRules, PinStore, Policy, ServerPins, ToolPrint
+    from proxy.model import Context, Governed, JsonObject, PinRules, PinStore, Policy, ServerPins, ToolPrint
 
 TOOLS_LIST: Final = "tools/list"
 NOT_PINNED: Final = "tool_not_pinned"
@@ -72,6 +83,30 @@ class Catalogue:
         state = "is new" if pin.approved is None else "has changed"
         return Objection(NOT_PINNED, f"The tool {state} since the server's tools were pinned.")
 
+    def hints(self, server: str, tool: str) -> Hints:
+        """Give what a server last said of a tool's nature."""
+        known = self._pins.read(server)
+        pin = known.tools.get(tool) if known else None
+        definition = pin.seen.definition if pin else None
+        return Hints.read(definition.get("annotations")) if definition else UNSAID
+
+    def phase_of(self, context: Context, name: str) -> tuple[Phase, str] | None:
+        """Say which phase of which two-phase tool a name stands for; None where it is a tool's own."""
+        if not name.endswith((PROPOSE, COMMIT)):
+            return None
+        known = self._pins.read(context.server)
+        tools = known.tools if known else {}
+        return read_name(name, tools, lambda tool: self._governs(context, tool) != "never")
+
+    def names(self, context: Context, tool: str) -> Names:
+        """Give the names of a two-phase tool's phases."""
+        known = self._pins.read(context.server)
+        return phase_names(tool, known.tools if known else {})
+
+    def _governs(self, context: Context, tool: str) -> Governed:
+        call = Call("tools/call", context.server, context.principal.agent, tool)
+        return self._policy().governs(replace(call, hints=self.hints(context.server, tool)))
+
     def show(
         self, context: Context, result: JsonObject, *, continued: bool
     ) -> tuple[JsonObject, tuple[ToolFinding, ...]]:
@@ -85,11 +120,12 @@ class Catalogue:
         listed = list(_readable(result["tools"]))
         page = Page([(tool["name"], made) for tool, made in listed], continued, result.get("nextCursor") is None)
         pins, changes = self._take(server, page, policy.pins)
-        agent = context.principal.agent
+        taken = {*(pins.tools if pins else ()), *(tool["name"] for tool, _ in listed)}
         shown = [
-            tool
+            face
             for tool, made in listed
-            if policy.could_allow(server, agent, tool["name"]) and _is_in_order(tool["name"], made, pins, policy.pins)
+            if _is_in_order(tool["name"], made, pins, policy.pins)
+            for face in _faces(tool, policy, _asked(context, tool["name"], tool.get("annotations")), taken)
         ]
         fresh = FRESH if context.revision == MODERN or not {"resultType", *FRESH}.isdisjoint(result) else {}
         return {**result, "tools": shown, **fresh}, tuple(_findings(changes, listed, policy.pins))
@@ -103,6 +139,24 @@ class Catalogue:
             return pins
 
         return self._pins.update(server, change), changes
+
+
+def _asked(context: Context, tool: str, annotations: object) -> Call:
+    """Give a call of a tool, as far as a list lets one know it."""
+    return Call("tools/call", context.server, context.principal.agent, tool, hints=Hints.read(annotations))
+
+
+def _faces(tool: JsonObject, policy: Policy, call: Call, taken: Collection[str]) -> Iterator[JsonObject]:
+    """Give what an agent sees of a tool: nothing, the tool, its two phases, or all three."""
+    if not policy.could_allow(call):
+        return
+    governed = policy.governs(call)
+    if governed != "always":
+        yield tool
+    if governed != "never":
+        names = phase_names(tool["name"], taken)
+        yield propose_tool(tool, names)
+        yield commit_tool(tool, names)
 
 
 def is_tool_list(value: JsonObject) -> bool:

@@ -6,7 +6,9 @@ InterlockError
 ├── WireError           bytes that cannot be taken as one well-formed message
 ├── AuditUnavailableError  an event could not be made durable
 ├── PinsUnavailableError   the tools' pins cannot be read or written
-└── StoreUnavailableError  the store of proposals cannot be reached
+├── StoreUnavailableError  the store of proposals cannot be reached
+├── PhaseError          a proposal or a commit is refused
+└── SamplerError        no candidate outputs could be had
 """
 
 from __future__ import annotations
@@ -42,6 +44,22 @@ class AuditUnavailableError(InterlockError):
 
 class PinsUnavailableError(InterlockError):
     """A server's pins cannot be read or written, so nothing is known of its tools."""
+
+
+class PhaseError(InterlockError):
+    """A proposal or a commit that is refused.
+
+    `reason` is a stable reason code (docs/reason-codes.md).
+    """
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(f"{reason}: {detail}")
+        self.reason = reason
+        self.detail = detail
+
+
+class SamplerError(InterlockError):
+    """The model that drafts candidate outputs gave none."""
 
 
 class StoreUnavailableError(InterlockError):

@@ -1,6 +1,6 @@
 """The one order of things, for every transport alike.
 
-Out:  parse → decide → redact → record → verdict.
+Out:  parse → decide → redact → two-phase → record → verdict.
 Back: result → redact → record.
 
 Transport-free. Whatever fails on the way out, in whatever step, is a refusal;
@@ -20,10 +20,11 @@ import structlog
 
 from proxy import reasons
 from proxy.catalogue import TOOLS_LIST, is_tool_list
-from proxy.errors import AuditUnavailableError, WireError
+from proxy.errors import AuditUnavailableError, PhaseError, StoreUnavailableError, WireError
 from proxy.exchanges import Exchanges, without_arguments
 from proxy.journal import Journal, digest, new_id
 from proxy.model import (
+    Answer,
     Context,
     Decision,
     Denial,
@@ -45,11 +46,13 @@ from proxy.refusals import (
     egress_reason,
     egress_why,
     may_leave,
+    outcome_of,
     refused_verdict,
     sendable,
     sentence,
     withheld,
 )
+from proxy.twophase.propose import Plan, describe
 from proxy.wire import answers
 from proxy.wire.body import Batch, Foreign, Refused, read_body, read_lines
 from proxy.wire.encoding import sniff_coding
@@ -60,7 +63,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy.catalogue import Catalogue
-    from proxy.model import EventSink, Policy, Redactor
+    from proxy.model import Call, EventSink, Policy, Redactor
+    from proxy.phases import Asked, Phases
+    from proxy.twophase.commit import Checked
     from proxy.wire.body import Reading
 
 log = structlog.get_logger("interlock.gate")
@@ -87,9 +92,11 @@ class Gate:
         body_limit: int = 1 << 26,
         clock: Callable[[], float] = time.time,
         catalogue: Catalogue | None = None,
+        phases: Phases | None = None,
     ) -> None:
         self._policy = policy
         self._catalogue = catalogue
+        self._phases = phases
         self._redactor = redactor
         self._body_limit = body_limit
         self._clock = clock
@@ -100,7 +107,7 @@ class Gate:
 
     async def inspect(self, body: bytes, context: Context, headers: Headers = ()) -> Verdict:
         """Decide what becomes of `body`, sent by a client. Never raises."""
-        step = Step(new_id(), context, self._clock())
+        step = Step(new_id(), context, self._clock(), len(body))
         try:
             return await self._inspect(body, headers, step)
         except Exception as error:  # noqa: BLE001  the gate's one boundary: any failure refuses
@@ -123,7 +130,13 @@ class Gate:
             check_headers(reading.message, headers)
         except WireError as error:
             return await self._refuse(step, error.reason, why=sentence(error.detail))
-        return await self._decide(reading.message, headers, step)
+        try:
+            return await self._decide(reading.message, headers, step)
+        except PhaseError as error:
+            return await self._refuse(step, error.reason, why=sentence(error.detail))
+        except StoreUnavailableError as error:
+            log.warning("refusing without the store", call_id=step.call_id, error=str(error))
+            return await self._refuse(step, "store_unavailable")
 
     def _read(self, body: bytes, headers: Headers, context: Context) -> Reading:
         reading = read_body(
@@ -137,31 +150,104 @@ class Gate:
         return reading
 
     async def _decide(self, message: Message, headers: Headers, step: Step) -> Verdict:
-        call = step.call = as_call(message, step.context)
+        step.call = as_call(message, step.context)
         if self._exchanges.is_open(step.context, message.id):
             return await self._refuse(step, "id_in_use")
         if not may_leave(step.context):
             step.decision = step.context.egress
             return await self._refuse(step, egress_reason(step.context), egress_why(step.context))
+        asked = self._read_phase(message, step)
+        message = asked.message if asked else message
+        call = step.call = self._as_known(as_call(message, step.context))
+        checked = None
+        if asked is not None and asked.phase == "commit":
+            assert self._phases is not None
+            checked = await self._phases.check(call, asked)
+        refusal = self._judge(call, step, phased=asked is not None)
+        if refusal is not None:
+            return await self._refuse(step, *refusal)
+        masked = self._redact(message, step)
+        if step.blocked_by is not None:
+            return await self._refuse(step, "secret_found")
+        if asked is not None and checked is None:
+            return await self._propose(asked, step)
+        if checked is not None:
+            await self._commit(checked, step)
+        mirrored = mirrored_headers(message, masked, headers) if masked is not message or asked else {}
+        await self._record(step, masked)
+        return Forward(masked, self._begin(masked, step), mirrored)
+
+    def _as_known(self, call: Call) -> Call:
+        """Give a call with what its server says of the tool."""
+        if self._catalogue is None or call.tool is None:
+            return call
+        return replace(call, hints=self._catalogue.hints(call.server, call.tool))
+
+    def _judge(self, call: Call, step: Step, *, phased: bool) -> tuple[str, str] | None:
+        """Let the policy and the pins decide; give why the call is refused, if it is."""
         decision = self._policy().decide(call)
         if not isinstance(decision, Decision):
             raise TypeError(f"the policy gave {type(decision).__name__}, not a Decision")
         step.decision = decision
-        if decision.outcome in (Outcome.ALLOW, Outcome.TWO_PHASE) and self._catalogue is not None:
-            objection = self._catalogue.objection(call)
-            if objection is not None:
-                step.decision = replace(decision, outcome=Outcome.DENY, reason=objection.reason, rule=None)
-                return await self._refuse(step, objection.reason, why=objection.why)
-        if decision.outcome is Outcome.TWO_PHASE:
-            return await self._refuse(step, "two_phase_required")
-        if decision.outcome is not Outcome.ALLOW:
-            return await self._refuse(step, decision.reason)
-        masked = self._redact(message, step)
-        if step.blocked_by is not None:
-            return await self._refuse(step, "secret_found")
-        mirrored = mirrored_headers(message, masked, headers) if masked is not message else {}
-        await self._record(step, masked)
-        return Forward(masked, self._begin(masked, step), mirrored)
+        if decision.outcome is not Outcome.ALLOW and decision.outcome is not Outcome.TWO_PHASE:
+            return decision.reason, ""
+        objection = self._catalogue.objection(call) if self._catalogue is not None else None
+        if objection is not None:
+            step.decision = replace(decision, outcome=Outcome.DENY, reason=objection.reason, rule=None)
+            return objection.reason, objection.why
+        if decision.outcome is Outcome.TWO_PHASE and not phased:
+            return "two_phase_required", self._way_to_propose(call, step)
+        return None
+
+    def _way_to_propose(self, call: Call, step: Step) -> str:
+        assert step.decision is not None
+        if self._catalogue is None or self._phases is None:
+            return "Proposals are not taken here."
+        name = self._catalogue.names(step.context, call.tool or "").propose
+        said = f"Rule {step.decision.rule}: {sentence(step.decision.message)} " if step.decision.message else ""
+        return f"{said}Call {name!r} with the same arguments; its answer says how to go on."
+
+    def _read_phase(self, message: Message, step: Step) -> Asked | None:
+        """Take a call of a phase apart; None where the call is of a tool itself. Raises PhaseError."""
+        assert step.call is not None
+        if self._catalogue is None or self._phases is None or step.call.tool is None:
+            return None
+        found = self._catalogue.phase_of(step.context, step.call.tool)
+        if found is None:
+            return None
+        step.phase, step.called_as = found[0], step.call.tool
+        step.call = replace(step.call, tool=found[1], arguments=None)
+        return self._phases.read(message, *found, step.size)
+
+    async def _propose(self, asked: Asked, step: Step) -> Verdict:
+        """Answer a proposal; the server hears nothing of it. Raises PhaseError and StoreUnavailableError."""
+        assert self._phases is not None
+        assert self._catalogue is not None
+        assert step.call is not None
+        assert step.decision is not None
+        message_id, terms = asked.message.id, step.decision.terms
+        if message_id is None:
+            raise PhaseError("bad_proposal", "a proposal without an id could not be answered")
+        if terms is None:
+            result = self._phases.not_required(step.call.tool or "")
+        else:
+            masked, version = self._journal.masked(step.call.arguments), step.decision.policy_version
+            plan = Plan(step.call, terms, asked.evidence, masked, version, step.call_id)
+            commit_name = self._catalogue.names(step.context, step.call.tool or "").commit
+            proposal, result = await self._phases.propose(plan, commit_name)
+            step.proposal_id = proposal.proposal_id
+            self._journal.phased(step, "proposed", describe(proposal))
+        await self._journal.decided(step)
+        meta = {"_meta": {answers.AUDIT_META: {"audit_id": step.call_id}}}
+        return Answer(({"jsonrpc": "2.0", "id": message_id, "result": {**result, **meta}},))
+
+    async def _commit(self, checked: Checked, step: Step) -> None:
+        """Use a commit's token up: from here on the call is made, or ends as not forwarded."""
+        assert self._phases is not None
+        assert step.decision is not None
+        step.proposal_id = checked.proposal.proposal_id
+        step.commit = await self._phases.consume(checked, step.decision.terms, step.call_id)
+        self._journal.phased(step, "committed", {"operator": checked.proposal.operator})
 
     def _let_out(self, context: Context) -> Verdict:
         """Let what is not MCP go where policy lets it."""
@@ -199,14 +285,21 @@ class Gate:
     async def _record(self, step: Step, message: Message) -> None:
         if _is_quiet(message):
             self._journal.decided_quietly(step)
-        else:
+            return
+        try:
             await self._journal.decided(step)
+        except BaseException:
+            if step.commit is not None and self._phases is not None:
+                self._phases.ended(step.commit, "not_forwarded")
+            raise
 
     def _begin(self, message: Message, step: Step) -> Exchange:
         assert step.decision is not None
         assert step.call is not None
         kept, call = without_arguments(message), replace(step.call, arguments=None)
-        exchange = Exchange(step.call_id, kept, step.context, call, step.decision, step.started, self._clock())
+        exchange = Exchange(
+            step.call_id, kept, step.context, call, step.decision, step.started, self._clock(), commit=step.commit
+        )
         if message.kind is Kind.REQUEST:
             self._exchanges.add(exchange)
             for oldest in self._exchanges.surplus():
@@ -247,9 +340,7 @@ class Gate:
         changed, and a refusal where that failed. Of a tool list it gives what
         the agent may see.
         """
-        result = value.get("result")
-        is_error = result.get("isError") is True if isinstance(result, dict) else None
-        outcome = "error" if "error" in value else "tool_error" if is_error else "done"
+        outcome, is_error = outcome_of(value)
         try:
             shown = value
             if exchange.message.method == TOOLS_LIST:
@@ -351,6 +442,8 @@ class Gate:
     def _close(self, exchange: Exchange, **fields: Any) -> None:
         if self._exchanges.end(exchange):
             self._journal.completed(exchange, **fields)
+            if exchange.commit is not None and self._phases is not None:
+                self._phases.ended(exchange.commit, fields["outcome"])
 
     @property
     def under_way(self) -> int:

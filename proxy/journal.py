@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 import uuid_utils
 
-from proxy.model import AuditEvent
+from proxy.model import UNSAID, AuditEvent
 from proxy.refusals import egress_detail
 from proxy.wire.jsonrpc import serialise
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from proxy.catalogue import ToolFinding
-    from proxy.model import Context, Decision, EventSink, Exchange, Json, JsonObject, Redactor
+    from proxy.model import Call, Context, Decision, EventSink, Exchange, Json, JsonObject, Redactor
     from proxy.refusals import Step
 
 log = structlog.get_logger("interlock.gate")
@@ -63,6 +63,7 @@ class Journal:
                 upstream_ms=_ms(now - exchange.forwarded),
                 total_ms=_ms(now - exchange.started),
                 policy_version=exchange.decision.policy_version,
+                detail={"proposal_id": exchange.commit.proposal_id} if exchange.commit else {},
                 **_origin(exchange.context),
                 **fields,
             )
@@ -120,9 +121,9 @@ class Journal:
             jsonrpc_id=message.id if message else None,
             method=step.method,
             tool=call.tool if call else None,
-            arguments=self._masked(arguments),
+            arguments=self.masked(arguments),
             arguments_hash=digest(serialise(arguments)) if arguments is not None else None,
-            decision="deny" if reason else "allow",
+            decision="deny" if reason else "propose" if step.phase == "propose" else "allow",
             reason=reason or (decision.reason if decision else None),
             rule=decision.rule if decision and not reason else step.rule,
             rules=decision.matched if decision else (),
@@ -130,11 +131,30 @@ class Journal:
             policy_version=decision.policy_version if decision else None,
             redactions=step.findings,
             gate_ms=_ms(self._clock() - step.started),
-            detail=egress_detail(step.context),
+            detail={**egress_detail(step.context), **step.phase_detail, **_nature(call)},
             **_origin(step.context),
         )
 
-    def _masked(self, value: Json) -> Json:
+    def phased(self, step: Step, kind: str, detail: JsonObject) -> None:
+        """Keep what became of a proposal: `proposed` or `committed`."""
+        call, decision = step.call, step.decision
+        self._later(
+            AuditEvent(
+                event_id=new_id(),
+                kind=kind,
+                time=self._clock(),
+                call_id=step.call_id,
+                method=step.method,
+                tool=call.tool if call else None,
+                rule=decision.rule if decision else None,
+                policy_version=decision.policy_version if decision else None,
+                detail={**step.phase_detail, **detail},
+                **_origin(step.context),
+            )
+        )
+
+    def masked(self, value: Json) -> Json:
+        """Give a value as it may be kept."""
         return self._redactor.mask(value, RECORDED)[0] if value is not None else None
 
 
@@ -151,6 +171,11 @@ def digest(data: bytes) -> str:
 def _shadow(decision: Decision | None, egress: Decision | None) -> tuple[str, ...]:
     told = (*(decision.shadow if decision else ()), *(egress.shadow if egress else ()))
     return tuple(dict.fromkeys(told))
+
+
+def _nature(call: Call | None) -> JsonObject:
+    """Give what the server says of the tool, where it says something: a replay decides by it again."""
+    return {"annotations": call.hints.data()} if call is not None and call.hints != UNSAID else {}
 
 
 def _origin(context: Context) -> dict[str, Any]:

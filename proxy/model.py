@@ -14,10 +14,13 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from proxy.proposals import Running, Terms
+
 type Json = bool | int | float | str | list[Json] | dict[str, Json] | None
 type JsonObject = dict[str, Any]
 type MessageId = str | int
 type Respond = Literal["result", "error"]
+type Governed = Literal["never", "sometimes", "always"]
 
 
 class Kind(StrEnum):
@@ -80,11 +83,47 @@ class Context:
 
 
 @dataclass(frozen=True, slots=True)
+class Hints:
+    """What a server says of a tool's nature (MCP's annotations); what it does not say is taken as MCP takes it."""
+
+    read_only: bool = False
+    destructive: bool = True
+    idempotent: bool = False
+    open_world: bool = True
+
+    @classmethod
+    def read(cls, annotations: object) -> Hints:
+        """Read a tool's annotations. A tool that only reads destroys nothing; a hint that is no boolean is none."""
+        said = annotations if isinstance(annotations, dict) else {}
+        read_only = said.get("readOnlyHint") is True
+        return cls(
+            read_only=read_only,
+            destructive=not read_only and said.get("destructiveHint") is not False,
+            idempotent=said.get("idempotentHint") is True,
+            open_world=said.get("openWorldHint") is not False,
+        )
+
+    def data(self) -> dict[str, bool]:
+        """Give the hints under the names that MCP has for them."""
+        return {
+            "readOnlyHint": self.read_only,
+            "destructiveHint": self.destructive,
+            "idempotentHint": self.idempotent,
+            "openWorldHint": self.open_world,
+        }
+
+
+UNSAID = Hints()
+"""The hints of a tool of which nothing is known."""
+
+
+@dataclass(frozen=True, slots=True)
 class Call:
     """One thing a client asks a server for: the subject of a decision.
 
     For `tools/call`, `tool` and `arguments` are set; for any other method the
-    parameters are in `arguments` and `tool` is None.
+    parameters are in `arguments` and `tool` is None. `hints` are what the server
+    last said of the tool.
     """
 
     method: str
@@ -92,6 +131,7 @@ class Call:
     agent: str
     tool: str | None = None
     arguments: JsonObject | None = None
+    hints: Hints = UNSAID
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +185,8 @@ class Decision:
     shadow: tuple[str, ...] = ()
     redactions: tuple[Redaction, ...] = ()
     policy_version: str = ""
+    terms: Terms | None = None
+    """Of a two_phase: on what terms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,8 +346,12 @@ class Policy(Protocol):
         """Decide `call`; a value that cannot be judged is a deny with its own reason."""
         ...
 
-    def could_allow(self, server: str, agent: str, tool: str) -> bool:
-        """Say whether there may be arguments with which a call of `tool` is not denied."""
+    def could_allow(self, call: Call) -> bool:
+        """Say whether there may be arguments with which a call of the tool is not denied."""
+        ...
+
+    def governs(self, call: Call) -> Governed:
+        """Say whether calls of the tool are two-phase: never, by their arguments, or always."""
         ...
 
     @property
@@ -353,6 +399,8 @@ class Exchange:
     started: float
     forwarded: float
     closed: bool = False
+    commit: Running | None = None
+    """The commit of a proposal that this call is."""
 
 
 @dataclass(frozen=True, slots=True)

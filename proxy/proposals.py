@@ -115,6 +115,15 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
+class Running:
+    """A commit under way: whose nonce was used up, and by which attempt."""
+
+    nonce: str
+    attempt_id: str
+    proposal_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Baseline:
     """The prompt that a tool is meant to be called under, as the hash of its normal form.
 

@@ -19,6 +19,7 @@ class Reason:
 
 
 _FORM = "Send one well-formed JSON-RPC 2.0 message in UTF-8; an unmodified MCP SDK always does."
+_PROPOSE = "Propose the call anew, and commit with the token of that answer."
 _POLICY = "Choose another way to reach the goal that stays within policy, or ask the user."
 
 REASONS: dict[str, Reason] = {
@@ -33,8 +34,32 @@ REASONS: dict[str, Reason] = {
         Reason("secret_found", "It carries a secret that policy does not let pass.", "Leave the secret out."),
         Reason(
             "two_phase_required",
-            "Policy lets this tool run only in two steps, which this version cannot carry out yet.",
-            "Ask the user or the operator to run it.",
+            "Policy lets this tool run only in two steps: a proposal, and its commit.",
+            "Propose it first.",
+        ),
+        Reason("bad_signature", "The commit token is not one that was issued here.", _PROPOSE),
+        Reason("expired", "The commit token's time is over.", _PROPOSE),
+        Reason("unknown_proposal", "There is no such proposal that could be committed.", _PROPOSE),
+        Reason(
+            "args_hash_mismatch",
+            "The call is not the one that was proposed: its arguments, tool, server or caller differ.",
+            "Commit with exactly the arguments that were proposed, or propose anew.",
+        ),
+        Reason("nonce_replay", "The commit token was used before.", _PROPOSE),
+        Reason("approval_required", "A person has to approve it, and nobody has.", "Propose it, and tell the user."),
+        Reason("low_integrity", "The proposal scores too badly to be committed.", "Show the plan to the user."),
+        Reason("bad_proposal", "The proposal is not of the form that its tool's schema says.", "Follow the schema."),
+        Reason("proposal_too_large", "The proposal is larger than the proxy scores.", "Propose less at once."),
+        Reason(
+            "inexact_value",
+            "An argument has a value that cannot be hashed exactly, so no token could be bound to it.",
+            "Send large numbers as strings.",
+        ),
+        Reason(
+            "store_unavailable",
+            "Proposals cannot be kept or looked up at the moment, and nothing is committed without.",
+            "Try again in a while.",
+            retryable=True,
         ),
         Reason(
             "tool_not_pinned",

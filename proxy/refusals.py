@@ -13,21 +13,27 @@ from proxy.wire.mcp import parse_tool_call
 
 if TYPE_CHECKING:
     from proxy.model import Context, Decision, Finding, JsonObject, Message, Verdict
+    from proxy.proposals import Running
     from proxy.wire.body import Reading
 
 
 class Step:
     """How far one message has come; whatever is known when something fails."""
 
-    def __init__(self, call_id: str, context: Context, started: float) -> None:
+    def __init__(self, call_id: str, context: Context, started: float, size: int = 0) -> None:
         self.call_id = call_id
         self.context = context
         self.started = started
+        self.size = size
         self.reading: Reading | None = None
         self.call: Call | None = None
         self.decision: Decision | None = None
         self.findings: tuple[Finding, ...] = ()
         self.blocked_by: str | None = None
+        self.phase: str | None = None
+        self.called_as: str | None = None
+        self.proposal_id: str | None = None
+        self.commit: Running | None = None
 
     @property
     def message(self) -> Message | None:
@@ -40,8 +46,14 @@ class Step:
     @property
     def subject(self) -> str:
         if self.call is not None and self.call.tool is not None:
-            return f"tool {self.call.tool!r}"
+            return f"tool {(self.called_as or self.call.tool)!r}"
         return f"{self.method!r}" if self.method else "the message"
+
+    @property
+    def phase_detail(self) -> JsonObject:
+        """Give what an event says of a phase; nothing where the call is none."""
+        told = {"phase": self.phase, "called_as": self.called_as, "proposal_id": self.proposal_id}
+        return {name: value for name, value in told.items() if value is not None}
 
     @property
     def rule(self) -> str | None:
@@ -96,6 +108,19 @@ def refused_verdict(step: Step, denial: Denial) -> Verdict:
     if message.kind is not Kind.REQUEST or message.id is None:
         return Answer((), status=202)
     return Answer((answers.refuse(message.id, message.method, denial, message.params),), status=status)
+
+
+def outcome_of(response: JsonObject) -> tuple[str, bool | None]:
+    """Say how a call ended, as its response tells, and whether a tool said that it failed."""
+    result = response.get("result")
+    if "error" in response or not isinstance(result, dict):
+        return "error" if "error" in response else "done", None
+    is_error = result.get("isError") is True
+    if result.get("resultType") == "input_required":
+        return "input_required", is_error
+    if result.get("resultType") == "task" or ("task" in result and "content" not in result):
+        return "task", is_error
+    return "tool_error" if is_error else "done", is_error
 
 
 def withheld(reason: str, method: str | None, call_id: str | None = None) -> Denial:

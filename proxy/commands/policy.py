@@ -176,7 +176,7 @@ def _read_call(file: Path) -> Call:
         raise PolicyError(
             f'{file}: not a call ({error}); write {{"tool": "read_file", "arguments": {{"path": "/etc/passwd"}}}}'
         ) from None
-    return Call(asked.method, asked.server, asked.agent, asked.tool, asked.arguments)
+    return asked.as_call()
 
 
 def _show_explanation(explanation: Explanation) -> None:

@@ -18,13 +18,14 @@ from proxy.policy.operators import YES, compile_when
 from proxy.policy.rules import AllowRule, DenyRule, Egress, RedactRule, TwoPhaseRule
 from proxy.policy.text import fold
 from proxy.policy.values import Reading
+from proxy.proposals import Terms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from proxy.model import Respond
+    from proxy.model import Governed, Hints, Respond
     from proxy.policy.operators import Test
-    from proxy.policy.rules import Rule
+    from proxy.policy.rules import Annotations, Rule
 
 DENIED: Final = "policy_denied"
 DEFAULT_DENY: Final = "default_deny"
@@ -85,6 +86,7 @@ class CompiledRule:
     fits_server: Callable[[str], bool]
     fits_tool: Callable[[str], bool]
     fits_agent: Callable[[str], bool]
+    fits_hints: Callable[[Hints], bool]
     allows: bool
     shadow: bool
 
@@ -93,9 +95,9 @@ class CompiledRule:
         """The rule's id."""
         return self.rule.id
 
-    def speaks_of(self, method: str, names: Sequence[tuple[str, str, str]]) -> bool:
+    def speaks_of(self, call: Call, names: Sequence[tuple[str, str, str]]) -> bool:
         """Tell whether the rule's globs fit: some spelling for a restriction, all for an allow."""
-        if not self.fits_method(method):
+        if not self.fits_method(call.method) or not self.fits_hints(call.hints):
             return False
         quantifier = all if self.allows else any
         return quantifier(
@@ -141,9 +143,17 @@ def compile_rule(rule: Rule) -> CompiledRule:
         compile_globs(rule.servers),
         compile_globs(rule.tools),
         compile_globs(rule.agents),
+        _compile_hints(rule.annotations),
         isinstance(rule, AllowRule),
         rule.mode == "shadow",
     )
+
+
+def _compile_hints(wanted: Annotations | None) -> Callable[[Hints], bool]:
+    if wanted is None:
+        return lambda _hints: True
+    asked = tuple((name, getattr(wanted, name)) for name in wanted.model_fields_set)
+    return lambda hints: all(value is None or getattr(hints, name) is value for name, value in asked)
 
 
 class _Index:
@@ -167,7 +177,7 @@ class _Index:
             for tool in dict.fromkeys(tool for _, tool, _ in names)
             for rule in (*self._named.get(tool, ()), *self._others)
         }
-        return tuple(rule for rule in found.values() if rule.speaks_of(call.method, names))
+        return tuple(rule for rule in found.values() if rule.speaks_of(call, names))
 
 
 def spellings(call: Call) -> tuple[tuple[str, str, str], ...]:
@@ -213,7 +223,7 @@ class CompiledPolicy:
         self._default_allow = Decision(Outcome.ALLOW, DEFAULT_ALLOW, policy_version=version)
         self._default_deny = Decision(Outcome.DENY, DEFAULT_DENY, message=_SILENT, policy_version=version)
         self._index = _Index(self.compiled)
-        self._buckets: dict[tuple[str, str, str | None, str], tuple[CompiledRule, ...]] = {}
+        self._buckets: dict[tuple[str, str, str | None, str, Hints], tuple[CompiledRule, ...]] = {}
 
     def decide(self, call: Call) -> Decision:
         """Decide `call`; a value that cannot be judged is a deny with its own reason."""
@@ -229,13 +239,12 @@ class CompiledPolicy:
                 policy_version=self.version,
             )
 
-    def could_allow(self, server: str, agent: str, tool: str) -> bool:
-        """Say whether there may be arguments with which a call of `tool` is not denied.
+    def could_allow(self, call: Call) -> bool:
+        """Say whether there may be arguments with which a call of the tool is not denied.
 
         A rule in shadow mode hides nothing, and two_phase is not a denial.
         """
         try:
-            call = Call("tools/call", server, agent, tool)
             live = [rule.rule for rule in self.rules_for(call) if not rule.shadow]
         except Exception:  # noqa: BLE001 - the boundary: what cannot be judged would be denied
             return False
@@ -243,9 +252,23 @@ class CompiledPolicy:
             return False
         return self.default == "allow" or any(isinstance(rule, AllowRule | TwoPhaseRule) for rule in live)
 
+    def governs(self, call: Call) -> Governed:
+        """Say whether calls of the tool are two-phase: never, by their arguments, or always.
+
+        What cannot be judged is denied when it is called, so it is not two-phase.
+        """
+        try:
+            found = [rule.rule for rule in self.rules_for(call) if not rule.shadow]
+        except Exception:  # noqa: BLE001 - the boundary: what cannot be judged would be denied
+            return "never"
+        phased = [rule for rule in found if isinstance(rule, TwoPhaseRule)]
+        if not phased:
+            return "never"
+        return "always" if any(rule.when is None for rule in phased) else "sometimes"
+
     def rules_for(self, call: Call) -> tuple[CompiledRule, ...]:
         """Give the rules whose globs fit the call, in the order of their ids."""
-        key = (call.method, call.server, call.tool, call.agent)
+        key = (call.method, call.server, call.tool, call.agent, call.hints)
         found = self._buckets.get(key)
         if found is None:
             if len(self._buckets) >= _MAX_BUCKETS:
@@ -271,6 +294,7 @@ class CompiledPolicy:
             shadow,
             _redactions(live),
             self.version,
+            _terms(winner.hit.rule.id, live) if winner.outcome is Outcome.TWO_PHASE else None,
         )
 
     def _silence(self, call: Call) -> Decision:
@@ -339,6 +363,21 @@ def _phase_rank(hit: Hit) -> tuple[bool, float, str]:
     rule = hit.rule.rule
     assert isinstance(rule, TwoPhaseRule)
     return (rule.approval != "human", rule.block_threshold, rule.id)
+
+
+def _terms(rule_id: str, live: Sequence[Hit]) -> Terms:
+    """Put the terms of every two_phase rule that matched together: the strictest of each, the weights of the winner."""
+    rules = [hit.rule.rule for hit in live if isinstance(hit.rule.rule, TwoPhaseRule)]
+    winner = next(rule for rule in rules if rule.id == rule_id)
+    return Terms(
+        rule=rule_id,
+        approval="human" if any(rule.approval == "human" for rule in rules) else "auto",
+        review=all(rule.review for rule in rules),
+        block_threshold=min(rule.block_threshold for rule in rules),
+        weights=winner.weights.model_dump(),
+        token_seconds=min(rule.token_seconds for rule in rules),
+        approval_seconds=min(rule.approval_seconds for rule in rules),
+    )
 
 
 def _message(hit: Hit) -> str:

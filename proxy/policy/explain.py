@@ -218,6 +218,8 @@ def _why_not(rule: CompiledRule, call: Call) -> str:
         return "tools: no glob fits"
     if not any(rule.fits_agent(agent) for _, _, agent in names):
         return "agents: no glob fits"
+    if not rule.fits_hints(call.hints):
+        return "annotations: the server says something else of the tool"
     return "an allow needs every spelling of the names to fit"
 
 

@@ -63,7 +63,9 @@ def _shadowed(rule: Rule, rules: Sequence[Rule]) -> Iterator[Remark]:
         if other is rule or other.mode == "shadow" or other.action == "redact":
             continue
         stricter = _STRICTNESS[other.action] > _STRICTNESS[rule.action]
-        wider = other.action == rule.action and other.when is None and rule.when is not None
+        # Two-phase rules add up, so a narrower one may still make the terms stricter.
+        same = other.action == rule.action and rule.action != "two_phase"
+        wider = same and other.when is None and rule.when is not None
         if (stricter or wider) and _covers(other, rule):
             yield Remark(rule.id, "shadowed", f"never decides: {other.id} ({other.action}) matches wherever it does")
             return
@@ -75,6 +77,7 @@ def _covers(wide: Rule, narrow: Rule) -> bool:
         and _globs_cover(wide.tools, narrow.tools)
         and _globs_cover(wide.agents, narrow.agents)
         and _globs_cover(wide.methods or ["tools/call"], narrow.methods or ["tools/call"])
+        and (wide.annotations is None or wide.annotations == narrow.annotations)
         and (wide.when is None or wide.when == narrow.when)
     )
 
@@ -94,6 +97,8 @@ def _never(rule: Rule) -> str | None:
         speaks = compile_globs(methods)
         if not speaks("tools/call"):
             return "names tools, but its methods call none; drop tools: or add tools/call"
+    if rule.annotations and rule.annotations.read_only and rule.annotations.destructive:
+        return "no tool is read-only and destructive; drop one of the hints"
     return _contradiction(rule.when) if rule.when is not None else None
 
 

@@ -20,7 +20,7 @@ from proxy.errors import PolicyError
 from proxy.model import PinRules
 from proxy.policy.decide import CompiledPolicy
 from proxy.policy.egress import CompiledEgress
-from proxy.policy.rules import Condition, DenyRule, Egress, Pins, PolicyFile, RedactRule, TwoPhaseRule
+from proxy.policy.rules import Annotations, Condition, DenyRule, Egress, Pins, PolicyFile, RedactRule, TwoPhaseRule
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -276,7 +276,7 @@ def _shorten(value: Any) -> str:
 
 
 def _field_names() -> tuple[str, ...]:
-    models = (PolicyFile, DenyRule, RedactRule, TwoPhaseRule, Condition, Egress, Pins)
+    models = (PolicyFile, Annotations, DenyRule, RedactRule, TwoPhaseRule, Condition, Egress, Pins)
     fields = (field.alias or name for model in models for name, field in model.model_fields.items())
     return (*dict.fromkeys(fields), "all", "any", "not", "hosts", "ports", "cidrs")
 

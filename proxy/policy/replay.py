@@ -10,7 +10,7 @@ import re
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from proxy.model import Call
+from proxy.model import Call, Hints
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -130,6 +130,7 @@ def recorded_call(event: Mapping[str, Any]) -> Call:
         event.get("agent") or "",
         event.get("tool"),
         arguments if isinstance(arguments, dict) else None,
+        Hints.read((event.get("detail") or {}).get("annotations")),
     )
 
 

@@ -19,6 +19,7 @@ from pydantic import (
     model_validator,
 )
 
+from proxy.model import Call, Hints
 from proxy.policy.regex import compile_search
 from proxy.policy.values import parse_arg
 
@@ -212,6 +213,24 @@ type When = Annotated[
 ]
 
 
+class Annotations(_Strict):
+    """What a server says of a tool's nature; every hint given here must be so.
+
+    A tool that says nothing is taken as MCP takes it: not read-only, destructive, open-world.
+    """
+
+    read_only: StrictBool | None = Field(default=None, alias="readOnlyHint")
+    destructive: StrictBool | None = Field(default=None, alias="destructiveHint")
+    idempotent: StrictBool | None = Field(default=None, alias="idempotentHint")
+    open_world: StrictBool | None = Field(default=None, alias="openWorldHint")
+
+    @model_validator(mode="after")
+    def _not_empty(self) -> Annotations:
+        if not self.model_fields_set:
+            raise ValueError("annotations wants a hint, such as {destructiveHint: true}")
+        return self
+
+
 class TestCall(_Strict):
     """The call of a test: what is not said is a tools/call by agent `agent` to server `server`."""
 
@@ -222,6 +241,11 @@ class TestCall(_Strict):
     agent: Word = "agent"
     tool: StrictStr | None = None
     arguments: dict[str, Any] | None = None
+    annotations: dict[str, Any] | None = Field(default=None, description="What the server says of the tool.")
+
+    def as_call(self) -> Call:
+        """Give what the policy decides on."""
+        return Call(self.method, self.server, self.agent, self.tool, self.arguments, hints=Hints.read(self.annotations))
 
 
 class RuleTest(_Strict):
@@ -245,6 +269,9 @@ class _Rule(_Strict):
     agents: Globs | None = Field(default=None, description="Globs; absent means all.")
     methods: Globs | None = Field(
         default=None, description="MCP methods, such as resources/read; absent means tools/call only."
+    )
+    annotations: Annotations | None = Field(
+        default=None, description="What the server must say of the tool, such as {destructiveHint: true}."
     )
     when: When | None = Field(default=None, description="What must hold of the arguments; absent means nothing.")
     tests: list[RuleTest] = Field(default_factory=list)
@@ -305,9 +332,22 @@ class TwoPhaseRule(_Rule):
     """Make a tool two-phase: propose, then commit."""
 
     action: Literal["two_phase"]
-    approval: Literal["auto", "human"] = "auto"
-    block_threshold: Annotated[float, Field(ge=0, le=1)] = 0.45
+    approval: Literal["auto", "human"] = Field(
+        default="auto", description="human: a proposal waits until an operator approves it."
+    )
+    review: StrictBool = Field(
+        default=False, description="Let an operator decide on a proposal that would be blocked by its score."
+    )
+    block_threshold: Annotated[float, Field(ge=0, le=1)] = Field(
+        default=0.45, description="The score from which a proposal is blocked."
+    )
     weights: Weights = Field(default_factory=Weights)
+    token_seconds: Annotated[float, Field(ge=1, le=86_400)] = Field(
+        default=300, description="How long a commit token may be used."
+    )
+    approval_seconds: Annotated[float, Field(ge=1, le=2_592_000)] = Field(
+        default=3600, description="How long a proposal waits for an operator."
+    )
 
 
 type Rule = Annotated[AllowRule | DenyRule | RedactRule | TwoPhaseRule, Field(discriminator="action")]

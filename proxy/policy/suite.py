@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from proxy.model import Call, EgressRequest
+from proxy.model import EgressRequest
 from proxy.policy.decide import compile_rule, spellings
 from proxy.policy.egress import CompiledEgressRule, read_target
 from proxy.policy.values import Reading
@@ -13,6 +13,7 @@ from proxy.policy.values import Reading
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from proxy.model import Call
     from proxy.policy.decide import CompiledRule
     from proxy.policy.rules import EgressRule, Rule, RuleTest
 
@@ -72,8 +73,7 @@ def _run_rule(rule: Rule) -> list[TestResult]:
 
 
 def _run_one(compiled: CompiledRule, number: int, test: RuleTest) -> TestResult:
-    asked = test.call
-    call = Call(asked.method, asked.server, asked.agent, asked.tool, asked.arguments)
+    call = test.call.as_call()
     got, reason = _outcome(compiled, call)
     expected = test.expect
     if test.reason is not None:
@@ -82,7 +82,7 @@ def _run_one(compiled: CompiledRule, number: int, test: RuleTest) -> TestResult:
 
 
 def _outcome(compiled: CompiledRule, call: Call) -> tuple[str, str]:
-    if not compiled.speaks_of(call.method, spellings(call)):
+    if not compiled.speaks_of(call, spellings(call)):
         return "no_match", ""
     hit = compiled.ask(Reading(call.arguments or {}))
     if hit is None:

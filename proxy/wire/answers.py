@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 DENIED = 40301
 DENIAL_META = "mcp-interlock/denial"
+AUDIT_META = "mcp-interlock/audit"
 
 
 def refuse(request_id: MessageId, method: str | None, denial: Denial, params: Any = None) -> JsonObject:

@@ -248,7 +248,7 @@ ARGS = {"arg": "path", "path_under": "/etc"}
 )
 def test_a_tool_could_be_allowed_unless_it_is_denied_whatever_its_arguments(rules, default, expected):
     made = policy(*rules, default=default)
-    assert made.could_allow("server", "agent", "tool") is expected
+    assert made.could_allow(Call("tools/call", "server", "agent", "tool")) is expected
     for arguments in (None, {}, {"path": "/etc/x"}, {"path": "/tmp/x"}, {"path": 7}):
         if made.decide(call(arguments)).outcome is not Outcome.DENY:
             assert expected, "a tool that can be called would be hidden"
@@ -256,11 +256,11 @@ def test_a_tool_could_be_allowed_unless_it_is_denied_whatever_its_arguments(rule
 
 def test_a_spelling_that_a_deny_catches_could_not_be_allowed():
     made = policy({**DENY, "tools": ["danger"]})
-    assert not made.could_allow("server", "agent", "Danger")
-    assert not made.could_allow("server", "agent", "dan\u200bger ")
+    assert not made.could_allow(Call("tools/call", "server", "agent", "Danger"))
+    assert not made.could_allow(Call("tools/call", "server", "agent", "dan\u200bger "))
 
 
 def test_what_cannot_be_judged_could_not_be_allowed(monkeypatch):
     made = policy()
     monkeypatch.setattr(made, "rules_for", lambda _call: 1 / 0)
-    assert made.could_allow("server", "agent", "tool") is False
+    assert made.could_allow(Call("tools/call", "server", "agent", "tool")) is False
