@@ -75,7 +75,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "proxy.wire": ("proxy.wire", *MODEL),
     "proxy.policy": ("proxy.policy", *MODEL),
     "proxy.redact": ("proxy.redact", *MODEL),
-    "proxy.twophase": ("proxy.twophase", *MODEL),
+    "proxy.twophase": ("proxy.twophase", "proxy.policy.text", *MODEL),
     "proxy.descriptions": ("proxy.policy", *MODEL),
     "proxy.pins": ("proxy.descriptions", *MODEL),
     "proxy.catalogue": PURE,
