@@ -237,6 +237,7 @@ class Gate:
             proposal, result = await self._phases.propose(plan, commit_name)
             step.proposal_id = proposal.proposal_id
             self._journal.phased(step, "proposed", describe(proposal))
+        step.told = f"proposal_{result['structuredContent']['status']}"
         await self._journal.decided(step)
         meta = {"_meta": {answers.AUDIT_META: {"audit_id": step.call_id}}}
         return Answer(({"jsonrpc": "2.0", "id": message_id, "result": {**result, **meta}},))
@@ -247,6 +248,7 @@ class Gate:
         assert step.decision is not None
         step.proposal_id = checked.proposal.proposal_id
         step.commit = await self._phases.consume(checked, step.decision.terms, step.call_id)
+        step.told = "proposal_committed"
         self._journal.phased(step, "committed", {"operator": checked.proposal.operator})
 
     def _let_out(self, context: Context) -> Verdict:

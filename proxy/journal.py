@@ -124,7 +124,7 @@ class Journal:
             arguments=self.masked(arguments),
             arguments_hash=digest(serialise(arguments)) if arguments is not None else None,
             decision="deny" if reason else "propose" if step.phase == "propose" else "allow",
-            reason=reason or (decision.reason if decision else None),
+            reason=reason or step.told or (decision.reason if decision else None),
             rule=decision.rule if decision and not reason else step.rule,
             rules=decision.matched if decision else (),
             shadow_rules=_shadow(decision, step.context.egress),

@@ -34,6 +34,7 @@ class Step:
         self.called_as: str | None = None
         self.proposal_id: str | None = None
         self.commit: Running | None = None
+        self.told: str | None = None
 
     @property
     def message(self) -> Message | None:

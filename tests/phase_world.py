@@ -78,7 +78,9 @@ class World:
         }
         return await self.gate.inspect(json.dumps(body).encode(), context, params.pop("headers", ()))
 
-    async def propose(self, arguments: Any = None, aside: Any = STABLE, tool: str = "transfer_funds", **more: Any) -> Any:
+    async def propose(
+        self, arguments: Any = None, aside: Any = STABLE, tool: str = "transfer_funds", **more: Any
+    ) -> Any:
         """Propose; give the answer's structure."""
         given = {**(ARGUMENTS if arguments is None else arguments), **({"_interlock": aside} if aside else {})}
         return structure(await self.inspect(f"{tool}_propose", given, **more))

@@ -565,8 +565,8 @@ async def test_events_tell_the_story(make: Make) -> None:
     assert world.kinds() == ["proposed", "decided", "committed", "decided", "completed", "decided"]
     story = [(e.kind, e.tool, e.decision, e.reason) for e in world.events if e.kind == "decided"]
     assert story == [
-        ("decided", "transfer_funds", "propose", "two_phase_required"),
-        ("decided", "transfer_funds", "allow", "two_phase_required"),
+        ("decided", "transfer_funds", "propose", "proposal_allowed"),
+        ("decided", "transfer_funds", "allow", "proposal_committed"),
         ("decided", "transfer_funds", "deny", "nonce_replay"),
     ]
     told = {event.detail.get("proposal_id") for event in world.events[:5]}

@@ -1,4 +1,4 @@
-"""A bank on the Python SDK, over streamable HTTP or stdio: its execution log is the ledger."""
+"""A bank on the Python SDK, over streamable HTTP, HTTP+SSE or stdio: its execution log is the ledger."""
 
 from __future__ import annotations
 
@@ -68,8 +68,10 @@ def main() -> None:
         parser.add_argument("--log", type=Path, required=True)
         make_bank(ExecutionLog(parser.parse_args().log)).run("stdio")
         return
-    options = parse_options()
-    serve(make_bank(ExecutionLog(options.log)).streamable_http_app(json_response=options.json), options)
+    over_sse = "--sse" in sys.argv
+    options = parse_options([flag for flag in sys.argv[1:] if flag != "--sse"])
+    bank = make_bank(ExecutionLog(options.log))
+    serve(bank.sse_app() if over_sse else bank.streamable_http_app(json_response=options.json), options)
 
 
 if __name__ == "__main__":
