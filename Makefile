@@ -54,6 +54,11 @@ detectors: $(VENV)/.dev ## precision and recall of every detector on the labelle
 bench: $(VENV)/.dev ## what policy and redaction cost
 	$(BIN)/python bench/policy.py
 	$(BIN)/python bench/redact.py
+	$(BIN)/python -m bench.two_phase
+
+.PHONY: example
+example: $(VENV)/.dev ## ten prompts for ten tools of mixed risk, two-phase where the policy says so
+	$(BIN)/python examples/two_phase/run.py
 
 .PHONY: wheel
 wheel: $(VENV)/.dev ## build the wheel into dist/

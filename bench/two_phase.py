@@ -1,0 +1,139 @@
+"""What proposing and committing cost at the gate, beside a plain call: p50 and p99, and commits a second.
+
+The gate, policy, masks, local log and stores are the real ones; Postgres is a real
+server on this machine, with fsync on. No network and no mitmproxy are in the figures.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from proxy.catalogue import Catalogue
+from proxy.gate import Gate
+from proxy.model import Answer, Context, Forward, Principal
+from proxy.phases import Phases
+from proxy.policy.decide import CompiledPolicy
+from proxy.policy.rules import PolicyFile
+from proxy.redact import Masker
+from proxy.store.choice import open_store
+from proxy.store.log import LocalLog
+from proxy.store.pins import PinFiles
+from proxy.twophase.tokens import Key, KeyRing
+from tests.postgres import Postgres
+
+RULES = {"version": 1, "rules": [{"id": "pay", "action": "two_phase", "tools": ["transfer_funds"]}]}
+CALLS = 400
+CLIENTS = 32
+CONTEXT = Context(Principal("bench"), "bank.example.com")
+STABLE = {"candidate_outputs": ["moved 100 to bob", "moved 100 to bob"]}
+ARGUMENTS = {"amount": 100, "to": "bob"}
+
+
+@contextlib.asynccontextmanager
+async def open_gate(folder: Path, url: str | None) -> AsyncIterator[Gate]:
+    policy = CompiledPolicy(PolicyFile.model_validate(RULES).rules, default="allow")
+    log = LocalLog(folder / "events.db")
+    ring = KeyRing(Key("k", b"k" * 32))
+    phases = Phases(store=open_store(url, folder), ring=lambda: ring)
+    catalogue = Catalogue(policy=lambda: policy, pins=PinFiles(folder))
+    gate = Gate(policy=lambda: policy, redactor=Masker(b"m" * 32), sink=log, catalogue=catalogue, phases=phases)
+    try:
+        yield gate
+    finally:
+        gate.close()
+        await phases.close()
+        log.close()
+
+
+def message(number: int, tool: str, arguments: dict[str, object]) -> bytes:
+    params = {"name": tool, "arguments": arguments}
+    return json.dumps({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}).encode()
+
+
+async def plain(gate: Gate, number: int) -> None:
+    verdict = await gate.inspect(message(number, "balance", ARGUMENTS), CONTEXT)
+    assert isinstance(verdict, Forward)
+    answer(gate, verdict)
+
+
+def answer(gate: Gate, verdict: Forward) -> None:
+    value = {"jsonrpc": "2.0", "id": verdict.message.id, "result": {"content": []}}
+    gate.observe(verdict.exchange, value, b"{}")
+
+
+async def propose(gate: Gate, number: int) -> dict[str, object]:
+    given = {**ARGUMENTS, "_interlock": STABLE}
+    verdict = await gate.inspect(message(number, "transfer_funds_propose", given), CONTEXT)
+    assert isinstance(verdict, Answer)
+    proposed = verdict.replies[0]["result"]["structuredContent"]
+    return {**ARGUMENTS, **{name: proposed[name] for name in ("proposal_id", "commit_token")}}
+
+
+async def commit(gate: Gate, number: int, given: dict[str, object]) -> None:
+    verdict = await gate.inspect(message(number, "transfer_funds_commit", given), CONTEXT)
+    assert isinstance(verdict, Forward), verdict
+    answer(gate, verdict)
+
+
+class Times:
+    """Milliseconds that calls took."""
+
+    def __init__(self) -> None:
+        self._taken: list[float] = []
+
+    async def of[T](self, work: object) -> T:
+        started = time.perf_counter()
+        done: T = await work  # type: ignore[misc]
+        self._taken.append((time.perf_counter() - started) * 1000)
+        return done
+
+    def __str__(self) -> str:
+        cuts = statistics.quantiles(self._taken, n=100)
+        return f"p50 {cuts[49]:7.2f} ms   p99 {cuts[98]:7.2f} ms"
+
+
+async def measure(name: str, folder: Path, url: str | None) -> None:
+    async with open_gate(folder, url) as gate:
+        calls, proposals, commits = Times(), Times(), Times()
+        for number in range(CALLS):
+            await calls.of(plain(gate, number))
+            given = await proposals.of(propose(gate, number))
+            await commits.of(commit(gate, number, given))
+        print(f"{name:9} plain call {calls}")
+        print(f"{name:9} propose    {proposals}")
+        print(f"{name:9} commit     {commits}")
+        await at_once(name, gate)
+
+
+async def at_once(name: str, gate: Gate) -> None:
+    tickets = [await propose(gate, number) for number in range(CALLS)]
+    waiting = iter(enumerate(tickets))
+
+    async def client() -> None:
+        for number, given in waiting:
+            await commit(gate, number, given)
+
+    started = time.perf_counter()
+    await asyncio.gather(*(client() for _ in range(CLIENTS)))
+    print(f"{name:9} {CLIENTS} clients: {CALLS / (time.perf_counter() - started):7.0f} commits a second")
+
+
+async def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        await measure("sqlite", Path(folder) / "sqlite", None)
+        postgres = Postgres(durable=True)
+        try:
+            await measure("postgres", Path(folder) / "postgres", postgres.new_database())
+        finally:
+            postgres.stop()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

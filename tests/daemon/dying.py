@@ -1,0 +1,51 @@
+"""`interlock` that is killed at one point of its way through a commit: `python -m tests.daemon.dying POINT up …`."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import sys
+from typing import Any
+
+from proxy import cli
+
+POINTS = {
+    "before the nonce": ("proxy.twophase.commit", "Committer", "consume", "before"),
+    "after the nonce": ("proxy.twophase.commit", "Committer", "consume", "after"),
+    "after the record": ("proxy.gate", "Gate", "_begin", "before"),
+    "after forwarding": ("proxy.gate", "Gate", "observe", "before"),
+}
+
+
+def die(point: str) -> None:
+    module, owner, name, when = POINTS[point]
+    holder = getattr(importlib.import_module(module), owner)
+    original = getattr(holder, name)
+
+    def is_commit(self: Any, *arguments: Any) -> bool:
+        held = [getattr(argument, "commit", None) for argument in arguments]
+        return name == "consume" or any(held)
+
+    if when == "after":
+
+        async def dying(self: Any, *arguments: Any) -> Any:
+            await original(self, *arguments)
+            os.kill(os.getpid(), signal.SIGKILL)
+    else:
+
+        def dying(self: Any, *arguments: Any) -> Any:
+            if is_commit(self, *arguments):
+                os.kill(os.getpid(), signal.SIGKILL)
+            return original(self, *arguments)
+
+    setattr(holder, name, dying)
+
+
+def main() -> None:
+    die(sys.argv.pop(1))
+    cli.main()
+
+
+if __name__ == "__main__":
+    main()
