@@ -31,10 +31,11 @@ from proxy.errors import ConfigError
 from proxy.files import FileCache, FolderLock, read_or_make_key
 from proxy.gate import Gate
 from proxy.journal import new_id
+from proxy.live_masker import LiveMasker
 from proxy.live_pins import watch_approvals
 from proxy.live_policy import LivePolicy
 from proxy.model import AuditEvent
-from proxy.redact import Masker
+from proxy.redact import Book
 from proxy.store.log import LOG_FILE, LocalLog
 from proxy.store.pins import PinFiles
 from proxy.wire import legacy
@@ -59,7 +60,16 @@ class Daemon:
         self._running: runfile.Running | None = None
         self._lock = FolderLock(settings.state_dir)
         runfile.clear(settings.state_dir)
-        self.policy = LivePolicy(settings.policy, self._policy_reloaded)
+        self.masker = LiveMasker(
+            read_or_make_key(settings.state_dir / "keys" / "mask.key", MASK_KEY_BYTES),
+            cache=FileCache(settings.state_dir / "cache"),
+        )
+        self.policy = LivePolicy(
+            settings.policy,
+            self._policy_reloaded,
+            prepare=lambda policy: self.masker.prepare(policy.detectors),
+            book=Book(),
+        )
         self.authority = Authority(settings.state_dir)
         self.authority.ensure()
         self.sink = LocalLog(settings.state_dir / LOG_FILE, max_bytes=settings.audit_log_limit)
@@ -67,10 +77,7 @@ class Daemon:
         self.gate = Gate(
             catalogue=Catalogue(policy=self.policy.current, pins=self.pins),
             policy=self.policy.current,
-            redactor=Masker(
-                read_or_make_key(settings.state_dir / "keys" / "mask.key", MASK_KEY_BYTES),
-                cache=FileCache(settings.state_dir / "cache"),
-            ),
+            redactor=self.masker,
             sink=self.sink,
             body_limit=settings.body_limit,
         )
@@ -164,7 +171,7 @@ class Daemon:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)
-        loop.add_signal_handler(signal.SIGHUP, self.policy.reload)
+        loop.add_signal_handler(signal.SIGHUP, self.policy.ask_to_reload)
 
     async def _drain(self) -> None:
         self.lifecycle.stopping = True

@@ -65,10 +65,11 @@ def read_or_make_key(path: Path, size: int) -> bytes:
 
 
 class FileCache:
-    """Bytes by name in a folder of the state folder; what cannot be read or written is not there."""
+    """Bytes by name in a folder of the state folder, the newest `limit` of them; what cannot be read is not there."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, limit: int = 8) -> None:
         self._folder = folder
+        self._limit = limit
 
     def get(self, name: str) -> bytes | None:
         """Give what was put under `name`, if anything."""
@@ -81,6 +82,9 @@ class FileCache:
         """Keep `data` under `name`, or don't."""
         with contextlib.suppress(OSError):
             write_private(self._folder / name, data)
+            kept = sorted(self._folder.iterdir(), key=lambda file: file.stat().st_mtime_ns, reverse=True)
+            for old in kept[self._limit :]:
+                old.unlink()
 
 
 class FolderLock:

@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy.catalogue import Catalogue
-    from proxy.model import Call, EventSink, Policy, Redactor
+    from proxy.model import Call, EventSink, Policy, Redaction, Redactor
     from proxy.phases import Asked, Phases
     from proxy.twophase.commit import Checked
     from proxy.wire.body import Reading
@@ -274,7 +274,7 @@ class Gate:
             if "arguments" not in redaction.on:
                 continue
             part = "params" if message.kind is not Kind.RESPONSE else "result"
-            masked, found = self._redactor.mask(message.value.get(part), redaction.detectors)
+            masked, found = self._mask(message.value.get(part), redaction)
             step.findings += found
             if not found or redaction.action == "report":
                 continue
@@ -283,6 +283,9 @@ class Gate:
             else:
                 message = _with_part(message, part, masked)
         return message
+
+    def _mask(self, value: Json, redaction: Redaction) -> tuple[Json, tuple[Finding, ...]]:
+        return self._redactor.mask(value, redaction.detectors, redaction.suppressions)
 
     async def _record(self, step: Step, message: Message) -> None:
         if _is_quiet(message):
@@ -371,7 +374,7 @@ class Gate:
         try:
             for redaction in exchange.decision.redactions:
                 if "result" in redaction.on and redaction.action != "report":
-                    masked, found = self._redactor.mask(value, redaction.detectors)
+                    masked, found = self._mask(value, redaction)
                     value = masked if found else value
         except Exception as error:
             log.exception("a message could not be masked", call_id=exchange.call_id, error=str(error))
@@ -404,7 +407,7 @@ class Gate:
         for redaction in exchange.decision.redactions:
             if "result" not in redaction.on or result is None:
                 continue
-            masked, found = self._redactor.mask(result, redaction.detectors)
+            masked, found = self._mask(result, redaction)
             findings += found
             if not found or redaction.action == "report":
                 continue

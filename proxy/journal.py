@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("interlock.gate")
 
 # What is masked in every record, whatever the policy says.
-RECORDED: Sequence[str] = ("secrets", "pii")
+RECORDED: Sequence[str] = ("secrets", "pii", "custom")
 
 
 class Journal:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING
 
 import structlog
@@ -14,7 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from proxy.masking import DetectorBook
     from proxy.policy.decide import CompiledPolicy
+
+    type Ready = tuple[CompiledPolicy, Callable[[], None]]
 
 log = structlog.get_logger("interlock.policy")
 
@@ -24,25 +28,44 @@ POLL_SECONDS = 1.0
 class LivePolicy:
     """Holds the policy that decides now. Raises PolicyError where the first one is bad.
 
-    `on_change` is called after each reload, whether the new policy is in force or not.
+    `prepare` makes ready whatever must change with a policy and gives what puts
+    it in force; where it raises, the policy is bad. It runs in a thread while
+    the proxy serves. `on_change` is called after each reload, whether the new
+    policy is in force or not.
     """
 
-    def __init__(self, path: Path, on_change: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        on_change: Callable[[], None] = lambda: None,
+        *,
+        prepare: Callable[[CompiledPolicy], Callable[[], None]] = lambda _: lambda: None,
+        book: DetectorBook | None = None,
+    ) -> None:
         self._path = path
         self._on_change = on_change
+        self._prepare = prepare
+        self._book = book
+        self._asked = asyncio.Event()
         self._stamp = self._look()
-        self._policy = load_policy(path)
+        self._policy, adopt = self._load()
+        adopt()
         self.problem: str | None = None
 
     def current(self) -> CompiledPolicy:
         """Give the policy in force."""
         return self._policy
 
-    def reload(self) -> bool:
-        """Load the files anew; say whether they are in force now. A bad policy leaves the old one."""
+    def ask_to_reload(self) -> None:
+        """Have the watch load the files anew, whether they changed or not."""
+        self._asked.set()
+
+    async def reload(self) -> bool:
+        """Load the files anew, in a thread; say whether they are in force now. A bad policy leaves the old one."""
         self._stamp = self._look()
         try:
-            policy = load_policy(self._path)
+            policy, adopt = await asyncio.to_thread(self._load)
+            adopt()
         except Exception as error:  # whatever is wrong with the new one, the watch and the old one go on
             self.problem = str(error) or type(error).__name__
             log.exception("the new policy is bad; the old one stays in force", path=str(self._path), error=self.problem)
@@ -54,12 +77,18 @@ class LivePolicy:
         self._on_change()
         return self.problem is None
 
+    def _load(self) -> Ready:
+        policy = load_policy(self._path, self._book)
+        return policy, self._prepare(policy)
+
     async def watch(self) -> None:
-        """Reload whenever the files change. Runs until cancelled."""
+        """Reload whenever the files change, or somebody asks. Runs until cancelled."""
         while True:
-            await asyncio.sleep(POLL_SECONDS)
-            if self._look() != self._stamp:
-                self.reload()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._asked.wait(), POLL_SECONDS)
+            if self._asked.is_set() or self._look() != self._stamp:
+                self._asked.clear()
+                await self.reload()
 
     def _look(self) -> tuple[tuple[str, int, int], ...]:
         try:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from proxy.masking import Suppression
     from proxy.proposals import Running, Terms
 
 type Json = bool | int | float | str | list[Json] | dict[str, Json] | None
@@ -169,6 +170,8 @@ class Redaction:
     on: frozenset[str]
     """Where to look: any of `arguments`, `result`."""
     action: Literal["mask", "deny", "report"] = "mask"
+    suppressions: tuple[Suppression, ...] = ()
+    """Findings to let be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,8 +366,10 @@ class Policy(Protocol):
 class Redactor(Protocol):
     """Finds and masks secrets in JSON values."""
 
-    def mask(self, value: Json, detectors: Sequence[str]) -> tuple[Json, tuple[Finding, ...]]:
-        """Give `value` with what `detectors` find masked, and what was found.
+    def mask(
+        self, value: Json, detectors: Sequence[str], suppressions: Sequence[Suppression] = ()
+    ) -> tuple[Json, tuple[Finding, ...]]:
+        """Give `value` with what `detectors` find masked, and what was found; not what `suppressions` let be.
 
         The masked value holds no finding and may always be recorded. It may be
         forwarded only where every finding is `maskable`.

@@ -104,6 +104,15 @@ def test_a_cache_gives_back_what_was_put_and_nothing_else(tmp_path):
     assert (cache.get("a"), cache.get("b")) == (b"two", None)
 
 
+def test_a_cache_keeps_the_newest(tmp_path):
+    cache = FileCache(tmp_path / "cache", limit=2)
+    for number in range(3):
+        cache.put(str(number), b"x")
+        os.utime(tmp_path / "cache" / str(number), (number, number))
+    cache.put("3", b"x")
+    assert [cache.get(str(number)) for number in range(4)] == [None, None, b"x", b"x"]
+
+
 def test_a_cache_that_cannot_be_written_is_an_empty_one(tmp_path):
     (tmp_path / "file").write_text("in the way")
     cache = FileCache(tmp_path / "file")

@@ -30,7 +30,7 @@ class Fakes:
             raise self.failure
         self.events.append(event)
 
-    def mask(self, value: Json, detectors: Any) -> tuple[Json, tuple[Finding, ...]]:
+    def mask(self, value: Json, detectors: Any, suppressions: Any = ()) -> tuple[Json, tuple[Finding, ...]]:
         self.asked.append(detectors)
         return masked(value), ()
 

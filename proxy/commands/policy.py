@@ -21,8 +21,10 @@ from proxy.model import Call
 from proxy.policy.explain import explain as explain_call
 from proxy.policy.lint import lint
 from proxy.policy.load import PolicyFileError, compile_sources, load_policy, load_sources
+from proxy.policy.masking import remarks as section_remarks
 from proxy.policy.rules import PolicyFile, TestCall
 from proxy.policy.suite import coverage, run_tests
+from proxy.redact import Book
 from proxy.resources import policies_dir
 
 if TYPE_CHECKING:
@@ -57,7 +59,7 @@ def _fail(error: PolicyError, *, as_json: bool) -> NoReturn:
 
 def _load(path: Path, *, as_json: bool) -> tuple[Source, ...]:
     try:
-        return load_sources(path)
+        return load_sources(path, Book())
     except PolicyError as error:
         _fail(error, as_json=as_json)
 
@@ -70,27 +72,39 @@ def check(path: PolicyPath = None, *, as_json: AsJson = False, strict: bool = Fa
     """
     sources = _load(_path(path), as_json=as_json)
     policy = compile_sources(sources)
-    rules = [rule for source in sources for rule in source.content.rules]
-    places = _places(sources)
-    remarks = lint(rules, policy.default)
-    failed = strict and bool(remarks)
+    count = sum(len(source.content.rules) for source in sources)
+    found = _remarks(sources, policy.default)
+    failed = strict and bool(found)
     if as_json:
-        found = [{"at": places[r.rule], "rule": r.rule, "kind": r.kind, "message": r.message} for r in remarks]
-        typer.echo(json.dumps({"ok": not failed, "rules": len(rules), "errors": [], "remarks": found}))
+        typer.echo(json.dumps({"ok": not failed, "rules": count, "errors": [], "remarks": found}))
     else:
-        for remark in remarks:
-            typer.echo(f"{places[remark.rule]}: {remark.kind}: {remark.rule} {remark.message}")
-        typer.echo(f"{len(rules)} rules in {len(sources)} files, default {policy.default}: no errors")
+        for remark in found:
+            words = f"{remark['rule']} {remark['message']}".strip()
+            typer.echo(f"{remark['at']}: {remark['kind']}: {words}")
+        typer.echo(f"{count} rules in {len(sources)} files, default {policy.default}: no errors")
     raise typer.Exit(1 if failed else 0)
 
 
-def _places(sources: tuple[Source, ...]) -> dict[str, str]:
-    places = {}
-    for source in sources:
-        for position, rule in enumerate(source.content.rules):
-            line, column = source.at("rules", position)
-            places[rule.id] = f"{source.path}:{line}:{column}"
-    return places
+def _remarks(sources: tuple[Source, ...], default: str) -> list[dict[str, str]]:
+    """Give the remarks on rules, then those on detectors and suppressions, which belong to no one rule."""
+    rules = [rule for source in sources for rule in source.content.rules]
+    places = {
+        rule.id: _place(source, "rules", position)
+        for source in sources
+        for position, rule in enumerate(source.content.rules)
+    }
+    return [
+        *({"at": places[r.rule], "rule": r.rule, "kind": r.kind, "message": r.message} for r in lint(rules, default)),
+        *(
+            {"at": _place(r.source, *r.steps), "rule": "", "kind": r.kind, "message": r.message}
+            for r in section_remarks(sources, Book())
+        ),
+    ]
+
+
+def _place(source: Source, *steps: str | int) -> str:
+    line, column = source.at(*steps)
+    return f"{source.path}:{line}:{column}"
 
 
 @app.command("test")
@@ -155,7 +169,7 @@ def explain(
 ) -> None:
     """Tell how a call is decided: which rules were looked at, what each view was, why the winner won."""
     try:
-        policy = load_policy(_path(path))
+        policy = load_policy(_path(path), Book())
         asked = _read_call(call)
     except PolicyError as error:
         _fail(error, as_json=as_json)

@@ -18,6 +18,7 @@ from proxy.commands.options import AsJson, ConfigFile, StateDir, state_folder
 from proxy.errors import ConfigError
 from proxy.policy.load import load_policy
 from proxy.policy.replay import replay as decide_again
+from proxy.redact import Book
 from proxy.store.log import LOG_FILE, read_log
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def replay(
     the policy is wrong, or there is no log.
     """
     earliest = time.time() - parse_age(since)
-    policy = load_policy(candidate)
+    policy = load_policy(candidate, Book())
     path = state_folder(state_dir, config) / LOG_FILE
     if not path.exists():
         raise ConfigError(f"there is no audit log at {path}; `interlock up` makes it, or give --state-dir")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from proxy.model import Call, Decision, Outcome, PinRules, Redaction
 from proxy.policy.egress import CompiledEgress
 from proxy.policy.globs import compile_globs, is_glob
+from proxy.policy.masking import compile_suppression
 from proxy.policy.operators import YES, compile_when
 from proxy.policy.rules import AllowRule, DenyRule, Egress, RedactRule, TwoPhaseRule
 from proxy.policy.text import fold
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from proxy.model import Governed, Hints, Respond
+    from proxy.policy.masking import CompiledSuppression, Suppression
     from proxy.policy.operators import Test
     from proxy.policy.rules import Annotations, Rule
 
@@ -213,11 +215,15 @@ class CompiledPolicy:
         version: str = "",
         egress: CompiledEgress | None = None,
         pins: PinRules | None = None,
+        detectors: Iterable[Mapping[str, Any]] = (),
+        suppressions: Iterable[Suppression] = (),
     ) -> None:
         self.version = version
         self.pins = pins or PinRules()
         self.egress = egress or CompiledEgress(Egress(), version=version)
         self.default = default
+        self.detectors = tuple(detectors)
+        self._suppressions = tuple(map(compile_suppression, suppressions))
         self.compiled = tuple(compile_rule(rule) for rule in sorted(rules, key=lambda rule: rule.id))
         self.rules: Mapping[str, Rule] = {compiled.id: compiled.rule for compiled in self.compiled}
         self._default_allow = Decision(Outcome.ALLOW, DEFAULT_ALLOW, policy_version=version)
@@ -292,7 +298,7 @@ class CompiledPolicy:
             winner.hit.rule.rule.severity,
             tuple(sorted(hit.rule.id for hit in live if _matched(hit))),
             shadow,
-            _redactions(live),
+            _redactions(live, self._suppressions, call),
             self.version,
             _terms(winner.hit.rule.id, live) if winner.outcome is Outcome.TWO_PHASE else None,
         )
@@ -306,7 +312,7 @@ class CompiledPolicy:
 
     def _by_default(self, call: Call, live: Sequence[Hit], shadow: tuple[str, ...]) -> Decision:
         matched = tuple(sorted(hit.rule.id for hit in live if _matched(hit)))
-        redactions = _redactions(live)
+        redactions = _redactions(live, self._suppressions, call)
         told: dict[str, Any] = {"matched": matched, "shadow": shadow, "redactions": redactions}
         if self._allows_by_default(call):
             return replace(self._default_allow, **told)
@@ -387,9 +393,15 @@ def _message(hit: Hit) -> str:
     return f"{described} ({hit.detail})" if described else hit.detail
 
 
-def _redactions(live: Sequence[Hit]) -> tuple[Redaction, ...]:
+def _redactions(live: Sequence[Hit], suppressions: Sequence[CompiledSuppression], call: Call) -> tuple[Redaction, ...]:
     return tuple(
-        Redaction(rule.id, tuple(rule.detectors), frozenset(rule.on), rule.redact)
+        Redaction(
+            rule.id,
+            tuple(rule.detectors),
+            frozenset(rule.on),
+            rule.redact,
+            tuple(entry.value for entry in suppressions if entry.applies(rule.id, call)),
+        )
         for hit in live
         if isinstance(rule := hit.rule.rule, RedactRule)
     )

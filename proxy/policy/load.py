@@ -20,6 +20,7 @@ from proxy.errors import PolicyError
 from proxy.model import PinRules
 from proxy.policy.decide import CompiledPolicy
 from proxy.policy.egress import CompiledEgress
+from proxy.policy.masking import Detector, Suppression, complaints
 from proxy.policy.rules import Annotations, Condition, DenyRule, Egress, Pins, PolicyFile, RedactRule, TwoPhaseRule
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pydantic_core import ErrorDetails
+
+    from proxy.masking import DetectorBook
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +66,17 @@ class Source:
         return _locate(self.nodes, steps)
 
 
-def load_policy(path: Path) -> CompiledPolicy:
+def load_policy(path: Path, book: DetectorBook | None = None) -> CompiledPolicy:
     """Load a file, or every *.yaml and *.yml of a folder, as one policy.
 
-    Raises PolicyError with file, line, column and what to write instead.
+    Whether detectors are well made, and those that rules name exist, is checked
+    where `book` is given. Raises PolicyError with file, line, column and what to
+    write instead.
     """
-    return compile_sources(load_sources(path), version=_version(path))
+    return compile_sources(load_sources(path, book), version=_version(path))
 
 
-def load_sources(path: Path) -> tuple[Source, ...]:
+def load_sources(path: Path, book: DetectorBook | None = None) -> tuple[Source, ...]:
     """Read and check the files of a policy.
 
     Raises PolicyError.
@@ -84,6 +89,9 @@ def load_sources(path: Path) -> tuple[Source, ...]:
         except PolicyFileError as error:
             problems.extend(error.problems)
     problems.extend(_duplicate_ids(sources))
+    if book is not None and not problems:
+        found = complaints(sources, book)
+        problems.extend(Problem(str(source.path), *source.at(*steps), message) for source, steps, message in found)
     if problems:
         raise PolicyFileError(problems)
     return tuple(sources)
@@ -115,6 +123,8 @@ def compile_sources(sources: Sequence[Source], *, version: str = "") -> Compiled
         version=version,
         egress=CompiledEgress(_merge_egress(sources), version=version),
         pins=_merge_pins(sources),
+        detectors=[detector.raw() for source in sources for detector in source.content.detectors],
+        suppressions=[entry for source in sources for entry in source.content.suppressions],
     )
 
 
@@ -276,17 +286,33 @@ def _shorten(value: Any) -> str:
 
 
 def _field_names() -> tuple[str, ...]:
-    models = (PolicyFile, Annotations, DenyRule, RedactRule, TwoPhaseRule, Condition, Egress, Pins)
+    models = (
+        PolicyFile,
+        Annotations,
+        DenyRule,
+        RedactRule,
+        TwoPhaseRule,
+        Condition,
+        Egress,
+        Pins,
+        Detector,
+        Suppression,
+    )
     fields = (field.alias or name for model in models for name, field in model.model_fields.items())
     return (*dict.fromkeys(fields), "all", "any", "not", "hosts", "ports", "cidrs")
 
 
 def _did_you_mean(name: str) -> str:
     names = _field_names()
-    if name in names:
-        return "; it belongs elsewhere (docs/policy.md says where)"
-    close = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.6)
-    return f"; did you mean {close[0]!r}?" if close else "; see docs/policy.md for what may stand here"
+    others = [other for other in names if other != name]
+    close = difflib.get_close_matches(name.lower(), others, n=1, cutoff=0.85 if name in names else 0.6)
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    return (
+        "; it belongs elsewhere (docs/policy.md says where)"
+        if name in names
+        else "; see docs/policy.md for what may stand here"
+    )
 
 
 def _guess(given: Any, expected: str) -> str:

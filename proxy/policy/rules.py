@@ -7,8 +7,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
-    ConfigDict,
     Discriminator,
     Field,
     StrictBool,
@@ -20,7 +18,8 @@ from pydantic import (
 )
 
 from proxy.model import Call, Hints
-from proxy.policy.regex import compile_search
+from proxy.policy.fields import Regex, Strict, Word
+from proxy.policy.masking import Detector, Suppression  # noqa: TC001  pydantic reads annotations when it runs
 from proxy.policy.values import parse_arg
 
 type Scalar = StrictStr | StrictInt | StrictFloat | StrictBool | None
@@ -66,14 +65,6 @@ def _check_arg(text: str) -> str:
     return text
 
 
-def _check_regex(pattern: str) -> str:
-    try:
-        compile_search(pattern)
-    except ValueError as error:
-        raise ValueError(f"{error}; RE2 has no look-around and no back-references") from None
-    return pattern
-
-
 def _check_network(text: str) -> str:
     try:
         ipaddress.ip_network(text, strict=False)
@@ -88,19 +79,13 @@ def _check_root(text: str) -> str:
     return text
 
 
-type Word = Annotated[StrictStr, Field(min_length=1)]
 type Words = Word | Annotated[list[Word], Field(min_length=1)]
 type Globs = Annotated[list[Word], Field(min_length=1)]
 type Root = Annotated[Word, AfterValidator(_check_root)]
 type Network = Annotated[Word, AfterValidator(_check_network)]
-type Regex = Annotated[StrictStr, Field(min_length=1), AfterValidator(_check_regex)]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=False)
-
-
-class Bounds(_Strict):
+class Bounds(Strict):
     """How long a string, array or object may be."""
 
     gt: StrictInt | None = None
@@ -115,7 +100,7 @@ class Bounds(_Strict):
         return self
 
 
-class Condition(_Strict):
+class Condition(Strict):
     """One `arg` and what must hold of it; several operators must all hold."""
 
     arg: Annotated[StrictStr, AfterValidator(_check_arg)] = Field(
@@ -170,19 +155,19 @@ class Condition(_Strict):
         }
 
 
-class All(_Strict):
+class All(Strict):
     """Every one holds."""
 
     all: Annotated[list[When], Field(min_length=1)]
 
 
-class Any_(_Strict):  # noqa: N801 - `Any` is taken
+class Any_(Strict):  # noqa: N801 - `Any` is taken
     """At least one holds."""
 
     any: Annotated[list[When], Field(min_length=1)]
 
 
-class Not(_Strict):
+class Not(Strict):
     """It does not hold."""
 
     not_: When = Field(alias="not")
@@ -213,7 +198,7 @@ type When = Annotated[
 ]
 
 
-class Annotations(_Strict):
+class Annotations(Strict):
     """What a server says of a tool's nature; every hint given here must be so.
 
     A tool that says nothing is taken as MCP takes it: not read-only, destructive, open-world.
@@ -231,7 +216,7 @@ class Annotations(_Strict):
         return self
 
 
-class TestCall(_Strict):
+class TestCall(Strict):
     """The call of a test: what is not said is a tools/call by agent `agent` to server `server`."""
 
     __test__ = False
@@ -248,7 +233,7 @@ class TestCall(_Strict):
         return Call(self.method, self.server, self.agent, self.tool, self.arguments, hints=Hints.read(self.annotations))
 
 
-class RuleTest(_Strict):
+class RuleTest(Strict):
     """A call and what this rule alone makes of it."""
 
     name: StrictStr | None = None
@@ -259,7 +244,7 @@ class RuleTest(_Strict):
     )
 
 
-class _Rule(_Strict):
+class _Rule(Strict):
     id: Annotated[StrictStr, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
     description: StrictStr = ""
     mode: Mode = Field(default="enforce", description="shadow: record what the rule would have done, do nothing.")
@@ -314,7 +299,7 @@ class RedactRule(_Rule):
     )
 
 
-class Weights(_Strict):
+class Weights(Strict):
     """How much each signal counts in a proposal's score."""
 
     output_instability: Annotated[float, Field(ge=0, le=1)] = 0.5
@@ -353,7 +338,7 @@ class TwoPhaseRule(_Rule):
 type Rule = Annotated[AllowRule | DenyRule | RedactRule | TwoPhaseRule, Field(discriminator="action")]
 
 
-class EgressCall(_Strict):
+class EgressCall(Strict):
     """The request of an egress test."""
 
     host: Word
@@ -363,14 +348,14 @@ class EgressCall(_Strict):
     agent: Word = "agent"
 
 
-class EgressTest(_Strict):
+class EgressTest(Strict):
     """A request and what this egress rule alone makes of it."""
 
     request: EgressCall
     expect: Literal["allow", "deny", "no_match"]
 
 
-class EgressRule(_Strict):
+class EgressRule(Strict):
     """Who may be talked to, by host, address, port and HTTP method; all that is given must hold."""
 
     id: Annotated[StrictStr, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
@@ -386,7 +371,7 @@ class EgressRule(_Strict):
     tests: list[EgressTest] = Field(default_factory=list)
 
 
-class Egress(_Strict):
+class Egress(Strict):
     """Plain HTTP and any other traffic through the proxy."""
 
     default: Literal["allow", "deny"] = "allow"
@@ -397,7 +382,7 @@ class Egress(_Strict):
     rules: list[EgressRule] = Field(default_factory=list)
 
 
-class Pins(_Strict):
+class Pins(Strict):
     """What becomes of tools that change after they were first seen."""
 
     mode: Literal["off", "record", "enforce"] = Field(
@@ -410,7 +395,7 @@ class Pins(_Strict):
     )
 
 
-class PolicyFile(_Strict):
+class PolicyFile(Strict):
     """One policy file."""
 
     version: Literal[1]
@@ -420,6 +405,10 @@ class PolicyFile(_Strict):
     rules: list[Rule] = Field(default_factory=list)
     egress: Egress | None = None
     pins: Pins | None = None
+    detectors: list[Detector] = Field(default_factory=list, description="Detectors beside the built-in ones.")
+    suppressions: list[Suppression] = Field(
+        default_factory=list, description="Findings that redact rules let be; the record masks them all the same."
+    )
 
 
 for _model in (All, Any_, Not, AllowRule, DenyRule, RedactRule, TwoPhaseRule, PolicyFile):

@@ -1,22 +1,21 @@
 """Detectors and masking over JSON values and text.
 
 Pure but for reading its own `detectors.yaml`. `Masker` is the way in; `StreamMasker` for text
-in chunks; `builtin().extended(…)` for a policy's own detectors; `Suppressions` for what it lets be.
+in chunks; `builtin().extended(…)` for a policy's own detectors, `Book` to check them.
 """
 
+from proxy.redact.book import Book
 from proxy.redact.detectors import Catalogue, Detector, builtin
 from proxy.redact.mask import DECODING_LIMIT, NUMBER_LIMIT, Masker
 from proxy.redact.stream import StreamMasker
-from proxy.redact.suppress import Suppression, Suppressions
 
 __all__ = [
     "DECODING_LIMIT",
     "NUMBER_LIMIT",
+    "Book",
     "Catalogue",
     "Detector",
     "Masker",
     "StreamMasker",
-    "Suppression",
-    "Suppressions",
     "builtin",
 ]

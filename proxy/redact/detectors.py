@@ -25,6 +25,8 @@ KEYWORD_REACH = 128
 """How far from a match, in bytes, one of its detector's keywords may stand."""
 
 _LABELS = {"secrets": "secret", "pii": "pii", "custom": "custom"}
+FAMILIES = tuple(_LABELS)
+"""What the ids of detectors begin with; a rule may name a whole family."""
 
 type Keyword = Annotated[str, Field(min_length=1, max_length=64)]
 
@@ -126,6 +128,14 @@ class Catalogue:
     def _selections(self) -> dict[tuple[str, ...], frozenset[int]]:
         return {}
 
+    def knows(self, names: Sequence[str]) -> bool:
+        """Tell whether each of `names` is a family or the id of a detector."""
+        return self._ids.issuperset(names)
+
+    @functools.cached_property
+    def _ids(self) -> frozenset[str]:
+        return frozenset({*FAMILIES, *(detector.id for detector in self.detectors)})
+
     def select(self, names: Sequence[str]) -> frozenset[int]:
         """Give the indexes of the detectors that `names` choose: ids, or `secrets`, `pii`, `custom`.
 
@@ -139,17 +149,16 @@ class Catalogue:
         return chosen
 
     def _select_one(self, name: str) -> frozenset[int]:
-        found = frozenset(
+        # A family is a name even while nobody has defined a detector in it.
+        if name not in self._ids:
+            raise PolicyError(
+                f"unknown detector {name!r}: give a family (secrets, pii, custom) or an id such as pii.card"
+            )
+        return frozenset(
             index
             for index, detector in enumerate(self.detectors)
             if detector.id == name or detector.id.startswith(f"{name}.")
         )
-        # A family is a name even while nobody has defined a detector in it.
-        if not found and name not in _LABELS:
-            raise PolicyError(
-                f"unknown detector {name!r}: give a family (secrets, pii, custom) or an id such as pii.card"
-            )
-        return found
 
     def extended(self, custom: Iterable[Mapping[str, Any]]) -> Catalogue:
         """Give a catalogue with a policy's own detectors after the built-in ones.

@@ -16,11 +16,12 @@ from proxy.redact.decode import GROWTH, MAX_DEPTH, SLACK, Layer, Root, next_laye
 from proxy.redact.detectors import Catalogue, builtin, compile_bytes
 from proxy.redact.document import UNREADABLE, Document, Text
 from proxy.redact.scan import WALL, DatabaseCache, EngineName, Match, scanner_for
-from proxy.redact.suppress import Suppressions
+from proxy.redact.suppress import cover
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from proxy.masking import Suppression
     from proxy.model import Json
 
 DECODING_LIMIT: Final = "limits.decoding"
@@ -33,7 +34,6 @@ _MASK_DIGITS: Final = 4
 _MAX_ROUNDS: Final = 4
 _LARGE: Final = 1 << 16
 _NEAR: Final = 1 << 12
-_NOTHING: Final = Suppressions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Masker:
         self._mask_regex = compile_bytes(rf"\[(?:{labels}):[0-9a-f]{{{_MASK_DIGITS}}}\]")
 
     def mask(
-        self, value: Json, detectors: Sequence[str], suppressions: Suppressions = _NOTHING
+        self, value: Json, detectors: Sequence[str], suppressions: Sequence[Suppression] = ()
     ) -> tuple[Json, tuple[Finding, ...]]:
         """Give `value` without what `detectors` find in it, and what was found.
 
@@ -82,7 +82,7 @@ class Masker:
         return _Masking(self, value, self.catalogue.select(detectors), suppressions).run()
 
     def mask_text(
-        self, text: str, detectors: Sequence[str], suppressions: Suppressions = _NOTHING
+        self, text: str, detectors: Sequence[str], suppressions: Sequence[Suppression] = ()
     ) -> tuple[str, tuple[Finding, ...]]:
         """Mask plain text."""
         masked, findings = self.mask(text, detectors, suppressions)
@@ -91,7 +91,7 @@ class Masker:
 
     def hits(self, text: str, detectors: Sequence[str]) -> tuple[list[Hit], tuple[Finding, ...]]:
         """Give the spans of `text`, in bytes of UTF-8, to be masked, and the limits it ran into."""
-        return _Masking(self, text, self.catalogue.select(detectors), _NOTHING).hits()
+        return _Masking(self, text, self.catalogue.select(detectors)).hits()
 
     def finding(self, hit: Hit, path: str = "", *, maskable: bool = True) -> Finding:
         """Give what to report of `hit`."""
@@ -143,7 +143,9 @@ class DecodingLimitError(Exception):
 class _Masking:
     """One run over one value."""
 
-    def __init__(self, masker: Masker, value: Json, chosen: frozenset[int], suppressions: Suppressions) -> None:
+    def __init__(
+        self, masker: Masker, value: Json, chosen: frozenset[int], suppressions: Sequence[Suppression] = ()
+    ) -> None:
         self._masker = masker
         self._chosen = chosen
         self._suppressions = suppressions
@@ -236,9 +238,9 @@ class _Masking:
                 yield from parts
 
     def _suppressed(self, hit: Hit) -> bool:
-        if not self._suppressions.entries:
+        if not self._suppressions:
             return False
-        return self._suppressions.cover(self._masker.finding(hit, self._document.path(hit.leaf)))
+        return cover(self._suppressions, self._masker.finding(hit, self._document.path(hit.leaf)))
 
     def _masked_leaf(self, leaf: int) -> str:
         hits = merged(self._hits[leaf])

@@ -130,6 +130,17 @@ def _load(stored: bytes | None) -> Any:
         return None
 
 
+def refusal(detector: Detector) -> str | None:
+    """Say why hyperscan will not look for `detector`; None where it will, or is not here."""
+    if _engines("auto") is not HyperscanEngine:
+        return None
+    try:
+        _compile([(detector.hint or detector.pattern).encode()])
+    except hyperscan.error as error:
+        return str(error)
+    return None
+
+
 def _compile(expressions: list[bytes]) -> Any:
     database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
     database.compile(
