@@ -19,7 +19,7 @@ from proxy.commands import replay
 from proxy.errors import PolicyError
 from proxy.model import Call
 from proxy.policy.explain import explain as explain_call
-from proxy.policy.lint import lint
+from proxy.policy.lint import lint, lint_egress
 from proxy.policy.load import PolicyFileError, compile_sources, load_policy, load_sources
 from proxy.policy.rules import PolicyFile, TestCall
 from proxy.policy.suite import coverage, run_tests
@@ -72,7 +72,7 @@ def check(path: PolicyPath = None, *, as_json: AsJson = False, strict: bool = Fa
     policy = compile_sources(sources)
     rules = [rule for source in sources for rule in source.content.rules]
     places = _places(sources)
-    remarks = lint(rules, policy.default)
+    remarks = (*lint(rules, policy.default), *lint_egress(policy.egress.section))
     failed = strict and bool(remarks)
     if as_json:
         found = [{"at": places[r.rule], "rule": r.rule, "kind": r.kind, "message": r.message} for r in remarks]
@@ -90,6 +90,9 @@ def _places(sources: tuple[Source, ...]) -> dict[str, str]:
         for position, rule in enumerate(source.content.rules):
             line, column = source.at("rules", position)
             places[rule.id] = f"{source.path}:{line}:{column}"
+        for position, judged in enumerate(source.content.egress.rules if source.content.egress else ()):
+            line, column = source.at("egress", "rules", position)
+            places[judged.id] = f"{source.path}:{line}:{column}"
     return places
 
 
