@@ -41,6 +41,7 @@ def context(flow: http.HTTPFlow) -> Context:
         revision=headers.get("mcp-protocol-version"),
         session=headers.get("mcp-session-id") or legacy,
         egress=egress(flow),
+        target=flow.request.path,
     )
 
 

@@ -25,6 +25,7 @@ from mitmproxy.proxy.layers.http import (
     HttpRequestHeadersHook,
     HttpStream,
     RequestData,
+    RequestEndOfMessage,
     RequestProtocolError,
     ResponseData,
     ResponseEndOfMessage,
@@ -38,10 +39,12 @@ from wsproto import events as wsevents
 from wsproto.handshake import WEBSOCKET_VERSION
 
 from addons.http_connections import GuardedHttp1Server, GuardedHttp2Server
+from addons.http_flows import egress
 from addons.limits import (
     REFUSED,
     REWRITER,
     SCANNER,
+    WATCH,
     BodyOverdue,
     EventPushed,
     Limits,
@@ -57,7 +60,11 @@ if TYPE_CHECKING:
     from mitmproxy.proxy.context import Context
     from mitmproxy.proxy.layer import CommandGenerator
 
+    from proxy.outbound import UploadWatch
+
 LINGER_SECONDS = 5.0
+# Bytes of a control frame that may go where no secrets may: enough for a client to know its own ping by.
+MAX_CONTROL = 16
 LINE_BREAKS = re.compile(rb"[\r\n\0]")
 
 
@@ -148,7 +155,28 @@ class GuardedHttpStream(HttpStream):
             self.flow.metadata[REFUSED] = "body_too_large"
             yield from self._end("the upload may be an MCP message larger than body_limit", ErrorCode.KILL)
             return
-        yield from super().state_stream_request_body(event)
+        if WATCH in self.flow.metadata:
+            yield from self._watched(event)
+        else:
+            yield from super().state_stream_request_body(event)
+
+    def _watched(self, event: RequestData | Any) -> CommandGenerator[None]:
+        """Let on what holds no secret; the end of it waits for what follows."""
+        watch: UploadWatch = self.flow.metadata[WATCH]
+        passed: bytes | None = b""
+        if isinstance(event, RequestData):
+            passed = watch.feed(event.data)
+        elif isinstance(event, RequestEndOfMessage):
+            passed = watch.close()
+        if passed is None:
+            text = "the upload holds a secret that policy does not let pass, or cannot be looked through"
+            yield SendHttp(RequestProtocolError(self.stream_id, text, ErrorCode.CANCEL), self.context.server)
+            yield from self._refuse_request(403, None, text)
+            return
+        if passed:
+            yield from super().state_stream_request_body(RequestData(self.stream_id, passed))
+        if not isinstance(event, RequestData):
+            yield from super().state_stream_request_body(event)
 
     def state_stream_response_body(self, event: events.Event) -> CommandGenerator[None]:
         if REWRITER not in self.flow.metadata or not isinstance(event, ResponseData | ResponseEndOfMessage):
@@ -165,9 +193,13 @@ class GuardedHttpStream(HttpStream):
         if last:
             yield from self.send_response(already_streamed=True)
 
-    def _refuse_request(self, status: int, reason: str, text: str) -> CommandGenerator[None]:
-        """Answer, then read on without keeping anything: a reset would take the answer away."""
-        self.flow.metadata[REFUSED] = reason
+    def _refuse_request(self, status: int, reason: str | None, text: str) -> CommandGenerator[None]:
+        """Answer, then read on without keeping anything: a reset would take the answer away.
+
+        Without a `reason`, an addon records it.
+        """
+        if reason is not None:
+            self.flow.metadata[REFUSED] = reason
         self.flow.error = mflow.Error(text)
         yield HttpErrorHook(self.flow)
         response = http.Response.make(status, refusal_body(status, text), {"Content-Type": "application/json"})
@@ -231,7 +263,7 @@ class GuardedWebsocketLayer(websocket.WebsocketLayer):
 
     def start(self, event: events.Event) -> CommandGenerator[None]:
         yield from super().start(event)
-        self.client_ws.events = partial(_without_hidden_text, self.client_ws.events)
+        self.client_ws.events = partial(self._without_hidden_text, self.client_ws.events)
 
     _handle_event = start
 
@@ -247,16 +279,20 @@ class GuardedWebsocketLayer(websocket.WebsocketLayer):
                 self._handle_event = self.done  # type: ignore[method-assign]
                 return
 
+    def _without_hidden_text(self, read: Callable[[], Iterator[wsevents.Event]]) -> Iterator[wsevents.Event]:
+        """Give a client's frames; control frames, which no hook sees, without a payload that may not pass unseen."""
+        for event in read():
+            if isinstance(event, wsevents.Ping | wsevents.Pong) and self._is_hidden(bytes(event.payload)):
+                yield replace(event, payload=b"")
+            elif isinstance(event, wsevents.CloseConnection) and self._is_hidden((event.reason or "").encode()):
+                yield replace(event, reason="")
+            else:
+                yield event
 
-def _without_hidden_text(read: Callable[[], Iterator[wsevents.Event]]) -> Iterator[wsevents.Event]:
-    """Give a client's frames; control frames, which no hook sees, without a payload that could be a message."""
-    for event in read():
-        if isinstance(event, wsevents.Ping | wsevents.Pong) and could_be_json(bytes(event.payload)):
-            yield replace(event, payload=b"")
-        elif isinstance(event, wsevents.CloseConnection) and could_be_json((event.reason or "").encode()):
-            yield replace(event, reason="")
-        else:
-            yield event
+    def _is_hidden(self, payload: bytes) -> bool:
+        """Say whether a payload could be a message, or a secret on its way to where none may go."""
+        guarded = any(redaction.action == "deny" for redaction in egress(self.flow).redactions)
+        return could_be_json(payload) or (guarded and len(payload) > MAX_CONTROL)
 
 
 class GuardedHttpLayer(HttpLayer):

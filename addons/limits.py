@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 REWRITER = "interlock.rewriter"
 SCANNER = "interlock.scanner"
+WATCH = "interlock.watch"
 REFUSED = "interlock.refused"
 
 

@@ -14,10 +14,11 @@ from urllib.parse import urlsplit
 import structlog
 
 from addons import http_flows as flows
-from addons.limits import REWRITER, SCANNER, Limits, ResponseChunk
+from addons.limits import REWRITER, SCANNER, WATCH, Limits, ResponseChunk
 from addons.streams import EventStream, Responses
 from proxy import reasons
 from proxy.model import Answer, Context, Denial, Exchange, Forward, Pass, Reject, Verdict
+from proxy.outbound import UploadWatch, last_words
 from proxy.wire.encoding import codings, decode_body, inflater
 from proxy.wire.jsonrpc import serialise
 from proxy.wire.legacy import carrier
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("interlock.http")
 
 RESPONSES = "interlock.responses"
+SENT = "interlock.sent"
 MAX_ENDPOINTS = 1000
 
 
@@ -63,8 +65,24 @@ class McpGate:
                 request.headers.get_all("content-type"), request.headers.get_all("content-encoding"), int(length) * 4
             )
             plain = self._names_agree(flow) and self._framing_is_plain(flow)
-            request.stream = plain and self._may_leave(flow)
+            request.stream = plain and self._may_leave(flow) and self._watch(flow, int(length) * 4)
             request.authority = request.authority if request.is_http2 else ""
+
+    def _watch(self, flow: http.HTTPFlow, limit: int) -> bool:
+        """Have a streaming upload looked through where secrets may not go; say whether its head may pass."""
+        headers = list(flow.request.headers.items(multi=True))
+        watch = self._gate.watch_upload(flows.context(flow), headers, limit)
+        if isinstance(watch, Denial):
+            flows.answer_refused(flow, 403, watch)
+            return False
+        if watch is not None:
+            flow.metadata[WATCH] = watch
+        return True
+
+    def _tell_of_upload(self, flow: http.HTTPFlow) -> None:
+        watch: UploadWatch | None = flow.metadata.pop(WATCH, None)
+        if watch is not None:
+            self._gate.declare(flows.context(flow), watch.carried)
 
     async def request(self, flow: http.HTTPFlow) -> None:
         """Decide what becomes of a request."""
@@ -75,6 +93,7 @@ class McpGate:
 
     async def _request(self, flow: http.HTTPFlow) -> None:
         if flow.response is not None or flow.error is not None or SCANNER in flow.metadata:
+            self._tell_of_upload(flow)
             return
         if self._is_stopping():
             self._gate.note("request_refused", "stopping", flows.context(flow))
@@ -85,7 +104,11 @@ class McpGate:
         context = flows.context(flow)
         headers = list(flow.request.headers.items(multi=True))
         verdict = await self._gate.inspect(flow.request.raw_content or b"", context, headers)
-        self._carry_out(flow, verdict, context)
+        body = b""
+        if isinstance(verdict, Forward):
+            size = len(flow.request.raw_content or b"")
+            body = await self._gate.aside(size, partial(serialise, verdict.message.value))
+        self._carry_out(flow, verdict, context, body)
 
     def _names_agree(self, flow: http.HTTPFlow) -> bool:
         problem = flows.misdirected(flow)
@@ -110,10 +133,11 @@ class McpGate:
         self._refuse(flow, 400, reason)
         return False
 
-    def _carry_out(self, flow: http.HTTPFlow, verdict: Verdict, context: Context) -> None:
+    def _carry_out(self, flow: http.HTTPFlow, verdict: Verdict, context: Context, body: bytes) -> None:
+        """Do as the verdict says; `body` is what is forwarded."""
         match verdict:
-            case Forward(message=message, exchange=exchange, headers=headers):
-                self._forward(flow, serialise(message.value), context, exchange)
+            case Forward(exchange=exchange, headers=headers):
+                self._forward(flow, body, context, exchange)
                 flow.request.headers.update(headers)
             case Answer() if not flows.may_leave(flow) and self._is_legacy(flow):
                 _answer(flow, replace(verdict, status=403))  # the stream that would bring the answer is out of reach
@@ -233,7 +257,8 @@ class McpGate:
             flows.replace_body(response, whole)
 
     def error(self, flow: http.HTTPFlow) -> None:
-        """Record that a call's answer never came."""
+        """Record that a call's answer never came, and what a broken upload carried."""
+        self._tell_of_upload(flow)
         responses: Responses | None = flow.metadata.get(RESPONSES)
         if responses is not None and responses.exchange is not None:
             self._gate.abandon(responses.exchange, "upstream_error")
@@ -257,18 +282,19 @@ class McpGate:
             self._gate.note("request_refused", "event_too_large", flows.context(flow))
             _inject(flow, flows.refusal_body(_denial("event_too_large", "the message")), is_text=message.is_text)
             return
-        context = replace(flows.context(flow), transport="websocket", session=flow.id)
+        context = replace(flows.context(flow), transport="websocket", session=flow.id, target="")
         if not message.from_client:
             payloads = Responses(self._gate, context, None, self._key).rewrite(message.content)
             if payloads is not None:
                 message.content = payloads[0]
             return
-        verdict = await self._gate.inspect(message.content, context)
+        before = flow.metadata.get(SENT, "")
+        verdict = await self._gate.inspect(message.content, context, before=before)
         match verdict:
             case Forward(message=decided):
-                message.content = serialise(decided.value)
+                message.content = await self._gate.aside(len(message.content), partial(serialise, decided.value))
             case Pass():
-                pass
+                flow.metadata[SENT] = last_words(before, message.content)
             case Answer(replies=replies):
                 message.drop()
                 for reply in replies:

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from proxy import reasons
 from proxy.catalogue import TOOLS_LIST, is_tool_list
 from proxy.errors import AuditUnavailableError, PhaseError, StoreUnavailableError, WireError
 from proxy.exchanges import Exchanges, without_arguments
@@ -29,7 +28,6 @@ from proxy.model import (
     Decision,
     Denial,
     Exchange,
-    Finding,
     Forward,
     Json,
     JsonObject,
@@ -40,18 +38,22 @@ from proxy.model import (
     Reject,
     Verdict,
 )
+from proxy.outbound import Carried, Customs, UploadWatch
 from proxy.refusals import (
     Step,
     as_call,
+    carried_denial,
+    carried_why,
+    egress_denial,
     egress_reason,
     egress_why,
     may_leave,
     outcome_of,
     refused_verdict,
-    sendable,
     sentence,
     withheld,
 )
+from proxy.results import mask_beside, mask_result
 from proxy.twophase.propose import Plan, describe
 from proxy.wire import answers
 from proxy.wire.body import Batch, Foreign, Refused, read_body, read_lines
@@ -63,7 +65,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy.catalogue import Catalogue
-    from proxy.model import Call, EventSink, Policy, Redaction, Redactor
+    from proxy.model import Call, EventSink, Policy, Redactor
     from proxy.phases import Asked, Phases
     from proxy.twophase.commit import Checked
     from proxy.wire.body import Reading
@@ -100,27 +102,31 @@ class Gate:
         self._redactor = redactor
         self._body_limit = body_limit
         self._clock = clock
-        self._journal = Journal(sink, redactor, clock)
+        self._journal = Journal(sink, redactor, clock, self.aside)
+        self._customs = Customs(redactor, body_limit)
         self._exchanges = Exchanges()
         # Threads of their own: looking up names must not queue behind large bodies.
         self._readers = ThreadPoolExecutor(READERS, "interlock-reader")
 
-    async def inspect(self, body: bytes, context: Context, headers: Headers = ()) -> Verdict:
-        """Decide what becomes of `body`, sent by a client. Never raises."""
+    async def inspect(self, body: bytes, context: Context, headers: Headers = (), before: str = "") -> Verdict:
+        """Decide what becomes of `body`, sent by a client. Never raises.
+
+        `before` is what the same stream said just before, where there is one.
+        """
         step = Step(new_id(), context, self._clock(), len(body))
         try:
-            return await self._inspect(body, headers, step)
+            return await self._inspect(body, headers, step, before)
         except Exception as error:  # noqa: BLE001  the gate's one boundary: any failure refuses
             return await self._fail(step, error)
 
-    async def _inspect(self, body: bytes, headers: Headers, step: Step) -> Verdict:
-        read = partial(self._read, body, headers, step.context)
-        if _is_costly(body, headers):
-            reading = await asyncio.get_running_loop().run_in_executor(self._readers, read)
-        else:
-            reading = read()
+    async def _inspect(self, body: bytes, headers: Headers, step: Step, before: str) -> Verdict:
+        step.size = READ_AT_ONCE + 1 if _is_costly(body, headers) else len(body)
+        reading = await self.aside(step.size, partial(self._read, body, headers, step.context))
+        foreign = isinstance(reading, Foreign)
+        look = partial(self._customs.look, step.context, headers, body if foreign else None, before)
+        carried = await self.aside(step.size, look)
         if isinstance(reading, Foreign):
-            return self._let_out(step.context)
+            return self._let_out(step.context, carried)
         step.reading = reading
         if isinstance(reading, Refused):
             return await self._refuse(step, reading.reason, why=sentence(reading.detail))
@@ -130,6 +136,11 @@ class Gate:
             check_headers(reading.message, headers)
         except WireError as error:
             return await self._refuse(step, error.reason, why=sentence(error.detail))
+        if carried is not None:
+            step.findings += carried.findings
+            if carried.refused:
+                step.blocked_by = carried.redaction.rule
+                return await self._refuse(step, carried.reason, carried_why(carried))
         try:
             return await self._decide(reading.message, headers, step)
         except PhaseError as error:
@@ -163,10 +174,10 @@ class Gate:
         if asked is not None and asked.phase == "commit":
             assert self._phases is not None
             checked = await self._phases.check(call, asked)
-        refusal = self._judge(call, step, phased=asked is not None)
+        refusal = await self.aside(step.size, partial(self._judge, call, step, phased=asked is not None))
         if refusal is not None:
             return await self._refuse(step, *refusal)
-        masked = self._redact(message, step)
+        masked = await self.aside(step.size, partial(self._redact, message, step))
         if step.blocked_by is not None:
             return await self._refuse(step, "secret_found")
         if asked is not None and checked is None:
@@ -217,7 +228,7 @@ class Gate:
             return None
         step.phase, step.called_as = found[0], step.call.tool
         step.call = replace(step.call, tool=found[1], arguments=None)
-        return self._phases.read(message, *found, step.size)
+        return self._phases.read(message, *found, step.length)
 
     async def _propose(self, asked: Asked, step: Step) -> Verdict:
         """Answer a proposal; the server hears nothing of it. Raises PhaseError and StoreUnavailableError."""
@@ -251,21 +262,34 @@ class Gate:
         step.told = "proposal_committed"
         self._journal.phased(step, "committed", {"operator": checked.proposal.operator})
 
-    def _let_out(self, context: Context) -> Verdict:
+    def _let_out(self, context: Context, carried: Carried | None) -> Verdict:
         """Let what is not MCP go where policy lets it."""
         if not may_leave(context):
             return Reject(self.refuse_egress("request_refused", context), 403)
+        denial = self.declare(context, carried)
+        if denial is not None:
+            return Reject(denial, 403)
         if context.egress is not None and context.egress.shadow:
             self._journal.noted("request_shadowed", context.egress.reason, context, "allow")
         return Pass()
 
+    def watch_upload(self, context: Context, headers: Headers, limit: int) -> UploadWatch | Denial | None:
+        """Give what looks through a body that streams, a refusal by its head, or None where nobody asks for either."""
+        denial = self.declare(context, self._customs.look(context, headers, b""))
+        return denial or self._customs.watch(context, headers, limit)
+
+    def declare(self, context: Context, carried: Carried | None) -> Denial | None:
+        """Record what a request that is not MCP carries; give the refusal where it may not."""
+        if carried is None:
+            return None
+        kind, decision = ("request_refused", "deny") if carried.refused else ("request_reported", "allow")
+        log.warning(kind, reason=carried.reason, agent=context.principal.agent, server=context.server)
+        audit_id = self._journal.noted(kind, carried.reason, context, decision, carried=carried)
+        return carried_denial(carried, context.server, audit_id) if carried.refused else None
+
     def refuse_egress(self, kind: str, context: Context) -> Denial:
         """Record that something may not go where `context` says, and give the refusal."""
-        reason = egress_reason(context)
-        audit_id = self.note(kind, reason, context)
-        text = f"{reasons.explain(reason, f'a request to {context.server}', egress_why(context))} Audit id: {audit_id}."
-        rule = context.egress.rule if context.egress else None
-        return Denial(reason, sendable(text), rule, audit_id, reasons.REASONS[reason].retryable)
+        return egress_denial(context, self.note(kind, egress_reason(context), context))
 
     def _redact(self, message: Message, step: Step) -> Message:
         """Mask the arguments as the decision asks; note in `step` what was found."""
@@ -274,7 +298,7 @@ class Gate:
             if "arguments" not in redaction.on:
                 continue
             part = "params" if message.kind is not Kind.RESPONSE else "result"
-            masked, found = self._mask(message.value.get(part), redaction)
+            masked, found = self._redactor.mask(message.value.get(part), redaction.detectors, redaction.suppressions)
             step.findings += found
             if not found or redaction.action == "report":
                 continue
@@ -284,15 +308,9 @@ class Gate:
                 message = _with_part(message, part, masked)
         return message
 
-    def _mask(self, value: Json, redaction: Redaction) -> tuple[Json, tuple[Finding, ...]]:
-        return self._redactor.mask(value, redaction.detectors, redaction.suppressions)
-
     async def _record(self, step: Step, message: Message) -> None:
-        if _is_quiet(message):
-            self._journal.decided_quietly(step)
-            return
         try:
-            await self._journal.decided(step)
+            await self._journal.decided(step, quietly=_is_quiet(message))
         except BaseException:
             if step.commit is not None and self._phases is not None:
                 self._phases.ended(step.commit, "not_forwarded")
@@ -350,7 +368,7 @@ class Gate:
             shown = value
             if exchange.message.method == TOOLS_LIST:
                 shown = self._show_tools(exchange.context, value, exchange.message.params.get("cursor") is not None)
-            masked, findings = self._mask_result(exchange, shown)
+            masked, findings = mask_result(self._redactor, exchange, shown)
         except Exception as error:
             log.exception("a result could not be rewritten", call_id=exchange.call_id, error=str(error))
             self._close(exchange, outcome="unreadable", result_size=len(raw))
@@ -372,14 +390,10 @@ class Gate:
     def mask_aside(self, exchange: Exchange, value: Any) -> Any:
         """Mask what a server sends beside the answer to `exchange`; a refusal where that fails."""
         try:
-            for redaction in exchange.decision.redactions:
-                if "result" in redaction.on and redaction.action != "report":
-                    masked, found = self._mask(value, redaction)
-                    value = masked if found else value
+            return mask_beside(self._redactor, exchange, value)
         except Exception as error:
             log.exception("a message could not be masked", call_id=exchange.call_id, error=str(error))
             return self._withheld(exchange, exchange.message.id, "internal_error")
-        return value
 
     def overhear(self, context: Context, value: JsonObject) -> JsonObject:
         """Take a response to no call under way, such as a stream's replay: a tool list is cut as any other."""
@@ -399,23 +413,6 @@ class Gate:
         for finding in findings:
             self._journal.found(context, finding)
         return {**value, "result": result}
-
-    def _mask_result(self, exchange: Exchange, value: JsonObject) -> tuple[JsonObject | None, tuple[Finding, ...]]:
-        """Give the response masked, or None where it may not be given on, and what was found."""
-        findings: tuple[Finding, ...] = ()
-        result: JsonObject | None = value
-        for redaction in exchange.decision.redactions:
-            if "result" not in redaction.on or result is None:
-                continue
-            masked, found = self._mask(result, redaction)
-            findings += found
-            if not found or redaction.action == "report":
-                continue
-            if not isinstance(masked, dict):
-                raise TypeError(f"masking made {type(masked).__name__} of an object")
-            forwardable = redaction.action == "mask" and all(finding.maskable for finding in found)
-            result = masked if forwardable else None
-        return result, findings
 
     def unreadable(self, exchange: Exchange) -> JsonObject | None:
         """Say what to answer in place of a response that cannot be read; None lets it pass.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
 import uuid_utils
@@ -16,8 +17,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from proxy.catalogue import ToolFinding
-    from proxy.model import Call, Context, Decision, EventSink, Exchange, Json, JsonObject, Redactor
+    from proxy.model import Call, Context, Decision, EventSink, Exchange, Finding, Json, JsonObject, Redactor
+    from proxy.outbound import Carried
     from proxy.refusals import Step
+
+    class Aside(Protocol):
+        """Does work on so many bytes where nobody has to wait for it."""
+
+        async def __call__[T](self, size: int, work: Callable[[], T], /) -> T: ...
+
 
 log = structlog.get_logger("interlock.gate")
 
@@ -28,27 +36,28 @@ RECORDED: Sequence[str] = ("secrets", "pii", "custom")
 class Journal:
     """Makes events and sees that they are kept."""
 
-    def __init__(self, sink: EventSink, redactor: Redactor, clock: Callable[[], float]) -> None:
+    def __init__(self, sink: EventSink, redactor: Redactor, clock: Callable[[], float], aside: Aside) -> None:
         self._sink = sink
         self._redactor = redactor
         self._clock = clock
+        self._aside = aside
 
-    async def decided(self, step: Step, reason: str | None = None, *, with_arguments: bool = True) -> None:
+    async def decided(
+        self, step: Step, reason: str | None = None, *, with_arguments: bool = True, quietly: bool = False
+    ) -> None:
         """Return once the decision on a message is durable; `reason` is that of a refusal.
 
-        Raises AuditUnavailableError where it cannot be made so.
+        Of a message that makes a server do nothing it is kept `quietly`: nobody waits. Raises
+        AuditUnavailableError where it cannot be made durable.
         """
-        event = self._decided(step, reason, with_arguments=with_arguments)
-        await self._sink.record(event)
+        event = await self._aside(step.size, partial(self._decided, step, reason, with_arguments=with_arguments))
+        if quietly:
+            self._sink.record_later(event)
+        else:
+            await self._sink.record(event)
         _log_decision(event)
 
-    def decided_quietly(self, step: Step) -> None:
-        """Keep the decision on a message that makes a server do nothing; nobody waits."""
-        event = self._decided(step, None, with_arguments=True)
-        self._sink.record_later(event)
-        _log_decision(event)
-
-    def completed(self, exchange: Exchange, **fields: Any) -> None:
+    def completed(self, exchange: Exchange, *, redactions: tuple[Finding, ...] = (), **fields: Any) -> None:
         """Keep how a call ended."""
         message, now = exchange.message, self._clock()
         self._later(
@@ -63,13 +72,22 @@ class Journal:
                 upstream_ms=_ms(now - exchange.forwarded),
                 total_ms=_ms(now - exchange.started),
                 policy_version=exchange.decision.policy_version,
-                detail={"proposal_id": exchange.commit.proposal_id} if exchange.commit else {},
+                redactions=(*exchange.findings, *redactions),
+                detail=_ending(exchange),
                 **_origin(exchange.context),
                 **fields,
             )
         )
 
-    def noted(self, kind: str, reason: str, context: Context, decision: str, detail: JsonObject | None = None) -> str:
+    def noted(
+        self,
+        kind: str,
+        reason: str,
+        context: Context,
+        decision: str,
+        detail: JsonObject | None = None,
+        carried: Carried | None = None,
+    ) -> str:
         """Keep something that happened outside any call; give the event's id."""
         event_id, egress = new_id(), context.egress
         self._later(
@@ -79,7 +97,8 @@ class Journal:
                 time=self._clock(),
                 reason=reason,
                 decision=decision,
-                rule=egress.rule if egress else None,
+                rule=carried.redaction.rule if carried else egress.rule if egress else None,
+                redactions=carried.findings if carried else (),
                 shadow_rules=egress.shadow if egress else (),
                 policy_version=egress.policy_version if egress else None,
                 detail={**egress_detail(context), **(detail or {})},
@@ -171,6 +190,11 @@ def digest(data: bytes) -> str:
 def _shadow(decision: Decision | None, egress: Decision | None) -> tuple[str, ...]:
     told = (*(decision.shadow if decision else ()), *(egress.shadow if egress else ()))
     return tuple(dict.fromkeys(told))
+
+
+def _ending(exchange: Exchange) -> JsonObject:
+    told: JsonObject = {"secret_begun": True} if exchange.begun else {}
+    return told | ({"proposal_id": exchange.commit.proposal_id} if exchange.commit else {})
 
 
 def _nature(call: Call | None) -> JsonObject:

@@ -81,6 +81,8 @@ class Context:
     revision: str | None = None
     session: str | None = None
     egress: Decision | None = None
+    target: str = ""
+    """What is asked for there, path and query; it may hold secrets, so it is never recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +170,7 @@ class Redaction:
     rule: str
     detectors: tuple[str, ...]
     on: frozenset[str]
-    """Where to look: any of `arguments`, `result`."""
+    """Where to look: any of `arguments`, `result`; `request` for all that a plain request carries."""
     action: Literal["mask", "deny", "report"] = "mask"
     suppressions: tuple[Suppression, ...] = ()
     """Findings to let be."""
@@ -406,6 +408,12 @@ class Exchange:
     closed: bool = False
     commit: Running | None = None
     """The commit of a proposal that this call is."""
+    said: str = ""
+    """The end of what the server said beside the answer, masked: a secret may go on in what follows."""
+    findings: tuple[Finding, ...] = ()
+    """What was found in that."""
+    begun: bool = False
+    """Whether part of a secret had gone before the rest of it was found."""
 
 
 @dataclass(frozen=True, slots=True)

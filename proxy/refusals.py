@@ -13,18 +13,21 @@ from proxy.wire.mcp import parse_tool_call
 
 if TYPE_CHECKING:
     from proxy.model import Context, Decision, Finding, JsonObject, Message, Verdict
+    from proxy.outbound import Carried
     from proxy.proposals import Running
     from proxy.wire.body import Reading
+
+MAX_PLACES = 5
 
 
 class Step:
     """How far one message has come; whatever is known when something fails."""
 
-    def __init__(self, call_id: str, context: Context, started: float, size: int = 0) -> None:
+    def __init__(self, call_id: str, context: Context, started: float, length: int = 0) -> None:
         self.call_id = call_id
         self.context = context
         self.started = started
-        self.size = size
+        self.length = length
         self.reading: Reading | None = None
         self.call: Call | None = None
         self.decision: Decision | None = None
@@ -35,6 +38,7 @@ class Step:
         self.proposal_id: str | None = None
         self.commit: Running | None = None
         self.told: str | None = None
+        self.size = 0
 
     @property
     def message(self) -> Message | None:
@@ -145,6 +149,30 @@ def egress_why(context: Context) -> str:
         return ""
     said = sentence(egress.message) if egress.message else ""
     return f"Rule {egress.rule}: {said or reasons.REASONS['egress_denied'].meaning}" if egress.rule else said
+
+
+def egress_denial(context: Context, audit_id: str) -> Denial:
+    """Give the refusal of what may not go where `context` says."""
+    reason = egress_reason(context)
+    text = f"{reasons.explain(reason, f'a request to {context.server}', egress_why(context))} Audit id: {audit_id}."
+    rule = context.egress.rule if context.egress else None
+    return Denial(reason, sendable(text), rule, audit_id, reasons.REASONS[reason].retryable)
+
+
+def carried_why(carried: Carried) -> str:
+    """Say what policy objects to in what a request carries: kinds and places, never the secret."""
+    rule = f"Rule {carried.redaction.rule} lets no secret go there"
+    if carried.unread is not None:
+        return f"{rule}, and the request cannot be looked through: {reasons.REASONS[carried.unread].meaning}"
+    places = dict.fromkeys(f"{finding.detector} in {finding.path.split('.')[0]}" for finding in carried.findings)
+    return f"{rule}: {', '.join(list(places)[:MAX_PLACES])}."
+
+
+def carried_denial(carried: Carried, server: str, audit_id: str) -> Denial:
+    """Give the refusal of a request for what it carries."""
+    reason = carried.reason
+    text = f"{reasons.explain(reason, f'a request to {server}', carried_why(carried))} Audit id: {audit_id}."
+    return Denial(reason, sendable(text), carried.redaction.rule, audit_id, reasons.REASONS[reason].retryable)
 
 
 def egress_detail(context: Context) -> JsonObject:

@@ -63,6 +63,9 @@ PURE = (
     "proxy.redact",
     "proxy.descriptions",
     "proxy.pins",
+    "proxy.said",
+    "proxy.outbound",
+    "proxy.results",
     "proxy.twophase",
     "proxy.trace.strace",
 )
@@ -79,6 +82,9 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "proxy.twophase": ("proxy.twophase", "proxy.policy.text", *MODEL),
     "proxy.descriptions": ("proxy.policy", *MODEL),
     "proxy.pins": ("proxy.descriptions", *MODEL),
+    "proxy.said": MODEL,
+    "proxy.results": ("proxy.said", *MODEL),
+    "proxy.outbound": ("proxy.said", "proxy.wire", *MODEL),
     "proxy.catalogue": PURE,
     "proxy.refusals": PURE,
     "proxy.journal": ("proxy.refusals", "proxy.catalogue", *PURE),
@@ -101,7 +107,15 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "proxy.live_masker": ("proxy.redact", *MODEL),
     "proxy.egress": ("proxy.policy", *MODEL),
     "proxy.live_pins": ("proxy.store", *MODEL),
-    "addons": ("addons", "proxy.gate", "proxy.egress", "proxy.wire", "proxy.model", "proxy.reasons"),
+    "addons": (
+        "addons",
+        "proxy.gate",
+        "proxy.egress",
+        "proxy.outbound",
+        "proxy.wire",
+        "proxy.model",
+        "proxy.reasons",
+    ),
 }
 ROOTS = ("proxy.cli", "proxy.daemon", "proxy.commands")
 IO_MODULES = [
@@ -228,7 +242,7 @@ def test_the_reader_of_imports_sees_them() -> None:
     assert "apsw" in imports("proxy.store.log")
     assert "mitmproxy" in imports("proxy.daemon")
     assert "proxy.wire.body" in imports("proxy.gate")
-    assert "proxy.reasons" in imports("proxy.gate")
+    assert "proxy.reasons" in imports("proxy.refusals")
     assert "proxy.daemon" in imports("proxy.commands.up")
     assert "collections.abc" not in imports("proxy.model", typing_too=False)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -35,8 +36,12 @@ class Fakes:
         return masked(value), ()
 
 
+async def at_once(_size: int, work: Callable[[], Any]) -> Any:
+    return work()
+
+
 def journal(fakes: Fakes) -> Journal:
-    return Journal(fakes, fakes, lambda: 12.5)
+    return Journal(fakes, fakes, lambda: 12.5, at_once)
 
 
 def step() -> Step:
@@ -70,7 +75,7 @@ async def test_a_decision_that_cannot_be_kept_raises_and_a_quiet_one_too():
     with pytest.raises(AuditUnavailableError):
         await broken.decided(step())
     with pytest.raises(AuditUnavailableError):
-        broken.decided_quietly(step())
+        await broken.decided(step(), quietly=True)
 
 
 def test_what_happened_after_the_fact_is_kept_or_logged_and_never_raises():

@@ -19,7 +19,7 @@ from proxy.commands import replay
 from proxy.errors import PolicyError
 from proxy.model import Call
 from proxy.policy.explain import explain as explain_call
-from proxy.policy.lint import lint
+from proxy.policy.lint import lint, lint_egress
 from proxy.policy.load import PolicyFileError, compile_sources, load_policy, load_sources
 from proxy.policy.masking import remarks as section_remarks
 from proxy.policy.rules import PolicyFile, TestCall
@@ -28,6 +28,7 @@ from proxy.redact import Book
 from proxy.resources import policies_dir
 
 if TYPE_CHECKING:
+    from proxy.policy.decide import CompiledPolicy
     from proxy.policy.explain import Explanation, Step
     from proxy.policy.load import Source
     from proxy.policy.rules import EgressRule, Rule
@@ -73,7 +74,7 @@ def check(path: PolicyPath = None, *, as_json: AsJson = False, strict: bool = Fa
     sources = _load(_path(path), as_json=as_json)
     policy = compile_sources(sources)
     count = sum(len(source.content.rules) for source in sources)
-    found = _remarks(sources, policy.default)
+    found = _remarks(sources, policy)
     failed = strict and bool(found)
     if as_json:
         typer.echo(json.dumps({"ok": not failed, "rules": count, "errors": [], "remarks": found}))
@@ -85,21 +86,28 @@ def check(path: PolicyPath = None, *, as_json: AsJson = False, strict: bool = Fa
     raise typer.Exit(1 if failed else 0)
 
 
-def _remarks(sources: tuple[Source, ...], default: str) -> list[dict[str, str]]:
+def _remarks(sources: tuple[Source, ...], policy: CompiledPolicy) -> list[dict[str, str]]:
     """Give the remarks on rules, then those on detectors and suppressions, which belong to no one rule."""
     rules = [rule for source in sources for rule in source.content.rules]
-    places = {
-        rule.id: _place(source, "rules", position)
-        for source in sources
-        for position, rule in enumerate(source.content.rules)
-    }
+    places = _places(sources)
+    on_rules = (*lint(rules, policy.default), *lint_egress(policy.egress.section))
     return [
-        *({"at": places[r.rule], "rule": r.rule, "kind": r.kind, "message": r.message} for r in lint(rules, default)),
+        *({"at": places[r.rule], "rule": r.rule, "kind": r.kind, "message": r.message} for r in on_rules),
         *(
             {"at": _place(r.source, *r.steps), "rule": "", "kind": r.kind, "message": r.message}
             for r in section_remarks(sources, Book())
         ),
     ]
+
+
+def _places(sources: tuple[Source, ...]) -> dict[str, str]:
+    places = {}
+    for source in sources:
+        for position, rule in enumerate(source.content.rules):
+            places[rule.id] = _place(source, "rules", position)
+        for position, judged in enumerate(source.content.egress.rules if source.content.egress else ()):
+            places[judged.id] = _place(source, "egress", "rules", position)
+    return places
 
 
 def _place(source: Source, *steps: str | int) -> str:

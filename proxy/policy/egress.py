@@ -7,9 +7,10 @@ give `addresses` as soon as they are known, and dial only those.
 from __future__ import annotations
 
 import ipaddress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from proxy.model import Decision, Outcome
+from proxy.model import Decision, Outcome, Redaction
 from proxy.policy.globs import compile_globs
 from proxy.policy.host_operators import compile_hosts
 from proxy.policy.hosts import Host, canonical_host, lookalikes
@@ -31,6 +32,11 @@ _NOT_IN_HOSTS: Final = frozenset("/\\@?# \t\r\n\0")
 _GUARDED: Final = ("metadata", "link_local", "private", "loopback")
 _SEVERITIES: Final = ("info", "low", "medium", "high", "critical")
 _MAX_REMEMBERED: Final = 4096
+SECRETS: Final = ("allow", "report", "deny")
+"""What may become of secrets in a request, from lax to strict."""
+SECTION: Final = "egress.secrets"
+"""Named in place of a rule where the section itself speaks of secrets."""
+_DETECTORS: Final = ("secrets",)
 
 
 class _Target(NamedTuple):
@@ -96,11 +102,26 @@ class CompiledEgress:
             if kind in target.classes() and getattr(self.section, kind) == "deny":
                 message = f"{request.host} leads to a {kind.replace('_', '-')} address."
                 return self._deny(f"egress_{kind}", message, shadow)
-        if live:
-            return self._by_rule(Outcome.ALLOW, "egress_allowed", live[0], live, shadow)
+        allows = [rule for rule in live if rule.rule.action == "allow"]
+        if allows:
+            allowed = self._by_rule(Outcome.ALLOW, "egress_allowed", allows[0], live, shadow)
+            return replace(allowed, redactions=self._secrets(live))
         if self.section.default == "deny":
             return self._deny(DEFAULT_DENY, f"No egress rule allows {request.host}:{request.port}.", shadow)
-        return Decision(Outcome.ALLOW, "egress_default_allow", shadow=shadow, policy_version=self.version)
+        return Decision(
+            Outcome.ALLOW,
+            "egress_default_allow",
+            matched=tuple(rule.id for rule in live),
+            shadow=shadow,
+            redactions=self._secrets(live),
+            policy_version=self.version,
+        )
+
+    def _secrets(self, live: Sequence[CompiledEgressRule]) -> tuple[Redaction, ...]:
+        """Say what becomes of secrets in a request: the strictest that rules say, or what the section says."""
+        said = [(rule.rule.secrets, rule.id) for rule in live if rule.rule.secrets is not None]
+        action, rule = max(said or [(self.section.secrets, SECTION)], key=lambda pair: SECRETS.index(pair[0]))
+        return () if action == "allow" else (Redaction(rule, _DETECTORS, frozenset({"request"}), action),)
 
     def _deny(self, reason: str, message: str, shadow: tuple[str, ...] = ()) -> Decision:
         return Decision(
@@ -132,7 +153,7 @@ class CompiledEgress:
 
 
 class CompiledEgressRule:
-    """One egress rule; a deny matches if any reading of the target does, an allow only if all do."""
+    """One egress rule; a restriction matches if any reading of the target does, an allow only if all do."""
 
     def __init__(self, rule: EgressRule) -> None:
         self.rule = rule
@@ -145,7 +166,7 @@ class CompiledEgressRule:
 
     def matches(self, request: EgressRequest, target: _Target) -> bool:
         """Tell whether the rule speaks of the request."""
-        denies = self.rule.action == "deny"
+        denies = "allow" not in (self.rule.action, self.rule.secrets)
         return (
             self._fits_agent(request.agent)
             and (self._ports is None or request.port in self._ports)

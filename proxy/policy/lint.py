@@ -11,7 +11,7 @@ from proxy.policy.rules import All, Condition
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from proxy.policy.rules import Rule, When
+    from proxy.policy.rules import Egress, EgressRule, Rule, When
 
 _STRICTNESS: Final = {"allow": 0, "two_phase": 1, "deny": 2}
 
@@ -33,6 +33,21 @@ def lint(rules: Sequence[Rule], default: str) -> tuple[Remark, ...]:
         remarks.extend(_duplicates(rule, rules[:position]))
         remarks.extend(_shadowed(rule, rules))
     return tuple(remarks)
+
+
+def lint_egress(section: Egress) -> tuple[Remark, ...]:
+    """Give the remarks on the egress rules of a whole policy, in their order."""
+    return tuple(remark for rule in section.rules for remark in _egress_alone(rule, section))
+
+
+def _egress_alone(rule: EgressRule, section: Egress) -> Iterator[Remark]:
+    if rule.action == "allow" and rule.mode == "enforce" and section.default == "allow":
+        yield Remark(rule.id, "no-effect", "allows what the default already allows; an allow overrides no deny")
+    alike = rule.action == "secrets" and all(r.secrets in (None, section.secrets) for r in section.rules)
+    if alike and rule.mode == "enforce":
+        yield Remark(rule.id, "no-effect", f"says secrets: {rule.secrets}, as the egress section does for every host")
+    if not rule.tests:
+        yield Remark(rule.id, "untested", "has no tests; put a request it must match and one it must not beside it")
 
 
 def _alone(rule: Rule, default: str) -> Iterator[Remark]:

@@ -19,7 +19,7 @@ from ruamel.yaml.scalarbool import ScalarBoolean
 from proxy.errors import PolicyError
 from proxy.model import PinRules
 from proxy.policy.decide import CompiledPolicy
-from proxy.policy.egress import CompiledEgress
+from proxy.policy.egress import SECRETS, CompiledEgress
 from proxy.policy.masking import Detector, Suppression, complaints
 from proxy.policy.rules import Annotations, Condition, DenyRule, Egress, Pins, PolicyFile, RedactRule, TwoPhaseRule
 
@@ -150,6 +150,7 @@ def _merge_egress(sources: Iterable[Source]) -> Egress:
         name: "deny" if any(getattr(section, name) == "deny" for section in sections) else "allow"
         for name in ("default", "metadata", "link_local", "private", "loopback")
     }
+    settings["secrets"] = max((section.secrets for section in sections), key=SECRETS.index)
     return Egress.model_validate({**settings, "rules": [r for section in sections for r in section.rules]})
 
 

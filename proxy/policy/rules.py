@@ -26,6 +26,7 @@ type Scalar = StrictStr | StrictInt | StrictFloat | StrictBool | None
 type Number = StrictInt | StrictFloat
 type Severity = Literal["info", "low", "medium", "high", "critical"]
 type Mode = Literal["enforce", "shadow"]
+type Secrets = Literal["allow", "report", "deny"]
 type IpClass = Literal[
     "loopback", "private", "link_local", "metadata", "multicast", "reserved", "unspecified", "public"
 ]
@@ -352,15 +353,21 @@ class EgressTest(Strict):
     """A request and what this egress rule alone makes of it."""
 
     request: EgressCall
-    expect: Literal["allow", "deny", "no_match"]
+    expect: Literal["allow", "deny", "secrets", "no_match"]
 
 
 class EgressRule(Strict):
-    """Who may be talked to, by host, address, port and HTTP method; all that is given must hold."""
+    """Who may be talked to, by host, address, port and HTTP method; all that is given must hold.
+
+    A rule with `action: secrets` opens and closes nothing: it says what becomes of secrets there.
+    """
 
     id: Annotated[StrictStr, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
     description: StrictStr = ""
-    action: Literal["allow", "deny"]
+    action: Literal["allow", "deny", "secrets"]
+    secrets: Secrets | None = Field(
+        default=None, description="action: secrets only: let secrets pass there, report them, or refuse the request."
+    )
     mode: Mode = "enforce"
     severity: Severity = "medium"
     agents: Globs | None = None
@@ -369,6 +376,12 @@ class EgressRule(Strict):
     ports: Annotated[list[Annotated[StrictInt, Field(ge=1, le=65535)]], Field(min_length=1)] | None = None
     methods: Annotated[list[Word], Field(min_length=1)] | None = None
     tests: list[EgressTest] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _secrets_has_its_action(self) -> EgressRule:
+        if (self.action == "secrets") != (self.secrets is not None):
+            raise ValueError("action: secrets and secrets: allow, report or deny go together, in a rule of their own")
+        return self
 
 
 class Egress(Strict):
@@ -379,6 +392,10 @@ class Egress(Strict):
     link_local: Literal["allow", "deny"] = "deny"
     private: Literal["allow", "deny"] = "allow"
     loopback: Literal["allow", "deny"] = "allow"
+    secrets: Secrets = Field(
+        default="allow",
+        description="Secrets in requests that are not MCP: let them pass, report them, or refuse the request.",
+    )
     rules: list[EgressRule] = Field(default_factory=list)
 
 

@@ -11,6 +11,8 @@ from proxy import cli
 
 NAMES = {
     "web.test": itertools.repeat("127.0.0.1"),
+    "closed.test": itertools.repeat("127.0.0.1"),
+    "trusted.test": itertools.repeat("127.0.0.1"),
     "metadata.test": itertools.repeat("169.254.169.254"),
     "denied.test": itertools.repeat("127.0.0.2"),
     "rebinding.test": itertools.chain(["127.0.0.1"], itertools.repeat("127.0.0.2")),

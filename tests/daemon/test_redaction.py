@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -185,3 +186,47 @@ def test_a_large_result_is_masked_too(interlock: Interlock, stream: bool):
         received = send_raw("127.0.0.1", interlock.port, [request(port, call("fetch"))], limit=10)
     assert SECRET.encode() not in received
     assert b"lazy dog. [secret:" in received
+
+
+def progress(text: str) -> dict:
+    params = {"progressToken": 1, "progress": 1, "message": text}
+    return {"jsonrpc": "2.0", "method": "notifications/progress", "params": params}
+
+
+def logged(text: str) -> dict:
+    return {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": text}}
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [progress(f"key {SECRET[:18]}"), progress(f"{SECRET[18:]} done")],
+        [logged(SECRET[:18]), progress(SECRET[18:])],
+        [progress(SECRET[:9]), progress(SECRET[9:18]), SECRET[18:]],
+        [logged(SECRET[:18]), SECRET[18:]],
+    ],
+)
+def test_a_secret_cut_over_events_of_one_stream_is_masked_from_the_second_on(interlock: Interlock, messages: list):
+    texts = [message for message in messages if isinstance(message, str)] or ["done"]
+    events = [json.dumps(message).encode() for message in messages if isinstance(message, dict)]
+    events.append(result({"content": [{"type": "text", "text": text} for text in texts]}))
+    pieces: list = [chunk(b"event: message\ndata: " + event + b"\n\n") for event in events]
+    with scripted(chunked_head(), *pieces, LAST) as (port, _):
+        received = send_raw("127.0.0.1", interlock.port, [request(port, call("fetch"))])
+    assert SECRET[18:].encode() not in received
+    assert b"[secret:github-token:" in received
+    assert received.count(b"data: {") == len(events)
+    event = [event for event in interlock.events() if event["kind"] == "completed"][-1]
+    assert event["detail"] == {"secret_begun": True}
+    assert {finding["detector"] for finding in event["redactions"]} == {"secrets.github-token"}
+
+
+def test_an_event_is_not_held_back_for_the_next(interlock: Interlock):
+    first = b"data: " + json.dumps(progress(f"key {SECRET[:18]}")).encode() + b"\n\n"
+    rest = b"data: " + result({"content": [{"type": "text", "text": "done"}]}) + b"\n\n"
+    go = threading.Event()
+    with scripted(chunked_head(), chunk(first), go, chunk(rest), LAST) as (port, _):
+        received = send_raw("127.0.0.1", interlock.port, [request(port, call("fetch"))], limit=2)
+        go.set()
+    assert SECRET[:18].encode() in received
+    assert b"done" not in received

@@ -155,3 +155,46 @@ def test_a_host_that_cannot_be_read_is_denied(host):
 
 def test_an_address_that_cannot_be_read_is_denied():
     assert ask(egress(), "example.com", addresses=["nonsense"]).reason == "policy_error"
+
+
+def secrets(made, host, **more):
+    return [(r.rule, r.action) for r in ask(made, host, **more).redactions]
+
+
+def test_secrets_may_go_anywhere_unless_the_section_says_otherwise():
+    assert secrets(egress(), "a.com") == []
+    for action in ("report", "deny"):
+        assert secrets(egress(secrets=action), "a.com") == [("egress.secrets", action)]
+
+
+def test_a_secrets_rule_speaks_for_its_hosts_and_the_strictest_wins():
+    rules = [
+        {"id": "lax", "action": "secrets", "secrets": "allow", "hosts": [".a.com"]},
+        {"id": "strict", "action": "secrets", "secrets": "deny", "hosts": ["x.a.com"], "methods": ["POST"]},
+    ]
+    made = egress(secrets="report", rules=rules)
+    assert secrets(made, "a.com") == []
+    assert secrets(made, "x.a.com") == []
+    assert secrets(made, "x.a.com", method="POST") == [("strict", "deny")]
+    assert secrets(made, "b.com") == [("egress.secrets", "report")]
+
+
+@pytest.mark.parametrize("host", ["203.0.113.9", "3405803785", "203-0-113-9.sslip.io", "a.c\u043em"])
+def test_a_restriction_holds_for_every_reading_of_a_host_and_a_freedom_for_none_but_its_own(host):
+    hosts = ["203.0.113.9", "a.com"]
+    strict = egress(rules=[{"id": "r", "action": "secrets", "secrets": "deny", "hosts": hosts}])
+    lax = egress(secrets="deny", rules=[{"id": "r", "action": "secrets", "secrets": "allow", "hosts": hosts}])
+    assert secrets(strict, host) == [("r", "deny")]
+    assert secrets(lax, "203.0.113.9.example.com") == [("egress.secrets", "deny")]
+    assert secrets(lax, "a.c\u043em") == [("egress.secrets", "deny")]
+
+
+def test_a_secrets_rule_opens_and_closes_nothing():
+    rules = [{"id": "r", "action": "secrets", "secrets": "deny", "hosts": ["a.com"]}]
+    assert ask(egress(default="deny", rules=rules), "a.com").reason == "egress_default_deny"
+    assert ask(egress(rules=rules), "a.com").outcome is Outcome.ALLOW
+
+
+def test_a_secrets_rule_in_shadow_is_only_told_of():
+    decision = ask(egress(rules=[{"id": "r", "action": "secrets", "secrets": "deny", "mode": "shadow"}]), "a.com")
+    assert (decision.redactions, decision.shadow) == ((), ("r",))

@@ -68,7 +68,10 @@ def refused(tmp_path, text):
             "p.yaml:3:",
             "did you mean 'hosts'?",
         ),
-        (HEAD + "egress: {rules: [{id: x, action: redact}]}\n", "p.yaml:3:", "'allow' or 'deny'"),
+        (HEAD + "egress: {rules: [{id: x, action: redact}]}\n", "p.yaml:3:", "'allow', 'deny' or 'secrets'"),
+        (HEAD + "egress: {rules: [{id: x, action: secrets}]}\n", "p.yaml:3:", "go together"),
+        (HEAD + "egress: {rules: [{id: x, action: allow, secrets: deny}]}\n", "p.yaml:3:", "go together"),
+        (HEAD + "egress: {secrets: mask}\n", "p.yaml:3:", "'allow', 'report' or 'deny'"),
         (HEAD + "rules: !!python/object:os.system []\n", "p.yaml:", "drop it"),
         (HEAD + "x: &a [*a]\n", "p.yaml:", ""),
         (HEAD + RULE + "    description: 2020-01-01\n", "p.yaml:", "quote it"),
@@ -115,7 +118,8 @@ def test_an_id_is_taken_across_the_files_of_a_folder(tmp_path):
 
 
 def test_egress_sections_add_up_and_the_stricter_setting_holds(tmp_path):
-    load(tmp_path, HEAD + "egress: {private: deny, rules: [{id: x, action: deny, hosts: [a.com]}]}\n", "a.yaml")
+    rule = "{id: x, action: deny, hosts: [a.com]}"
+    load(tmp_path, HEAD + f"egress: {{private: deny, secrets: report, rules: [{rule}]}}\n", "a.yaml")
     load(
         tmp_path,
         HEAD + "egress: {metadata: allow, rules: [{id: y, action: deny, hosts: [b.com]}]}\n",
@@ -123,6 +127,7 @@ def test_egress_sections_add_up_and_the_stricter_setting_holds(tmp_path):
     )
     section = load_policy(tmp_path).egress.section
     assert (section.private, section.metadata, section.default) == ("deny", "deny", "allow")
+    assert section.secrets == "report"
     assert [rule.id for rule in section.rules] == ["x", "y"]
 
 

@@ -5,8 +5,8 @@ import pytest
 from proxy.model import Call
 from proxy.policy.decide import CompiledPolicy
 from proxy.policy.explain import explain
-from proxy.policy.lint import lint
-from proxy.policy.rules import PolicyFile
+from proxy.policy.lint import lint, lint_egress
+from proxy.policy.rules import Egress, PolicyFile
 from proxy.policy.suite import coverage, run_tests
 
 
@@ -153,3 +153,33 @@ def test_a_failing_test_says_what_was_expected_and_what_came():
     assert (results[0].expected, results[0].got) == ("no_match", "deny")
     (covered,) = coverage(made, results)
     assert (covered.matching, covered.silent, covered.complete) == (1, 1, True)
+
+
+SECRETS = {
+    "id": "s",
+    "action": "secrets",
+    "secrets": "deny",
+    "hosts": ["a.com"],
+    "tests": [{"request": {"host": "a.com"}, "expect": "secrets"}],
+}
+
+
+@pytest.mark.parametrize(
+    ("section", "expected"),
+    [
+        ({"rules": [SECRETS]}, []),
+        ({"secrets": "deny", "rules": [SECRETS]}, [("s", "no-effect")]),
+        ({"secrets": "deny", "rules": [SECRETS, {**SECRETS, "id": "t", "secrets": "report"}]}, []),
+        ({"rules": [{**SECRETS, "tests": []}]}, [("s", "untested")]),
+        ({"rules": [{"id": "a", "action": "allow"}]}, [("a", "no-effect"), ("a", "untested")]),
+        ({"default": "deny", "rules": [{"id": "a", "action": "allow"}]}, [("a", "untested")]),
+    ],
+)
+def test_lint_remarks_on_egress_rules_that_change_nothing(section, expected):
+    assert [(r.rule, r.kind) for r in lint_egress(Egress.model_validate(section))] == expected
+
+
+def test_the_tests_beside_a_secrets_rule_run():
+    tests = [{"request": {"host": host}, "expect": "secrets"} for host in ("A.com.", "b.com")]
+    section = Egress.model_validate({"rules": [{**SECRETS, "tests": tests}]})
+    assert [result.passed for result in run_tests((), section.rules)] == [True, False]
