@@ -23,7 +23,6 @@ from proxy.errors import AuditUnavailableError, PhaseError, StoreUnavailableErro
 from proxy.exchanges import Exchanges, without_arguments
 from proxy.journal import Journal, digest, new_id
 from proxy.model import (
-    Answer,
     Context,
     Decision,
     Denial,
@@ -54,7 +53,7 @@ from proxy.refusals import (
     withheld,
 )
 from proxy.results import mask_beside, mask_result
-from proxy.twophase.propose import Plan, describe
+from proxy.two_steps import TwoSteps
 from proxy.wire import answers
 from proxy.wire.body import Batch, Foreign, Refused, read_body, read_lines
 from proxy.wire.encoding import sniff_coding
@@ -66,8 +65,7 @@ if TYPE_CHECKING:
 
     from proxy.catalogue import Catalogue
     from proxy.model import Call, EventSink, Policy, Redactor
-    from proxy.phases import Asked, Phases
-    from proxy.twophase.commit import Checked
+    from proxy.phases import Phases
     from proxy.wire.body import Reading
 
 log = structlog.get_logger("interlock.gate")
@@ -98,13 +96,13 @@ class Gate:
     ) -> None:
         self._policy = policy
         self._catalogue = catalogue
-        self._phases = phases
         self._redactor = redactor
         self._body_limit = body_limit
         self._clock = clock
         self._journal = Journal(sink, redactor, clock, self.aside)
         self._customs = Customs(redactor, body_limit)
         self._exchanges = Exchanges()
+        self._two_steps = TwoSteps(phases, catalogue, self._journal) if phases and catalogue else None
         # Threads of their own: looking up names must not queue behind large bodies.
         self._readers = ThreadPoolExecutor(READERS, "interlock-reader")
 
@@ -167,26 +165,28 @@ class Gate:
         if not may_leave(step.context):
             step.decision = step.context.egress
             return await self._refuse(step, egress_reason(step.context), egress_why(step.context))
-        asked = self._read_phase(message, step)
+        asked = self._two_steps.read(message, step) if self._two_steps else None
         message = asked.message if asked else message
         call = step.call = self._as_known(as_call(message, step.context))
-        checked = None
-        if asked is not None and asked.phase == "commit":
-            assert self._phases is not None
-            checked = await self._phases.check(call, asked)
+        checked = await self._two_steps.check(asked, step) if self._two_steps and asked else None
         refusal = await self.aside(step.size, partial(self._judge, call, step, phased=asked is not None))
         if refusal is not None:
             return await self._refuse(step, *refusal)
         masked = await self.aside(step.size, partial(self._redact, message, step))
         if step.blocked_by is not None:
             return await self._refuse(step, "secret_found")
-        if asked is not None and checked is None:
-            return await self._propose(asked, step)
-        if checked is not None:
-            await self._commit(checked, step)
+        if self._two_steps and asked and checked is None:
+            return await self._two_steps.propose(asked, step)
         mirrored = mirrored_headers(message, masked, headers) if masked is not message or asked else {}
-        await self._record(step, masked)
-        return Forward(masked, self._begin(masked, step), mirrored)
+        if self._two_steps and checked:
+            await self._two_steps.commit(checked, step)
+        try:
+            await self._journal.decided(step, quietly=_is_quiet(message))
+            return Forward(masked, self._begin(masked, step), mirrored)
+        except BaseException:
+            if self._two_steps and step.commit:
+                self._two_steps.ended(step.commit, "not_forwarded")
+            raise
 
     def _as_known(self, call: Call) -> Call:
         """Give a call with what its server says of the tool."""
@@ -207,60 +207,8 @@ class Gate:
             step.decision = replace(decision, outcome=Outcome.DENY, reason=objection.reason, rule=None)
             return objection.reason, objection.why
         if decision.outcome is Outcome.TWO_PHASE and not phased:
-            return "two_phase_required", self._way_to_propose(call, step)
+            return "two_phase_required", self._two_steps.way_in(step) if self._two_steps else ""
         return None
-
-    def _way_to_propose(self, call: Call, step: Step) -> str:
-        assert step.decision is not None
-        if self._catalogue is None or self._phases is None:
-            return "Proposals are not taken here."
-        name = self._catalogue.names(step.context, call.tool or "").propose
-        said = f"Rule {step.decision.rule}: {sentence(step.decision.message)} " if step.decision.message else ""
-        return f"{said}Call {name!r} with the same arguments; its answer says how to go on."
-
-    def _read_phase(self, message: Message, step: Step) -> Asked | None:
-        """Take a call of a phase apart; None where the call is of a tool itself. Raises PhaseError."""
-        assert step.call is not None
-        if self._catalogue is None or self._phases is None or step.call.tool is None:
-            return None
-        found = self._catalogue.phase_of(step.context, step.call.tool)
-        if found is None:
-            return None
-        step.phase, step.called_as = found[0], step.call.tool
-        step.call = replace(step.call, tool=found[1], arguments=None)
-        return self._phases.read(message, *found, step.length)
-
-    async def _propose(self, asked: Asked, step: Step) -> Verdict:
-        """Answer a proposal; the server hears nothing of it. Raises PhaseError and StoreUnavailableError."""
-        assert self._phases is not None
-        assert self._catalogue is not None
-        assert step.call is not None
-        assert step.decision is not None
-        message_id, terms = asked.message.id, step.decision.terms
-        if message_id is None:
-            raise PhaseError("bad_proposal", "a proposal without an id could not be answered")
-        if terms is None:
-            result = self._phases.not_required(step.call.tool or "")
-        else:
-            masked, version = self._journal.masked(step.call.arguments), step.decision.policy_version
-            plan = Plan(step.call, terms, asked.evidence, masked, version, step.call_id)
-            commit_name = self._catalogue.names(step.context, step.call.tool or "").commit
-            proposal, result = await self._phases.propose(plan, commit_name)
-            step.proposal_id = proposal.proposal_id
-            self._journal.phased(step, "proposed", describe(proposal))
-        step.told = f"proposal_{result['structuredContent']['status']}"
-        await self._journal.decided(step)
-        meta = {"_meta": {answers.AUDIT_META: {"audit_id": step.call_id}}}
-        return Answer(({"jsonrpc": "2.0", "id": message_id, "result": {**result, **meta}},))
-
-    async def _commit(self, checked: Checked, step: Step) -> None:
-        """Use a commit's token up: from here on the call is made, or ends as not forwarded."""
-        assert self._phases is not None
-        assert step.decision is not None
-        step.proposal_id = checked.proposal.proposal_id
-        step.commit = await self._phases.consume(checked, step.decision.terms, step.call_id)
-        step.told = "proposal_committed"
-        self._journal.phased(step, "committed", {"operator": checked.proposal.operator})
 
     def _let_out(self, context: Context, carried: Carried | None) -> Verdict:
         """Let what is not MCP go where policy lets it."""
@@ -307,14 +255,6 @@ class Gate:
             else:
                 message = _with_part(message, part, masked)
         return message
-
-    async def _record(self, step: Step, message: Message) -> None:
-        try:
-            await self._journal.decided(step, quietly=_is_quiet(message))
-        except BaseException:
-            if step.commit is not None and self._phases is not None:
-                self._phases.ended(step.commit, "not_forwarded")
-            raise
 
     def _begin(self, message: Message, step: Step) -> Exchange:
         assert step.decision is not None
@@ -444,8 +384,8 @@ class Gate:
     def _close(self, exchange: Exchange, **fields: Any) -> None:
         if self._exchanges.end(exchange):
             self._journal.completed(exchange, **fields)
-            if exchange.commit is not None and self._phases is not None:
-                self._phases.ended(exchange.commit, fields["outcome"])
+            if self._two_steps and exchange.commit:
+                self._two_steps.ended(exchange.commit, fields["outcome"])
 
     @property
     def under_way(self) -> int:
