@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from proxy.config import load_settings
+from proxy.errors import ConfigError
+from proxy.store.log_files import log_files
 
 StateDir = Annotated[
     Path | None, typer.Option("--state-dir", help="Where the CA, keys, agents and the audit log are kept.")
@@ -19,3 +21,11 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one object a l
 def state_folder(state_dir: Path | None, config_file: Path | None = None) -> Path:
     """Give the state folder that the flags, environment and file say."""
     return load_settings({"state_dir": state_dir}, config_file=config_file).settings.state_dir
+
+
+def require_log(folder: Path) -> None:
+    """Raise ConfigError where a state folder has no audit log."""
+    if not log_files(folder):
+        raise ConfigError(
+            f"there is no audit log in {folder / 'log'}; `interlock up` and `interlock run` make one, or give --state-dir"
+        )
