@@ -15,9 +15,10 @@ import structlog
 
 from addons import http_flows as flows
 from addons.limits import REWRITER, SCANNER, Limits, ResponseChunk
-from addons.streams import EventStream, Responses
+from addons.streams import EventStream
 from proxy import reasons
 from proxy.model import Answer, Context, Denial, Exchange, Forward, Pass, Reject, Verdict
+from proxy.responses import Responses
 from proxy.wire.encoding import codings, decode_body, inflater
 from proxy.wire.jsonrpc import serialise
 from proxy.wire.legacy import carrier

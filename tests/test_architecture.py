@@ -65,6 +65,8 @@ PURE = (
     "proxy.pins",
     "proxy.twophase",
     "proxy.trace.strace",
+    "proxy.trace.names",
+    "proxy.client_config",
 )
 # Room, and which of our own modules it may import. The longest name that fits a module is its room.
 ROOMS: dict[str, tuple[str, ...]] = {
@@ -84,9 +86,11 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "proxy.exchanges": PURE,
     "proxy.gate": ("proxy.refusals", "proxy.journal", "proxy.exchanges", "proxy.catalogue", *PURE),
     "proxy.store": ("proxy.store", *MODEL, "proxy.resources", "proxy.files", "proxy.pins"),
-    "proxy.trace": ("proxy.trace", "proxy.gate", *PURE),
+    "proxy.responses": ("proxy.gate", *PURE),
+    "proxy.trace": ("proxy.trace", "proxy.gate", "proxy.responses", *PURE),
     "proxy.console": ("proxy.console", "proxy.store", "proxy.policy", *MODEL),
     "proxy.config": ("proxy.errors", "proxy.resources"),
+    "proxy.client_config": ("proxy.errors",),
     "proxy.resources": (),
     "proxy.logs": (),
     "proxy.files": ("proxy.errors",),
@@ -97,9 +101,9 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "proxy.live_policy": ("proxy.policy", *MODEL),
     "proxy.egress": ("proxy.policy", *MODEL),
     "proxy.live_pins": ("proxy.store", *MODEL),
-    "addons": ("addons", "proxy.gate", "proxy.egress", "proxy.wire", "proxy.model", "proxy.reasons"),
+    "addons": ("addons", "proxy.gate", "proxy.responses", "proxy.egress", "proxy.wire", "proxy.model", "proxy.reasons"),
 }
-ROOTS = ("proxy.cli", "proxy.daemon", "proxy.commands")
+ROOTS = ("proxy.cli", "proxy.parts", "proxy.daemon", "proxy.commands")
 IO_MODULES = [
     "aiohttp",
     "apsw",
@@ -236,7 +240,7 @@ def mirror(module: str) -> Path:
 
 # model.py, proposals.py and errors.py are data alone; the daemon is tested by the acceptance tests.
 WITHOUT_MIRROR = {"proxy.model", "proxy.proposals", "proxy.errors", "proxy.daemon"}
-MIRRORED = ("proxy.wire", "proxy.store", "proxy.commands")
+MIRRORED = ("proxy.wire", "proxy.store", "proxy.commands", "proxy.trace")
 
 
 @pytest.mark.parametrize(

@@ -27,5 +27,6 @@ def require_log(folder: Path) -> None:
     """Raise ConfigError where a state folder has no audit log."""
     if not log_files(folder):
         raise ConfigError(
-            f"there is no audit log in {folder / 'log'}; `interlock up` and `interlock run` make one, or give --state-dir"
+            f"there is no audit log in {folder / 'log'}; `interlock up` and `interlock run` make one, "
+            "or give --state-dir"
         )
