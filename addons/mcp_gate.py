@@ -15,10 +15,11 @@ import structlog
 
 from addons import http_flows as flows
 from addons.limits import REWRITER, SCANNER, WATCH, Limits, ResponseChunk
-from addons.streams import EventStream, Responses
+from addons.streams import EventStream
 from proxy import reasons
 from proxy.model import Answer, Context, Denial, Exchange, Forward, Pass, Reject, Verdict
 from proxy.outbound import UploadWatch, last_words
+from proxy.responses import Responses
 from proxy.wire.encoding import codings, decode_body, inflater
 from proxy.wire.jsonrpc import serialise
 from proxy.wire.legacy import carrier

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from proxy import __version__
-from proxy.commands import agents, audit, ca, config, db, pins, policy, status, up
+from proxy.commands import agents, audit, ca, config, db, pins, policy, run, status, up, wrap
 from proxy.errors import InterlockError
 
 EXIT_ERROR = 1
@@ -24,6 +24,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("up", epilog=up.EPILOG)(up.up)
+app.command("run", epilog=run.EPILOG)(run.run)
+app.command("wrap", epilog=wrap.EPILOG)(wrap.wrap)
 app.command("status", epilog=status.EPILOG)(status.status)
 app.add_typer(config.app, name="config")
 app.add_typer(ca.app, name="ca")

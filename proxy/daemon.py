@@ -25,19 +25,11 @@ from addons.next_layer import HttpOnly
 from proxy import runfile
 from proxy.agents import AgentBook
 from proxy.ca import Authority
-from proxy.catalogue import Catalogue
 from proxy.egress import EgressGuard
 from proxy.errors import ConfigError
-from proxy.files import FileCache, FolderLock, read_or_make_key
-from proxy.gate import Gate
-from proxy.journal import new_id
-from proxy.live_masker import LiveMasker
-from proxy.live_pins import watch_approvals
-from proxy.live_policy import LivePolicy
-from proxy.model import AuditEvent
-from proxy.redact import Book
+from proxy.files import FolderLock, read_or_make_key
+from proxy.parts import Parts
 from proxy.store.log import LOG_FILE, LocalLog
-from proxy.store.pins import PinFiles
 from proxy.wire import legacy
 
 if TYPE_CHECKING:
@@ -46,9 +38,6 @@ if TYPE_CHECKING:
     from proxy.config import Settings
 
 log = structlog.get_logger("interlock")
-
-
-MASK_KEY_BYTES = 32
 
 
 class Daemon:
@@ -60,27 +49,11 @@ class Daemon:
         self._running: runfile.Running | None = None
         self._lock = FolderLock(settings.state_dir)
         runfile.clear(settings.state_dir)
-        self.masker = LiveMasker(
-            read_or_make_key(settings.state_dir / "keys" / "mask.key", MASK_KEY_BYTES),
-            cache=FileCache(settings.state_dir / "cache"),
-        )
-        self.policy = LivePolicy(
-            settings.policy,
-            self._policy_reloaded,
-            prepare=lambda policy: self.masker.prepare(policy.detectors),
-            book=Book(),
-        )
+        self.announcer = Announcer()
+        self.parts = Parts(settings, self._open_log, self.announcer.tools_changed, self._tell)
+        self.policy, self.gate = self.parts.policy, self.parts.gate
         self.authority = Authority(settings.state_dir)
         self.authority.ensure()
-        self.sink = LocalLog(settings.state_dir / LOG_FILE, max_bytes=settings.audit_log_limit)
-        self.pins = PinFiles(settings.state_dir)
-        self.gate = Gate(
-            catalogue=Catalogue(policy=self.policy.current, pins=self.pins),
-            policy=self.policy.current,
-            redactor=self.masker,
-            sink=self.sink,
-            body_limit=settings.body_limit,
-        )
         self.lifecycle = Lifecycle(
             self.gate,
             connection_limit=settings.connection_limit,
@@ -88,8 +61,10 @@ class Daemon:
             body_seconds=settings.body_timeout,
             default_agent=settings.default_agent,
         )
-        self.announcer = Announcer()
         self.master = self._master()
+
+    def _open_log(self) -> LocalLog:
+        return LocalLog(self._settings.state_dir / LOG_FILE, max_bytes=self._settings.audit_log_limit)
 
     def stop(self) -> None:
         """Begin a graceful stop."""
@@ -101,7 +76,7 @@ class Daemon:
         Raises ConfigError where the address cannot be listened on.
         """
         serving = asyncio.create_task(self.master.run())
-        watching = asyncio.gather(self.policy.watch(), watch_approvals(self.pins, self._approved))
+        watching = asyncio.create_task(self.parts.watch())
         try:
             running = self._running = await self._listening(serving)
             self._handle_signals()
@@ -137,12 +112,6 @@ class Daemon:
             started=time.time(),
         )
 
-    def _policy_reloaded(self) -> None:
-        """Say what is in force now, and let clients list the tools again."""
-        self._tell()
-        if self.policy.problem is None:
-            self.announcer.tools_changed()
-
     def _tell(self) -> None:
         """Leave a note of what is in force, for `interlock status`."""
         if self._running is None:
@@ -162,11 +131,6 @@ class Daemon:
             "stop what uses that address, or choose another, for example --listen 127.0.0.1:0"
         ) from error
 
-    def _approved(self, server: str) -> None:
-        """Record that somebody changed what is approved, and let clients list the tools again."""
-        self.sink.record_later(AuditEvent(event_id=new_id(), kind="pins_approved", time=time.time(), server=server))
-        self.announcer.tools_changed(server)
-
     def _handle_signals(self) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -185,8 +149,7 @@ class Daemon:
         self.master.shutdown()
         with contextlib.suppress(Exception):
             await asyncio.wait_for(serving, timeout=5)
-        self.gate.close()
-        self.sink.close()
+        self.parts.close()
         self._lock.release()
 
     def _own_addresses(self) -> list[tuple[str, int]]:

@@ -5,6 +5,7 @@ InterlockError
 ├── PolicyError         a policy file is wrong; the message has file, line and the way out
 ├── WireError           bytes that cannot be taken as one well-formed message
 ├── AuditUnavailableError  an event could not be made durable
+├── StartError          a server's program cannot be started; it has the exit code for that
 ├── PinsUnavailableError   the tools' pins cannot be read or written
 ├── StoreUnavailableError  the store of proposals cannot be reached
 │   └── SchemaError     the store's tables are not those that this version needs
@@ -37,6 +38,14 @@ class WireError(InterlockError):
         super().__init__(f"{reason}: {detail}")
         self.reason = reason
         self.detail = detail
+
+
+class StartError(InterlockError):
+    """A server's program cannot be started; `code` is the exit code that shells give then."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class AuditUnavailableError(InterlockError):

@@ -68,6 +68,8 @@ PURE = (
     "proxy.results",
     "proxy.twophase",
     "proxy.trace.strace",
+    "proxy.trace.names",
+    "proxy.client_config",
 )
 # Room, and which of our own modules it may import. The longest name that fits a module is its room.
 ROOMS: dict[str, tuple[str, ...]] = {
@@ -101,10 +103,12 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *PURE,
     ),
     "proxy.store": ("proxy.store", *MODEL, "proxy.resources", "proxy.files", "proxy.pins", "proxy.database_url"),
-    "proxy.trace": ("proxy.trace", "proxy.gate", *PURE),
+    "proxy.responses": ("proxy.gate", *PURE),
+    "proxy.trace": ("proxy.trace", "proxy.gate", "proxy.responses", *PURE),
     "proxy.console": ("proxy.console", "proxy.store", "proxy.policy", *MODEL),
     "proxy.config": ("proxy.errors", "proxy.resources", "proxy.database_url"),
     "proxy.database_url": (),
+    "proxy.client_config": ("proxy.errors",),
     "proxy.resources": (),
     "proxy.logs": (),
     "proxy.files": ("proxy.errors",),
@@ -119,6 +123,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "addons": (
         "addons",
         "proxy.gate",
+        "proxy.responses",
         "proxy.egress",
         "proxy.outbound",
         "proxy.wire",
@@ -126,7 +131,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "proxy.reasons",
     ),
 }
-ROOTS = ("proxy.cli", "proxy.daemon", "proxy.commands")
+ROOTS = ("proxy.cli", "proxy.parts", "proxy.daemon", "proxy.commands")
 IO_MODULES = [
     "aiohttp",
     "apsw",
@@ -263,7 +268,7 @@ def mirror(module: str) -> Path:
 
 # model.py, proposals.py, masking.py and errors.py are data alone; the daemon is tested by the acceptance tests.
 WITHOUT_MIRROR = {"proxy.model", "proxy.proposals", "proxy.masking", "proxy.errors", "proxy.daemon"}
-MIRRORED = ("proxy.wire", "proxy.store", "proxy.commands")
+MIRRORED = ("proxy.wire", "proxy.store", "proxy.commands", "proxy.trace")
 
 
 @pytest.mark.parametrize(

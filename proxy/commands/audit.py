@@ -11,9 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from proxy.commands.options import AsJson, ConfigFile, StateDir, state_folder
-from proxy.errors import ConfigError
-from proxy.store.log import LOG_FILE, read_log
+from proxy.commands.options import AsJson, ConfigFile, StateDir, require_log, state_folder
+from proxy.store.log_files import read_logs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,11 +32,10 @@ def tail(
     config: ConfigFile = None,
     as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
-    """Print the last events of the local log, oldest first."""
-    path = state_folder(state_dir, config) / LOG_FILE
-    if not path.exists():
-        raise ConfigError(f"there is no audit log at {path}; `interlock up` makes it, or give --state-dir")
-    events = [event for _, event in read_log(path, last=number)]
+    """Print the last events of the local logs, oldest first."""
+    folder = state_folder(state_dir, config)
+    require_log(folder)
+    events = list(read_logs(folder, last=number))
     if as_json:
         for event in events:
             typer.echo(json.dumps(event, ensure_ascii=False))

@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from proxy.config import Settings, load_settings
+from proxy.errors import ConfigError
+from proxy.store.log_files import log_files
 
 StateDir = Annotated[
     Path | None, typer.Option("--state-dir", help="Where the CA, keys, agents and the audit log are kept.")
@@ -32,3 +34,12 @@ def state_folder(state_dir: Path | None, config_file: Path | None = None) -> Pat
 def store_settings(database_url: str | None, state_dir: Path | None, config_file: Path | None = None) -> Settings:
     """Give the settings that say where the store is: `.postgres` (a URL or None) and `.state_dir`."""
     return load_settings({"database_url": database_url, "state_dir": state_dir}, config_file=config_file).settings
+
+
+def require_log(folder: Path) -> None:
+    """Raise ConfigError where a state folder has no audit log."""
+    if not log_files(folder):
+        raise ConfigError(
+            f"there is no audit log in {folder / 'log'}; `interlock up` and `interlock run` make one, "
+            "or give --state-dir"
+        )

@@ -14,12 +14,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from proxy.commands.options import AsJson, ConfigFile, StateDir, state_folder
+from proxy.commands.options import AsJson, ConfigFile, StateDir, require_log, state_folder
 from proxy.errors import ConfigError
 from proxy.policy.load import load_policy
 from proxy.policy.replay import replay as decide_again
 from proxy.redact import Book
-from proxy.store.log import LOG_FILE, read_log
+from proxy.store.log_files import read_logs
 
 if TYPE_CHECKING:
     from proxy.policy.replay import Change, Replay
@@ -47,10 +47,9 @@ def replay(
     """
     earliest = time.time() - parse_age(since)
     policy = load_policy(candidate, Book())
-    path = state_folder(state_dir, config) / LOG_FILE
-    if not path.exists():
-        raise ConfigError(f"there is no audit log at {path}; `interlock up` makes it, or give --state-dir")
-    outcome = decide_again(policy, (event for _, event in read_log(path) if event["time"] >= earliest))
+    folder = state_folder(state_dir, config)
+    require_log(folder)
+    outcome = decide_again(policy, (event for event in read_logs(folder) if event["time"] >= earliest))
     if as_json:
         for change in outcome.changes:
             typer.echo(json.dumps({"kind": "change", **change.data()}, ensure_ascii=False))

@@ -178,6 +178,8 @@ def read_log(path: Path, after: int = 0, last: int | None = None) -> Iterator[tu
     try:
         with contextlib.closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)) as connection:
             connection.set_busy_timeout(BUSY_MS)
+            if connection.pragma("schema_version") == 0:
+                return  # it is just being made
             rows: list[Any] = connection.execute(query, (after, -1 if last is None else last)).fetchall()
     except apsw.Error as error:
         raise AuditUnavailableError(f"{path} cannot be read as an audit log ({error})") from error

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 TOOLS_CALL = "tools/call"
 MODERN = "2026-07-28"
+PROTOCOL_VERSION = "io.modelcontextprotocol/protocolVersion"
 HEADER_MISMATCH = -32020
 
 PLAIN_METHODS = frozenset({"initialize", "ping"})

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from addons.streams import EventStream, Responses
+from addons.streams import EventStream
 from proxy.model import Call, Context, Decision, Exchange, Kind, Message, Outcome, Principal
+from proxy.responses import Responses
 
 CONTEXT = Context(Principal("bot"), "mcp.example.com")
 SESSION = Context(Principal("bot"), "mcp.example.com", session="s1")

@@ -52,7 +52,7 @@ def test_what_an_agent_sent_does_not_drive_the_terminal(tool: str, run: Run, tmp
 
 
 def test_a_log_that_is_not_there_is_told(run: Run) -> None:
-    assert "there is no audit log at" in complaint(run("audit", "tail"))
+    assert "there is no audit log in" in complaint(run("audit", "tail"))
 
 
 def test_a_file_that_is_no_log_is_told(run: Run, tmp_path: Path) -> None:

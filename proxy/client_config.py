@@ -1,0 +1,204 @@
+"""An MCP client's configuration, rewritten so that its stdio servers run behind Interlock. Pure.
+
+Only the words that change are replaced: everything else in the file, white space
+too, stays as it is.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from proxy.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+# Where clients keep their servers; `*` is any key.
+PLACES = (
+    ("mcpServers",),  # Claude, Cursor, Windsurf, Cline
+    ("servers",),  # VS Code's mcp.json
+    ("mcp", "servers"),  # VS Code's settings.json
+    ("context_servers",),  # Zed
+    ("projects", "*", "mcpServers"),  # Claude Code
+)
+_SPACE = re.compile(r"[ \t\r\n]*")
+_DECODER = json.JSONDecoder()
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member of a JSON object: its value, and where key and value stand in the text."""
+
+    key: str
+    value: Any
+    key_start: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """A configuration after the change: its text, and what became of each server."""
+
+    text: str
+    changed: tuple[str, ...] = ()
+    unchanged: dict[str, str] = field(default_factory=dict[str, str])
+    """Servers that were left alone, and why."""
+
+
+def wrap(text: str, interlock: Sequence[str]) -> Rewritten:
+    """Put `interlock run` before the command of every stdio server. Raises ConfigError."""
+    edits: list[tuple[int, int, str]] = []
+    changed: list[str] = []
+    unchanged: dict[str, str] = {}
+    for server in _servers(text):
+        reason = _why_not(server)
+        if reason is None:
+            command = [server.value["command"], *server.value.get("args", [])]
+            edits += _edit(text, server, [*interlock, "run", "--server-name", server.key, "--", *command])
+            changed.append(server.key)
+        else:
+            unchanged[server.key] = reason
+    return Rewritten(_apply(text, edits), tuple(changed), unchanged)
+
+
+def unwrap(text: str) -> Rewritten:
+    """Take `interlock run` away again from every server that has it. Raises ConfigError."""
+    edits: list[tuple[int, int, str]] = []
+    changed: list[str] = []
+    for server in _servers(text):
+        inner = _wrapped(server.value)
+        if inner is not None:
+            edits += _edit(text, server, inner)
+            changed.append(server.key)
+    return Rewritten(_apply(text, edits), tuple(changed))
+
+
+def _servers(text: str) -> Iterator[Member]:
+    _check(text)
+    found = [server for place in PLACES for server in _at(text, place)]
+    if not found:
+        places = ", ".join(".".join(place) for place in PLACES)
+        raise ConfigError(f"no MCP servers in it; they are looked for under {places}")
+    yield from found
+
+
+def _at(text: str, place: Sequence[str]) -> Iterator[Member]:
+    """Give the members of the objects at a place."""
+    starts = [_skip(text, 0)]
+    for key in place:
+        inside = [member for start in starts for member in _members(text, start)]
+        starts = [m.start for m in inside if key in (m.key, "*") and isinstance(m.value, dict)]
+    for start in starts:
+        yield from _members(text, start)
+
+
+def _check(text: str) -> None:
+    try:
+        value = json.loads(text, object_pairs_hook=_unique)
+    except json.JSONDecodeError as error:
+        comment = " (comments and trailing commas are no JSON: take them out first)" if _has_comments(text) else ""
+        raise ConfigError(f"it is not JSON: line {error.lineno}, column {error.colno}: {error.msg}{comment}") from error
+    if not isinstance(value, dict):
+        raise ConfigError(f"it holds {type(value).__name__}, not an object with servers in it")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value: dict[str, Any] = {}
+    for key, member in pairs:
+        if key in value:
+            raise ConfigError(f"the key {key!r} stands twice in one object; take one of them out first")
+        value[key] = member
+    return value
+
+
+def _has_comments(text: str) -> bool:
+    return re.search(r"^\s*//|/\*|,\s*[}\]]", text, re.MULTILINE) is not None
+
+
+def _members(text: str, start: int) -> Iterator[Member]:
+    """Give the members of the object that begins at `start`, which is known to be well-formed."""
+    position = _skip(text, start + 1)
+    while text[position] != "}":
+        key_start = position
+        key, position = _DECODER.raw_decode(text, key_start)
+        value_start = _skip(text, _skip(text, position) + 1)
+        value, end = _DECODER.raw_decode(text, value_start)
+        yield Member(key, value, key_start, value_start, end)
+        position = _skip(text, end)
+        if text[position] == ",":
+            position = _skip(text, position + 1)
+
+
+def _skip(text: str, position: int) -> int:
+    match = _SPACE.match(text, position)
+    assert match is not None
+    return match.end()
+
+
+def _why_not(server: Member) -> str | None:
+    """Say why a server is left alone; None where it is to be wrapped. Raises ConfigError."""
+    value = server.value
+    if not isinstance(value, dict):
+        raise ConfigError(f"server {server.key!r} is {type(value).__name__}, not an object with a command")
+    if "command" not in value:
+        remote = any(key in value for key in ("url", "serverUrl", "httpUrl"))
+        return "it is reached by URL: send it through `interlock up`" if remote else "it has no command"
+    command, arguments = value["command"], value.get("args", [])
+    if not isinstance(command, str) or not command:
+        raise ConfigError(f"server {server.key!r} has a command that is no text")
+    if not (isinstance(arguments, list) and all(isinstance(argument, str) for argument in arguments)):
+        raise ConfigError(f"server {server.key!r} has args that are no list of texts")
+    return "it is wrapped already" if _wrapped(value) is not None else None
+
+
+def _wrapped(value: Any) -> list[str] | None:
+    """Give the command inside a wrapped server's; None where it is not wrapped."""
+    if not isinstance(value, dict):
+        return None
+    command, arguments = value.get("command"), value.get("args")
+    if not isinstance(command, str) or not isinstance(arguments, list) or "--" not in arguments:
+        return None
+    ours, inner = arguments[: arguments.index("--")], arguments[arguments.index("--") + 1 :]
+    if ours[:2] == ["-m", "proxy.cli"]:
+        ours, command = ours[2:], "interlock"
+    is_ours = command.rpartition("/")[2] == "interlock" and ours[:2] == ["run", "--server-name"]
+    return inner if is_ours and inner else None
+
+
+def _edit(text: str, server: Member, words: Sequence[str]) -> Iterator[tuple[int, int, str]]:
+    """Replace a server's command and args by `words`."""
+    members = {member.key: member for member in _members(text, server.start)}
+    command, arguments = members["command"], members.get("args")
+    first, rest = _spell(words[0]), list(words[1:])
+    if arguments is not None:
+        yield command.start, command.end, first
+        yield arguments.start, arguments.end, _spell_list(rest, text[arguments.start : arguments.end])
+    elif rest:
+        indent = text[: command.key_start][len(text[: command.key_start].rstrip(" \t\r\n")) :]
+        colon = text[command.key_start : command.start].rpartition(":")[2]
+        yield command.start, command.end, f'{first},{indent}"args":{colon}{_spell_list(rest, "[]")}'
+    else:
+        yield command.start, command.end, first
+
+
+def _spell(word: str) -> str:
+    return json.dumps(word, ensure_ascii=False)
+
+
+def _spell_list(words: Sequence[str], like: str) -> str:
+    """Spell a list of words in the form that another list has: on one line, or a line each."""
+    spelt = [_spell(word) for word in words]
+    lines = re.fullmatch(r"\[(\s*\n[ \t]*)\S.*?(\s*\n[ \t]*)\]", like, re.DOTALL)
+    if lines is None:
+        return f"[{', '.join(spelt)}]"
+    return f"[{lines[1]}{f',{lines[1]}'.join(spelt)}{lines[2]}]"
+
+
+def _apply(text: str, edits: Sequence[tuple[int, int, str]]) -> str:
+    for start, end, new in sorted(edits, reverse=True):
+        text = text[:start] + new + text[end:]
+    return text

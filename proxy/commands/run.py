@@ -1,0 +1,111 @@
+"""`interlock run`: one stdio server behind the gate."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from proxy import logs
+from proxy.commands.options import ConfigFile, StateDir
+from proxy.config import Loaded, Settings, load_settings
+from proxy.errors import ConfigError, StartError
+from proxy.journal import new_id
+from proxy.model import Context, Principal
+from proxy.trace.launch import Launch, plan
+from proxy.trace.names import server_name as name_server
+from proxy.trace.warden import kill_descendants, set_subreaper
+
+EPILOG = """
+Examples:
+
+  interlock run -- npx -y @modelcontextprotocol/server-everything
+
+  interlock run --server-name files --agent build-bot -- uvx mcp-server-git --repository .
+"""
+MAX_NAME = 200
+
+
+def run(
+    command: Annotated[list[str], typer.Argument(help="The server's command and its arguments, after --.")],
+    server_name: Annotated[
+        str | None,
+        typer.Option(help="What policies, pins and records call the server; default: its package or program."),
+    ] = None,
+    agent: Annotated[
+        str | None, typer.Option(help="What they call the caller; default: the setting default_agent.")
+    ] = None,
+    policy: Annotated[Path | None, typer.Option(help=Settings.model_fields["policy"].description)] = None,
+    state_dir: StateDir = None,
+    log_level: Annotated[str | None, typer.Option(help="Least severe line to log on stderr; default: warning.")] = None,
+    config: ConfigFile = None,
+) -> None:
+    """Run a stdio MCP server behind the proxy: in a client's config, in place of the server's own command.
+
+    stdin and stdout carry MCP, each message decided, recorded and masked as over
+    HTTP; stderr, signals and the exit code are the server's own. The server ends
+    with this command, and this command with the server.
+
+    Exit code: the server's; 128 and a signal's number where that ended it; 127 where
+    there is no such program, 126 where it cannot be executed; 1 for errors of our own.
+    """
+    flags = {"policy": policy, "state_dir": state_dir, "log_level": log_level, "default_agent": agent}
+    loaded = load_settings(flags, config_file=config)
+    settings = loaded.settings
+    logs.configure(_log_level(loaded), settings.log_format)
+    if settings.agent_auth == "required":
+        raise ConfigError(
+            "setting agent_auth = 'required': over stdio nobody can prove who calls; "
+            "set INTERLOCK_AGENT_AUTH=optional for this command where its client is trusted"
+        )
+    name = server_name or name_server(command)
+    if not name.isprintable() or len(name) > MAX_NAME:
+        raise ConfigError(f"the server's name {name[:40]!r} cannot be used; give another with --server-name")
+    try:
+        launch = plan(command, os.environ)
+    except StartError as error:
+        sys.stderr.write(f"{error}\n")
+        raise typer.Exit(error.code) from None
+    context = Context(Principal(settings.default_agent), name, transport="stdio", session=new_id())
+    set_subreaper()
+    code = asyncio.run(_serve(settings, context, launch))
+    kill_descendants(os.getpid())
+    raise typer.Exit(code)
+
+
+def _log_level(loaded: Loaded) -> str:
+    """Say little where nobody asked for more: a client may show every line as an error."""
+    return "warning" if loaded.sources["log_level"] == "default" else loaded.settings.log_level
+
+
+async def _serve(settings: Settings, context: Context, launch: Launch) -> int:
+    from proxy.parts import Parts  # noqa: PLC0415  slow to import, and --help need not wait
+    from proxy.store.log_files import RunLog  # noqa: PLC0415
+    from proxy.trace.pipes import Inlet, Outlet, take_standard_streams  # noqa: PLC0415
+    from proxy.trace.runner import Runner  # noqa: PLC0415
+
+    def open_log() -> RunLog:
+        return RunLog(settings.state_dir, max_bytes=settings.audit_log_limit)
+
+    parts = Parts(settings, open_log, lambda _: runner.tools_changed(), server=context.server)
+    incoming, outgoing = take_standard_streams()
+    runner = Runner(
+        parts.gate,
+        context,
+        Inlet(incoming),
+        Outlet(outgoing),
+        line_limit=settings.body_limit,
+        answer_limit=settings.response_limit,
+        stop_seconds=settings.drain_timeout,
+    )
+    watching = asyncio.create_task(parts.watch())
+    try:
+        return await runner.run(launch)
+    finally:
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+        parts.close()

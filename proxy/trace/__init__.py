@@ -1,0 +1,1 @@
+"""Local servers: started, watched, and spoken to over stdio."""

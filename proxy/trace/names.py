@@ -1,0 +1,70 @@
+"""What to call a server that is known by its command line alone. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# Programs that run something else, and the words that stand between them and its name.
+PACKAGE_RUNNERS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "npx": ((),),
+    "bunx": ((),),
+    "uvx": ((),),
+    "pipx": (("run",),),
+    "npm": (("exec",), ("x",)),
+    "pnpm": (("dlx",),),
+    "yarn": (("dlx",),),
+    "bun": (("x",), ("run",)),
+    "uv": (("tool", "run"), ("run",)),
+    "deno": (("run",),),
+}
+INTERPRETERS = re.compile(r"(python|pypy)[0-9.]*|node|ruby|perl|tsx|ts-node")
+# Options of all of those that take the next word with them.
+WITH_VALUE = frozenset(
+    {"-p", "--package", "--from", "--with", "--python", "--directory", "--project", "-r", "--require"}
+)
+_VERSION = re.compile(r"(?<=.)(@|==).*", re.DOTALL)
+
+
+def server_name(command: Sequence[str]) -> str:
+    """Give a name for the server that `command` starts: its package, its script or its program."""
+    program, rest = _base(command[0]), list(command[1:])
+    for words in PACKAGE_RUNNERS.get(program, ()):
+        if tuple(rest[: len(words)]) == words:
+            package = _first_word(rest[len(words) :])
+            return _base_of_path(_VERSION.sub("", package)) if package else program
+    if INTERPRETERS.fullmatch(program):
+        return _script(rest) or program
+    return program
+
+
+def _script(arguments: list[str]) -> str | None:
+    if not {"-c", "-e", "--eval"}.isdisjoint(arguments[:2]):
+        return None
+    if "-m" in arguments[:-1]:
+        return arguments[arguments.index("-m") + 1]
+    word = _first_word(arguments)
+    return _base(word).rpartition(".")[0] or _base(word) if word else None
+
+
+def _first_word(arguments: list[str]) -> str | None:
+    """Give the first argument that is no option's."""
+    words = iter(arguments)
+    for word in words:
+        if word in WITH_VALUE:
+            next(words, None)
+        elif not word.startswith("-"):
+            return word
+    return None
+
+
+def _base(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2] or path
+
+
+def _base_of_path(name: str) -> str:
+    """Cut a path to its last part; a package with a scope, `@scope/name`, is no path."""
+    return name if name.startswith("@") else _base(name)

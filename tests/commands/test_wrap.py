@@ -1,0 +1,129 @@
+"""`interlock wrap`."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from tests.commands.conftest import Run, complaint
+from tests.test_client_config import CLAUDE, WRAPPED
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A client's configuration, and an interlock on PATH."""
+    program = tmp_path / "bin" / "interlock"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    file = tmp_path / "mcp.json"
+    file.write_text(CLAUDE)
+    file.chmod(0o640)
+    return file
+
+
+def backup(file: Path) -> Path:
+    return file.with_name("mcp.json.interlock-backup")
+
+
+def test_it_wraps_tells_what_it_did_and_keeps_a_backup(file: Path, run: Run) -> None:
+    done = run("wrap", str(file))
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "files: wrapped" in done.stderr
+    assert "remote: left alone" in done.stderr
+    assert file.read_text() == WRAPPED
+    assert backup(file).read_text() == CLAUDE
+    assert {stat.S_IMODE(each.stat().st_mode) for each in (file, backup(file))} == {0o640}
+    assert sorted(each.name for each in file.parent.glob(".mcp*")) == []
+
+
+def test_it_is_undone_byte_for_byte(file: Path, run: Run) -> None:
+    original = CLAUDE.replace("\n", "\r\n").encode() + b"  \n"
+    file.write_bytes(original)
+    run("wrap", str(file))
+    assert file.read_bytes() != original
+    assert run("wrap", str(file), "--undo").returncode == 0
+    assert file.read_bytes() == original
+    assert not backup(file).exists()
+
+
+def test_twice_is_once(file: Path, run: Run) -> None:
+    run("wrap", str(file))
+    done = run("wrap", str(file))
+    assert "files: left alone, since it is wrapped already" in done.stderr
+    assert file.read_text() == WRAPPED
+    run("wrap", str(file), "--undo")
+    assert file.read_text() == CLAUDE
+
+
+def test_an_edit_made_since_survives_undo(file: Path, run: Run) -> None:
+    run("wrap", str(file))
+    file.write_text(file.read_text().replace('"other":', '"mine": true,\n    "other":'))
+    assert "files: unwrapped" in run("wrap", str(file), "--undo").stderr
+    value = json.loads(file.read_text())
+    assert value["mine"] is True
+    assert value["mcpServers"]["time"] == {"command": "uvx", "args": ["mcp-server-time"]}
+    assert not backup(file).exists()
+
+
+def test_a_server_added_since_is_wrapped_and_survives_undo(file: Path, run: Run) -> None:
+    run("wrap", str(file))
+    added = '"new": {"command": "x", "args": []},\n        "time"'
+    file.write_text(file.read_text().replace('"time"', added, 1))
+    assert "new: wrapped" in run("wrap", str(file)).stderr
+    assert "interlock" not in backup(file).read_text()
+    run("wrap", str(file), "--undo")
+    assert json.loads(file.read_text())["mcpServers"]["new"] == {"command": "x", "args": []}
+    assert "interlock" not in file.read_text()
+
+
+def test_undo_without_anything_to_undo_says_so(file: Path, run: Run) -> None:
+    assert "No server in it is wrapped" in run("wrap", str(file), "--undo").stderr
+    assert file.read_text() == CLAUDE
+
+
+def test_a_dry_run_prints_the_difference_and_changes_nothing(file: Path, run: Run) -> None:
+    done = run("wrap", str(file), "--dry-run")
+    assert '-            "command": "npx",' in done.stdout
+    assert '+            "command": "interlock",' in done.stdout
+    assert file.read_text() == CLAUDE
+    assert not backup(file).exists()
+
+
+def test_a_link_stays_a_link(file: Path, run: Run, tmp_path: Path) -> None:
+    link = tmp_path / "link.json"
+    link.symlink_to(file)
+    run("wrap", str(link))
+    assert link.is_symlink()
+    assert file.read_text() == WRAPPED
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [(b"{", "not JSON: line 1"), (b"{}", "no MCP servers"), (b"\xff", "not UTF-8"), (None, "mcp.json")],
+)
+def test_a_file_that_cannot_be_used_is_named_and_left(content: bytes | None, said: str, file: Path, run: Run) -> None:
+    if content is None:
+        file.unlink()
+    else:
+        file.write_bytes(content)
+    told = complaint(run("wrap", str(file)))
+    assert said in told
+    assert "mcp.json" in told
+    assert content is None or file.read_bytes() == content
+
+
+def test_without_interlock_on_the_path_it_is_named_in_full(
+    file: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    run("wrap", str(file))
+    command = json.loads(file.read_text())["mcpServers"]["time"]
+    assert Path(command["command"]).is_absolute()
+    run("wrap", str(file), "--undo")
+    assert file.read_text() == CLAUDE
