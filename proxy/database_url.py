@@ -39,4 +39,5 @@ def shown(url: str) -> str:
     name, colon, _ = user.partition(":")
     netloc = f"{name}{colon and ':' + HIDDEN}@{host}" if user else host
     query = [(key, HIDDEN if "password" in key.lower() else value) for key, value in parse_qsl(parts.query)]
-    return f"{parts.scheme}://{netloc}{parts.path}" + ((query and f"?{urlencode(query, safe='*/:')}") or "")
+    rest = f"?{urlencode(query, safe='*/:')}" if query else ""
+    return f"{parts.scheme}://{netloc}{parts.path}{rest}"
