@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from proxy import __version__
-from proxy.commands import agents, audit, ca, config, db, pins, policy, run, status, up, wrap
+from proxy.commands import agents, audit, ca, config, db, keys, pins, policy, run, status, up, wrap
 from proxy.errors import InterlockError
 
 EXIT_ERROR = 1
@@ -33,6 +33,7 @@ app.add_typer(agents.app, name="agents")
 app.add_typer(policy.app, name="policy")
 app.add_typer(audit.app, name="audit")
 app.add_typer(pins.app, name="pins")
+app.add_typer(keys.app, name="keys")
 app.add_typer(db.app, name="db")
 
 

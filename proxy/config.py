@@ -31,9 +31,14 @@ if TYPE_CHECKING:
 
 ENV_PREFIX = "INTERLOCK_"
 CONFIG_ENV = "INTERLOCK_CONFIG"
+COMMIT_SECRET = "INTERLOCK_COMMIT_SECRET"  # noqa: S105  a variable's name
+SAMPLER_KEY = "INTERLOCK_SAMPLER_KEY"
+# Secrets are taken from these variables alone: no flag, no file of settings, nothing that is printed.
+SECRET_VARIABLES = frozenset({COMMIT_SECRET, SAMPLER_KEY})
 CONFIG_FILE = Path("interlock.yaml")
 _LISTEN = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^:\[\]]+):(?P<port>\d{1,5})")
 _REVERSE = re.compile(r"reverse:https?://(\[[0-9a-fA-F:.]+\]|[^/:\s]+)(:\d{1,5})?/?")
+_BASE_URL = re.compile(r"https?://(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(:\d{1,5})?(/[A-Za-z0-9._~%/-]*)?")
 
 
 def _listen(value: str) -> str:
@@ -48,6 +53,12 @@ def _mode(value: str) -> str:
     if value in ("regular", "transparent") or (reverse and 0 < int((reverse[2] or ":1")[1:]) <= 65535):
         return value
     raise ValueError("write regular, transparent, or reverse:URL such as reverse:https://mcp.example.com")
+
+
+def _base_url(value: str) -> str:
+    if _BASE_URL.fullmatch(value):
+        return value.rstrip("/")
+    raise ValueError("write the URL before /chat/completions, such as https://llm.example.com/v1")
 
 
 def _database_url(value: SecretStr) -> SecretStr:
@@ -120,6 +131,13 @@ class Settings(BaseModel):
     idle_timeout: Seconds = Field(600, ge=1, description="Seconds after which a silent connection is closed.")
     drain_timeout: Seconds = Field(10, description="Seconds that calls under way get to finish at a stop.")
     audit_log_limit: Size = Field(ByteSize(1 << 30), description="Largest local audit log; past it calls are refused.")
+    commit_keys: UserPath | None = Field(None, description="File of the keys that sign commit tokens.")
+    sampler_url: Annotated[str, AfterValidator(_base_url)] | None = Field(
+        None, description="OpenAI-compatible endpoint that gives candidate outputs where an agent gives none."
+    )
+    sampler_model: str | None = Field(None, min_length=1, description="Model to ask for candidate outputs.")
+    sampler_key_file: UserPath | None = Field(None, description="File with the endpoint's API key.")
+    sampler_timeout: Seconds = Field(10, description="Seconds for both candidate outputs to arrive.")
     log_format: Literal["auto", "console", "json"] = Field(
         "auto", description="Log lines as JSON or for people; auto looks whether stderr is a terminal."
     )
@@ -213,7 +231,7 @@ def _read_file(path: Path | None, environ: Mapping[str, str]) -> tuple[Path, dic
 def _read_environment(environ: Mapping[str, str]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for variable, text in environ.items():
-        if not variable.startswith(ENV_PREFIX) or variable == CONFIG_ENV:
+        if not variable.startswith(ENV_PREFIX) or variable == CONFIG_ENV or variable in SECRET_VARIABLES:
             continue
         name = _known(variable.removeprefix(ENV_PREFIX).lower(), f"environment variable {variable}")
         if name == "large_uploads":
@@ -226,6 +244,11 @@ def _read_environment(environ: Mapping[str, str]) -> dict[str, Any]:
 def _known(name: str, source: str) -> str:
     if name in Settings.model_fields:
         return name
+    variable = f"{ENV_PREFIX}{name.upper()}"
+    if variable in SECRET_VARIABLES:
+        raise ConfigError(
+            f"{name} (from {source}) is a secret and no setting; give it as {variable} in the environment"
+        )
     close = difflib.get_close_matches(name, Settings.model_fields, n=1)
     hint = f"did you mean {close[0]}?" if close else "`interlock config show` lists the settings"
     raise ConfigError(f"there is no setting {name!r} (from {source}); {hint}")

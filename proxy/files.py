@@ -6,6 +6,8 @@ import contextlib
 import fcntl
 import os
 import secrets
+import shlex
+import stat
 import tempfile
 from typing import TYPE_CHECKING
 
@@ -48,6 +50,20 @@ def _write_temporary(path: Path, data: bytes) -> str:
         os.unlink(temporary)
         raise
     return temporary
+
+
+def read_private(path: Path) -> bytes:
+    """Give what is in a file of secrets.
+
+    Raises ConfigError where others than its owner may read or write it, and OSError
+    where it cannot be read.
+    """
+    with path.open("rb") as file:
+        mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+        if mode & 0o077:
+            command = f"chmod 600 {shlex.quote(str(path))}"
+            raise ConfigError(f"{path} holds a secret, and others may use it (mode {mode:04o}); run: {command}")
+        return file.read()
 
 
 def read_or_make_key(path: Path, size: int) -> bytes:

@@ -128,6 +128,11 @@ BAD = [
     ("body_timeout", "soon", "valid number"),
     ("connection_limit", "0", "greater than or equal to 1"),
     ("connection_limit", "1.5", "integer"),
+    ("sampler_url", "llm.example.com", "/chat/completions"),
+    ("sampler_url", "ftp://llm.example.com", "/chat/completions"),
+    ("sampler_url", "https://key@llm.example.com/v1", "/chat/completions"),
+    ("sampler_url", "https://llm.example.com/v1?key=1", "/chat/completions"),
+    ("sampler_timeout", "0", "greater than 0"),
     ("log_level", "loud", "'debug'"),
     ("log_format", "xml", "'json'"),
 ]
@@ -244,3 +249,24 @@ def test_settings_cannot_be_changed() -> None:
 
 def test_every_setting_says_what_it_is() -> None:
     assert all(info.description for info in Settings.model_fields.values())
+
+
+def test_secrets_of_the_environment_are_known_and_are_no_settings() -> None:
+    environ = {"INTERLOCK_COMMIT_SECRET": "hunter2", "INTERLOCK_SAMPLER_KEY": "hunter3"}
+    loaded = load_settings({}, environ)
+    assert set(loaded.sources.values()) == {"default"}
+    assert "hunter" not in loaded.settings.model_dump_json()
+
+
+@pytest.mark.parametrize("name", ["commit_secret", "sampler_key"])
+def test_a_secret_in_the_file_is_told_where_it_belongs(name: str) -> None:
+    message = told(config_file=written(f"{name}: hunter2\n", "c.yaml"))
+    assert f"give it as INTERLOCK_{name.upper()} in the environment" in message
+    assert "hunter2" not in message
+
+
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1:11434/v1", "https://llm.example.com", "https://[::1]:8000/v1/", "http://vllm/a/b_c%20d"]
+)
+def test_a_samplers_url_is_what_comes_before_the_path_of_the_api(url: str) -> None:
+    assert load_settings({"sampler_url": url}, {}).settings.sampler_url == url.rstrip("/")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from proxy.errors import ConfigError
-from proxy.files import FileCache, FolderLock, make_private, read_or_make_key, write_private
+from proxy.files import FileCache, FolderLock, make_private, read_or_make_key, read_private, write_private
 
 
 def mode(path: Path) -> int:
@@ -126,3 +126,12 @@ def test_a_folder_is_held_by_one_at_a_time(tmp_path):
         FolderLock(tmp_path / "state")
     first.release()
     FolderLock(tmp_path / "state").release()
+
+
+def test_a_secret_is_read_from_a_file_of_its_owners_alone(tmp_path: Path) -> None:
+    path = tmp_path / "a secret"
+    write_private(path, b"x")
+    assert read_private(path) == b"x"
+    path.chmod(0o640)
+    with pytest.raises(ConfigError, match=r"\(mode 0640\); run: chmod 600 '.*a secret'"):
+        read_private(path)
