@@ -85,10 +85,18 @@ class Catalogue:
 
     def hints(self, server: str, tool: str) -> Hints:
         """Give what a server last said of a tool's nature."""
+        definition = self._definition(server, tool)
+        return Hints.read(definition.get("annotations")) if definition else UNSAID
+
+    def description(self, server: str, tool: str) -> str | None:
+        """Give what a server last said that a tool does."""
+        said = (self._definition(server, tool) or {}).get("description")
+        return said if isinstance(said, str) else None
+
+    def _definition(self, server: str, tool: str) -> JsonObject | None:
         known = self._pins.read(server)
         pin = known.tools.get(tool) if known else None
-        definition = pin.seen.definition if pin else None
-        return Hints.read(definition.get("annotations")) if definition else UNSAID
+        return pin.seen.definition if pin else None
 
     def phase_of(self, context: Context, name: str) -> tuple[Phase, str] | None:
         """Say which phase of which two-phase tool a name stands for; None where it is a tool's own."""

@@ -69,7 +69,7 @@ class PhaseError(InterlockError):
 
 
 class SamplerError(InterlockError):
-    """The model that drafts candidate outputs gave none."""
+    """There are no candidate outputs. The message says why, without anything the endpoint said."""
 
 
 class StoreUnavailableError(InterlockError):

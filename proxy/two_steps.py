@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from proxy.journal import Journal
     from proxy.model import Message
     from proxy.phases import Asked, Phases
-    from proxy.proposals import Running
+    from proxy.proposals import Running, Terms
     from proxy.refusals import Step
     from proxy.twophase.commit import Checked
 
@@ -68,16 +68,29 @@ class TwoSteps:
         if terms is None:
             result = self._phases.not_required(tool)
         else:
-            masked, version = self._journal.masked(step.call.arguments), step.decision.policy_version
-            plan = Plan(step.call, terms, asked.evidence, masked, version, step.call_id)
-            commit_name = self._catalogue.names(step.context, tool).commit
-            proposal, result = await self._phases.propose(plan, commit_name)
+            plan = self._plan(asked, step, terms)
+            proposal, result = await self._phases.propose(plan, self._catalogue.names(step.context, tool).commit)
             step.proposal_id = proposal.proposal_id
             self._journal.phased(step, "proposed", describe(proposal))
         step.told = f"proposal_{result['structuredContent']['status']}"
         await self._journal.decided(step)
         told = {"_meta": {AUDIT_META: {"audit_id": step.call_id}}}
         return Answer(({"jsonrpc": "2.0", "id": message_id, "result": {**result, **told}},))
+
+    def _plan(self, asked: Asked, step: Step, terms: Terms) -> Plan:
+        assert step.call is not None
+        assert step.decision is not None
+        prompt = self._journal.masked(asked.evidence.prompt)
+        return Plan(
+            call=step.call,
+            terms=terms,
+            evidence=asked.evidence,
+            arguments=self._journal.masked(step.call.arguments),
+            prompt=prompt if isinstance(prompt, str) else None,
+            description=self._catalogue.description(step.call.server, step.call.tool or ""),
+            policy_version=step.decision.policy_version,
+            call_id=step.call_id,
+        )
 
     async def commit(self, checked: Checked, step: Step) -> None:
         """Use a commit's token up: from here on the call is made, or ends as not forwarded."""

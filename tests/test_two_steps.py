@@ -164,8 +164,8 @@ class Drafts:
     def __init__(self, *drafts: str, error: str = "") -> None:
         self.drafts, self.error, self.asked = drafts, error, []  # type: ignore[var-annotated]
 
-    async def sample(self, tool: str, arguments: Any, prompt: str | None) -> tuple[str, ...]:
-        self.asked.append((tool, arguments, prompt))
+    async def sample(self, tool: str, description: str | None, arguments: Any, prompt: str | None) -> tuple[str, ...]:
+        self.asked.append((tool, description, arguments, prompt))
         if self.error:
             raise SamplerError(self.error)
         return self.drafts
@@ -175,7 +175,7 @@ async def test_drafts_come_from_the_sampler_where_the_caller_gives_none(make: Ma
     sampler = Drafts("moved 100", "moved 100")
     world = make(sampler=sampler)
     assert (await world.propose(aside={"prompt": "pay"}))["status"] == "allowed"
-    assert sampler.asked == [("transfer_funds", ARGUMENTS, "pay")]
+    assert sampler.asked == [("transfer_funds", None, ARGUMENTS, "pay")]
     await world.propose()
     assert len(sampler.asked) == 1
 
@@ -183,7 +183,8 @@ async def test_drafts_come_from_the_sampler_where_the_caller_gives_none(make: Ma
 async def test_a_sampler_sees_no_secret(make: Make) -> None:
     sampler = Drafts("a", "a")
     token = "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
-    await make(sampler=sampler).propose({"note": f"use {token}"}, aside=None)
+    await make(sampler=sampler).propose({"note": f"use {token}"}, aside={"prompt": f"use {token}"})
+    assert sampler.asked
     assert token not in repr(sampler.asked)
 
 

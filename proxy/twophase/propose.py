@@ -32,7 +32,7 @@ _NONCE_BYTES: Final = 24
 class Sampler(Protocol):
     """Drafts what a call might come to."""
 
-    async def sample(self, tool: str, arguments: Json, prompt: str | None) -> tuple[str, str]:
+    async def sample(self, tool: str, description: str | None, arguments: Json, prompt: str | None) -> tuple[str, str]:
         """Give two drafts, made independently. Raises SamplerError where there are none."""
         ...
 
@@ -50,12 +50,17 @@ NO_EVIDENCE: Final = Evidence()
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A call that is proposed: on what terms, with what evidence, and its arguments as they may be kept."""
+    """A call that is proposed: on what terms, with what evidence.
+
+    `arguments` and `prompt` are masked: these may be kept, and shown to a sampler.
+    """
 
     call: Call
     terms: Terms
     evidence: Evidence
-    masked: Json
+    arguments: Json
+    prompt: str | None
+    description: str | None
     policy_version: str
     call_id: str
 
@@ -139,7 +144,7 @@ class Proposer:
             tool=plan.call.tool or "",
             principal=plan.call.agent,
             arguments_hash=digest,
-            arguments=plan.masked,
+            arguments=plan.arguments,
             rule=terms.rule,
             policy_version=plan.policy_version,
             approval="human" if waits else "auto",
@@ -175,7 +180,8 @@ class Proposer:
         if self._sampler is None:
             return None, "no candidate outputs were given"
         try:
-            return await self._sampler.sample(plan.call.tool or "", plan.masked, plan.evidence.prompt), ""
+            tool = plan.call.tool or ""
+            return await self._sampler.sample(tool, plan.description, plan.arguments, plan.prompt), ""
         except SamplerError as error:
             return None, str(error)
 
