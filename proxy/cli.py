@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from proxy import __version__
-from proxy.commands import agents, audit, ca, config, pins, policy, status, up
+from proxy.commands import agents, audit, ca, config, operators, pins, policy, status, up
 from proxy.errors import InterlockError
 
 EXIT_ERROR = 1
@@ -28,6 +28,7 @@ app.command("status", epilog=status.EPILOG)(status.status)
 app.add_typer(config.app, name="config")
 app.add_typer(ca.app, name="ca")
 app.add_typer(agents.app, name="agents")
+app.add_typer(operators.app, name="operators")
 app.add_typer(policy.app, name="policy")
 app.add_typer(audit.app, name="audit")
 app.add_typer(pins.app, name="pins")
