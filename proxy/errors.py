@@ -6,7 +6,8 @@ InterlockError
 ├── WireError           bytes that cannot be taken as one well-formed message
 ├── AuditUnavailableError  an event could not be made durable
 ├── PinsUnavailableError   the tools' pins cannot be read or written
-└── StoreUnavailableError  the store of proposals cannot be reached
+├── StoreUnavailableError  the store of proposals cannot be reached
+└── ReviewError            an operator's decision on a proposal cannot be made
 """
 
 from __future__ import annotations
@@ -46,3 +47,14 @@ class PinsUnavailableError(InterlockError):
 
 class StoreUnavailableError(InterlockError):
     """The store does not answer, so nothing can be proposed or committed."""
+
+
+class ReviewError(InterlockError):
+    """A proposal cannot be shown or decided on as asked.
+
+    `code` is stable (docs/approval.md).
+    """
+
+    def __init__(self, code: str, detail: str) -> None:
+        super().__init__(detail)
+        self.code = code

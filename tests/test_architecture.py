@@ -85,7 +85,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "proxy.gate": ("proxy.refusals", "proxy.journal", "proxy.exchanges", "proxy.catalogue", *PURE),
     "proxy.store": ("proxy.store", *MODEL, "proxy.resources", "proxy.files", "proxy.pins"),
     "proxy.trace": ("proxy.trace", "proxy.gate", *PURE),
-    "proxy.console": ("proxy.console", "proxy.store", "proxy.policy", *MODEL),
+    "proxy.desk": ("proxy.journal", *MODEL),
+    "proxy.console": ("proxy.console", "proxy.desk", "proxy.operators", "proxy.store", "proxy.policy", *MODEL),
     "proxy.config": ("proxy.errors", "proxy.resources"),
     "proxy.resources": (),
     "proxy.logs": (),
@@ -183,6 +184,7 @@ def test_a_pure_room_opens_nothing(module: str) -> None:
         ("apsw", ("proxy.store",)),
         ("asyncpg", ("proxy.store",)),
         ("starlette", ("proxy.console",)),
+        ("uvicorn", ("proxy.console",)),
         ("typer", ("proxy.cli", "proxy.commands")),
         ("rich", ("proxy.cli", "proxy.commands")),
     ],
@@ -238,7 +240,7 @@ def mirror(module: str) -> Path:
 
 # model.py, proposals.py and errors.py are data alone; the daemon is tested by the acceptance tests.
 WITHOUT_MIRROR = {"proxy.model", "proxy.proposals", "proxy.errors", "proxy.daemon"}
-MIRRORED = ("proxy.wire", "proxy.store", "proxy.commands")
+MIRRORED = ("proxy.wire", "proxy.store", "proxy.commands", "proxy.console")
 
 
 @pytest.mark.parametrize(
