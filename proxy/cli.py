@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from proxy import __version__
-from proxy.commands import agents, audit, ca, config, operators, pins, policy, status, up
+from proxy.commands import agents, audit, ca, config, db, operators, pins, policy, status, up
 from proxy.errors import InterlockError
 
 EXIT_ERROR = 1
@@ -32,6 +32,7 @@ app.add_typer(operators.app, name="operators")
 app.add_typer(policy.app, name="policy")
 app.add_typer(audit.app, name="audit")
 app.add_typer(pins.app, name="pins")
+app.add_typer(db.app, name="db")
 
 
 def _version(value: bool) -> None:  # noqa: FBT001  typer's callback signature

@@ -9,10 +9,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ByteSize, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ByteSize,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_serializer,
+)
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
+from proxy.database_url import HIDDEN, check_database_url, shown
 from proxy.errors import ConfigError
 from proxy.resources import policies_dir
 
@@ -40,6 +50,11 @@ def _mode(value: str) -> str:
     raise ValueError("write regular, transparent, or reverse:URL such as reverse:https://mcp.example.com")
 
 
+def _database_url(value: SecretStr) -> SecretStr:
+    check_database_url(value.get_secret_value())
+    return value
+
+
 def _expand(path: Path) -> Path:
     return path.expanduser()
 
@@ -52,6 +67,8 @@ def _default_state_dir() -> Path:
 type Seconds = Annotated[float, Field(gt=0, le=86_400)]
 type Size = Annotated[ByteSize, Field(ge=1024)]
 type UserPath = Annotated[Path, AfterValidator(_expand)]
+
+SECRETS = frozenset({"database_url"})  # never repeated in a message
 
 # What to write instead, where pydantic's own message leaves that open.
 _WAY_OUT = {
@@ -79,6 +96,9 @@ class Settings(BaseModel):
     )
     state_dir: UserPath = Field(
         default_factory=_default_state_dir, description="Where the CA, keys, agents and the audit log are kept."
+    )
+    database_url: Annotated[SecretStr, AfterValidator(_database_url)] | None = Field(
+        None, description="Postgres that replicas share; without one, a file in the state folder."
     )
     upstream_ca: UserPath | None = Field(
         None, description="PEM file of roots to trust for servers, beside the system's."
@@ -111,6 +131,15 @@ class Settings(BaseModel):
         match = _LISTEN.fullmatch(self.listen)
         assert match is not None
         return match["host"].strip("[]"), int(match["port"])
+
+    @property
+    def postgres(self) -> str | None:
+        """The database's URL with its password, where there is one."""
+        return self.database_url.get_secret_value() if self.database_url else None
+
+    @field_serializer("database_url", when_used="json")
+    def _show_database_url(self, value: SecretStr | None) -> str | None:
+        return shown(value.get_secret_value()) if value else None
 
 
 @dataclass(frozen=True)
@@ -156,7 +185,8 @@ def _describe(error: ValidationError, values: Mapping[str, Any], sources: Mappin
         message = "; ".join(
             part for part in (problem["msg"].removeprefix("Value error, "), _WAY_OUT.get(problem["type"])) if part
         )
-        lines.append(f"setting {name} = {values.get(name)!r} (from {sources.get(name, '?')}): {message}")
+        value = HIDDEN if name in SECRETS else repr(values.get(name))
+        lines.append(f"setting {name} = {value} (from {sources.get(name, '?')}): {message}")
     return "\n".join(lines)
 
 

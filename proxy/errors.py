@@ -7,6 +7,7 @@ InterlockError
 ├── AuditUnavailableError  an event could not be made durable
 ├── PinsUnavailableError   the tools' pins cannot be read or written
 ├── StoreUnavailableError  the store of proposals cannot be reached
+│   └── SchemaError        the store's tables are not those that this version needs
 └── ReviewError            an operator's decision on a proposal cannot be made
 """
 
@@ -47,6 +48,10 @@ class PinsUnavailableError(InterlockError):
 
 class StoreUnavailableError(InterlockError):
     """The store does not answer, so nothing can be proposed or committed."""
+
+
+class SchemaError(StoreUnavailableError):
+    """The store's tables are older than this version needs, or not what it knows; the message has the way out."""
 
 
 class ReviewError(InterlockError):

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
 import pytest
 import structlog
 
 from tests.harness import Certificates, make_certificates
+
+if TYPE_CHECKING:
+    from tests.postgres import Postgres
 
 
 @pytest.fixture(autouse=True)
@@ -23,3 +29,19 @@ def plain_logs() -> None:
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     """A CA and a leaf certificate for servers on loopback."""
     return make_certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A real Postgres server, this worker's own."""
+    from tests.postgres import Postgres
+
+    server = Postgres()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def database_url(postgres: Postgres) -> str:
+    """The URL of a fresh Postgres database with our schema."""
+    return postgres.new_database()

@@ -7,10 +7,18 @@ from typing import Annotated
 
 import typer
 
-from proxy.config import load_settings
+from proxy.config import Settings, load_settings
 
 StateDir = Annotated[
     Path | None, typer.Option("--state-dir", help="Where the CA, keys, agents and the audit log are kept.")
+]
+DatabaseUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--database-url",
+        help="Postgres that replicas share; without one, a file in the state folder.",
+        show_default=False,
+    ),
 ]
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="Settings file; default ./interlock.yaml.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
@@ -19,3 +27,8 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one object a l
 def state_folder(state_dir: Path | None, config_file: Path | None = None) -> Path:
     """Give the state folder that the flags, environment and file say."""
     return load_settings({"state_dir": state_dir}, config_file=config_file).settings.state_dir
+
+
+def store_settings(database_url: str | None, state_dir: Path | None, config_file: Path | None = None) -> Settings:
+    """Give the settings that say where the store is: `.postgres` (a URL or None) and `.state_dir`."""
+    return load_settings({"database_url": database_url, "state_dir": state_dir}, config_file=config_file).settings

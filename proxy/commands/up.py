@@ -38,6 +38,7 @@ def up(
     mode: Annotated[str | None, _option("mode")] = None,
     policy: Annotated[Path | None, _option("policy")] = None,
     state_dir: StateDir = None,
+    database_url: Annotated[str | None, _option("database_url")] = None,
     upstream_ca: Annotated[Path | None, _option("upstream_ca")] = None,
     default_agent: Annotated[str | None, _option("default_agent")] = None,
     agent_auth: Annotated[str | None, _option("agent_auth")] = None,

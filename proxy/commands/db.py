@@ -1,0 +1,121 @@
+"""`interlock db`: the schema of the store."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import json
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, store_settings
+from proxy.config import Settings
+from proxy.database_url import shown
+from proxy.errors import StoreUnavailableError
+from proxy.store.migrations import migrations
+from proxy.store.sqlite import STORE_FILE, SqliteDatabase, schema_version
+
+app = typer.Typer(help="The store's schema.", no_args_is_help=True)
+
+
+@app.command(epilog="Example:  INTERLOCK_DATABASE_URL=postgresql://… interlock db migrate")
+def migrate(
+    database_url: DatabaseUrl = None,
+    state_dir: StateDir = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,  # noqa: FBT002
+) -> None:
+    """Bring the store's schema up to date; safe from many places at once."""
+    settings = store_settings(database_url, state_dir, config)
+    applied = asyncio.run(_migrate(settings))
+    if as_json:
+        typer.echo(json.dumps({"store": _where(settings), "applied": applied}))
+        return
+    for name in applied:
+        typer.echo(f"applied {name}")
+    typer.echo(f"{_where(settings)} is up to date.")
+
+
+@app.command(epilog="Example:  interlock db status --json")
+def status(
+    database_url: DatabaseUrl = None,
+    state_dir: StateDir = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,  # noqa: FBT002
+) -> None:
+    """Show which migrations the store has. Exit code 0: all that this version needs; 1: not so."""
+    settings = store_settings(database_url, state_dir, config)
+    rows, problem = asyncio.run(_status(settings))
+    if as_json:
+        typer.echo(json.dumps({"store": _where(settings), "problem": problem, "migrations": rows}))
+    else:
+        _print(settings, rows)
+    if problem:
+        if not as_json:
+            Console(stderr=True, soft_wrap=True).print(problem, markup=False)
+        raise typer.Exit(1)
+
+
+async def _migrate(settings: Settings) -> list[str]:
+    if settings.postgres is None:
+        return await _migrate_file(settings)
+    from proxy.store.migrate import migrate as migrate_postgres  # noqa: PLC0415  only with Postgres
+
+    return [str(migration) for migration in await migrate_postgres(settings.postgres)]
+
+
+async def _migrate_file(settings: Settings) -> list[str]:
+    path = settings.state_dir / STORE_FILE
+    before = schema_version(path)
+    database = SqliteDatabase(path)
+    try:
+        await database.check()
+    finally:
+        await database.close()
+    return [str(migration) for migration in migrations("sqlite")[before:]]
+
+
+async def _status(settings: Settings) -> tuple[list[dict[str, Any]], str | None]:
+    if settings.postgres is None:
+        return _status_of_file(settings)
+    from proxy.store.migrate import schema_of  # noqa: PLC0415  only with Postgres
+
+    schema = await schema_of(settings.postgres)
+    rows = []
+    for migration in schema.known:
+        applied = schema.applied.get(migration.version)
+        state = "missing" if applied is None else "changed" if migration in schema.changed else "applied"
+        rows.append({"migration": str(migration), "state": state, "at": applied.at if applied else None})
+    rows += [{"migration": f"{a.version:04}_{a.name}", "state": "newer", "at": a.at} for a in schema.newer]
+    return rows, schema.problem()
+
+
+def _status_of_file(settings: Settings) -> tuple[list[dict[str, Any]], str | None]:
+    known, version = migrations("sqlite"), schema_version(settings.state_dir / STORE_FILE)
+    if version > len(known):
+        raise StoreUnavailableError(
+            f"{settings.state_dir / STORE_FILE} has schema {version}, and this interlock knows {len(known)}: "
+            "a newer one made it; use that one, or give another --state-dir"
+        )
+    rows = [
+        {"migration": str(migration), "state": "applied" if migration.version <= version else "missing", "at": None}
+        for migration in known
+    ]
+    return rows, None if version == len(known) else "it is brought up to date when it is next used"
+
+
+def _print(settings: Settings, rows: list[dict[str, Any]]) -> None:
+    console = Console(markup=False, soft_wrap=True)
+    console.print(_where(settings))
+    table = Table("migration", "state", "applied at", box=None, header_style="bold", pad_edge=False)
+    for row in rows:
+        at = f"{dt.datetime.fromtimestamp(row['at'], dt.UTC):%Y-%m-%d %H:%M}" if row["at"] else ""
+        table.add_row(row["migration"], row["state"], at)
+    console.print(table)
+
+
+def _where(settings: Settings) -> str:
+    return shown(settings.postgres) if settings.postgres else str(settings.state_dir / STORE_FILE)

