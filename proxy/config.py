@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 ENV_PREFIX = "INTERLOCK_"
 CONFIG_ENV = "INTERLOCK_CONFIG"
 CONFIG_FILE = Path("interlock.yaml")
+OPERATOR_TOKEN_ENV = "INTERLOCK_OPERATOR_TOKEN"  # noqa: S105  a name, not a token
+SECRET_VARIABLES = (OPERATOR_TOKEN_ENV,)
+"""Variables that commands read by themselves: no settings, and never printed."""
 _LISTEN = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^:\[\]]+):(?P<port>\d{1,5})")
 _REVERSE = re.compile(r"reverse:https?://(\[[0-9a-fA-F:.]+\]|[^/:\s]+)(:\d{1,5})?/?")
 
@@ -107,6 +110,9 @@ class Settings(BaseModel):
     agent_auth: Literal["optional", "required"] = Field(
         "optional", description="Whether a caller must present an agent's token."
     )
+    operator_listen: Annotated[str, AfterValidator(_listen)] | None = Field(
+        None, description="Address the operators' API listens on, beside its unix socket."
+    )
     header_limit: Size = Field(ByteSize(64 << 10), description="Largest request head; past it 431.")
     header_timeout: Seconds = Field(30, description="Seconds for a request head to arrive; past it 408.")
     body_limit: Size = Field(ByteSize(16 << 20), description="Largest request body; past it 413.")
@@ -128,9 +134,12 @@ class Settings(BaseModel):
     @property
     def listen_address(self) -> tuple[str, int]:
         """Host and port to listen on."""
-        match = _LISTEN.fullmatch(self.listen)
-        assert match is not None
-        return match["host"].strip("[]"), int(match["port"])
+        return _address(self.listen)
+
+    @property
+    def operator_address(self) -> tuple[str, int] | None:
+        """Host and port for operators, where there is to be one."""
+        return _address(self.operator_listen) if self.operator_listen else None
 
     @property
     def postgres(self) -> str | None:
@@ -140,6 +149,12 @@ class Settings(BaseModel):
     @field_serializer("database_url", when_used="json")
     def _show_database_url(self, value: SecretStr | None) -> str | None:
         return shown(value.get_secret_value()) if value else None
+
+
+def _address(listen: str) -> tuple[str, int]:
+    match = _LISTEN.fullmatch(listen)
+    assert match is not None
+    return match["host"].strip("[]"), int(match["port"])
 
 
 @dataclass(frozen=True)
@@ -213,7 +228,7 @@ def _read_file(path: Path | None, environ: Mapping[str, str]) -> tuple[Path, dic
 def _read_environment(environ: Mapping[str, str]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for variable, text in environ.items():
-        if not variable.startswith(ENV_PREFIX) or variable == CONFIG_ENV:
+        if not variable.startswith(ENV_PREFIX) or variable in (CONFIG_ENV, *SECRET_VARIABLES):
             continue
         name = _known(variable.removeprefix(ENV_PREFIX).lower(), f"environment variable {variable}")
         if name == "large_uploads":
