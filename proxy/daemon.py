@@ -8,7 +8,7 @@ import dataclasses
 import os
 import signal
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 from mitmproxy import options
@@ -26,6 +26,8 @@ from proxy import runfile
 from proxy.agents import AgentBook
 from proxy.ca import Authority
 from proxy.catalogue import Catalogue
+from proxy.console.server import Console
+from proxy.desk import Desk
 from proxy.egress import EgressGuard
 from proxy.errors import ConfigError
 from proxy.files import FileCache, FolderLock, read_or_make_key
@@ -34,13 +36,15 @@ from proxy.journal import new_id
 from proxy.live_pins import watch_approvals
 from proxy.live_policy import LivePolicy
 from proxy.model import AuditEvent
+from proxy.operators import OperatorBook
 from proxy.redact import Masker
+from proxy.store.choice import open_store
 from proxy.store.log import LOG_FILE, LocalLog
 from proxy.store.pins import PinFiles
 from proxy.wire import legacy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from proxy.config import Settings
 
@@ -63,6 +67,8 @@ class Daemon:
         self.authority = Authority(settings.state_dir)
         self.authority.ensure()
         self.sink = LocalLog(settings.state_dir / LOG_FILE, max_bytes=settings.audit_log_limit)
+        self.store = open_store(settings.postgres, settings.state_dir)
+        self.console = self._console()
         self.pins = PinFiles(settings.state_dir)
         self.gate = Gate(
             catalogue=Catalogue(policy=self.policy.current, pins=self.pins),
@@ -93,6 +99,7 @@ class Daemon:
 
         Raises ConfigError where the address cannot be listened on.
         """
+        self.console.start()  # before the first request can come, so that none is let through to it
         serving = asyncio.create_task(self.master.run())
         watching = asyncio.gather(self.policy.watch(), watch_approvals(self.pins, self._approved))
         try:
@@ -119,16 +126,23 @@ class Daemon:
                 serving.result()
                 raise ConfigError("the proxy ended before it was ready")
             await asyncio.sleep(0.005)
-        host, port = server.listen_addrs()[0][:2]
         return runfile.Running(
             pid=os.getpid(),
-            listen=f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
+            listen=_spell(server.listen_addrs()[0]),
             mode=self._settings.mode,
             ca=str(self.authority.certificate_file),
             policy=str(self._settings.policy),
             policy_version=self.policy.current().version,
             started=time.time(),
+            operator_socket=str(self.console.path),
+            operator_listen=next(map(_spell, self.console.addresses), None),
         )
+
+    def _console(self) -> Console:
+        settings, book = self._settings, OperatorBook(self._settings.state_dir)
+        book.ensure()
+        desk = Desk(self.store, self.sink, time.time)
+        return Console(desk, book, self.sink, settings.state_dir, settings.operator_address)
 
     def _policy_reloaded(self) -> None:
         """Say what is in force now, and let clients list the tools again."""
@@ -179,11 +193,14 @@ class Daemon:
         with contextlib.suppress(Exception):
             await asyncio.wait_for(serving, timeout=5)
         self.gate.close()
+        await self.console.stop()
+        await self.store.close()
         self.sink.close()
         self._lock.release()
 
     def _own_addresses(self) -> list[tuple[str, int]]:
-        return [(address[0], address[1]) for address in self.master.addons.get("proxyserver").listen_addrs()]
+        listening = self.master.addons.get("proxyserver").listen_addrs()
+        return [*((address[0], address[1]) for address in listening), *self.console.addresses]
 
     def _master(self) -> Master:
         settings = self._settings
@@ -220,6 +237,11 @@ class Daemon:
             ssl_verify_upstream_trusted_ca=str(self.authority.upstream_roots(settings.upstream_ca)),
         )
         return master
+
+
+def _spell(address: Sequence[Any]) -> str:
+    host, port = address[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _limits(settings: Settings) -> Limits:
