@@ -9,8 +9,23 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from proxy import __version__
-from proxy.commands import agents, audit, ca, config, db, keys, pins, policy, run, status, up, wrap
+from proxy import __version__, logs
+from proxy.commands import (
+    agents,
+    audit,
+    ca,
+    config,
+    db,
+    keys,
+    operators,
+    pins,
+    policy,
+    proposals,
+    run,
+    status,
+    up,
+    wrap,
+)
 from proxy.errors import InterlockError
 
 EXIT_ERROR = 1
@@ -30,6 +45,8 @@ app.command("status", epilog=status.EPILOG)(status.status)
 app.add_typer(config.app, name="config")
 app.add_typer(ca.app, name="ca")
 app.add_typer(agents.app, name="agents")
+app.add_typer(operators.app, name="operators")
+app.add_typer(proposals.app, name="proposals")
 app.add_typer(policy.app, name="policy")
 app.add_typer(audit.app, name="audit")
 app.add_typer(pins.app, name="pins")
@@ -45,11 +62,12 @@ def _version(value: bool) -> None:  # noqa: FBT001  typer's callback signature
 
 @app.callback()
 def root(
-    version: bool = typer.Option(  # noqa: FBT001  handled by its callback
+    version: bool = typer.Option(  # noqa: ARG001, FBT001  handled by its callback
         False, "--version", help="Print the version.", callback=_version, is_eager=True
     ),
 ) -> None:
     """See, stop and record what an AI agent's MCP tools do."""
+    logs.hush()  # `up` configures them in full
 
 
 def main() -> None:

@@ -33,8 +33,9 @@ ENV_PREFIX = "INTERLOCK_"
 CONFIG_ENV = "INTERLOCK_CONFIG"
 COMMIT_SECRET = "INTERLOCK_COMMIT_SECRET"  # noqa: S105  a variable's name
 SAMPLER_KEY = "INTERLOCK_SAMPLER_KEY"
+OPERATOR_TOKEN_ENV = "INTERLOCK_OPERATOR_TOKEN"  # noqa: S105  a variable's name
 # Secrets are taken from these variables alone: no flag, no file of settings, nothing that is printed.
-SECRET_VARIABLES = frozenset({COMMIT_SECRET, SAMPLER_KEY})
+SECRET_VARIABLES = frozenset({COMMIT_SECRET, SAMPLER_KEY, OPERATOR_TOKEN_ENV})
 CONFIG_FILE = Path("interlock.yaml")
 _LISTEN = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^:\[\]]+):(?P<port>\d{1,5})")
 _REVERSE = re.compile(r"reverse:https?://(\[[0-9a-fA-F:.]+\]|[^/:\s]+)(:\d{1,5})?/?")
@@ -118,6 +119,9 @@ class Settings(BaseModel):
     agent_auth: Literal["optional", "required"] = Field(
         "optional", description="Whether a caller must present an agent's token."
     )
+    operator_listen: Annotated[str, AfterValidator(_listen)] | None = Field(
+        None, description="Address the operators' API listens on, beside its unix socket."
+    )
     header_limit: Size = Field(ByteSize(64 << 10), description="Largest request head; past it 431.")
     header_timeout: Seconds = Field(30, description="Seconds for a request head to arrive; past it 408.")
     body_limit: Size = Field(ByteSize(16 << 20), description="Largest request body; past it 413.")
@@ -146,9 +150,12 @@ class Settings(BaseModel):
     @property
     def listen_address(self) -> tuple[str, int]:
         """Host and port to listen on."""
-        match = _LISTEN.fullmatch(self.listen)
-        assert match is not None
-        return match["host"].strip("[]"), int(match["port"])
+        return _address(self.listen)
+
+    @property
+    def operator_address(self) -> tuple[str, int] | None:
+        """Host and port for operators, where there is to be one."""
+        return _address(self.operator_listen) if self.operator_listen else None
 
     @property
     def postgres(self) -> str | None:
@@ -158,6 +165,12 @@ class Settings(BaseModel):
     @field_serializer("database_url", when_used="json")
     def _show_database_url(self, value: SecretStr | None) -> str | None:
         return shown(value.get_secret_value()) if value else None
+
+
+def _address(listen: str) -> tuple[str, int]:
+    match = _LISTEN.fullmatch(listen)
+    assert match is not None
+    return match["host"].strip("[]"), int(match["port"])
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import dataclasses
 import os
 import signal
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 from mitmproxy import options
@@ -25,6 +25,8 @@ from addons.next_layer import HttpOnly
 from proxy import runfile
 from proxy.agents import AgentBook
 from proxy.ca import Authority
+from proxy.console.server import Console
+from proxy.desk import Desk
 from proxy.egress import EgressGuard
 from proxy.errors import ConfigError
 from proxy.files import FolderLock, read_or_make_key
@@ -33,7 +35,7 @@ from proxy.store.log import LOG_FILE, LocalLog
 from proxy.wire import legacy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from proxy.config import Settings
 
@@ -54,6 +56,7 @@ class Daemon:
         self.policy, self.gate = self.parts.policy, self.parts.gate
         self.authority = Authority(settings.state_dir)
         self.authority.ensure()
+        self.console = self._console()
         self.lifecycle = Lifecycle(
             self.gate,
             connection_limit=settings.connection_limit,
@@ -75,6 +78,8 @@ class Daemon:
 
         Raises ConfigError where the address cannot be listened on.
         """
+        await self.parts.check()
+        self.console.start()  # before the first request can come, so that none is let through to it
         serving = asyncio.create_task(self.master.run())
         watching = asyncio.create_task(self.parts.watch())
         try:
@@ -101,16 +106,22 @@ class Daemon:
                 serving.result()
                 raise ConfigError("the proxy ended before it was ready")
             await asyncio.sleep(0.005)
-        host, port = server.listen_addrs()[0][:2]
         return runfile.Running(
             pid=os.getpid(),
-            listen=f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
+            listen=_spell(server.listen_addrs()[0]),
             mode=self._settings.mode,
             ca=str(self.authority.certificate_file),
             policy=str(self._settings.policy),
             policy_version=self.policy.current().version,
             started=time.time(),
+            operator_socket=str(self.console.path),
+            operator_listen=next(map(_spell, self.console.addresses), None),
         )
+
+    def _console(self) -> Console:
+        settings, parts = self._settings, self.parts
+        desk = Desk(parts.store, parts.sink, time.time)
+        return Console(desk, parts.operators, parts.sink, settings.state_dir, settings.operator_address)
 
     def _tell(self) -> None:
         """Leave a note of what is in force, for `interlock status`."""
@@ -149,11 +160,13 @@ class Daemon:
         self.master.shutdown()
         with contextlib.suppress(Exception):
             await asyncio.wait_for(serving, timeout=5)
-        self.parts.close()
+        await self.console.stop()
+        await self.parts.close()
         self._lock.release()
 
     def _own_addresses(self) -> list[tuple[str, int]]:
-        return [(address[0], address[1]) for address in self.master.addons.get("proxyserver").listen_addrs()]
+        listening = self.master.addons.get("proxyserver").listen_addrs()
+        return [*((address[0], address[1]) for address in listening), *self.console.addresses]
 
     def _master(self) -> Master:
         settings = self._settings
@@ -190,6 +203,11 @@ class Daemon:
             ssl_verify_upstream_trusted_ca=str(self.authority.upstream_roots(settings.upstream_ca)),
         )
         return master
+
+
+def _spell(address: Sequence[Any]) -> str:
+    host, port = address[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _limits(settings: Settings) -> Limits:

@@ -10,7 +10,8 @@ InterlockError
 ├── StoreUnavailableError  the store of proposals cannot be reached
 │   └── SchemaError     the store's tables are not those that this version needs
 ├── PhaseError          a proposal or a commit is refused
-└── SamplerError        no candidate outputs could be had
+├── SamplerError        no candidate outputs could be had
+└── ReviewError         an operator's decision on a proposal cannot be made
 """
 
 from __future__ import annotations
@@ -78,3 +79,14 @@ class StoreUnavailableError(InterlockError):
 
 class SchemaError(StoreUnavailableError):
     """The store's tables are older than this version needs, or not what it knows; the message has the way out."""
+
+
+class ReviewError(InterlockError):
+    """A proposal cannot be shown or decided on as asked.
+
+    `code` is stable (docs/approval.md).
+    """
+
+    def __init__(self, code: str, detail: str) -> None:
+        super().__init__(detail)
+        self.code = code

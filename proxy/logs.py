@@ -11,7 +11,12 @@ import structlog
 if TYPE_CHECKING:
     from structlog.typing import Processor
 
-NOISY = ("mitmproxy", "asyncio", "hpack")
+NOISY = ("mitmproxy", "asyncio", "hpack", "uvicorn")
+
+
+def hush() -> None:
+    """Keep log lines out of a command's output: what fails is its one error message."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
 
 
 def configure(level: str = "info", log_format: str = "auto") -> None:

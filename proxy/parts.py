@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from typing import TYPE_CHECKING
 
@@ -10,12 +11,18 @@ from proxy.catalogue import Catalogue
 from proxy.files import FileCache, read_or_make_key
 from proxy.gate import Gate
 from proxy.journal import new_id
+from proxy.keys import open_keys
 from proxy.live_masker import LiveMasker
 from proxy.live_pins import watch_approvals
 from proxy.live_policy import LivePolicy
 from proxy.model import AuditEvent
+from proxy.operators import OperatorBook
+from proxy.phases import Phases
 from proxy.redact import Book
+from proxy.sampler import open_sampler
+from proxy.store.choice import check_at_start, open_database
 from proxy.store.pins import PinFiles
+from proxy.store.proposals import Proposals
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,7 +65,15 @@ class Parts:
         )
         self.sink = open_sink()
         self.pins = PinFiles(settings.state_dir)
+        self._database = open_database(settings.postgres, settings.state_dir)
+        self.store = Proposals(self._database)
+        self.sampler = open_sampler(settings, os.environ)
+        self.operators = OperatorBook(settings.state_dir)
+        self.operators.ensure()
+        keys = open_keys(settings, os.environ)
+        self.phases = Phases(store=self.store, ring=lambda: keys.ring(time.time()), sampler=self.sampler)
         self.gate = Gate(
+            phases=self.phases,
             catalogue=Catalogue(policy=self.policy.current, pins=self.pins),
             policy=self.policy.current,
             redactor=self.masker,
@@ -66,13 +81,22 @@ class Parts:
             body_limit=settings.body_limit,
         )
 
+    async def check(self) -> None:
+        """Raise SchemaError where the store answers and its tables are not those that this version needs."""
+        await check_at_start(self._database)
+
     async def watch(self) -> None:
         """Follow what operators change while it runs. Runs until cancelled."""
-        await asyncio.gather(self.policy.watch(), watch_approvals(self.pins, self._approved))
+        await asyncio.gather(
+            self.policy.watch(), watch_approvals(self.pins, self._approved), self.phases.sweep_forever()
+        )
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Leave nothing unwritten."""
         self.gate.close()
+        await self.phases.close()
+        if self.sampler is not None:
+            await self.sampler.close()
         self.sink.close()
 
     def _policy_reloaded(self) -> None:

@@ -18,6 +18,8 @@ class Running:
     """Where a proxy can be reached, and the policy in force.
 
     `policy_problem` says why the policy on disk is not the one in force.
+    `operator_socket` is where operators reach it, `operator_listen` the TCP
+    address that does the same, where there is one.
     """
 
     pid: int
@@ -28,6 +30,8 @@ class Running:
     policy_version: str
     started: float
     policy_problem: str | None = None
+    operator_socket: str | None = None
+    operator_listen: str | None = None
 
 
 def write(state_dir: Path, running: Running) -> None:

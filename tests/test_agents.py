@@ -1,105 +1,29 @@
-"""Agents and their tokens."""
+"""Agents' tokens are no operators'."""
 
 from __future__ import annotations
 
-import json
-import stat
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import pytest
-
-from proxy.agents import TOKEN_PREFIX, AgentBook
-from proxy.errors import ConfigError
+from proxy.agents import AgentBook
+from proxy.operators import OperatorBook
 
 
-def test_a_token_proves_its_agent_and_no_other(tmp_path: Path) -> None:
-    book = AgentBook(tmp_path)
-    token, other = book.add("bot"), book.add("other")
-    assert token.startswith(TOKEN_PREFIX)
-    assert book.verify("bot", token)
-    for name, wrong in (
-        ("bot", other),
-        ("bot", ""),
-        ("bot", token + "x"),
-        ("nobody", token),
-        ("", ""),
-        ("bot", "\udcff"),
-    ):
-        assert not book.verify(name, wrong)
+def test_an_agents_token_can_be_told_from_an_operators(tmp_path: Path) -> None:
+    assert AgentBook(tmp_path).add("bot").startswith("ilk_")
+    assert OperatorBook(tmp_path).add("alice").startswith("ilo_")
 
 
-def test_tokens_are_stored_as_hashes_for_the_owner_alone(tmp_path: Path) -> None:
-    book = AgentBook(tmp_path)
-    token = book.add("bot")
-    assert token not in book.path.read_text()
-    assert stat.S_IMODE(book.path.stat().st_mode) == 0o600
+def test_neither_book_takes_the_others_token(tmp_path: Path) -> None:
+    agents, operators = AgentBook(tmp_path), OperatorBook(tmp_path)
+    token, other = agents.add("same"), operators.add("same")
+    assert agents.holder(other) is None
+    assert operators.holder(token) is None
+    assert not agents.verify("same", other)
+    assert not operators.verify("same", token)
 
 
-def test_a_change_by_another_process_is_seen_at_once(tmp_path: Path) -> None:
-    running, command = AgentBook(tmp_path), AgentBook(tmp_path)
-    token = command.add("bot")
-    assert running.verify("bot", token)
-    command.revoke("bot")
-    assert not running.verify("bot", token)
-    assert not running.verify("bot", "")
-    assert running.names() == {}
-
-
-def test_names_come_with_when_they_were_added(tmp_path: Path) -> None:
-    book = AgentBook(tmp_path)
-    book.add("b")
-    book.add("a.b-c_1")
-    assert list(book.names()) == ["b", "a.b-c_1"]
-    assert all(added > 1.7e9 for added in book.names().values())
-
-
-@pytest.mark.parametrize("name", ["", "a b", "a:b", "-a", "a/b", "é", "x" * 65, "a\n", "[red]"])
-def test_a_name_that_cannot_be_used_is_refused(name: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="letters, digits"):
-        AgentBook(tmp_path).add(name)
-
-
-def test_a_name_that_is_taken_is_refused_and_its_token_stays(tmp_path: Path) -> None:
-    book = AgentBook(tmp_path)
-    token = book.add("bot")
-    with pytest.raises(ConfigError, match="agents revoke bot"):
-        book.add("bot")
-    assert book.verify("bot", token)
-
-
-def test_revoking_nobody_names_who_there_is(tmp_path: Path) -> None:
-    book = AgentBook(tmp_path)
-    with pytest.raises(ConfigError, match="known agents: none"):
-        book.revoke("x")
-    book.add("bot")
-    with pytest.raises(ConfigError, match="'x'; known agents: bot"):
-        book.revoke("x")
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"{",
-        b"[]",
-        b'{"bot": 1}',
-        b'{"bot": {}}',
-        b'{"bot": {"token_sha256": "", "added": 1}}',
-        b'{"bot": {"token_sha256": 5, "added": 1}}',
-        json.dumps({"bot": {"token_sha256": "0" * 64, "added": "x"}}).encode(),
-    ],
-)
-def test_a_file_of_another_form_is_an_error_and_never_a_pass(content: bytes, tmp_path: Path) -> None:
-    book = AgentBook(tmp_path)
-    book.path.write_bytes(content)
-    for attempt in (lambda: book.verify("bot", ""), book.names, lambda: book.add("x"), lambda: book.revoke("bot")):
-        with pytest.raises(ConfigError, match="restore it or delete it"):
-            attempt()
-    assert book.path.read_bytes() == content
-
-
-def test_no_change_undoes_another_made_at_the_same_time(tmp_path: Path) -> None:
-    with ThreadPoolExecutor(8) as pool:
-        tokens = list(pool.map(lambda number: AgentBook(tmp_path).add(f"bot{number}"), range(16)))
-    book = AgentBook(tmp_path)
-    assert all(book.verify(f"bot{number}", token) for number, token in enumerate(tokens))
+def test_an_agents_hash_copied_among_the_operators_is_worth_nothing(tmp_path: Path) -> None:
+    agents, operators = AgentBook(tmp_path), OperatorBook(tmp_path)
+    token = agents.add("bot")
+    operators.path.write_bytes(agents.path.read_bytes())
+    assert operators.holder(token) is None

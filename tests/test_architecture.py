@@ -105,7 +105,16 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "proxy.store": ("proxy.store", *MODEL, "proxy.resources", "proxy.files", "proxy.pins", "proxy.database_url"),
     "proxy.responses": ("proxy.gate", *PURE),
     "proxy.trace": ("proxy.trace", "proxy.gate", "proxy.responses", *PURE),
-    "proxy.console": ("proxy.console", "proxy.store", "proxy.policy", *MODEL),
+    "proxy.desk": ("proxy.journal", *MODEL),
+    "proxy.console": (
+        "proxy.console",
+        "proxy.desk",
+        "proxy.operators",
+        "proxy.journal",
+        "proxy.store",
+        "proxy.policy",
+        *MODEL,
+    ),
     "proxy.config": ("proxy.errors", "proxy.resources", "proxy.database_url"),
     "proxy.database_url": (),
     "proxy.client_config": ("proxy.errors",),
@@ -114,9 +123,11 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "proxy.files": ("proxy.errors",),
     "proxy.embedding": (),
     "proxy.ca": ("proxy.errors", "proxy.files"),
-    "proxy.agents": ("proxy.errors", "proxy.files"),
     "proxy.keys": ("proxy.errors", "proxy.files", "proxy.config", "proxy.twophase"),
     "proxy.sampler": ("proxy.errors", "proxy.files", "proxy.config", "proxy.model"),
+    "proxy.token_book": ("proxy.errors", "proxy.files"),
+    "proxy.agents": ("proxy.token_book",),
+    "proxy.operators": ("proxy.token_book", "proxy.errors", "proxy.files"),
     "proxy.runfile": ("proxy.files",),
     "proxy.live_policy": ("proxy.policy", *MODEL),
     "proxy.live_masker": ("proxy.redact", *MODEL),
@@ -216,6 +227,7 @@ def test_a_pure_room_opens_nothing(module: str) -> None:
         ("apsw", ("proxy.store",)),
         ("asyncpg", ("proxy.store",)),
         ("starlette", ("proxy.console",)),
+        ("uvicorn", ("proxy.console",)),
         ("typer", ("proxy.cli", "proxy.commands")),
         ("rich", ("proxy.cli", "proxy.commands")),
     ],
@@ -271,7 +283,7 @@ def mirror(module: str) -> Path:
 
 # model.py, proposals.py, masking.py and errors.py are data alone; the daemon is tested by the acceptance tests.
 WITHOUT_MIRROR = {"proxy.model", "proxy.proposals", "proxy.masking", "proxy.errors", "proxy.daemon"}
-MIRRORED = ("proxy.wire", "proxy.store", "proxy.commands", "proxy.trace")
+MIRRORED = ("proxy.wire", "proxy.store", "proxy.commands", "proxy.trace", "proxy.console")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from proxy.config import Settings, load_settings
+from proxy.config import SECRET_VARIABLES, Settings, load_settings
 from proxy.errors import ConfigError
 
 
@@ -100,6 +100,21 @@ def test_sizes_have_units(text: str, size: int) -> None:
 )
 def test_an_address_is_taken_apart(listen: str, address: tuple[str, int]) -> None:
     assert load_settings({"listen": listen}, {}).settings.listen_address == address
+    assert load_settings({"operator_listen": listen}, {}).settings.operator_address == address
+
+
+def test_operators_get_a_tcp_address_only_where_one_is_given() -> None:
+    assert load_settings({}, {}).settings.operator_address is None
+    with pytest.raises(ConfigError, match=r"operator_listen = '9000'.*HOST:PORT"):
+        load_settings({}, {"INTERLOCK_OPERATOR_LISTEN": "9000"})
+
+
+@pytest.mark.parametrize("variable", SECRET_VARIABLES)
+def test_a_secret_variable_is_known_and_is_no_setting(variable: str) -> None:
+    loaded = load_settings({}, {variable: "very-secret"})
+    assert "very-secret" not in repr(loaded)
+    with pytest.raises(ConfigError, match="there is no setting"):
+        load_settings({}, {f"{variable}X": "very-secret"})
 
 
 @pytest.mark.parametrize(

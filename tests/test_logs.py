@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from proxy.logs import configure
+from proxy.logs import configure, hush
 
 
 @pytest.fixture(autouse=True)
@@ -72,3 +72,15 @@ def test_mitmproxys_own_chatter_is_left_out(capsys: pytest.CaptureFixture[str]) 
     configure(level="debug", log_format="json")
     logging.getLogger("mitmproxy.proxy").info("client connect")
     assert capsys.readouterr().err == ""
+
+
+def test_a_command_s_output_has_no_log_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    structlog.reset_defaults()
+    hush()
+    log = structlog.get_logger("interlock.store")
+    log.warning("trying again")
+    log.error("failed")
+    assert capsys.readouterr() == ("", "")
+    configure()
+    log.warning("trying again")
+    assert "trying again" in capsys.readouterr().err

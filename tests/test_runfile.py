@@ -25,6 +25,12 @@ def test_a_note_is_read_back_while_its_process_lives(tmp_path: Path) -> None:
     runfile.remove(tmp_path)
 
 
+def test_a_note_of_before_there_were_operators_is_read_too(tmp_path: Path) -> None:
+    old = {name: value for name, value in asdict(RUNNING).items() if not name.startswith("operator_")}
+    (tmp_path / "run.json").write_text(json.dumps(old))
+    assert runfile.read(tmp_path) == RUNNING
+
+
 def test_the_note_of_a_process_that_is_gone_says_nothing(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as gone:
         gone.wait()

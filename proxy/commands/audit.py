@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from proxy.commands.options import AsJson, ConfigFile, StateDir, require_log, state_folder
+from proxy.commands.terminal import printable
 from proxy.store.log_files import read_logs
 
 if TYPE_CHECKING:
@@ -53,15 +54,10 @@ def _print(events: Iterable[dict[str, Any]]) -> None:
         table.add_row(
             f"{when:%H:%M:%S.%f}"[:-3],
             event["kind"],
-            _shown(event.get("agent")),
-            _shown(event.get("server")),
-            _shown(event.get("tool") or event.get("method")),
+            printable(event.get("agent")),
+            printable(event.get("server")),
+            printable(event.get("tool") or event.get("method")),
             Text(decision, "red" if decision == "deny" else ""),
-            *(_shown(event.get(name)) for name in ("reason", "rule", "outcome")),
+            *(printable(event.get(name)) for name in ("reason", "rule", "outcome")),
         )
     Console(markup=False).print(table)
-
-
-def _shown(value: Any) -> str:
-    """Show what came over the wire; a control character could drive the reader's terminal."""
-    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in str(value or ""))

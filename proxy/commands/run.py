@@ -104,8 +104,9 @@ async def _serve(settings: Settings, context: Context, launch: Launch) -> int:
     )
     watching = asyncio.create_task(parts.watch())
     try:
+        await parts.check()
         return await runner.run(launch)
     finally:
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
-        parts.close()
+        await parts.close()

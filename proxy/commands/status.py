@@ -49,6 +49,7 @@ def _show(running: Running) -> None:
         ("policy", running.policy),
         ("version", running.policy_version),
         ("certificate", running.ca),
+        ("operators", " ".join(filter(None, (running.operator_socket, running.operator_listen)))),
     ):
         console.print(f"{name:<12} {escape(value)}")
     if running.policy_problem is not None:

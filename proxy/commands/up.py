@@ -42,6 +42,7 @@ def up(
     upstream_ca: Annotated[Path | None, _option("upstream_ca")] = None,
     default_agent: Annotated[str | None, _option("default_agent")] = None,
     agent_auth: Annotated[str | None, _option("agent_auth")] = None,
+    operator_listen: Annotated[str | None, _option("operator_listen")] = None,
     header_limit: Annotated[str | None, _option("header_limit")] = None,
     header_timeout: Annotated[float | None, _option("header_timeout")] = None,
     body_limit: Annotated[str | None, _option("body_limit")] = None,

@@ -1,0 +1,187 @@
+"""`interlock proposals`: what agents propose, and an operator's word on it."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import json
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, store_settings
+from proxy.commands.review import Review, find_token, open_review
+from proxy.commands.terminal import printable
+from proxy.model import JsonObject
+from proxy.proposals import State
+
+app = typer.Typer(help="Proposals, and the operators' word on them.", no_args_is_help=True)
+Id = Annotated[str, typer.Argument(help="The proposal's id, or a beginning of it (8 characters or more).")]
+TokenFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--token-file",
+        help="File with the operator's token; else INTERLOCK_OPERATOR_TOKEN, else the state folder's first operator's.",
+    ),
+]
+_COLOURS = {"pending": "yellow", "approved": "green", "rejected": "red", "blocked": "red"}
+
+
+@app.command("list", epilog="Example:  interlock proposals list --state pending")
+def list_proposals(
+    state: Annotated[list[State] | None, typer.Option("--state", help="Only those; may be given again.")] = None,
+    number: Annotated[int, typer.Option("-n", "--number", min=1, max=1000, help="How many at most.")] = 100,
+    token_file: TokenFile = None,
+    state_dir: StateDir = None,
+    database_url: DatabaseUrl = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,  # noqa: FBT002
+) -> None:
+    """List proposals, newest first."""
+
+    async def look(review: Review) -> list[JsonObject]:
+        return await review.list(state or [], number)
+
+    found = _ask(look, token_file, state_dir, database_url, config)
+    if as_json:
+        for proposal in found:
+            typer.echo(json.dumps(proposal))
+    else:
+        _print_list(found)
+
+
+@app.command(epilog="Example:  interlock proposals show 01989f2e-7a31")
+def show(
+    proposal: Id,
+    token_file: TokenFile = None,
+    state_dir: StateDir = None,
+    database_url: DatabaseUrl = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,  # noqa: FBT002
+) -> None:
+    """Show a proposal: what would be done, how it scored, who asks, and the time left."""
+    found = _ask(lambda review: review.show(proposal), token_file, state_dir, database_url, config)
+    if as_json:
+        typer.echo(json.dumps(found))
+    else:
+        _print_one(found)
+
+
+@app.command(epilog="Example:  interlock proposals approve 01989f2e-7a31 --reason 'invoice 4711'")
+def approve(
+    proposal: Id,
+    reason: Annotated[str, typer.Option("--reason", help="Why; recorded.")] = "",
+    token_file: TokenFile = None,
+    state_dir: StateDir = None,
+    database_url: DatabaseUrl = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,  # noqa: FBT002
+) -> None:
+    """Approve a proposal: the agent gets its token when it proposes the same again."""
+    decided = _ask(lambda review: review.approve(proposal, reason), token_file, state_dir, database_url, config)
+    _print_decided(decided, as_json=as_json)
+
+
+@app.command(epilog="Example:  interlock proposals reject 01989f2e-7a31 --reason 'wrong account'")
+def reject(
+    proposal: Id,
+    reason: Annotated[str, typer.Option("--reason", help="Why; recorded.")],
+    token_file: TokenFile = None,
+    state_dir: StateDir = None,
+    database_url: DatabaseUrl = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,  # noqa: FBT002
+) -> None:
+    """Reject a proposal, or take an approval back that was not used yet."""
+    decided = _ask(lambda review: review.reject(proposal, reason), token_file, state_dir, database_url, config)
+    _print_decided(decided, as_json=as_json)
+
+
+def _ask[T](
+    question: Callable[[Review], Awaitable[T]],
+    token_file: Path | None,
+    state_dir: Path | None,
+    database_url: str | None,
+    config: Path | None,
+) -> T:
+    settings = store_settings(database_url, state_dir, config)
+    token = find_token(settings.state_dir, token_file)
+
+    async def ask() -> T:
+        async with open_review(settings, token) as review:
+            return await question(review)
+
+    return asyncio.run(ask())
+
+
+def _print_list(found: Iterable[JsonObject]) -> None:
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("proposal", no_wrap=True)
+    for name in ("state", "agent", "server", "tool", "score", "time left", "rule"):
+        table.add_column(name, overflow="fold")
+    for one in found:
+        table.add_row(
+            printable(one["proposal_id"]),
+            Text(one["state"], _COLOURS.get(one["state"], "")),
+            *(printable(one[name]) for name in ("principal", "server", "tool")),
+            _score(one),
+            _left(one),
+            printable(one["rule"]),
+        )
+    Console(markup=False).print(table if table.row_count else "No proposals.")
+
+
+def _print_one(one: JsonObject) -> None:
+    for name, value in _lines(one):
+        if value:
+            typer.echo(f"{name + ':':<12} {value}")
+    typer.echo("arguments (masked):")
+    typer.echo(json.dumps(one["arguments"], indent=1))
+
+
+def _lines(one: JsonObject) -> Iterable[tuple[str, str]]:
+    yield "proposal", printable(one["proposal_id"])
+    yield "state", one["state"]
+    yield "tool", f"{printable(one['tool'])} of {printable(one['server'])}"
+    yield "agent", printable(one["principal"])
+    yield "rule", f"{printable(one['rule'])} (approval: {one['approval']}, policy {printable(one['policy_version'])})"
+    yield "score", _score(one)
+    yield "signals", ", ".join(f"{printable(name)} {value:.3f}" for name, value in one["signals"].items())
+    yield "absent", ", ".join(f"{printable(name)} ({printable(why)})" for name, why in one["absent"].items())
+    yield "waits for", printable(one["reason"])
+    yield "proposed", _when(one["created_at"])
+    yield "expires", f"{_when(one['expires_at'])}{', in ' + left if (left := _left(one)) else ''}"
+    if one["operator"]:
+        why = f": {printable(one['operator_reason'])}" if one["operator_reason"] else ""
+        yield "decided", f"by {printable(one['operator'])}, {_when(one['operator_at'])}{why}"
+    yield "audit id", printable(one["call_id"])
+
+
+def _print_decided(decided: JsonObject, *, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(decided))
+        return
+    what = f"{printable(decided['tool'])} of {printable(decided['server'])} for {printable(decided['principal'])}"
+    left = f"; the agent has {_left(decided)}" if decided["state"] == State.APPROVED else ""
+    typer.echo(f"{decided['state'].capitalize()}: {printable(decided['proposal_id'])} ({what}){left}.", err=True)
+
+
+def _score(one: JsonObject) -> str:
+    score = one["composite_score"]
+    return "none" if score is None else f"{score:.3f}"
+
+
+def _left(one: JsonObject) -> str:
+    if one["seconds_left"] is None:
+        return ""
+    minutes, seconds = divmod(int(one["seconds_left"]), 60)
+    return f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
+
+
+def _when(seconds: Any) -> str:
+    return f"{dt.datetime.fromtimestamp(seconds, dt.UTC):%Y-%m-%d %H:%M:%S} UTC"

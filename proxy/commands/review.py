@@ -1,0 +1,98 @@
+"""How commands reach the desk: through the proxy that runs on the state folder, or at the store itself."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from proxy import runfile
+from proxy.config import OPERATOR_TOKEN_ENV, Settings
+from proxy.console.client import RemoteReview
+from proxy.desk import Desk
+from proxy.errors import ConfigError
+from proxy.model import JsonObject
+from proxy.operators import OperatorBook, read_token
+from proxy.proposals import State
+from proxy.store.choice import open_store
+from proxy.store.log import LOG_FILE, LocalLog
+
+
+class Review(Protocol):
+    """What an operator may do."""
+
+    async def list(self, states: Sequence[State], limit: int) -> list[JsonObject]:
+        """Give the newest proposals in any of `states`."""
+        ...
+
+    async def show(self, proposal_id: str) -> JsonObject:
+        """Give one proposal."""
+        ...
+
+    async def approve(self, proposal_id: str, reason: str) -> JsonObject:
+        """Approve one proposal."""
+        ...
+
+    async def reject(self, proposal_id: str, reason: str) -> JsonObject:
+        """Reject one proposal."""
+        ...
+
+
+class OwnReview:
+    """A desk of this process, for one operator."""
+
+    def __init__(self, desk: Desk, operator: str) -> None:
+        self.list = desk.list
+        self.show = desk.show
+        self._desk = desk
+        self._operator = operator
+
+    async def approve(self, proposal_id: str, reason: str) -> JsonObject:
+        """Approve one proposal."""
+        return await self._desk.approve(proposal_id, self._operator, reason)
+
+    async def reject(self, proposal_id: str, reason: str) -> JsonObject:
+        """Reject one proposal."""
+        return await self._desk.reject(proposal_id, self._operator, reason)
+
+
+def find_token(state_dir: Path, token_file: Path | None) -> str:
+    """Give the operator's token: from the file named, else the environment, else the first operator's file.
+
+    Raises ConfigError where there is none.
+    """
+    if token_file is not None:
+        return read_token(token_file)
+    if token := os.environ.get(OPERATOR_TOKEN_ENV):
+        return token.strip()
+    own = OperatorBook(state_dir).token_file
+    if not own.exists():
+        raise ConfigError(
+            f"an operator's token is needed, and {own} is not there; give --token-file or {OPERATOR_TOKEN_ENV}, "
+            "or make one with `interlock operators add NAME`"
+        )
+    return read_token(own)
+
+
+@contextlib.asynccontextmanager
+async def open_review(settings: Settings, token: str) -> AsyncIterator[Review]:
+    """Give the desk for as long as the block lasts.
+
+    Raises ConfigError where the token is no operator's.
+    """
+    running = runfile.read(settings.state_dir)
+    if running is not None and running.operator_socket is not None:
+        yield RemoteReview(Path(running.operator_socket), token)
+        return
+    operator = OperatorBook(settings.state_dir).holder(token)
+    if operator is None:
+        raise ConfigError("the token is no operator's of this state folder; see `interlock operators list`")
+    store = open_store(settings.postgres, settings.state_dir)
+    with contextlib.closing(LocalLog(settings.state_dir / LOG_FILE, max_bytes=settings.audit_log_limit)) as sink:
+        try:
+            yield OwnReview(Desk(store, sink, time.time), operator)
+        finally:
+            await store.close()

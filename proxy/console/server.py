@@ -1,0 +1,105 @@
+"""The operators' API on its sockets, served inside the daemon's event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+from typing import TYPE_CHECKING, Final
+
+import structlog
+import uvicorn
+
+from proxy.console.api import make_app
+from proxy.console.door import Door, TcpName
+from proxy.console.sockets import listen_tcp, listen_unix
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Sequence
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from starlette.types import ASGIApp
+
+    from proxy.desk import Desk
+    from proxy.model import EventSink
+    from proxy.operators import OperatorBook
+
+log = structlog.get_logger("interlock.operators")
+
+SOCKET: Final = "operator.sock"  # in the state folder
+MAX_CONNECTIONS: Final = 32
+STOP_SECONDS: Final = 2
+
+
+class Console:
+    """Serves a desk to operators: on the state folder's socket, and on `listen` where it is given.
+
+    Each listener has its own server, so that a crowd on one does not keep
+    operators from the other.
+    """
+
+    def __init__(
+        self, desk: Desk, book: OperatorBook, sink: EventSink, state_dir: Path, listen: tuple[str, int] | None = None
+    ) -> None:
+        self._desk = desk
+        self._book = book
+        self._sink = sink
+        self._listen = listen
+        self._servers: list[tuple[_Server, asyncio.Task[None]]] = []
+        self.path = state_dir / SOCKET
+        self.addresses: Sequence[tuple[str, int]] = ()
+        """The TCP addresses it listens on, which no agent may reach."""
+
+    def start(self) -> None:
+        """Listen, in the running event loop. Raises ConfigError where the address cannot be listened on."""
+        if self._listen is not None:
+            tcp = listen_tcp(*self._listen)
+            host, port = tcp.getsockname()[:2]
+            self.addresses = ((host, port),)
+            if not ipaddress.ip_address(host).is_loopback:
+                log.warning("operators are served beyond this machine, without TLS", listen=f"{host}:{port}")
+            self._serve(tcp, Door(self._book, self._sink, TcpName(self._listen[0], port)))
+        self._serve(listen_unix(self.path), Door(self._book, self._sink))
+
+    async def stop(self) -> None:
+        """Let requests under way finish, for a moment, and stop listening."""
+        for server, _ in self._servers:
+            server.should_exit = True
+        await asyncio.gather(*(task for _, task in self._servers), return_exceptions=True)
+        if self._servers:
+            self.path.unlink(missing_ok=True)
+
+    def _serve(self, sock: socket.socket, door: Door) -> None:
+        server = _Server(_config(make_app(self._desk, door)))
+        task = asyncio.create_task(server.serve([sock]))
+        task.add_done_callback(_ended)
+        self._servers.append((server, task))
+
+
+class _Server(uvicorn.Server):
+    """uvicorn as a guest: signals are the daemon's."""
+
+    def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
+        return contextlib.nullcontext()
+
+
+def _config(app: ASGIApp) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http="h11",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=MAX_CONNECTIONS,
+        timeout_graceful_shutdown=STOP_SECONDS,
+    )
+
+
+def _ended(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("the operators' API ended", error=str(error), exc_info=error)

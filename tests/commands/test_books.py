@@ -1,0 +1,32 @@
+"""What the commands on agents and on operators share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from proxy.agents import AgentBook
+from proxy.commands.books import add_name, list_names, revoke_name
+from proxy.errors import ConfigError
+
+
+def test_a_token_is_printed_alone_so_that_it_can_be_piped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    book = AgentBook(tmp_path)
+    add_name(book, "bot", "keep it.")
+    out, err = capsys.readouterr()
+    assert book.holder(out.removesuffix("\n")) == "bot"
+    assert err == "Agent bot added. Its token is shown only now; keep it.\n"
+
+
+def test_a_name_is_gone_from_the_list_once_revoked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    book = AgentBook(tmp_path)
+    book.add("bot")
+    list_names(book, as_json=False)
+    assert "bot" in capsys.readouterr().out
+    revoke_name(book, "bot")
+    assert capsys.readouterr().err == "Agent bot revoked.\n"
+    list_names(book, as_json=False)
+    assert "bot" not in capsys.readouterr().out
+    with pytest.raises(ConfigError):
+        revoke_name(book, "bot")

@@ -1,0 +1,41 @@
+"""`interlock operators`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from proxy.operators import OperatorBook
+from tests.commands.conftest import Run, complaint
+
+
+def test_an_operators_token_is_printed_once_and_works(run: Run, tmp_path: Path) -> None:
+    done = run("operators", "add", "alice")
+    assert done.returncode == 0
+    (token,) = done.stdout.splitlines()
+    assert OperatorBook(tmp_path / "state").holder(token) == "alice"
+    assert token not in done.stderr
+    assert "INTERLOCK_OPERATOR_TOKEN" in done.stderr
+
+
+def test_operators_are_listed_without_their_tokens(run: Run) -> None:
+    assert "No operators yet: interlock operators add NAME" in run("operators", "list").stdout
+    token = run("operators", "add", "alice").stdout.strip()
+    listed = run("operators", "list").stdout
+    (row,) = map(json.loads, run("operators", "list", "--json").stdout.splitlines())
+    assert "alice " in listed
+    assert token not in listed
+    assert row.keys() == {"operator", "added"}
+
+
+def test_a_revoked_operators_token_is_worth_nothing(run: Run, tmp_path: Path) -> None:
+    token = run("operators", "add", "alice").stdout.strip()
+    assert run("operators", "revoke", "alice").returncode == 0
+    assert OperatorBook(tmp_path / "state").holder(token) is None
+
+
+def test_wrong_names_are_told(run: Run) -> None:
+    run("operators", "add", "alice")
+    assert "operator name '[red]' cannot be used" in complaint(run("operators", "add", "[red]"))
+    assert "interlock operators revoke alice" in complaint(run("operators", "add", "alice"))
+    assert "there is no operator 'bob'; known operators: alice" in complaint(run("operators", "revoke", "bob"))

@@ -1,0 +1,159 @@
+"""`interlock proposals`, on a real store, where no proxy runs. tests/daemon has it with one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proxy.operators import OperatorBook
+from proxy.proposals import Proposal, State
+from proxy.store.choice import open_store
+from proxy.store.log import LOG_FILE, read_log
+from tests.commands.conftest import Run, complaint
+from tests.proposal_world import new_proposal
+
+FIRST, SECOND = "0198aaaa-0000-7000-8000-000000000001", "0198bbbb-0000-7000-8000-000000000002"
+
+
+def keep(state_dir: Path, proposal_id: str, **fields: Any) -> Proposal:
+    now = time.time()
+    given = {"created_at": now, "expires_at": now + 600, "arguments_hash": proposal_id} | fields
+    made = new_proposal(proposal_id, **given)
+
+    async def propose() -> Proposal:
+        store = open_store(None, state_dir)
+        try:
+            return await store.propose(made, now)
+        finally:
+            await store.close()
+
+    return asyncio.run(propose())
+
+
+@pytest.fixture
+def state(environment: None, tmp_path: Path) -> Path:
+    """A state folder with an operator and a proposal that waits."""
+    state = tmp_path / "state"
+    OperatorBook(state).ensure()
+    keep(state, FIRST)
+    return state
+
+
+def rows(run: Run, *arguments: str) -> list[dict[str, Any]]:
+    done = run("proposals", "list", "--json", *arguments)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_proposals_are_listed_newest_first_and_by_state(run: Run, state: Path) -> None:
+    keep(state, SECOND, state=State.BLOCKED, reason="low_integrity", created_at=time.time() + 1)
+    assert [row["proposal_id"] for row in rows(run)] == [SECOND, FIRST]
+    assert [row["proposal_id"] for row in rows(run, "--state", "pending")] == [FIRST]
+    assert len(rows(run, "--state", "pending", "--state", "blocked")) == 2
+    assert len(rows(run, "-n", "1")) == 1
+    table = run("proposals", "list").stdout
+    for part in (FIRST, SECOND, "pending", "blocked", "transfer_funds", "bank.example.com", "0.200", "min"):
+        assert part in table
+
+
+def test_an_empty_list_says_so(run: Run, state: Path) -> None:
+    assert run("proposals", "list", "--state", "rejected").stdout == "No proposals.\n"
+    assert run("proposals", "list", "--state", "rejected", "--json").stdout == ""
+
+
+def test_a_proposal_is_shown_with_all_that_an_operator_needs(run: Run, state: Path) -> None:
+    shown = run("proposals", "show", FIRST[:8]).stdout
+    for part in (
+        FIRST,
+        "pending",
+        "transfer_funds of bank.example.com",
+        "bot",
+        "payments (approval: human, policy v1)",
+        "0.200",
+        "output_instability 0.200",
+        "prompt_drift (no_baseline)",
+        "UTC, in 9 min",
+        "call-1",
+        '"note": "***"',
+    ):
+        assert part in shown
+    assert json.loads(run("proposals", "show", FIRST, "--json").stdout)["seconds_left"] > 500
+    assert "nonce" not in shown
+
+
+def test_a_proposal_cannot_drive_the_operators_terminal(run: Run, state: Path) -> None:
+    keep(state, SECOND, tool="\x1b[2Jtool", principal="\u202ebot", arguments={"\x1b]0;x": "\u202e\x07"})
+    for done in (run("proposals", "show", SECOND), run("proposals", "list")):
+        assert done.returncode == 0
+        assert not any(character in done.stdout for character in "\x1b\u202e\x07")
+        assert "\\x1b[2Jtool" in done.stdout
+
+
+def test_an_approval_is_kept_and_recorded_with_who_and_why(run: Run, state: Path) -> None:
+    done = run("proposals", "approve", FIRST[:8], "--reason", "invoice 4711")
+    assert done.returncode == 0
+    assert done.stdout == ""
+    assert f"Approved: {FIRST} (transfer_funds of bank.example.com for bot); the agent has 9 min" in done.stderr
+    shown = run("proposals", "show", FIRST).stdout
+    assert "by operator, " in shown
+    assert ": invoice 4711" in shown
+    (event,) = [event for _, event in read_log(state / LOG_FILE)]
+    assert (event["kind"], event["detail"]["operator"], event["detail"]["reason"]) == (
+        "approved",
+        "operator",
+        "invoice 4711",
+    )
+
+
+def test_a_rejection_needs_its_reason(run: Run, state: Path) -> None:
+    assert run("proposals", "reject", FIRST).returncode == 2
+    assert "needs a reason" in complaint(run("proposals", "reject", FIRST, "--reason", " "))
+    done = run("proposals", "reject", FIRST, "--reason", "wrong account", "--json")
+    assert json.loads(done.stdout)["state"] == "rejected"
+    assert "is rejected by operator already" in complaint(run("proposals", "approve", FIRST))
+
+
+def test_what_cannot_be_decided_is_told(run: Run, state: Path) -> None:
+    keep(state, SECOND, expires_at=time.time() - 5)
+    assert "expired" in complaint(run("proposals", "approve", SECOND))
+    assert f"close to it: {FIRST}" in complaint(run("proposals", "approve", f"{FIRST[:-1]}9"))
+    assert "may be more than one" in complaint(run("proposals", "show", keep(state, f"{FIRST[:9]}x").proposal_id[:8]))
+    assert "8 characters or more" in complaint(run("proposals", "show", "0198"))
+
+
+def test_a_token_may_come_from_a_file_or_the_environment(run: Run, state: Path, tmp_path: Path) -> None:
+    alice, bob = OperatorBook(state).add("alice"), OperatorBook(state).add("bob")
+    keep(state, SECOND)
+    (tmp_path / "alice.token").write_text(f"{alice}\n")
+    by_file = run("proposals", "approve", FIRST, "--json", "--token-file", str(tmp_path / "alice.token"))
+    by_environment = run("proposals", "approve", SECOND, "--json", INTERLOCK_OPERATOR_TOKEN=bob)
+    assert json.loads(by_file.stdout)["operator"] == "alice"
+    assert json.loads(by_environment.stdout)["operator"] == "bob"
+
+
+def test_a_token_that_is_no_operators_decides_nothing_and_is_not_repeated(run: Run, state: Path) -> None:
+    message = complaint(run("proposals", "approve", FIRST, INTERLOCK_OPERATOR_TOKEN="ilk_agents-own"))
+    assert "no operator's of this state folder" in message
+    assert "ilk_agents-own" not in message
+    assert rows(run)[0]["state"] == "pending"
+
+
+def test_without_any_operator_it_says_how_to_get_one(run: Run) -> None:
+    assert "interlock operators add NAME" in complaint(run("proposals", "list"))
+
+
+def test_a_store_that_cannot_be_reached_is_told(run: Run, state: Path) -> None:
+    url = "postgresql://u:hidden-word@127.0.0.1:1/none"
+    message = complaint(run("proposals", "list", "--database-url", url))
+    assert "hidden-word" not in message
+
+
+def test_the_operators_token_is_no_setting_and_is_not_shown(run: Run, state: Path) -> None:
+    done = run("config", "show", INTERLOCK_OPERATOR_TOKEN="ilo_very-secret")
+    assert done.returncode == 0
+    assert "ilo_very-secret" not in done.stdout + done.stderr

@@ -1,0 +1,94 @@
+"""How commands reach the desk."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from proxy import runfile
+from proxy.agents import AgentBook
+from proxy.commands.review import OwnReview, find_token, open_review
+from proxy.config import Settings
+from proxy.console.client import RemoteReview
+from proxy.console.server import Console
+from proxy.errors import AuditUnavailableError, ConfigError, ReviewError
+from proxy.operators import OperatorBook
+from proxy.store.log import LOG_FILE
+from tests.proposal_world import DeskWorld, new_proposal
+
+RUNNING = runfile.Running(os.getpid(), "127.0.0.1:1", "regular", "", "", "", 0.0)
+
+
+@pytest.fixture(autouse=True)
+def no_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("INTERLOCK_OPERATOR_TOKEN", raising=False)
+
+
+def test_a_token_comes_from_the_file_named_else_the_environment_else_the_first_operators_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ConfigError, match=r"operator\.token is not there; give --token-file"):
+        find_token(tmp_path, None)
+    book = OperatorBook(tmp_path)
+    book.ensure()
+    assert book.holder(find_token(tmp_path, None)) == "operator"
+    monkeypatch.setenv("INTERLOCK_OPERATOR_TOKEN", "ilo_environment\n")
+    assert find_token(tmp_path, None) == "ilo_environment"
+    (tmp_path / "mine").write_text("ilo_file\n")
+    assert find_token(tmp_path, tmp_path / "mine") == "ilo_file"
+    with pytest.raises(ConfigError, match="gone cannot be read"):
+        find_token(tmp_path, tmp_path / "gone")
+
+
+async def test_where_a_proxy_runs_its_socket_is_used(tmp_path: Path) -> None:
+    world = DeskWorld()
+    world.lay(new_proposal())
+    book = OperatorBook(tmp_path)
+    console = Console(world.desk, book, world, tmp_path)
+    console.start()
+    token = book.add("alice")
+    runfile.write(tmp_path, runfile.Running(**{**vars(RUNNING), "operator_socket": str(console.path)}))
+    async with open_review(Settings(state_dir=tmp_path), token) as review:
+        assert isinstance(review, RemoteReview)
+        assert (await review.approve(new_proposal().proposal_id, ""))["operator"] == "alice"
+    await console.stop()
+    assert not (tmp_path / "log").exists()
+
+
+async def test_a_proxy_that_does_not_answer_is_told_and_not_gone_around(tmp_path: Path) -> None:
+    token = OperatorBook(tmp_path).add("alice")
+    runfile.write(tmp_path, runfile.Running(**{**vars(RUNNING), "operator_socket": str(tmp_path / "gone.sock")}))
+    async with open_review(Settings(state_dir=tmp_path), token) as review:
+        with pytest.raises(ReviewError, match="does not answer"):
+            await review.list([], 1)
+
+
+async def test_where_none_runs_the_store_is_opened_for_an_operator(tmp_path: Path) -> None:
+    token = OperatorBook(tmp_path).add("alice")
+    async with open_review(Settings(state_dir=tmp_path), token) as review:
+        assert isinstance(review, OwnReview)
+        assert await review.list([], 1) == []
+        with pytest.raises(ReviewError):
+            await review.reject("nothing-like-it", "no")
+
+
+async def test_where_none_runs_the_store_is_opened_for_nobody_else(tmp_path: Path) -> None:
+    agent = AgentBook(tmp_path).add("bot")
+    revoked = OperatorBook(tmp_path).add("alice")
+    OperatorBook(tmp_path).revoke("alice")
+    for token in (agent, revoked, "", "ilo_"):
+        with pytest.raises(ConfigError, match="no operator's of this state folder"):
+            async with open_review(Settings(state_dir=tmp_path), token):
+                pass
+    assert not (tmp_path / "log").exists()
+
+
+async def test_where_nothing_can_be_recorded_nothing_can_be_decided(tmp_path: Path) -> None:
+    token = OperatorBook(tmp_path).add("alice")
+    (tmp_path / LOG_FILE).parent.mkdir()
+    (tmp_path / LOG_FILE).write_bytes(b"garbage " * 500)
+    with pytest.raises(AuditUnavailableError):
+        async with open_review(Settings(state_dir=tmp_path), token):
+            pass

@@ -1,0 +1,15 @@
+"""Words from the wire, on a terminal."""
+
+from __future__ import annotations
+
+import pytest
+
+from proxy.commands.terminal import printable
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [("plain é", "plain é"), (None, ""), (5, "5"), ("\x1b[31mred\n", "\\x1b[31mred\\x0a"), ("a\u202eb", "a\\x202eb")],
+)
+def test_a_terminal_shows_every_character_and_obeys_none(value: object, shown: str) -> None:
+    assert printable(value) == shown
