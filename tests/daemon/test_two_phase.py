@@ -158,19 +158,19 @@ async def test_of_64_who_commit_at_once_through_two_proxies_on_postgres_one_does
 
 
 async def test_postgres_that_is_away_refuses_commits_and_takes_them_again_when_it_is_back(
-    tmp_path: Path, bank: ServerHandle, own_postgres: Postgres
+    tmp_path: Path, bank: ServerHandle, postgres: Postgres
 ) -> None:
-    flags = ["--database-url", own_postgres.new_database()]
+    flags = ["--database-url", postgres.new_database()]
     with start_interlock(tmp_path, f"reverse:{bank.url}", POLICY, flags=flags) as interlock:
         async with client() as http:
             given = await propose(http, interlock.url)
-            own_postgres.halt()
+            postgres.halt()
             refused = await call(http, interlock.url, "transfer_funds_commit", given)
             assert reason(refused) == "store_unavailable"
             proposing = await call(http, interlock.url, "transfer_funds_propose", {**BOB, "_interlock": STABLE})
             assert reason(proposing) == "store_unavailable"
             assert reason(await call(http, interlock.url, "balance", {"account": "bob"})) is None
-            own_postgres.start()
+            postgres.start()
             assert reason(await call(http, interlock.url, "transfer_funds_commit", given)) is None
     assert moved(bank) == [BOB]
 
