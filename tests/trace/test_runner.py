@@ -223,7 +223,8 @@ def test_a_server_that_closes_its_output_is_ended(tmp_path: Path) -> None:
 
 
 def test_stderr_is_the_servers_and_stdout_holds_messages_alone(tmp_path: Path, log: Path) -> None:
-    script = 'echo chatter; echo to stderr >&2; read line; echo \'{"jsonrpc":"2.0","id":1,"result":{}}\'; echo 42; echo \'"x"\''
+    answer = '{"jsonrpc":"2.0","id":1,"result":{}}'
+    script = f"echo chatter; echo to stderr >&2; read line; echo '{answer}'; echo 42; echo '\"x\"'"
     with start_run(tmp_path, ["sh", "-c", script]) as run:
         run.send({"jsonrpc": "2.0", "id": 1, "method": "ping"})
         assert run.receive() == {"jsonrpc": "2.0", "id": 1, "result": {}}
