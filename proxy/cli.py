@@ -9,8 +9,8 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from proxy import __version__
-from proxy.commands import agents, audit, ca, config, db, keys, pins, policy, status, up
+from proxy import __version__, logs
+from proxy.commands import agents, audit, baselines, ca, config, db, keys, pins, policy, status, up
 from proxy.errors import InterlockError
 
 EXIT_ERROR = 1
@@ -31,6 +31,7 @@ app.add_typer(agents.app, name="agents")
 app.add_typer(policy.app, name="policy")
 app.add_typer(audit.app, name="audit")
 app.add_typer(pins.app, name="pins")
+app.add_typer(baselines.app, name="baselines")
 app.add_typer(keys.app, name="keys")
 app.add_typer(db.app, name="db")
 
@@ -43,11 +44,12 @@ def _version(value: bool) -> None:  # noqa: FBT001  typer's callback signature
 
 @app.callback()
 def root(
-    version: bool = typer.Option(  # noqa: FBT001  handled by its callback
+    version: bool = typer.Option(  # noqa: ARG001, FBT001  handled by its callback
         False, "--version", help="Print the version.", callback=_version, is_eager=True
     ),
 ) -> None:
     """See, stop and record what an AI agent's MCP tools do."""
+    logs.quieten()
 
 
 def main() -> None:

@@ -54,6 +54,14 @@ def configure(level: str = "info", log_format: str = "auto") -> None:
     )
 
 
+def quieten() -> None:
+    """Let a command log errors alone, to stderr: stdout is for what it was asked for."""
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR),
+        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
+    )
+
+
 def _console_renderer() -> Processor:
     # The default traceback shows local variables, arguments and secrets among them.
     return structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from proxy.logs import configure
+from proxy.logs import configure, quieten
 
 
 @pytest.fixture(autouse=True)
@@ -72,3 +72,14 @@ def test_mitmproxys_own_chatter_is_left_out(capsys: pytest.CaptureFixture[str]) 
     configure(level="debug", log_format="json")
     logging.getLogger("mitmproxy.proxy").info("client connect")
     assert capsys.readouterr().err == ""
+
+
+def test_a_command_logs_errors_alone_and_never_to_stdout(capsys: pytest.CaptureFixture[str]) -> None:
+    quieten()
+    log = structlog.get_logger("x")
+    log.warning("tried again")
+    log.error("broken")
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "broken" in err
+    assert "tried again" not in err
