@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 HIDDEN = "***"
 EXAMPLE = "postgresql://USER:PASSWORD@HOST:5432/DATABASE"
@@ -39,4 +39,5 @@ def shown(url: str) -> str:
     name, colon, _ = user.partition(":")
     netloc = f"{name}{colon and ':' + HIDDEN}@{host}" if user else host
     query = [(key, HIDDEN if "password" in key.lower() else value) for key, value in parse_qsl(parts.query)]
-    return urlunsplit((parts.scheme, netloc, parts.path, urlencode(query, safe="*/:"), ""))
+    rest = f"?{urlencode(query, safe='*/:')}" if query else ""
+    return f"{parts.scheme}://{netloc}{parts.path}{rest}"

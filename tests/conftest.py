@@ -43,6 +43,7 @@ def postgres() -> Iterator[Postgres]:
 
 
 @pytest.fixture
-def database_url(postgres: Postgres) -> str:
-    """The URL of a fresh Postgres database with our schema."""
-    return postgres.new_database()
+def database_url(postgres: Postgres) -> Iterator[str]:
+    """The URL of an empty Postgres database with our schema."""
+    with postgres.lend() as url:
+        yield url

@@ -219,6 +219,28 @@ def test_a_named_file_must_exist() -> None:
     assert "INTERLOCK_CONFIG" in told(environ={"INTERLOCK_CONFIG": "gone.yaml"})
 
 
+@pytest.mark.parametrize("source", ["flag", "environment", "file"])
+def test_a_databases_url_is_a_secret_even_where_it_is_wrong(source: str) -> None:
+    wrong = "postgresql://u:s3/cret@h/db"
+    if source == "flag":
+        message = told({"database_url": wrong})
+    elif source == "environment":
+        message = told(environ={"INTERLOCK_DATABASE_URL": wrong})
+    else:
+        message = told(config_file=written(f"database_url: {wrong}\n", "c.yaml"))
+    assert message.startswith("setting database_url = *** (from ")
+    assert "write postgresql://" in message
+    assert "cret" not in message
+
+
+def test_a_databases_password_is_shown_nowhere() -> None:
+    settings = load_settings({"database_url": "postgresql://u:s3cret@h/db"}, {}).settings
+    assert settings.postgres == "postgresql://u:s3cret@h/db"
+    assert settings.model_dump(mode="json")["database_url"] == "postgresql://u:***@h/db"
+    for shown in (repr(settings), str(settings), str(settings.model_dump()), settings.model_dump_json()):
+        assert "s3cret" not in shown
+
+
 def test_settings_cannot_be_changed() -> None:
     settings = load_settings({}, {}).settings
     with pytest.raises(ValidationError):

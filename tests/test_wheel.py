@@ -48,6 +48,9 @@ def test_the_wheel_holds_the_packages_the_policies_and_the_sql(wheel: Path):
         "addons/mcp_gate.py",
         "proxy/_data/policies/default.yaml",
         "proxy/_data/sql/log.sql",
+        "proxy/_data/sql/postgres_migrations.sql",
+        "proxy/_data/sql/postgres/0001_two_phase.sql",
+        "proxy/_data/sql/sqlite/0001_two_phase.sql",
     ):
         assert expected in names
     assert not [name for name in names if name.startswith("tests/")]

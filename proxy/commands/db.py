@@ -14,9 +14,8 @@ from rich.table import Table
 from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, store_settings
 from proxy.config import Settings
 from proxy.database_url import shown
-from proxy.errors import StoreUnavailableError
 from proxy.store.migrations import migrations
-from proxy.store.sqlite import STORE_FILE, SqliteDatabase, schema_version
+from proxy.store.sqlite import STORE_FILE, SqliteDatabase, check_version, schema_version
 
 app = typer.Typer(help="The store's schema.", no_args_is_help=True)
 
@@ -94,12 +93,9 @@ async def _status(settings: Settings) -> tuple[list[dict[str, Any]], str | None]
 
 
 def _status_of_file(settings: Settings) -> tuple[list[dict[str, Any]], str | None]:
-    known, version = migrations("sqlite"), schema_version(settings.state_dir / STORE_FILE)
-    if version > len(known):
-        raise StoreUnavailableError(
-            f"{settings.state_dir / STORE_FILE} has schema {version}, and this interlock knows {len(known)}: "
-            "a newer one made it; use that one, or give another --state-dir"
-        )
+    path, known = settings.state_dir / STORE_FILE, migrations("sqlite")
+    version = schema_version(path)
+    check_version(path, version, len(known))
     rows = [
         {"migration": str(migration), "state": "applied" if migration.version <= version else "missing", "at": None}
         for migration in known

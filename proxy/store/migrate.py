@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import asyncpg
 
-from proxy.errors import SchemaError
+from proxy.database_url import shown
+from proxy.errors import SchemaError, StoreUnavailableError
 from proxy.resources import sql_dir
 from proxy.store.connections import TIMEOUT, connect, unavailable
 from proxy.store.migrations import Migration, migrations
@@ -111,6 +112,11 @@ async def migrate(url: str) -> Sequence[Migration]:
     try:
         async with connection.transaction():
             return await _apply_missing(connection)
+    except asyncpg.LockNotAvailableError as error:
+        raise StoreUnavailableError(
+            f"a lock that the migration needs is held at {shown(url)}, by another migration or a long transaction; "
+            "try again when that has ended"
+        ) from error
     except Exception as error:
         raise unavailable(url, error) from error
     finally:

@@ -88,11 +88,10 @@ class PostgresDatabase:
         try:
             done, _ = await asyncio.wait({task}, timeout=self._timeout)
         except asyncio.CancelledError:
-            task.cancel()
+            _abandon(task)
             raise
         if not done:
-            task.cancel()
-            task.add_done_callback(_forget)
+            _abandon(task)
             raise unavailable(self._url, TimeoutError())
         try:
             return task.result()
@@ -152,6 +151,11 @@ async def _drive[T](steps: Steps[T], connection: Link) -> T:
     except StopIteration as done:
         result: T = done.value
         return result
+
+
+def _abandon(task: asyncio.Task[Any]) -> None:
+    task.cancel()
+    task.add_done_callback(_forget)
 
 
 def _forget(task: asyncio.Task[Any]) -> None:

@@ -153,6 +153,15 @@ def schema_version(path: Path) -> int:
         raise StoreUnavailableError(f"{path} cannot be read as a store ({error})") from error
 
 
+def check_version(path: Path, version: int, known: int) -> None:
+    """Raise SchemaError where only a newer interlock knows the schema of the file."""
+    if version > known:
+        raise SchemaError(
+            f"the store {path} has schema {version}, and this interlock knows {known}: "
+            "a newer one made it; use that one, or give another --state-dir"
+        )
+
+
 def _version(connection: apsw.Connection) -> int:
     version: Any = connection.execute("PRAGMA user_version").fetchall()[0][0]
     return int(version)
@@ -164,11 +173,7 @@ def _migrate(connection: apsw.Connection, path: Path, known: Sequence[Migration]
         return
     connection.execute("BEGIN IMMEDIATE")
     version = _version(connection)
-    if version > len(known):
-        raise SchemaError(
-            f"the store {path} has schema {version}, and this interlock knows {len(known)}: "
-            "a newer one made it; use that one, or give another --state-dir"
-        )
+    check_version(path, version, len(known))
     for migration in known[version:]:
         connection.execute(migration.text)
     connection.execute(f"PRAGMA user_version={len(known)}")

@@ -33,6 +33,13 @@ def test_json_has_one_object_a_line(run: Run, tmp_path: Path) -> None:
     }
 
 
+def test_a_databases_password_is_not_shown(run: Run) -> None:
+    for arguments in (("--json",), ()):
+        done = run("config", "show", *arguments, INTERLOCK_DATABASE_URL="postgresql://u:s3cret@h/db")
+        assert "postgresql://u:***@h/db" in done.stdout
+        assert "s3cret" not in done.stdout + done.stderr
+
+
 def test_a_wrong_setting_is_told_without_a_traceback(run: Run) -> None:
     assert complaint(run("config", "show", INTERLOCK_LISTEN="x")).startswith(
         "setting listen = 'x' (from INTERLOCK_LISTEN): write HOST:PORT"
