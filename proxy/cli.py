@@ -13,6 +13,7 @@ from proxy import __version__, logs
 from proxy.commands import (
     agents,
     audit,
+    baselines,
     ca,
     config,
     db,
@@ -50,6 +51,7 @@ app.add_typer(proposals.app, name="proposals")
 app.add_typer(policy.app, name="policy")
 app.add_typer(audit.app, name="audit")
 app.add_typer(pins.app, name="pins")
+app.add_typer(baselines.app, name="baselines")
 app.add_typer(keys.app, name="keys")
 app.add_typer(db.app, name="db")
 

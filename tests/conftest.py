@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def plain_logs() -> None:
     """Log lines without rich's tracebacks, which take a second each."""
+    structlog.reset_defaults()
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,

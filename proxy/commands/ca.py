@@ -20,7 +20,7 @@ def show(state_dir: StateDir = None, config: ConfigFile = None) -> None:
     """Print the certificate's file, fingerprint and validity; make it where there is none."""
     authority = Authority(state_folder(state_dir, config))
     certificate = authority.ensure()
-    console = Console(soft_wrap=True, highlight=False, markup=False)
+    console = Console(soft_wrap=True, highlight=False, markup=False, emoji=False)
     console.print(f"certificate  {authority.certificate_file}")
     console.print(f"with roots   {authority.bundle_file}")
     console.print(f"sha-256      {fingerprint(certificate)}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from cryptography import x509
 
 from proxy.ca import Authority, fingerprint
@@ -47,3 +48,10 @@ def test_a_broken_ca_is_told(run: Run, tmp_path: Path) -> None:
     (tmp_path / "state" / "ca").mkdir(parents=True)
     (tmp_path / "state" / "ca" / "mitmproxy-ca.pem").write_text("garbage")
     assert "restore it, or delete it" in complaint(run("ca", "show"))
+
+
+def test_a_fingerprint_with_the_name_of_an_emoji_in_it_is_printed_as_it_is(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proxy.commands.ca.fingerprint", lambda _: "CA:AB:9B:A:B:O:O2")
+    assert "CA:AB:9B:A:B:O:O2" in run("ca", "show").stdout
