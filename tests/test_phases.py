@@ -260,6 +260,8 @@ async def test_a_prompt_is_held_against_its_baseline(make: Make) -> None:
         {"candidate_outputs": ["one", "two", "three"]},
         {"candidate_outputs": ["one", 2]},
         {"candidates": ["a", "b"]},
+        {"candidate_outputs": ["", ""]},
+        {"candidate_outputs": ["moved", " "]},
     ],
 )
 async def test_evidence_of_another_form_is_refused(make: Make, aside: Any) -> None:

@@ -166,7 +166,7 @@ _ASIDE_SCHEMA: Final = {
         "prompt": {"type": "string", "description": "The instruction that you are acting on, word for word."},
         "candidate_outputs": {
             "type": "array",
-            "items": {"type": "string"},
+            "items": {"type": "string", "minLength": 1},
             "minItems": 2,
             "maxItems": 2,
             "description": "Two drafts, made independently, of what you expect the tool to do and answer.",

@@ -92,6 +92,8 @@ def _candidates(value: Any) -> tuple[str, ...]:
         return ()
     if not isinstance(value, list) or len(value) != CANDIDATES or not all(isinstance(item, str) for item in value):
         raise PhaseError("bad_proposal", f"{ASIDE}.candidate_outputs must be a list of two strings")
+    if not all(item.strip() for item in value):
+        raise PhaseError("bad_proposal", f"{ASIDE}.candidate_outputs has an empty one, which tells nothing")
     return tuple(_bounded(item, "candidate_outputs") for item in value)
 
 
