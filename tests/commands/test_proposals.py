@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -157,3 +160,57 @@ def test_the_operators_token_is_no_setting_and_is_not_shown(run: Run, state: Pat
     done = run("config", "show", INTERLOCK_OPERATOR_TOKEN="ilo_very-secret")
     assert done.returncode == 0
     assert "ilo_very-secret" not in done.stdout + done.stderr
+
+
+KILLED = """
+import os, signal
+from unittest import mock
+from proxy import cli
+from proxy.store.proposals import Proposals
+
+real = Proposals.decide
+
+async def decide(self, *arguments, **more):
+    if WHEN == "after":
+        await real(self, *arguments, **more)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+with mock.patch.object(Proposals, "decide", decide):
+    cli.main()
+"""
+
+
+@pytest.mark.parametrize(("when", "state_left"), [("before", "pending"), ("after", "approved")])
+def test_a_kill_at_the_worst_moment_leaves_no_approval_without_a_record(
+    when: str, state_left: str, run: Run, state: Path
+) -> None:
+    arguments = ["proposals", "approve", FIRST, "--state-dir", str(state)]
+    program = f"WHEN = {when!r}\n{KILLED}"
+    done = subprocess.run([sys.executable, "-c", program, *arguments], check=False, capture_output=True, timeout=30)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert [event["kind"] for _, event in read_log(state / LOG_FILE)] == ["approved"]
+    (row,) = rows(run)
+    assert row["state"] == state_left
+    again = run("proposals", "approve", FIRST)
+    assert again.returncode == (0 if state_left == "pending" else 1)
+    assert rows(run)[0]["state"] == "approved"
+
+
+def test_of_many_operators_at_once_one_decides(run: Run, state: Path) -> None:
+    commands = [
+        [sys.executable, "-m", "proxy.cli", "proposals", verb, FIRST, "--reason", f"{verb} {number}"]
+        for number in range(2)
+        for verb in ("approve", "reject")
+    ]
+    started = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for command in commands]
+    codes = []
+    for process in started:
+        process.communicate(timeout=60)
+        codes.append(process.returncode)
+    kinds = [event["kind"] for _, event in read_log(state / LOG_FILE)]
+    decided = kinds.count("approved") + kinds.count("rejected") - kinds.count("review_failed")
+    # An approval may be taken back by a rejection after it; nothing else decides twice.
+    assert decided == codes.count(0) in (1, 2)
+    (row,) = rows(run)
+    assert row["state"] in ("approved", "rejected")
+    assert codes.count(0) == 1 or row["state"] == "rejected"
