@@ -21,7 +21,8 @@ with warnings.catch_warnings():
 from proxy.store.migrate import migrate
 
 # A test's data need not outlive the machine; connections are many, since tests race.
-CONFIGURATION = "fsync = off\nfull_page_writes = off\nmax_connections = 200\nshared_buffers = 64MB\n"
+CONFIGURATION = "max_connections = 200\nshared_buffers = 64MB\n"
+FLEETING = "fsync = off\nfull_page_writes = off\n"
 LIMIT = 60
 EMPTY = """
 DO $$
@@ -37,14 +38,14 @@ END $$
 class Postgres:
     """A server on a socket of its own. Start it, and stop it when done."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, durable: bool = False) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="interlock-pg-"))
         self._numbers = itertools.count(1)
         self._lent: list[str] = []
         self._server = PostgresServer(self._make_folder())
         self._server.ensure_pgdata_inited()
         with (self._server.pgdata / "postgresql.conf").open("a") as file:
-            file.write(CONFIGURATION)
+            file.write(CONFIGURATION + ("" if durable else FLEETING))
         self.start()
         self.psql("CREATE DATABASE migrated")
         _aside(self.url("migrated"))

@@ -129,7 +129,7 @@ class Server:
 
 
 async def start(launch: Launch) -> Server:
-    """Start a server with pipes for its stdin and stdout; its stderr is ours."""
+    """Start a server with pipes for its stdin and stdout; its stderr is ours. It sees no setting or secret of ours."""
     held, leash = os.pipe()
     loop = asyncio.get_running_loop()
     try:
@@ -141,6 +141,7 @@ async def start(launch: Launch) -> Server:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=None,
+            env={name: value for name, value in os.environ.items() if not name.startswith("INTERLOCK_")},
             pass_fds=(held,),
             start_new_session=True,  # a terminal's Ctrl-C is ours to pass on
         )
