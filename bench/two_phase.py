@@ -15,6 +15,7 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from proxy import logs
 from proxy.catalogue import Catalogue
 from proxy.gate import Gate
 from proxy.model import Answer, Context, Forward, Principal
@@ -126,6 +127,7 @@ async def at_once(name: str, gate: Gate) -> None:
 
 
 async def main() -> None:
+    logs.hush()
     with tempfile.TemporaryDirectory() as folder:
         await measure("sqlite", Path(folder) / "sqlite", None)
         postgres = Postgres(durable=True)
