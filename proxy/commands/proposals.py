@@ -121,17 +121,18 @@ def _ask[T](
 
 def _print_list(found: Iterable[JsonObject]) -> None:
     table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("proposal", no_wrap=True)
-    for name in ("state", "agent", "server", "tool", "score", "time left", "rule"):
+    for name in ("proposal", "state", "left", "score"):
+        table.add_column(name, no_wrap=True)
+    for name in ("agent", "call"):
         table.add_column(name, overflow="fold")
     for one in found:
         table.add_row(
             printable(one["proposal_id"]),
             Text(one["state"], _COLOURS.get(one["state"], "")),
-            *(printable(one[name]) for name in ("principal", "server", "tool")),
-            _score(one),
             _left(one),
-            printable(one["rule"]),
+            _score(one),
+            printable(one["principal"]),
+            _call(one),
         )
     Console(markup=False).print(table if table.row_count else "No proposals.")
 
@@ -147,7 +148,7 @@ def _print_one(one: JsonObject) -> None:
 def _lines(one: JsonObject) -> Iterable[tuple[str, str]]:
     yield "proposal", printable(one["proposal_id"])
     yield "state", one["state"]
-    yield "tool", f"{printable(one['tool'])} of {printable(one['server'])}"
+    yield "call", _call(one)
     yield "agent", printable(one["principal"])
     yield "rule", f"{printable(one['rule'])} (approval: {one['approval']}, policy {printable(one['policy_version'])})"
     yield "score", _score(one)
@@ -166,9 +167,13 @@ def _print_decided(decided: JsonObject, *, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(decided))
         return
-    what = f"{printable(decided['tool'])} of {printable(decided['server'])} for {printable(decided['principal'])}"
+    what = f"{_call(decided)} for {printable(decided['principal'])}"
     left = f"; the agent has {_left(decided)}" if decided["state"] == State.APPROVED else ""
     typer.echo(f"{decided['state'].capitalize()}: {printable(decided['proposal_id'])} ({what}){left}.", err=True)
+
+
+def _call(one: JsonObject) -> str:
+    return f"{printable(one['tool'])} of {printable(one['server'])}"
 
 
 def _score(one: JsonObject) -> str:
@@ -180,7 +185,7 @@ def _left(one: JsonObject) -> str:
     if one["seconds_left"] is None:
         return ""
     minutes, seconds = divmod(int(one["seconds_left"]), 60)
-    return f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
+    return f"{minutes}m {seconds}s" if minutes else f"{seconds}s"
 
 
 def _when(seconds: Any) -> str:

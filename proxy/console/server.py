@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from proxy.console.api import make_app
 from proxy.console.door import Door, TcpName
@@ -30,6 +31,7 @@ log = structlog.get_logger("interlock.operators")
 
 SOCKET: Final = "operator.sock"  # in the state folder
 MAX_CONNECTIONS: Final = 32
+CONNECTION_SECONDS: Final = 30.0
 STOP_SECONDS: Final = 2
 
 
@@ -85,10 +87,22 @@ class _Server(uvicorn.Server):
         return contextlib.nullcontext()
 
 
+class _Brief(H11Protocol):
+    """A connection with an end: after a while it closes, or finishes the request under way and then closes."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._end = self.loop.call_later(CONNECTION_SECONDS, self.shutdown)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end.cancel()
+        super().connection_lost(exc)
+
+
 def _config(app: ASGIApp) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http="h11",
+        http=_Brief,
         ws="none",
         lifespan="off",
         log_config=None,

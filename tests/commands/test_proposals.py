@@ -60,8 +60,12 @@ def test_proposals_are_listed_newest_first_and_by_state(run: Run, state: Path) -
     assert len(rows(run, "--state", "pending", "--state", "blocked")) == 2
     assert len(rows(run, "-n", "1")) == 1
     table = run("proposals", "list").stdout
-    for part in (FIRST, SECOND, "pending", "blocked", "transfer_funds", "bank.example.com", "0.200", "min"):
+    for part in (FIRST, SECOND, "pending", "blocked", "transfer_funds", "bank.example.com", "0.200", "9m"):
         assert part in table
+
+
+def test_ids_can_be_copied_from_a_list_on_a_narrow_terminal(run: Run, state: Path) -> None:
+    assert f"{FIRST}  pending  9m" in run("proposals", "list", COLUMNS="80").stdout
 
 
 def test_an_empty_list_says_so(run: Run, state: Path) -> None:
@@ -80,7 +84,7 @@ def test_a_proposal_is_shown_with_all_that_an_operator_needs(run: Run, state: Pa
         "0.200",
         "output_instability 0.200",
         "prompt_drift (no_baseline)",
-        "UTC, in 9 min",
+        "UTC, in 9m",
         "call-1",
         '"note": "***"',
     ):
@@ -101,7 +105,7 @@ def test_an_approval_is_kept_and_recorded_with_who_and_why(run: Run, state: Path
     done = run("proposals", "approve", FIRST[:8], "--reason", "invoice 4711")
     assert done.returncode == 0
     assert done.stdout == ""
-    assert f"Approved: {FIRST} (transfer_funds of bank.example.com for bot); the agent has 9 min" in done.stderr
+    assert f"Approved: {FIRST} (transfer_funds of bank.example.com for bot); the agent has 9m" in done.stderr
     shown = run("proposals", "show", FIRST).stdout
     assert "by operator, " in shown
     assert ": invoice 4711" in shown

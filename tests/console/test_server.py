@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from proxy.console import server
 from proxy.console.server import MAX_CONNECTIONS, Console
 from proxy.errors import ConfigError
 from tests.console.conftest import Served
@@ -56,6 +57,31 @@ async def test_a_crowd_on_the_tcp_port_keeps_nobody_from_the_socket(served: Serv
     for _, writer in crowd:
         writer.close()
         await writer.wait_closed()
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /proposals HT", b"GET / HTTP/1.1\r\nHost: x\r\n\r\nGET /pro"])
+async def test_a_connection_that_holds_on_is_ended(sent: bytes, served: Served, monkeypatch) -> None:
+    monkeypatch.setattr(server, "CONNECTION_SECONDS", 0.3)
+    reader, writer = await asyncio.open_unix_connection(served.console.path)
+    writer.write(sent)
+    async with asyncio.timeout(5):
+        received = await reader.read()
+    assert received.startswith(b"HTTP/1.1 401" if b"\r\n" in sent else b"")
+    writer.close()
+    await writer.wait_closed()
+
+
+async def test_a_request_under_way_at_a_connections_end_is_answered(served: Served, monkeypatch) -> None:
+    monkeypatch.setattr(server, "CONNECTION_SECONDS", 0.1)
+    real = served.world.proposals
+
+    async def slow(*arguments: object) -> object:
+        await asyncio.sleep(0.4)
+        return await real(*arguments)  # type: ignore[arg-type]
+
+    served.world.proposals = slow  # type: ignore[method-assign, assignment]
+    async with served.client() as http:
+        assert len((await http.get("/proposals")).json()["proposals"]) == 1
 
 
 async def test_a_request_under_way_is_finished_at_a_stop(served: Served) -> None:
