@@ -9,19 +9,23 @@ from __future__ import annotations
 
 import binascii
 from bisect import bisect_right
-from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Any, Final
+from fractions import Fraction
+from functools import lru_cache
+from itertools import accumulate, compress, islice
+from typing import TYPE_CHECKING, Final
 
 from proxy.redact.detectors import compile_bytes
 from proxy.redact.fold import FOLD, REVEAL, SMUGGLING
+from proxy.redact.runs import base64_runs, hex_lines
 from proxy.redact.views import (
     ESCAPES,
     SEPARATOR,
     Chained,
     Decoded,
     Dropped,
+    Escape,
     Folded,
-    Segment,
+    Segments,
     Span,
     Unescaped,
     View,
@@ -34,9 +38,7 @@ MAX_DEPTH: Final = 3
 GROWTH: Final = 24
 SLACK: Final = 1 << 20
 
-_BASE64: Final = compile_bytes(r"[A-Za-z0-9+/_-]{20,}={0,2}")
 _HEX: Final = compile_bytes("[0-9A-Fa-f]{26,}")
-_SPACED_HEX: Final = compile_bytes(r"(?:[0-9A-Fa-f]{2}[\s:,;-]{1,2}(?:0x)?){12}(?:[0-9A-Fa-f]{2}[\s:,;-]{0,2}(?:0x)?)*")
 _BASE32: Final = compile_bytes("[A-Z2-7]{22,}={0,6}|[a-z2-7]{22,}={0,6}")
 _LINE_BREAK: Final = compile_bytes(r"[ \t]{0,4}(?:\r?\n|(?:\\{1,8}r)?\\{1,8}n)[ \t]{0,16}")
 # Of a written-out `\\n` the letter belongs to the alphabet, and so to the segment after it.
@@ -44,51 +46,53 @@ _WRITTEN_BREAK: Final = compile_bytes(r"(?:\\{1,8}r)?\\{1,8}")
 _LAST_LINE: Final = compile_bytes(r"[A-Za-z0-9+/_-]{1,19}={0,2}")
 _UTF16: Final = compile_bytes(r"(?:[\x20-\x7e]\x00){8}|(?:\x00[\x20-\x7e]){8}")
 
-_ALPHABET: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-"
-_SPACED: Final = bytes(byte if byte in _ALPHABET else ord(" ") for byte in range(256))
-_SHORTEST_BASE64: Final = 20
-_DENSE: Final = 16
 _HEX_DIGITS: Final = b"0123456789abcdefABCDEF"
 _NOT_HEX: Final = bytes(set(range(256)) - set(_HEX_DIGITS))
 _SHORTEST_HEX: Final = 26
 _LONGEST_BREAK: Final = 24
 _LONG: Final = 1 << 14
+_LARGE: Final = 1 << 16
 _PADDING: Final = (b"", b"AAA", b"AA", b"A")
 _SEPARATOR_BASE64: Final = binascii.b2a_base64(SEPARATOR, newline=False)
 _STANDARD: Final = bytes.maketrans(b"-_", b"+/")
 _BASE32_DIGITS: Final = bytes.maketrans(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", b"0123456789abcdefghijklmnopqrstuv")
 
 
-def base64_views(segments: Sequence[Segment]) -> Iterator[View]:
+def base64_views(segments: Segments) -> Iterator[View]:
     """Decode each segment from each of its first four characters.
 
     What stands before an encoded text and belongs to the same alphabet, a path or a
     name, would otherwise shift it out of step. Long segments are taken to begin where
     they begin.
     """
+    padded = [body + _PADDING[len(body) & 3] for body in segments.bodies]
     for shift in range(4):
-        if shift:
-            segments = [segment for segment in segments if len(segment.body) <= _LONG]
-        padded = [segment.body[shift:] + _PADDING[(len(segment.body) - shift) & 3] for segment in segments]
-        joined = _SEPARATOR_BASE64.join(padded).translate(_STANDARD)
-        decoded = binascii.a2b_base64(joined)
-        yield Decoded(segments, decoded, [len(body) // 4 * 3 for body in padded])
+        if shift == 1:
+            short = [len(body) <= _LONG for body in segments.bodies]
+            segments, padded = segments.chosen(short), list(compress(padded, short))
+        if not padded:
+            return
+        # What the shift drops before the first group, it adds as padding after the last.
+        filler = b"A" * shift
+        joined = (filler + _SEPARATOR_BASE64).join([body[shift:] for body in padded] if shift else padded) + filler
+        decoded = binascii.a2b_base64(joined.translate(_STANDARD))
+        yield Decoded(segments, decoded, padded, Fraction(3, 4))
         if not shift and decoded.isascii():
             return  # nothing was out of step
 
 
-def hex_views(segments: Sequence[Segment]) -> Iterator[View]:
+def hex_views(segments: Segments) -> Iterator[View]:
     """Decode each segment from its first and from its second digit."""
     for shift in range(2):
-        bodies = [segment.body[shift:] for segment in segments]
-        decoded = [binascii.unhexlify(body[: len(body) & ~1]) for body in bodies]
-        yield Decoded(segments, SEPARATOR.join(decoded), [len(body) // 2 for body in bodies])
+        bodies = [body[shift : len(body) - (len(body) - shift & 1)] for body in segments.bodies]
+        decoded = SEPARATOR.join(map(binascii.unhexlify, bodies))
+        yield Decoded(segments, decoded, bodies, Fraction(1, 2))
 
 
-def base32_views(segments: Sequence[Segment]) -> Iterator[View]:
+def base32_views(segments: Segments) -> Iterator[View]:
     """Decode each segment, in upper or lower case, padding or not."""
-    decoded = [_base32(segment.body.upper()) for segment in segments]
-    yield Decoded(segments, SEPARATOR.join(decoded), [len(body) for body in decoded])
+    decoded = [_base32(body.upper()) for body in segments.bodies]
+    yield Decoded(segments, SEPARATOR.join(decoded), decoded, Fraction(1))
 
 
 def _base32(body: bytes) -> bytes:
@@ -97,83 +101,86 @@ def _base32(body: bytes) -> bytes:
     return (int(body.translate(_BASE32_DIGITS), 32) >> (len(body) * 5 - size * 8)).to_bytes(size, "big")
 
 
-def _segments(regex: Any, data: bytes) -> list[Segment]:
-    spans = [match.span() for match in regex.finditer(data)]
-    return [Segment(start, end, data[start:end].rstrip(b"=")) for start, end in spans]
+def _segments(spans: Sequence[Span], data: bytes) -> Segments:
+    bodies = [data[start:end].rstrip(b"=") for start, end in spans]
+    return Segments([start for start, _ in spans], [end for _, end in spans], bodies)
 
 
-def _base64_segments(data: bytes) -> list[Segment]:
-    """Give the runs of the base64 alphabet; where most of the text is such runs, by splitting it."""
-    others = len(data.translate(None, _ALPHABET))
-    if len(data) < _DENSE * (others + 1):
-        return _segments(_BASE64, data)
-    segments = []
-    end = 0
-    for word in data.translate(_SPACED).split():
-        if len(word) >= _SHORTEST_BASE64:
-            start = data.find(word, end)
-            end = start + len(word)
-            padding = data[end : end + 2]
-            end += len(padding) - len(padding.lstrip(b"="))
-            segments.append(Segment(start, end, word))
-    return segments
-
-
-def _is_hex(segment: Segment) -> bool:
+def _is_hex(body: bytes) -> bool:
     """Tell a long run of hexadecimal digits, which as base64 would decode to no text."""
-    return len(segment.body) >= _SHORTEST_HEX and not segment.body.translate(None, _HEX_DIGITS)
+    return len(body) >= _SHORTEST_HEX and not body.translate(None, _HEX_DIGITS)
 
 
-def _unwrapped(segments: Sequence[Segment], data: bytes) -> list[Segment]:
+def _unwrapped(segments: Segments, data: bytes) -> Segments:
     """Give the segments that are the lines of one, put together."""
-    groups: list[list[Segment]] = []
-    last: Segment | None = None
-    for before, segment in pairwise(segments):
-        line = _next_line(data[before.end : segment.start], segment)
-        if line is None:
+    found = Segments([], [], [])
+    lines: list[bytes] = []
+    first = last = -1
+    for index, (end, start) in enumerate(zip(segments.ends, islice(segments.starts, 1, None), strict=False)):
+        if start - end > _LONGEST_BREAK or (line := _next_line(data[end:start], segments.bodies[index + 1])) is None:
             continue
-        if last is before:
-            groups[-1].append(line)
-        else:
-            groups.append([before, line])
-        last = segment
-    return [_one_segment(group, data) for group in groups]
+        if last != index:
+            _add_lines(found, segments, (first, last), lines, data)
+            first, lines = index, [segments.bodies[index]]
+        lines.append(line)
+        last = index + 1
+    _add_lines(found, segments, (first, last), lines, data)
+    return found
 
 
-def _next_line(gap: bytes, segment: Segment) -> Segment | None:
-    """Give `segment` as the next line, if `gap` before it is the break of a line."""
-    if len(gap) > _LONGEST_BREAK or not (b"\n" in gap or b"\\" in gap):
+def _next_line(gap: bytes, body: bytes) -> bytes | None:
+    """Give `body` as the next line, if `gap` before it is the break of a line."""
+    if gap == b"\n":
+        return body
+    if not (b"\n" in gap or b"\\" in gap):
         return None
-    if gap == b"\n" or _LINE_BREAK.fullmatch(gap):
-        return segment
-    if segment.body.startswith(b"n") and _WRITTEN_BREAK.fullmatch(gap):
-        return segment._replace(body=segment.body[1:])
+    if _breaks_line(gap):
+        return body
+    if body.startswith(b"n") and _WRITTEN_BREAK.fullmatch(gap):
+        return body[1:]
     return None
 
 
-def _one_segment(lines: list[Segment], data: bytes) -> Segment:
-    end = lines[-1].end
-    rest = b""
+@lru_cache(maxsize=256)
+def _breaks_line(gap: bytes) -> bool:
+    return _LINE_BREAK.fullmatch(gap) is not None
+
+
+def _add_lines(found: Segments, segments: Segments, span: Span, lines: list[bytes], data: bytes) -> None:
+    """Add the segment made of `lines`, those from the first to the last index of `span`, and of a short last one."""
+    if not lines:
+        return
+    end, rest = segments.ends[span[1]], b""
     if (gap := _LINE_BREAK.match(data, end)) and (last := _LAST_LINE.match(data, gap.end())):
         end, rest = last.end(), last.group().rstrip(b"=")
-    return Segment(lines[0].start, end, b"".join(line.body for line in lines) + rest)
+    found.starts.append(segments.starts[span[0]])
+    found.ends.append(end)
+    found.bodies.append(b"".join(lines) + rest)
 
 
-def _hex_lines(data: bytes) -> list[Segment]:
-    spans = [match.span() for match in _SPACED_HEX.finditer(data)]
-    return [Segment(start, end, data[start:end].replace(b"0x", b"").translate(None, _NOT_HEX)) for start, end in spans]
+def _hex_segments(spans: Sequence[Span], data: bytes) -> Segments:
+    lines = _segments(spans, data)
+    bodies = [body.replace(b"0x", b"").translate(None, _NOT_HEX) for body in lines.bodies]
+    return Segments(lines.starts, lines.ends, bodies)
 
 
 def _folded_views(data: bytes) -> Iterator[View]:
     if not data.isascii():
         yield Folded(data, FOLD)
-        if SMUGGLING in data:
+        if SMUGGLING[:1] in data and SMUGGLING in data:
             yield Folded(data, REVEAL)
+
+
+def _has(escape: Escape, data: bytes) -> bool:
+    """Tell whether there may be an escape in `data`. One byte is sought fast; in large data RE2 is the next fastest."""
+    if escape.marker[:1] not in data:
+        return False
+    return escape.run.search(data) is not None if len(data) > _LARGE else escape.marker in data
 
 
 def _unescaped_views(data: bytes, *, is_text: bool) -> Iterator[View]:
     for escape in ESCAPES:
-        if escape.marker in data:
+        if _has(escape, data):
             view = Unescaped(data, escape)
             yield view
             if is_text:
@@ -181,29 +188,30 @@ def _unescaped_views(data: bytes, *, is_text: bool) -> Iterator[View]:
 
 
 def _decoded_views(data: bytes) -> Iterator[View]:
-    if lines := _hex_lines(data):
-        yield from hex_views(lines)
-    segments = _base64_segments(data)
-    if not segments:
+    if lines := hex_lines(data):
+        yield from hex_views(_hex_segments(lines, data))
+    runs = base64_runs(data)
+    if not runs:
         return
-    if wrapped := _unwrapped(segments, data):
-        yield from base64_views(wrapped)
-    if digits := [segment for segment in segments if _is_hex(segment)]:
-        yield from hex_views(digits)
-        segments = [segment for segment in segments if not _is_hex(segment)]
-    if segments:
+    segments = _segments(runs, data)
+    if b"\n" in data or b"\\" in data:
+        yield from base64_views(_unwrapped(segments, data))
+    is_hex = [_is_hex(body) for body in segments.bodies]
+    if any(is_hex):
+        yield from hex_views(segments.chosen(is_hex))
+        segments = segments.chosen([not flag for flag in is_hex])
+    if segments.bodies:
         yield from base64_views(segments)
         yield from _inner_views(segments)
 
 
-def _inner_views(segments: Sequence[Segment]) -> Iterator[View]:
+def _inner_views(segments: Segments) -> Iterator[View]:
     """Give what runs of hexadecimal or base32 digits within segments decode to."""
-    bodies = [segment.body for segment in segments]
-    words = Decoded(segments, SEPARATOR.join(bodies), list(map(len, bodies)))
-    if digits := _segments(_HEX, words.data):
-        yield from (Chained(view, words) for view in hex_views(digits))
-    if letters := _segments(_BASE32, words.data):
-        yield from (Chained(view, words) for view in base32_views(letters))
+    words = Decoded(segments, SEPARATOR.join(segments.bodies), segments.bodies, Fraction(1))
+    for regex, decode in ((_HEX, hex_views), (_BASE32, base32_views)):
+        spans = [match.span() for match in regex.finditer(words.data)]
+        if spans:
+            yield from (Chained(view, words) for view in decode(_segments(spans, words.data)))
 
 
 def views_of(data: bytes, *, is_text: bool) -> Iterator[View]:
@@ -213,7 +221,7 @@ def views_of(data: bytes, *, is_text: bool) -> Iterator[View]:
     yield from _unescaped_views(data, is_text=is_text)
     for view in _decoded_views(data):
         yield view
-        if _UTF16.search(view.data):
+        if b"\x00" in view.data and _UTF16.search(view.data):
             yield Chained(Dropped(view.data), view)
 
 

@@ -16,7 +16,7 @@ from itertools import count, repeat
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from proxy.model import Json
 
@@ -32,6 +32,8 @@ _MARKS: Final[dict[LeafKind, tuple[str, str]]] = {
     "string": ('"', '"\n'),
     "number": ("", "\n"),
 }
+WALL: Final = b"\x00"
+"""Stands in for text that is already masked: no detector matches it or looks past it."""
 UNREADABLE: Final = "\x00"
 """Stands for a number with more digits than can be looked at."""
 
@@ -211,15 +213,20 @@ def _number_text(number: float) -> str:
 
 
 class Text:
-    """The text of a document, given the current texts of its leaves."""
+    """The text of a document, given the current texts of its leaves; of those in `windows`, what the windows show."""
 
-    def __init__(self, document: Document, texts: list[bytes]) -> None:
+    def __init__(
+        self, document: Document, texts: list[bytes], windows: Mapping[int, Sequence[tuple[int, int]]] | None = None
+    ) -> None:
         self._document = document
         self._texts = texts
+        self._windows = windows or {}
         chunks: list[bytes] = []
-        for leaf, text in zip(document.leaves, texts, strict=True):
+        for index, (leaf, text) in enumerate(zip(document.leaves, texts, strict=True)):
             before, after = _BYTE_MARKS[leaf.kind]
-            chunks += (before, text, after)
+            shown = self._windows.get(index)
+            whole = text if shown is None else WALL.join(text[low:high] for low, high in shown)
+            chunks += (before, whole, after)
         self.body_size = sum(map(len, chunks))
         self._joined = list(self._joins())
         for group in self._joined:
@@ -256,8 +263,11 @@ class Text:
         offset = 0
         for index, (leaf, text) in enumerate(zip(self._document.leaves, self._texts, strict=True)):
             before, after = _BYTE_MARKS[leaf.kind]
-            pieces.append(Piece(offset + len(before), index, 0, len(text)))
-            offset += len(before) + len(text) + len(after)
+            offset += len(before)
+            for low, high in self._windows.get(index, ((0, len(text)),)):
+                pieces.append(Piece(offset, index, low, high - low))
+                offset += high - low + len(WALL)
+            offset += len(after) - (len(WALL) if self._windows.get(index, True) else 0)
         for group in self._joined:
             offset += 1
             for index, _, start, end in group:

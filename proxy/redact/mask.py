@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 from proxy.model import Finding
 from proxy.redact.decode import GROWTH, MAX_DEPTH, SLACK, Layer, Root, next_layer
 from proxy.redact.detectors import Catalogue, builtin, compile_bytes
-from proxy.redact.document import UNREADABLE, Document, Text
-from proxy.redact.scan import WALL, DatabaseCache, EngineName, Match, scanner_for
+from proxy.redact.document import UNREADABLE, WALL, Document, Text
+from proxy.redact.scan import DatabaseCache, EngineName, Match, scanner_for
 from proxy.redact.suppress import cover
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from proxy.masking import Suppression
     from proxy.model import Json
+    from proxy.redact.views import Span
 
 DECODING_LIMIT: Final = "limits.decoding"
 """Reported as a detector where a value holds more encoded text than will be looked into."""
@@ -31,6 +32,7 @@ NUMBER_LIMIT: Final = "limits.number"
 
 _MIN_KEY: Final = 16
 _MASK_DIGITS: Final = 4
+_MASK_START: Final = compile_bytes(r"\[(?:secret|pii|custom):")
 _MAX_ROUNDS: Final = 4
 _LARGE: Final = 1 << 16
 _NEAR: Final = 1 << 12
@@ -107,12 +109,14 @@ class Masker:
 
     def walled(self, texts: list[bytes]) -> list[bytes]:
         """Give `texts` with the masks in them blanked, byte for byte, so that they are not looked into."""
-        joined = b"\n".join(texts)
-        if not any(mark in joined for mark in (b"[secret:", b"[pii:", b"[custom:")):
+        joined = texts[0] if len(texts) == 1 else b"\n".join(texts)
+        if b"[" not in joined or _MASK_START.search(joined) is None:
             return list(texts)
         return [self._without_masks(text) for text in texts]
 
     def _without_masks(self, text: bytes) -> bytes:
+        if _MASK_START.search(text) is None:
+            return text
         blanked = bytearray(text)
         for match in self._mask_regex.finditer(text):
             start, end = match.span()
@@ -153,6 +157,8 @@ class _Masking:
         self._raw = [leaf.text.encode("utf-8", "surrogatepass") for leaf in self._document.leaves]
         self._texts = masker.walled(self._raw)
         self._hits: dict[int, list[Hit]] = {}
+        # Of a large text what is near the last findings: the rest was looked at and is as it was.
+        self._windows: dict[int, list[Span]] = {}
         self._overflow = False
 
     def run(self) -> tuple[Json, tuple[Finding, ...]]:
@@ -184,14 +190,16 @@ class _Masking:
         for leaf, hits in fresh.items():
             self._hits.setdefault(leaf, []).extend(hits)
         for leaf, text in enumerate(self._texts):
-            if leaf in fresh or len(text) > _LARGE:
-                self._texts[leaf] = _walled_in(text, fresh.get(leaf, []))
+            if leaf in fresh:
+                self._texts[leaf] = _walled_in(text, fresh[leaf])
+            if len(text) > _LARGE:
+                self._windows[leaf] = _windows(fresh.get(leaf, []), len(text))
 
     def _whole_leaf(self, hit: Hit) -> Hit:
         return Hit(hit.leaf, 0, len(self._raw[hit.leaf]), hit.detector, hit.fingerprint)
 
     def _look(self) -> list[Hit]:
-        text = Text(self._document, self._texts)
+        text = Text(self._document, self._texts, self._windows)
         hits: list[Hit] = []
         split: list[list[Hit]] = []
         try:
@@ -275,15 +283,23 @@ class _Masking:
 
 
 def _walled_in(text: bytes, hits: list[Hit]) -> bytes:
-    """Give `text` with walls in place of `hits`, and of what is too far from any to be changed by it."""
-    walled = bytearray(text if len(text) <= _LARGE else WALL * len(text))
-    if len(text) > _LARGE:
-        for hit in hits:
-            near = slice(max(0, hit.start - _NEAR), hit.end + _NEAR)
-            walled[near] = text[near]
+    """Give `text` with walls in place of `hits`."""
+    walled = bytearray(text)
     for hit in hits:
         walled[hit.start : hit.end] = WALL * (hit.end - hit.start)
     return bytes(walled)
+
+
+def _windows(hits: Iterable[Hit], size: int) -> list[Span]:
+    """Give the parts of a text of `size` bytes that hiding `hits` may have changed the reading of."""
+    windows: list[Span] = []
+    for hit in sorted(hits, key=lambda hit: hit.start):
+        low, high = max(0, hit.start - _NEAR), min(size, hit.end + _NEAR)
+        if windows and low <= windows[-1][1]:
+            windows[-1] = windows[-1][0], max(high, windows[-1][1])
+        else:
+            windows.append((low, high))
+    return windows
 
 
 def _overlap(one: Hit, other: Hit) -> bool:

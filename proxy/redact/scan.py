@@ -17,6 +17,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from proxy.redact.detectors import KEYWORD_REACH, Catalogue, Detector, compile_bytes
+from proxy.redact.document import WALL
 from proxy.redact.validators import VALIDATORS
 
 try:
@@ -26,9 +27,6 @@ except ImportError:  # no wheel for this platform: the keyword engine does the w
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-
-WALL = b"\x00"
-"""Stands in for text that is already masked: no detector matches it or looks past it."""
 
 MAX_MATCHES = 10_000
 """Matches of one detector in one buffer after which all that follows counts as matched."""

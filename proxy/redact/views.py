@@ -8,13 +8,14 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from itertools import accumulate, compress
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from proxy.redact.detectors import compile_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from fractions import Fraction
 
 type Span = tuple[int, int]
 
@@ -27,6 +28,7 @@ _DISGUISE: Final = compile_bytes(
     r"|\xf0\x9f[\x84-\x86][\x80-\xbf]|\xf3\xa0[\x80-\xbf]{2})[^\n\x00]*"
 )
 _CONTEXT: Final = 80
+_BLOCK: Final = 1 << 12
 SEPARATOR: Final = b"\n\n\n"
 
 
@@ -43,14 +45,35 @@ class View(Protocol):
         ...
 
 
-def _stretches(regex: Any, data: bytes) -> Iterator[Span]:
-    """Give what `regex` matches with up to `_CONTEXT` bytes of the line before, none twice."""
+def _stretches(regex: Any, data: bytes, parts: Iterable[Span] = ()) -> Iterator[Span]:
+    """Give what `regex` matches with up to `_CONTEXT` bytes of the line before, none twice.
+
+    Where `parts` are given, matches begin in them alone.
+    """
     reached = 0
-    for match in regex.finditer(data):
-        start, end = match.span()
-        low = max(reached, start - _CONTEXT)
-        reached = end
-        yield max(low, data.rfind(b"\n", low, start) + 1, data.rfind(b"\x00", low, start) + 1), end
+    for part in parts or ((0, len(data)),):
+        for match in regex.finditer(data, *part):
+            start, end = match.span()
+            low = max(reached, start - _CONTEXT)
+            reached = end
+            yield max(low, data.rfind(b"\n", low, start) + 1, data.rfind(b"\x00", low, start) + 1), end
+
+
+def _beyond_ascii(data: bytes) -> Iterator[Span]:
+    """Give the parts of `data`, in whole lines at their ends, that hold all that is not ASCII."""
+    low = high = 0
+    for start in range(0, len(data), _BLOCK):
+        if data[start : start + _BLOCK].isascii():
+            continue
+        if start > high:
+            if high:
+                yield low, high
+            low = start
+        if start + _BLOCK > high:
+            line_end = data.find(b"\n", start + _BLOCK)
+            high = line_end if line_end >= 0 else len(data)
+    if high:
+        yield low, high
 
 
 class Folded:
@@ -63,7 +86,7 @@ class Folded:
         self._table = table
         self._runs: list[tuple[int, bytes]] = []
         self._folded: list[bytes] = []
-        for start, end in _stretches(_DISGUISE, data):
+        for start, end in _stretches(_DISGUISE, data, _beyond_ascii(data)):
             run = data[start:end]
             folded = _text_of(run).translate(table).encode("utf-8", "surrogateescape")
             if folded != run:
@@ -109,15 +132,26 @@ class Escape:
     run: Any
     """Matches such an escape and the word that it begins."""
 
+    plain: dict[bytes, bytes]
+    """What each pair of digits with the tail stands for."""
+
     @property
     def width(self) -> int:
         """How many bytes write one."""
         return len(self.marker) + 2 + len(self.tail)
 
 
+_HEX_PAIRS: Final = {
+    (high + low).encode(): bytes([int(high + low, 16)])
+    for high in "0123456789abcdefABCDEF"
+    for low in "0123456789abcdefABCDEF"
+}
+
+
 def _escape(marker: bytes, tail: bytes = b"") -> Escape:
     written = "".join(f"\\x{byte:02x}" for byte in marker) + "[0-9A-Fa-f]{2}" + tail.decode()
-    return Escape(marker, tail, compile_bytes(rf"{written}[^\s\"\x00]*"))
+    plain = {pair + tail: byte for pair, byte in _HEX_PAIRS.items()}
+    return Escape(marker, tail, compile_bytes(rf"{written}[^\s\"\x00]*"), plain)
 
 
 ESCAPES: Final = (
@@ -129,11 +163,6 @@ ESCAPES: Final = (
     _escape(b"%u00"),
     _escape(b"&#x", b";"),
 )
-_HEX_PAIRS: Final = {
-    (high + low).encode(): bytes([int(high + low, 16)])
-    for high in "0123456789abcdefABCDEF"
-    for low in "0123456789abcdefABCDEF"
-}
 
 
 class Unescaped:
@@ -146,21 +175,21 @@ class Unescaped:
         self.data = b"".join(self._undone(data[start:end]) + b"\n" for start, end in self._runs)
 
     def _undone(self, run: bytes) -> bytes:
-        return b"".join(piece for piece, _ in self._split(run))
+        first, *rest = run.split(self._escape.marker)
+        plain, piece_of = self._escape.plain.get, self._piece
+        return b"".join([first, *[plain(piece) or piece_of(piece)[0] for piece in rest]])
+
+    def _piece(self, piece: bytes) -> tuple[bytes, bool]:
+        """Give what follows a marker with the escape undone, and whether it was one."""
+        byte = self._escape.plain.get(piece[: self._escape.width - len(self._escape.marker)])
+        if byte is None:
+            return self._escape.marker + piece, False
+        return byte + piece[self._escape.width - len(self._escape.marker) :], True
 
     def _split(self, run: bytes) -> list[tuple[bytes, bool]]:
         """Give the pieces of a run, each with whether it begins with an escape that was undone."""
-        marker, tail, skip = self._escape.marker, self._escape.tail, 2 + len(self._escape.tail)
-        first, *rest = run.split(marker)
-        return [
-            (first, False),
-            *[
-                (_HEX_PAIRS[piece[:2]] + piece[skip:], True)
-                if piece[:2] in _HEX_PAIRS and piece.startswith(tail, 2)
-                else (marker + piece, False)
-                for piece in rest
-            ],
-        ]
+        first, *rest = run.split(self._escape.marker)
+        return [(first, False), *map(self._piece, rest)]
 
     @cached_property
     def _pieces(self) -> list[tuple[int, int, bool]]:
@@ -188,33 +217,46 @@ class Unescaped:
         return (there, there + width) if not into else (there + width + into - 1, there + width + into)
 
 
-class Segment(NamedTuple):
-    """A span that may be encoded, and its characters without what wraps them."""
+@dataclass(frozen=True, slots=True)
+class Segments:
+    """Spans that may be encoded, and the characters of each without what wraps them.
 
-    start: int
-    end: int
-    body: bytes
+    Three lists, because a text may have hundreds of thousands.
+    """
+
+    starts: list[int]
+    ends: list[int]
+    bodies: list[bytes]
+
+    def chosen(self, flags: Sequence[bool]) -> Segments:
+        """Give those whose flag is set."""
+        if all(flags):
+            return self
+        return Segments(
+            list(compress(self.starts, flags)), list(compress(self.ends, flags)), list(compress(self.bodies, flags))
+        )
 
 
 class Decoded:
-    """What segments of a buffer decode to, one after the other."""
+    """What segments of a buffer decode to, one after the other: `ratio` bytes for each of a body's characters."""
 
-    def __init__(self, segments: Sequence[Segment], data: bytes, sizes: Sequence[int]) -> None:
+    def __init__(self, segments: Segments, data: bytes, bodies: Sequence[bytes], ratio: Fraction) -> None:
         self._segments = segments
         self.data = data
-        self._sizes = sizes
+        self._bodies = bodies
+        self._ratio = ratio
 
     @cached_property
     def _offsets(self) -> list[int]:
-        return [0, *accumulate(size + len(SEPARATOR) for size in self._sizes)]
+        above, below = self._ratio.numerator, self._ratio.denominator
+        return [0, *accumulate(len(body) * above // below + len(SEPARATOR) for body in self._bodies)]
 
     def origin(self, start: int, end: int) -> Span:
-        first = self._segments[self._index(start)]
-        last = self._segments[self._index(max(start, end - 1))]
-        return first.start, last.end
+        first, last = self._index(start), self._index(max(start, end - 1))
+        return self._segments.starts[first], self._segments.ends[last]
 
     def _index(self, offset: int) -> int:
-        return min(bisect_right(self._offsets, offset), len(self._segments)) - 1
+        return min(bisect_right(self._offsets, offset), len(self._bodies)) - 1
 
 
 class Dropped:
