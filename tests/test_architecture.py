@@ -69,6 +69,8 @@ PURE = (
     "proxy.twophase",
     "proxy.trace.strace",
     "proxy.trace.names",
+    "proxy.trace.patterns",
+    "proxy.trace.synthesise",
     "proxy.client_config",
 )
 # Room, and which of our own modules it may import. The longest name that fits a module is its room.
