@@ -68,6 +68,7 @@ PURE = (
     "proxy.results",
     "proxy.twophase",
     "proxy.trace.strace",
+    "proxy.trace.arguments",
     "proxy.trace.names",
     "proxy.trace.patterns",
     "proxy.trace.synthesise",
