@@ -69,6 +69,12 @@ PURE = (
     "proxy.twophase",
     "proxy.trace.strace",
     "proxy.trace.arguments",
+    "proxy.trace.capability",
+    "proxy.trace.lineage",
+    "proxy.trace.dns",
+    "proxy.trace.sockets",
+    "proxy.trace.normalise",
+    "proxy.trace.attribute",
     "proxy.trace.names",
     "proxy.client_config",
 )
