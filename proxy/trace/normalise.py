@@ -90,7 +90,7 @@ _NOT_THERE = frozenset({"ENOENT", "ENOTDIR"})
 
 
 class Normaliser:
-    """Follows one trace. `cwd` is the first program's; writes to `ignored` files, such as inherited logs, do not count."""
+    """Follows one trace. `cwd` is the first program's; writes to `ignored` files, such as logs, do not count."""
 
     def __init__(self, cwd: bytes = b"/", ignored: frozenset[bytes] = frozenset()) -> None:
         self.lineage = Lineage(cwd)
