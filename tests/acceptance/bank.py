@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from mcp.client.sse import sse_client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
-from tests.harness import REPOSITORY, Interlock, start_interlock, start_python_server
+from tests.harness import REPOSITORY, Interlock, interlock_cli, start_interlock, start_python_server
 
 MODERN = "2026-07-28"
 LIMIT = 20.0
@@ -48,6 +49,10 @@ class Bank:
         """Give what was executed, in order."""
         lines = self.ledger.read_text().splitlines() if self.ledger.exists() else []
         return [(entry["tool"], entry["arguments"]) for entry in map(json.loads, lines)]
+
+    def cli(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run an interlock command on the state folder."""
+        return interlock_cli(*arguments, "--state-dir", str(self.state_dir))
 
     @contextlib.asynccontextmanager
     async def client(self, era: str, **options: Any) -> AsyncIterator[Client]:
