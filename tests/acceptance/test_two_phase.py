@@ -143,6 +143,7 @@ async def test_a_person_approves_and_the_record_says_who(tmp_path: Path, transpo
         told = json.loads(shown.stdout)
         assert (told["state"], told["operator"]) == ("committed", "operator")
         assert told["operator_reason"] == "the invoice was checked"
+        assert told["commit"]["outcome"] == "done"
 
 
 def decide(bank: Bank, verb: str, proposal_id: str, reason: str) -> None:
