@@ -87,7 +87,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "proxy.gate": ("proxy.refusals", "proxy.journal", "proxy.exchanges", "proxy.catalogue", *PURE),
     "proxy.store": ("proxy.store", *MODEL, "proxy.resources", "proxy.files", "proxy.pins"),
     "proxy.responses": ("proxy.gate", *PURE),
-    "proxy.trace": ("proxy.trace", "proxy.gate", "proxy.responses", *PURE),
+    "proxy.trace": ("proxy.trace", "proxy.gate", "proxy.refusals", "proxy.responses", *PURE),
     "proxy.console": ("proxy.console", "proxy.store", "proxy.policy", *MODEL),
     "proxy.config": ("proxy.errors", "proxy.resources"),
     "proxy.client_config": ("proxy.errors",),
