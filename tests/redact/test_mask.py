@@ -248,3 +248,23 @@ def test_the_mask_of_every_builtin_detector_is_known_as_a_mask():
     for index, detector in enumerate(builtin().detectors):
         mask = MASKER.mask_for(index, "3f9a000000000000")
         assert MASKER.walled([mask.encode()]) == [b"\x00" * len(mask)], detector.id
+
+
+def test_in_a_large_text_every_secret_is_masked_and_nothing_else_changes():
+    filler = "The quick brown fox jumps over the lazy dog.\n" * 2500
+    value = {"text": f"{AWS}\n{filler}{GITHUB}\n{filler}{AWS} and {GITHUB}", "other": [filler, AWS]}
+    masked, findings = MASKER.mask(value, ["secrets"])
+    aws, github = (MASKER.mask(secret, ["secrets"])[0] for secret in (AWS, GITHUB))
+    assert masked == {"text": f"{aws}\n{filler}{github}\n{filler}{aws} and {github}", "other": [filler, aws]}
+    assert MASKER.mask(masked, ["secrets"]) == (masked, ())
+    assert {finding.path for finding in findings} == {"text", "other[1]"}
+
+
+def test_what_is_laid_bare_far_into_a_large_text_is_masked_too():
+    filler = "The quick brown fox jumps over the lazy dog.\n" * 2500
+    nested = "ghp_" + AWS + "Zx8Kq2" * 6
+    masked, _ = MASKER.mask(f"{filler}{nested}\n{filler}", ["secrets"])
+    assert AWS not in masked
+    assert MASKER.mask(masked, ["secrets"]) == (masked, ())
+    assert masked.startswith(filler)
+    assert masked.endswith(filler)
