@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import os
 import signal
+import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -48,6 +49,9 @@ log = structlog.get_logger("interlock")
 
 
 MASK_KEY_BYTES = 32
+# How long a thread that works on a large body may keep the event loop waiting for its turn; Python's own is 5 ms,
+# and a call takes some ten turns.
+TURN_SECONDS = 0.0005
 
 
 class Daemon:
@@ -93,6 +97,7 @@ class Daemon:
 
         Raises ConfigError where the address cannot be listened on.
         """
+        sys.setswitchinterval(TURN_SECONDS)
         serving = asyncio.create_task(self.master.run())
         watching = asyncio.gather(self.policy.watch(), watch_approvals(self.pins, self._approved))
         try:

@@ -54,7 +54,7 @@ def ours(module: str) -> set[str]:
     return {name for name in imports(module) if within(name, ("proxy", "addons"))}
 
 
-MODEL = ("proxy.model", "proxy.proposals", "proxy.errors")
+MODEL = ("proxy.model", "proxy.proposals", "proxy.errors", "proxy.spelling")
 PURE = (
     *MODEL,
     "proxy.reasons",
@@ -74,6 +74,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "proxy.model": MODEL,
     "proxy.proposals": MODEL,
     "proxy.errors": (),
+    "proxy.spelling": (),
     "proxy.reasons": (),
     "proxy.wire": ("proxy.wire", *MODEL),
     "proxy.policy": ("proxy.policy", *MODEL),
