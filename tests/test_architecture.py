@@ -54,7 +54,7 @@ def ours(module: str) -> set[str]:
     return {name for name in imports(module) if within(name, ("proxy", "addons"))}
 
 
-MODEL = ("proxy.model", "proxy.proposals", "proxy.masking", "proxy.errors")
+MODEL = ("proxy.model", "proxy.proposals", "proxy.masking", "proxy.errors", "proxy.spelling")
 PURE = (
     *MODEL,
     "proxy.reasons",
@@ -77,6 +77,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "proxy.proposals": MODEL,
     "proxy.masking": MODEL,
     "proxy.errors": (),
+    "proxy.spelling": (),
     "proxy.reasons": (),
     "proxy.wire": ("proxy.wire", *MODEL),
     "proxy.policy": ("proxy.policy", *MODEL),
