@@ -78,6 +78,8 @@ class Phases:
         """
         if size > self._limit:
             raise PhaseError("proposal_too_large", f"the message has {size} bytes; at most {self._limit} are taken")
+        if message.id is None:
+            raise PhaseError("bad_proposal", "without an id it could not be answered")
         called = parse_tool_call(message)
         assert called is not None
         if phase == "propose":

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from proxy.model import Forward, Principal
+from proxy.model import Answer, Forward, Principal
+from proxy.policy.rules import PolicyFile
 from proxy.proposals import State
 from proxy.twophase.tokens import Key, KeyRing
 from tests.phase_world import ARGUMENTS, CONTEXT, PAY, RING, STABLE, UNSTABLE, Make, World, other, reason, reply
@@ -459,3 +460,28 @@ async def test_a_destructive_tool_is_two_phase_where_the_policy_says_so(make: Ma
     assert isinstance(await world.inspect("look", {}), Forward)
     assert reason(await world.inspect("never_listed", {})) == "two_phase_required"
     assert (await world.propose(tool="drop"))["status"] == "allowed"
+
+
+async def test_what_has_no_id_is_neither_proposed_nor_committed(make: Make) -> None:
+    world = make()
+    proposed = await world.propose()
+    given = {**ARGUMENTS, **{name: proposed[name] for name in ("proposal_id", "commit_token")}}
+    for tool_name in ("transfer_funds_propose", "transfer_funds_commit"):
+        body = {"jsonrpc": "2.0", "method": "tools/call", "params": {"name": tool_name, "arguments": given}}
+        verdict = await world.gate.inspect(json.dumps(body).encode(), CONTEXT)
+        assert isinstance(verdict, Answer)
+        assert verdict.replies == ()
+        assert world.events[-1].reason == "bad_proposal"
+    assert isinstance(await world.commit(proposed), Forward)
+
+
+async def test_a_proposal_that_waits_holds_nobody_up_once_no_rule_wants_a_person(make: Make) -> None:
+    world = make({**PAY, "approval": "human"})
+    assert (await world.propose())["status"] == "pending"
+    world.set_rules([PAY])
+    assert (await world.propose())["status"] == "allowed"
+
+
+async def test_only_tools_are_two_phase() -> None:
+    with pytest.raises(ValueError, match="only tools can be two-phase"):
+        PolicyFile.model_validate({"version": 1, "rules": [{**PAY, "methods": ["resources/read"]}]})
