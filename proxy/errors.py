@@ -7,7 +7,8 @@ InterlockError
 ├── AuditUnavailableError  an event could not be made durable
 ├── PinsUnavailableError   the tools' pins cannot be read or written
 └── StoreUnavailableError  the store of proposals cannot be reached
-    └── SchemaError        the store's tables are not those that this version needs
+    ├── SchemaError        the store's tables are not those that this version needs
+    └── StoreRefusedError  the store was reached and did not take what it was given
 """
 
 from __future__ import annotations
@@ -51,3 +52,7 @@ class StoreUnavailableError(InterlockError):
 
 class SchemaError(StoreUnavailableError):
     """The store's tables are older than this version needs, or not what it knows; the message has the way out."""
+
+
+class StoreRefusedError(StoreUnavailableError):
+    """The store answers, and does not take what it was given: another try would end the same."""

@@ -54,7 +54,7 @@ def ours(module: str) -> set[str]:
     return {name for name in imports(module) if within(name, ("proxy", "addons"))}
 
 
-MODEL = ("proxy.model", "proxy.proposals", "proxy.errors")
+MODEL = ("proxy.model", "proxy.proposals", "proxy.events", "proxy.errors")
 PURE = (
     *MODEL,
     "proxy.reasons",
@@ -70,6 +70,7 @@ PURE = (
 ROOMS: dict[str, tuple[str, ...]] = {
     "proxy.model": MODEL,
     "proxy.proposals": MODEL,
+    "proxy.events": MODEL,
     "proxy.errors": (),
     "proxy.reasons": (),
     "proxy.wire": ("proxy.wire", *MODEL),
@@ -235,8 +236,8 @@ def mirror(module: str) -> Path:
     return ROOT.joinpath("tests", *parts[:-1], f"test_{parts[-1]}.py")
 
 
-# model.py, proposals.py and errors.py are data alone; the daemon is tested by the acceptance tests.
-WITHOUT_MIRROR = {"proxy.model", "proxy.proposals", "proxy.errors", "proxy.daemon"}
+# model.py, proposals.py, events.py and errors.py are data alone; the daemon is tested by the acceptance tests.
+WITHOUT_MIRROR = {"proxy.model", "proxy.proposals", "proxy.events", "proxy.errors", "proxy.daemon"}
 MIRRORED = ("proxy.wire", "proxy.store", "proxy.commands")
 
 
