@@ -283,7 +283,7 @@ def mirror(module: str) -> Path:
     return ROOT.joinpath("tests", *parts[:-1], f"test_{parts[-1]}.py")
 
 
-# model.py, proposals.py, events.py, masking.py and errors.py are data alone; the daemon is tested by the acceptance tests.
+# model.py, proposals.py, events.py, masking.py and errors.py are data; the daemon is tested by the acceptance tests.
 WITHOUT_MIRROR = {"proxy.model", "proxy.proposals", "proxy.events", "proxy.masking", "proxy.errors", "proxy.daemon"}
 MIRRORED = ("proxy.wire", "proxy.store", "proxy.commands", "proxy.trace", "proxy.console")
 
