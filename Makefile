@@ -51,9 +51,10 @@ detectors: $(VENV)/.dev ## precision and recall of every detector on the labelle
 	$(BIN)/python scripts/detector_report.py
 
 .PHONY: bench
-bench: $(VENV)/.dev ## what policy and redaction cost
+bench: $(VENV)/.dev ## what policy, redaction and the store of events cost
 	$(BIN)/python bench/policy.py
 	$(BIN)/python bench/redact.py
+	$(BIN)/python -m bench.events
 
 .PHONY: wheel
 wheel: $(VENV)/.dev ## build the wheel into dist/
