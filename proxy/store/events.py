@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import asyncio
 import json
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
@@ -63,13 +64,7 @@ class Events(abc.ABC):
                 pass  # one of them is odd; which one is found below
             else:
                 return Written(len(entries))
-        whole: dict[int, Read] = {}
-        poison: dict[int, str] = {}
-        for number, entry in enumerate(entries):
-            try:
-                whole[number] = entry, readable(entry.body)
-            except PoisonError as error:
-                poison[number] = str(error)
+        whole, poison = await asyncio.to_thread(_read_all, entries)
         await self._insert_but_poison(whole, poison)
         return Written(len(entries) - len(poison), poison)
 
@@ -185,6 +180,18 @@ _DENIALS = (
     "SELECT reason, rule, count(*) FROM events WHERE kind = 'decided' AND decision = 'deny' AND {} "
     f"GROUP BY reason, rule ORDER BY 3 DESC, reason, rule LIMIT {STATS_ROWS}"
 )
+
+
+def _read_all(entries: Sequence[Entry]) -> tuple[dict[int, Read], dict[int, str]]:
+    """Read the entries of a batch; give those that are events, and why the others are none."""
+    whole: dict[int, Read] = {}
+    poison: dict[int, str] = {}
+    for number, entry in enumerate(entries):
+        try:
+            whole[number] = entry, readable(entry.body)
+        except PoisonError as error:
+            poison[number] = str(error)
+    return whole, poison
 
 
 def _beyond(conditions: Conditions, time: str, operator: str, cursor: Cursor) -> str:
