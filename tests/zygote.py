@@ -148,6 +148,7 @@ def main() -> None:
     sys.path[0] = str(Path.cwd())
     if kind == "interlock":
         importlib.import_module("proxy.embedding").import_only_what_is_used()
+        importlib.import_module("proxy.redact").builtin()  # a large file, read once
     for module in PRELOADED[kind]:
         importlib.import_module(module)
     threads = len(list(Path("/proc/self/task").iterdir()))
