@@ -209,7 +209,7 @@ def start_python_server(
     requests: bool = False,
 ) -> Iterator[ServerHandle]:
     """Run `tests.servers.MODULE` until the block ends."""
-    start = functools.partial(start_module, f"tests.servers.{module}")
+    start = functools.partial(start_module, f"tests.servers.{module}", env=environment())
     with start_process_server(
         module, start, directory, certificates=certificates, flags=flags, requests=requests
     ) as server:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO, Any, Self
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+CLIENT = REPOSITORY / "tests" / "zygote_client.py"
 START_LIMIT = 60.0
 END_LIMIT = 15.0
 PLAIN = "PLAIN_PROCESSES"
@@ -102,9 +103,9 @@ class Zygote:
     def __init__(self, kind: str, env: dict[str, str]) -> None:
         self.env = env
         self._folder = Path(tempfile.mkdtemp(prefix="zygote-"))
-        self._address, self._stderr = str(self._folder / "socket"), self._folder / "stderr"
+        self.address, self._stderr = str(self._folder / "socket"), self._folder / "stderr"
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener, self._stderr.open("wb") as errors:
-            listener.bind(self._address)
+            listener.bind(self.address)
             listener.listen(64)
             self._process = subprocess.Popen(
                 [sys.executable, "-c", "from tests import zygote; zygote.main()", kind, str(listener.fileno())],
@@ -121,7 +122,7 @@ class Zygote:
         """Ask for a process; give the connection that tells of it."""
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
-            connection.connect(self._address)
+            connection.connect(self.address)
             socket.send_fds(connection, [json.dumps(request).encode()], streams)
         except OSError as error:
             connection.close()
@@ -189,6 +190,14 @@ def start_module(
         connection.close()
         error.add_note(zygote.errors())
         raise
+
+
+def module_command(module: str, *arguments: str, env: Mapping[str, str]) -> list[str]:
+    """Give a command that runs a module, for those who can only start commands; it must be started with `env`."""
+    zygote = _zygote_for(module, dict(env))
+    if zygote is None:
+        return [sys.executable, "-m", module, *arguments]
+    return [sys.executable, "-I", "-S", str(CLIENT), zygote.address, module, *arguments]
 
 
 def _stream(stream: int | IO[bytes], number: int, closing: contextlib.ExitStack) -> tuple[int, IO[bytes] | None]:

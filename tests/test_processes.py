@@ -15,7 +15,7 @@ import pytest
 
 from tests import processes
 from tests.harness import environment
-from tests.processes import PLAIN, ForkedProcess, Process, run_module, start_module
+from tests.processes import PLAIN, ForkedProcess, Process, module_command, run_module, start_module
 
 PROBE = "tests.process_probe"
 LIMIT = 20.0
@@ -128,6 +128,37 @@ def test_what_the_interpreter_reads_at_its_start_is_not_left_to_a_zygote() -> No
     run_module(PROBE, "exit", "0", env=environment())
     done = run_module(PROBE, "found", env=environment({"PYTHONWARNINGS": "error"}))
     assert json.loads(done.stdout)["warnings"] == ["error"]
+
+
+def start_command(*arguments: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        module_command(PROBE, *arguments, env=environment()),
+        cwd=processes.REPOSITORY,
+        env=environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+
+
+@pytest.mark.parametrize(("argument", "code"), [("0", 0), ("3", 3)])
+def test_a_command_ends_as_its_process_does(argument: str, code: int, way: str) -> None:
+    with start_command("exit", argument) as process:
+        assert process.wait(LIMIT) == code
+
+
+def test_a_command_carries_streams(way: str) -> None:
+    with start_command("echo") as process:
+        assert process.communicate(b"x" * 300_000, LIMIT)[0] == b"x" * 300_000
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_a_signal_to_a_command_ends_its_process_by_it(number: signal.Signals, way: str) -> None:
+    with start_command("wait") as process:
+        assert process.stdout
+        assert process.stdout.readline() == b'"waiting"\n'
+        process.send_signal(number)
+        assert process.wait(LIMIT) == -number
+        assert process.stdout.read() == b""  # nobody holds it any more
 
 
 OWNER = """\

@@ -30,7 +30,16 @@ MAX_REQUEST = 1 << 17
 LIFELINE = 0
 INTERLOCK = ("proxy.cli", "proxy.daemon", "proxy.parts", "proxy.trace.runner", "proxy.trace.pipes")
 SERVERS = ("changing", "funds", "lenient", "python_modern", "python_sse", "python_stdio", "web")
-PRELOADED = {"interlock": INTERLOCK, "servers": tuple(f"tests.servers.{name}" for name in SERVERS)}
+IMPORTED_LATE = (
+    "anyio._backends._asyncio",
+    "rich.logging",
+    "uvicorn.lifespan.on",
+    "uvicorn.loops.auto",
+    "uvicorn.protocols.http.auto",
+    "uvicorn.protocols.websockets.auto",
+)
+"""What the SDK and uvicorn import when a server starts."""
+PRELOADED = {"interlock": INTERLOCK, "servers": (*(f"tests.servers.{name}" for name in SERVERS), *IMPORTED_LATE)}
 
 
 class Child:
@@ -148,6 +157,7 @@ def main() -> None:
     sys.path[0] = str(Path.cwd())
     if kind == "interlock":
         importlib.import_module("proxy.embedding").import_only_what_is_used()
+        importlib.import_module("proxy.redact").builtin()  # a large file, read once
     for module in PRELOADED[kind]:
         importlib.import_module(module)
     threads = len(list(Path("/proc/self/task").iterdir()))
