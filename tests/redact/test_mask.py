@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import copy
 import json
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -129,6 +130,40 @@ def test_a_secret_split_over_strings_is_masked_in_each(value: object):
     assert {finding.detector for finding in findings} == {"secrets.aws-access-key"}
     assert len(findings) >= 2
     assert json.dumps(masked).count("[secret:aws-access-key:") == len(findings)
+
+
+@pytest.mark.parametrize("cuts", [(15,), (8, 20)])
+@pytest.mark.parametrize("text_first", [True, False])
+def test_words_of_the_protocol_between_the_pieces_of_a_secret_stay(cuts: tuple[int, ...], text_first: bool):
+    pieces = [GITHUB[low:high] for low, high in pairwise((0, *cuts, len(GITHUB)))]
+    keys = ("text", "type") if text_first else ("type", "text")
+    blocks = [{key: piece if key == "text" else "text" for key in keys} for piece in pieces]
+    masked, findings = MASKER.mask({"content": blocks, "role": "user"}, ["secrets"])
+    assert [block["type"] for block in masked["content"]] == ["text"] * len(pieces)
+    assert {block["text"] for block in masked["content"]} == {MASKER.mask(GITHUB, ["secrets"])[0]}
+    assert len(findings) == len(pieces)
+
+
+def test_a_secret_in_place_of_a_word_of_the_protocol_is_found():
+    assert _ids({"type": GITHUB[:15], "text": GITHUB[15:]}) != []
+    assert _ids({"content": [{"type": GITHUB}]}) == [("secrets.github-token", "content[0].type")]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"type": "image", "mimeType": "image/png", "data": base64.b64encode(f"x {GITHUB} y".encode()).decode()},
+        {"type": "resource", "resource": {"uri": "file:///x", "blob": base64.b64encode(GITHUB.encode()).decode()}},
+    ],
+)
+def test_a_secret_in_binary_content_cannot_be_masked(value: object):
+    masked, [finding] = MASKER.mask({"content": [value]}, ["secrets"])
+    assert not finding.maskable
+    assert "[secret:github-token:" in json.dumps(masked)
+
+
+def test_data_that_is_no_binary_content_can_be_masked():
+    assert [finding.maskable for finding in MASKER.mask({"data": GITHUB}, ["secrets"])[1]] == [True]
 
 
 def test_a_whole_secret_does_not_swallow_the_string_after_it():
