@@ -42,7 +42,8 @@ class TwoSteps:
             return None
         step.phase, step.called_as = found[0], step.call.tool
         step.call = replace(step.call, tool=found[1], arguments=None)
-        return self._phases.read(message, *found, step.length)
+        size = max(step.length, getattr(step.reading, "unpacked", 0))
+        return self._phases.read(message, *found, size)
 
     def way_in(self, step: Step) -> str:
         """Say how a tool that was called directly is called instead."""

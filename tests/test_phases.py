@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -280,6 +281,16 @@ async def test_a_proposal_too_large_is_refused_before_any_work(make: Make) -> No
     assert await world.commit({}, {"amount": 1, "to": "b" * (1 << 18)}) == "proposal_too_large"
 
 
+async def test_a_proposal_is_as_large_as_what_it_unpacks_to(make: Make) -> None:
+    world = make()
+    given = {"amount": 1, "to": "b" * (1 << 18), "_interlock": STABLE}
+    params = {"name": "transfer_funds_propose", "arguments": given}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    packed = gzip.compress(json.dumps(body).encode())
+    assert reason(await world.gate.inspect(packed, CONTEXT, [("Content-Encoding", "gzip")])) == "proposal_too_large"
+    assert await world.store.proposals() == []
+
+
 async def test_a_long_prompt_is_refused(make: Make) -> None:
     assert await make().propose(aside={"prompt": "x" * (1 << 16) + "y"}) == "proposal_too_large"
 
@@ -297,6 +308,13 @@ async def test_a_tool_with_such_arguments_of_its_own_commits_with_the_token_asid
     forward = await world.inspect("transfer_funds_commit", {**arguments, "_interlock": ticket})
     assert isinstance(forward, Forward)
     assert forward.message.params["arguments"] == arguments
+
+
+async def test_a_commit_may_repeat_what_the_proposal_was_scored_by(make: Make) -> None:
+    world = make()
+    forward = await world.commit(await world.propose(), {**ARGUMENTS, "_interlock": {**STABLE, "prompt": "pay"}})
+    assert isinstance(forward, Forward)
+    assert forward.message.params["arguments"] == ARGUMENTS
 
 
 async def test_a_rotated_key_verifies_what_it_signed_and_a_dropped_one_does_not(make: Make) -> None:
@@ -444,6 +462,16 @@ async def test_names_that_the_server_has_itself_are_its_own_on_every_page(make: 
     answer = await world.propose(tool=propose.removesuffix("_propose"))
     assert answer["status"] == "allowed"
     assert isinstance(await world.commit(answer, tool=propose.removesuffix("_propose")), Forward)
+
+
+async def test_a_tool_that_was_not_listed_is_proposed_under_the_name_that_its_refusal_gives(make: Make) -> None:
+    world = make({**PAY, "tools": ["transfer_*"]})
+    await listed(world, tool("balance"), more=True)
+    told = reply(await world.inspect("transfer_funds", ARGUMENTS))["result"]["content"][0]["text"]
+    assert "'transfer_funds_propose'" in told
+    proposed = await world.propose()
+    assert proposed["status"] == "allowed"
+    assert isinstance(await world.commit(proposed), Forward)
 
 
 async def test_a_destructive_tool_is_two_phase_where_the_policy_says_so(make: Make) -> None:
