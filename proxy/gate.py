@@ -259,6 +259,8 @@ class Gate:
     def _begin(self, message: Message, step: Step) -> Exchange:
         assert step.decision is not None
         assert step.call is not None
+        if message.kind is Kind.REQUEST and self._exchanges.is_open(step.context, message.id):
+            raise RuntimeError("another call of this id was forwarded while this one was decided")
         kept, call = without_arguments(message), replace(step.call, arguments=None)
         exchange = Exchange(
             step.call_id, kept, step.context, call, step.decision, step.started, self._clock(), commit=step.commit

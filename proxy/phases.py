@@ -78,6 +78,8 @@ class Phases:
         """
         if size > self._limit:
             raise PhaseError("proposal_too_large", f"the message has {size} bytes; at most {self._limit} are taken")
+        if message.id is None:
+            raise PhaseError("bad_proposal", "without an id it could not be answered")
         called = parse_tool_call(message)
         assert called is not None
         if phase == "propose":
@@ -107,11 +109,21 @@ class Phases:
         return await self._committer.check(call, asked.ticket)
 
     async def consume(self, checked: Checked, terms: Terms | None, attempt_id: str) -> Running:
-        """Use a commit's token up. Raises PhaseError and StoreUnavailableError."""
+        """Use a commit's token up. Raises PhaseError and StoreUnavailableError.
+
+        A store that breaks off may have used it up all the same: then it is kept as not forwarded.
+        """
         check_terms(checked.proposal, terms)
         self._loop = asyncio.get_running_loop()
-        await self._committer.consume(checked, attempt_id)
-        return Running(checked.token.nonce, attempt_id, checked.proposal.proposal_id)
+        running = Running(checked.token.nonce, attempt_id, checked.proposal.proposal_id)
+        try:
+            await self._committer.consume(checked, attempt_id)
+        except PhaseError:
+            raise
+        except BaseException:
+            self.ended(running, "not_forwarded")
+            raise
+        return running
 
     def ended(self, running: Running, outcome: str) -> None:
         """Keep how a commit ended, in the background. May be called from any thread."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from proxy.errors import PhaseError
 from proxy.model import Answer
 from proxy.refusals import sentence
 from proxy.twophase.propose import Plan, describe
@@ -43,7 +42,8 @@ class TwoSteps:
             return None
         step.phase, step.called_as = found[0], step.call.tool
         step.call = replace(step.call, tool=found[1], arguments=None)
-        return self._phases.read(message, *found, step.length)
+        size = max(step.length, getattr(step.reading, "unpacked", 0))
+        return self._phases.read(message, *found, size)
 
     def way_in(self, step: Step) -> str:
         """Say how a tool that was called directly is called instead."""
@@ -63,8 +63,7 @@ class TwoSteps:
         assert step.call is not None
         assert step.decision is not None
         tool, terms, message_id = step.call.tool or "", step.decision.terms, asked.message.id
-        if message_id is None:
-            raise PhaseError("bad_proposal", "a proposal without an id could not be answered")
+        assert message_id is not None
         if terms is None:
             result = self._phases.not_required(tool)
         else:

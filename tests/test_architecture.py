@@ -54,7 +54,7 @@ def ours(module: str) -> set[str]:
     return {name for name in imports(module) if within(name, ("proxy", "addons"))}
 
 
-MODEL = ("proxy.model", "proxy.proposals", "proxy.masking", "proxy.errors")
+MODEL = ("proxy.model", "proxy.proposals", "proxy.events", "proxy.masking", "proxy.errors", "proxy.spelling")
 PURE = (
     *MODEL,
     "proxy.reasons",
@@ -69,6 +69,12 @@ PURE = (
     "proxy.twophase",
     "proxy.trace.strace",
     "proxy.trace.arguments",
+    "proxy.trace.capability",
+    "proxy.trace.lineage",
+    "proxy.trace.dns",
+    "proxy.trace.sockets",
+    "proxy.trace.normalise",
+    "proxy.trace.attribute",
     "proxy.trace.names",
     "proxy.trace.patterns",
     "proxy.trace.synthesise",
@@ -79,7 +85,9 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "proxy.model": MODEL,
     "proxy.proposals": MODEL,
     "proxy.masking": MODEL,
+    "proxy.events": MODEL,
     "proxy.errors": (),
+    "proxy.spelling": (),
     "proxy.reasons": (),
     "proxy.wire": ("proxy.wire", *MODEL),
     "proxy.policy": ("proxy.policy", *MODEL),
@@ -107,7 +115,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "proxy.store": ("proxy.store", *MODEL, "proxy.resources", "proxy.files", "proxy.pins", "proxy.database_url"),
     "proxy.responses": ("proxy.gate", *PURE),
-    "proxy.trace": ("proxy.trace", "proxy.gate", "proxy.responses", *PURE),
+    "proxy.trace": ("proxy.trace", "proxy.gate", "proxy.refusals", "proxy.responses", *PURE),
     "proxy.desk": ("proxy.journal", *MODEL),
     "proxy.console": (
         "proxy.console",
@@ -284,8 +292,8 @@ def mirror(module: str) -> Path:
     return ROOT.joinpath("tests", *parts[:-1], f"test_{parts[-1]}.py")
 
 
-# model.py, proposals.py, masking.py and errors.py are data alone; the daemon is tested by the acceptance tests.
-WITHOUT_MIRROR = {"proxy.model", "proxy.proposals", "proxy.masking", "proxy.errors", "proxy.daemon"}
+# model.py, proposals.py, events.py, masking.py and errors.py are data; the daemon is tested by the acceptance tests.
+WITHOUT_MIRROR = {"proxy.model", "proxy.proposals", "proxy.events", "proxy.masking", "proxy.errors", "proxy.daemon"}
 MIRRORED = ("proxy.wire", "proxy.store", "proxy.commands", "proxy.trace", "proxy.console")
 
 

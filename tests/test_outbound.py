@@ -139,7 +139,7 @@ def test_what_holds_no_secret_passes():
 
 def test_where_secrets_may_go_nothing_is_looked_at():
     class Never:
-        def mask(self, value: Any, detectors: Any) -> Any:
+        def mask(self, value: Any, detectors: Any, suppressions: Any = ()) -> Any:
             raise AssertionError
 
     customs = Customs(Never(), LIMIT)
@@ -152,7 +152,7 @@ def test_a_head_that_was_clean_is_not_looked_at_again():
     class Counting:
         count = 0
 
-        def mask(self, value: Any, detectors: Any) -> Any:
+        def mask(self, value: Any, detectors: Any, suppressions: Any = ()) -> Any:
             self.count += 1
             return MASKER.mask(value, detectors)
 
@@ -232,7 +232,7 @@ def test_an_upload_that_is_only_reported_passes_whole():
 @pytest.mark.parametrize("action", ["deny", "report"])
 def test_an_upload_whose_looking_through_fails_is_refused(action):
     class Broken:
-        def mask(self, value: Any, detectors: Any) -> Any:
+        def mask(self, value: Any, detectors: Any, suppressions: Any = ()) -> Any:
             raise RuntimeError("boom")
 
     made = watch(action, redactor=Broken())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from proxy.errors import AuditUnavailableError, SamplerError, StoreUnavailableError
 from proxy.model import Forward
+from proxy.proposals import Commit
 from tests.phase_world import ARGUMENTS, Make, World
 
 
@@ -77,6 +79,31 @@ async def test_a_commit_that_cannot_be_recorded_is_not_forwarded_and_says_so(mak
     commit = await world.store.commit(found.nonce)
     assert commit is not None
     assert commit.outcome == "not_forwarded"
+
+
+@pytest.mark.parametrize("error", [StoreUnavailableError("away"), asyncio.CancelledError()])
+async def test_a_store_that_breaks_off_after_it_used_the_token_up_leaves_it_not_forwarded(
+    make: Make, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    world = make()
+    proposed = await world.propose()
+    consume = world.store.consume
+
+    async def break_off(commit: Commit) -> Any:
+        await consume(commit)
+        raise error
+
+    monkeypatch.setattr(world.store, "consume", break_off)
+    with contextlib.suppress(asyncio.CancelledError):
+        assert await world.commit(proposed) == "store_unavailable"
+    await world.phases.settle()
+    monkeypatch.undo()
+    found = await world.store.proposal(proposed["proposal_id"])
+    assert found is not None
+    commit = await world.store.commit(found.nonce)
+    assert commit is not None
+    assert commit.outcome == "not_forwarded"
+    assert await world.commit(proposed) == "nonce_replay"
 
 
 CONTINUED = {"inputResponses": {"code": {"action": "accept"}}, "requestState": "s"}

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from proxy.masking import Suppression
     from proxy.model import Json
+    from proxy.redact.document import Leaf
     from proxy.redact.views import Span
 
 DECODING_LIMIT: Final = "limits.decoding"
@@ -270,9 +271,12 @@ class _Masking:
         shown = self._document.shown_keys(changes)
         for leaf in sorted(self._hits):
             path = self._document.path(leaf, shown)
-            maskable = self._document.leaves[leaf].kind != "number"
+            maskable = self._is_maskable(self._document.leaves[leaf])
             found = (self._masker.finding(hit, path, maskable=maskable) for hit in self._hits[leaf])
             yield from dict.fromkeys(found)
+
+    def _is_maskable(self, leaf: Leaf) -> bool:
+        return leaf.kind != "number" and not self._document.is_binary(leaf)
 
     def _limits(self) -> Iterator[Finding]:
         if self._overflow:

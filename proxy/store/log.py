@@ -21,6 +21,7 @@ import structlog
 from proxy.errors import AuditUnavailableError
 from proxy.model import AuditEvent
 from proxy.resources import sql_dir
+from proxy.spelling import spell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,8 +38,9 @@ _INSERT = "INSERT INTO events (body) VALUES (?)"
 
 @dataclasses.dataclass(slots=True)
 class _Entry:
-    body: str
+    event: AuditEvent
     done: asyncio.Future[None] | None = None
+    body: str = ""
 
 
 class LocalLog:
@@ -57,7 +59,7 @@ class LocalLog:
         if self._closed:
             raise AuditUnavailableError(f"the audit log {self._path} is closed")
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._queue.put(_Entry(encode(event), done))
+        self._queue.put(_Entry(event, done))
         await done
 
     def record_later(self, event: AuditEvent) -> None:
@@ -65,7 +67,7 @@ class LocalLog:
         if self._closed:
             log.error("an event came after the audit log was closed", kind=event.kind, call_id=event.call_id)
             return
-        self._queue.put(_Entry(encode(event)))
+        self._queue.put(_Entry(event))
 
     def close(self) -> None:
         """Write what is queued and release the file."""
@@ -85,9 +87,19 @@ class LocalLog:
                 except queue.Empty:
                     break
             running = None not in batch
-            entries = [entry for entry in batch if entry is not None]
+            entries = [entry for entry in batch if entry is not None and self._encode(entry)]
             if entries:
                 self._settle(entries, self._write(entries))
+
+    def _encode(self, entry: _Entry) -> bool:
+        """Spell an entry; one that cannot be spelt fails by itself."""
+        try:
+            entry.body = encode(entry.event)
+        except Exception as error:
+            log.exception("an event cannot be written", kind=entry.event.kind, error=str(error))
+            self._settle([entry], error)
+            return False
+        return True
 
     def _write(self, entries: list[_Entry]) -> Exception | None:
         """Commit `entries`; give the error where that failed. Never raises: the thread must outlive it."""
@@ -163,7 +175,7 @@ def encode(event: AuditEvent) -> str:
     if event.redactions:
         fields["redactions"] = [dataclasses.asdict(finding) for finding in event.redactions]
     # Half a surrogate pair (a header's odd byte, say) is no text that a database takes.
-    return json.dumps(fields, ensure_ascii=False).encode("utf-8", "replace").decode()
+    return spell(fields).encode("utf-8", "replace").decode()
 
 
 _FIELDS = tuple(field.name for field in dataclasses.fields(AuditEvent))

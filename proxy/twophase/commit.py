@@ -51,10 +51,13 @@ class Checked:
 
 
 def split_ticket(arguments: JsonObject | None, *, continued: bool) -> tuple[JsonObject | None, Ticket]:
-    """Part the tool's own arguments from the token fields, which may stand inside `_interlock` too."""
+    """Part the tool's own arguments from the token fields, which may stand inside `_interlock` too.
+
+    An `_interlock` without them is what the proposal was made with: "the same arguments" to some models.
+    """
     given = arguments or {}
     aside = given.get(ASIDE)
-    if isinstance(aside, dict):
+    if isinstance(aside, dict) and not {PROPOSAL_ID, COMMIT_TOKEN}.isdisjoint(aside):
         own = {name: value for name, value in given.items() if name != ASIDE}
         return own, _ticket(aside, continued=continued)
     own = {name: value for name, value in given.items() if name not in (PROPOSAL_ID, COMMIT_TOKEN, ASIDE)}

@@ -118,3 +118,34 @@ async def test_a_tool_that_fails_has_used_its_token(banks: Any, transport: str, 
         assert failed.is_error
         again = await client.call_tool("failing_transfer_commit", {"amount": 5, **ticket(proposed)})
         assert denial(again) == "nonce_replay"
+
+
+@pytest.mark.parametrize("transport", ["http", "stdio"])
+async def test_a_person_approves_and_the_record_says_who(tmp_path: Path, transport: str) -> None:
+    policy = POLICY + "    approval: human\n"
+    with open_bank(tmp_path, transport, policy) as bank:
+        async with bank.client(MODERN) as client:
+            waiting = await propose(client, "transfer_funds", BOB, None)
+            refused = await propose(client, "transfer_funds", {**BOB, "amount": 7}, None)
+            assert waiting["status"] == refused["status"] == "pending"
+            assert await propose(client, "transfer_funds", BOB, None) == waiting
+            decide(bank, "approve", waiting["proposal_id"], "the invoice was checked")
+            decide(bank, "reject", refused["proposal_id"], "nobody knows why")
+            again = await propose(client, "transfer_funds", {**BOB, "amount": 7}, None)
+            assert (again["status"], again["reason"]) == ("rejected", "nobody knows why")
+            allowed = await propose(client, "transfer_funds", BOB, None)
+            assert allowed["proposal_id"] == waiting["proposal_id"]
+            done = await client.call_tool("transfer_funds_commit", {**BOB, **ticket(allowed)})
+            assert not done.is_error
+            assert (await propose(client, "transfer_funds", BOB, None))["proposal_id"] != waiting["proposal_id"]
+        assert bank.entries() == [("transfer_funds", BOB)]
+        shown = bank.cli("proposals", "show", waiting["proposal_id"], "--json")
+        told = json.loads(shown.stdout)
+        assert (told["state"], told["operator"]) == ("committed", "operator")
+        assert told["operator_reason"] == "the invoice was checked"
+        assert told["commit"]["outcome"] == "done"
+
+
+def decide(bank: Bank, verb: str, proposal_id: str, reason: str) -> None:
+    done = bank.cli("proposals", verb, proposal_id, "--reason", reason)
+    assert done.returncode == 0, done.stderr

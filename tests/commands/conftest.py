@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from proxy import cli
+from tests.harness import environment as environment_of
+from tests.processes import run_module
 
 type Done = subprocess.CompletedProcess[str]
 type Run = Callable[..., Done]
@@ -51,8 +53,8 @@ def run_process(environment: None) -> Run:
     """Run `interlock` with arguments in a process of its own."""
 
     def interlock(*arguments: str) -> Done:
-        command = [sys.executable, "-m", "proxy.cli", *arguments]
-        return subprocess.run(command, check=False, capture_output=True, text=True, timeout=30)
+        own = {name: value for name, value in os.environ.items() if name.startswith("INTERLOCK_")}
+        return run_module("proxy.cli", *arguments, env=environment_of(own), cwd=Path.cwd())
 
     return interlock
 
