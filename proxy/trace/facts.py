@@ -154,7 +154,7 @@ def _path_facts(path: str, scope: Scope, world: World) -> dict[str, bool]:
         "named_file": path in scope.named,
         "granted": granted,
         "granted_document": granted and canary is not None and not canary.secret,
-        "temporary": is_under(path, (*TEMPORARY, f"{world.home}/tmp")),
+        "temporary": is_under(path, (*TEMPORARY, posixpath.join(world.home, "tmp"))),
         "canary": canary is not None,
         "own_process": process is not None and (not process[1].isdigit() or int(process[1]) in world.pids),
     }

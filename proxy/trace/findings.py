@@ -102,7 +102,7 @@ def _apply(scopes: Iterable[tuple[Deed, Scope]], world: World, book: Rulebook) -
 
 
 def _counts(deed: Deed) -> bool:
-    """A look at what is not there tells nothing; every other attempt counts, whatever came of it."""
+    """Tell whether it matters: a look at what is not there tells nothing; every other attempt does."""
     missing = deed.observation.error in ("ENOENT", "ENOTDIR", "ENXIO")
     return not (missing and deed.observation.capability in (Capability.FS_READ, Capability.FS_DELETE))
 
@@ -164,21 +164,22 @@ def _compare_calls(
 
 def judge_manifest(tools: Sequence[JsonObject], known: Mapping[str, JsonObject] | None, book: Rulebook) -> list[Found]:
     """Look at what tools say of themselves, and compare it with what they said when last accepted (whole objects)."""
-    found, hidden, changed = [], book.get("hidden-characters"), book.get("manifest-changed")
-    for tool in tools:
-        if places := find_hidden(tool):
-            found.append(
-                Found(
-                    str(tool.get("name")), hidden.id, hidden.severity, None, hidden.description, places[:MAX_EVIDENCE]
-                )
-            )
+    hidden, changed = book.get("hidden-characters"), book.get("manifest-changed")
+    places = {str(tool.get("name")): find_hidden(tool)[:MAX_EVIDENCE] for tool in tools}
+    found = [
+        Found(name, hidden.id, hidden.severity, None, hidden.description, where)
+        for name, where in places.items()
+        if where
+    ]
     if known is None:
         return found
     now = {str(tool.get("name")): tool for tool in tools}
-    for name in dict.fromkeys([*now, *known]):
-        if (said := _changes(known.get(name), now.get(name))) is not None:
-            found.append(Found(name, changed.id, changed.severity, None, f"{changed.description} {said}"))
-    return found
+    said = {name: _changes(known.get(name), now.get(name)) for name in dict.fromkeys([*now, *known])}
+    return found + [
+        Found(name, changed.id, changed.severity, None, f"{changed.description} {change}")
+        for name, change in said.items()
+        if change is not None
+    ]
 
 
 def _changes(before: JsonObject | None, after: JsonObject | None) -> str | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from ruamel.yaml import YAML
 
-from proxy.trace.capability import Capability
+from proxy.trace.capability import Capability  # noqa: TC001  pydantic reads it when it runs
 
 if TYPE_CHECKING:
     from proxy.trace.facts import Deed

@@ -120,8 +120,9 @@ class Sinks:
         except (IndexError, struct.error, ValueError):
             self._notes.note("dns", name="", type="malformed", head=query[:HEAD_BYTES])
             return None
-        self._notes.note("dns", name=name, type=TYPE_NAMES.get(kind, str(kind)))
-        return make_answer(query, end, self._book.address(name) if kind == TYPE_A else None)
+        address = self._book.address(name.lower())
+        self._notes.note("dns", name=name, type=TYPE_NAMES.get(kind, str(kind)), address=address)
+        return make_answer(query, end, address if kind == TYPE_A else None)
 
     def _accept(self, listener: socket.socket) -> None:
         while True:
@@ -147,7 +148,8 @@ class Sinks:
 
     def _take_stream(self, connection: socket.socket) -> None:
         address, port = _destination(connection)
-        seen: dict[str, Any] = {"address": address, "port": port, "name": self._book.name(address), "tls": False}
+        name = self._book.name(address)
+        seen: dict[str, Any] = {"time": time.time(), "address": address, "port": port, "name": name, "tls": False}
         connection.settimeout(FIRST_BYTES_SECONDS)
         try:
             first = connection.recv(1, socket.MSG_PEEK)
