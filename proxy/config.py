@@ -135,6 +135,9 @@ class Settings(BaseModel):
     idle_timeout: Seconds = Field(600, ge=1, description="Seconds after which a silent connection is closed.")
     drain_timeout: Seconds = Field(10, description="Seconds that calls under way get to finish at a stop.")
     audit_log_limit: Size = Field(ByteSize(1 << 30), description="Largest local audit log; past it calls are refused.")
+    trace: Literal["off", "auto", "require"] = Field(
+        "auto", description="Whether interlock run watches its server with strace: where that works, never, or always."
+    )
     commit_keys: UserPath | None = Field(None, description="File of the keys that sign commit tokens.")
     sampler_url: Annotated[str, AfterValidator(_base_url)] | None = Field(
         None, description="OpenAI-compatible endpoint that gives candidate outputs where an agent gives none."
