@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 SHELLS = frozenset({"sh", "dash", "bash", "zsh", "busybox"})
 TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  names, not places to write
 FOREIGN_ACTIONS = frozenset({"ptrace", "process_vm_readv", "process_vm_writev", "kill", "pidfd_getfd"})
-INSIDES = re.compile(r"/proc/([0-9]+)/(?:task/[0-9]+/)?(?:mem|maps|environ|(?:fd|root|cwd|map_files)(?:/.*)?)")
+INSIDES = re.compile(r"/proc/[0-9]+/(?:task/[0-9]+/)?(?:mem|maps|environ|(?:fd|root|cwd|map_files)(?:/.*)?)")
 PROCESS = re.compile(r"/proc/([0-9]+|self|thread-self)/")
+SIGNALLED = re.compile(r"([0-9]+), ")
 LOCAL_NAMES = frozenset({"localhost", "localhost.localdomain", "ip6-localhost"})
 LABEL, SUBDOMAIN, ENTROPY = 30, 60, 3.0
 """How long a label, or all of them before the last two, are where they carry data."""
@@ -82,6 +83,7 @@ def facts(deed: Deed, scope: Scope, world: World) -> frozenset[str]:
         "executes": scope.executes,
         "fetching": deed.call is None and scope.launcher,
         "foreign_process": _is_foreign(observation, world),
+        "own_process": _is_own(observation, world),
         "canary_sent": bool(canaries_sent(observation, scope, world)),
     }
     if observation.capability in (Capability.NET_CONNECT, Capability.NET_DNS):
@@ -147,24 +149,35 @@ def _exec_facts(deed: Deed, scope: Scope, world: World) -> dict[str, bool]:
 
 
 def _path_facts(path: str, scope: Scope, world: World) -> dict[str, bool]:
-    canary, process = world.canaries.get(path), PROCESS.match(path)
+    canary = world.canaries.get(path)
     granted = is_under(path, scope.granted)
     return {
         "named": is_under(path, scope.named),
         "named_file": path in scope.named,
         "granted": granted,
         "granted_document": granted and canary is not None and not canary.secret,
-        "temporary": is_under(path, (*TEMPORARY, posixpath.join(world.home, "tmp"))),
+        "temporary": _is_temporary(path, world),
         "canary": canary is not None,
-        "own_process": process is not None and (not process[1].isdigit() or int(process[1]) in world.pids),
     }
+
+
+def _is_temporary(path: str, world: World) -> bool:
+    if is_under(path, [world.home]):  # which may be in a temporary folder itself
+        return is_under(path, [posixpath.join(world.home, "tmp")])
+    return is_under(path, TEMPORARY)
+
+
+def _is_own(observation: Observation, world: World) -> bool:
+    """Tell whether something was done to a process of the server's own, which may have ended since."""
+    path = observation.path or ""
+    found = SIGNALLED.match(path) if observation.action == "kill" else PROCESS.match(path)
+    return found is not None and (not found[1].isdigit() or int(found[1]) in world.pids)
 
 
 def _is_foreign(observation: Observation, world: World) -> bool:
     if observation.capability is Capability.KERNEL:
-        return observation.action in FOREIGN_ACTIONS
+        return observation.action in FOREIGN_ACTIONS and not _is_own(observation, world)
     if observation.path is None or observation.capability not in (Capability.FS_READ, Capability.FS_WRITE):
         return False
-    inside = INSIDES.fullmatch(observation.path)
-    pried = inside is not None and int(inside[1]) not in world.pids
+    pried = INSIDES.fullmatch(observation.path) is not None and not _is_own(observation, world)
     return pried or (is_under(observation.path, [world.folder]) and not observation.path.endswith("/trust.pem"))

@@ -102,9 +102,10 @@ def _apply(scopes: Iterable[tuple[Deed, Scope]], world: World, book: Rulebook) -
 
 
 def _counts(deed: Deed) -> bool:
-    """Tell whether it matters: a look at what is not there tells nothing; every other attempt does."""
+    """Tell whether it matters: a look at what is not there, or making what is, tells nothing; any other attempt does."""
     missing = deed.observation.error in ("ENOENT", "ENOTDIR", "ENXIO")
-    return not (missing and deed.observation.capability in (Capability.FS_READ, Capability.FS_DELETE))
+    looked = missing and deed.observation.capability in (Capability.FS_READ, Capability.FS_DELETE)
+    return not looked and deed.observation.error != "EEXIST"
 
 
 def _tell(tool: str | None, hit: Hit, calls: Sequence[Call], world: World, startup: Scope) -> Found:
@@ -155,7 +156,7 @@ def _compare_calls(
             rule = book.get("differs-after-calls")
             said = f"{rule.description} {hit.rule.id}: not in call 1, but in call {numbers.index(late[0]) + 1}"
             found.append(Found(tool, rule.id, rule.severity, capability, said, lines))
-        elif without and with_it:
+        elif without and with_it and during != {numbers[0]}:  # what is done once and for all is done first
             rule = book.get("differs-between-inputs")
             said = f"{rule.description} {hit.rule.id}: with {', '.join(sorted(with_it))}, not with "
             found.append(Found(tool, rule.id, rule.severity, capability, said + ", ".join(sorted(without)), lines))

@@ -23,6 +23,7 @@ MS_NOSUID, MS_NODEV = 0x2, 0x4
 SYS_MOUNT_SETATTR, AT_FDCWD, AT_RECURSIVE, ATTR_RDONLY = 442, -100, 0x8000, 0x1
 PR_SET_PDEATHSIG, PR_CAPBSET_DROP = 1, 24
 CAPABILITIES = 64
+CAP_SETPCAP, CAP_SYS_PTRACE = 8, 19
 TEMPORARY = ("/tmp", "/var/tmp")  # noqa: S108  covered with copies
 EMPTY = ("/run", "/dev/shm")  # noqa: S108
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -163,10 +164,11 @@ def _run(program: str, *words: str, said: str = "") -> None:
         raise NamespaceError(f"{program} {' '.join(words)}: {done.stderr.decode(errors='replace').strip()[:200]}")
 
 
-def drop_capabilities() -> None:
-    """See that no program started from here has a capability, though it be root in here."""
+def drop_capabilities(kept: tuple[int, ...] = ()) -> None:
+    """See that no program started from here has a capability but those, though it be root in here."""
     for number in range(CAPABILITIES):
-        _LIBC.prctl(PR_CAPBSET_DROP, number, 0, 0, 0)
+        if number not in kept:
+            _LIBC.prctl(PR_CAPBSET_DROP, number, 0, 0, 0)
 
 
 def listening_sockets() -> tuple[str, ...]:

@@ -33,13 +33,18 @@ MAX_KEPT = 2000
 
 
 class Observer:
-    """Follows one server. `world` learns names, processes and programs as they are seen."""
+    """Follows one server. `world` learns names, processes and programs as they are seen.
 
-    def __init__(self, world: World, cwd: str, clock: Callable[[], float]) -> None:
+    Writes to `ignored` files, which it was given open, are none of its doing.
+    """
+
+    def __init__(
+        self, world: World, cwd: str, clock: Callable[[], float], ignored: frozenset[str] = frozenset()
+    ) -> None:
         self._world = world
         self._clock = clock
         self._reader = Reader()
-        self._normaliser = Normaliser(cwd.encode())
+        self._normaliser = Normaliser(cwd.encode(), frozenset(path.encode() for path in ignored))
         self._rest = b""
         self._starts: list[float] = [0.0]
         self._calls: list[int | None] = [None]
@@ -47,6 +52,8 @@ class Observer:
         self._programs: dict[int, str] = {}
         self._seen: Counter[tuple[Any, ...]] = Counter()
         self._kept: Counter[tuple[int | None, Capability]] = Counter()
+        self._sent: dict[str, list[tuple[float, int | None]]] = {}
+        self._noted: list[tuple[Observation, str]] = []
         self.deeds: list[Deed] = []
         self.dropped = 0
         self.last = 0.0
@@ -106,6 +113,8 @@ class Observer:
             if call is None and len(observation.lineage) <= 1 and observation.path:
                 self._world.programs.add(observation.path)
         program = next((self._programs[pid] for pid in observation.lineage if pid in self._programs), "")
+        if observation.capability in (Capability.NET_CONNECT, Capability.NET_DNS):
+            self._sent.setdefault(_key(observation), []).append((observation.time, call))
         self._keep(Deed(observation, call, program))
 
     def _keep(self, deed: Deed) -> None:
@@ -127,7 +136,24 @@ class Observer:
         time = note.get("time")
         observation = _noted(note, self._world) if isinstance(time, float) else None
         if observation is not None:
-            self._keep(Deed(observation, self._during(observation.time)))
+            self._noted.append((observation, _key(observation, note.get("address"), note.get("port"))))
+
+    def finish(self) -> None:
+        """Put what the sinks noted where strace saw the same; they do not know which process it came from."""
+        for observation, key in self._noted:
+            seen = self._sent.get(key, ())
+            nearest = min(seen, key=lambda each: abs(each[0] - observation.time), default=None)
+            self._keep(Deed(observation, nearest[1] if nearest else self._during(observation.time)))
+        self._noted.clear()
+
+
+def _key(observation: Observation, address: Any = None, port: Any = None) -> str:
+    """Give what strace's view and a sink's view of the same thing have in common."""
+    if observation.name is not None:
+        return observation.name.lower()
+    if isinstance(address, str):
+        return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+    return observation.peer or ""
 
 
 def _noted(note: JsonObject, world: World) -> Observation | None:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from proxy.trace.scope import Scope
 
 CHUNK = 1 << 16
-QUIET_SECONDS, MOST_QUIET_SECONDS = 0.03, 0.4
+QUIET_SECONDS, SETTLE_LOOKS = 0.03, 40
 LIST_SECONDS = 20.0
 STOP_SECONDS = 2.0
 READY_SECONDS = 30.0
@@ -84,7 +84,7 @@ class Probe:
         self._run.mkdir(mode=0o700)
         self._folder = str(Path.cwd())
         self._world = _world(self._home, self._run)
-        self._observer = Observer(self._world, self._folder, time.time)
+        self._observer = Observer(self._world, self._folder, time.time, frozenset({str(self._run / "stderr")}))
         self._roots = (str(self._home.documents), str(self._home.repository))
         declared = declare_server(self._plan.command, self._plan.variables, self._folder)
         self._scope = replace(declared, granted=(*declared.granted, *self._roots))
@@ -118,15 +118,18 @@ class Probe:
 
     def _sinkhole(self, program: str) -> Sinkhole:
         variables = dict([self._home.variable]) | self._plan.variables
-        command = (self._plan.strace, *options(), "-o", str(self._run / "trace"), "--", program)
+        setpriv = shutil.which("setpriv")
+        dropping = (setpriv, *("--bounding-set=-all", "--inh-caps=-all", "--")) if setpriv else ()
+        tracing = (self._plan.strace, *options(), "-o", str(self._run / "trace"), "--")
         return Sinkhole(
             str(self._run),
             str(self._home.folder),
-            (*command, *self._plan.command[1:]),
+            (*tracing, *dropping, program, *self._plan.command[1:]),
             environment(self._home.folder, self._run, variables, os.environ.get("PATH", os.defpath)),
             self._folder,
             str(Path.home()),
             str(self._plan.state_dir) if self._plan.state_dir else None,
+            drops=bool(dropping),
         )
 
     @contextlib.contextmanager
@@ -228,9 +231,7 @@ class Probe:
     async def _call(self, peer: Peer, tool: _Tool, each: Input) -> str:
         key = json.dumps(each.arguments, sort_keys=True, default=str)
         self._observer.begin(len(self._calls))
-        self._calls.append(
-            Call(tool.name, each.label, key, declare_call(tool.scope, each.arguments, self._folder))
-        )
+        self._calls.append(Call(tool.name, each.label, key, declare_call(tool.scope, each.arguments, self._folder)))
         try:
             params = {"name": tool.name, "arguments": each.arguments}
             result = await peer.ask("tools/call", params, self._plan.call_seconds)
@@ -247,9 +248,10 @@ class Probe:
     async def _settle(self) -> None:
         """Wait until strace has nothing more to say, or has said enough."""
         began = time.time()
-        await asyncio.sleep(QUIET_SECONDS / 3)
-        while (now := time.time()) - began < MOST_QUIET_SECONDS and now - self._observer.last < QUIET_SECONDS:
+        for _ in range(SETTLE_LOOKS):
             await asyncio.sleep(QUIET_SECONDS / 3)
+            if time.time() - max(began, self._observer.last) >= QUIET_SECONDS:
+                return
 
     def _report(
         self,
@@ -260,6 +262,7 @@ class Probe:
         problem: str | None,
     ) -> Report:
         book, seen = rulebook(), self._observer
+        seen.finish()
         whose: dict[str, list[Any]] = {"": [], **{tool.name: [] for tool in tools}}
         for deed in seen.deeds:
             whose["" if deed.call is None else self._calls[deed.call].tool].append(deed)

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from proxy.trace.scope import Scope
 
 MAX_TARGETS = 20
-SYSTEM = ("/usr/", "/lib", "/bin/", "/sbin/", "/etc/", "/proc/", "/sys/", "/dev/", "/opt/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,18 +81,17 @@ class Report:
 
 
 def sum_up(deeds: Iterable[Deed], world: World) -> JsonObject:
-    """Give what was done by capability: to what, and how often; reading the system's own files is only counted."""
+    """Give what was done by capability: to what, and how often; reading what is not of the home is only counted."""
     found: dict[str, dict[str, int]] = {}
     counts: dict[str, int] = {}
     for deed in deeds:
         observation = deed.observation
         kind = str(observation.capability)
         counts[kind] = counts.get(kind, 0) + 1
-        reading = observation.capability is Capability.FS_READ
-        if reading and ((observation.path or "").startswith(SYSTEM) or not observation.ok):
+        target = world.target(observation)
+        if observation.capability is Capability.FS_READ and not (target.startswith("~") and observation.ok):
             continue
-        targets = found.setdefault(kind, {})
-        targets[world.target(observation)] = targets.get(world.target(observation), 0) + 1
+        found.setdefault(kind, {})[target] = 1
     return {
         kind: {"count": count, "targets": list(found.get(kind, {}))[:MAX_TARGETS]}
         for kind, count in sorted(counts.items())

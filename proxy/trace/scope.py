@@ -29,6 +29,8 @@ EXECUTE = re.compile(
     r"(program|script|command|process|code)|bash|powershell)\b"
 )
 MAX_STRING = 4096
+SEARCHED = frozenset({"PATH", "PYTHONPATH", "NODE_PATH", "LD_LIBRARY_PATH"})
+"""Variables that say where to look for code, and grant nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,8 @@ class Scope:
 
 def declare_server(command: Sequence[str], variables: Mapping[str, str], folder: str) -> Scope:
     """Say what a server's command line and its variables grant it."""
-    said = [*command[1:], *(word.partition("=")[2] for word in command[1:] if "=" in word), *variables.values()]
+    flags = [word.partition("=")[2] for word in command[1:] if "=" in word]
+    said = [*command[1:], *flags, *(value for name, value in variables.items() if name not in SEARCHED)]
     return Scope(
         words=frozenset(_words(" ".join(map(posixpath.basename, command)))),
         granted=tuple(dict.fromkeys(path for word in said if (path := _path(word, folder)))),

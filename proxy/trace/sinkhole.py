@@ -7,10 +7,12 @@ exit code is the server's, or `IMPOSSIBLE` where the system refuses to isolate.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import sys
+import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 IMPOSSIBLE = 97
 """Exit code where there can be no sinkhole; the reason is in the file `problem`."""
+LINGER_SECONDS = 1.0
 DOCKER_SOCKETS = ("/run/docker.sock", "/var/run/docker.sock")
 BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
 TRUST = (
@@ -51,6 +54,8 @@ class Sinkhole:
     working_folder: str
     real_home: str
     state_folder: str | None = None
+    drops: bool = False
+    """The command itself drops the capabilities with which its tracer is left, so that no server can trace that."""
 
     @property
     def notes(self) -> Path:
@@ -161,7 +166,7 @@ def _become(sinkhole: Sinkhole, stderr: int) -> None:
         os.chdir(sinkhole.working_folder)
         for number in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
-        namespace.drop_capabilities()
+        namespace.drop_capabilities((namespace.CAP_SETPCAP, namespace.CAP_SYS_PTRACE) if sinkhole.drops else ())
         os.execve(sinkhole.command[0], sinkhole.command, sinkhole.environment)  # noqa: S606  the words are the caller's
     except OSError as error:
         os.write(2, f"cannot start {sinkhole.command[0]!r}: {error.strerror}\n".encode())
@@ -170,9 +175,15 @@ def _become(sinkhole: Sinkhole, stderr: int) -> None:
 
 
 def _wait(child: int) -> int:
-    """Wait for the server; what it leaves behind is reaped meanwhile, as the first process must."""
+    """Wait for the server, reaping what is left behind as the first process must; then a moment for its tracer."""
     while True:
         pid, status = os.wait()
         if pid == child:
-            code = os.waitstatus_to_exitcode(status)
-            return code if code >= 0 else 128 - code
+            break
+    deadline = time.monotonic() + LINGER_SECONDS
+    with contextlib.suppress(ChildProcessError):
+        while time.monotonic() < deadline:
+            if os.waitpid(-1, os.WNOHANG)[0] == 0:
+                time.sleep(0.005)
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else 128 - code

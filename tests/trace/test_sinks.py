@@ -27,10 +27,10 @@ def test_what_is_no_question_is_refused(data: bytes) -> None:
 
 def test_an_answer_holds_the_address() -> None:
     data = query("a.example")
-    answer = make_answer(data, len(data), "198.18.0.9")
+    answer = make_answer(data, len(data), "11.64.0.9")
     assert answer[:2] == data[:2]
     assert struct.unpack_from("!HH", answer, 4) == (1, 1)
-    assert answer.endswith(bytes([198, 18, 0, 9]))
+    assert answer.endswith(bytes([11, 64, 0, 9]))
 
 
 def test_there_is_nothing_of_other_types() -> None:
