@@ -102,7 +102,7 @@ def _apply(scopes: Iterable[tuple[Deed, Scope]], world: World, book: Rulebook) -
 
 
 def _counts(deed: Deed) -> bool:
-    """Tell whether it matters: a look at what is not there, or making what is, tells nothing; any other attempt does."""
+    """Tell whether it matters: a look at what is not there, or making what is, tells nothing; else attempts do."""
     missing = deed.observation.error in ("ENOENT", "ENOTDIR", "ENXIO")
     looked = missing and deed.observation.capability in (Capability.FS_READ, Capability.FS_DELETE)
     return not looked and deed.observation.error != "EEXIST"
@@ -201,7 +201,8 @@ def profile(deeds: Iterable[Deed], world: World) -> Profile:
     found: dict[str, set[str]] = {}
     for deed in deeds:
         observation = deed.observation
-        if observation.capability in UNREMARKABLE or not _counts(deed):
+        absent = observation.capability is Capability.IPC_UNIX and not observation.ok
+        if observation.capability in UNREMARKABLE or absent or not _counts(deed):
             continue
         found.setdefault(str(observation.capability), set()).update(_stable(observation.path, deed, world))
     return {name: sorted(targets) for name, targets in sorted(found.items())}
@@ -220,13 +221,17 @@ def judge_profiles(now: Mapping[str, Profile], known: Mapping[str, Profile] | No
     """Compare what tools do with what they did when last accepted; a tool not known then is not compared."""
     rule = book.get("behaviour-changed")
     found = []
-    for tool, profile_now in now.items():
+    for tool, seen in now.items():
         before = (known or {}).get(tool)
-        if before is None:
-            continue
-        for capability, targets in profile_now.items():
-            new = sorted(set(targets) - set(before.get(capability, ())))
-            if capability not in before or new:
-                said = f"{rule.description} Seen: {capability} {', '.join(new[:MAX_TARGETS])}".rstrip()
-                found.append(Found(tool or None, rule.id, rule.severity, capability, said))
+        news = _news(before, seen) if before is not None else {}
+        if news:
+            said = "; ".join(f"{name} {', '.join(new[:MAX_TARGETS])}".rstrip() for name, new in news.items())
+            text = f"{rule.description} Seen: {said}"
+            found.append(Found(tool or None, rule.id, rule.severity, next(iter(news)), text))
     return found
+
+
+def _news(before: Profile, after: Profile) -> Profile:
+    """Give what one profile has over another."""
+    new = {name: sorted(set(targets) - set(before.get(name, ()))) for name, targets in after.items()}
+    return {name: targets for name, targets in new.items() if targets or name not in before}

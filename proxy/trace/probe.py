@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from proxy.errors import ServerError, TracingError
-from proxy.trace import baseline, launch
+from proxy.trace import launch
 from proxy.trace.canary import CanaryWatch, make_home
+from proxy.trace.capability import Capability
 from proxy.trace.facts import LOCAL_NAMES, World
 from proxy.trace.findings import Call, Found, judge, judge_manifest, judge_profiles, profile
 from proxy.trace.observer import Observer
@@ -27,6 +28,7 @@ from proxy.trace.scope import declare_call, declare_server, declare_tool
 from proxy.trace.sinkhole import IMPOSSIBLE, Sinkhole, environment, plan_sinkhole
 from proxy.trace.synthesise import Input, Places, synthesise
 from proxy.trace.tracer import options
+from proxy.trace.warden import descendants
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -90,6 +92,9 @@ class Probe:
         self._scope = replace(declared, granted=(*declared.granted, *self._roots))
         self._calls: list[Call] = []
         self._ready = asyncio.Event()
+        self._setpriv = shutil.which("setpriv")
+        self._tracer = 0
+        self._tampered: Found | None = None
 
     async def run(self, known: Baseline | None = None) -> Report:
         """Probe, and compare with what is `known`.
@@ -118,7 +123,7 @@ class Probe:
 
     def _sinkhole(self, program: str) -> Sinkhole:
         variables = dict([self._home.variable]) | self._plan.variables
-        setpriv = shutil.which("setpriv")
+        setpriv = self._setpriv
         dropping = (setpriv, *("--bounding-set=-all", "--inh-caps=-all", "--")) if setpriv else ()
         tracing = (self._plan.strace, *options(), "-o", str(self._run / "trace"), "--")
         return Sinkhole(
@@ -181,6 +186,7 @@ class Probe:
         try:
             info = await peer.greet(self._plan.start_seconds)
             listed = await self._list(peer, info)
+            self._tracer = find_tracer(server.pid)
             tools = [_Tool(said, declare_tool(self._scope, said)) for said in listed["tools"]]
             problem = await self._exercise(peer, tools)
         except (PeerError, PeerGoneError, PeerTimeoutError) as error:
@@ -214,10 +220,14 @@ class Probe:
                 outcome = await self._call(peer, tool, each)
                 tool.results.append(CallResult(each.label, outcome))
                 made += 1
-                if outcome == "gone":
+                state = tracer_state(self._tracer)
+                if state is not None:
+                    self._tampered = _tampering(tool.name, state)
+                if outcome == "gone" or state is not None:
                     left = [other.name for other in tools if not other.results]
                     after = f"; not called: {', '.join(left)}" if left else ""
-                    return f"the server ended during a call of {tool.name}{after}"
+                    what = "ended" if outcome == "gone" else f"could not be watched any more (strace is {state})"
+                    return f"the server {what} during a call of {tool.name}{after}"
         self._progress(total, total, "")
         return None
 
@@ -265,12 +275,15 @@ class Probe:
         seen.finish()
         whose: dict[str, list[Any]] = {"": [], **{tool.name: [] for tool in tools}}
         for deed in seen.deeds:
+            if deed.call is None and deed.observation.path == self._setpriv:  # our own way to start it
+                continue
             whose["" if deed.call is None else self._calls[deed.call].tool].append(deed)
         profiles = {name: profile(deeds, self._world) for name, deeds in whose.items()}
         findings = [
             *judge_manifest(listed["tools"], known.tools if known else None, book),
             *judge(seen.deeds, self._calls, self._scope, self._world, book),
             *judge_profiles(profiles, known.profiles if known else None, book),
+            *([self._tampered] if self._tampered else []),
             *self._doubts(),
         ]
         said = info.get("serverInfo")
@@ -302,6 +315,30 @@ class Probe:
         rule = rulebook().get("trace-incomplete")
         said = f"Seen: {seen.lines} lines, {seen.unparsed} of them unreadable, {seen.dropped} things not kept"
         return [Found(None, rule.id, rule.severity, None, f"{rule.description} {said}")]
+
+
+def find_tracer(root: int) -> int:
+    """Give the process of the strace that runs below `root`; 0 where there is none."""
+    for pid in descendants(root):
+        with contextlib.suppress(OSError):
+            if Path(f"/proc/{pid}/comm").read_text() == "strace\n":
+                return pid
+    return 0
+
+
+def tracer_state(pid: int) -> str | None:
+    """Say what is wrong with a tracer: `stopped` or `gone`; None where it runs."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return "gone"
+    return "stopped" if state in "Tt" else "gone" if state in "ZX" else None
+
+
+def _tampering(tool: str, state: str) -> Found:
+    rule = rulebook().get("tracer-tampering")
+    said = f"{rule.description} Seen: strace was {state} after a call"
+    return Found(tool, rule.id, rule.severity, str(Capability.KERNEL), said)
 
 
 def _world(home: CanaryHome, run: Path) -> World:
@@ -367,9 +404,3 @@ def _last_words(sinkhole: Sinkhole) -> str:
     except OSError:
         return ""
     return f"; it said:\n{said}" if said else ""
-
-
-def accept(state_dir: Path, report: Report) -> None:
-    """Keep what a report tells as what the server is from now on compared with."""
-    tools = {str(tool.get("name")): tool for tool in report.manifest}
-    baseline.save(state_dir, str(report.server["name"]), baseline.Baseline(tools, report.profiles))

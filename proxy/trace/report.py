@@ -62,6 +62,8 @@ class Report:
     profiles: dict[str, Profile] = field(default_factory=dict)
     problem: str | None = None
     """Why not everything was probed."""
+    note: str | None = None
+    """What this report does not tell by its nature."""
 
     def data(self) -> JsonObject:
         """Give it as one JSON object."""
@@ -72,6 +74,7 @@ class Report:
             "findings": [found.data() for found in self.findings],
             "trace": self.trace,
             "problem": self.problem,
+            "note": self.note,
         }
 
     def worst(self) -> str | None:
