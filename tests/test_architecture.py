@@ -78,6 +78,11 @@ PURE = (
     "proxy.trace.names",
     "proxy.trace.patterns",
     "proxy.trace.synthesise",
+    "proxy.trace.scope",
+    "proxy.trace.facts",
+    "proxy.trace.findings",
+    "proxy.trace.observer",
+    "proxy.trace.report",
     "proxy.client_config",
 )
 # Room, and which of our own modules it may import. The longest name that fits a module is its room.

@@ -49,8 +49,13 @@ def found(report: Report) -> dict[str | None, set[str]]:
     return rules
 
 
-def test_the_honest_formatter_is_clean_and_the_leaky_one_is_not() -> None:
-    honest, leaky = ours("formatter"), ours("formatter", "--leaky")
+@pytest.fixture(scope="module")
+def honest() -> Report:
+    return ours("formatter")
+
+
+def test_the_honest_formatter_is_clean_and_the_leaky_one_is_not(honest: Report) -> None:
+    leaky = ours("formatter", "--leaky")
     assert honest.manifest == leaky.manifest
     assert found(honest) == {}
     assert honest.tools[0].observed == {}
@@ -70,16 +75,14 @@ def test_every_bad_deed_is_found_by_its_rule_and_nobody_else_is_blamed() -> None
     assert report.trace["unparsed"] == report.trace["dropped"] == 0
 
 
-def test_a_server_that_turned_bad_is_found_by_comparison() -> None:
-    honest = ours("formatter", repeats=0)
+def test_a_server_that_turned_bad_is_found_by_comparison(honest: Report) -> None:
     tools = {"format_note": {**honest.manifest[0], "description": "Formats."}}
     report = ours("formatter", "--leaky", repeats=0, known=Baseline(tools, honest.profiles))
     assert found(report)["format_note"] >= {"manifest-changed", "behaviour-changed"}
 
 
-def test_a_server_that_stays_the_same_is_not() -> None:
-    first = ours("formatter", repeats=0)
-    known = Baseline({"format_note": first.manifest[0]}, first.profiles)
+def test_a_server_that_stays_the_same_is_not(honest: Report) -> None:
+    known = Baseline({"format_note": honest.manifest[0]}, honest.profiles)
     assert found(ours("formatter", repeats=0, known=known)) == {}
 
 
