@@ -75,6 +75,7 @@ PURE = (
     "proxy.trace.sockets",
     "proxy.trace.normalise",
     "proxy.trace.attribute",
+    "proxy.trace.ledger",
     "proxy.trace.names",
     "proxy.trace.patterns",
     "proxy.trace.synthesise",
