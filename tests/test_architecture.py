@@ -121,7 +121,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "proxy.store": ("proxy.store", *MODEL, "proxy.resources", "proxy.files", "proxy.pins", "proxy.database_url"),
     "proxy.responses": ("proxy.gate", *PURE),
-    "proxy.trace": ("proxy.trace", "proxy.gate", "proxy.refusals", "proxy.responses", *PURE),
+    "proxy.trace": ("proxy.trace", "proxy.gate", "proxy.refusals", "proxy.responses", "proxy.files", *PURE),
     "proxy.desk": ("proxy.journal", *MODEL),
     "proxy.console": (
         "proxy.console",
