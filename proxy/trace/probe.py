@@ -20,6 +20,7 @@ from proxy.trace.observer import Observer
 from proxy.trace.peer import Peer, PeerError, PeerGoneError, PeerTimeoutError
 from proxy.trace.report import CallResult, Report, ToolReport, order, sum_up
 from proxy.trace.rulebook import rulebook
+from proxy.trace.runners import kept_for
 from proxy.trace.scope import declare_call, declare_server, declare_tool
 from proxy.trace.sinkhole import Sinkhole, environment, plan_sinkhole
 from proxy.trace.stage import Stage
@@ -83,6 +84,8 @@ class Probe:
         self._observer = Observer(self._world, stage.cwd, time.time, frozenset({str(stage.run / "stderr")}))
         declared = declare_server(self._plan.command, variables, stage.cwd)
         self._scope = replace(declared, granted=(*declared.granted, *stage.roots))
+        self._kept = kept_for(self._plan.command, os.environ, Path.home())
+        self._startup = replace(self._scope, granted=(*self._scope.granted, *self._kept.folders))
         self._calls: list[Call] = []
         self._ready = asyncio.Event()
         self._setpriv = shutil.which("setpriv")
@@ -115,7 +118,8 @@ class Probe:
                 await server.clean_up()
 
     def _sinkhole(self, program: str) -> Sinkhole:
-        variables = dict([self._stage.home.variable]) | self._plan.variables
+        kept = self._kept
+        variables = dict([self._stage.home.variable]) | (kept.variables or {}) | self._plan.variables
         setpriv = self._setpriv
         dropping = (setpriv, *("--bounding-set=-all", "--inh-caps=-all", "--")) if setpriv else ()
         tracing = (self._plan.strace, *options(), "-o", str(self._run / "trace"), "--")
@@ -127,6 +131,7 @@ class Probe:
             self._stage.cwd,
             str(Path.home()),
             str(self._plan.state_dir) if self._plan.state_dir else None,
+            copies=kept.folders,
             drops=bool(dropping),
         )
 
@@ -285,7 +290,7 @@ class Probe:
         profiles = {name: profile(deeds, self._world) for name, deeds in whose.items()}
         findings = [
             *judge_manifest(listed["tools"], known.tools if known else None, book),
-            *judge(seen.deeds, self._calls, self._scope, self._world, book),
+            *judge(seen.deeds, self._calls, self._startup, self._world, book),
             *judge_profiles(profiles, known.profiles if known else None, book),
             *([self._tampered] if self._tampered else []),
             *self._doubts(),
