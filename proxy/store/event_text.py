@@ -11,7 +11,7 @@ import math
 from typing import Any, TypeGuard
 
 MAX_TIME = 253_402_300_800  # the year 10000
-MAX_NAME = 256
+MAX_NAME = 200
 MAX_INTEGER = 1 << 63
 REPLACEMENT = "\ufffd"
 

@@ -17,6 +17,7 @@ from proxy.store.events import Events
 from proxy.store.log import encode
 
 NOW = 1_763_000_000.25
+UNWIELDY = "".join(chr(0x1_0000 + number * 7919 % 0x1_0000) for number in range(5000))  # 4 bytes each, no pattern
 Where = tuple[str | None, Path]
 
 
@@ -115,6 +116,7 @@ class TestWriting:
         [
             {"agent": "a\0b", "arguments": {"a\0": ["\0", {"b": "\0"}]}, "detail": {"x": "\0"}},
             {"tool": "t" * 5000, "server": "s" * 5000, "agent": "é" * 5000, "call_id": "c" * 5000, "rule": "r" * 5000},
+            dict.fromkeys(("tool", "server", "agent", "call_id", "rule", "reason", "decision", "session"), UNWIELDY),
             {"arguments": {"x": "y" * 100_000}},
             {"arguments": {"n": float("nan"), "m": [float("inf")]}, "gate_ms": float("inf")},
             {"arguments": {"n": 10**30, "f": 1e300}},
