@@ -37,7 +37,7 @@ class TwoSteps:
         assert step.call is not None
         if step.call.tool is None:
             return None
-        found = self._catalogue.phase_of(step.context, step.call.tool)
+        found = self._catalogue.phase_of(step.context, step.call.tool, step.call.arguments)
         if found is None:
             return None
         step.phase, step.called_as = found[0], step.call.tool
