@@ -8,7 +8,8 @@ InterlockError
 ├── StartError          a server's program cannot be started; it has the exit code for that
 ├── PinsUnavailableError   the tools' pins cannot be read or written
 ├── StoreUnavailableError  the store of proposals cannot be reached
-│   └── SchemaError     the store's tables are not those that this version needs
+│   ├── SchemaError     the store's tables are not those that this version needs
+│   └── StoreRefusedError  the store was reached and did not take what it was given
 ├── PhaseError          a proposal or a commit is refused
 ├── SamplerError        no candidate outputs could be had
 └── ReviewError         an operator's decision on a proposal cannot be made
@@ -79,6 +80,10 @@ class StoreUnavailableError(InterlockError):
 
 class SchemaError(StoreUnavailableError):
     """The store's tables are older than this version needs, or not what it knows; the message has the way out."""
+
+
+class StoreRefusedError(StoreUnavailableError):
+    """The store answers, and does not take what it was given: another try would end the same."""
 
 
 class ReviewError(InterlockError):

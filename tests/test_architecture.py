@@ -54,7 +54,7 @@ def ours(module: str) -> set[str]:
     return {name for name in imports(module) if within(name, ("proxy", "addons"))}
 
 
-MODEL = ("proxy.model", "proxy.proposals", "proxy.masking", "proxy.errors")
+MODEL = ("proxy.model", "proxy.proposals", "proxy.masking", "proxy.events", "proxy.errors")
 PURE = (
     *MODEL,
     "proxy.reasons",
@@ -76,6 +76,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "proxy.model": MODEL,
     "proxy.proposals": MODEL,
     "proxy.masking": MODEL,
+    "proxy.events": MODEL,
     "proxy.errors": (),
     "proxy.reasons": (),
     "proxy.wire": ("proxy.wire", *MODEL),
@@ -281,8 +282,15 @@ def mirror(module: str) -> Path:
     return ROOT.joinpath("tests", *parts[:-1], f"test_{parts[-1]}.py")
 
 
-# model.py, proposals.py, masking.py and errors.py are data alone; the daemon is tested by the acceptance tests.
-WITHOUT_MIRROR = {"proxy.model", "proxy.proposals", "proxy.masking", "proxy.errors", "proxy.daemon"}
+# model.py, proposals.py, masking.py, events.py and errors.py are data alone; the daemon is tested by the acceptance tests.
+WITHOUT_MIRROR = {
+    "proxy.model",
+    "proxy.proposals",
+    "proxy.masking",
+    "proxy.events",
+    "proxy.errors",
+    "proxy.daemon",
+}
 MIRRORED = ("proxy.wire", "proxy.store", "proxy.commands", "proxy.trace", "proxy.console")
 
 

@@ -7,13 +7,18 @@ from typing import TYPE_CHECKING
 import structlog
 
 from proxy.errors import SchemaError, StoreUnavailableError
+from proxy.store.postgres_events import PostgresEvents
 from proxy.store.proposals import Proposals
 from proxy.store.sqlite import STORE_FILE, SqliteDatabase
+from proxy.store.sqlite_events import SqliteEvents
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from proxy.store.events import Events
     from proxy.store.steps import Database
+
+EVENTS_TIMEOUT = 30.0
 
 log = structlog.get_logger("interlock.store")
 
@@ -30,6 +35,15 @@ def open_database(database_url: str | None, state_dir: Path) -> Database:
     from proxy.store.postgres import PostgresDatabase  # noqa: PLC0415  the driver is for those who have Postgres
 
     return PostgresDatabase(database_url)
+
+
+def open_events(database_url: str | None, state_dir: Path, *, timeout: float = EVENTS_TIMEOUT) -> Events:
+    """Give the store of audit events, on connections of its own: a long question holds up no commit."""
+    if not database_url:
+        return SqliteEvents(SqliteDatabase(state_dir / STORE_FILE, timeout=timeout))
+    from proxy.store.postgres import PostgresDatabase  # noqa: PLC0415  the driver is for those who have Postgres
+
+    return PostgresEvents(PostgresDatabase(database_url, timeout=timeout))
 
 
 async def check_at_start(database: Database) -> None:

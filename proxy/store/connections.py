@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 
 from proxy.database_url import check_database_url, shown
-from proxy.errors import StoreUnavailableError
+from proxy.errors import StoreRefusedError, StoreUnavailableError
 
 if TYPE_CHECKING:
     from asyncpg import Connection
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     type Link = Connection[Any] | PoolConnectionProxy[Any]
 
 TIMEOUT = 5.0
+# What is wrong with the data, not with the database.
+REFUSED = (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError, asyncpg.ProgramLimitExceededError)
 _Y2K = 946_684_800
 _MICROSECONDS = 1_000_000
 
@@ -63,5 +65,6 @@ def unavailable(url: str, error: BaseException) -> StoreUnavailableError:
     """Give the error for a Postgres that did not do what was asked, without its password."""
     if isinstance(error, StoreUnavailableError):
         return error
+    kind = StoreRefusedError if isinstance(error, REFUSED) else StoreUnavailableError
     what = str(error).partition("\n")[0] or ("no answer in time" if isinstance(error, TimeoutError) else repr(error))
-    return StoreUnavailableError(f"Postgres at {shown(url)} cannot be used: {what}")
+    return kind(f"Postgres at {shown(url)} cannot be used: {what}")

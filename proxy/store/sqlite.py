@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import apsw
 import structlog
 
-from proxy.errors import SchemaError, StoreUnavailableError
+from proxy.errors import SchemaError, StoreRefusedError, StoreUnavailableError
 from proxy.store.migrations import migrations
 from proxy.store.steps import Undo, drive
 
@@ -28,6 +28,8 @@ log = structlog.get_logger("interlock.store")
 
 STORE_FILE = "store/interlock.db"  # below the state folder
 TIMEOUT = 5.0
+# What is wrong with the data, not with the database.
+REFUSED = (apsw.ConstraintError, apsw.MismatchError, apsw.TooBigError)
 
 
 class SqliteDatabase:
@@ -89,7 +91,8 @@ class SqliteDatabase:
             raise
         except Exception as error:
             self._roll_back(connection)
-            raise StoreUnavailableError(f"the store {self.path} cannot be used: {error}") from error
+            kind = StoreRefusedError if isinstance(error, REFUSED) else StoreUnavailableError
+            raise kind(f"the store {self.path} cannot be used: {error}") from error
         return result
 
     def _roll_back(self, connection: apsw.Connection) -> None:
@@ -128,6 +131,7 @@ def _connect(path: Path, timeout: float) -> apsw.Connection:
     connection = apsw.Connection(str(path))
     try:
         connection.set_busy_timeout(int(timeout * 1000))
+        connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=FULL")
         connection.execute("PRAGMA foreign_keys=ON")

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.store.choice import open_store
+from proxy.store.choice import open_events, open_store
+from proxy.store.events import Events
 from proxy.store.proposals import Proposals
 
 
@@ -21,5 +22,13 @@ def where(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str | None, P
 async def store(where: tuple[str | None, Path]) -> AsyncIterator[Proposals]:
     """A store on each kind of database."""
     opened = open_store(*where)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def events(where: tuple[str | None, Path]) -> AsyncIterator[Events]:
+    """A store of events on each kind of database."""
+    opened = open_events(*where)
     yield opened
     await opened.close()

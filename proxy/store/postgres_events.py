@@ -1,0 +1,84 @@
+"""Audit events in Postgres: read by the server itself, indexed, in partitions of a day."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from proxy.resources import sql_dir
+from proxy.store.event_text import segments, spelt
+from proxy.store.events import Conditions, Events
+from proxy.store.steps import Query
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from proxy.store.events import Read
+    from proxy.store.steps import Steps
+
+DAYS_AHEAD = 14
+_MAKE = "SELECT interlock_make_partitions($1, $2)"
+_DROP = "SELECT interlock_drop_events($1)"
+
+
+@cache
+def _insert_sql() -> str:
+    return (sql_dir() / "postgres_insert_events.sql").read_text()
+
+
+class PostgresEvents(Events):
+    """An `events.EventStore` on Postgres."""
+
+    trusting = True
+
+    async def prepare(self, now: float) -> None:
+        """Make the partitions of the days to come."""
+        today = dt.datetime.fromtimestamp(now, dt.UTC).date()
+        await self._ask(Query(_MAKE, (today - dt.timedelta(days=1), today + dt.timedelta(days=DAYS_AHEAD))))
+
+    async def prune(self, before: float) -> int:
+        """Drop the days that end before a time, and delete what else is older."""
+        return int(await self._ask(Query(_DROP, (float(before),))))
+
+    async def _insert(self, reads: Sequence[Read]) -> None:
+        entries = [entry for entry, _ in reads]
+        columns = (
+            [entry.body for entry in entries],
+            [read for _, read in reads],
+            [entry.writer for entry in entries],
+            [entry.seq for entry in entries],
+            [entry.chain for entry in entries],
+        )
+
+        def steps(_: bool) -> Steps[None]:  # noqa: FBT001  as Database says
+            yield Query(_insert_sql(), columns)
+
+        await self.database.write(steps)
+
+    async def _ask(self, query: Query) -> Any:
+        def steps(_: bool) -> Steps[Any]:  # noqa: FBT001  as Database says
+            return (yield query)[0][0]
+
+        return await self.database.write(steps)
+
+    def _like(self, conditions: Conditions, column: str, pattern: str) -> str:
+        escaped = pattern.replace("\\", r"\\").replace("%", r"\%").replace("_", r"\_")
+        return f"{column} LIKE {conditions.bind(escaped.replace('*', '%'))}"
+
+    def _has_argument(self, conditions: Conditions, path: str, value: str) -> str:
+        parts = segments(path)
+        if any(part.isdecimal() for part in parts):
+            # A number may be a place in a list or a name, which containment cannot say.
+            at = f"arguments #> {conditions.bind(parts)}::text[]"
+            fits = [f"{at} = {conditions.bind(json.dumps(one))}::jsonb" for one in spelt(value)]
+        else:
+            fits = [f"arguments @> {conditions.bind(json.dumps(_nest(parts, one)))}::jsonb" for one in spelt(value)]
+        return f"({' OR '.join(fits)})"
+
+
+def _nest(parts: Sequence[str], value: Any) -> Any:
+    for part in reversed(parts):
+        value = {part: value}
+    return value

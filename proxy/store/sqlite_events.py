@@ -1,0 +1,85 @@
+"""Audit events in the embedded store."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from proxy.resources import sql_dir
+from proxy.store.event_text import readable, segments, spelt
+from proxy.store.events import Conditions, Events
+from proxy.store.steps import Query
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from proxy.store.events import Read
+    from proxy.store.steps import Steps
+
+PRUNE_ROWS = 5000
+MAX_PATHS = 16
+_PRUNE = (
+    "DELETE FROM events WHERE rowid IN (SELECT rowid FROM events WHERE ts < $1 ORDER BY ts LIMIT $2) RETURNING rowid"
+)
+
+
+@cache
+def _insert_sql() -> str:
+    return (sql_dir() / "sqlite_insert_events.sql").read_text()
+
+
+class SqliteEvents(Events):
+    """An `events.EventStore` on SQLite."""
+
+    async def prepare(self, now: float) -> None:
+        """Do nothing: a file has no partitions."""
+
+    async def prune(self, before: float) -> int:
+        """Delete what is older, by and by, and give the room back to the disk."""
+
+        def some(_: bool) -> Steps[int]:  # noqa: FBT001  as Database says
+            deleted = len((yield Query(_PRUNE, (float(before), PRUNE_ROWS))))
+            yield Query("PRAGMA incremental_vacuum")
+            return deleted
+
+        gone = deleted = await self.database.write(some)
+        while deleted == PRUNE_ROWS:
+            deleted = await self.database.write(some)
+            gone += deleted
+        return gone
+
+    async def _insert(self, reads: Sequence[Read]) -> None:
+        def steps(_: bool) -> Steps[None]:  # noqa: FBT001  as Database says
+            for entry, read in reads:
+                columns = read or readable(entry.body)
+                yield Query(_insert_sql(), (entry.body, columns, entry.writer, entry.seq, entry.chain))
+
+        await self.database.write(steps)
+
+    def _like(self, conditions: Conditions, column: str, pattern: str) -> str:
+        escaped = pattern.replace("[", "[[]").replace("?", "[?]")
+        return f"{column} GLOB {conditions.bind(escaped)}"
+
+    def _has_argument(self, conditions: Conditions, path: str, value: str) -> str:
+        marks = [conditions.bind(one) for one in itertools.islice(_paths(segments(path)), MAX_PATHS)]
+        fits = [_equals(conditions, mark, one) for mark in marks for one in spelt(value)]
+        return f"({' OR '.join(fits)})"
+
+
+def _paths(parts: Sequence[str]) -> Iterator[str]:
+    """Give the JSON paths that may be meant: a number is a place in a list, or a name."""
+    ways = []
+    for part in parts:
+        name = f".{json.dumps(part, ensure_ascii=False)}"
+        ways.append((f"[{int(part)}]", name) if part.isdecimal() else (name,))
+    return ("$" + "".join(steps) for steps in itertools.product(*ways))
+
+
+def _equals(conditions: Conditions, path: str, value: Any) -> str:
+    kind = f"json_type(arguments, {path})"
+    if value is None or isinstance(value, bool):
+        return f"{kind} = {conditions.bind(json.dumps(value))}"
+    kinds = "('text')" if isinstance(value, str) else "('integer', 'real')"
+    return f"({kind} IN {kinds} AND json_extract(arguments, {path}) = {conditions.bind(value)})"

@@ -1,0 +1,77 @@
+-- Ready questions to the audit trail in Postgres, for psql and dashboards; interlock_reader may ask them all.
+-- Each is one statement behind a line with its name.
+
+-- name: who_called_what_yesterday
+SELECT agent, server, tool, count(*) AS calls, count(*) FILTER (WHERE decision = 'deny') AS denied
+FROM events
+WHERE kind = 'decided' AND method = 'tools/call'
+  AND ts >= date_trunc('day', now()) - interval '1 day' AND ts < date_trunc('day', now())
+GROUP BY agent, server, tool
+ORDER BY calls DESC, agent, server, tool;
+
+-- name: denials_by_rule
+SELECT coalesce(rule, '(' || reason || ')') AS rule, reason, count(*) AS denials, count(DISTINCT agent) AS agents,
+    max(time) AS last
+FROM denied_calls
+WHERE time > now() - interval '7 days'
+GROUP BY 1, 2
+ORDER BY denials DESC, 1;
+
+-- name: latest_denials
+SELECT time, agent, server, coalesce(tool, method) AS what, reason, rule, arguments
+FROM denied_calls
+ORDER BY time DESC, event_id DESC
+LIMIT 50;
+
+-- name: secrets_caught_by_tool
+SELECT e.server, e.tool, found ->> 'detector' AS detector, count(*) AS times, count(DISTINCT e.call_id) AS calls
+FROM events e, jsonb_array_elements(e.redactions) AS found
+WHERE e.redactions IS NOT NULL AND e.ts > now() - interval '30 days'
+GROUP BY 1, 2, 3
+ORDER BY times DESC, 1, 2, 3;
+
+-- name: commits_without_approval
+SELECT proposal_id, agent, server, tool, rule, proposed_at, committed_at, commit_call_id
+FROM two_phase_ledger
+WHERE committed_at IS NOT NULL AND approved_at IS NULL AND approval IS DISTINCT FROM 'auto'
+ORDER BY committed_at DESC;
+
+-- name: slowest_tools
+SELECT server, tool, count(*) AS calls, round(avg(total_ms)::numeric, 1) AS mean_ms,
+    round((percentile_cont(0.95) WITHIN GROUP (ORDER BY total_ms))::numeric, 1) AS p95_ms, max(total_ms) AS max_ms
+FROM events
+WHERE kind = 'completed' AND method = 'tools/call' AND ts > now() - interval '1 hour'
+GROUP BY server, tool
+ORDER BY p95_ms DESC NULLS LAST
+LIMIT 20;
+
+-- name: new_tools_this_week
+-- Tools called in the last seven days and never before.
+WITH recent AS (
+    SELECT server, tool, min(ts) AS first_called, count(*) AS calls
+    FROM events
+    WHERE kind = 'decided' AND tool IS NOT NULL AND ts > now() - interval '7 days'
+    GROUP BY server, tool
+)
+SELECT * FROM recent r
+WHERE NOT EXISTS (
+    SELECT 1 FROM events e
+    WHERE e.kind = 'decided' AND e.tool = r.tool AND e.server IS NOT DISTINCT FROM r.server
+      AND e.ts <= now() - interval '7 days'
+)
+ORDER BY first_called;
+
+-- name: calls_that_never_ended
+SELECT time, call_id, agent, server, tool
+FROM tool_calls
+WHERE decision = 'allow' AND completed_at IS NULL
+  AND time > now() - interval '1 day' AND time < now() - interval '5 minutes'
+ORDER BY time DESC
+LIMIT 50;
+
+-- name: shadow_rules_that_would_have_matched
+SELECT shadow AS rule, count(*) AS calls, count(DISTINCT tool) AS tools, max(ts) AS last
+FROM events, jsonb_array_elements_text(shadow_rules) AS shadow
+WHERE kind = 'decided' AND shadow_rules IS NOT NULL AND ts > now() - interval '7 days'
+GROUP BY 1
+ORDER BY calls DESC;

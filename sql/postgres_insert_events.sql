@@ -1,0 +1,26 @@
+-- Keep a batch of events: their texts ($1), what to read columns from where that is not the text itself ($2),
+-- and their places in the writers' logs ($3, $4, $5). Those that are there already are left alone; the
+-- conflict has no target and nothing is returned, so that the right to insert is right enough.
+INSERT INTO events (
+    event_id, ts, kind, call_id, proposal_id, agent, authenticated, server, transport, revision, session, jsonrpc_id,
+    method, tool, arguments, arguments_hash, decision, reason, rule, rules, shadow_rules, policy_version, redactions,
+    gate_ms, upstream_ms, total_ms, result_digest, result_size, is_error, outcome, detail, writer, seq, chain, body
+)
+SELECT
+    r.event_id, to_timestamp(r.time), r.kind, left(r.call_id, 256),
+    left(coalesce(r.proposal_id, r.detail ->> 'proposal_id'), 256), left(r.agent, 256), r.authenticated,
+    left(r.server, 256), left(r.transport, 256), left(r.revision, 256), left(r.session, 256), left(r.jsonrpc_id, 256),
+    left(r.method, 256), left(r.tool, 256), r.arguments, left(r.arguments_hash, 256), left(r.decision, 256),
+    left(r.reason, 256), left(r.rule, 256), r.rules, r.shadow_rules, left(r.policy_version, 256), r.redactions,
+    r.gate_ms, r.upstream_ms, r.total_ms, left(r.result_digest, 256), r.result_size, r.is_error, left(r.outcome, 256),
+    r.detail, e.writer, e.seq, e.chain, e.body
+FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::text[]) AS e (body, columns, writer, seq, chain),
+    json_to_record(coalesce(e.columns, e.body)::json) AS r (
+        event_id text, time double precision, kind text, call_id text, proposal_id text, agent text,
+        authenticated boolean, server text, transport text, revision text, session text, jsonrpc_id text, method text,
+        tool text, arguments jsonb, arguments_hash text, decision text, reason text, rule text, rules jsonb,
+        shadow_rules jsonb, policy_version text, redactions jsonb, gate_ms double precision,
+        upstream_ms double precision, total_ms double precision, result_digest text, result_size bigint,
+        is_error boolean, outcome text, detail jsonb
+    )
+ON CONFLICT DO NOTHING

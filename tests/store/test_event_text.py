@@ -1,0 +1,86 @@
+"""Reading events for columns: whatever an event holds, what comes of it every database takes."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.store.event_text import PoisonError, clean, readable, segments, spelt
+
+ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=8)
+ANY_JSON: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | ANY_TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(ANY_TEXT, inner, max_size=3),
+    max_leaves=8,
+)
+NAMES = st.sampled_from(["agent", "tool", "is_error", "gate_ms", "result_size", "arguments", "detail", "rules", "zzz"])
+
+
+def plain(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(plain(item) for pair in value.items() for item in pair)
+    if isinstance(value, list):
+        return all(plain(item) for item in value)
+    if isinstance(value, str):
+        return "\0" not in value and value.encode().decode() == value
+    return not isinstance(value, float) or math.isfinite(value)
+
+
+@given(st.dictionaries(NAMES, ANY_JSON))
+def test_whatever_an_event_holds_its_columns_are_plain_and_of_their_type(fields: dict[str, Any]) -> None:
+    read = json.loads(readable(json.dumps(fields | {"event_id": "e", "kind": "k", "time": 1})))
+    assert plain(read)
+    assert (read["event_id"], read["kind"], read["time"]) == ("e", "k", 1.0)
+    assert isinstance(read.get("agent", ""), str)
+    assert isinstance(read.get("is_error", True), bool)
+    assert isinstance(read.get("gate_ms", 0.0), (int, float))
+    assert isinstance(read.get("result_size", 0), int)
+    assert "zzz" not in read
+
+
+@given(ANY_TEXT)
+def test_a_text_that_is_no_event_is_poison(text: str) -> None:
+    with pytest.raises(PoisonError):
+        readable(text)
+
+
+@given(ANY_JSON)
+def test_cleaning_twice_is_cleaning_once(value: Any) -> None:
+    assert clean(clean(value)) == clean(value)
+    assert plain(clean(value))
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("x", ["x"]),
+        ("", [""]),
+        ("3", ["3", 3]),
+        ("-2.5e3", ["-2.5e3", -2500.0]),
+        ("true", ["true", True]),
+        ("null", ["null", None]),
+        ("NaN", ["NaN"]),
+        ("-Infinity", ["-Infinity"]),
+        ("1e999", ["1e999"]),
+        ('"x"', ['"x"']),
+        ("[1]", ["[1]"]),
+        ("{}", ["{}"]),
+        ("\0", ["\ufffd"]),
+        ("[" * 100_000, ["[" * 100_000]),
+    ],
+    ids=lambda value: ascii(value)[:20],
+)
+def test_a_value_is_its_text_and_what_it_spells(text: str, values: list[Any]) -> None:
+    assert spelt(text) == values
+
+
+@pytest.mark.parametrize(
+    ("path", "parts"), [("a", ["a"]), ("a.b", ["a", "b"]), ("a[0].b", ["a", "0", "b"]), ("a.0.b", ["a", "0", "b"])]
+)
+def test_a_path_is_taken_apart(path: str, parts: list[str]) -> None:
+    assert segments(path) == parts
