@@ -56,7 +56,9 @@ async def acknowledge(folder: Path, producers: int) -> None:
     log.close()
     cuts = statistics.quantiles(taken, n=100)
     rate = len(taken) / SECONDS
-    print(f"{producers:4} producers: {rate:7.0f} durable acks a second   p50 {cuts[49]:6.2f} ms   p99 {cuts[98]:6.2f} ms")
+    print(
+        f"{producers:4} producers: {rate:7.0f} durable acks a second   p50 {cuts[49]:6.2f} ms   p99 {cuts[98]:6.2f} ms"
+    )
 
 
 async def main() -> None:

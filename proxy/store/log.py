@@ -100,6 +100,8 @@ class LocalLog:
         For another thread than the event loop's: it waits. Raises AuditUnavailableError where it cannot be done.
         """
         done: Future[None] = Future()
+        if self._closed:
+            raise AuditUnavailableError(f"the audit log {self.path} is closed")
         self._queue.put(_Discard(last, rejected, done))
         try:
             done.result(DISCARD_SECONDS)
@@ -187,18 +189,18 @@ def open_log(path: Path, max_bytes: int) -> apsw.Connection:
         ) from error
 
 
-def encode(event: AuditEvent, stamp: Mapping[str, str], key: bytes) -> str:
+def encode(event: AuditEvent, stamp: Mapping[str, str] | None = None, key: bytes | None = None) -> str:
     """Give the stored form of `event`: one JSON object, fields that say nothing left out.
 
-    `stamp` says who wrote it; hashes are keyed with `key`.
+    `stamp` says who wrote it; with a `key`, hashes are keyed.
     """
-    fields: dict[str, Any] = dict(stamp)
+    fields: dict[str, Any] = dict(stamp or {})
     for name in _FIELDS:
         value = getattr(event, name)
         if value is not None and value not in ((), {}):
             fields[name] = value
     for name in _HASHES:
-        if name in fields:
+        if key is not None and name in fields:
             fields[name] = hmac.digest(key, fields[name].encode(), "sha256").hex()
     if event.redactions:
         fields["redactions"] = [dataclasses.asdict(finding) for finding in event.redactions]

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 PAGE_BYTES = 4096
 BUSY_MS = 5_000
+MAX_PAGE = 8 << 20
 _INSERT = "INSERT INTO events (seq, body, chain) VALUES (?, ?, ?)"
 _STATE = (
     "SELECT writer, seq, hash, moved, moved_at, destination, problem, (SELECT count(*) FROM rejected), "
@@ -130,8 +131,8 @@ def discard(connection: apsw.Connection, last: int, rejected: Mapping[int, str],
         connection.execute("UPDATE log SET moved = max(moved, ?), moved_at = ?, problem = NULL", (last, now))
 
 
-def note_problem(connection: apsw.Connection, problem: str) -> None:
-    """Note why events are not moved on."""
+def note_problem(connection: apsw.Connection, problem: str | None) -> None:
+    """Note why events are not moved on, or that they are again."""
     with change(connection):
         connection.execute("UPDATE log SET problem = ?", (problem,))
 
@@ -155,9 +156,20 @@ def read_state(connection: apsw.Connection) -> LogState | None:
 
 
 def page(connection: apsw.Connection, writer: str, after: int, limit: int, *, rejected: bool = False) -> list[Entry]:
-    """Give events past number `after` in their order, on wish with those that were set aside."""
-    query, bound = _PAGE_OF_ALL if rejected else _PAGE, {"after": after, "limit": limit}
-    return [Entry(body, writer, seq, tip) for body, seq, tip in connection.execute(query, bound).fetchall()]
+    """Give events past number `after` in their order, on wish with those that were set aside.
+
+    Never more than `limit`, nor much more than MAX_PAGE characters.
+    """
+    found: list[Entry] = []
+    size = 0
+    cursor: Any = connection.execute(_PAGE_OF_ALL if rejected else _PAGE, {"after": after, "limit": limit})
+    for body, seq, tip in cursor:
+        found.append(Entry(body, writer, seq, tip))
+        size += len(body)
+        if size >= MAX_PAGE:
+            break
+    cursor.close(True)
+    return found
 
 
 def _rows(connection: apsw.Connection, sql: str, *values: Any) -> list[Any]:

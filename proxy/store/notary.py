@@ -90,10 +90,9 @@ class Watch:
         self._notary = notary
         self._head = head
         self._every = every_seconds
-        self._last = 0
+        self._last = -1  # nothing was certified yet, not even that nothing was written
         self._at = 0.0
         self._end = threading.Event()
-        self._certify()
         self._thread = threading.Thread(target=self._run, name="audit-checkpoints", daemon=True)
         self._thread.start()
 
@@ -105,6 +104,7 @@ class Watch:
             self._certify()
 
     def _run(self) -> None:
+        self._certify()
         while not self._end.wait(min(LOOK_SECONDS, self._every)):
             new = self._head().seq - self._last
             if new >= EVERY_EVENTS or (new and time.monotonic() - self._at >= self._every):
