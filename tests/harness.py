@@ -25,9 +25,9 @@ from typing import Any
 
 import trustme
 
-from proxy.store.log import LOG_FILE, read_log
 from tests.processes import REPOSITORY, Process, run_module, start_module
 from tests.raw import Segment, Tls, send_raw
+from tests.trail import read_trail
 
 __all__ = [
     "DENY_ALL_DANGER",
@@ -248,12 +248,18 @@ class Interlock:
         """Run another interlock command on the same state directory."""
         return interlock_cli(*arguments, "--state-dir", str(self.state_dir))
 
+    @property
+    def database_url(self) -> str | None:
+        """The Postgres that it was started with."""
+        argv = [str(word) for word in self.process.args]  # type: ignore[union-attr]
+        return argv[argv.index("--database-url") + 1] if "--database-url" in argv else None
+
     def events(self) -> list[dict[str, Any]]:
         """Give the audit events, oldest first, once no more are on their way."""
         seen: list[dict[str, Any]] = []
         deadline = time.monotonic() + START_LIMIT
         while time.monotonic() < deadline:
-            now = [event for _, event in read_log(self.state_dir / LOG_FILE)]
+            now = read_trail(self.state_dir, self.database_url)
             if now and now == seen:
                 break
             seen = now

@@ -16,8 +16,9 @@ from proxy.errors import ConfigError, PolicyError
 from proxy.model import Answer, Context, Forward, Principal
 from proxy.parts import Parts
 from proxy.pins import approve
-from proxy.store.log_files import RunLog, read_logs
+from proxy.store.log_files import RunLog
 from tests.harness import DENY_ALL_DANGER
+from tests.trail import read_trail
 
 CONTEXT = Context(Principal("bot"), "files", transport="stdio", session="s")
 
@@ -67,7 +68,7 @@ async def test_the_gate_decides_by_the_policy_and_writes_to_the_log(settings: Se
     async with built(settings, Told()) as parts:
         assert isinstance(await parts.gate.inspect(body("danger"), CONTEXT), Answer)
         assert isinstance(await parts.gate.inspect(body("echo"), CONTEXT), Forward)
-    events = list(read_logs(settings.state_dir))
+    events = list(read_trail(settings.state_dir))
     assert [(e.get("tool"), e.get("decision"), e.get("outcome")) for e in events] == [
         ("danger", "deny", None),
         ("echo", "allow", None),
@@ -118,7 +119,7 @@ async def test_approvals_are_told_and_recorded_of_the_servers_that_matter(
             for name in ("b", "a"):
                 parts.pins.update(name, lambda pins: approve(pins, None, 1.0) if pins else None)
             await _until(lambda: sorted(told) == seen)  # type: ignore[type-var]
-    events = [event["server"] for event in read_logs(settings.state_dir) if event["kind"] == "pins_approved"]
+    events = [event["server"] for event in read_trail(settings.state_dir) if event["kind"] == "pins_approved"]
     assert sorted(events) == seen
 
 

@@ -156,6 +156,14 @@ class Events(abc.ABC):
         return await self.database.read(steps)
 
     @abc.abstractmethod
+    async def prepare(self, now: float) -> None:
+        """Make room for events to come."""
+
+    @abc.abstractmethod
+    async def prune(self, before: float) -> int:
+        """Delete what happened before a time; give how many events are gone."""
+
+    @abc.abstractmethod
     async def _insert(self, reads: Sequence[Read]) -> None:
         """Keep entries, all or none. Raises StoreRefusedError where the database does not take one of them."""
 
