@@ -6,6 +6,7 @@ InterlockError
 ├── WireError           bytes that cannot be taken as one well-formed message
 ├── AuditUnavailableError  an event could not be made durable
 ├── StartError          a server's program cannot be started; it has the exit code for that
+├── TracingError        a server cannot be traced; the message says what to allow
 ├── PinsUnavailableError   the tools' pins cannot be read or written
 ├── StoreUnavailableError  the store of proposals cannot be reached
 │   ├── SchemaError     the store's tables are not those that this version needs
@@ -48,6 +49,10 @@ class StartError(InterlockError):
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
         self.code = code
+
+
+class TracingError(InterlockError):
+    """strace is not there, or may not trace."""
 
 
 class AuditUnavailableError(InterlockError):

@@ -383,6 +383,10 @@ class Gate:
         log.warning(kind, reason=reason, agent=context.principal.agent, server=context.server, **detail)
         return self._journal.noted(kind, reason, context, "deny", detail)
 
+    def observed(self, context: Context, exchange: Exchange | None, detail: JsonObject) -> None:
+        """Record what a server was seen to do: in the call of `exchange`, or outside any."""
+        self._journal.observed(context, exchange, detail)
+
     def _close(self, exchange: Exchange, **fields: Any) -> None:
         if self._exchanges.end(exchange):
             self._journal.completed(exchange, **fields)
