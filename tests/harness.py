@@ -250,16 +250,20 @@ class Interlock:
         """Run another interlock command on the same state directory."""
         return interlock_cli(*arguments, "--state-dir", str(self.state_dir))
 
-    def events(self) -> list[dict[str, Any]]:
-        """Give the audit events, oldest first, once no more are on their way."""
-        seen: list[dict[str, Any]] = []
+    def recorded(self) -> list[dict[str, Any]]:
+        """Give the audit events that are there by now, oldest first."""
+        return read_trail(self.state_dir, self.database_url)
+
+    def events(self, *, some: bool = True) -> list[dict[str, Any]]:
+        """Give the audit events, oldest first, once no more are on their way; `some` waits for the first of them."""
+        seen = self.recorded()
         deadline = time.monotonic() + START_LIMIT
-        while time.monotonic() < deadline:
-            now = read_trail(self.state_dir, self.database_url)
-            if now and now == seen:
+        while not self.stopped and time.monotonic() < deadline:
+            time.sleep(SETTLE)
+            now = self.recorded()
+            if now == seen and (now or not some):
                 break
             seen = now
-            time.sleep(SETTLE)
         return seen
 
     def errors(self) -> str:
