@@ -75,6 +75,7 @@ PURE = (
     "proxy.trace.sockets",
     "proxy.trace.normalise",
     "proxy.trace.attribute",
+    "proxy.trace.ledger",
     "proxy.trace.names",
     "proxy.client_config",
     "proxy.event_schema",

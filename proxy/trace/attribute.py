@@ -29,21 +29,27 @@ type Phase = Literal["startup", "call", "ambient"]
 MAX_OPEN = 256
 MAX_HELD = 20_000
 MAX_THREADS = 4096
+MAX_WRITES = 4096
 MAX_NEEDLES = 64
+# So many calls answered in the order of asking, while others were open, make a server one that works in order.
+ENOUGH = 3
 MIN_NEEDLE = 3
 MAX_DEPTH = 8
 # Requests with which a client begins: what a server does meanwhile is starting up.
 OPENING = frozenset({"initialize", "server/discover", "ping"})
+# A request that stays open for as long as its client listens; the server does nothing for it.
+LISTENING = "subscriptions/listen"
 # How sure each way of telling calls apart is, where more than one was open.
-BY_ARGUMENT, BY_THREAD, BY_ORDER = 0.9, 0.7, 0.6
+BY_ARGUMENT, BY_AUTHOR, BY_THREAD, BY_ORDER = 0.9, 0.9, 0.7, 0.6
 
 
 @dataclass(frozen=True, slots=True)
 class Attribution:
     """Which call something belongs to: `calls`, the likeliest first, and how sure that one is.
 
-    `how` says what told: alone, argument, process, thread, order, or window
-    where nothing did. `late` is what a call's process did after its answer.
+    `how` says what told: alone, argument, process, thread, author (the thread
+    that wrote the answer), order, or window where nothing did. `late` is what a
+    call's process did after its answer.
     """
 
     phase: Phase
@@ -72,6 +78,14 @@ class _Call:
     answered: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Undecided:
+    """Something of which only the candidates are known: who writes their answers may tell more."""
+
+    seen: Observation
+    guess: Attribution
+
+
 class Attributor:
     """Follows one server. `stdin` and `stdout` are the inodes of its pipes: servers give them other numbers.
 
@@ -88,12 +102,17 @@ class Attributor:
         self._sent = self._consumed = self._written = self._seen = 0
         self._first_read: float | None = None
         self._begun = False
-        self._in_order = True
+        self._in_order, self._overlapped = True, 0
         self._closed: list[str] = []
+        self._undecided: deque[_Undecided] = deque()
+        self._written_by: deque[tuple[int, int]] = deque(maxlen=MAX_WRITES)
+        self._authors: OrderedDict[str, tuple[int, int]] = OrderedDict()
 
     def asked(self, call_id: str, method: str | None, arguments: Any, size: int, time: float) -> None:
         """Learn that a request of `size` bytes is about to be written to the server."""
         self._sent += size
+        if method == LISTENING:
+            return
         needles = tuple(dict.fromkeys(_needles(arguments)))[:MAX_NEEDLES]
         self._open[call_id] = _Call(call_id, method in OPENING, time, self._sent, needles)
         if len(self._open) > MAX_OPEN:
@@ -138,11 +157,13 @@ class Attributor:
             self._seen = max(self._seen, *old)
             if before == float("inf"):
                 self.started(self._held[-1][0].time + 1)
-        return self._release()
+        return [*self._release(), *self._settle(before)]
 
     def closed(self) -> list[str]:
-        """Give the calls that the trace has passed since this was last asked."""
-        closed, self._closed = self._closed, []
+        """Give the calls that the trace has passed, once nothing of theirs is held back."""
+        waited_for = {call_id for each in self._undecided for call_id in each.guess.calls}
+        closed = [call_id for call_id in self._closed if call_id not in waited_for]
+        self._closed = [call_id for call_id in self._closed if call_id in waited_for]
         return closed
 
     def _count(self, event: Event) -> None:
@@ -159,6 +180,7 @@ class Attributor:
         inode = pipe.inode if pipe else None
         if inode == ("pipe", self._stdout) and (name in WRITERS or name in COPIERS):
             self._written += value
+            self._written_by.append((self._written, event.pid))  # type: ignore[union-attr]
         elif inode == ("pipe", self._stdin) and name in READERS:
             self._consumed += value
             self.started(event.until)  # type: ignore[union-attr]
@@ -171,10 +193,38 @@ class Attributor:
             if not known and len(self._held) <= MAX_HELD:
                 break
             self._held.popleft()
-            told.append(Attributed(seen, self._attribute(seen, consumed, written)))
+            found = self._attribute(seen, consumed, written)
+            if found.how in ("order", "window"):
+                self._undecided.append(_Undecided(seen, found))
+            else:
+                told.append(Attributed(seen, found))
         if not self._held:
             self._close_answered(self._written, None)
+        return [*told, *self._settle()] if self._undecided else told
+
+    def _settle(self, before: float = 0.0) -> list[Attributed]:
+        """Decide what was undecided: of which every candidate is answered, what is old, and what is too much."""
+        told: list[Attributed] = []
+        while self._undecided:
+            each = self._undecided[0]
+            ripe = each.seen.time < before or len(self._undecided) > MAX_HELD
+            if not ripe and any(call_id in self._open for call_id in each.guess.calls):
+                break
+            self._undecided.popleft()
+            told.append(Attributed(each.seen, self._by_author(each)))
         return told
+
+    def _by_author(self, each: _Undecided) -> Attribution:
+        """Take the call that the same thread answered next, where threads answer for themselves."""
+        authors = [(call_id, *self._authors[call_id]) for call_id in each.guess.calls if call_id in self._authors]
+        if len({author for _, author, _ in authors}) < 2:
+            return each.guess
+        mine = [(end, call_id) for call_id, author, end in authors if author in each.seen.lineage]
+        if not mine:
+            return each.guess
+        _, first = min(mine)
+        others = (call_id for call_id in each.guess.calls if call_id != first)
+        return Attribution("call", (first, *others), BY_AUTHOR, "author")
 
     def _close_answered(self, written: int, now: float | None) -> None:
         for call in list(self._open.values()):
@@ -185,10 +235,18 @@ class Attributor:
 
     def _close(self, call_id: str) -> None:
         call = self._open.pop(call_id)
-        older = (each for each in self._open.values() if not each.opening and each.request_end < call.request_end)
-        self._in_order = self._in_order and next(older, None) is None
+        others = [each.request_end for each in self._open.values() if not each.opening]
+        if others:
+            self._overlapped += 1
+            self._in_order = self._in_order and min(others) > call.request_end
         self._begun = True
         self._closed.append(call_id)
+        start = call.answer_start
+        author = next(((pid, end) for end, pid in self._written_by if start is not None and end > start), None)
+        if author is not None:
+            self._authors[call_id] = author
+            if len(self._authors) > MAX_THREADS:
+                self._authors.popitem(last=False)
 
     def _attribute(self, seen: Observation, consumed: int, written: int) -> Attribution:
         self._close_answered(written, seen.time)
@@ -222,7 +280,7 @@ class Attributor:
             mine = next((call for call in among if call.call_id == call_id), None)
             if mine is not None:
                 return _ranked(mine, calls, BY_THREAD, "thread")
-        if self._in_order:
+        if self._in_order and self._overlapped >= ENOUGH:
             return _ranked(among[0], calls, max(BY_ORDER, 1 / len(among)), "order")
         return _ranked(among[0], among, 1 / len(among), "window")
 
