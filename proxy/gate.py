@@ -378,6 +378,11 @@ class Gate:
         """Record that no answer to `exchange` was seen."""
         self._close(exchange, outcome=outcome)
 
+    def abandon_session(self, context: Context) -> None:
+        """Record that no answer will come to what is under way in a session that is over."""
+        for exchange in self._exchanges.of_session(context):
+            self.abandon(exchange, "interrupted")
+
     def note(self, kind: str, reason: str, context: Context, **detail: Any) -> str:
         """Record something that was refused outside any call; give the event's id."""
         log.warning(kind, reason=reason, agent=context.principal.agent, server=context.server, **detail)
