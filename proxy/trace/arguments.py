@@ -6,6 +6,7 @@ import re
 from typing import NamedTuple
 
 _TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"|<[^<>]*+>|[\[({]|[\])}]|,|[^"<\[({\])},]++|.', re.DOTALL)
+_FLAT = re.compile(r'(?:[^,"<]++|"(?:[^"\\]++|\\.)*+"|<[^<>]*+>|["<])++', re.DOTALL)
 _ESCAPE = re.compile(rb"\\([0-7]{1,3}|x[0-9a-fA-F]{2}|.)", re.DOTALL)
 _NAMED_ESCAPES = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"v": b"\v", b"f": b"\f", b"a": b"\a", b"b": b"\b"}
 _STRING = re.compile(r'@?"((?:[^"\\]++|\\.)*+)"(\.\.\.)?', re.DOTALL)
@@ -63,6 +64,12 @@ class Sent(NamedTuple):
 
 def split_arguments(text: str) -> list[str]:
     """Cut the arguments at the commas between them; those within quotes, brackets and paths are no such commas."""
+    if "[" not in text and "{" not in text and "(" not in text and not text.startswith(","):
+        return [part.strip() for part in _FLAT.findall(text)]
+    return _split_nested(text)
+
+
+def _split_nested(text: str) -> list[str]:
     found: list[str] = []
     start = depth = 0
     for token in _TOKEN.finditer(text):

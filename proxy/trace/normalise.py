@@ -116,9 +116,10 @@ class Normaliser:
         """Give what the next event of the trace says."""
         if type(event) is Syscall:
             handler = self._handlers.get(event.name)
-            if handler is not None and not event.injected:  # what strace refused is strace's doing
-                arguments = split_arguments(event.arguments)
-                return list(handler(event, arguments, partial(self._make, event)))
+            if handler is not None:
+                if _is_inner(event):
+                    return []
+                return list(handler(event, split_arguments(event.arguments), partial(self._make, event)))
             if event.name in STARTERS:
                 self.lineage.started(event)
         elif isinstance(event, Unfinished):
@@ -136,11 +137,12 @@ class Normaliser:
 
     def _opened(self, call: Syscall, arguments: list[str], make: Make) -> Made:
         process, at = self.lineage.process(call.pid), OPENERS[call.name]
-        path = self._path(process, arguments, at, with_folder=at == 1)
         opened = returned(call.value, call.returned)
         if opened is not None and opened.path is not None:
             self._note(process, opened)
-            path = opened.path
+            path: bytes | None = opened.path
+        else:
+            path = self._path(process, arguments, at, with_folder=at == 1)
         asked = flags(arguments[at + 1].strip("{}").partition(",")[0]) if len(arguments) > at + 1 else frozenset[str]()
         if path is None or "O_PATH" in asked or not _is_file(path):
             return
@@ -254,6 +256,15 @@ class Normaliser:
 
     def _counts(self, to: Descriptor) -> bool:
         return to.path is not None and _is_file(to.path) and to.path not in self._ignored
+
+
+def _is_inner(call: Syscall) -> bool:
+    """Say, before looking any closer, that a call reaches nothing outside; or that it never reached the kernel."""
+    if call.name in WRITERS:
+        return "<pipe:" in call.arguments.partition(">")[0]
+    if call.name == "mmap":
+        return "MAP_SHARED" not in call.arguments
+    return call.injected
 
 
 def _is_file(path: bytes) -> bool:

@@ -135,6 +135,12 @@ def test_vectors_are_read_part_by_part() -> None:
     assert message(named) == (Address("AF_INET", "1.2.3.4", 53), (Quoted(b"x", False),))
 
 
+@given(st.lists(st.sampled_from(['"a, b"', "3</x, y>", "O_RDONLY|O_CREAT", "NULL", "0644", r'"\\", "', "", "1<<2"])))
+def test_arguments_without_brackets_are_cut_fast_and_in_the_same_way(parts: list[str]) -> None:
+    text = ", ".join(parts)
+    assert split_arguments(text) == arguments._split_nested(text)
+
+
 READERS = [split_arguments, quoted, descriptor, words, flags, address, buffers, message, messages]
 
 
