@@ -77,6 +77,8 @@ PURE = (
     "proxy.trace.attribute",
     "proxy.trace.ledger",
     "proxy.trace.names",
+    "proxy.trace.patterns",
+    "proxy.trace.synthesise",
     "proxy.client_config",
     "proxy.event_schema",
 )
