@@ -7,6 +7,7 @@ InterlockError
 ├── AuditUnavailableError  an event could not be made durable
 ├── StartError          a server's program cannot be started; it has the exit code for that
 ├── TracingError        a server cannot be traced; the message says what to allow
+├── ServerError         a server cannot be probed: it ended, or does not answer
 ├── PinsUnavailableError   the tools' pins cannot be read or written
 ├── StoreUnavailableError  the store of proposals cannot be reached
 │   ├── SchemaError     the store's tables are not those that this version needs
@@ -49,6 +50,10 @@ class StartError(InterlockError):
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
         self.code = code
+
+
+class ServerError(InterlockError):
+    """A server ended or does not answer; the message has its last words."""
 
 
 class TracingError(InterlockError):
