@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -60,6 +61,16 @@ def _base_url(value: str) -> str:
     if _BASE_URL.fullmatch(value):
         return value.rstrip("/")
     raise ValueError("write the URL before /chat/completions, such as https://llm.example.com/v1")
+
+
+def _command(value: str) -> str:
+    try:
+        words = shlex.split(value)
+    except ValueError as error:
+        raise ValueError(f"{error}; write a program and its arguments, quoted as in a shell") from error
+    if not words:
+        raise ValueError("write a program and its arguments")
+    return value
 
 
 def _database_url(value: SecretStr) -> SecretStr:
@@ -135,6 +146,15 @@ class Settings(BaseModel):
     idle_timeout: Seconds = Field(600, ge=1, description="Seconds after which a silent connection is closed.")
     drain_timeout: Seconds = Field(10, description="Seconds that calls under way get to finish at a stop.")
     audit_log_limit: Size = Field(ByteSize(1 << 30), description="Largest local audit log; past it calls are refused.")
+    on_audit_failure: Literal["refuse", "allow"] = Field(
+        "refuse", description="What becomes of calls that cannot be recorded: refuse, or allow."
+    )
+    retention_days: float = Field(90, gt=0, le=36_500, description="Days that the embedded store keeps events.")
+    checkpoint_file: UserPath | None = Field(None, description="File that signed checkpoints are added to.")
+    checkpoint_command: Annotated[str, AfterValidator(_command)] | None = Field(
+        None, description="Command that is given each signed checkpoint, to keep it elsewhere."
+    )
+    checkpoint_seconds: Seconds = Field(30, description="Seconds between signed checkpoints while events come.")
     trace: Literal["off", "auto", "require"] = Field(
         "auto", description="Whether interlock run watches its server with strace: where that works, never, or always."
     )

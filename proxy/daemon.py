@@ -32,7 +32,7 @@ from proxy.egress import EgressGuard
 from proxy.errors import ConfigError
 from proxy.files import FolderLock, read_or_make_key
 from proxy.parts import Parts
-from proxy.store.log import LOG_FILE, LocalLog
+from proxy.store.log_files import DaemonLog
 from proxy.wire import legacy
 
 if TYPE_CHECKING:
@@ -72,8 +72,8 @@ class Daemon:
         )
         self.master = self._master()
 
-    def _open_log(self) -> LocalLog:
-        return LocalLog(self._settings.state_dir / LOG_FILE, max_bytes=self._settings.audit_log_limit)
+    def _open_log(self) -> DaemonLog:
+        return DaemonLog(self._settings.state_dir, max_bytes=self._settings.audit_log_limit)
 
     def stop(self) -> None:
         """Begin a graceful stop."""

@@ -227,13 +227,21 @@ class Denial:
         }
 
 
+SCHEMA_VERSION = 1
+"""Of events: raised when a field changes its meaning or goes, not when one is added (docs/audit.md)."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEvent:
-    """One thing that happened. Append-only; arguments are masked before they get here."""
+    """One thing that happened. Append-only; arguments are masked before they get here.
+
+    What is stored of it is `event_schema.StoredEvent`, which also says by whom it was written.
+    """
 
     event_id: str
     kind: str
     time: float
+    schema_version: int = SCHEMA_VERSION
     call_id: str | None = None
     agent: str | None = None
     authenticated: bool = False

@@ -18,6 +18,7 @@ from proxy.live_policy import LivePolicy
 from proxy.model import AuditEvent
 from proxy.operators import OperatorBook
 from proxy.phases import Phases
+from proxy.recording import Recording
 from proxy.redact import Book
 from proxy.sampler import open_sampler
 from proxy.store.choice import check_at_start, open_database
@@ -63,7 +64,8 @@ class Parts:
             prepare=lambda policy: self.masker.prepare(policy.detectors),
             book=Book(),
         )
-        self.sink = open_sink()
+        self.recording = Recording(settings, open_sink(), adopts_all=server is None)
+        self.sink = self.recording.sink
         self.pins = PinFiles(settings.state_dir)
         self._database = open_database(settings.postgres, settings.state_dir)
         self.store = Proposals(self._database)
@@ -71,6 +73,7 @@ class Parts:
         self.operators = OperatorBook(settings.state_dir)
         self.operators.ensure()
         keys = open_keys(settings, os.environ)
+        keys.ring(time.time())  # made at the first start, and looked at in each: no proposal finds it unusable
         self.phases = Phases(store=self.store, ring=lambda: keys.ring(time.time()), sampler=self.sampler)
         self.gate = Gate(
             phases=self.phases,
@@ -97,7 +100,7 @@ class Parts:
         await self.phases.close()
         if self.sampler is not None:
             await self.sampler.close()
-        self.sink.close()
+        await asyncio.to_thread(self.recording.close)
 
     def _policy_reloaded(self) -> None:
         self._on_reload()

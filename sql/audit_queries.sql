@@ -4,7 +4,7 @@
 -- name: who_called_what_yesterday
 SELECT agent, server, tool, count(*) AS calls, count(*) FILTER (WHERE decision = 'deny') AS denied
 FROM events
-WHERE kind = 'decided' AND method = 'tools/call'
+WHERE kind = 'decided' AND tool IS NOT NULL
   AND ts >= date_trunc('day', now()) - interval '1 day' AND ts < date_trunc('day', now())
 GROUP BY agent, server, tool
 ORDER BY calls DESC, agent, server, tool;
@@ -54,11 +54,12 @@ WITH recent AS (
     GROUP BY server, tool
 )
 SELECT * FROM recent r
-WHERE NOT EXISTS (
-    SELECT 1 FROM events e
+WHERE (
+    SELECT e.ts FROM events e
     WHERE e.kind = 'decided' AND e.tool = r.tool AND e.server IS NOT DISTINCT FROM r.server
       AND e.ts <= now() - interval '7 days'
-)
+    LIMIT 1
+) IS NULL
 ORDER BY first_called;
 
 -- name: calls_that_never_ended

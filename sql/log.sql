@@ -1,6 +1,28 @@
 -- The local durable log (SQLite): events in the order they were acknowledged.
--- Each body is one JSON object, kept exactly as it was written.
+-- Each body is one JSON object, kept exactly as it was written; `chain` is its link (docs/audit.md).
 CREATE TABLE IF NOT EXISTS events (
-    seq  INTEGER PRIMARY KEY AUTOINCREMENT,
-    body TEXT NOT NULL
+    seq   INTEGER PRIMARY KEY AUTOINCREMENT,
+    body  TEXT NOT NULL,
+    chain TEXT
+);
+
+-- One row: who writes this log, how far it has come, and what was moved on to the store.
+CREATE TABLE IF NOT EXISTS log (
+    id          INTEGER PRIMARY KEY CHECK (id = 1),
+    writer      TEXT NOT NULL,
+    seq         INTEGER NOT NULL,
+    hash        TEXT NOT NULL,
+    moved       INTEGER NOT NULL DEFAULT 0,
+    moved_at    REAL,
+    destination TEXT,
+    problem     TEXT
+);
+
+-- Events that the store does not take, set aside so that they hold up no other.
+CREATE TABLE IF NOT EXISTS rejected (
+    seq    INTEGER PRIMARY KEY,
+    body   TEXT NOT NULL,
+    chain  TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    at     REAL NOT NULL
 );

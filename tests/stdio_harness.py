@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from proxy.store.log_files import read_logs
 from tests.harness import DENY_ALL_DANGER, REPOSITORY, _keep_cache, _seed_cache, environment
 from tests.processes import Process, start_module
+from tests.trail import read_trail
 
 LIMIT = 20.0
 
@@ -104,7 +104,7 @@ class Run:
 
     def events(self) -> list[dict[str, Any]]:
         """Give the audit events of the state folder; all of them, once the run has ended."""
-        return list(read_logs(self.state_dir))
+        return read_trail(self.state_dir)
 
 
 @contextlib.contextmanager

@@ -85,6 +85,7 @@ PURE = (
     "proxy.trace.observer",
     "proxy.trace.report",
     "proxy.client_config",
+    "proxy.event_schema",
 )
 # Room, and which of our own modules it may import. The longest name that fits a module is its room.
 ROOMS: dict[str, tuple[str, ...]] = {
@@ -119,7 +120,18 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "proxy.catalogue",
         *PURE,
     ),
-    "proxy.store": ("proxy.store", *MODEL, "proxy.resources", "proxy.files", "proxy.pins", "proxy.database_url"),
+    "proxy.event_schema": MODEL,
+    "proxy.audit_keys": ("proxy.errors", "proxy.files"),
+    "proxy.store": (
+        "proxy.store",
+        *MODEL,
+        "proxy.resources",
+        "proxy.files",
+        "proxy.pins",
+        "proxy.database_url",
+        "proxy.audit_keys",
+    ),
+    "proxy.recording": ("proxy.store", "proxy.config", "proxy.database_url", "proxy.journal", *MODEL),
     "proxy.responses": ("proxy.gate", *PURE),
     "proxy.trace": ("proxy.trace", "proxy.gate", "proxy.refusals", "proxy.responses", "proxy.files", *PURE),
     "proxy.desk": ("proxy.journal", *MODEL),
@@ -298,8 +310,15 @@ def mirror(module: str) -> Path:
     return ROOT.joinpath("tests", *parts[:-1], f"test_{parts[-1]}.py")
 
 
-# model.py, proposals.py, events.py, masking.py and errors.py are data; the daemon is tested by the acceptance tests.
-WITHOUT_MIRROR = {"proxy.model", "proxy.proposals", "proxy.events", "proxy.masking", "proxy.errors", "proxy.daemon"}
+# These are data alone; the daemon is tested by the acceptance tests.
+WITHOUT_MIRROR = {
+    "proxy.model",
+    "proxy.proposals",
+    "proxy.masking",
+    "proxy.events",
+    "proxy.errors",
+    "proxy.daemon",
+}
 MIRRORED = ("proxy.wire", "proxy.store", "proxy.commands", "proxy.trace", "proxy.console")
 
 

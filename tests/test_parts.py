@@ -5,19 +5,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 
 from proxy import live_pins, live_policy
 from proxy.config import Settings
-from proxy.errors import PolicyError
+from proxy.errors import ConfigError, PolicyError
 from proxy.model import Answer, Context, Forward, Principal
 from proxy.parts import Parts
 from proxy.pins import approve
-from proxy.store.log_files import RunLog, read_logs
+from proxy.store.log_files import RunLog
 from tests.harness import DENY_ALL_DANGER
+from tests.trail import read_trail
 
 CONTEXT = Context(Principal("bot"), "files", transport="stdio", session="s")
 
@@ -39,13 +40,13 @@ class Told(list[str | None]):
         self.event.set()
 
 
-@contextlib.contextmanager
-def built(settings: Settings, told: Told, **more: str) -> Iterator[Parts]:
+@contextlib.asynccontextmanager
+async def built(settings: Settings, told: Told, **more: str) -> AsyncIterator[Parts]:
     parts = Parts(settings, lambda: RunLog(settings.state_dir), told, **more)  # type: ignore[arg-type]
     try:
         yield parts
     finally:
-        parts.close()
+        await parts.close()
 
 
 @contextlib.asynccontextmanager
@@ -64,10 +65,10 @@ def body(tool: str) -> bytes:
 
 
 async def test_the_gate_decides_by_the_policy_and_writes_to_the_log(settings: Settings) -> None:
-    with built(settings, Told()) as parts:
+    async with built(settings, Told()) as parts:
         assert isinstance(await parts.gate.inspect(body("danger"), CONTEXT), Answer)
         assert isinstance(await parts.gate.inspect(body("echo"), CONTEXT), Forward)
-    events = list(read_logs(settings.state_dir))
+    events = list(read_trail(settings.state_dir))
     assert [(e.get("tool"), e.get("decision"), e.get("outcome")) for e in events] == [
         ("danger", "deny", None),
         ("echo", "allow", None),
@@ -82,6 +83,15 @@ async def test_a_bad_policy_is_told_before_a_log_is_made(settings: Settings) -> 
     assert not (settings.state_dir / "log").exists()
 
 
+async def test_the_first_start_makes_the_key_of_commit_tokens_and_each_looks_at_it(settings: Settings) -> None:
+    keys = settings.state_dir / "keys" / "commit-keys.json"
+    async with built(settings, Told()):
+        assert keys.stat().st_mode & 0o777 == 0o600
+    keys.chmod(0o644)
+    with pytest.raises(ConfigError, match="chmod 600"):
+        Parts(settings, lambda: RunLog(settings.state_dir), Told())
+
+
 async def test_a_new_policy_is_told_and_a_bad_one_is_not(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live_policy, "POLL_SECONDS", 0.01)
     told, reloads = Told(), Told()
@@ -93,7 +103,7 @@ async def test_a_new_policy_is_told_and_a_bad_one_is_not(settings: Settings, mon
         settings.policy.write_text(DENY_ALL_DANGER + "\n")
         await asyncio.wait_for(told.event.wait(), 10)
     assert told == [None]
-    parts.close()
+    await parts.close()
 
 
 @pytest.mark.parametrize(("server", "seen"), [(None, ["a", "b"]), ("a", ["a"])])
@@ -102,14 +112,14 @@ async def test_approvals_are_told_and_recorded_of_the_servers_that_matter(
 ) -> None:
     monkeypatch.setattr(live_pins, "POLL_SECONDS", 0.01)
     told = Told()
-    with built(settings, told, **({"server": server} if server else {})) as parts:
+    async with built(settings, told, **({"server": server} if server else {})) as parts:
         for name in ("a", "b"):
             _list_tools(parts, name)
         async with watched(parts):
             for name in ("b", "a"):
                 parts.pins.update(name, lambda pins: approve(pins, None, 1.0) if pins else None)
             await _until(lambda: sorted(told) == seen)  # type: ignore[type-var]
-    events = [event["server"] for event in read_logs(settings.state_dir) if event["kind"] == "pins_approved"]
+    events = [event["server"] for event in read_trail(settings.state_dir) if event["kind"] == "pins_approved"]
     assert sorted(events) == seen
 
 

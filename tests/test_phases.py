@@ -180,6 +180,28 @@ async def test_a_rule_that_came_since_the_proposal_still_denies_and_burns_nothin
     assert isinstance(await world.commit(proposed), Forward)
 
 
+async def test_a_rule_that_came_in_place_of_the_two_phase_one_denies_too(make: Make) -> None:
+    world = make()
+    proposed = await world.propose()
+    world.set_rules([{"id": "no", "action": "deny", "tools": ["transfer_funds"]}])
+    assert await world.commit(proposed) == "policy_denied"
+    assert await world.propose() == "policy_denied"
+    world.set_rules([])
+    assert await world.propose() == {"status": "not_required", "tool": "transfer_funds"}
+    forward = await world.commit(proposed)
+    assert isinstance(forward, Forward)
+    assert forward.message.params == {"name": "transfer_funds", "arguments": ARGUMENTS}
+    assert await world.commit(proposed) == "nonce_replay"
+
+
+async def test_a_call_that_only_sounds_like_a_phase_is_the_servers(make: Make) -> None:
+    world = make()
+    for name, arguments in (("git_commit", {"commit_token": "abc", "proposal_id": "1"}), ("budget_propose", {})):
+        forward = await world.inspect(name, arguments)
+        assert isinstance(forward, Forward)
+        assert forward.message.params == {"name": name, "arguments": arguments}
+
+
 async def test_a_rule_that_now_wants_a_person_holds_for_proposals_made_before(make: Make) -> None:
     world = make()
     proposed = await world.propose()

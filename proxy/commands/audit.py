@@ -11,9 +11,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from proxy.commands.options import AsJson, ConfigFile, StateDir, require_log, state_folder
+from proxy.commands import audit_export, audit_query, audit_stats, audit_verify
+from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, require_trail, store_settings
 from proxy.commands.terminal import printable
-from proxy.store.log_files import read_logs
+from proxy.commands.trail import last_events
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,17 +27,28 @@ def root() -> None:
     """Show what happened."""
 
 
+app.command("query", epilog=audit_query.QUERY_EPILOG)(audit_query.query)
+app.command("show", epilog=audit_query.SHOW_EPILOG)(audit_query.show)
+app.command("stats", epilog=audit_stats.EPILOG)(audit_stats.stats)
+app.command("export", epilog=audit_export.EXPORT_EPILOG)(audit_export.export)
+app.command("prune", epilog=audit_export.PRUNE_EPILOG)(audit_export.prune)
+app.command("verify", epilog=audit_verify.EPILOG)(audit_verify.verify)
+app.command("schema", epilog="Example:  interlock audit schema > event.schema.json")(audit_verify.schema)
+app.command("rotate-key", epilog="Example:  interlock audit rotate-key")(audit_verify.rotate_key)
+
+
 @app.command(epilog="Example:  interlock audit tail -n 50 --json")
 def tail(
     number: Annotated[int, typer.Option("-n", "--number", min=1, help="How many events, counted from the last.")] = 20,
+    database_url: DatabaseUrl = None,
     state_dir: StateDir = None,
     config: ConfigFile = None,
     as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
-    """Print the last events of the local logs, oldest first."""
-    folder = state_folder(state_dir, config)
-    require_log(folder)
-    events = list(read_logs(folder, last=number))
+    """Print the last events, oldest first: of the store, and of the local logs that were not moved there yet."""
+    settings = store_settings(database_url, state_dir, config)
+    require_trail(settings)
+    events = last_events(settings, number)
     if as_json:
         for event in events:
             typer.echo(json.dumps(event, ensure_ascii=False))

@@ -9,6 +9,7 @@ import typer
 
 from proxy.config import Settings, load_settings
 from proxy.errors import ConfigError
+from proxy.store.choice import store_exists
 from proxy.store.log_files import log_files
 
 StateDir = Annotated[
@@ -36,9 +37,10 @@ def store_settings(database_url: str | None, state_dir: Path | None, config_file
     return load_settings({"database_url": database_url, "state_dir": state_dir}, config_file=config_file).settings
 
 
-def require_log(folder: Path) -> None:
-    """Raise ConfigError where a state folder has no audit log."""
-    if not log_files(folder):
+def require_trail(settings: Settings) -> None:
+    """Raise ConfigError where there is neither a store nor a local log to read events from."""
+    folder = settings.state_dir
+    if not log_files(folder) and not store_exists(settings.postgres, folder):
         raise ConfigError(
             f"there is no audit log in {folder / 'log'}; `interlock up` and `interlock run` make one, "
             "or give --state-dir"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,24 +13,24 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from proxy.commands.options import AsJson, ConfigFile, StateDir, require_log, state_folder
-from proxy.errors import ConfigError
+from proxy.commands.moments import parse_age
+from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, require_trail, store_settings
+from proxy.commands.trail import events_since
 from proxy.policy.load import load_policy
 from proxy.policy.replay import replay as decide_again
 from proxy.redact import Book
-from proxy.store.log_files import read_logs
 
 if TYPE_CHECKING:
     from proxy.policy.replay import Change, Replay
 
 EXIT_CHANGES = 3
 EPILOG = "Example:  interlock policy replay --since 7d new.yaml"
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
 def replay(
     candidate: Annotated[Path, typer.Argument(help="The candidate: a policy file, or a folder of them.")],
     since: Annotated[str, typer.Option(help="How far back: 90s, 30m, 12h, 7d, 2w.")] = "7d",
+    database_url: DatabaseUrl = None,
     state_dir: StateDir = None,
     config: ConfigFile = None,
     as_json: AsJson = False,  # noqa: FBT002
@@ -47,9 +46,9 @@ def replay(
     """
     earliest = time.time() - parse_age(since)
     policy = load_policy(candidate, Book())
-    folder = state_folder(state_dir, config)
-    require_log(folder)
-    outcome = decide_again(policy, (event for event in read_logs(folder) if event["time"] >= earliest))
+    settings = store_settings(database_url, state_dir, config)
+    require_trail(settings)
+    outcome = decide_again(policy, events_since(settings, earliest))
     if as_json:
         for change in outcome.changes:
             typer.echo(json.dumps({"kind": "change", **change.data()}, ensure_ascii=False))
@@ -57,14 +56,6 @@ def replay(
     else:
         _show(outcome)
     raise typer.Exit(EXIT_CHANGES if outcome.changes else 0)
-
-
-def parse_age(text: str) -> float:
-    """Read a length of time such as `7d`, in seconds. Raises ConfigError."""
-    match = re.fullmatch(r"(\d{1,9})([smhdw])", text)
-    if match is None:
-        raise ConfigError(f"--since {text!r} is not a length of time; write 90s, 30m, 12h, 7d or 2w")
-    return int(match[1]) * _UNITS[match[2]]
 
 
 def _show(outcome: Replay) -> None:

@@ -18,7 +18,7 @@ from proxy.model import JsonObject
 from proxy.operators import OperatorBook, read_token
 from proxy.proposals import State
 from proxy.store.choice import open_store
-from proxy.store.log import LOG_FILE, LocalLog
+from proxy.store.log_files import DaemonLog
 
 
 class Review(Protocol):
@@ -91,7 +91,7 @@ async def open_review(settings: Settings, token: str) -> AsyncIterator[Review]:
     if operator is None:
         raise ConfigError("the token is no operator's of this state folder; see `interlock operators list`")
     store = open_store(settings.postgres, settings.state_dir)
-    with contextlib.closing(LocalLog(settings.state_dir / LOG_FILE, max_bytes=settings.audit_log_limit)) as sink:
+    with contextlib.closing(DaemonLog(settings.state_dir, max_bytes=settings.audit_log_limit)) as sink:
         try:
             yield OwnReview(Desk(store, sink, time.time), operator)
         finally:

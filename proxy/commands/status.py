@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -13,9 +14,11 @@ from rich.markup import escape
 
 from proxy import runfile
 from proxy.commands.options import AsJson, ConfigFile, StateDir, state_folder
+from proxy.store.backlog import read_backlog
 
 if TYPE_CHECKING:
     from proxy.runfile import Running
+    from proxy.store.backlog import Backlog
 
 EPILOG = "Example:  interlock status --json"
 
@@ -23,20 +26,36 @@ EPILOG = "Example:  interlock status --json"
 def status(state_dir: StateDir = None, config: ConfigFile = None, as_json: AsJson = False) -> None:  # noqa: FBT002
     """Say whether a proxy runs on this state folder, where it listens and which policy is in force.
 
+    It also says how many audit events wait to be moved to the store, since when, and what keeps them.
+
     Exit code 0: it runs, and the policy on disk is in force. Exit code 1: it does
     not run, or the policy on disk could not be loaded and an older one stays in force.
     """
     folder = state_folder(state_dir, config)
-    running = runfile.read(folder)
+    running, audit = runfile.read(folder), read_backlog(folder, time.time())
     if as_json:
-        typer.echo(json.dumps({"running": running is not None, **(asdict(running) if running else {})}))
+        told = {"running": running is not None, **(asdict(running) if running else {}), "audit": audit.data()}
+        typer.echo(json.dumps(told))
     elif running is None:
         Console(soft_wrap=True, highlight=False).print(
             f"No proxy runs on {escape(str(folder))}: start one with `interlock up`, or give --state-dir."
         )
     else:
         _show(running)
+    if not as_json:
+        _show_audit(audit)
     raise typer.Exit(0 if running is not None and running.policy_problem is None else 1)
+
+
+def _show_audit(audit: Backlog) -> None:
+    console = Console(soft_wrap=True, highlight=False)
+    waiting = f"{audit.events} events wait to be moved to the store"
+    lag = f", the oldest for {audit.lag_seconds:.0f} s" if audit.lag_seconds is not None else ""
+    console.print(f"{'audit':<12} {waiting}{lag}")
+    if audit.rejected:
+        console.print(f"[bold red]REJECTED[/]: {audit.rejected} events that the store does not take were set aside.")
+    for problem in audit.problems:
+        console.print(f"[bold red]AUDIT PROBLEM[/]: [red]{escape(problem)}[/]")
 
 
 def _show(running: Running) -> None:

@@ -46,6 +46,11 @@ def open_events(database_url: str | None, state_dir: Path, *, timeout: float = E
     return PostgresEvents(PostgresDatabase(database_url, timeout=timeout))
 
 
+def store_exists(database_url: str | None, state_dir: Path) -> bool:
+    """Say whether there is a store to ask; one on Postgres is taken to be there."""
+    return bool(database_url) or (state_dir / STORE_FILE).exists()
+
+
 async def check_at_start(database: Database) -> None:
     """Raise SchemaError, with the way out, where the database answers and its schema does not fit.
 

@@ -2,7 +2,7 @@
 
 One SQLite file in WAL mode with `synchronous=FULL`, written by one thread that
 takes whatever has queued up into one transaction (group commit), so that a
-thousand waiting calls cost one fsync.
+thousand waiting calls cost one fsync. Each event is a link of the log's chain.
 """
 
 from __future__ import annotations
@@ -10,30 +10,37 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import hmac
 import json
 import queue
+import secrets
+import socket
 import threading
+import time
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 import apsw
 import structlog
 
+from proxy import __version__
 from proxy.errors import AuditUnavailableError
 from proxy.model import AuditEvent
-from proxy.resources import sql_dir
 from proxy.spelling import spell
+from proxy.store import log_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
+
+    from proxy.store.chain import Head
 
 log = structlog.get_logger("interlock.log")
 
 LOG_FILE = "log/events.db"  # below the state folder
-PAGE_BYTES = 4096
 MAX_BATCH = 512
-BUSY_MS = 5_000
-_INSERT = "INSERT INTO events (body) VALUES (?)"
+DIGEST_KEY_BYTES = 32
+DISCARD_SECONDS = 60.0
 
 
 @dataclasses.dataclass(slots=True)
@@ -43,21 +50,41 @@ class _Entry:
     body: str = ""
 
 
-class LocalLog:
-    """An EventSink on one SQLite file. Use from one event loop; close it to flush."""
+@dataclasses.dataclass(slots=True)
+class _Discard:
+    last: int
+    rejected: Mapping[int, str]
+    done: Future[None]
 
-    def __init__(self, path: Path, *, max_bytes: int = 1 << 30) -> None:
-        self._path = path
-        self._queue: queue.SimpleQueue[_Entry | None] = queue.SimpleQueue()
+
+type _Item = _Entry | _Discard | None
+"""None: close."""
+
+
+class LocalLog:
+    """An EventSink on one SQLite file. Use from one event loop; close it to flush.
+
+    `digest_key` keys the hashes in events, so that nobody guesses short values from them.
+    """
+
+    def __init__(self, path: Path, *, max_bytes: int = 1 << 30, digest_key: bytes | None = None) -> None:
+        self.path = path
+        self._key = digest_key or secrets.token_bytes(DIGEST_KEY_BYTES)
+        self._queue: queue.SimpleQueue[_Item] = queue.SimpleQueue()
         self._closed = False
         self._connection = open_log(path, max_bytes)
+        state = log_table.read_state(self._connection)
+        assert state is not None
+        self.head: Head = state.head
+        """The last event that is on disk."""
+        self._stamp = {"writer": self.head.writer, "host": socket.gethostname(), "proxy_version": __version__}
         self._thread = threading.Thread(target=self._write_all, name="audit-log", daemon=True)
         self._thread.start()
 
     async def record(self, event: AuditEvent) -> None:
         """Return once `event` is on disk. Raises AuditUnavailableError where it cannot be."""
         if self._closed:
-            raise AuditUnavailableError(f"the audit log {self._path} is closed")
+            raise AuditUnavailableError(f"the audit log {self.path} is closed")
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._queue.put(_Entry(event, done))
         await done
@@ -68,6 +95,20 @@ class LocalLog:
             log.error("an event came after the audit log was closed", kind=event.kind, call_id=event.call_id)
             return
         self._queue.put(_Entry(event))
+
+    def discard(self, last: int, rejected: Mapping[int, str]) -> None:
+        """Let go of events up to number `last`, which are in the store, and set aside those it rejected.
+
+        For another thread than the event loop's: it waits. Raises AuditUnavailableError where it cannot be done.
+        """
+        done: Future[None] = Future()
+        if self._closed:
+            raise AuditUnavailableError(f"the audit log {self.path} is closed")
+        self._queue.put(_Discard(last, rejected, done))
+        try:
+            done.result(DISCARD_SECONDS)
+        except Exception as error:
+            raise AuditUnavailableError(f"the audit log {self.path} cannot be cleared: {error}") from error
 
     def close(self) -> None:
         """Write what is queued and release the file."""
@@ -87,14 +128,17 @@ class LocalLog:
                 except queue.Empty:
                     break
             running = None not in batch
-            entries = [entry for entry in batch if entry is not None and self._encode(entry)]
+            for item in batch:
+                if isinstance(item, _Discard):
+                    self._discard(item)  # first, and by itself: it makes the room that the others may need
+            entries = [item for item in batch if isinstance(item, _Entry) and self._encode(item)]
             if entries:
                 self._settle(entries, self._write(entries))
 
     def _encode(self, entry: _Entry) -> bool:
         """Spell an entry; one that cannot be spelt fails by itself."""
         try:
-            entry.body = encode(entry.event)
+            entry.body = encode(entry.event, self._stamp, self._key)
         except Exception as error:
             log.exception("an event cannot be written", kind=entry.event.kind, error=str(error))
             self._settle([entry], error)
@@ -104,21 +148,21 @@ class LocalLog:
     def _write(self, entries: list[_Entry]) -> Exception | None:
         """Commit `entries`; give the error where that failed. Never raises: the thread must outlive it."""
         try:
-            self._connection.execute("BEGIN IMMEDIATE")
-            self._connection.executemany(_INSERT, [(entry.body,) for entry in entries])
-            self._connection.execute("COMMIT")
+            with log_table.change(self._connection):
+                head = log_table.append(self._connection, [entry.body for entry in entries])
         except Exception as error:
-            log.exception("the audit log cannot be written", path=str(self._path), error=str(error))
-            self._roll_back()
+            log.exception("the audit log cannot be written", path=str(self.path), error=str(error))
             return error
+        self.head = head
         return None
 
-    def _roll_back(self) -> None:
+    def _discard(self, item: _Discard) -> None:
         try:
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
-        except apsw.Error as error:
-            log.exception("a transaction cannot be undone", path=str(self._path), error=str(error))
+            log_table.discard(self._connection, item.last, item.rejected, time.time())
+        except Exception as error:  # noqa: BLE001  whatever it is, the one who asked is told
+            item.done.set_exception(error)
+        else:
+            item.done.set_result(None)
 
     def _settle(self, entries: list[_Entry], error: Exception | None) -> None:
         waiting = [entry.done for entry in entries if entry.done is not None]
@@ -147,31 +191,26 @@ def open_log(path: Path, max_bytes: int) -> apsw.Connection:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch(mode=0o600)
-        return _connect(path, max_bytes)
+        return log_table.connect(path, max_bytes)
     except (apsw.Error, OSError) as error:
         raise AuditUnavailableError(
             f"the audit log {path} cannot be opened ({error}); restore or move it, or give another --state-dir"
         ) from error
 
 
-def _connect(path: Path, max_bytes: int) -> apsw.Connection:
-    connection = apsw.Connection(str(path))
-    connection.set_busy_timeout(BUSY_MS)
-    connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
-    connection.execute("PRAGMA journal_mode=WAL")
-    connection.execute("PRAGMA synchronous=FULL")
-    connection.execute(f"PRAGMA max_page_count={max(16, max_bytes // PAGE_BYTES)}")
-    connection.execute((sql_dir() / "log.sql").read_text())
-    return connection
+def encode(event: AuditEvent, stamp: Mapping[str, str] | None = None, key: bytes | None = None) -> str:
+    """Give the stored form of `event`: one JSON object, fields that say nothing left out.
 
-
-def encode(event: AuditEvent) -> str:
-    """Give the stored form of `event`: one JSON object, fields that say nothing left out."""
-    fields: dict[str, Any] = {}
+    `stamp` says who wrote it; with a `key`, hashes are keyed.
+    """
+    fields: dict[str, Any] = dict(stamp or {})
     for name in _FIELDS:
         value = getattr(event, name)
         if value is not None and value not in ((), {}):
             fields[name] = value
+    for name in _HASHES:
+        if key is not None and name in fields:
+            fields[name] = hmac.digest(key, fields[name].encode(), "sha256").hex()
     if event.redactions:
         fields["redactions"] = [dataclasses.asdict(finding) for finding in event.redactions]
     # Half a surrogate pair (a header's odd byte, say) is no text that a database takes.
@@ -179,6 +218,7 @@ def encode(event: AuditEvent) -> str:
 
 
 _FIELDS = tuple(field.name for field in dataclasses.fields(AuditEvent))
+_HASHES = ("arguments_hash", "result_digest")
 
 
 def read_log(path: Path, after: int = 0, last: int | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -188,8 +228,7 @@ def read_log(path: Path, after: int = 0, last: int | None = None) -> Iterator[tu
     """
     query = "SELECT seq, body FROM events WHERE seq > ? ORDER BY seq DESC LIMIT ?"
     try:
-        with contextlib.closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)) as connection:
-            connection.set_busy_timeout(BUSY_MS)
+        with contextlib.closing(log_table.connect_reader(path)) as connection:
             if connection.pragma("schema_version") == 0:
                 return  # it is just being made
             rows: list[Any] = connection.execute(query, (after, -1 if last is None else last)).fetchall()

@@ -12,6 +12,8 @@ import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from proxy.twophase.tokens import VERSION
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
@@ -79,6 +81,12 @@ def read_name(name: str, known: Collection[str], is_governed: Callable[[str], bo
             if phase is not None:
                 return phase, tool
     return None
+
+
+def is_addressed(arguments: JsonObject | None) -> bool:
+    """Say whether arguments hold what no tool takes, only a phase: something aside, or a token."""
+    given = arguments or {}
+    return isinstance(given.get(ASIDE), dict) or str(given.get(COMMIT_TOKEN)).startswith(f"{VERSION}.")
 
 
 def propose_tool(tool: JsonObject, names: Names) -> JsonObject:

@@ -13,11 +13,11 @@ import pytest
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from proxy.store.log_files import read_logs
 from tests.harness import DENY_ALL_DANGER, REPOSITORY, _keep_cache, _seed_cache, environment, interlock_cli
 from tests.node_tools import MODULES, node
 from tests.processes import module_command
 from tests.stdio_harness import run_command
+from tests.trail import read_trail
 
 DENIAL = "mcp-interlock/denial"
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
@@ -57,7 +57,7 @@ class Scene:
         return [json.loads(line)["tool"] for line in lines]
 
     def events(self) -> list[dict[str, Any]]:
-        return list(read_logs(self.state))
+        return read_trail(self.state)
 
 
 @pytest.fixture

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from proxy import cli
-from tests.harness import environment as environment_of
-from tests.processes import run_module
+from tests.audit_world import TRAIL, World
 
 type Done = subprocess.CompletedProcess[str]
 type Run = Callable[..., Done]
@@ -50,11 +49,11 @@ def run(environment: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
 
 @pytest.fixture
 def run_process(environment: None) -> Run:
-    """Run `interlock` with arguments in a process of its own."""
+    """Run `interlock` with arguments in a process of its own, started from nothing as a user does."""
 
     def interlock(*arguments: str) -> Done:
-        own = {name: value for name, value in os.environ.items() if name.startswith("INTERLOCK_")}
-        return run_module("proxy.cli", *arguments, env=environment_of(own), cwd=Path.cwd())
+        command = [sys.executable, "-m", "proxy.cli", *arguments]
+        return subprocess.run(command, check=False, capture_output=True, text=True, timeout=30)
 
     return interlock
 
@@ -66,3 +65,21 @@ def complaint(done: Done) -> str:
     assert done.stdout == ""
     assert done.stderr.startswith("error: ")
     return done.stderr.removeprefix("error: ").strip()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
+    """An empty trail, on each kind of store."""
+    return World(tmp_path / "state", request.getfixturevalue("database_url") if request.param == "postgres" else None)
+
+
+@pytest.fixture(params=["stored", "waiting", "half"])
+def trail(request: pytest.FixtureRequest, world: World) -> World:
+    """The same trail in the store, in the local log, and with a part in each."""
+    cut = {"stored": len(TRAIL), "waiting": 0, "half": 4}[request.param]
+    if cut:
+        world.record(*TRAIL[:cut])
+        world.ship()
+    if TRAIL[cut:]:
+        world.record(*TRAIL[cut:])
+    return world

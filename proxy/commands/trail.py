@@ -1,0 +1,54 @@
+"""How commands read events: from the store and from the local logs that fill it, as one."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+from rich.console import Console
+
+from proxy.config import Settings
+from proxy.errors import StoreUnavailableError
+from proxy.store import reading
+from proxy.store.choice import open_events, store_exists
+from proxy.store.events import Events
+
+
+def last_events(settings: Settings, number: int) -> list[dict[str, Any]]:
+    """Give the last events, oldest first. A store that does not answer is told of, and left out."""
+
+    async def ask() -> list[dict[str, Any]]:
+        async with _store(settings) as store:
+            return await reading.last_events(store, settings.state_dir, number)
+
+    try:
+        return asyncio.run(ask())
+    except StoreUnavailableError as error:
+        message = f"Only what is still in the local logs is shown: {error}"
+        Console(stderr=True, soft_wrap=True).print(message, style="yellow", markup=False)
+        return asyncio.run(reading.last_events(None, settings.state_dir, number))
+
+
+def events_since(settings: Settings, since: float) -> Iterator[dict[str, Any]]:
+    """Give the events from a time on, oldest first. Raises StoreUnavailableError."""
+    with asyncio.Runner() as runner, contextlib.ExitStack() as stack:
+        opened = _store(settings)
+        store = runner.run(opened.__aenter__())
+        stack.callback(lambda: runner.run(opened.__aexit__(None, None, None)))
+        found = reading.events_since(store, settings.state_dir, since)
+        while (event := runner.run(anext(found, None))) is not None:
+            yield event
+
+
+@contextlib.asynccontextmanager
+async def _store(settings: Settings) -> AsyncIterator[Events | None]:
+    if not store_exists(settings.postgres, settings.state_dir):
+        yield None
+        return
+    store = open_events(settings.postgres, settings.state_dir)
+    try:
+        yield store
+    finally:
+        await store.close()

@@ -1,0 +1,66 @@
+"""Reading events as they happened: those in the store and those still in the local logs, each once."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from proxy.events import Filter
+from proxy.store.log_files import read_logs
+from proxy.store.steps import Query
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+    from pathlib import Path
+
+    from proxy.store.events import Events
+    from proxy.store.steps import Row, Steps
+
+PAGE = 1000
+_LAST = "SELECT body FROM events ORDER BY ts DESC, event_id DESC LIMIT $1"
+
+
+async def last_events(store: Events | None, state_dir: Path, number: int) -> list[dict[str, Any]]:
+    """Give the last events, oldest first; without a store, those of the local logs."""
+    # The logs first: what goes from there to the store in the meantime is seen twice rather than never.
+    found = {event["event_id"]: event for event in read_logs(state_dir, last=number)}
+    if store is not None:
+        found |= {event["event_id"]: event for event in await _last_stored(store, number)}
+    return sorted(found.values(), key=_place)[-number:]
+
+
+async def events_since(store: Events | None, state_dir: Path, since: float) -> AsyncIterator[dict[str, Any]]:
+    """Give the events from a time on, oldest first."""
+    waiting = {event["event_id"]: event for event in read_logs(state_dir) if event["time"] >= since}
+    ordered = sorted(waiting.values(), key=_place, reverse=True)
+    async for event in _stored_since(store, since):
+        waiting.pop(event["event_id"], None)
+        while ordered and _place(ordered[-1]) <= _place(event):
+            if (earlier := ordered.pop())["event_id"] in waiting:
+                yield earlier
+        yield event
+    for event in reversed(ordered):
+        if event["event_id"] in waiting:
+            yield event
+
+
+async def _last_stored(store: Events, number: int) -> list[dict[str, Any]]:
+    def steps() -> Steps[Sequence[Row]]:
+        return (yield Query(_LAST, (number,)))
+
+    return [json.loads(row[0]) for row in await store.database.read(steps)]
+
+
+async def _stored_since(store: Events | None, since: float) -> AsyncIterator[dict[str, Any]]:
+    after = None
+    while store is not None:
+        page = await store.events(Filter(since=since), limit=PAGE, after=after)
+        for _, entry in page:
+            yield json.loads(entry.body)
+        if len(page) < PAGE:
+            return
+        after = page[-1][0]
+
+
+def _place(event: dict[str, Any]) -> tuple[float, str]:
+    return float(event["time"]), event["event_id"]

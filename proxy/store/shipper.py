@@ -1,0 +1,230 @@
+"""Moves events from the local logs to the store: in batches, once each, in their order.
+
+An event leaves its log only after the store has committed it, and the store takes
+one it has already as done, so that nothing is lost or doubled whatever breaks in
+between. A shipper runs in a thread of its own with an event loop of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import apsw
+import structlog
+
+from proxy.store.chain import Head
+from proxy.store.retention import prune
+from proxy.store.sources import OwnSource, left_behind, others
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
+    from pathlib import Path
+
+    from proxy.events import Entry
+    from proxy.store.events import Events
+    from proxy.store.log import LocalLog
+    from proxy.store.notary import Notary
+    from proxy.store.sources import Source
+
+log = structlog.get_logger("interlock.shipper")
+
+BATCH = 1000
+IDLE_SECONDS = 0.5
+LEFT_SECONDS = 10.0
+UPKEEP_SECONDS = 3600.0
+FIRST_PAUSE = 0.5
+LONGEST_PAUSE = 30.0
+LAST_SECONDS = 3.0
+DAY = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Which logs go where."""
+
+    state_dir: Path
+    destination: str
+    """Names the store, without secrets: logs that others left are moved only where they were meant to go."""
+    adopts_all: bool = False
+    """Whether logs that were meant for another store are moved as well."""
+    retention_days: float | None = None
+    """How long the store keeps events; None: that is not for the shipper to see to."""
+
+
+class Shipper:
+    """Empties logs into a store."""
+
+    def __init__(self, route: Route, store: Events, notary: Notary, own: OwnSource | None) -> None:
+        self.own = own
+        self._route = route
+        self._store = store
+        self._notary = notary
+        self._looked = self._kept_up = float("-inf")
+        self._pause = FIRST_PAUSE
+        self._problem: str | None = None
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Ship until told to stop. Never raises: what is wrong is noted and tried again, less and less often."""
+        while not stop.is_set():
+            try:
+                moved = await self.round()
+            except Exception as error:  # noqa: BLE001  whatever it is, it is noted and tried again
+                pause = self._failed(error)
+            else:
+                self._worked()
+                pause = 0.0 if moved else IDLE_SECONDS
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), pause)
+
+    async def round(self) -> int:
+        """Move a batch of this process's log, and now and then all that others left; give how many were moved."""
+        await self._keep_up()
+        moved = await self._move(self.own) if self.own is not None else 0
+        if time.monotonic() - self._looked >= LEFT_SECONDS:
+            moved += await self.move_left()
+            self._looked = time.monotonic()
+        return moved
+
+    async def move_left(self) -> int:
+        """Move all that nobody writes to any more."""
+        moved, route = 0, self._route
+        for path in others(route.state_dir, self.own.path if self.own is not None else None):
+            try:
+                with left_behind(path, route.destination, time.time(), any_destination=route.adopts_all) as source:
+                    moved += await self._move_all(source) if source is not None else 0
+            except (apsw.Error, OSError) as error:
+                log.warning("a log that was left behind cannot be moved", path=str(path), error=str(error))
+        return moved
+
+    async def _move_all(self, source: Source) -> int:
+        """Move what a process left, after signing where it had come to: it may not have done so itself."""
+        self._notary.certify("head", [source.head()])
+        moved = 0
+        while batch := await self._move(source):
+            moved += batch
+        return moved
+
+    async def _move(self, source: Source) -> int:
+        entries = source.read(BATCH)
+        if not entries:
+            return 0
+        written = await self._store.write(entries)
+        rejected = {_seq(entries[place]): why for place, why in written.poison.items()}
+        if rejected:
+            self._tell_rejected(source, entries, rejected)
+        source.discard(_seq(entries[-1]), rejected)
+        return len(entries)
+
+    def _tell_rejected(self, source: Source, entries: Sequence[Entry], rejected: Mapping[int, str]) -> None:
+        for seq, reason in rejected.items():
+            log.error(
+                "an event was set aside: the store does not take it", log=str(source.path), seq=seq, reason=reason
+            )
+        heads = [Head(entry.writer or "", _seq(entry), entry.chain or "") for entry in entries if entry.seq in rejected]
+        self._notary.certify("rejected", heads)
+
+    async def _keep_up(self) -> None:
+        """Make room in the store, and let go of what is older than it has to keep."""
+        if time.monotonic() - self._kept_up < UPKEEP_SECONDS:
+            return
+        await self._store.prepare(time.time())
+        if self._route.retention_days is not None:
+            await prune(self._store, time.time() - self._route.retention_days * DAY, self._notary)
+        self._kept_up = time.monotonic()
+
+    def _failed(self, error: Exception) -> float:
+        problem = f"{type(error).__name__}: {error}"
+        if problem != self._problem:
+            self._problem = problem
+            log.error("events cannot be moved to the store; they stay in the local log", error=problem)
+            self._note(problem)
+        pause = self._pause * random.uniform(0.5, 1.0)  # noqa: S311  jitter, so that replicas do not come all at once
+        self._pause = min(LONGEST_PAUSE, self._pause * 2)
+        return pause
+
+    def _worked(self) -> None:
+        if self._problem is not None:
+            log.warning("events are moved to the store again")
+            self._note(None)
+        self._problem, self._pause = None, FIRST_PAUSE
+
+    def _note(self, problem: str | None) -> None:
+        if self.own is not None:
+            with contextlib.suppress(apsw.Error):
+                self.own.note(problem)
+
+
+def _seq(entry: Entry) -> int:
+    assert entry.seq is not None
+    return entry.seq
+
+
+class ShippingThread:
+    """A shipper for as long as a process writes to its log: `stop` it, close the log, then let it `finish`."""
+
+    def __init__(self, route: Route, open_store: Callable[[], Events], notary: Notary, own: LocalLog) -> None:
+        self._route = route
+        self._open_store = open_store
+        self._notary = notary
+        self._log = own
+        self._loop = asyncio.new_event_loop()
+        self._stop = asyncio.Event()
+        self._finish = asyncio.Event()
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="audit-shipper", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Let go of the log, so that it can be closed."""
+        self._tell(self._stop)
+        self._stopped.wait(2 * LAST_SECONDS)
+
+    def finish(self) -> None:
+        """Move what the log was left with, as far as a short time allows; the next start moves the rest."""
+        self._tell(self._finish)
+        self._thread.join(2 * LAST_SECONDS)
+
+    def _tell(self, event: asyncio.Event) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is gone: it ended by itself
+            self._loop.call_soon_threadsafe(event.set)
+
+    def _work(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_until_complete(self._ship())
+        except Exception as error:
+            log.exception("the shipper ended; events stay in the local log", error=str(error))
+        finally:
+            self._stopped.set()
+            self._loop.close()
+
+    async def _ship(self) -> None:
+        store, own = self._open_store(), OwnSource(self._log, self._route.destination)
+        shipper = Shipper(self._route, store, self._notary, own)
+        try:
+            await _until(self._stop, shipper.run(self._stop))
+            own.connection.close()
+            shipper.own = None
+            self._stopped.set()
+            await self._finish.wait()
+            async with asyncio.timeout(LAST_SECONDS):
+                await shipper.move_left()
+        except Exception as error:  # noqa: BLE001  whatever it is, another process moves them later
+            log.warning("events stay in the local log until another start", error=str(error))
+        finally:
+            await store.close()
+
+
+async def _until(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
+    """Do `work`, which ends by itself when told to stop; for so long and no longer."""
+    working = asyncio.create_task(work)
+    await stop.wait()
+    await asyncio.wait({working}, timeout=LAST_SECONDS)
+    working.cancel()
+    await asyncio.gather(working, return_exceptions=True)

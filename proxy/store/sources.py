@@ -1,0 +1,107 @@
+"""The logs that a shipper empties: the one this process writes, and those that others left behind."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Protocol
+
+from proxy.store import log_table
+from proxy.store.log_files import log_files, take_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    import apsw
+
+    from proxy.events import Entry
+    from proxy.store.chain import Head
+    from proxy.store.log import LocalLog
+
+MAX_BYTES = 1 << 40  # what is left behind is only emptied
+
+
+class Source(Protocol):
+    """A log to be emptied. Methods wait for the disk, and raise apsw.Error or AuditUnavailableError."""
+
+    path: Path
+
+    def head(self) -> Head:
+        """Give the last event written to it."""
+        ...
+
+    def read(self, limit: int) -> Sequence[Entry]:
+        """Give its oldest events."""
+        ...
+
+    def discard(self, last: int, rejected: Mapping[int, str]) -> None:
+        """Let go of events up to number `last`, and set aside those that were rejected."""
+        ...
+
+    def note(self, problem: str | None) -> None:
+        """Note why it is not emptied, or that it is again."""
+        ...
+
+
+class _Table:
+    """What is the same for each log."""
+
+    def __init__(self, path: Path, connection: apsw.Connection) -> None:
+        self.path = path
+        self.connection = connection
+
+    def head(self) -> Head:
+        state = log_table.read_state(self.connection)
+        assert state is not None
+        return state.head
+
+    def read(self, limit: int) -> Sequence[Entry]:
+        return log_table.page(self.connection, self.head().writer, 0, limit)
+
+    def note(self, problem: str | None) -> None:
+        log_table.note_problem(self.connection, problem)
+
+
+class OwnSource(_Table):
+    """The log of this process: its own writer discards, so that the two never wait for each other."""
+
+    def __init__(self, log: LocalLog, destination: str) -> None:
+        super().__init__(log.path, log_table.connect_reader(log.path))
+        self._log = log
+        log_table.set_destination(self.connection, destination)
+
+    def discard(self, last: int, rejected: Mapping[int, str]) -> None:
+        """Have the log's writer discard."""
+        self._log.discard(last, rejected)
+
+
+class LeftSource(_Table):
+    """A log that nobody writes to."""
+
+    def __init__(self, path: Path, clock: float) -> None:
+        super().__init__(path, log_table.connect(path, MAX_BYTES))
+        self._clock = clock
+
+    def discard(self, last: int, rejected: Mapping[int, str]) -> None:
+        """Discard."""
+        log_table.discard(self.connection, last, rejected, self._clock)
+
+
+@contextlib.contextmanager
+def left_behind(path: Path, destination: str, now: float, *, any_destination: bool) -> Iterator[Source | None]:
+    """Take a log for as long as the block lasts; None where it is written, or meant for another store, or empty."""
+    held = take_file(path)
+    if held is None:
+        yield None
+        return
+    with held:
+        source = LeftSource(path, now)
+        with contextlib.closing(source.connection):
+            state = log_table.read_state(source.connection)
+            meant = any_destination or state is None or state.destination in (None, destination)
+            yield source if meant and state is not None and state.oldest is not None else None
+
+
+def others(state_dir: Path, own: Path | None) -> list[Path]:
+    """Give the logs of a state folder but for this process's own."""
+    return [path for path in log_files(state_dir) if path != own]

@@ -1,0 +1,124 @@
+"""The tables of a log: numbered, chained, and gone on with whoever wrote before."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import apsw
+import pytest
+
+from proxy.store import log_table
+from proxy.store.chain import link, start
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "events.db"
+
+
+@pytest.fixture
+def table(path: Path) -> Iterator[apsw.Connection]:
+    with contextlib.closing(log_table.connect(path, 1 << 20)) as connection:
+        yield connection
+
+
+def add(table: apsw.Connection, *bodies: str) -> None:
+    with log_table.change(table):
+        log_table.append(table, bodies)
+
+
+def state(table: apsw.Connection) -> log_table.LogState:
+    found = log_table.read_state(table)
+    assert found is not None
+    return found
+
+
+def test_events_are_numbered_and_linked_from_the_writers_start(table: apsw.Connection) -> None:
+    add(table, "a", "b")
+    add(table, "c")
+    writer = state(table).head.writer
+    first = link(start(writer).hash, 1, "a")
+    second = link(first, 2, "b")
+    third = link(second, 3, "c")
+    found = log_table.page(table, writer, 0, 10)
+    assert [(one.seq, one.body, one.chain) for one in found] == [(1, "a", first), (2, "b", second), (3, "c", third)]
+    assert (state(table).head.seq, state(table).head.hash, state(table).backlog) == (3, third, 3)
+
+
+def test_the_chain_goes_on_after_everything_was_moved(table: apsw.Connection) -> None:
+    add(table, "a", "b")
+    before = state(table).head
+    log_table.discard(table, 2, {}, 5.0)
+    assert (state(table).head, state(table).backlog, state(table).moved_at) == (before, 0, 5.0)
+    add(table, "c")
+    (entry,) = log_table.page(table, before.writer, 0, 10)
+    assert (entry.seq, entry.chain) == (3, link(before.hash, 3, "c"))
+
+
+def test_two_connections_write_one_chain(table: apsw.Connection, path: Path) -> None:
+    with contextlib.closing(log_table.connect(path, 1 << 20)) as other:
+        add(table, "a")
+        add(other, "b")
+        add(table, "c")
+    assert [entry.seq for entry in log_table.page(table, "", 0, 10)] == [1, 2, 3]
+    assert state(table).head.hash == link(link(link(start(state(table).head.writer).hash, 1, "a"), 2, "b"), 3, "c")
+
+
+def test_a_log_from_before_there_were_chains_becomes_the_beginning_of_one(path: Path) -> None:
+    with contextlib.closing(apsw.Connection(str(path))) as old:
+        old.execute("CREATE TABLE events (seq INTEGER PRIMARY KEY AUTOINCREMENT, body TEXT NOT NULL)")
+        old.execute("INSERT INTO events VALUES (3, 'a'), (4, 'b'), (9, 'c')")
+        assert log_table.read_state(old) is None
+    with contextlib.closing(log_table.connect(path, 1 << 20)) as table:
+        add(table, "d")
+        found = log_table.page(table, state(table).head.writer, 0, 10)
+        tip = start(state(table).head.writer).hash
+        for number, (entry, body) in enumerate(zip(found, "abcd", strict=True), 1):
+            tip = link(tip, number, body)
+            assert (entry.seq, entry.body, entry.chain) == (number, body, tip)
+
+
+def test_what_was_rejected_is_set_aside_and_stays_in_the_chain(table: apsw.Connection) -> None:
+    add(table, "a", "b", "c")
+    log_table.discard(table, 2, {2: "odd"}, 5.0)
+    log_table.discard(table, 2, {2: "odd"}, 6.0)
+    assert [entry.seq for entry in log_table.page(table, "w", 0, 10)] == [3]
+    assert [entry.seq for entry in log_table.page(table, "w", 0, 10, rejected=True)] == [2, 3]
+    assert (state(table).rejected, state(table).backlog) == (1, 1)
+
+
+def test_a_page_is_bounded_in_number_and_size(table: apsw.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    add(table, *("x" * 10 for _ in range(10)))
+    assert [entry.seq for entry in log_table.page(table, "w", 2, 3)] == [3, 4, 5]
+    monkeypatch.setattr(log_table, "MAX_PAGE", 25)
+    assert [entry.seq for entry in log_table.page(table, "w", 0, 10)] == [1, 2, 3]
+
+
+def test_a_change_that_fails_changes_nothing(table: apsw.Connection) -> None:
+    add(table, "a")
+    before = state(table)
+
+    def fail() -> None:
+        with log_table.change(table):
+            log_table.append(table, ["b"])
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert state(table) == before
+
+
+def test_a_problem_stays_until_events_are_moved_again(table: apsw.Connection) -> None:
+    add(table, json.dumps({"time": 1.0}))
+    log_table.note_problem(table, "no store")
+    log_table.set_destination(table, "embedded")
+    assert (state(table).problem, state(table).destination, state(table).oldest) == (
+        "no store",
+        "embedded",
+        '{"time": 1.0}',
+    )
+    log_table.discard(table, 1, {}, 2.0)
+    assert (state(table).problem, state(table).oldest) == (None, None)

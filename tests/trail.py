@@ -1,0 +1,29 @@
+"""The audit trail as a whole, for tests: what is in the store, and what is still in the local logs."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from proxy.store.choice import open_events, store_exists
+from proxy.store.reading import events_since
+
+LIMIT = 60
+
+
+def read_trail(state_dir: Path, database_url: str | None = None) -> list[dict[str, Any]]:
+    """Give every event, oldest first. In a thread: the one that asks may have an event loop already."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(lambda: asyncio.run(_read(state_dir, database_url))).result(LIMIT)
+
+
+async def _read(state_dir: Path, database_url: str | None) -> list[dict[str, Any]]:
+    if not store_exists(database_url, state_dir):
+        return [event async for event in events_since(None, state_dir, 0)]
+    store = open_events(database_url, state_dir)
+    try:
+        return [event async for event in events_since(store, state_dir, 0)]
+    finally:
+        await store.close()
