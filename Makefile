@@ -51,10 +51,12 @@ detectors: $(VENV)/.dev ## precision and recall of every detector on the labelle
 	$(BIN)/python scripts/detector_report.py
 
 .PHONY: bench
-bench: $(VENV)/.dev ## what policy and redaction cost
+bench: $(VENV)/.dev ## what policy and redaction cost, and how long small calls wait for large ones
 	$(BIN)/python bench/policy.py
 	$(BIN)/python bench/redact.py
+	$(BIN)/python bench/delay.py
 	$(BIN)/python -m bench.two_phase
+	$(BIN)/python -m bench.events
 
 .PHONY: example
 example: $(VENV)/.dev ## ten prompts for ten tools of mixed risk, two-phase where the policy says so

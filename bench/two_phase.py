@@ -27,7 +27,7 @@ from proxy.store.choice import open_store
 from proxy.store.log import LocalLog
 from proxy.store.pins import PinFiles
 from proxy.twophase.tokens import Key, KeyRing
-from tests.postgres import Postgres
+from tests.postgres import DURABLE, Postgres
 
 RULES = {"version": 1, "rules": [{"id": "pay", "action": "two_phase", "tools": ["transfer_funds"]}]}
 CALLS = 400
@@ -130,7 +130,7 @@ async def main() -> None:
     logs.hush()
     with tempfile.TemporaryDirectory() as folder:
         await measure("sqlite", Path(folder) / "sqlite", None)
-        postgres = Postgres(durable=True)
+        postgres = Postgres(DURABLE)
         try:
             await measure("postgres", Path(folder) / "postgres", postgres.new_database())
         finally:

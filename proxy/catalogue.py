@@ -19,6 +19,7 @@ from proxy.twophase.listing import (
     Names,
     Phase,
     commit_tool,
+    is_addressed,
     phase_names,
     propose_tool,
     read_name,
@@ -98,13 +99,18 @@ class Catalogue:
         pin = known.tools.get(tool) if known else None
         return pin.seen.definition if pin else None
 
-    def phase_of(self, context: Context, name: str) -> tuple[Phase, str] | None:
-        """Say which phase of which two-phase tool a name stands for; None where it is a tool's own."""
+    def phase_of(self, context: Context, name: str, arguments: JsonObject | None) -> tuple[Phase, str] | None:
+        """Say which phase of which two-phase tool a call is; None where it is of a tool itself.
+
+        What is addressed to a phase is one even where no rule governs its tool any more, so that
+        neither token nor evidence goes to the server, and policy decides on the tool that is meant.
+        """
         if not name.endswith((PROPOSE, COMMIT)):
             return None
         known = self._pins.read(context.server)
         tools = known.tools if known else {}
-        return read_name(name, tools, lambda tool: self._governs(context, tool) != "never")
+        addressed = is_addressed(arguments)
+        return read_name(name, tools, lambda tool: addressed or self._governs(context, tool) != "never")
 
     def names(self, context: Context, tool: str) -> Names:
         """Give the names of a two-phase tool's phases."""

@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import os
 import signal
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,11 @@ if TYPE_CHECKING:
     from proxy.config import Settings
 
 log = structlog.get_logger("interlock")
+
+
+# How long a thread that works on a large body may keep the event loop waiting for its turn; Python's own is 5 ms,
+# and a call takes some ten turns.
+TURN_SECONDS = 0.0005
 
 
 class Daemon:
@@ -80,6 +86,7 @@ class Daemon:
         """
         await self.parts.check()
         self.console.start()  # before the first request can come, so that none is let through to it
+        sys.setswitchinterval(TURN_SECONDS)
         serving = asyncio.create_task(self.master.run())
         watching = asyncio.create_task(self.parts.watch())
         try:

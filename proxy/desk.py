@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from proxy.model import EventSink, JsonObject
-    from proxy.proposals import Proposal, ProposalStore
+    from proxy.proposals import Commit, Proposal, ProposalStore
 
 MIN_PREFIX = 8
 SEARCHED = 1000
@@ -57,8 +57,10 @@ class Desk:
         return [describe(one, now) for one in found if not states or standing(one, now) in states]
 
     async def show(self, proposal_id: str) -> JsonObject:
-        """Give one proposal by its id, or by a beginning of it that no other has."""
-        return describe(await self._find(proposal_id), self._clock())
+        """Give one proposal by its id, or by a beginning of it that no other has; and its commit, if there is one."""
+        proposal = await self._find(proposal_id)
+        commit = await self._store.commit(proposal.nonce)
+        return describe(proposal, self._clock()) | {"commit": _describe_commit(commit) if commit else None}
 
     async def approve(self, proposal_id: str, operator: str, reason: str = "") -> JsonObject:
         """Let a pending proposal be carried out, for as long as a token of it lives at least.
@@ -149,6 +151,17 @@ def describe(proposal: Proposal, now: float) -> JsonObject:
     state = standing(proposal, now)
     left = round(proposal.expires_at - now, 3) if state in _OPEN else None
     return told | {"state": str(state), "seconds_left": left}
+
+
+def _describe_commit(commit: Commit) -> JsonObject:
+    """Give how a proposal was carried out; no outcome means that it is not known."""
+    return {
+        "call_id": commit.attempt_id,
+        "at": commit.at,
+        "outcome": commit.outcome,
+        "ended_at": commit.ended_at,
+        "attempts": commit.attempts,
+    }
 
 
 def _detail(proposal: Proposal, state: State, operator: str, reason: str) -> JsonObject:

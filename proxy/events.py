@@ -53,6 +53,8 @@ class Filter:
     """The rule that decided."""
     arguments: tuple[tuple[str, str], ...] = ()
     """Path and value: `options.depth` and `3`. It fits as text, or as the number, true, false or null it spells."""
+    without: tuple[tuple[str, int], ...] = ()
+    """Writers and numbers: what one of these wrote past its number does not fit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,7 @@ class ToolStats:
     calls: int
     denied: int
     errors: int
+    completed: int
     mean_ms: float | None
     max_ms: float | None
 
@@ -125,15 +128,36 @@ class DenialStats:
     count: int
 
 
+@dataclass(frozen=True, slots=True)
+class SecretStats:
+    """How often a detector found something in the calls of one tool."""
+
+    server: str | None
+    tool: str | None
+    detector: str | None
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class DayStats:
+    """The tool calls of one day (UTC, as 2026-01-31)."""
+
+    day: str
+    calls: int
+    denied: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stats:
-    """What a store holds: how much, of when, by tool and by refusal; the most first."""
+    """What a store holds: how much, of when, by tool, by refusal and by finding, the most first; by day, in order."""
 
     events: int
     first: float | None
     last: float | None
     tools: Sequence[ToolStats]
     denials: Sequence[DenialStats]
+    secrets: Sequence[SecretStats]
+    days: Sequence[DayStats]
 
 
 class EventStore(Protocol):
@@ -167,6 +191,14 @@ class EventStore(Protocol):
 
     async def find(self, event_or_call_id: str) -> Sequence[Entry]:
         """Give every event of a call, or the one event of that id, in the order in which they happened."""
+        ...
+
+    async def ids(self, prefix: str, limit: int = 2) -> Sequence[str]:
+        """Give ids of calls, and of events outside calls, that begin so; no more than `limit`."""
+        ...
+
+    async def count(self, where: Filter) -> int:
+        """Count the events that fit."""
         ...
 
     async def stats(self, where: Filter) -> Stats:

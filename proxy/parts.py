@@ -73,6 +73,7 @@ class Parts:
         self.operators = OperatorBook(settings.state_dir)
         self.operators.ensure()
         keys = open_keys(settings, os.environ)
+        keys.ring(time.time())  # made at the first start, and looked at in each: no proposal finds it unusable
         self.phases = Phases(store=self.store, ring=lambda: keys.ring(time.time()), sampler=self.sampler)
         self.gate = Gate(
             phases=self.phases,

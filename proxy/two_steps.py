@@ -9,16 +9,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from proxy.errors import PhaseError
 from proxy.model import Answer
 from proxy.refusals import sentence
+from proxy.twophase.commit import INPUT_REQUIRED, hash_question
 from proxy.twophase.propose import Plan, describe
 from proxy.wire.answers import AUDIT_META
 
 if TYPE_CHECKING:
     from proxy.catalogue import Catalogue
     from proxy.journal import Journal
-    from proxy.model import Message
+    from proxy.model import JsonObject, Message
     from proxy.phases import Asked, Phases
     from proxy.proposals import Running, Terms
     from proxy.refusals import Step
@@ -38,12 +38,13 @@ class TwoSteps:
         assert step.call is not None
         if step.call.tool is None:
             return None
-        found = self._catalogue.phase_of(step.context, step.call.tool)
+        found = self._catalogue.phase_of(step.context, step.call.tool, step.call.arguments)
         if found is None:
             return None
         step.phase, step.called_as = found[0], step.call.tool
         step.call = replace(step.call, tool=found[1], arguments=None)
-        return self._phases.read(message, *found, step.length)
+        size = max(step.length, getattr(step.reading, "unpacked", 0))
+        return self._phases.read(message, *found, size)
 
     def way_in(self, step: Step) -> str:
         """Say how a tool that was called directly is called instead."""
@@ -63,8 +64,7 @@ class TwoSteps:
         assert step.call is not None
         assert step.decision is not None
         tool, terms, message_id = step.call.tool or "", step.decision.terms, asked.message.id
-        if message_id is None:
-            raise PhaseError("bad_proposal", "a proposal without an id could not be answered")
+        assert message_id is not None
         if terms is None:
             result = self._phases.not_required(tool)
         else:
@@ -100,6 +100,10 @@ class TwoSteps:
         step.told = "proposal_committed"
         self._journal.phased(step, "committed", {"operator": checked.proposal.operator})
 
-    def ended(self, commit: Running, outcome: str) -> None:
-        """Keep how a commit ended."""
-        self._phases.ended(commit, outcome)
+    def ended(self, commit: Running, outcome: str, answer: JsonObject | None = None) -> None:
+        """Keep how a commit ended, by the `answer` that the client gets."""
+        result = (answer or {}).get("result")
+        question = None
+        if outcome == INPUT_REQUIRED and isinstance(result, dict):
+            question = hash_question(result.get("requestState"))
+        self._phases.ended(commit, outcome, question)

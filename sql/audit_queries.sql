@@ -4,7 +4,7 @@
 -- name: who_called_what_yesterday
 SELECT agent, server, tool, count(*) AS calls, count(*) FILTER (WHERE decision = 'deny') AS denied
 FROM events
-WHERE kind = 'decided' AND method = 'tools/call'
+WHERE kind = 'decided' AND tool IS NOT NULL
   AND ts >= date_trunc('day', now()) - interval '1 day' AND ts < date_trunc('day', now())
 GROUP BY agent, server, tool
 ORDER BY calls DESC, agent, server, tool;
@@ -26,7 +26,7 @@ LIMIT 50;
 -- name: secrets_caught_by_tool
 SELECT e.server, e.tool, found ->> 'detector' AS detector, count(*) AS times, count(DISTINCT e.call_id) AS calls
 FROM events e, jsonb_array_elements(e.redactions) AS found
-WHERE e.redactions IS NOT NULL AND e.ts > now() - interval '30 days'
+WHERE e.redactions IS NOT NULL AND e.ts > now() - interval '7 days'
 GROUP BY 1, 2, 3
 ORDER BY times DESC, 1, 2, 3;
 
@@ -54,19 +54,24 @@ WITH recent AS (
     GROUP BY server, tool
 )
 SELECT * FROM recent r
-WHERE NOT EXISTS (
-    SELECT 1 FROM events e
+WHERE (
+    SELECT e.ts FROM events e
     WHERE e.kind = 'decided' AND e.tool = r.tool AND e.server IS NOT DISTINCT FROM r.server
       AND e.ts <= now() - interval '7 days'
-)
+    LIMIT 1
+) IS NULL
 ORDER BY first_called;
 
 -- name: calls_that_never_ended
-SELECT time, call_id, agent, server, tool
-FROM tool_calls
-WHERE decision = 'allow' AND completed_at IS NULL
-  AND time > now() - interval '1 day' AND time < now() - interval '5 minutes'
-ORDER BY time DESC
+SELECT d.ts AS time, d.call_id, d.agent, d.server, d.tool
+FROM events d
+WHERE d.kind = 'decided' AND d.method = 'tools/call' AND d.decision = 'allow'
+  AND d.ts > now() - interval '1 day' AND d.ts < now() - interval '5 minutes'
+  AND NOT EXISTS (
+    SELECT 1 FROM events c
+    WHERE c.call_id = d.call_id AND c.kind = 'completed' AND c.ts > now() - interval '2 days'
+  )
+ORDER BY d.ts DESC
 LIMIT 50;
 
 -- name: shadow_rules_that_would_have_matched

@@ -7,12 +7,12 @@ INSERT INTO events (
     gate_ms, upstream_ms, total_ms, result_digest, result_size, is_error, outcome, detail, writer, seq, chain, body
 )
 SELECT
-    r.event_id, to_timestamp(r.time), r.kind, left(r.call_id, 256),
-    left(coalesce(r.proposal_id, r.detail ->> 'proposal_id'), 256), left(r.agent, 256), r.authenticated,
-    left(r.server, 256), left(r.transport, 256), left(r.revision, 256), left(r.session, 256), left(r.jsonrpc_id, 256),
-    left(r.method, 256), left(r.tool, 256), r.arguments, left(r.arguments_hash, 256), left(r.decision, 256),
-    left(r.reason, 256), left(r.rule, 256), r.rules, r.shadow_rules, left(r.policy_version, 256), r.redactions,
-    r.gate_ms, r.upstream_ms, r.total_ms, left(r.result_digest, 256), r.result_size, r.is_error, left(r.outcome, 256),
+    r.event_id, to_timestamp(r.time), r.kind, left(r.call_id, 200),
+    left(coalesce(r.proposal_id, r.detail ->> 'proposal_id'), 200), left(r.agent, 200), r.authenticated,
+    left(r.server, 200), left(r.transport, 200), left(r.revision, 200), left(r.session, 200), left(r.jsonrpc_id, 200),
+    left(r.method, 200), left(r.tool, 200), r.arguments, left(r.arguments_hash, 200), left(r.decision, 16),
+    left(r.reason, 200), left(r.rule, 200), r.rules, r.shadow_rules, left(r.policy_version, 200), r.redactions,
+    r.gate_ms, r.upstream_ms, r.total_ms, left(r.result_digest, 200), r.result_size, r.is_error, left(r.outcome, 200),
     r.detail, e.writer, e.seq, e.chain, e.body
 FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::text[]) AS e (body, columns, writer, seq, chain),
     json_to_record(coalesce(e.columns, e.body)::json) AS r (

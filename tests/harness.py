@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import json
 import os
 import select
@@ -17,18 +18,20 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import trustme
 
+from tests.processes import REPOSITORY, Process, run_module, start_module
 from tests.raw import Segment, Tls, send_raw
 from tests.trail import read_trail
 
 __all__ = [
     "DENY_ALL_DANGER",
+    "REPOSITORY",
     "Certificates",
     "Interlock",
     "Segment",
@@ -43,7 +46,6 @@ __all__ = [
     "start_python_server",
 ]
 
-REPOSITORY = Path(__file__).resolve().parent.parent
 START_LIMIT = 15.0
 STOP_LIMIT = 15.0
 SETTLE = 0.2
@@ -95,7 +97,7 @@ def free_port() -> int:
         return int(sock.getsockname()[1])
 
 
-def _read_line(process: subprocess.Popen[bytes], limit: float) -> bytes:
+def _read_line(process: Process, limit: float) -> bytes:
     """Read one line from the process's stdout, or nothing where it ends or the time is up."""
     assert process.stdout
     stdout = process.stdout.fileno()
@@ -110,7 +112,7 @@ def _read_line(process: subprocess.Popen[bytes], limit: float) -> bytes:
     return line
 
 
-def _end(process: subprocess.Popen[bytes]) -> int:
+def _end(process: Process) -> int:
     """Ask the process to end, insist after STOP_LIMIT, and give its exit code."""
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)
@@ -127,7 +129,7 @@ class ServerHandle:
     """A running test server and the log of what it executed."""
 
     name: str
-    process: subprocess.Popen[bytes]
+    process: Process
     port: int
     log: Path
     stderr: Path
@@ -163,27 +165,30 @@ def _json_lines(path: Path) -> list[dict[str, Any]]:
 @contextlib.contextmanager
 def start_process_server(
     name: str,
-    command: Sequence[str],
+    start: Sequence[str] | Callable[..., Process],
     directory: Path,
     *,
     certificates: Certificates | None = None,
     flags: Sequence[str] = (),
     requests: bool = False,
 ) -> Iterator[ServerHandle]:
-    """Run `command` with the test servers' flags until the block ends.
+    """Run a command, or what `start` starts, with the test servers' flags until the block ends.
 
-    The command must print `{"port": N}` once it listens (see tests/servers).
+    It must print `{"port": N}` once it listens (see tests/servers).
     """
     directory.mkdir(parents=True, exist_ok=True)
     log, stderr = directory / f"{name}.log", directory / f"{name}.stderr"
-    argv = [*command, "--port", "0", "--log", str(log), *flags]
+    words = ["--port", "0", "--log", str(log), *flags]
     if certificates:
-        argv += ["--tls-cert", str(certificates.cert_file), "--tls-key", str(certificates.key_file)]
+        words += ["--tls-cert", str(certificates.cert_file), "--tls-key", str(certificates.key_file)]
     requests_log = directory / f"{name}.requests" if requests else None
     if requests_log:
-        argv += ["--requests", str(requests_log)]
+        words += ["--requests", str(requests_log)]
     with stderr.open("wb") as errors:
-        process = subprocess.Popen(argv, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=errors)
+        if callable(start):
+            process = start(*words, stdout=subprocess.PIPE, stderr=errors)
+        else:
+            process = subprocess.Popen([*start, *words], cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=errors)
     with process:
         try:
             line = _read_line(process, START_LIMIT)
@@ -204,9 +209,9 @@ def start_python_server(
     requests: bool = False,
 ) -> Iterator[ServerHandle]:
     """Run `tests.servers.MODULE` until the block ends."""
-    command = [sys.executable, "-m", f"tests.servers.{module}"]
+    start = functools.partial(start_module, f"tests.servers.{module}", env=environment())
     with start_process_server(
-        module, command, directory, certificates=certificates, flags=flags, requests=requests
+        module, start, directory, certificates=certificates, flags=flags, requests=requests
     ) as server:
         yield server
 
@@ -215,11 +220,13 @@ def start_python_server(
 class Interlock:
     """A running Interlock."""
 
-    process: subprocess.Popen[bytes]
+    process: Process
     state_dir: Path
     stderr: Path
     run: dict[str, Any]
     stopped: bool = False
+    database_url: str | None = None
+    """The Postgres that it was started with."""
 
     @property
     def port(self) -> int:
@@ -243,22 +250,20 @@ class Interlock:
         """Run another interlock command on the same state directory."""
         return interlock_cli(*arguments, "--state-dir", str(self.state_dir))
 
-    @property
-    def database_url(self) -> str | None:
-        """The Postgres that it was started with."""
-        argv = [str(word) for word in self.process.args]  # type: ignore[union-attr]
-        return argv[argv.index("--database-url") + 1] if "--database-url" in argv else None
+    def recorded(self) -> list[dict[str, Any]]:
+        """Give the audit events that are there by now, oldest first."""
+        return read_trail(self.state_dir, self.database_url)
 
-    def events(self) -> list[dict[str, Any]]:
-        """Give the audit events, oldest first, once no more are on their way."""
-        seen: list[dict[str, Any]] = []
+    def events(self, *, some: bool = True) -> list[dict[str, Any]]:
+        """Give the audit events, oldest first, once no more are on their way; `some` waits for the first of them."""
+        seen = self.recorded()
         deadline = time.monotonic() + START_LIMIT
-        while time.monotonic() < deadline:
-            now = read_trail(self.state_dir, self.database_url)
-            if now and now == seen:
+        while not self.stopped and time.monotonic() < deadline:
+            time.sleep(SETTLE)
+            now = self.recorded()
+            if now == seen and (now or not some):
                 break
             seen = now
-            time.sleep(SETTLE)
         return seen
 
     def errors(self) -> str:
@@ -279,18 +284,10 @@ class Interlock:
 
 def interlock_cli(*arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """Run one interlock command to its end."""
-    return subprocess.run(
-        [sys.executable, "-m", "proxy.cli", *arguments],
-        cwd=REPOSITORY,
-        env=_environment(env),
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
+    return run_module("proxy.cli", *arguments, env=environment(env))
 
 
-def _environment(extra: dict[str, str] | None) -> dict[str, str]:
+def environment(extra: dict[str, str] | None = None) -> dict[str, str]:
     """Give the environment for an interlock process: none of the caller's own settings or proxies."""
     kept = {
         name: value
@@ -300,7 +297,7 @@ def _environment(extra: dict[str, str] | None) -> dict[str, str]:
     return kept | {"PYTHONWARNINGS": "default", "NO_COLOR": "1"} | (extra or {})
 
 
-def _wait_for_run_file(process: subprocess.Popen[bytes], path: Path, stderr: Path) -> dict[str, Any]:
+def _wait_for_run_file(process: Process, path: Path, stderr: Path) -> dict[str, Any]:
     deadline = time.monotonic() + START_LIMIT
     while time.monotonic() < deadline and process.poll() is None:
         with contextlib.suppress(FileNotFoundError, json.JSONDecodeError):
@@ -336,7 +333,7 @@ def start_interlock(
     tmp_path.mkdir(parents=True, exist_ok=True)
     policy_file.write_text(policy)
     _seed_cache(state_dir)
-    argv = [sys.executable, "-m", *program, "up", "--listen", "127.0.0.1:0", "--mode", mode]
+    argv = [*program, "up", "--listen", "127.0.0.1:0", "--mode", mode]
     argv += ["--policy", str(policy_file), "--state-dir", str(state_dir), *flags]
     if upstream_ca:
         argv += ["--upstream-ca", str(upstream_ca)]
@@ -345,12 +342,12 @@ def start_interlock(
         config.write_text(json.dumps(settings))
         argv += ["--config", str(config)]
     with stderr.open("wb") as errors:
-        process = subprocess.Popen(argv, cwd=REPOSITORY, env=_environment(env), stdout=errors, stderr=errors)
+        process = start_module(*argv, env=environment(env), stdout=errors, stderr=errors)
     with process:
         interlock: Interlock | None = None
         try:
             run = _wait_for_run_file(process, state_dir / "run.json", stderr)
-            interlock = Interlock(process, state_dir, stderr, run)
+            interlock = Interlock(process, state_dir, stderr, run, database_url=_database_url(flags))
             yield interlock
         except BaseException:
             sys.stderr.write(f"--- interlock's stderr\n{stderr.read_text(errors='replace')[-20000:]}\n---\n")
@@ -359,6 +356,10 @@ def start_interlock(
         if not interlock.stopped:
             interlock.stop()
         _keep_cache(state_dir)
+
+
+def _database_url(flags: Sequence[str]) -> str | None:
+    return flags[flags.index("--database-url") + 1] if "--database-url" in flags else None
 
 
 _COMPILED = Path(tempfile.gettempdir()) / f"interlock-tests-{os.getuid()}-{os.getpid()}"

@@ -21,8 +21,8 @@ with warnings.catch_warnings():
 from proxy.store.migrate import migrate
 
 # A test's data need not outlive the machine; connections are many, since tests race.
-CONFIGURATION = "max_connections = 200\nshared_buffers = 64MB\n"
-FLEETING = "fsync = off\nfull_page_writes = off\n"
+DURABLE = "max_connections = 200\nshared_buffers = 64MB\n"
+CONFIGURATION = f"fsync = off\nfull_page_writes = off\n{DURABLE}"
 LIMIT = 60
 # Deleting a few rows is cheaper than truncating every partition there is.
 EMPTY = """
@@ -40,14 +40,14 @@ END $$
 class Postgres:
     """A server on a socket of its own. Start it, and stop it when done."""
 
-    def __init__(self, *, durable: bool = False) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="interlock-pg-"))
+    def __init__(self, configuration: str = CONFIGURATION) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="interlock-pg-"))
         self._numbers = itertools.count(1)
         self._lent: list[str] = []
         self._server = PostgresServer(self._make_folder())
         self._server.ensure_pgdata_inited()
         with (self._server.pgdata / "postgresql.conf").open("a") as file:
-            file.write(CONFIGURATION + ("" if durable else FLEETING))
+            file.write(configuration)
         self.start()
         self.psql("CREATE DATABASE migrated")
         _aside(self.url("migrated"))
@@ -63,7 +63,7 @@ class Postgres:
     def stop(self) -> None:
         """Stop the server for good and leave nothing behind."""
         self._ctl("stop", "-m", "immediate")
-        shutil.rmtree(self._folder, ignore_errors=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def url(self, database: str, user: str = "postgres") -> str:
         """Give the URL of a database."""
@@ -101,8 +101,8 @@ class Postgres:
         return name
 
     def _make_folder(self) -> Path:
-        self._folder.chmod(0o755)
-        data = self._folder / "data"
+        self.folder.chmod(0o755)
+        data = self.folder / "data"
         data.mkdir()
         return data
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from proxy.desk import Desk
 from proxy.model import AuditEvent
-from proxy.proposals import Proposal, State
+from proxy.proposals import Commit, Proposal, State
 
 NOW = 1_000_000.0
 
@@ -40,6 +40,7 @@ def new_proposal(proposal_id: str = "01890000-0000-7000-8000-00000000000a", **fi
 class DeskWorld:
     """A desk whose store and sink note what happens, in order, and fail on demand."""
 
+    commits: dict[str, Commit] = field(default_factory=dict)
     kept: dict[str, Proposal] = field(default_factory=dict)
     order: list[str] = field(default_factory=list)
     events: list[AuditEvent] = field(default_factory=list)
@@ -65,6 +66,10 @@ class DeskWorld:
         self._step("proposals")
         newest = sorted(self.kept.values(), key=lambda one: -one.created_at)
         return [one for one in newest if not states or one.state in states][:limit]
+
+    async def commit(self, nonce: str) -> Commit | None:
+        self._step("commit")
+        return self.commits.get(nonce)
 
     async def decide(
         self, proposal_id: str, state: State, *, operator: str, reason: str, now: float, expires_at: float

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.harness import DENY_ALL_DANGER, REPOSITORY, _environment, _keep_cache, _seed_cache
+from tests.harness import DENY_ALL_DANGER, REPOSITORY, _keep_cache, _seed_cache, environment
+from tests.processes import Process, start_module
 from tests.trail import read_trail
 
 LIMIT = 20.0
@@ -25,17 +26,21 @@ def recorder(log: Path, *flags: str) -> list[str]:
     return [sys.executable, str(REPOSITORY / "tests" / "servers" / "stdio_recorder.py"), str(log), *flags]
 
 
+def run_words(state_dir: Path, policy: Path, command: Sequence[str], *flags: str) -> list[str]:
+    """Give the words of `interlock run` that follow `interlock`."""
+    return ["run", "--state-dir", str(state_dir), "--policy", str(policy), *flags, "--", *command]
+
+
 def run_command(state_dir: Path, policy: Path, command: Sequence[str], *flags: str) -> list[str]:
     """Give the command line of `interlock run`."""
-    options = ["--state-dir", str(state_dir), "--policy", str(policy), *flags]
-    return [sys.executable, "-m", "proxy.cli", "run", *options, "--", *command]
+    return [sys.executable, "-m", "proxy.cli", *run_words(state_dir, policy, command, *flags)]
 
 
 @dataclass
 class Run:
     """A running `interlock run`."""
 
-    process: subprocess.Popen[bytes]
+    process: Process
     state_dir: Path
     policy: Path
     stderr: Path
@@ -117,10 +122,10 @@ def start_run(
     policy_file.write_text(policy)
     _seed_cache(state)
     with stderr.open("wb") as errors:
-        process = subprocess.Popen(
-            run_command(state, policy_file, command, *flags),
-            cwd=REPOSITORY,
-            env=_environment(env),
+        process = start_module(
+            "proxy.cli",
+            *run_words(state, policy_file, command, *flags),
+            env=environment(env),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,

@@ -54,7 +54,7 @@ def ours(module: str) -> set[str]:
     return {name for name in imports(module) if within(name, ("proxy", "addons"))}
 
 
-MODEL = ("proxy.model", "proxy.proposals", "proxy.masking", "proxy.events", "proxy.errors")
+MODEL = ("proxy.model", "proxy.proposals", "proxy.events", "proxy.masking", "proxy.errors", "proxy.spelling")
 PURE = (
     *MODEL,
     "proxy.reasons",
@@ -68,7 +68,17 @@ PURE = (
     "proxy.results",
     "proxy.twophase",
     "proxy.trace.strace",
+    "proxy.trace.arguments",
+    "proxy.trace.capability",
+    "proxy.trace.lineage",
+    "proxy.trace.dns",
+    "proxy.trace.sockets",
+    "proxy.trace.normalise",
+    "proxy.trace.attribute",
+    "proxy.trace.ledger",
     "proxy.trace.names",
+    "proxy.trace.patterns",
+    "proxy.trace.synthesise",
     "proxy.client_config",
     "proxy.event_schema",
 )
@@ -79,6 +89,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "proxy.masking": MODEL,
     "proxy.events": MODEL,
     "proxy.errors": (),
+    "proxy.spelling": (),
     "proxy.reasons": (),
     "proxy.wire": ("proxy.wire", *MODEL),
     "proxy.policy": ("proxy.policy", *MODEL),
@@ -117,7 +128,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "proxy.recording": ("proxy.store", "proxy.config", "proxy.database_url", "proxy.journal", *MODEL),
     "proxy.responses": ("proxy.gate", *PURE),
-    "proxy.trace": ("proxy.trace", "proxy.gate", "proxy.responses", *PURE),
+    "proxy.trace": ("proxy.trace", "proxy.gate", "proxy.refusals", "proxy.responses", *PURE),
     "proxy.desk": ("proxy.journal", *MODEL),
     "proxy.console": (
         "proxy.console",

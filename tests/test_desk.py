@@ -10,7 +10,7 @@ import pytest
 
 from proxy.desk import MAX_REASON, SEARCHED, describe, standing
 from proxy.errors import AuditUnavailableError, ReviewError, StoreUnavailableError
-from proxy.proposals import State
+from proxy.proposals import Commit, State
 from tests.proposal_world import NOW, DeskWorld, new_proposal
 
 ID = new_proposal().proposal_id
@@ -220,3 +220,12 @@ async def test_a_store_that_is_down_is_told(step: str, world: DeskWorld) -> None
     with pytest.raises(StoreUnavailableError):
         await world.desk.list() if step == "proposals" else await world.desk.approve(ID, "alice")
     assert world.events == []
+
+
+async def test_a_proposal_that_was_carried_out_is_shown_with_its_commit(world: DeskWorld) -> None:
+    world.lay(new_proposal(state=State.COMMITTED))
+    nonce = world.kept[ID].nonce
+    world.commits[nonce] = Commit(proposal_id=ID, nonce=nonce, attempt_id="call-2", at=5.0, expires_at=9.0)
+    shown = await world.desk.show(ID)
+    assert shown["commit"] == {"call_id": "call-2", "at": 5.0, "outcome": None, "ended_at": None, "attempts": 1}
+    assert nonce not in repr(shown)

@@ -146,3 +146,13 @@ async def test_a_large_call_is_recorded_before_it_is_forwarded():
     world = World(replace(ALLOW, redactions=(MASK,)))
     await world.inspect(json.dumps(call(arguments=LARGE)).encode())
     assert world.order == ["decide", "mask", "mask", "record", "Forward"]
+
+
+async def test_of_two_calls_of_one_id_that_are_decided_at_once_only_one_is_forwarded():
+    world = Blocking()
+    large = asyncio.create_task(world.inspect(call(arguments=LARGE)))
+    assert await asyncio.to_thread(world.reached.wait, WAIT)
+    assert isinstance(await world.inspect(call()), Forward)
+    world.go.set()
+    reply = only_reply(await asyncio.wait_for(large, WAIT))
+    assert denial_of(reply)["reason"] == "internal_error"

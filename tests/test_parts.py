@@ -12,7 +12,7 @@ import pytest
 
 from proxy import live_pins, live_policy
 from proxy.config import Settings
-from proxy.errors import PolicyError
+from proxy.errors import ConfigError, PolicyError
 from proxy.model import Answer, Context, Forward, Principal
 from proxy.parts import Parts
 from proxy.pins import approve
@@ -81,6 +81,15 @@ async def test_a_bad_policy_is_told_before_a_log_is_made(settings: Settings) -> 
     with pytest.raises(PolicyError):
         Parts(settings, lambda: RunLog(settings.state_dir), Told())
     assert not (settings.state_dir / "log").exists()
+
+
+async def test_the_first_start_makes_the_key_of_commit_tokens_and_each_looks_at_it(settings: Settings) -> None:
+    keys = settings.state_dir / "keys" / "commit-keys.json"
+    async with built(settings, Told()):
+        assert keys.stat().st_mode & 0o777 == 0o600
+    keys.chmod(0o644)
+    with pytest.raises(ConfigError, match="chmod 600"):
+        Parts(settings, lambda: RunLog(settings.state_dir), Told())
 
 
 async def test_a_new_policy_is_told_and_a_bad_one_is_not(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from proxy.model import Forward, Principal
+from proxy.model import Answer, Forward, Principal
+from proxy.policy.rules import PolicyFile
 from proxy.proposals import State
 from proxy.twophase.tokens import Key, KeyRing
 from tests.phase_world import ARGUMENTS, CONTEXT, PAY, RING, STABLE, UNSTABLE, Make, World, other, reason, reply
@@ -178,6 +180,28 @@ async def test_a_rule_that_came_since_the_proposal_still_denies_and_burns_nothin
     assert isinstance(await world.commit(proposed), Forward)
 
 
+async def test_a_rule_that_came_in_place_of_the_two_phase_one_denies_too(make: Make) -> None:
+    world = make()
+    proposed = await world.propose()
+    world.set_rules([{"id": "no", "action": "deny", "tools": ["transfer_funds"]}])
+    assert await world.commit(proposed) == "policy_denied"
+    assert await world.propose() == "policy_denied"
+    world.set_rules([])
+    assert await world.propose() == {"status": "not_required", "tool": "transfer_funds"}
+    forward = await world.commit(proposed)
+    assert isinstance(forward, Forward)
+    assert forward.message.params == {"name": "transfer_funds", "arguments": ARGUMENTS}
+    assert await world.commit(proposed) == "nonce_replay"
+
+
+async def test_a_call_that_only_sounds_like_a_phase_is_the_servers(make: Make) -> None:
+    world = make()
+    for name, arguments in (("git_commit", {"commit_token": "abc", "proposal_id": "1"}), ("budget_propose", {})):
+        forward = await world.inspect(name, arguments)
+        assert isinstance(forward, Forward)
+        assert forward.message.params == {"name": name, "arguments": arguments}
+
+
 async def test_a_rule_that_now_wants_a_person_holds_for_proposals_made_before(make: Make) -> None:
     world = make()
     proposed = await world.propose()
@@ -279,6 +303,16 @@ async def test_a_proposal_too_large_is_refused_before_any_work(make: Make) -> No
     assert await world.commit({}, {"amount": 1, "to": "b" * (1 << 18)}) == "proposal_too_large"
 
 
+async def test_a_proposal_is_as_large_as_what_it_unpacks_to(make: Make) -> None:
+    world = make()
+    given = {"amount": 1, "to": "b" * (1 << 18), "_interlock": STABLE}
+    params = {"name": "transfer_funds_propose", "arguments": given}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    packed = gzip.compress(json.dumps(body).encode())
+    assert reason(await world.gate.inspect(packed, CONTEXT, [("Content-Encoding", "gzip")])) == "proposal_too_large"
+    assert await world.store.proposals() == []
+
+
 async def test_a_long_prompt_is_refused(make: Make) -> None:
     assert await make().propose(aside={"prompt": "x" * (1 << 16) + "y"}) == "proposal_too_large"
 
@@ -296,6 +330,13 @@ async def test_a_tool_with_such_arguments_of_its_own_commits_with_the_token_asid
     forward = await world.inspect("transfer_funds_commit", {**arguments, "_interlock": ticket})
     assert isinstance(forward, Forward)
     assert forward.message.params["arguments"] == arguments
+
+
+async def test_a_commit_may_repeat_what_the_proposal_was_scored_by(make: Make) -> None:
+    world = make()
+    forward = await world.commit(await world.propose(), {**ARGUMENTS, "_interlock": {**STABLE, "prompt": "pay"}})
+    assert isinstance(forward, Forward)
+    assert forward.message.params["arguments"] == ARGUMENTS
 
 
 async def test_a_rotated_key_verifies_what_it_signed_and_a_dropped_one_does_not(make: Make) -> None:
@@ -445,6 +486,16 @@ async def test_names_that_the_server_has_itself_are_its_own_on_every_page(make: 
     assert isinstance(await world.commit(answer, tool=propose.removesuffix("_propose")), Forward)
 
 
+async def test_a_tool_that_was_not_listed_is_proposed_under_the_name_that_its_refusal_gives(make: Make) -> None:
+    world = make({**PAY, "tools": ["transfer_*"]})
+    await listed(world, tool("balance"), more=True)
+    told = reply(await world.inspect("transfer_funds", ARGUMENTS))["result"]["content"][0]["text"]
+    assert "'transfer_funds_propose'" in told
+    proposed = await world.propose()
+    assert proposed["status"] == "allowed"
+    assert isinstance(await world.commit(proposed), Forward)
+
+
 async def test_a_destructive_tool_is_two_phase_where_the_policy_says_so(make: Make) -> None:
     world = make({"id": "d", "action": "two_phase", "annotations": {"destructiveHint": True}})
     shown = await listed(
@@ -459,3 +510,28 @@ async def test_a_destructive_tool_is_two_phase_where_the_policy_says_so(make: Ma
     assert isinstance(await world.inspect("look", {}), Forward)
     assert reason(await world.inspect("never_listed", {})) == "two_phase_required"
     assert (await world.propose(tool="drop"))["status"] == "allowed"
+
+
+async def test_what_has_no_id_is_neither_proposed_nor_committed(make: Make) -> None:
+    world = make()
+    proposed = await world.propose()
+    given = {**ARGUMENTS, **{name: proposed[name] for name in ("proposal_id", "commit_token")}}
+    for tool_name in ("transfer_funds_propose", "transfer_funds_commit"):
+        body = {"jsonrpc": "2.0", "method": "tools/call", "params": {"name": tool_name, "arguments": given}}
+        verdict = await world.gate.inspect(json.dumps(body).encode(), CONTEXT)
+        assert isinstance(verdict, Answer)
+        assert verdict.replies == ()
+        assert world.events[-1].reason == "bad_proposal"
+    assert isinstance(await world.commit(proposed), Forward)
+
+
+async def test_a_proposal_that_waits_holds_nobody_up_once_no_rule_wants_a_person(make: Make) -> None:
+    world = make({**PAY, "approval": "human"})
+    assert (await world.propose())["status"] == "pending"
+    world.set_rules([PAY])
+    assert (await world.propose())["status"] == "allowed"
+
+
+async def test_only_tools_are_two_phase() -> None:
+    with pytest.raises(ValueError, match="only tools can be two-phase"):
+        PolicyFile.model_validate({"version": 1, "rules": [{**PAY, "methods": ["resources/read"]}]})

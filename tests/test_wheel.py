@@ -49,6 +49,9 @@ def test_the_wheel_holds_the_packages_the_policies_and_the_sql(wheel: Path):
         "proxy/_data/policies/default.yaml",
         "proxy/_data/sql/log.sql",
         "proxy/_data/sql/postgres_migrations.sql",
+        "proxy/_data/sql/postgres_insert_events.sql",
+        "proxy/_data/sql/sqlite_insert_events.sql",
+        "proxy/_data/sql/audit_queries.sql",
         "proxy/_data/sql/postgres/0001_two_phase.sql",
         "proxy/_data/sql/sqlite/0001_two_phase.sql",
     ):

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from proxy.commands import audit_verify
+from proxy.commands import audit_export, audit_query, audit_stats, audit_verify
 from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, require_trail, store_settings
 from proxy.commands.terminal import printable
 from proxy.commands.trail import last_events
@@ -27,6 +27,11 @@ def root() -> None:
     """Show what happened."""
 
 
+app.command("query", epilog=audit_query.QUERY_EPILOG)(audit_query.query)
+app.command("show", epilog=audit_query.SHOW_EPILOG)(audit_query.show)
+app.command("stats", epilog=audit_stats.EPILOG)(audit_stats.stats)
+app.command("export", epilog=audit_export.EXPORT_EPILOG)(audit_export.export)
+app.command("prune", epilog=audit_export.PRUNE_EPILOG)(audit_export.prune)
 app.command("verify", epilog=audit_verify.EPILOG)(audit_verify.verify)
 app.command("schema", epilog="Example:  interlock audit schema > event.schema.json")(audit_verify.schema)
 app.command("rotate-key", epilog="Example:  interlock audit rotate-key")(audit_verify.rotate_key)

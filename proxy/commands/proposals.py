@@ -160,6 +160,9 @@ def _lines(one: JsonObject) -> Iterable[tuple[str, str]]:
     if one["operator"]:
         why = f": {printable(one['operator_reason'])}" if one["operator_reason"] else ""
         yield "decided", f"by {printable(one['operator'])}, {_when(one['operator_at'])}{why}"
+    if commit := one["commit"]:
+        outcome = commit["outcome"] or "outcome not known (still running, or the proxy was killed)"
+        yield "committed", f"{_when(commit['at'])}: {outcome}, audit id {printable(commit['call_id'])}"
     yield "audit id", printable(one["call_id"])
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,9 +13,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from proxy.commands.moments import parse_age
 from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, require_trail, store_settings
 from proxy.commands.trail import events_since
-from proxy.errors import ConfigError
 from proxy.policy.load import load_policy
 from proxy.policy.replay import replay as decide_again
 from proxy.redact import Book
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
 EXIT_CHANGES = 3
 EPILOG = "Example:  interlock policy replay --since 7d new.yaml"
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
 def replay(
@@ -58,14 +56,6 @@ def replay(
     else:
         _show(outcome)
     raise typer.Exit(EXIT_CHANGES if outcome.changes else 0)
-
-
-def parse_age(text: str) -> float:
-    """Read a length of time such as `7d`, in seconds. Raises ConfigError."""
-    match = re.fullmatch(r"(\d{1,9})([smhdw])", text)
-    if match is None:
-        raise ConfigError(f"--since {text!r} is not a length of time; write 90s, 30m, 12h, 7d or 2w")
-    return int(match[1]) * _UNITS[match[2]]
 
 
 def _show(outcome: Replay) -> None:

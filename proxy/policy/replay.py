@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 # What a policy's rules say no with; any other refusal has other grounds.
 DENIALS: Final = frozenset({"policy_denied", "default_deny", "policy_error", "wrong_type", "ambiguous_value"})
 TWO_PHASE: Final = "two_phase_required"
+COMMITTED: Final = "proposal_committed"
+NOT_REQUIRED: Final = "proposal_not_required"
 _MASK: Final = re.compile(r"\[(?:secret|pii|custom):[^\[\]]+\]")
 
 
@@ -94,6 +96,10 @@ def replay(policy: CompiledPolicy, events: Iterable[Mapping[str, Any]]) -> Repla
 def recorded_outcome(event: Mapping[str, Any]) -> str | None:
     """Give what the policy said then; None where it was not the policy that spoke."""
     reason = event.get("reason")
+    if reason == NOT_REQUIRED:
+        return "allow"
+    if event.get("decision") == "propose" or reason == COMMITTED:
+        return "two_phase"
     if event.get("decision") == "allow":
         return "allow"
     if reason == TWO_PHASE:

@@ -335,6 +335,12 @@ class TwoPhaseRule(_Rule):
         default=3600, description="How long a proposal waits for an operator."
     )
 
+    @model_validator(mode="after")
+    def _speaks_of_tools(self) -> TwoPhaseRule:
+        if self.methods not in (None, ["tools/call"]):
+            raise ValueError("only tools can be two-phase; drop methods:, or make a deny rule for other methods")
+        return self
+
 
 type Rule = Annotated[AllowRule | DenyRule | RedactRule | TwoPhaseRule, Field(discriminator="action")]
 

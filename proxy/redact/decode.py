@@ -114,10 +114,14 @@ def _is_hex(body: bytes) -> bool:
 def _unwrapped(segments: Segments, data: bytes) -> Segments:
     """Give the segments that are the lines of one, put together."""
     found = Segments([], [], [])
+    neighbours = zip(segments.ends, islice(segments.starts, 1, None), strict=False)
+    gaps = [data[end:start] if start - end <= _LONGEST_BREAK else b"" for end, start in neighbours]
+    breaks = {gap for gap in set(gaps) if b"\n" in gap or b"\\" in gap}
     lines: list[bytes] = []
     first = last = -1
-    for index, (end, start) in enumerate(zip(segments.ends, islice(segments.starts, 1, None), strict=False)):
-        if start - end > _LONGEST_BREAK or (line := _next_line(data[end:start], segments.bodies[index + 1])) is None:
+    for index in [index for index, gap in enumerate(gaps) if gap in breaks]:
+        line = _next_line(gaps[index], segments.bodies[index + 1])
+        if line is None:
             continue
         if last != index:
             _add_lines(found, segments, (first, last), lines, data)
@@ -130,10 +134,6 @@ def _unwrapped(segments: Segments, data: bytes) -> Segments:
 
 def _next_line(gap: bytes, body: bytes) -> bytes | None:
     """Give `body` as the next line, if `gap` before it is the break of a line."""
-    if gap == b"\n":
-        return body
-    if not (b"\n" in gap or b"\\" in gap):
-        return None
     if _breaks_line(gap):
         return body
     if body.startswith(b"n") and _WRITTEN_BREAK.fullmatch(gap):

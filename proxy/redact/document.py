@@ -2,13 +2,14 @@
 
 Pure. The text reads like JSON, so that a detector sees `"password": "…"` whether it comes
 as a field or as JSON inside a string. After it come the strings once more, end to end, once in
-document order and once for each name that several of them have, so that what is split over
-them is whole.
+document order, without the protocol's own words, and once for each name that several of them
+have, so that what is split over them is whole.
 Nothing recurses: a value may be nested as deep as it likes.
 """
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,6 +28,12 @@ _FRAGMENT: Final = 256
 _SMALLEST_NUMBER: Final = 1_000_000
 _SHORTEST_SPELLING: Final = 13
 _MAX_STEPS: Final = 64
+_BINARY: Final = ("blob", "data")
+_PROTOCOL: Final = frozenset(("type", "role", "audience", "mimeType", "jsonrpc", "resultType"))
+_PROTOCOL_WORD: Final = re.compile(
+    r"text|image|audio|resource|resource_link|tool_use|tool_result|user|assistant|2\.0|complete|input_required"
+    r"|[a-z]+/[a-z0-9.+-]+"
+)
 _MARKS: Final[dict[LeafKind, tuple[str, str]]] = {
     "key": ('"', '": '),
     "string": ('"', '"\n'),
@@ -110,6 +117,16 @@ class Document:
         if isinstance(leaf.place, str) or leaf.container < 0:
             return leaf.place
         return self.containers[leaf.container].place
+
+    def is_plumbing(self, leaf: Leaf) -> bool:
+        """Tell a word of the protocol, which stands between the pieces of a text and is part of none."""
+        return self.name(leaf) in _PROTOCOL and _PROTOCOL_WORD.fullmatch(leaf.text) is not None
+
+    def is_binary(self, leaf: Leaf) -> bool:
+        """Tell what MCP has in base64, images, sounds and blobs: readers refuse anything else there."""
+        if leaf.kind != "string" or leaf.place not in _BINARY:
+            return False
+        return leaf.place == "blob" or "mimeType" in self.containers[leaf.container].value
 
     def rewritten(self, changes: Mapping[int, str]) -> Json:
         """Give the value with the leaves in `changes` replaced; the original is left alone."""
@@ -237,7 +254,7 @@ class Text:
         strings = [index for index, leaf in enumerate(self._document.leaves) if leaf.kind == "string"]
         if len(strings) < 2:
             return
-        yield self._group(strings)
+        yield self._group([index for index in strings if not self._document.is_plumbing(self._document.leaves[index])])
         by_name: dict[Place, list[int]] = {}
         for index in strings:
             by_name.setdefault(self._document.name(self._document.leaves[index]), []).append(index)

@@ -34,6 +34,7 @@ def connect_options(timeout: float) -> dict[str, Any]:
         "command_timeout": timeout,
         "server_settings": {
             "application_name": "interlock",
+            "jit": "off",  # costs more than it gives, where there are many partitions
             "statement_timeout": milliseconds,
             "idle_in_transaction_session_timeout": milliseconds,
         },

@@ -11,8 +11,10 @@ import math
 from typing import Any, TypeGuard
 
 MAX_TIME = 253_402_300_800  # the year 10000
-MAX_NAME = 256
+MAX_NAME = 200
 MAX_INTEGER = 1 << 63
+MIN_TIME_DIGITS = 8
+DAY = 86_400
 REPLACEMENT = "\ufffd"
 
 TEXTS = (
@@ -116,3 +118,12 @@ def spelt(text: str) -> list[Any]:
 def segments(path: str) -> list[str]:
     """Take a path such as `files[0].name` or `files.0.name` apart."""
     return [clean(part) for part in path.replace("[", ".").replace("]", "").split(".")]
+
+
+def time_of(prefix: str) -> tuple[float, float] | None:
+    """Give between which times events with an id that begins so lie, if it is a UUIDv7's beginning; generously."""
+    digits = prefix.replace("-", "")[:12]
+    if len(digits) < MIN_TIME_DIGITS or not all(digit in "0123456789abcdef" for digit in digits):
+        return None
+    first, last = (int(digits.ljust(12, rest), 16) / 1000 for rest in "0f")
+    return (first - DAY, last + 7 * DAY) if first > DAY and last < MAX_TIME - 7 * DAY else None

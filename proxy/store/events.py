@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import abc
+import asyncio
 import json
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from proxy.errors import StoreRefusedError
-from proxy.events import CallRecord, Cursor, DenialStats, Entry, Stats, ToolStats, Written
-from proxy.store.event_text import MAX_NAME, PoisonError, clean, readable
+from proxy.events import (
+    CallRecord,
+    Cursor,
+    DayStats,
+    DenialStats,
+    Entry,
+    SecretStats,
+    Stats,
+    ToolStats,
+    Written,
+)
+from proxy.store.event_text import MAX_NAME, PoisonError, clean, readable, time_of
 from proxy.store.steps import Query
 
 if TYPE_CHECKING:
@@ -18,7 +29,7 @@ if TYPE_CHECKING:
     from proxy.events import Filter
     from proxy.store.steps import Database, Row, Steps
 
-STATS_ROWS = 100
+STATS_ROWS = 1000
 _CALL = tuple(field.name for field in fields(CallRecord))
 _JSON_LISTS = ("rules", "shadow_rules", "redactions")
 _FLAGS = ("authenticated", "is_error")
@@ -50,6 +61,12 @@ class Events(abc.ABC):
 
     trusting = False
     """Whether the database reads columns from texts by itself, as long as it can."""
+    day: str
+    """The day of an event, in SQL."""
+    each_redaction: str
+    """What to join for each redaction of an event, in SQL."""
+    detector: str
+    """The detector of such a redaction, in SQL."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -63,13 +80,7 @@ class Events(abc.ABC):
                 pass  # one of them is odd; which one is found below
             else:
                 return Written(len(entries))
-        whole: dict[int, Read] = {}
-        poison: dict[int, str] = {}
-        for number, entry in enumerate(entries):
-            try:
-                whole[number] = entry, readable(entry.body)
-            except PoisonError as error:
-                poison[number] = str(error)
+        whole, poison = await asyncio.to_thread(_read_all, entries)
         await self._insert_but_poison(whole, poison)
         return Written(len(entries) - len(poison), poison)
 
@@ -112,6 +123,30 @@ class Events(abc.ABC):
         """Give every event of a call, or the one event of that id."""
         return [Entry(*row[2:]) for row in await self._rows(_FIND, clean(event_or_call_id)[:MAX_NAME])]
 
+    async def ids(self, prefix: str, limit: int = 2) -> Sequence[str]:
+        """Give ids of calls, and of events outside calls, that begin so."""
+        found = await self._ids(prefix, limit, time_of(prefix))
+        return found or await self._ids(prefix, limit, None)
+
+    async def _ids(self, prefix: str, limit: int, between: tuple[float, float] | None) -> Sequence[str]:
+        conditions = Conditions()
+        pattern = f"{clean(prefix)[:MAX_NAME].replace('*', '')}*"
+        in_call, alone = (self._like(conditions, name, pattern) for name in ("call_id", "event_id"))
+        conditions.clauses.append(f"({in_call} OR {alone})")
+        for operator, moment in zip((">", "<"), between or (), strict=False):
+            conditions.clauses.append(f"ts {operator} {conditions.bind(moment)}")
+        sql = (
+            f"SELECT DISTINCT CASE WHEN {in_call} THEN call_id ELSE event_id END FROM events "
+            f"WHERE {conditions} ORDER BY 1 LIMIT {conditions.bind(limit)}"
+        )
+        return [row[0] for row in await self._rows(sql, *conditions.values)]
+
+    async def count(self, where: Filter) -> int:
+        """Count the events that fit."""
+        conditions = self._conditions(where, "ts")
+        rows = await self._rows(f"SELECT count(*) FROM events WHERE {conditions}", *conditions.values)
+        return int(rows[0][0])
+
     async def stats(self, where: Filter) -> Stats:
         """Sum up the events that fit."""
         conditions = self._conditions(where, "ts")
@@ -123,12 +158,16 @@ class Events(abc.ABC):
             )
             tools = yield Query(_TOOLS.format(conditions), values)
             denials = yield Query(_DENIALS.format(conditions), values)
+            secrets = yield Query(_SECRETS.format(self.detector, self.each_redaction, conditions), values)
+            days = yield Query(_DAYS.format(self.day, conditions), values)
             return Stats(
                 events=count,
                 first=first,
                 last=last,
                 tools=[ToolStats(*row) for row in tools],
                 denials=[DenialStats(*row) for row in denials],
+                secrets=[SecretStats(*row) for row in secrets],
+                days=[DayStats(*row) for row in days],
             )
 
         return await self.database.read(steps)
@@ -139,6 +178,8 @@ class Events(abc.ABC):
 
     def _conditions(self, where: Filter, time: str) -> Conditions:
         made = Conditions()
+        of = "events" if time == "ts" else "tool_calls"
+        made.clauses.extend(_WITHOUT[of].format(made.bind(writer), made.bind(seq)) for writer, seq in where.without)
         for operator, moment in ((">=", where.since), ("<", where.until)):
             if moment is not None:
                 made.clauses.append(f"{time} {operator} {made.bind(float(moment))}")
@@ -181,10 +222,15 @@ class Events(abc.ABC):
         """Give the condition that the argument at a path has a value."""
 
 
+_WITHOUT = {
+    "events": "(writer IS DISTINCT FROM {} OR coalesce(seq, 0) <= {})",
+    "tool_calls": "NOT EXISTS (SELECT 1 FROM events w WHERE w.event_id = tool_calls.event_id "
+    "AND w.ts = tool_calls.time AND w.writer = {} AND w.seq > {})",
+}
 _TOOLS = (
     "SELECT server, tool, count(*) FILTER (WHERE kind = 'decided'), "
     "count(*) FILTER (WHERE kind = 'decided' AND decision = 'deny'), "
-    "count(*) FILTER (WHERE kind = 'completed' AND is_error), "
+    "count(*) FILTER (WHERE kind = 'completed' AND is_error), count(*) FILTER (WHERE kind = 'completed'), "
     "avg(total_ms) FILTER (WHERE kind = 'completed'), max(total_ms) FILTER (WHERE kind = 'completed') "
     "FROM events WHERE method = 'tools/call' AND kind IN ('decided', 'completed') AND {} "
     f"GROUP BY server, tool ORDER BY 3 DESC, server, tool LIMIT {STATS_ROWS}"
@@ -193,6 +239,26 @@ _DENIALS = (
     "SELECT reason, rule, count(*) FROM events WHERE kind = 'decided' AND decision = 'deny' AND {} "
     f"GROUP BY reason, rule ORDER BY 3 DESC, reason, rule LIMIT {STATS_ROWS}"
 )
+_SECRETS = (
+    "SELECT server, tool, {}, count(*) FROM events {} WHERE redactions IS NOT NULL AND {} "
+    f"GROUP BY 1, 2, 3 ORDER BY 4 DESC, 1, 2, 3 LIMIT {STATS_ROWS}"
+)
+_DAYS = (
+    "SELECT {}, count(*), count(*) FILTER (WHERE decision = 'deny') "
+    "FROM events WHERE kind = 'decided' AND method = 'tools/call' AND {} GROUP BY 1 ORDER BY 1"
+)
+
+
+def _read_all(entries: Sequence[Entry]) -> tuple[dict[int, Read], dict[int, str]]:
+    """Read the entries of a batch; give those that are events, and why the others are none."""
+    whole: dict[int, Read] = {}
+    poison: dict[int, str] = {}
+    for number, entry in enumerate(entries):
+        try:
+            whole[number] = entry, readable(entry.body)
+        except PoisonError as error:
+            poison[number] = str(error)
+    return whole, poison
 
 
 def _beyond(conditions: Conditions, time: str, operator: str, cursor: Cursor) -> str:

@@ -26,6 +26,7 @@ import structlog
 from proxy import __version__
 from proxy.errors import AuditUnavailableError
 from proxy.model import AuditEvent
+from proxy.spelling import spell
 from proxy.store import log_table
 
 if TYPE_CHECKING:
@@ -44,8 +45,9 @@ DISCARD_SECONDS = 60.0
 
 @dataclasses.dataclass(slots=True)
 class _Entry:
-    body: str
+    event: AuditEvent
     done: asyncio.Future[None] | None = None
+    body: str = ""
 
 
 @dataclasses.dataclass(slots=True)
@@ -82,7 +84,7 @@ class LocalLog:
         if self._closed:
             raise AuditUnavailableError(f"the audit log {self.path} is closed")
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._queue.put(_Entry(self._encode(event), done))
+        self._queue.put(_Entry(event, done))
         await done
 
     def record_later(self, event: AuditEvent) -> None:
@@ -90,7 +92,7 @@ class LocalLog:
         if self._closed:
             log.error("an event came after the audit log was closed", kind=event.kind, call_id=event.call_id)
             return
-        self._queue.put(_Entry(self._encode(event)))
+        self._queue.put(_Entry(event))
 
     def discard(self, last: int, rejected: Mapping[int, str]) -> None:
         """Let go of events up to number `last`, which are in the store, and set aside those it rejected.
@@ -114,9 +116,6 @@ class LocalLog:
             self._thread.join()
             self._connection.close()
 
-    def _encode(self, event: AuditEvent) -> str:
-        return encode(event, self._stamp, self._key)
-
     def _write_all(self) -> None:
         running = True
         while running:
@@ -130,9 +129,19 @@ class LocalLog:
             for item in batch:
                 if isinstance(item, _Discard):
                     self._discard(item)  # first, and by itself: it makes the room that the others may need
-            entries = [item for item in batch if isinstance(item, _Entry)]
+            entries = [item for item in batch if isinstance(item, _Entry) and self._encode(item)]
             if entries:
                 self._settle(entries, self._write(entries))
+
+    def _encode(self, entry: _Entry) -> bool:
+        """Spell an entry; one that cannot be spelt fails by itself."""
+        try:
+            entry.body = encode(entry.event, self._stamp, self._key)
+        except Exception as error:
+            log.exception("an event cannot be written", kind=entry.event.kind, error=str(error))
+            self._settle([entry], error)
+            return False
+        return True
 
     def _write(self, entries: list[_Entry]) -> Exception | None:
         """Commit `entries`; give the error where that failed. Never raises: the thread must outlive it."""
@@ -211,7 +220,7 @@ def encode(event: AuditEvent, stamp: Mapping[str, str] | None = None, key: bytes
     if event.redactions:
         fields["redactions"] = [dataclasses.asdict(finding) for finding in event.redactions]
     # Half a surrogate pair (a header's odd byte, say) is no text that a database takes.
-    return json.dumps(fields, ensure_ascii=False).encode("utf-8", "replace").decode()
+    return spell(fields).encode("utf-8", "replace").decode()
 
 
 _FIELDS = tuple(field.name for field in dataclasses.fields(AuditEvent))

@@ -32,6 +32,11 @@ class PostgresEvents(Events):
     """An `events.EventStore` on Postgres."""
 
     trusting = True
+    day = "to_char(ts AT TIME ZONE 'UTC', 'YYYY-MM-DD')"
+    each_redaction = (
+        "CROSS JOIN jsonb_array_elements(CASE jsonb_typeof(redactions) WHEN 'array' THEN redactions END) AS found"
+    )
+    detector = "found.value ->> 'detector'"
 
     async def prepare(self, now: float) -> None:
         """Make the partitions of the days to come."""

@@ -33,6 +33,10 @@ def _insert_sql() -> str:
 class SqliteEvents(Events):
     """An `events.EventStore` on SQLite."""
 
+    day = "date(ts, 'unixepoch')"
+    each_redaction = "CROSS JOIN json_each(CASE json_type(redactions) WHEN 'array' THEN redactions END) AS found"
+    detector = "CASE found.type WHEN 'object' THEN found.value ->> 'detector' END"
+
     async def prepare(self, now: float) -> None:
         """Do nothing: a file has no partitions."""
 

@@ -17,10 +17,11 @@ import structlog
 from proxy import reasons
 from proxy.errors import WireError
 from proxy.model import Answer, Denial, Exchange, Forward, Kind, Message, Pass, Reject
+from proxy.refusals import sendable, withheld
 from proxy.responses import SUBSCRIPTION, Responses, subscription, tools_changed
 from proxy.wire import answers
 from proxy.wire.jsonrpc import parse_json, parse_message, respell
-from proxy.wire.lines import BLANK, TooLong, as_line
+from proxy.wire.lines import BLANK, TooLong, as_line, edge_id
 from proxy.wire.mcp import PROTOCOL_VERSION
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from proxy.model import Context, JsonObject, MessageId, Redaction
 
     type Write = Callable[[bytes], Awaitable[None]]
+    type Asked = Callable[[Message, Exchange, int], None]
 
 log = structlog.get_logger("interlock.stdio")
 
@@ -37,10 +39,16 @@ _UNPLAIN = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 
 
 class Session:
-    """Carries messages between a client and a server, whose ends are given as functions that write."""
+    """Carries messages between a client and a server, whose ends are given as functions that write.
 
-    def __init__(self, gate: Gate, context: Context, to_client: Write, to_server: Write) -> None:
+    `asked` is told of each message, with the size of its line, before it is written to the server.
+    """
+
+    def __init__(
+        self, gate: Gate, context: Context, to_client: Write, to_server: Write, asked: Asked | None = None
+    ) -> None:
         self._gate = gate
+        self._asked = asked
         self._to_client = to_client
         self._to_server = to_server
         self._answers = Answers(gate, context)
@@ -54,7 +62,7 @@ class Session:
     async def from_client(self, line: bytes | TooLong) -> None:
         """Take a line of the client's. Raises OSError where it cannot be passed on."""
         if isinstance(line, TooLong):
-            self._gate.note("line_refused", "body_too_large", self.context)
+            await self._refuse("body_too_large", edge_id(line))
             return
         verdict = await self._gate.inspect(line, self.context)
         match verdict:
@@ -73,6 +81,8 @@ class Session:
         line = as_line(message.value)
         self._initialized = self._initialized or message.method == "notifications/initialized"
         self._answers.expect(message, exchange)
+        if self._asked is not None:
+            self._asked(message, exchange, len(line))
         try:
             await self._to_server(line)
         except OSError:
@@ -88,28 +98,44 @@ class Session:
         try:
             message = parse_message(parse_json(line))
         except WireError:
-            message = None
-        method = message.method if message else None
-        audit_id = self._gate.note(
-            "line_refused", "not_mcp", self.context, **({"method": method[:60]} if method else {})
-        )
-        if message is not None and message.kind is Kind.REQUEST and message.id is not None:
-            text = f"{reasons.explain('not_mcp', repr(method))} Audit id: {audit_id}."
-            denial = Denial("not_mcp", text, audit_id=audit_id, respond="error")
-            await self._answer(answers.refuse(message.id, method, denial))
+            await self._refuse("not_mcp")
+        else:
+            await self._refuse("not_mcp", message.id if message.kind is Kind.REQUEST else None, message.method)
+
+    async def _refuse(self, reason: str, message_id: MessageId | None = None, method: str | None = None) -> None:
+        """Record a line that is left out; answer it where it has an id."""
+        audit_id = self._gate.note("line_refused", reason, self.context, **({"method": method[:60]} if method else {}))
+        if message_id is not None:
+            text = f"{reasons.explain(reason, repr(method) if method else 'the message')} Audit id: {audit_id}."
+            denial = Denial(reason, sendable(text), audit_id=audit_id, respond="error")
+            await self._answer(answers.refuse(message_id, method, denial))
 
     async def from_server(self, line: bytes | TooLong) -> None:
         """Take a line of the server's. Raises OSError where the client takes no more."""
         if isinstance(line, TooLong):
             self._gate.note("line_refused", "event_too_large", self.context)
+            await self._withhold(line, "event_too_large")
             return
         try:
             lines = await self._gate.aside(len(line), partial(self._answers.take, line.strip(BLANK)))
         except Exception as error:
-            log.exception("a line of the server's is left out", server=self.context.server, exc_info=error)
-            return
+            log.exception("a line of the server's cannot be taken", server=self.context.server, exc_info=error)
+            lines = []
         if lines:
             await self._to_client(b"".join(each + b"\n" for each in lines))
+        else:
+            log.warning("a line that the server wrote to stdout is left out", server=self.context.server)
+            await self._withhold(line, "unreadable_response")
+
+    async def _withhold(self, line: bytes | TooLong, reason: str) -> None:
+        """Answer the call whose answer cannot be given on, where it can be told which that is."""
+        exchange = self._gate.find(self.context, edge_id(line))
+        if exchange is None or exchange.closed or exchange.message.id is None:
+            return
+        self._gate.abandon(exchange, "unreadable")
+        message = exchange.message
+        denial = withheld(reason, message.method, exchange.call_id)
+        await self._answer(answers.refuse(exchange.message.id, message.method, denial, message.params))
 
     async def tools_changed(self) -> None:
         """Tell the client to list the tools again, in the way of its revision."""
@@ -149,8 +175,6 @@ class Answers(Responses):
         """Give the lines to pass on in place of one of the server's."""
         lines = self.rewrite(line)
         if lines is not None:
-            if not lines:
-                log.warning("the server wrote a line that is no message to stdout", server=self.context.server)
             return lines
         return [respell(json.loads(line))] if _UNPLAIN.search(line) else [line]
 
@@ -171,12 +195,13 @@ class Answers(Responses):
 
     def _take_aside(self, value: Any) -> list[Any] | None:
         self._note_subscription(value)
-        if self._beside is None:
+        beside = self._beside
+        if beside is None:
             return None
-        masked = self._gate.mask_aside(self._beside, value)
+        masked = self._gate.mask_aside(beside, value)
         if masked is value:
             return None
-        failed = isinstance(masked, dict) and masked.get("id") == self._beside.message.id
+        failed = isinstance(masked, dict) and masked.get("id") == beside.message.id
         return [] if failed else [masked]
 
     def _learn_revision(self, said: Any, key: str) -> None:

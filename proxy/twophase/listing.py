@@ -12,6 +12,8 @@ import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from proxy.twophase.tokens import VERSION
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
@@ -66,19 +68,25 @@ def _names(stem: str) -> Names:
 def read_name(name: str, known: Collection[str], is_governed: Callable[[str], bool]) -> tuple[Phase, str] | None:
     """Say which phase of which tool `name` stands for; None where it is a tool's own name.
 
-    `known` are the names of the server's tools, empty where it was never listed:
-    then a name is taken for a phase by its ending alone, which executes nothing by itself.
+    `known` are the names of the server's tools that were listed so far. Of a tool that was not,
+    a name is taken for a phase by its ending alone, which executes nothing by itself.
     """
     if name in known or not name.endswith((f"_{PROPOSE}", f"_{COMMIT}")):
         return None
     stem = name.rpartition("_")[0]
-    for tool in known or (stem,):
+    for tool in (*known, stem):
         # Only the start of a shortened name is the tool's own.
         if tool and name.startswith(tool[: SHORT // 2]) and is_governed(tool):
             phase = phase_names(tool, known).phase(name)
             if phase is not None:
                 return phase, tool
     return None
+
+
+def is_addressed(arguments: JsonObject | None) -> bool:
+    """Say whether arguments hold what no tool takes, only a phase: something aside, or a token."""
+    given = arguments or {}
+    return isinstance(given.get(ASIDE), dict) or str(given.get(COMMIT_TOKEN)).startswith(f"{VERSION}.")
 
 
 def propose_tool(tool: JsonObject, names: Names) -> JsonObject:

@@ -131,10 +131,17 @@ class Proposer:
         Raises PhaseError where the arguments cannot be hashed, StoreUnavailableError where the store is away.
         """
         digest = exact_hash(plan.call.arguments)
-        call = plan.call
-        found = await self._store.awaited(call.server, call.tool or "", call.agent, digest, self._clock())
-        proposal = found or await self._store.propose(await self._draft(plan, digest), self._clock())
-        return proposal, self._answer(proposal, call.arguments or {})
+        proposal = await self._awaited(plan, digest)
+        if proposal is None:
+            proposal = await self._store.propose(await self._draft(plan, digest), self._clock())
+        return proposal, self._answer(proposal, plan.call.arguments or {})
+
+    async def _awaited(self, plan: Plan, digest: str) -> Proposal | None:
+        """Give the proposal of the same call that an operator has decided on, or is to decide on."""
+        call, terms = plan.call, plan.terms
+        if terms.approval != "human" and not terms.review:
+            return None
+        return await self._store.awaited(call.server, call.tool or "", call.agent, digest, self._clock())
 
     async def _draft(self, plan: Plan, digest: str) -> Proposal:
         made, terms, now = await self._score(plan), plan.terms, self._clock()

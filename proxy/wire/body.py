@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from proxy.errors import WireError
@@ -41,6 +41,8 @@ class Single:
     """One well-formed MCP message."""
 
     message: Message
+    unpacked: int = 0
+    """How many bytes it was decoded to, where it came in a content coding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,7 +302,8 @@ def _read_encoded(body: bytes, applied: list[str], content_types: Sequence[str],
     if not isinstance(raw, Foreign):
         return _refuse(raw, "encoding_mismatch", f"declared {', '.join(applied)}, but readable as it is")
     try:
-        decoded = _read_undeclared(decode_body(body, applied, limit), content_types)
+        unpacked = decode_body(body, applied, limit)
+        decoded = _read_undeclared(unpacked, content_types)
     except WireError as error:
         opaque = error.reason == "unknown_encoding" and not _says_json(content_types)
         if opaque or _is_strict_json(body):
@@ -308,7 +311,7 @@ def _read_encoded(body: bytes, applied: list[str], content_types: Sequence[str],
         return Refused(error.reason, error.detail)
     if isinstance(decoded, Single) and len(applied) > 1:
         return _refuse(decoded, "stacked_encoding", f"content codings {', '.join(applied)}")
-    return decoded
+    return replace(decoded, unpacked=len(unpacked)) if isinstance(decoded, Single) else decoded
 
 
 def _says_json(content_types: Sequence[str]) -> bool:

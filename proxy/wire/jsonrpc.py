@@ -13,6 +13,7 @@ from typing import Any, Never
 
 from proxy.errors import WireError
 from proxy.model import Json, JsonObject, Kind, Message, MessageId
+from proxy.spelling import spell
 
 MAX_DEPTH = 100
 MAX_INTEGER_DIGITS = 20
@@ -57,14 +58,14 @@ def serialise(value: Json) -> bytes:
     Raises WireError `lone_surrogate` where a string has half a surrogate pair.
     """
     try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+        return spell(value, allow_nan=False).encode()
     except UnicodeEncodeError as error:
         raise WireError("lone_surrogate", "a string holds half a surrogate pair") from error
 
 
 def respell(value: Json) -> bytes:
     """Spell a value that came from a server, whatever odd numbers or characters it holds."""
-    return json.dumps(value, separators=(",", ":")).encode()
+    return spell(value, ensure_ascii=True).encode()
 
 
 def parse_message(value: Json) -> Message:

@@ -7,6 +7,8 @@ Unicode's line breaks. `as_line` spells a message so that it is one line to all 
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from proxy.errors import WireError
@@ -14,9 +16,13 @@ from proxy.errors import WireError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from proxy.model import Json
+    from proxy.model import Json, MessageId
 
 BLANK = b" \t\r\n"
+EDGE = 512
+_ID = rb'"id"\s*:\s*(?:(?P<number>-?[0-9]{1,20})|"(?P<text>[^"\\\x00-\x1f]{1,200})")\s*'
+_ID_FIRST = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID + rb"[,}]")
+_ID_LAST = re.compile(rb",\s*" + _ID + rb"\}\s*\Z")
 
 
 def as_line(value: Json) -> bytes:
@@ -30,11 +36,24 @@ def as_line(value: Json) -> bytes:
         raise WireError("not_finite", "a number is NaN or infinite") from error
 
 
+@dataclass(frozen=True, slots=True)
 class TooLong:
-    """Stands for a line past the limit, which is not kept."""
+    """Stands for a line past the limit, of which only how it begins and ends is kept."""
+
+    head: bytes
+    tail: bytes
 
 
-TOO_LONG = TooLong()
+def edge_id(line: bytes | TooLong) -> MessageId | None:
+    """Give the id of a message that cannot be read, where it stands first or last in it, as SDKs write it.
+
+    There, in a message that is whole, it is the message's own and none of something inside.
+    """
+    head, tail = (line.head, line.tail) if isinstance(line, TooLong) else (line[:EDGE], line[-EDGE:])
+    found = _ID_FIRST.match(head) or _ID_LAST.search(tail)
+    if found is None:
+        return None
+    return int(found["number"]) if found["number"] else found["text"].decode("utf-8", "replace")
 
 
 class LineSplitter:
@@ -44,14 +63,21 @@ class LineSplitter:
         self._limit = limit
         self._pieces: list[bytes] = []
         self._size = 0
+        self._past: TooLong | None = None
+        self._total = 0
+        self.ended = 0
+        """How many bytes there were up to the end of the last line."""
 
     def feed(self, data: bytes) -> Iterator[bytes | TooLong]:
         """Give each line that `data` ends, without its end; blank ones are left out."""
         *ended, rest = data.split(b"\n")
         for piece in ended:
             self._keep(piece)
+            self._total += len(piece) + 1
+            self.ended = self._total
             yield from self._take()
         self._keep(rest)
+        self._total += len(rest)
 
     def end(self) -> Iterator[bytes | TooLong]:
         """Give what stands after the last line feed: some readers take it for a line."""
@@ -59,16 +85,20 @@ class LineSplitter:
 
     def _keep(self, piece: bytes) -> None:
         self._size += len(piece)
-        if self._size > self._limit:
+        if self._past is not None:
+            self._past = TooLong(self._past.head, (self._past.tail + piece[-EDGE:])[-EDGE:])
+        elif self._size > self._limit:
+            start = b"".join([*self._pieces, piece])
+            self._past = TooLong(start[:EDGE], start[-EDGE:])
             self._pieces.clear()
         elif piece:
             self._pieces.append(piece)
 
     def _take(self) -> Iterator[bytes | TooLong]:
-        line, size = b"".join(self._pieces), self._size
+        line, past = b"".join(self._pieces), self._past
         self._pieces.clear()
-        self._size = 0
-        if size > self._limit:
-            yield TOO_LONG
+        self._size, self._past = 0, None
+        if past is not None:
+            yield past
         elif line.strip(BLANK):
             yield line

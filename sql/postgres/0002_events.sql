@@ -2,9 +2,9 @@
 -- `body` is the event exactly as it was recorded; every other column is read from it, for questions.
 
 CREATE TABLE events (
-    event_id       text NOT NULL CHECK (length(event_id) BETWEEN 1 AND 256),
+    event_id       text NOT NULL CHECK (length(event_id) BETWEEN 1 AND 200),
     ts             timestamptz NOT NULL CHECK (ts >= to_timestamp(0) AND ts < to_timestamp(253402300800)),
-    kind           text NOT NULL CHECK (length(kind) BETWEEN 1 AND 256),
+    kind           text NOT NULL CHECK (length(kind) BETWEEN 1 AND 200),
     call_id        text,
     proposal_id    text,
     agent          text,
@@ -40,7 +40,7 @@ CREATE TABLE events (
     PRIMARY KEY (event_id, ts)
 ) PARTITION BY RANGE (ts);
 
-COMMENT ON TABLE events IS 'The audit trail, append-only. Names longer than 256 characters are cut in columns, never in body.';
+COMMENT ON TABLE events IS 'The audit trail, append-only. Names longer than 200 characters are cut in columns, never in body.';
 COMMENT ON COLUMN events.event_id IS 'Names the event; shipped again, it is stored once.';
 COMMENT ON COLUMN events.ts IS 'When it happened, by the clock of the proxy.';
 COMMENT ON COLUMN events.kind IS 'What happened: decided, completed, proposed, approved, committed, observed and so on.';
@@ -81,12 +81,14 @@ COMMENT ON COLUMN events.body IS 'The event exactly as it was recorded: one JSON
 CREATE TABLE events_default PARTITION OF events DEFAULT;
 
 CREATE INDEX events_by_time ON events (ts, event_id);
-CREATE INDEX events_by_call ON events (call_id);
+CREATE INDEX events_by_call ON events (call_id, ts);
 CREATE INDEX events_by_proposal ON events (proposal_id) WHERE proposal_id IS NOT NULL;
-CREATE INDEX events_calls_by_tool ON events (tool, ts, event_id) WHERE kind = 'decided';
-CREATE INDEX events_calls_by_agent ON events (agent, ts, event_id) WHERE kind = 'decided';
+-- With what is most often asked for inside; names are cut, so that even the longest fit an index.
+CREATE INDEX events_calls_by_tool ON events (tool, ts, event_id) INCLUDE (server) WHERE kind = 'decided';
+CREATE INDEX events_calls_by_agent ON events (agent, ts) INCLUDE (server, tool, decision) WHERE kind = 'decided';
 CREATE INDEX events_denied ON events (ts, event_id) WHERE kind = 'decided' AND decision = 'deny';
 CREATE INDEX events_redacted ON events (ts) WHERE redactions IS NOT NULL;
+CREATE INDEX events_shadowed ON events (ts) WHERE shadow_rules IS NOT NULL;
 CREATE INDEX events_by_arguments ON events USING gin (arguments jsonb_path_ops) WHERE kind = 'decided';
 
 CREATE FUNCTION interlock_make_partitions(first date, last date) RETURNS integer
@@ -122,22 +124,31 @@ COMMENT ON FUNCTION interlock_make_partitions IS
 CREATE FUNCTION interlock_drop_events(before timestamptz) RETURNS bigint
 LANGUAGE plpgsql AS $$
 DECLARE
-    part   record;
-    rows   bigint;
-    gone   bigint := 0;
+    first_kept timestamptz := date_trunc('day', before AT TIME ZONE 'UTC') AT TIME ZONE 'UTC';
+    part       record;
+    names      text[] := '{}';
+    rows       bigint;
+    gone       bigint := 0;
 BEGIN
     FOR part IN
-        SELECT c.relname AS name, to_date(substr(c.relname, 8), 'YYYYMMDD') AS day
+        SELECT c.relname AS name, to_date(substr(c.relname, 8), 'YYYYMMDD')::timestamp AT TIME ZONE 'UTC' AS starts
         FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
         WHERE i.inhparent = 'events'::regclass AND c.relname ~ '^events_\d{8}$'
     LOOP
-        CONTINUE WHEN (part.day + 1)::timestamp AT TIME ZONE 'UTC' > before;
+        CONTINUE WHEN part.starts >= first_kept;
         EXECUTE format('SELECT count(*) FROM %I', part.name) INTO rows;
-        EXECUTE format('DROP TABLE %I', part.name);
         gone := gone + rows;
+        names := names || format('%I', part.name);
     END LOOP;
-    DELETE FROM events WHERE ts < before;
+    DELETE FROM events_default WHERE ts < before;
     GET DIAGNOSTICS rows = ROW_COUNT;
+    gone := gone + rows;
+    DELETE FROM events WHERE ts >= first_kept AND ts < before;
+    GET DIAGNOSTICS rows = ROW_COUNT;
+    -- Last, since from here on nobody can write until it is done.
+    IF names <> '{}' THEN
+        EXECUTE 'DROP TABLE ' || array_to_string(names, ', ');
+    END IF;
     RETURN gone + rows;
 END $$;
 COMMENT ON FUNCTION interlock_drop_events IS

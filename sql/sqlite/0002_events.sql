@@ -41,7 +41,7 @@ CREATE TABLE events (
 ) STRICT;
 
 CREATE INDEX events_by_time ON events (ts, event_id);
-CREATE INDEX events_by_call ON events (call_id);
+CREATE INDEX events_by_call ON events (call_id, ts);
 CREATE INDEX events_by_proposal ON events (proposal_id) WHERE proposal_id IS NOT NULL;
 CREATE INDEX events_calls_by_tool ON events (tool, ts, event_id) WHERE kind = 'decided';
 CREATE INDEX events_calls_by_agent ON events (agent, ts, event_id) WHERE kind = 'decided';

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import sys
+import subprocess
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,17 @@ from mcp.client.sse import sse_client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
-from tests.harness import REPOSITORY, Interlock, start_interlock, start_python_server
+from tests.harness import (
+    REPOSITORY,
+    Interlock,
+    _seed_cache,
+    environment,
+    interlock_cli,
+    start_interlock,
+    start_python_server,
+)
+from tests.processes import module_command
+from tests.stdio_harness import run_words
 
 MODERN = "2026-07-28"
 LIMIT = 20.0
@@ -49,6 +59,10 @@ class Bank:
         lines = self.ledger.read_text().splitlines() if self.ledger.exists() else []
         return [(entry["tool"], entry["arguments"]) for entry in map(json.loads, lines)]
 
+    def cli(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run an interlock command on the state folder."""
+        return interlock_cli(*arguments, "--state-dir", str(self.state_dir))
+
     @contextlib.asynccontextmanager
     async def client(self, era: str, **options: Any) -> AsyncIterator[Client]:
         """Give a connected SDK client."""
@@ -71,13 +85,11 @@ class Bank:
             yield streamable_http_client(f"{self.interlock.url}/mcp", http_client=http)
 
     def _sidecar(self) -> StdioServerParameters:
-        server = ["-m", "tests.servers.funds", "--stdio", "--log", str(self.ledger)]
-        own = ["-m", "proxy.cli", "run", "--state-dir", str(self.state_dir), "--policy", str(self.policy)]
-        return StdioServerParameters(
-            command=sys.executable,
-            args=[*own, *self.flags, "--server-name", "bank", "--", sys.executable, *server],
-            cwd=REPOSITORY,
-        )
+        env = environment()
+        server = module_command("tests.servers.funds", "--stdio", "--log", str(self.ledger), env=env)
+        words = run_words(self.state_dir, self.policy, server, *self.flags, "--server-name", "bank")
+        command = module_command("proxy.cli", *words, env=env)
+        return StdioServerParameters(command=command[0], args=command[1:], cwd=REPOSITORY, env=env)
 
 
 @contextlib.contextmanager
@@ -87,6 +99,7 @@ def open_bank(folder: Path, transport: str, policy: str = POLICY, *, flags: Sequ
         folder.mkdir(parents=True, exist_ok=True)
         file = folder / "policy.yaml"
         file.write_text(policy)
+        _seed_cache(folder / "state")
         yield Bank(folder / "funds.log", folder / "state", transport, file, flags=tuple(flags))
         return
     with (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,8 +13,9 @@ import pytest
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from tests.harness import DENY_ALL_DANGER, REPOSITORY, _keep_cache, _seed_cache, interlock_cli
+from tests.harness import DENY_ALL_DANGER, REPOSITORY, _keep_cache, _seed_cache, environment, interlock_cli
 from tests.node_tools import MODULES, node
+from tests.processes import module_command
 from tests.stdio_harness import run_command
 from tests.trail import read_trail
 
@@ -46,7 +46,7 @@ class Scene:
     @asynccontextmanager
     async def client(self, era: str, *, name: str = "server", **options: Any) -> AsyncIterator[Client]:
         command = run_command(self.state, self.policy, self._command, "--server-name", name)
-        parameters = StdioServerParameters(command=command[0], args=command[1:], cwd=REPOSITORY)
+        parameters = StdioServerParameters(command=command[0], args=command[1:], cwd=REPOSITORY, env=environment())
         with (self.directory / "stderr").open("a") as errors:
             async with Client(stdio_client(parameters, errors), mode=era, **options) as client:
                 yield client
@@ -63,7 +63,7 @@ class Scene:
 @pytest.fixture
 def python_server(tmp_path: Path) -> Scene:
     log = tmp_path / "executed.log"
-    return Scene(tmp_path, [sys.executable, "-m", "tests.servers.python_stdio", str(log)], log)
+    return Scene(tmp_path, module_command("tests.servers.python_stdio", str(log), env=environment()), log)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from mcp import Client
 from mcp_types import ElicitResult
 
+from proxy.store.choice import open_store
 from tests.acceptance.bank import MODERN, POLICY, STABLE, Bank, denial, open_bank
 
 WAYS = [("http", "legacy"), ("http", MODERN), ("sse", "legacy"), ("stdio", "legacy"), ("stdio", MODERN)]
@@ -118,3 +120,63 @@ async def test_a_tool_that_fails_has_used_its_token(banks: Any, transport: str, 
         assert failed.is_error
         again = await client.call_tool("failing_transfer_commit", {"amount": 5, **ticket(proposed)})
         assert denial(again) == "nonce_replay"
+
+
+@pytest.mark.parametrize("transport", ["http", "sse", "stdio"])
+async def test_a_server_that_dies_leaves_the_commit_unknown(tmp_path: Path, transport: str) -> None:
+    with open_bank(tmp_path, transport) as bank:
+        proposal_id = ""
+        with contextlib.suppress(Exception):  # what becomes of the session is the client's affair
+            async with bank.client("legacy") as client:
+                proposed = await propose(client, "dying_transfer", {"amount": 5})
+                proposal_id = proposed["proposal_id"]
+                await client.call_tool("dying_transfer_commit", {"amount": 5, **ticket(proposed)})
+        assert await outcome(bank, proposal_id) == "unknown"
+        assert bank.entries() == [("dying_transfer", {"amount": 5})]
+
+
+async def outcome(bank: Bank, proposal_id: str) -> str:
+    """Give how a commit ended, once it is kept."""
+    store = open_store(None, bank.state_dir)
+    try:
+        async with asyncio.timeout(10):
+            proposal = await store.proposal(proposal_id)
+            assert proposal is not None
+            while True:
+                commit = await store.commit(proposal.nonce)
+                if commit is not None and commit.outcome is not None:
+                    return commit.outcome
+                await asyncio.sleep(0.05)
+    finally:
+        await store.close()
+
+
+@pytest.mark.parametrize("transport", ["http", "stdio"])
+async def test_a_person_approves_and_the_record_says_who(tmp_path: Path, transport: str) -> None:
+    policy = POLICY + "    approval: human\n"
+    with open_bank(tmp_path, transport, policy) as bank:
+        async with bank.client(MODERN) as client:
+            waiting = await propose(client, "transfer_funds", BOB, None)
+            refused = await propose(client, "transfer_funds", {**BOB, "amount": 7}, None)
+            assert waiting["status"] == refused["status"] == "pending"
+            assert await propose(client, "transfer_funds", BOB, None) == waiting
+            decide(bank, "approve", waiting["proposal_id"], "the invoice was checked")
+            decide(bank, "reject", refused["proposal_id"], "nobody knows why")
+            again = await propose(client, "transfer_funds", {**BOB, "amount": 7}, None)
+            assert (again["status"], again["reason"]) == ("rejected", "nobody knows why")
+            allowed = await propose(client, "transfer_funds", BOB, None)
+            assert allowed["proposal_id"] == waiting["proposal_id"]
+            done = await client.call_tool("transfer_funds_commit", {**BOB, **ticket(allowed)})
+            assert not done.is_error
+            assert (await propose(client, "transfer_funds", BOB, None))["proposal_id"] != waiting["proposal_id"]
+        assert bank.entries() == [("transfer_funds", BOB)]
+        shown = bank.cli("proposals", "show", waiting["proposal_id"], "--json")
+        told = json.loads(shown.stdout)
+        assert (told["state"], told["operator"]) == ("committed", "operator")
+        assert told["operator_reason"] == "the invoice was checked"
+        assert told["commit"]["outcome"] == "done"
+
+
+def decide(bank: Bank, verb: str, proposal_id: str, reason: str) -> None:
+    done = bank.cli("proposals", verb, proposal_id, "--reason", reason)
+    assert done.returncode == 0, done.stderr

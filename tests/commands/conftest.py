@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from proxy import cli
+from tests.audit_world import TRAIL, World
 
 type Done = subprocess.CompletedProcess[str]
 type Run = Callable[..., Done]
@@ -48,7 +49,7 @@ def run(environment: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
 
 @pytest.fixture
 def run_process(environment: None) -> Run:
-    """Run `interlock` with arguments in a process of its own."""
+    """Run `interlock` with arguments in a process of its own, started from nothing as a user does."""
 
     def interlock(*arguments: str) -> Done:
         command = [sys.executable, "-m", "proxy.cli", *arguments]
@@ -64,3 +65,21 @@ def complaint(done: Done) -> str:
     assert done.stdout == ""
     assert done.stderr.startswith("error: ")
     return done.stderr.removeprefix("error: ").strip()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
+    """An empty trail, on each kind of store."""
+    return World(tmp_path / "state", request.getfixturevalue("database_url") if request.param == "postgres" else None)
+
+
+@pytest.fixture(params=["stored", "waiting", "half"])
+def trail(request: pytest.FixtureRequest, world: World) -> World:
+    """The same trail in the store, in the local log, and with a part in each."""
+    cut = {"stored": len(TRAIL), "waiting": 0, "half": 4}[request.param]
+    if cut:
+        world.record(*TRAIL[:cut])
+        world.ship()
+    if TRAIL[cut:]:
+        world.record(*TRAIL[cut:])
+    return world

@@ -18,6 +18,8 @@ from proxy.proposals import Proposal, State
 from proxy.store.choice import open_store
 from proxy.store.log import LOG_FILE, read_log
 from tests.commands.conftest import Run, complaint
+from tests.harness import environment as environment_of
+from tests.processes import start_module
 from tests.proposal_world import new_proposal
 
 FIRST, SECOND = "0198aaaa-0000-7000-8000-000000000001", "0198bbbb-0000-7000-8000-000000000002"
@@ -202,15 +204,13 @@ def test_a_kill_at_the_worst_moment_leaves_no_approval_without_a_record(
 
 def test_of_many_operators_at_once_one_decides(run: Run, state: Path) -> None:
     commands = [
-        [sys.executable, "-m", "proxy.cli", "proposals", verb, FIRST, "--reason", f"{verb} {number}"]
+        ["proposals", verb, FIRST, "--reason", f"{verb} {number}"]
         for number in range(2)
         for verb in ("approve", "reject")
     ]
-    started = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for command in commands]
-    codes = []
-    for process in started:
-        process.communicate(timeout=60)
-        codes.append(process.returncode)
+    env = environment_of({"INTERLOCK_STATE_DIR": str(state)})
+    started = [start_module("proxy.cli", *command, env=env) for command in commands]
+    codes = [process.wait(60) for process in started]
     kinds = [event["kind"] for _, event in read_log(state / LOG_FILE)]
     decided = kinds.count("approved") + kinds.count("rejected") - kinds.count("review_failed")
     # An approval may be taken back by a rejection after it; nothing else decides twice.

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from proxy.cli import app
-from proxy.commands.replay import parse_age
+from proxy.commands.moments import parse_age
 from proxy.errors import ConfigError, PolicyError
 from proxy.model import AuditEvent
 from proxy.store.log import LOG_FILE, LocalLog

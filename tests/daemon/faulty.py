@@ -16,6 +16,7 @@ PARTS = {
     "egress policy": "proxy.policy.egress.CompiledEgress.decide",
     "connection": "addons.egress.Egress._admit",
     "parse": "proxy.gate.read_body",
+    "customs": "proxy.outbound.Customs.look",
     "headers": "proxy.gate.check_headers",
     "call": "proxy.gate.as_call",
     "decide": "proxy.policy.decide.CompiledPolicy.decide",

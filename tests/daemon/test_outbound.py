@@ -153,6 +153,23 @@ def test_a_large_upload_is_told_of_where_secrets_are_reported(client, interlock:
     assert (event["kind"], event["reason"]) == ("request_reported", "secret_found")
 
 
+def test_where_looking_through_fails_nothing_leaves(tmp_path, web: ServerHandle):
+    seen = arrived(web)
+    settings = {"large_uploads": ["*"], "body_limit": "64KiB"}
+    with (
+        start_interlock(
+            tmp_path, policy=POLICY, program=["tests.daemon.faulty", "customs"], settings=settings
+        ) as interlock,
+        httpx2.Client(proxy=interlock.proxy_url, timeout=20, trust_env=False) as client,
+    ):
+        for body in (b"", b"hello", LARGE):
+            response = client.post(f"{web.url}/upload", content=body)
+            assert response.status_code >= 400
+        reasons = [event.get("reason") for event in interlock.events()]
+    assert "internal_error" in reasons
+    assert arrived(web) == seen
+
+
 def socket(interlock: Interlock, web: ServerHandle) -> Any:
     return connect(f"ws://closed.test:{web.port}/ws", proxy=interlock.proxy_url, open_timeout=5)
 

@@ -36,6 +36,9 @@ def policy(tmp_path):
         (event("read_file", arguments={"path": "/tmp/../etc/x"}), ("allow", "deny", "no-etc")),
         (event("echo", "deny", "policy_denied", rule="old"), ("deny", "allow", None)),
         (event("echo", "deny", "two_phase_required", rule="old"), ("two_phase", "allow", None)),
+        (event("echo", "propose", "proposal_blocked"), ("two_phase", "allow", None)),
+        (event("echo", "allow", "proposal_committed"), ("two_phase", "allow", None)),
+        (event("pay", "propose", "proposal_not_required"), ("allow", "two_phase", "paid")),
         (event("danger", "deny", "two_phase_required"), ("two_phase", "deny", "no-danger")),
     ],
 )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from proxy.errors import PolicyError
-from proxy.redact.detectors import builtin, compile_bytes, parse_detector
+from proxy.redact.detectors import Detector, builtin, compile_bytes, parse_detector
 from proxy.redact.mask import Masker
 from proxy.redact.scan import OVERLAP
 from tests.redact.labelled import Sample, load
@@ -55,6 +57,15 @@ def test_an_id_selects_itself_alone():
 def test_a_name_that_selects_nothing_is_refused(name: str):
     with pytest.raises(PolicyError, match="unknown detector"):
         builtin().select([name])
+
+
+@pytest.mark.parametrize("detector", [d for d in builtin().detectors if d.hint], ids=lambda d: d.id)
+@settings(max_examples=20, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_a_hint_is_found_in_whatever_the_regex_matches(detector: Detector, data: st.DataObject):
+    text = data.draw(st.from_regex(detector.pattern.encode()))
+    match = compile_bytes(detector.pattern).search(text)
+    assert match is None or compile_bytes(detector.hint).search(match.group()), text
 
 
 def test_a_hint_is_found_in_every_positive_text(masker: Masker):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import copy
 import json
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -131,6 +132,40 @@ def test_a_secret_split_over_strings_is_masked_in_each(value: object):
     assert json.dumps(masked).count("[secret:aws-access-key:") == len(findings)
 
 
+@pytest.mark.parametrize("cuts", [(15,), (8, 20)])
+@pytest.mark.parametrize("text_first", [True, False])
+def test_words_of_the_protocol_between_the_pieces_of_a_secret_stay(cuts: tuple[int, ...], text_first: bool):
+    pieces = [GITHUB[low:high] for low, high in pairwise((0, *cuts, len(GITHUB)))]
+    keys = ("text", "type") if text_first else ("type", "text")
+    blocks = [{key: piece if key == "text" else "text" for key in keys} for piece in pieces]
+    masked, findings = MASKER.mask({"content": blocks, "role": "user"}, ["secrets"])
+    assert [block["type"] for block in masked["content"]] == ["text"] * len(pieces)
+    assert {block["text"] for block in masked["content"]} == {MASKER.mask(GITHUB, ["secrets"])[0]}
+    assert len(findings) == len(pieces)
+
+
+def test_a_secret_in_place_of_a_word_of_the_protocol_is_found():
+    assert _ids({"type": GITHUB[:15], "text": GITHUB[15:]}) != []
+    assert _ids({"content": [{"type": GITHUB}]}) == [("secrets.github-token", "content[0].type")]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"type": "image", "mimeType": "image/png", "data": base64.b64encode(f"x {GITHUB} y".encode()).decode()},
+        {"type": "resource", "resource": {"uri": "file:///x", "blob": base64.b64encode(GITHUB.encode()).decode()}},
+    ],
+)
+def test_a_secret_in_binary_content_cannot_be_masked(value: object):
+    masked, [finding] = MASKER.mask({"content": [value]}, ["secrets"])
+    assert not finding.maskable
+    assert "[secret:github-token:" in json.dumps(masked)
+
+
+def test_data_that_is_no_binary_content_can_be_masked():
+    assert [finding.maskable for finding in MASKER.mask({"data": GITHUB}, ["secrets"])[1]] == [True]
+
+
 def test_a_whole_secret_does_not_swallow_the_string_after_it():
     value = {"token": GITHUB, "type": "text", "kind": "abc"}
     masked, findings = MASKER.mask(value, ["secrets"])
@@ -248,3 +283,23 @@ def test_the_mask_of_every_builtin_detector_is_known_as_a_mask():
     for index, detector in enumerate(builtin().detectors):
         mask = MASKER.mask_for(index, "3f9a000000000000")
         assert MASKER.walled([mask.encode()]) == [b"\x00" * len(mask)], detector.id
+
+
+def test_in_a_large_text_every_secret_is_masked_and_nothing_else_changes():
+    filler = "The quick brown fox jumps over the lazy dog.\n" * 2500
+    value = {"text": f"{AWS}\n{filler}{GITHUB}\n{filler}{AWS} and {GITHUB}", "other": [filler, AWS]}
+    masked, findings = MASKER.mask(value, ["secrets"])
+    aws, github = (MASKER.mask(secret, ["secrets"])[0] for secret in (AWS, GITHUB))
+    assert masked == {"text": f"{aws}\n{filler}{github}\n{filler}{aws} and {github}", "other": [filler, aws]}
+    assert MASKER.mask(masked, ["secrets"]) == (masked, ())
+    assert {finding.path for finding in findings} == {"text", "other[1]"}
+
+
+def test_what_is_laid_bare_far_into_a_large_text_is_masked_too():
+    filler = "The quick brown fox jumps over the lazy dog.\n" * 2500
+    nested = "ghp_" + AWS + "Zx8Kq2" * 6
+    masked, _ = MASKER.mask(f"{filler}{nested}\n{filler}", ["secrets"])
+    assert AWS not in masked
+    assert MASKER.mask(masked, ["secrets"]) == (masked, ())
+    assert masked.startswith(filler)
+    assert masked.endswith(filler)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.store.event_text import PoisonError, clean, readable, segments, spelt
+from proxy.store.event_text import PoisonError, clean, readable, segments, spelt, time_of
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=8)
 ANY_JSON: st.SearchStrategy[Any] = st.recursive(
@@ -84,3 +84,15 @@ def test_a_value_is_its_text_and_what_it_spells(text: str, values: list[Any]) ->
 )
 def test_a_path_is_taken_apart(path: str, parts: list[str]) -> None:
     assert segments(path) == parts
+
+
+def test_the_beginning_of_an_id_says_about_when() -> None:
+    first, last = time_of("019a7c1e-2f") or (0, 0)
+    moment = 0x019A7C1E2F00 / 1000
+    assert first < moment < last
+    assert last - first < 9 * 86_400
+
+
+@pytest.mark.parametrize("prefix", ["", "019a7c1", "event-019a7c1e", "019A7C1E2F", "00000000", "ffffffffffff", "é" * 8])
+def test_other_beginnings_say_nothing_of_time(prefix: str) -> None:
+    assert time_of(prefix) is None

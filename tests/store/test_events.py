@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from proxy.errors import StoreUnavailableError
-from proxy.events import Cursor, DenialStats, Entry, Filter, Written
+from proxy.events import Cursor, DayStats, DenialStats, Entry, Filter, SecretStats, Written
 from proxy.model import AuditEvent, Finding
 from proxy.store.choice import open_events
 from proxy.store.events import Events
 from proxy.store.log import encode
 
 NOW = 1_763_000_000.25
+UNWIELDY = "".join(chr(0x1_0000 + number * 7919 % 0x1_0000) for number in range(5000))  # 4 bytes each, no pattern
 Where = tuple[str | None, Path]
 
 
@@ -115,6 +116,7 @@ class TestWriting:
         [
             {"agent": "a\0b", "arguments": {"a\0": ["\0", {"b": "\0"}]}, "detail": {"x": "\0"}},
             {"tool": "t" * 5000, "server": "s" * 5000, "agent": "é" * 5000, "call_id": "c" * 5000, "rule": "r" * 5000},
+            dict.fromkeys(("tool", "server", "agent", "call_id", "rule", "reason", "decision", "session"), UNWIELDY),
             {"arguments": {"x": "y" * 100_000}},
             {"arguments": {"n": float("nan"), "m": [float("inf")]}, "gate_ms": float("inf")},
             {"arguments": {"n": 10**30, "f": 1e300}},
@@ -335,6 +337,93 @@ class TestStats:
         ]
         assert stats.denials == [DenialStats("tool_changed", None, 2), DenialStats("policy_denied", "r", 1)]
         assert [t.tool for t in (await events.stats(Filter(tool="b"))).tools] == ["b"]
+        assert [t.completed for t in stats.tools] == [2, 0]
+
+    async def test_findings_are_counted_by_tool_and_detector(self, events: Events) -> None:
+        found = Finding("secrets.aws", "text", "f1")
+        await events.write(
+            [
+                decided(1, tool="a", redactions=(found, found)),
+                completed(2, 1, tool="a", redactions=(Finding("pii.card", "result", "f2"),)),
+                decided(3, tool="b", redactions=(found,)),
+                decided(4, tool="b"),
+            ]
+        )
+        assert (await events.stats(Filter())).secrets == [
+            SecretStats("files.example:443", "a", "secrets.aws", 2),
+            SecretStats("files.example:443", "a", "pii.card", 1),
+            SecretStats("files.example:443", "b", "secrets.aws", 1),
+        ]
+
+    @pytest.mark.parametrize("odd", ['"x"', '["x", 5, null, []]', '{"detector": "d"}', "7"])
+    async def test_redactions_of_an_odd_form_are_no_obstacle(self, events: Events, odd: str) -> None:
+        body = f'{{"event_id": "e1", "kind": "decided", "time": {NOW}, "redactions": {odd}}}'
+        await events.write([Entry(body)])
+        assert {one.detector for one in (await events.stats(Filter())).secrets} <= {None}
+
+    async def test_calls_are_counted_by_day(self, events: Events) -> None:
+        day = 86_400
+        await events.write(
+            [
+                decided(1, time=1_763_000_000 - 2 * day),
+                decided(2, time=1_763_000_000),
+                decided(3, time=1_763_000_001, decision="deny"),
+                decided(4, time=1_763_000_002, method="ping"),
+            ]
+        )
+        assert (await events.stats(Filter())).days == [DayStats("2025-11-11", 1, 0), DayStats("2025-11-13", 2, 1)]
+
+
+class TestCounting:
+    async def test_what_fits_is_counted(self, events: Events) -> None:
+        await events.write([decided(1), decided(2, tool="x"), completed(3, 1)])
+        assert await events.count(Filter()) == 3
+        assert await events.count(Filter(tool="x")) == 1
+        assert await events.count(Filter(since=NOW + 2, until=NOW + 3)) == 1
+
+    async def test_what_a_writer_wrote_past_a_number_can_be_left_out(self, events: Events) -> None:
+        loose = Entry(f'{{"event_id": "loose", "kind": "k", "time": {NOW}}}')
+        await events.write([decided(1), decided(2), decided(3), loose])
+        for without, left in (((("log-1", 1),), 2), ((("log-1", 0),), 1), ((("other", 0),), 4)):
+            where = Filter(without=without)
+            assert await events.count(where) == left
+            assert len(await events.events(where)) == left
+            assert (await events.stats(where)).events == left
+            assert len(await events.calls(where)) == min(left, 3) - (left < 4)
+
+
+class TestIds:
+    FIRST = "01a08d7c-9f00-7abc-8000-000000000001"
+    SECOND = "01a08d7c-9f00-7abc-8000-000000000002"
+
+    async def write(self, events: Events) -> None:
+        seconds = int(self.FIRST.replace("-", "")[:12], 16) / 1000
+        await events.write(
+            [
+                decided(1, call_id=self.FIRST, time=seconds),
+                completed(2, 1, call_id=self.FIRST, time=seconds + 1),
+                decided(3, call_id=self.SECOND, time=seconds),
+                event(4, "egress_denied", call_id=None, event_id="lone-event"),
+            ]
+        )
+
+    async def test_a_beginning_leads_to_calls_and_to_events_outside_calls(self, events: Events) -> None:
+        await self.write(events)
+        assert await events.ids(self.FIRST) == [self.FIRST]
+        assert await events.ids(self.FIRST[:20], limit=5) == [self.FIRST, self.SECOND]
+        assert await events.ids(self.FIRST[:20], limit=1) == [self.FIRST]
+        assert await events.ids("lone-") == ["lone-event"]
+        assert await events.ids("e0002") == ["e0002"]
+        assert await events.ids("nothing") == []
+
+    @pytest.mark.parametrize("odd", ["%", "_", "lone_", "*", "?one-", "[l]one", "\\", "\0", "'"])
+    async def test_a_beginning_is_taken_as_it_is(self, events: Events, odd: str) -> None:
+        await self.write(events)
+        assert await events.ids(odd) == ([] if odd != "*" else await events.ids(""))
+
+    async def test_an_id_whose_time_is_not_the_events_is_found_too(self, events: Events) -> None:
+        await events.write([decided(1, call_id=self.FIRST)])  # months before or after what the id says
+        assert await events.ids(self.FIRST[:30]) == [self.FIRST]
 
 
 class TestPruning:

@@ -151,6 +151,14 @@ async def test_an_error_of_any_kind_is_told_and_the_writer_lives_on(
     assert ids(path) == ["3"]
 
 
+async def test_an_event_that_cannot_be_spelt_is_refused_by_itself(sink: LocalLog, path: Path) -> None:
+    others = [asyncio.create_task(sink.record(event(number))) for number in (1, 2)]
+    with pytest.raises(AuditUnavailableError):
+        await sink.record(event(3, detail={"odd": object()}))
+    await asyncio.gather(*others)
+    assert sorted(ids(path)) == ["1", "2"]
+
+
 async def test_a_caller_that_gives_up_waiting_harms_nobody(sink: LocalLog, path: Path) -> None:
     waiting = asyncio.create_task(sink.record(event(1)))
     await asyncio.sleep(0)

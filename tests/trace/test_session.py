@@ -10,7 +10,7 @@ import pytest
 
 from proxy.model import Context, Decision, Principal, Redaction
 from proxy.trace.session import Session
-from proxy.wire.lines import TOO_LONG
+from proxy.wire.lines import TooLong
 from tests.gate_world import ALLOW, BOOM, DENY, MASK, World, call
 
 CONTEXT = Context(Principal("bot"), "files", transport="stdio", session="s1")
@@ -114,12 +114,35 @@ async def test_a_request_of_another_protocol_is_told() -> None:
     assert reply["error"]["data"]["audit_id"] == wire.world.events[0].event_id
 
 
-async def test_lines_past_their_limits_are_recorded_and_left_out() -> None:
+async def test_a_clients_line_past_the_limit_is_recorded_and_answered_where_its_id_is_known() -> None:
     wire = Wire()
-    await wire.session.from_client(TOO_LONG)
-    await wire.session.from_server(TOO_LONG)
-    assert (wire.server, wire.client) == ([], [])
-    assert [event.reason for event in wire.world.events] == ["body_too_large", "event_too_large"]
+    await wire.session.from_client(TooLong(b"x", b"x"))
+    await wire.session.from_client(TooLong(b'{"method":"tools/call"', b',"jsonrpc":"2.0","id":4}'))
+    assert wire.server == []
+    (reply,) = wire.client
+    assert (reply["id"], reply["error"]["data"]["reason"]) == (4, "body_too_large")
+    assert [event.reason for event in wire.world.events] == ["body_too_large"] * 2
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (TooLong(b'{"jsonrpc":"2.0","id":1,"result":', b"x"), "event_too_large"),
+        (b'{"jsonrpc":"2.0","id":1,"result":{"half":', "unreadable_response"),
+        (b'{"jsonrpc":"2.0","id":1,"result":' + b"[" * 200_000 + b"]" * 200_000 + b"}", "unreadable_response"),
+        (b'{"result":' + b"9" * 5000 + b',"jsonrpc":"2.0","id":1}', "unreadable_response"),
+    ],
+)
+async def test_a_call_whose_answer_cannot_be_given_on_is_told_so(line: bytes | TooLong, reason: str) -> None:
+    wire = Wire()
+    await wire.ask(call(request_id=1))
+    await wire.session.from_server(line)
+    (reply,) = wire.client
+    assert reply["id"] == 1
+    assert reply["result"]["_meta"]["mcp-interlock/denial"]["reason"] == reason
+    assert wire.world.events[-1].outcome == "unreadable"
+    await wire.session.from_server(line)
+    assert len(wire.client) == 1
 
 
 async def test_a_call_that_the_server_does_not_take_is_recorded_so() -> None:

@@ -81,6 +81,12 @@ def test_a_name_is_read_by_its_ending_where_the_server_was_never_listed() -> Non
     assert read_name("_commit", (), lambda _: True) is None
 
 
+def test_a_name_is_read_by_its_ending_where_the_server_has_not_listed_the_tool() -> None:
+    assert read_name("t_propose", {"other"}, lambda tool: tool == "t") == ("propose", "t")
+    assert read_name("t_commit", {"other"}, lambda tool: tool == "t") == ("commit", "t")
+    assert read_name("t_commit", {"other", "t_propose"}, lambda tool: tool == "t") is None
+
+
 def test_proposing_is_described_as_reading_only_and_answers_in_its_own_form() -> None:
     shown = propose_tool(TOOL, NAMES)
     assert shown["name"] == "transfer_funds_propose"

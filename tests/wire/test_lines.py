@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.errors import WireError
-from proxy.wire.lines import TOO_LONG, LineSplitter, TooLong, as_line
+from proxy.wire.lines import EDGE, LineSplitter, TooLong, as_line, edge_id
 
 type Cut = bytes | TooLong
 
@@ -37,14 +37,38 @@ def test_lines_end_at_a_line_feed_and_nowhere_else(pieces: list[bytes], lines: l
     assert cut(*pieces) == lines
 
 
-def test_a_line_past_the_limit_is_told_and_not_kept() -> None:
-    splitter = LineSplitter(10)
-    assert list(splitter.feed(b"x" * 11)) == []
-    assert list(splitter.feed(b"y" * 1000)) == []
+def test_a_line_past_the_limit_is_told_and_only_its_edges_are_kept() -> None:
+    splitter = LineSplitter(1000)
+    assert list(splitter.feed(b"a" * 900)) == []
+    for _ in range(50):
+        assert list(splitter.feed(b"b" * 1000)) == []
     assert splitter._pieces == []
-    assert list(splitter.feed(b"z\nok\n")) == [TOO_LONG, b"ok"]
+    assert list(splitter.feed(b"c" * 10 + b"\nok\n")) == [TooLong(b"a" * EDGE, b"b" * (EDGE - 10) + b"c" * 10), b"ok"]
     assert cut(b"x" * 10 + b"\n", limit=10) == [b"x" * 10]
-    assert cut(b"x" * 11, limit=10) == [TOO_LONG]
+    assert cut(b"x" * 11, limit=10) == [TooLong(b"x" * 11, b"x" * 11)]
+    assert cut(b"x" * 11 + b"\n" + b"y" * 11 + b"\n", limit=10) == [TooLong(c * 11, c * 11) for c in (b"x", b"y")]
+
+
+@pytest.mark.parametrize(
+    ("line", "message_id"),
+    [
+        (b'{"jsonrpc":"2.0","id":7,"result":{"x":', 7),
+        (b'{ "jsonrpc" : "2.0", "id" : "a b", "result":', "a b"),
+        (b'{"id":-3,"result":', -3),
+        (b'"x":1},"jsonrpc":"2.0","id":8}', 8),
+        (b'"x":1},"id":"\xc3\xa9" } ', "é"),
+        (b'{"result":{"id":5,"x":', None),
+        (b'{"result":[{"a":1,"id":5}]}', None),
+        (b'{"result":{"x":1,"id":5}', 5),
+        (b'{"jsonrpc":"2.0","id":1.5,"result":', None),
+        (b'{"jsonrpc":"2.0","id":null,"result":', None),
+        (b'{"jsonrpc":"2.0","id":"a\\u0041","result":', None),
+        (b"chatter", None),
+    ],
+)
+def test_an_id_is_told_where_it_stands_first_or_last(line: bytes, message_id: object) -> None:
+    assert edge_id(line) == message_id
+    assert edge_id(TooLong(line, line)) == message_id
 
 
 values = st.recursive(

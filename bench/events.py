@@ -1,0 +1,153 @@
+"""How fast events go into the store, and how fast questions are answered. One line per figure.
+
+`python -m bench.events [EVENTS] [CONNECTIONS]`: a real Postgres that syncs to disk, events of 30 days.
+"""
+
+import asyncio
+import datetime as dt
+import hashlib
+import re
+import statistics
+import sys
+import time
+
+import uuid_utils
+
+from proxy.events import Entry, Filter
+from proxy.model import AuditEvent, Finding
+from proxy.resources import sql_dir
+from proxy.store.choice import open_events
+from proxy.store.connections import connect
+from proxy.store.log import encode
+from tests.postgres import Postgres
+
+BATCH = 1000
+DAYS = 30
+DURABLE = "shared_buffers = 1GB\nmax_wal_size = 4GB\n"
+
+
+def make(count, first, last):
+    """Give `count` events, two a call, evenly over a time."""
+    step = (last - first) / (count // 2)
+    for number in range(count // 2):
+        moment = first + number * step
+        origin = {
+            "call_id": str(uuid_utils.uuid7()),
+            "agent": f"agent-{number % 20}",
+            "server": f"mcp{number % 5}.example.com:443",
+            "transport": "http",
+            "revision": "2025-11-25",
+            "session": f"session-{number % 100}",
+            "jsonrpc_id": number,
+            "method": "tools/call",
+            "tool": f"tool_{number % 40}",
+            "policy_version": "3f9a2c770b1d",
+        }
+        digest = hashlib.sha256(b"%d" % number).hexdigest()
+        yield AuditEvent(
+            event_id=str(uuid_utils.uuid7()),
+            kind="decided",
+            time=moment,
+            arguments={"path": f"/home/agent/project/file{number}.txt", "limit": number % 100, "deep": True},
+            arguments_hash=digest,
+            decision="deny" if number % 20 == 0 else "allow",
+            reason="policy_denied" if number % 20 == 0 else "default",
+            rule=f"rule-{number % 7}" if number % 20 == 0 else None,
+            redactions=(Finding("secrets.aws", "$.path", "f"),) if number % 50 == 0 else (),
+            gate_ms=0.4,
+            **origin,
+        )
+        yield AuditEvent(
+            event_id=str(uuid_utils.uuid7()),
+            kind="completed",
+            time=moment + 0.005,
+            upstream_ms=3.0,
+            total_ms=4.0 + number % 50,
+            result_digest=digest,
+            result_size=400,
+            is_error=False,
+            outcome="done",
+            **origin,
+        )
+
+
+async def ship(store, entries, connections):
+    """Give events a second, with so many batches under way at once."""
+    batches = iter([entries[start : start + BATCH] for start in range(0, len(entries), BATCH)])
+
+    async def work():
+        for batch in batches:
+            assert (await store.write(batch)).kept == len(batch)
+
+    started = time.perf_counter()
+    await asyncio.gather(*(work() for _ in range(connections)))
+    return len(entries) / (time.perf_counter() - started)
+
+
+async def fill(store, count, connections):
+    now, rates = time.time(), []
+    chunk, entries = 100_000, []
+    for number, event in enumerate(make(count, now - DAYS * 86_400, now - 60)):
+        entries.append(Entry(encode(event), "bench", number, "0" * 64))
+        if len(entries) == chunk or number == count - 1:
+            rates.append(await ship(store, entries, connections))
+            entries = []
+    return rates
+
+
+async def timed(ask):
+    times = []
+    for _ in range(5):
+        started = time.perf_counter()
+        found = await ask()
+        times.append((time.perf_counter() - started) * 1000)
+    return statistics.median(times), len(found)
+
+
+async def ask_all(store, url, count):
+    now = time.time()
+    mine = {"limit": 50}
+    asked = {
+        "calls of a tool in an hour": lambda: store.calls(
+            Filter(tool="tool_7", since=now - 10 * 86_400, until=now - 10 * 86_400 + 3600), **mine
+        ),
+        "latest calls of an agent": lambda: store.calls(Filter(agent="agent-3"), **mine),
+        "latest calls of a server": lambda: store.calls(Filter(server="mcp2.example.com:443"), **mine),
+        "latest denied": lambda: store.calls(Filter(decision="deny"), **mine),
+        "one argument among all": lambda: store.calls(
+            Filter(arguments=(("path", f"/home/agent/project/file{count // 5}.txt"),)), **mine
+        ),
+        "a call by its id": lambda: store.find("01990000-0000-7000-8000-000000000000"),
+    }
+    rows = [(name, *await timed(ask)) for name, ask in asked.items()]
+    connection = await connect(url, 120)
+    parts = re.split(r"^-- name: (\w+)\n", (sql_dir() / "audit_queries.sql").read_text(), flags=re.MULTILINE)
+    for name, sql in zip(parts[1::2], parts[2::2], strict=True):
+        rows.append((name.replace("_", " "), *await timed(lambda sql=sql: connection.fetch(sql))))
+    await connection.close()
+    return rows
+
+
+async def main(count, connections):
+    server = Postgres(DURABLE)
+    try:
+        url = server.new_database()
+        today = dt.datetime.now(dt.UTC).date()
+        server.psql(f"SELECT interlock_make_partitions('{today - dt.timedelta(days=DAYS + 1)}', '{today}')", url)
+        store = open_events(url, server.folder, timeout=120)
+        rates = await fill(store, count, connections)
+        print(f"{'events shipped a second, median of 100,000s':45} {statistics.median(rates):9.0f}")
+        print(f"{'the slowest 100,000':45} {min(rates):9.0f}")
+        server.psql("VACUUM ANALYZE", url)
+        size = server.psql("SELECT pg_size_pretty(pg_database_size(current_database()))", url)
+        print(f"{count} events take {size}")
+        for name, milliseconds, found in await ask_all(store, url, count):
+            print(f"{name:45} {milliseconds:9.1f} ms  {found} rows")
+        await store.close()
+    finally:
+        server.stop()
+
+
+if __name__ == "__main__":
+    arguments = [int(argument) for argument in sys.argv[1:]]
+    asyncio.run(main(*(arguments + [200_000, 2][len(arguments) :])))

@@ -1,0 +1,94 @@
+"""JSON text of large values, without keeping other threads waiting. Pure: standard library only.
+
+`json.dumps` spells a string of 5 MB in one go of 25 ms, in which nothing else in the process
+runs. Here a long string is spelt in steps of a millisecond or two, and long lists in parts. What
+comes out is what `json.dumps` gives.
+"""
+
+from __future__ import annotations
+
+import json
+from itertools import batched
+from json.encoder import encode_basestring_ascii
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LONG: Final = 1 << 16
+"""Characters from which a string is spelt in steps."""
+MANY: Final = 1 << 10
+"""Members from which a list or an object is spelt in parts."""
+DEPTH: Final = 8
+"""Levels in which long strings are looked for; below, all is spelt at once."""
+_SHORT: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
+_CONTROLS: Final = {chr(code): _SHORT.get(chr(code), f"\\u{code:04x}") for code in range(32)}
+_ESCAPES: Final = {"\\": "\\\\", '"': '\\"', **_CONTROLS}
+_ASCII_ESCAPES: Final = {**_ESCAPES, "\x7f": "\\u007f"}
+
+
+def spell(value: Any, *, ensure_ascii: bool = False, allow_nan: bool = True) -> str:
+    """Give the compact JSON text of `value`. Raises as `json.dumps` does."""
+    spelling = _Spelling(ensure_ascii=ensure_ascii, allow_nan=allow_nan)
+    return spelling.at_once(value) if not _is_heavy(value, DEPTH) else "".join(spelling.pieces(value, DEPTH))
+
+
+def _is_heavy(value: Any, depth: int) -> bool:
+    """Say whether spelling `value` may take long; what is light is told by a few steps."""
+    if isinstance(value, str):
+        return len(value) > LONG
+    if not isinstance(value, dict | list) or depth == 0:
+        return False
+    if len(value) > MANY:
+        return True
+    children = value.values() if isinstance(value, dict) else value
+    return any(_is_heavy(child, depth - 1) for child in children if isinstance(child, str | dict | list))
+
+
+class _Spelling:
+    def __init__(self, *, ensure_ascii: bool, allow_nan: bool) -> None:
+        self._ascii = ensure_ascii
+        self.at_once = json.JSONEncoder(ensure_ascii=ensure_ascii, allow_nan=allow_nan, separators=(",", ":")).encode
+
+    def pieces(self, value: Any, depth: int) -> Iterator[str]:
+        if not _is_heavy(value, depth):
+            yield self.at_once(value)
+        elif isinstance(value, str):
+            yield from self._string(value)
+        elif isinstance(value, list):
+            yield from self._list(value, depth)
+        else:
+            yield from self._object(value, depth)
+
+    def _list(self, items: list[Any], depth: int) -> Iterator[str]:
+        yield "["
+        if len(items) > MANY:
+            yield ",".join(self.at_once(list(part))[1:-1] for part in batched(items, MANY))
+        else:
+            for index, item in enumerate(items):
+                yield "," if index else ""
+                yield from self.pieces(item, depth - 1)
+        yield "]"
+
+    def _object(self, members: dict[str, Any], depth: int) -> Iterator[str]:
+        yield "{"
+        if len(members) > MANY:
+            yield ",".join(self.at_once(dict(part))[1:-1] for part in batched(members.items(), MANY))
+        else:
+            for index, (key, member) in enumerate(members.items()):
+                yield "," if index else ""
+                yield f"{self.at_once(str(key))}:"
+                yield from self.pieces(member, depth - 1)
+        yield "}"
+
+    def _string(self, text: str) -> Iterator[str]:
+        yield '"'
+        if self._ascii and not text.isascii():
+            for start in range(0, len(text), LONG):
+                yield encode_basestring_ascii(text[start : start + LONG])[1:-1]
+        else:
+            for character, escape in (_ASCII_ESCAPES if self._ascii else _ESCAPES).items():
+                if character in text:
+                    text = text.replace(character, escape)
+            yield text
+        yield '"'
