@@ -57,6 +57,7 @@ bench: $(VENV)/.dev ## what policy and redaction cost, and how long small calls 
 	$(BIN)/python bench/delay.py
 	$(BIN)/python -m bench.two_phase
 	$(BIN)/python -m bench.events
+	$(BIN)/python -m bench.trace
 
 .PHONY: example
 example: $(VENV)/.dev ## ten prompts for ten tools of mixed risk, two-phase where the policy says so

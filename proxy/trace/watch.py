@@ -1,8 +1,8 @@
 """Watches a server that runs under strace: lines come in, and what was seen in each call is recorded.
 
-All on the event loop, a piece at a time, so that calls are served meanwhile. A
-server that makes lines faster than they are read waits for strace, and strace
-for us: nothing is lost, and no memory grows.
+All on the event loop, a piece at a time and with pauses, so that calls are
+served meanwhile. A server that makes lines faster than they are read waits for
+strace, and strace for us: nothing is lost, and no memory grows.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger("interlock.trace")
 
 PIECE = 1 << 13
+# Lines gather for so long: to wake up for each would cost the calls more than reading them.
+PAUSE_SECONDS = 0.02
 FLUSH_SECONDS = 10.0
 HELD_SECONDS = 1.0
 FIRST_READ_SECONDS = 0.002
@@ -63,6 +65,8 @@ class Watch:
         self._rest = b""
         self._stdin = -1
         self._progress = False
+        self._stopped = False
+        self._pausing: asyncio.TimerHandle | None = None
         self.started = False
         """Whether the server's program was executed; else `start_error` says why not."""
         self.start_error: str | None = None
@@ -73,7 +77,7 @@ class Watch:
         """Take lines from now on."""
         self._stdin, stdin, stdout = server.pipes()
         self._attributor = Attributor(stdin, stdout)
-        asyncio.get_running_loop().add_reader(self._channel.descriptor, self._readable)
+        self._listen()
         self._tick = asyncio.create_task(self._keep_time())
 
     def asked(self, message: Message, exchange: Exchange, size: int) -> None:
@@ -114,8 +118,19 @@ class Watch:
             )
         self._channel.close()
 
+    def _listen(self) -> None:
+        asyncio.get_running_loop().add_reader(self._channel.descriptor, self._readable)
+
+    def _pause(self) -> None:
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._channel.descriptor)
+        self._pausing = loop.call_later(PAUSE_SECONDS, self._listen)
+
     def _stop(self) -> None:
         asyncio.get_running_loop().remove_reader(self._channel.descriptor)
+        self._stopped = True
+        if self._pausing is not None:
+            self._pausing.cancel()
         if self._tick is not None:
             self._tick.cancel()
 
@@ -127,6 +142,8 @@ class Watch:
             if data:
                 self._progress = True
                 self._take_lines(data)
+                if len(data) < PIECE and not self._stopped:
+                    self._pause()
                 return
         except BlockingIOError:
             return
