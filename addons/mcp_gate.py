@@ -231,7 +231,7 @@ class McpGate:
         if response is None or responses is None or flow.metadata.get(flows.ANSWERED):
             return
         if REWRITER in flow.metadata:
-            self._stream_ended(responses)
+            self._stream_ended(flow.metadata[REWRITER], responses)
         elif response.status_code not in (202, 204):
             await self._take_whole(response, responses)
 
@@ -241,10 +241,15 @@ class McpGate:
         if response.raw_content:
             await self._rewrite_whole(response, responses)
 
-    def _stream_ended(self, responses: Responses) -> None:
-        """Note a call whose stream ended without its answer; in a session, a later stream may bring it."""
+    def _stream_ended(self, stream: EventStream, responses: Responses) -> None:
+        """Note a call whose stream ended without its answer; in a session, a later stream may bring it.
+
+        Of a legacy session there is no later one.
+        """
         exchange = responses.exchange
-        if exchange is not None and exchange.context.session is None:
+        if stream.is_legacy:
+            self._gate.abandon_session(responses.context)
+        elif exchange is not None and exchange.context.session is None:
             self._gate.abandon(exchange, "interrupted")
 
     async def _rewrite_whole(self, response: http.Response, responses: Responses) -> None:
@@ -263,6 +268,12 @@ class McpGate:
         responses: Responses | None = flow.metadata.get(RESPONSES)
         if responses is not None and responses.exchange is not None:
             self._gate.abandon(responses.exchange, "upstream_error")
+        elif responses is not None and REWRITER in flow.metadata:
+            self._stream_ended(flow.metadata[REWRITER], responses)
+
+    def websocket_end(self, flow: http.HTTPFlow) -> None:
+        """Record the calls that the end of a WebSocket leaves without an answer."""
+        self._gate.abandon_session(_websocket_context(flow))
 
     async def websocket_message(self, flow: http.HTTPFlow) -> None:
         """Decide what becomes of a WebSocket message."""
@@ -283,7 +294,7 @@ class McpGate:
             self._gate.note("request_refused", "event_too_large", flows.context(flow))
             _inject(flow, flows.refusal_body(_denial("event_too_large", "the message")), is_text=message.is_text)
             return
-        context = replace(flows.context(flow), transport="websocket", session=flow.id, target="")
+        context = _websocket_context(flow)
         if not message.from_client:
             payloads = Responses(self._gate, context, None, self._key).rewrite(message.content)
             if payloads is not None:
@@ -317,6 +328,10 @@ class McpGate:
             self._gate.note("request_refused", "internal_error", flows.context(flow), error=type(error).__name__)
         except Exception as second:
             log.exception("a refusal could not be recorded", error=str(second))
+
+
+def _websocket_context(flow: http.HTTPFlow) -> Context:
+    return replace(flows.context(flow), transport="websocket", session=flow.id, target="")
 
 
 def _denial(reason: str, subject: str, why: str = "") -> Denial:

@@ -27,6 +27,7 @@ class EventStream:
         self._splitter = Splitter(limit)
         self._inflater = inflater
         self._begun = False
+        self.is_legacy = False
         self.on_endpoint: Callable[[str, str], None] | None = None
 
     def feed(self, chunk: bytes) -> bytes:
@@ -73,5 +74,6 @@ class EventStream:
         path = target.path + (f"?{target.query}" if target.query else "")
         session = legacy_session(path) or path
         self._responses.context = replace(self._responses.context, session=session, transport="sse")
+        self.is_legacy = True
         if self.on_endpoint is not None:
             self.on_endpoint(self._responses.context.server, path)

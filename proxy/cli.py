@@ -21,6 +21,7 @@ from proxy.commands import (
     operators,
     pins,
     policy,
+    probe,
     proposals,
     run,
     status,
@@ -41,6 +42,7 @@ app = typer.Typer(
 )
 app.command("up", epilog=up.EPILOG)(up.up)
 app.command("run", epilog=run.EPILOG)(run.run)
+app.command("probe", epilog=probe.EPILOG)(probe.probe)
 app.command("wrap", epilog=wrap.EPILOG)(wrap.wrap)
 app.command("status", epilog=status.EPILOG)(status.status)
 app.add_typer(config.app, name="config")

@@ -155,6 +155,9 @@ class Settings(BaseModel):
         None, description="Command that is given each signed checkpoint, to keep it elsewhere."
     )
     checkpoint_seconds: Seconds = Field(30, description="Seconds between signed checkpoints while events come.")
+    trace: Literal["off", "auto", "require"] = Field(
+        "auto", description="Whether interlock run watches its server with strace: where that works, never, or always."
+    )
     commit_keys: UserPath | None = Field(None, description="File of the keys that sign commit tokens.")
     sampler_url: Annotated[str, AfterValidator(_base_url)] | None = Field(
         None, description="OpenAI-compatible endpoint that gives candidate outputs where an agent gives none."

@@ -6,6 +6,8 @@ InterlockError
 ├── WireError           bytes that cannot be taken as one well-formed message
 ├── AuditUnavailableError  an event could not be made durable
 ├── StartError          a server's program cannot be started; it has the exit code for that
+├── TracingError        a server cannot be traced; the message says what to allow
+├── ServerError         a server cannot be probed: it ended, or does not answer
 ├── PinsUnavailableError   the tools' pins cannot be read or written
 ├── StoreUnavailableError  the store of proposals cannot be reached
 │   ├── SchemaError     the store's tables are not those that this version needs
@@ -48,6 +50,14 @@ class StartError(InterlockError):
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
         self.code = code
+
+
+class ServerError(InterlockError):
+    """A server ended or does not answer; the message has its last words."""
+
+
+class TracingError(InterlockError):
+    """strace is not there, or may not trace."""
 
 
 class AuditUnavailableError(InterlockError):

@@ -46,6 +46,13 @@ class Exchanges:
         while self._open:
             yield next(iter(self._open.values()))
 
+    def of_session(self, context: Context) -> list[Exchange]:
+        """Give the calls of this session that are under way."""
+        if context.session is None:
+            return []
+        ours = (context.server, context.session)
+        return [each for each in self._open.values() if (each.context.server, each.context.session) == ours]
+
     def is_open(self, context: Context, message_id: object) -> bool:
         """Say whether a call of this session and id is under way."""
         found = self.find(context, message_id)

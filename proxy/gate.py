@@ -177,7 +177,10 @@ class Gate:
             return await self._refuse(step, "secret_found")
         if self._two_steps and asked and checked is None:
             return await self._two_steps.propose(asked, step)
-        mirrored = mirrored_headers(message, masked, headers) if masked is not message or asked else {}
+        try:
+            mirrored = mirrored_headers(message, masked, headers) if masked is not message or asked else {}
+        except WireError as error:
+            return await self._refuse(step, error.reason, why=sentence(error.detail))
         if self._two_steps and checked:
             await self._two_steps.commit(checked, step)
         try:
@@ -321,6 +324,7 @@ class Gate:
         delivered = raw if masked is value else respell(masked)
         self._close(
             exchange,
+            answer=masked,
             outcome=outcome,
             is_error=is_error,
             result_size=len(raw),
@@ -378,16 +382,25 @@ class Gate:
         """Record that no answer to `exchange` was seen."""
         self._close(exchange, outcome=outcome)
 
+    def abandon_session(self, context: Context) -> None:
+        """Record that no answer will come to what is under way in a session that is over."""
+        for exchange in self._exchanges.of_session(context):
+            self.abandon(exchange, "interrupted")
+
     def note(self, kind: str, reason: str, context: Context, **detail: Any) -> str:
         """Record something that was refused outside any call; give the event's id."""
         log.warning(kind, reason=reason, agent=context.principal.agent, server=context.server, **detail)
         return self._journal.noted(kind, reason, context, "deny", detail)
 
-    def _close(self, exchange: Exchange, **fields: Any) -> None:
+    def observed(self, context: Context, exchange: Exchange | None, detail: JsonObject) -> None:
+        """Record what a server was seen to do: in the call of `exchange`, or outside any."""
+        self._journal.observed(context, exchange, detail)
+
+    def _close(self, exchange: Exchange, *, answer: JsonObject | None = None, **fields: Any) -> None:
         if self._exchanges.end(exchange):
             self._journal.completed(exchange, **fields)
             if self._two_steps and exchange.commit:
-                self._two_steps.ended(exchange.commit, fields["outcome"])
+                self._two_steps.ended(exchange.commit, fields["outcome"], answer)
 
     @property
     def under_way(self) -> int:

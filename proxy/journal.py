@@ -123,6 +123,27 @@ class Journal:
             )
         )
 
+    def observed(self, context: Context, exchange: Exchange | None, detail: JsonObject) -> None:
+        """Keep what a server was seen to do, in a call or outside any."""
+        try:
+            shown = self.masked(detail)
+        except Exception as error:
+            log.exception("what was observed cannot be masked", error=str(error))
+            shown = {"phase": detail.get("phase"), "withheld": True}
+        self._later(
+            AuditEvent(
+                event_id=new_id(),
+                kind="observed",
+                time=self._clock(),
+                call_id=exchange.call_id if exchange else None,
+                jsonrpc_id=exchange.message.id if exchange else None,
+                method=exchange.message.method if exchange else None,
+                tool=exchange.call.tool if exchange else None,
+                detail=shown if isinstance(shown, dict) else {},
+                **_origin(context),
+            )
+        )
+
     def _later(self, event: AuditEvent) -> None:
         try:
             self._sink.record_later(event)

@@ -16,7 +16,7 @@ import structlog
 from proxy.errors import PhaseError, StoreUnavailableError
 from proxy.journal import new_id
 from proxy.proposals import Running
-from proxy.twophase.commit import NO_TICKET, Checked, Committer, Ticket, check_terms, split_ticket
+from proxy.twophase.commit import NO_TICKET, Checked, Committer, Ticket, check_terms, hash_question, split_ticket
 from proxy.twophase.propose import NO_EVIDENCE, Evidence, Plan, Proposer, Sampler, split_evidence
 from proxy.wire.mcp import parse_tool_call
 
@@ -87,8 +87,10 @@ class Phases:
                 raise PhaseError("bad_proposal", "a proposal is answered at once and cannot be a task")
             own, evidence = split_evidence(called.arguments)
             return Asked(phase, called.tool, _renamed(message, tool, own), evidence=evidence)
-        continued = any(message.params.get(name) is not None for name in ("inputResponses", "requestState"))
-        own, ticket = split_ticket(called.arguments, continued=continued)
+        params = message.params
+        answers = any(params.get(name) is not None for name in ("inputResponses", "requestState"))
+        question = hash_question(params.get("requestState")) if answers else None
+        own, ticket = split_ticket(called.arguments, question=question)
         return Asked(phase, called.tool, _renamed(message, tool, own), ticket=ticket)
 
     async def propose(self, plan: Plan, commit_name: str) -> tuple[Proposal, JsonObject]:
@@ -125,21 +127,21 @@ class Phases:
             raise
         return running
 
-    def ended(self, running: Running, outcome: str) -> None:
+    def ended(self, running: Running, outcome: str, question: str | None = None) -> None:
         """Keep how a commit ended, in the background. May be called from any thread."""
         assert self._loop is not None
         told = outcome if outcome in KNOWN else "unknown"
-        self._loop.call_soon_threadsafe(self._start_ending, running, told)
+        self._loop.call_soon_threadsafe(self._start_ending, running, told, question)
 
-    def _start_ending(self, running: Running, outcome: str) -> None:
-        task = asyncio.ensure_future(self._end(running, outcome))
+    def _start_ending(self, running: Running, outcome: str, question: str | None) -> None:
+        task = asyncio.ensure_future(self._end(running, outcome, question))
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
 
-    async def _end(self, running: Running, outcome: str) -> None:
+    async def _end(self, running: Running, outcome: str, question: str | None) -> None:
         for pause in (*_RETRIES, None):
             try:
-                await self._store.end(running.nonce, running.attempt_id, outcome, self._clock())
+                await self._store.end(running.nonce, running.attempt_id, outcome, self._clock(), question)
             except StoreUnavailableError as error:
                 if pause is None:
                     log.exception("a commit's outcome is not kept", attempt=running.attempt_id, error=str(error))

@@ -110,6 +110,8 @@ class Commit:
     """When the nonce's token expires; the row is kept longer."""
     outcome: str | None = None
     ended_at: float | None = None
+    question: str | None = None
+    """Of input_required: the hash of the state that the client has to send back with its answer."""
     attempts: int = 1
     """How often the call was sent: once, and once for each answer to an input_required."""
 
@@ -204,14 +206,14 @@ class ProposalStore(Protocol):
         """Give the commit that consumed a nonce, if any did."""
         ...
 
-    async def resume(self, nonce: str, attempt_id: str, now: float) -> bool:
-        """Let an attempt go on from `input_required`: once for each time it is reached.
+    async def resume(self, nonce: str, attempt_id: str, question: str) -> bool:
+        """Let an attempt go on from `input_required`, where this was the question: once for each time it is reached.
 
         Sets the outcome back to None, the attempt_id to this one, and counts the attempt.
         """
         ...
 
-    async def end(self, nonce: str, attempt_id: str, outcome: str, now: float) -> bool:
+    async def end(self, nonce: str, attempt_id: str, outcome: str, now: float, question: str | None = None) -> bool:
         """Keep how a commit ended, where `attempt_id` is its owner and it has not ended; say whether it was kept."""
         ...
 

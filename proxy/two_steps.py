@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 
 from proxy.model import Answer
 from proxy.refusals import sentence
+from proxy.twophase.commit import INPUT_REQUIRED, hash_question
 from proxy.twophase.propose import Plan, describe
 from proxy.wire.answers import AUDIT_META
 
 if TYPE_CHECKING:
     from proxy.catalogue import Catalogue
     from proxy.journal import Journal
-    from proxy.model import Message
+    from proxy.model import JsonObject, Message
     from proxy.phases import Asked, Phases
     from proxy.proposals import Running, Terms
     from proxy.refusals import Step
@@ -99,6 +100,10 @@ class TwoSteps:
         step.told = "proposal_committed"
         self._journal.phased(step, "committed", {"operator": checked.proposal.operator})
 
-    def ended(self, commit: Running, outcome: str) -> None:
-        """Keep how a commit ended."""
-        self._phases.ended(commit, outcome)
+    def ended(self, commit: Running, outcome: str, answer: JsonObject | None = None) -> None:
+        """Keep how a commit ended, by the `answer` that the client gets."""
+        result = (answer or {}).get("result")
+        question = None
+        if outcome == INPUT_REQUIRED and isinstance(result, dict):
+            question = hash_question(result.get("requestState"))
+        self._phases.ended(commit, outcome, question)

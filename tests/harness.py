@@ -225,6 +225,8 @@ class Interlock:
     stderr: Path
     run: dict[str, Any]
     stopped: bool = False
+    database_url: str | None = None
+    """The Postgres that it was started with."""
 
     @property
     def port(self) -> int:
@@ -248,22 +250,20 @@ class Interlock:
         """Run another interlock command on the same state directory."""
         return interlock_cli(*arguments, "--state-dir", str(self.state_dir))
 
-    @property
-    def database_url(self) -> str | None:
-        """The Postgres that it was started with."""
-        argv = [str(word) for word in self.process.args]  # type: ignore[union-attr]
-        return argv[argv.index("--database-url") + 1] if "--database-url" in argv else None
+    def recorded(self) -> list[dict[str, Any]]:
+        """Give the audit events that are there by now, oldest first."""
+        return read_trail(self.state_dir, self.database_url)
 
-    def events(self) -> list[dict[str, Any]]:
-        """Give the audit events, oldest first, once no more are on their way."""
-        seen: list[dict[str, Any]] = []
+    def events(self, *, some: bool = True) -> list[dict[str, Any]]:
+        """Give the audit events, oldest first, once no more are on their way; `some` waits for the first of them."""
+        seen = self.recorded()
         deadline = time.monotonic() + START_LIMIT
-        while time.monotonic() < deadline:
-            now = read_trail(self.state_dir, self.database_url)
-            if now and now == seen:
+        while not self.stopped and time.monotonic() < deadline:
+            time.sleep(SETTLE)
+            now = self.recorded()
+            if now == seen and (now or not some):
                 break
             seen = now
-            time.sleep(SETTLE)
         return seen
 
     def errors(self) -> str:
@@ -347,7 +347,7 @@ def start_interlock(
         interlock: Interlock | None = None
         try:
             run = _wait_for_run_file(process, state_dir / "run.json", stderr)
-            interlock = Interlock(process, state_dir, stderr, run)
+            interlock = Interlock(process, state_dir, stderr, run, database_url=_database_url(flags))
             yield interlock
         except BaseException:
             sys.stderr.write(f"--- interlock's stderr\n{stderr.read_text(errors='replace')[-20000:]}\n---\n")
@@ -356,6 +356,10 @@ def start_interlock(
         if not interlock.stopped:
             interlock.stop()
         _keep_cache(state_dir)
+
+
+def _database_url(flags: Sequence[str]) -> str | None:
+    return flags[flags.index("--database-url") + 1] if "--database-url" in flags else None
 
 
 _COMPILED = Path(tempfile.gettempdir()) / f"interlock-tests-{os.getuid()}-{os.getpid()}"

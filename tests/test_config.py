@@ -109,7 +109,7 @@ def test_operators_get_a_tcp_address_only_where_one_is_given() -> None:
         load_settings({}, {"INTERLOCK_OPERATOR_LISTEN": "9000"})
 
 
-@pytest.mark.parametrize("variable", SECRET_VARIABLES)
+@pytest.mark.parametrize("variable", sorted(SECRET_VARIABLES))
 def test_a_secret_variable_is_known_and_is_no_setting(variable: str) -> None:
     loaded = load_settings({}, {variable: "very-secret"})
     assert "very-secret" not in repr(loaded)

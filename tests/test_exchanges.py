@@ -43,6 +43,16 @@ def test_a_call_ends_once():
     assert not exchanges.is_open(CONTEXT, 1)
 
 
+def test_a_sessions_calls_are_those_under_way_in_it():
+    exchanges, mine, ended = Exchanges(), exchange(1), exchange(2)
+    others = [exchange(3, replace(CONTEXT, session=None)), exchange(4, replace(CONTEXT, server="other"))]
+    for each in (mine, ended, *others):
+        exchanges.add(each)
+    exchanges.end(ended)
+    assert exchanges.of_session(CONTEXT) == [mine]
+    assert exchanges.of_session(replace(CONTEXT, session=None)) == []
+
+
 def test_a_call_that_ended_is_still_found_for_a_replay():
     exchanges, mine = Exchanges(), exchange(1)
     exchanges.add(mine)

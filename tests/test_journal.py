@@ -91,6 +91,27 @@ def test_what_happened_after_the_fact_is_kept_or_logged_and_never_raises():
     assert broken.noted("request_refused", "not_http", CONTEXT, "deny")
 
 
+def test_what_a_server_did_is_masked_and_joined_to_its_call():
+    fakes = Fakes()
+    exchange = Exchange("call-1", Message(Kind.REQUEST, {}, "tools/call", 7), CONTEXT, step().call, ALLOW, 1.0, 2.0)
+    journal(fakes).observed(CONTEXT, exchange, {"phase": "call", "observations": [{"token": "secret"}]})
+    journal(fakes).observed(CONTEXT, None, {"phase": "startup"})
+    first, second = fakes.events
+    assert (first.kind, first.call_id, first.tool, first.jsonrpc_id) == ("observed", "call-1", "t", 7)
+    assert first.detail == {"phase": "call", "observations": [{"token": "***"}]}
+    assert (second.call_id, second.tool, second.detail) == (None, None, {"phase": "startup"})
+
+
+def test_what_cannot_be_masked_is_left_out_of_the_record():
+    class Broken(Fakes):
+        def mask(self, *_: Any, **__: Any) -> Any:
+            raise RuntimeError("broken")
+
+    fakes = Broken()
+    journal(fakes).observed(CONTEXT, None, {"phase": "call", "observations": [{"token": "secret"}]})
+    assert fakes.events[0].detail == {"phase": "call", "withheld": True}
+
+
 def test_ids_are_unique_and_in_the_order_of_time():
     ids = [new_id() for _ in range(1000)]
     assert len(set(ids)) == 1000

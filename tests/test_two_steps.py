@@ -107,16 +107,25 @@ async def test_a_store_that_breaks_off_after_it_used_the_token_up_leaves_it_not_
 
 
 CONTINUED = {"inputResponses": {"code": {"action": "accept"}}, "requestState": "s"}
+ASKED = {"resultType": "input_required", "requestState": "s"}
+
+
+async def asked(world: World, proposed: Any, **result: Any) -> None:
+    """Commit, and let the server answer with a question."""
+    forward = await world.commit(proposed)
+    assert isinstance(forward, Forward)
+    await world.answer(forward, **(ASKED | result))
 
 
 async def test_a_commit_goes_on_after_input_required_with_the_same_token(make: Make) -> None:
     world = make()
     proposed = await world.propose()
+    await asked(world, proposed)
     for _ in range(2):
         forward = await world.commit(proposed, **CONTINUED)
         assert isinstance(forward, Forward)
         assert forward.message.params["inputResponses"] == CONTINUED["inputResponses"]
-        await world.answer(forward, resultType="input_required")
+        await world.answer(forward, **ASKED)
     world.now += 301  # the user thought about it for longer than the token lives
     last = await world.commit(proposed, **CONTINUED)
     assert isinstance(last, Forward)
@@ -124,12 +133,36 @@ async def test_a_commit_goes_on_after_input_required_with_the_same_token(make: M
     assert await world.commit(proposed, **CONTINUED) == "nonce_replay"
 
 
+async def test_an_answer_to_what_was_not_asked_is_no_commit(make: Make) -> None:
+    world = make()
+    proposed = await world.propose()
+    assert await world.commit(proposed, **CONTINUED) == "bad_proposal"
+    assert isinstance(await world.commit(proposed), Forward)
+
+
+@pytest.mark.parametrize("state", ["other", "", None, 7])
+async def test_an_answer_to_another_question_does_not_go_on(make: Make, state: Any) -> None:
+    world = make()
+    proposed = await world.propose()
+    await asked(world, proposed)
+    assert await world.commit(proposed, **{**CONTINUED, "requestState": state}) == "nonce_replay"
+    assert isinstance(await world.commit(proposed, **CONTINUED), Forward)
+
+
+async def test_a_question_without_a_state_is_answered_without_one(make: Make) -> None:
+    world = make()
+    proposed = await world.propose()
+    await asked(world, proposed, requestState=None)
+    assert await world.commit(proposed, **CONTINUED) == "nonce_replay"
+    assert isinstance(await world.commit(proposed, inputResponses={"code": {}}), Forward)
+
+
 async def test_a_commit_goes_on_only_with_the_same_arguments(make: Make) -> None:
     world = make()
     proposed = await world.propose()
     forward = await world.commit(proposed)
     assert isinstance(forward, Forward)
-    await world.answer(forward, resultType="input_required")
+    await world.answer(forward, **ASKED)
     assert await world.commit(proposed, {"amount": 1, "to": "eve"}, **CONTINUED) == "args_hash_mismatch"
     assert await world.commit(proposed) == "nonce_replay"
 
@@ -148,7 +181,7 @@ async def test_of_many_that_go_on_at_once_one_does(make: Make) -> None:
     proposed = await world.propose()
     forward = await world.commit(proposed)
     assert isinstance(forward, Forward)
-    await world.answer(forward, resultType="input_required")
+    await world.answer(forward, **ASKED)
     outcomes = await asyncio.gather(*(world.commit(proposed, **CONTINUED) for _ in range(10)))
     assert sum(isinstance(outcome, Forward) for outcome in outcomes) == 1
 

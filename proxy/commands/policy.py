@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
+from pydantic import ValidationError
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -195,10 +196,17 @@ def _read_call(file: Path) -> Call:
     except OSError as error:
         raise PolicyError(f"{file}: cannot be read: {error.strerror}") from None
     except ValueError as error:
+        why = _first_error(error) if isinstance(error, ValidationError) else error
         raise PolicyError(
-            f'{file}: not a call ({error}); write {{"tool": "read_file", "arguments": {{"path": "/etc/passwd"}}}}'
+            f'{file}: not a call ({why}); write {{"tool": "read_file", "arguments": {{"path": "/etc/passwd"}}}}'
         ) from None
     return asked.as_call()
+
+
+def _first_error(error: ValidationError) -> str:
+    first = error.errors()[0]
+    where = ".".join(map(str, first["loc"]))
+    return f"{where}: {first['msg']}" if where else first["msg"]
 
 
 def _show_explanation(explanation: Explanation) -> None:

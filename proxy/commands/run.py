@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -13,11 +14,12 @@ import typer
 from proxy import logs
 from proxy.commands.options import ConfigFile, StateDir
 from proxy.config import Loaded, Settings, load_settings
-from proxy.errors import ConfigError, StartError
+from proxy.errors import ConfigError, StartError, TracingError
 from proxy.journal import new_id
 from proxy.model import Context, Principal
 from proxy.trace.launch import Launch, plan
 from proxy.trace.names import server_name as name_server
+from proxy.trace.tracer import Channel, find_strace, under_strace
 from proxy.trace.warden import kill_descendants, set_subreaper
 
 EPILOG = """
@@ -40,6 +42,9 @@ def run(
         str | None, typer.Option(help="What they call the caller; default: the setting default_agent.")
     ] = None,
     policy: Annotated[Path | None, typer.Option(help=Settings.model_fields["policy"].description)] = None,
+    trace: Annotated[
+        str | None, typer.Option(metavar="off|auto|require", help=Settings.model_fields["trace"].description)
+    ] = None,
     state_dir: StateDir = None,
     log_level: Annotated[str | None, typer.Option(help="Least severe line to log on stderr; default: warning.")] = None,
     config: ConfigFile = None,
@@ -53,7 +58,13 @@ def run(
     Exit code: the server's; 128 and a signal's number where that ended it; 127 where
     there is no such program, 126 where it cannot be executed; 1 for errors of our own.
     """
-    flags = {"policy": policy, "state_dir": state_dir, "log_level": log_level, "default_agent": agent}
+    flags = {
+        "policy": policy,
+        "trace": trace,
+        "state_dir": state_dir,
+        "log_level": log_level,
+        "default_agent": agent,
+    }
     loaded = load_settings(flags, config_file=config)
     settings = loaded.settings
     logs.configure(_log_level(loaded), settings.log_format)
@@ -70,9 +81,10 @@ def run(
     except StartError as error:
         sys.stderr.write(f"{error}\n")
         raise typer.Exit(error.code) from None
+    strace = _strace(settings.trace, name)
     context = Context(Principal(settings.default_agent), name, transport="stdio", session=new_id())
     set_subreaper()
-    code = asyncio.run(_serve(settings, context, launch))
+    code = asyncio.run(_serve(settings, context, launch, strace))
     kill_descendants(os.getpid())
     raise typer.Exit(code)
 
@@ -82,16 +94,36 @@ def _log_level(loaded: Loaded) -> str:
     return "warning" if loaded.sources["log_level"] == "default" else loaded.settings.log_level
 
 
-async def _serve(settings: Settings, context: Context, launch: Launch) -> int:
+def _strace(trace: str, name: str) -> str | None:
+    """Give strace's path; None where the server is not to be watched, or cannot be and need not."""
+    if trace == "off":
+        return None
+    try:
+        return find_strace(os.environ)
+    except TracingError as error:
+        if trace == "require":
+            sys.stderr.write(f"interlock run: {name!r} cannot be watched and is not run: {error}\n")
+            raise typer.Exit(1) from None
+        sys.stderr.write(f"interlock run: {name!r} runs unwatched: {error}; --trace off to run it so without a word\n")
+        return None
+
+
+async def _serve(settings: Settings, context: Context, launch: Launch, strace: str | None) -> int:
     from proxy.parts import Parts  # noqa: PLC0415  slow to import, and --help need not wait
     from proxy.store.log_files import RunLog  # noqa: PLC0415
     from proxy.trace.pipes import Inlet, Outlet, take_standard_streams  # noqa: PLC0415
     from proxy.trace.runner import Runner  # noqa: PLC0415
+    from proxy.trace.watch import Watch  # noqa: PLC0415
 
     def open_log() -> RunLog:
         return RunLog(settings.state_dir, max_bytes=settings.audit_log_limit)
 
     parts = Parts(settings, open_log, lambda _: runner.tools_changed(), server=context.server)
+    watch = None
+    if strace is not None:
+        channel = Channel()
+        launch = under_strace(launch, strace, channel.path)
+        watch = Watch(channel, partial(parts.gate.observed, context))
     incoming, outgoing = take_standard_streams()
     runner = Runner(
         parts.gate,
@@ -101,6 +133,7 @@ async def _serve(settings: Settings, context: Context, launch: Launch) -> int:
         line_limit=settings.body_limit,
         answer_limit=settings.response_limit,
         stop_seconds=settings.drain_timeout,
+        watch=watch,
     )
     watching = asyncio.create_task(parts.watch())
     try:

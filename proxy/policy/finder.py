@@ -6,10 +6,12 @@ one that may run.
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from proxy.policy.shell import MAX_DEPTH, Simple, Word, parse_script
+from proxy.policy.shell import MAX_DEPTH, Simple, parse_script
 from proxy.policy.text import fold
+from proxy.policy.words import below
 from proxy.policy.wrappers import (
     EXECUTING,
     FED,
@@ -30,6 +32,8 @@ from proxy.policy.wrappers import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from proxy.policy.words import Word
+
 _OPENERS: Final = frozenset({"{", "!", "then", "do"})
 _STDIN: Final = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 _LATE: Final = "a program whose name is worked out when it runs"
@@ -38,10 +42,11 @@ _IS_FED: Final = "a program that is fed its commands"
 
 
 class Program(NamedTuple):
-    """One program that would run, and its arguments."""
+    """One program that would run, its arguments, and how it was called."""
 
     name: str
     args: tuple[Word, ...]
+    path: str
 
 
 class Finder:
@@ -95,7 +100,7 @@ class Finder:
         name = program_name(head.text)
         if head.dynamic or "{}" in head.text or name.count("%") > 1:
             self.problem = _LATE
-        self.programs.append(Program(name, args))
+        self.programs.append(Program(name, args, head.text))
         self._mentions(name, args, simple)
         self._see_through(name, args, simple, depth)
 
@@ -186,7 +191,7 @@ class Finder:
                 rest = args[i + 1 :]
                 end = next((j for j, w in enumerate(rest) if w.text in (";", "+")), len(rest))
                 if rest[:end]:
-                    self.run(rest[:end], simple, depth + 1)
+                    self.run([_found(word, args[:i]) for word in rest[:end]], simple, depth + 1)
 
     def _script_option(self, letter: str, args: tuple[Word, ...], depth: int) -> None:
         long = {"c": "--command", "S": "--split-string"}[letter]
@@ -280,8 +285,19 @@ def _replaced(args: tuple[Word, ...]) -> tuple[Word, ...]:
         elif word.text.startswith("--replace="):
             marks.add(word.text.partition("=")[2])
     return tuple(
-        word._replace(dynamic=True) if any(mark in word.text for mark in marks if mark) else word for word in args
+        word._replace(dynamic=True, shape=None) if any(mark in word.text for mark in marks if mark) else word
+        for word in args
     )
+
+
+def _found(word: Word, before: Sequence[Word]) -> Word:
+    """Give a word of `find -exec` with what `{}` may be in it: one of the roots that stand `before`, or below."""
+    if "{}" not in word.text:
+        return word
+    roots = list(takewhile(lambda root: not root.text.startswith(("-", "(", "!")), before))
+    if word.text != "{}" or any(root.dynamic for root in roots):
+        return word._replace(dynamic=True, shape=None)
+    return word._replace(dynamic=True, shape=below([root.text for root in roots]))
 
 
 def _names_in(text: str) -> set[str]:

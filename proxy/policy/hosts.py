@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _SPECIAL: Final = frozenset({"http", "https", "ws", "wss", "ftp"})
 _SCHEME: Final = frozenset(string.ascii_letters + string.digits + "+-.")
+_LOGIN: Final = frozenset(string.ascii_letters + string.digits + "+-._:")
 _ENDS: Final = frozenset(" \t\r\n\"'<>`{}|^")
 _CONTROL: Final = {9: None, 10: None, 13: None}
 _QUOTES: Final = "\"'`<>(){}"
@@ -120,7 +121,8 @@ def _read_whole(text: str, found: _Found) -> None:
         found.problem = "a backslash in a URL"
     authority = _authority(text)
     if "@" in authority:
-        found.problem = "a user name in a URL"
+        if not _is_login(authority) or text[0] in "/\\" or text.partition(":")[0].lower() in _SPECIAL:
+            found.problem = "a user name in a URL"
         for part in authority.split("@"):
             _add_if_any(_canonical(part), found)
     standard = _host_by_standard(text)
@@ -134,6 +136,12 @@ def _read_whole(text: str, found: _Found) -> None:
         found.problem = "a URL that readers disagree on"
 
 
+def _is_login(authority: str) -> bool:
+    """Tell `git@host`, which every reader of such addresses takes apart alike."""
+    user, _, host = authority.partition("@")
+    return _LOGIN.issuperset(user) and _LOGIN.issuperset(host)
+
+
 def _read_bare(text: str, found: _Found) -> None:
     """Read `host`, `host:port`, `host/path` or an address."""
     address = parse_address(text)
@@ -142,7 +150,10 @@ def _read_bare(text: str, found: _Found) -> None:
         return
     authority = _authority("//" + text)
     if "@" in authority:
-        found.problem = "a user name before a host"
+        if not _is_login(authority):
+            found.problem = "a user name before a host"
+        for part in authority.split("@"):
+            _add_if_any(_canonical(part.partition(":")[0]), found)
     if "\\" in text:
         found.problem = "a backslash in a host"
     host = _canonical(authority.rpartition("@")[2])

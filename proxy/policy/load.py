@@ -179,8 +179,9 @@ def _load_file(file: Path) -> Source:
         raise PolicyFileError([Problem(str(file), 1, 1, "an alias refers to itself")]) from None
     except ValidationError as error:
         raise PolicyFileError([_explain(file, nodes, e) for e in error.errors()]) from None
-    except TypeError as error:
-        raise PolicyFileError([Problem(str(file), 1, 1, str(error))]) from None
+    except _UnfitError as error:
+        line, column = _locate(nodes, error.steps)
+        raise PolicyFileError([Problem(str(file), line, column, str(error))]) from None
 
 
 def _parse(file: Path) -> Any:
@@ -211,18 +212,26 @@ def _yaml_problem(file: Path, error: MarkedYAMLError) -> Problem:
     return Problem(str(file), line, column, said)
 
 
-def _plain(node: Any) -> Any:
+class _UnfitError(Exception):
+    """A value that no rule speaks of, and the steps that lead to it."""
+
+    def __init__(self, message: str, steps: tuple[str | int, ...]) -> None:
+        super().__init__(message)
+        self.steps = steps
+
+
+def _plain(node: Any, steps: tuple[str | int, ...] = ()) -> Any:
     """Turn what the YAML reader gives into plain values.
 
-    Raises TypeError for a tag, or a value of a type that no rule speaks of.
+    Raises _UnfitError for a tag, or a value of a type that no rule speaks of.
     """
     tag = getattr(node, "tag", None)
     if tag is not None and tag.value is not None:
-        raise TypeError(f"the tag {tag.value} means nothing here; drop it")
+        raise _UnfitError(f"the tag {tag.value} means nothing here; drop it", steps)
     if isinstance(node, CommentedMap):
-        return {_plain(key): _plain(value) for key, value in node.items()}
+        return {_plain(key, (*steps, key)): _plain(value, (*steps, key)) for key, value in node.items()}
     if isinstance(node, CommentedSeq):
-        return [_plain(value) for value in node]
+        return [_plain(value, (*steps, index)) for index, value in enumerate(node)]
     if isinstance(node, ScalarBoolean):
         return bool(node)
     if node is None or type(node) in (str, bool, int, float):
@@ -230,7 +239,7 @@ def _plain(node: Any) -> Any:
     for kind in (str, int, float):
         if isinstance(node, kind):
             return kind(node)
-    raise TypeError(f"a {type(node).__name__} is neither text, number nor boolean; quote it")
+    raise _UnfitError(f"a {type(node).__name__} is neither text, number nor boolean; quote it", steps)
 
 
 def _locate(nodes: Any, steps: Iterable[str | int]) -> tuple[int, int]:

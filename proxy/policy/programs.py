@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from proxy.policy.finder import Finder, Program
+from proxy.policy.finder import Finder, Program, program_name
 from proxy.policy.globs import compile_globs
 from proxy.policy.rules import many
-from proxy.policy.shell import Simple, Word
+from proxy.policy.shell import Simple
 from proxy.policy.text import read_text
 from proxy.policy.values import AMBIGUOUS, Trouble
 from proxy.policy.views import WrongTypeError, gather
+from proxy.policy.words import Word, may_be_all, plain_path
 from proxy.policy.wrappers import LONG
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy.policy.values import ArgPath, Reading
+
+
+_TRUSTED: Final = frozenset({"/bin", "/sbin", "/usr/bin", "/usr/sbin"})
+"""The folders of programs that an allow takes for the ones it names."""
+_SUBCOMMANDS: Final = frozenset({"git"})
+"""Programs whose first word, unless it is an option, says what they do."""
 
 
 class CommandView(NamedTuple):
@@ -83,6 +90,7 @@ def _view_argv(value: list[str]) -> CommandView:
 class _Entry(NamedTuple):
     fits: Callable[[str], bool]
     words: tuple[str, ...]
+    path: str
 
 
 def command(arg: ArgPath, operand: Any) -> Callable[[Reading], int]:
@@ -111,24 +119,54 @@ def command(arg: ArgPath, operand: Any) -> Callable[[Reading], int]:
 
 def _entry(text: str) -> _Entry:
     words = shlex.split(text)
-    return _Entry(compile_globs([words[0].casefold()]), tuple(words[1:]))
+    return _Entry(compile_globs([program_name(words[0])]), tuple(words[1:]), words[0])
 
 
 def _judge(view: CommandView, entries: list[_Entry]) -> int:
-    runs = [any(_matches(entry, program, sure=True) for entry in entries) for program in view.run]
-    if runs and all(runs) and view.problem is None and view.plain:
+    readable = bool(view.run) and view.problem is None and view.plain
+    if readable and all(any(_covers(entry, program) for entry in entries) for program in view.run):
         return 3
-    if any(runs) or any(_matches(e, p, sure=False) for e in entries for p in (*view.run, *view.maybe)):
+    if any(_may_match(entry, program) for entry in entries for program in (*view.run, *view.maybe)):
         return 1
     return int(any(entry.fits(name) for entry in entries for name in view.mentioned))
 
 
-def _matches(entry: _Entry, program: Program, *, sure: bool) -> bool:
-    if not entry.fits(program.name):
+def _covers(entry: _Entry, program: Program) -> bool:
+    """Tell whether an allow of `entry` means this: the very program, and the words that say what it does first."""
+    if not entry.fits(program.name) or not _is_itself(entry, program.path):
         return False
-    if not sure and any(word.dynamic for word in program.args):
-        return True
-    return all(_has_word(wanted, program.args) for wanted in entry.words)
+    operands = [word for word in entry.words if not word.startswith("-")]
+    options = [word for word in entry.words if word.startswith("-")]
+    leading = program.args[: len(operands)]
+    return (
+        len(leading) == len(operands)
+        and all(not word.dynamic and _has_word(wanted, (word,)) for wanted, word in zip(operands, leading, strict=True))
+        and all(_has_word(wanted, program.args) for wanted in options)
+    )
+
+
+def _is_itself(entry: _Entry, path: str) -> bool:
+    """Tell whether a program called so is the one that `entry` names, not another of that name."""
+    folder, slash, _ = path.rpartition("/")
+    return path == entry.path if "/" in entry.path else not slash or folder in _TRUSTED
+
+
+def _may_match(entry: _Entry, program: Program) -> bool:
+    if not entry.fits(program.name) or _is_other_subcommand(entry, program):
+        return False
+    missing = [wanted for wanted in entry.words if not _has_word(wanted, program.args)]
+    late = [word.shape for word in program.args if word.dynamic]
+    shapes = [shape for shape in late if shape is not None]
+    return not missing or len(shapes) < len(late) or may_be_all(missing, shapes)
+
+
+def _is_other_subcommand(entry: _Entry, program: Program) -> bool:
+    """Tell `git commit` from `git push`, whatever the words after it may be."""
+    if program.name not in _SUBCOMMANDS or not entry.words or not program.args:
+        return False
+    wanted, given = entry.words[0], program.args[0]
+    named = not wanted.startswith("-") and not given.dynamic and not given.text.startswith("-")
+    return named and not _has_word(wanted, (given,))
 
 
 def _has_word(wanted: str, args: tuple[Word, ...]) -> bool:
@@ -137,7 +175,8 @@ def _has_word(wanted: str, args: tuple[Word, ...]) -> bool:
         return any(_is_long(wanted, text) for text in texts)
     if wanted.startswith("-") and len(wanted) > 1:
         return all(_has_letter(letter, texts) for letter in wanted[1:])
-    return any(map(compile_globs([wanted]), texts))
+    fits = compile_globs([wanted])
+    return any(fits(text) or fits(plain_path(text)) for text in texts)
 
 
 def _is_long(wanted: str, text: str) -> bool:

@@ -7,10 +7,10 @@ commands is given, flat. What it cannot read is named in `problem`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from proxy.policy.quoting import ShellError, ansi_c, balanced
+from proxy.policy.words import Draft, Word
 
 MAX_SCRIPT: Final = 65_536
 MAX_DEPTH: Final = 16
@@ -38,13 +38,6 @@ _SWALLOWING: Final = frozenset({"for", "select", "case"})
 _NAME: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_")
 
 
-class Word(NamedTuple):
-    """One word: its text as far as it is known, and whether expansion could change it."""
-
-    text: str
-    dynamic: bool = False
-
-
 class Simple(NamedTuple):
     """One simple command: its words, whether a pipe feeds it, and the texts fed to it."""
 
@@ -59,20 +52,6 @@ class Script(NamedTuple):
     commands: tuple[Simple, ...]
     problem: str | None = None
     writes: bool = False
-
-
-@dataclass(slots=True)
-class _Draft:
-    """The word being read."""
-
-    text: list[str] = field(default_factory=list)
-    started: bool = False
-    quoted: bool = False
-    dynamic: bool = False
-
-    def put(self, text: str) -> None:
-        self.text.append(text)
-        self.started = True
 
 
 def parse_script(text: str, depth: int = 0) -> Script:
@@ -100,7 +79,7 @@ class _Reader:
         self.piped = False
         self.parens = 0
         self.cases = 0
-        self.draft = _Draft()
+        self.draft = Draft()
         self.redirect: str | None = None
         self.heredocs: list[tuple[str, bool, bool]] = []
 
@@ -156,10 +135,10 @@ class _Reader:
             self.at += 1
             self._sub_script(self._balanced(self.at))
             self.draft.put("/dev/fd/63")
-            self.draft.dynamic = True
+            self.draft.expand(whole=False)
             return
         if "".join(self.draft.text).isdecimal() and not self.draft.quoted:
-            self.draft = _Draft()
+            self.draft = Draft()
         self._end_word()
         operator = next(
             op
@@ -185,10 +164,12 @@ class _Reader:
         elif char == "$":
             self._dollar(quoted=False)
         elif char == "`":
-            self._backticks()
+            self._backticks(quoted=False)
+        elif char in "*?":
+            draft.glob(char)
         else:
-            draft.dynamic = draft.dynamic or char in "*?" or (char == "{" and self._is_brace_expansion())
-            draft.dynamic = draft.dynamic or (char == "[" and self._is_bracket_glob())
+            if (char == "{" and self._is_brace_expansion()) or (char == "[" and self._is_bracket_glob()):
+                draft.expand(whole=False)
             draft.put(char)
 
     def _is_bracket_glob(self) -> bool:
@@ -225,7 +206,7 @@ class _Reader:
             elif char == "$":
                 self._dollar(quoted=True)
             elif char == "`":
-                self._backticks()
+                self._backticks(quoted=True)
             else:
                 self.draft.put(char)
 
@@ -237,7 +218,7 @@ class _Reader:
                 self._arithmetic(inside)
             else:
                 self._sub_script(inside)
-            self._expand()
+            self.draft.expand(whole=quoted)
         elif following == "{":
             self._braced(quoted=quoted)
         elif following == "'" and not quoted:
@@ -252,13 +233,9 @@ class _Reader:
             self._variable(quoted=quoted)
         elif following and following in "@*#?-$!":
             self.at += 1
-            self._expand()
+            self.draft.expand(whole=quoted and following != "@")
         else:
             self.draft.put("$")
-
-    def _expand(self) -> None:
-        self.draft.dynamic = True
-        self.draft.started = True
 
     def _variable(self, *, quoted: bool) -> None:
         start = self.at
@@ -269,7 +246,7 @@ class _Reader:
         if self.text[start : self.at] == "IFS" and not quoted:
             self._end_word()
         else:
-            self._expand()
+            self.draft.expand(whole=quoted)
 
     def _braced(self, *, quoted: bool) -> None:
         inside = self._balanced(self.at)
@@ -278,13 +255,13 @@ class _Reader:
         if name.startswith("IFS") and name[3:4] not in _NAME and not quoted:
             self._end_word()
         else:
-            self._expand()
+            self.draft.expand(whole=quoted and "@" not in inside)
 
     def _balanced(self, start: int) -> str:
         inside, self.at = balanced(self.text, start)
         return inside
 
-    def _backticks(self) -> None:
+    def _backticks(self, *, quoted: bool) -> None:
         out: list[str] = []
         while True:
             if self.at >= len(self.text):
@@ -298,7 +275,7 @@ class _Reader:
                 self.at += 1
             out.append(char)
         self._sub_script("".join(out))
-        self._expand()
+        self.draft.expand(whole=quoted)
 
     def _sub_script(self, text: str) -> None:
         script = parse_script(text, self.depth + 1)
@@ -348,10 +325,10 @@ class _Reader:
         self.heredocs = []
 
     def _end_word(self) -> None:
-        draft, self.draft = self.draft, _Draft()
+        draft, self.draft = self.draft, Draft()
         if not draft.started:
             return
-        word = Word("".join(draft.text), draft.dynamic)
+        word = draft.word()
         redirect, self.redirect = self.redirect, None
         if redirect is None:
             self._take(word, quoted=draft.quoted)

@@ -158,6 +158,7 @@ class _Masking:
         self._raw = [leaf.text.encode("utf-8", "surrogatepass") for leaf in self._document.leaves]
         self._texts = masker.walled(self._raw)
         self._hits: dict[int, list[Hit]] = {}
+        self._spared: list[Hit] = []
         # Of a large text what is near the last findings: the rest was looked at and is as it was.
         self._windows: dict[int, list[Span]] = {}
         self._overflow = False
@@ -209,7 +210,7 @@ class _Masking:
                     self._place(text, layer, match, hits, split)
         except DecodingLimitError:
             self._overflow = True
-        return [*hits, *self._unclaimed(split, hits)]
+        return [*hits, *self._unclaimed(split, [*hits, *self._spared])]
 
     def _place(self, text: Text, layer: Layer, match: Match, hits: list[Hit], split: list[list[Hit]]) -> None:
         start, end = layer.root_span(match.start, match.end)
@@ -219,14 +220,15 @@ class _Masking:
             for leaf, low, high in text.places(start, end)
         ]
         if start < text.body_size:
-            hits += (hit for hit in placed if not self._suppressed(hit))
+            for hit in placed:
+                (self._spared if self._suppressed(hit) else hits).append(hit)
         elif self._is_split(placed, match.detector):
             split.append(placed)
 
     def _is_split(self, placed: list[Hit], detector: int) -> bool:
         crosses = self._masker.catalogue.detectors[detector].crosses_fields
         several = len({hit.leaf for hit in placed}) > 1
-        return crosses and several and not any(self._suppressed(hit) for hit in placed)
+        return crosses and several and not all(self._suppressed(hit) for hit in placed)
 
     def _whole_characters(self, leaf: int, start: int, end: int) -> tuple[int, int]:
         """Widen a span of bytes so that it cuts no character in two."""

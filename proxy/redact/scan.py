@@ -190,6 +190,8 @@ class Rule:
                 resumed = False
                 for match in self._each(data, position, high):
                     start, end = match.span(self.detector.group)
+                    if start < 0:
+                        continue  # a branch without the capture: what it takes is no finding
                     if length := self._accepted(data, start, end):
                         found += 1
                         position = start + length if found < MAX_MATCHES else len(data)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from proxy.masking import Suppression
     from proxy.model import Finding
+
+_WILD: Final = {"**": ".*", "*": r"[^.\[\]]*", "?": r"[^.\[\]]"}
 
 
 def cover(suppressions: Iterable[Suppression], finding: Finding) -> bool:
@@ -21,10 +25,12 @@ def _covers(entry: Suppression, finding: Finding) -> bool:
     return (
         entry.fingerprint in {None, finding.fingerprint}
         and (entry.detector is None or fnmatchcase(finding.detector, entry.detector))
-        and (entry.path is None or fnmatchcase(finding.path, _literal_brackets(entry.path)))
+        and (entry.path is None or _path_regex(entry.path).fullmatch(finding.path) is not None)
     )
 
 
-def _literal_brackets(glob: str) -> str:
-    """Make `files[0].name` and `files[*].name` mean what they say."""
-    return glob.replace("[", "[[]")
+@lru_cache(maxsize=256)
+def _path_regex(glob: str) -> re.Pattern[str]:
+    """Make `files[*].name` mean what it says: `*` is part of one step, `**` is any number of them."""
+    parts = (_WILD.get(part, re.escape(part)) for part in re.split(r"(\*\*|\*|\?)", glob))
+    return re.compile("".join(parts), re.DOTALL)

@@ -68,12 +68,12 @@ _CONSUME = f"INSERT INTO commits ({COMMIT}) VALUES ({_values(COMMIT)}) ON CONFLI
 _OWNER = "SELECT attempt_id FROM commits WHERE nonce = $1"
 _FIND_COMMIT = f"SELECT {COMMIT} FROM commits WHERE nonce = $1"
 _RESUME = (
-    "UPDATE commits SET outcome = NULL, ended_at = NULL, attempt_id = $2, attempts = attempts + 1 "
-    "WHERE nonce = $1 AND outcome = 'input_required' RETURNING nonce"
+    "UPDATE commits SET outcome = NULL, ended_at = NULL, question = NULL, attempt_id = $2, attempts = attempts + 1 "
+    "WHERE nonce = $1 AND outcome = 'input_required' AND question = $3 RETURNING nonce"
 )
 _RESUMED = "SELECT nonce FROM commits WHERE nonce = $1 AND attempt_id = $2 AND outcome IS NULL"
 _END = (
-    "UPDATE commits SET outcome = $3, ended_at = $4 "
+    "UPDATE commits SET outcome = $3, ended_at = $4, question = $5 "
     "WHERE nonce = $1 AND attempt_id = $2 AND outcome IS NULL RETURNING nonce"
 )
 _ENDED = "SELECT nonce FROM commits WHERE nonce = $1 AND attempt_id = $2 AND outcome = $3 AND ended_at = $4"
@@ -158,15 +158,15 @@ class Proposals:
         rows = await self._rows(_FIND_COMMIT, pack(nonce))
         return to_commit(rows[0]) if rows else None
 
-    async def resume(self, nonce: str, attempt_id: str, now: float) -> bool:  # noqa: ARG002  the role's signature
+    async def resume(self, nonce: str, attempt_id: str, question: str) -> bool:
         """Let an attempt go on from `input_required`."""
         ours = (pack(nonce), pack(attempt_id))
-        return await self._change(Query(_RESUME, ours), Query(_RESUMED, ours))
+        return await self._change(Query(_RESUME, (*ours, question)), Query(_RESUMED, ours))
 
-    async def end(self, nonce: str, attempt_id: str, outcome: str, now: float) -> bool:
+    async def end(self, nonce: str, attempt_id: str, outcome: str, now: float, question: str | None = None) -> bool:
         """Keep how a commit ended."""
         ours = (pack(nonce), pack(attempt_id), outcome, float(now))
-        return await self._change(Query(_END, ours), Query(_ENDED, ours))
+        return await self._change(Query(_END, (*ours, question)), Query(_ENDED, ours))
 
     async def baseline(self, server: str, tool: str) -> Baseline | None:
         """Give the baseline of a tool."""

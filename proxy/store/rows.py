@@ -21,7 +21,7 @@ PROPOSAL = (
     "created_at, expires_at, token_seconds, composite_score, signals, absent, reason, call_id, "
     "operator, operator_reason, operator_at"
 )
-COMMIT = "proposal_id, nonce, attempt_id, committed_at, expires_at, outcome, ended_at, attempts"
+COMMIT = "proposal_id, nonce, attempt_id, committed_at, expires_at, outcome, ended_at, attempts, question"
 BASELINE = "server, tool, prompt_hash, set_at, set_by"
 
 _MARK = "\x01"
@@ -93,7 +93,7 @@ def commit_row(commit: Commit) -> tuple[Any, ...]:
     """Give a commit in the order of COMMIT."""
     c = commit
     ids = map(pack, (c.proposal_id, c.nonce, c.attempt_id))
-    return (*ids, float(c.at), float(c.expires_at), c.outcome, c.ended_at, c.attempts)
+    return (*ids, float(c.at), float(c.expires_at), c.outcome, c.ended_at, c.attempts, c.question)
 
 
 def to_commit(row: Row) -> Commit:
@@ -107,6 +107,7 @@ def to_commit(row: Row) -> Commit:
         outcome=row[5],
         ended_at=row[6],
         attempts=row[7],
+        question=row[8],
     )
 
 

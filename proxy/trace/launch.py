@@ -69,8 +69,11 @@ class _Protocol(asyncio.subprocess.SubprocessStreamProtocol):
 class Server:
     """A server that runs, below a warden of its own. Made by `start`."""
 
-    def __init__(self, process: asyncio.subprocess.Process, exited: asyncio.Event, leash: int) -> None:
+    def __init__(
+        self, process: asyncio.subprocess.Process, exited: asyncio.Event, leash: int, pipes: tuple[int, int]
+    ) -> None:
         self._process = process
+        self._pipes = pipes
         self._exited = exited
         self._leash: int | None = leash
 
@@ -78,6 +81,11 @@ class Server:
     def pid(self) -> int:
         """The warden's process, which takes the signals."""
         return self._process.pid
+
+    def pipes(self) -> tuple[int, int, int]:
+        """Give the descriptor that leads to the server's stdin, and the inodes of its stdin and stdout."""
+        stdin, stdout = self._pipes
+        return stdin, os.fstat(stdin).st_ino, os.fstat(stdout).st_ino
 
     async def read(self) -> bytes:
         """Give what the server wrote to its stdout; nothing at its end."""
@@ -150,4 +158,7 @@ async def start(launch: Launch) -> Server:
         raise
     finally:
         os.close(held)
-    return Server(asyncio.subprocess.Process(transport, protocol, loop), protocol.exited, leash)
+    ends = (transport.get_pipe_transport(number) for number in (0, 1))
+    pipes = tuple(end.get_extra_info("pipe").fileno() for end in ends if end is not None)
+    assert len(pipes) == 2
+    return Server(asyncio.subprocess.Process(transport, protocol, loop), protocol.exited, leash, pipes)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from typing import TYPE_CHECKING
+import sys
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from proxy.trace.launch import start
 from proxy.trace.session import Session
+from proxy.trace.warden import NOT_EXECUTABLE, NOT_FOUND
 from proxy.wire.lines import LineSplitter
 
 if TYPE_CHECKING:
@@ -20,16 +22,22 @@ if TYPE_CHECKING:
     from proxy.model import Context
     from proxy.trace.launch import Launch, Server
     from proxy.trace.pipes import Inlet, Outlet
+    from proxy.trace.watch import Watch
     from proxy.wire.lines import TooLong
 
 log = structlog.get_logger("interlock.stdio")
 
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 FLUSH_SECONDS = 5.0
+# A server that is ending may live a little longer than its trace.
+UNSEEN_SECONDS = 1.0
 
 
 class Runner:
-    """One server, one client, one gate. `line_limit` bounds the client's lines, `answer_limit` the server's."""
+    """One server, one client, one gate. `line_limit` bounds the client's lines, `answer_limit` the server's.
+
+    `watch` follows the server's trace, where it is traced. A server whose trace ends before it does is ended.
+    """
 
     def __init__(
         self,
@@ -41,8 +49,10 @@ class Runner:
         line_limit: int,
         answer_limit: int,
         stop_seconds: float,
+        watch: Watch | None = None,
     ) -> None:
         self._gate = gate
+        self._watch = watch
         self._context = context
         self._inlet = inlet
         self._outlet = outlet
@@ -55,19 +65,59 @@ class Runner:
     async def run(self, launch: Launch) -> int:
         """Serve until the server or the client ends; give the server's exit code."""
         server = await start(launch)
-        self._session = session = Session(self._gate, self._context, self._outlet.write, server.write)
+        watch = self._watch
+        asked = watch.asked if watch else None
+        self._session = session = Session(self._gate, self._context, self._outlet.write, server.write, asked)
         _pass_signals_on(server)
-        out = asyncio.create_task(_pump(self._inlet.read, session.from_client, self._line_limit))
-        back = asyncio.create_task(_pump(server.read, session.from_server, self._answer_limit))
+        out = asyncio.create_task(_pump(self._inlet.read, session.from_client, LineSplitter(self._line_limit)))
+        back = asyncio.create_task(self._pump_back(server, session))
         ended = asyncio.create_task(server.ended())
+        tasks: list[asyncio.Task[Any]] = [out, back, ended]
+        if watch is not None:
+            watch.begin(server)
+            tasks.append(asyncio.create_task(self._guard(server, watch)))
         try:
-            await asyncio.wait([out, back, ended], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             code = await server.stop(self._stop_seconds)
             await asyncio.wait([back], timeout=FLUSH_SECONDS)
-            return code
+            return code if watch is None else await self._end(watch, code)
         finally:
             await server.clean_up()
-            await _cancel(out, back, ended, *([self._telling] if self._telling else []))
+            await _cancel(*tasks, *([self._telling] if self._telling else []))
+
+    async def _pump_back(self, server: Server, session: Session) -> None:
+        splitter, watch = LineSplitter(self._answer_limit), self._watch
+        if watch is None:
+            await _pump(server.read, session.from_server, splitter)
+            return
+        before = 0
+
+        async def take(line: bytes | TooLong) -> None:
+            nonlocal before
+            end = splitter.ended
+            await session.from_server(line)
+            watch.told(before, end)
+            before = end
+
+        await _pump(server.read, take, splitter)
+
+    async def _guard(self, server: Server, watch: Watch) -> None:
+        """End a server that runs on when nobody sees any more what it does."""
+        await watch.ended.wait()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(server.ended(), UNSEEN_SECONDS)
+            return
+        log.error("the trace has ended and its server has not: ending it", server=self._context.server)
+        self._gate.observed(self._context, None, {"phase": "end", "tracer_gone": True})
+        server.kill()
+
+    async def _end(self, watch: Watch, code: int) -> int:
+        """See the trace to its end; give the exit code, which strace gives another where a program cannot start."""
+        await watch.end()
+        if watch.started or watch.start_error is None:
+            return code
+        sys.stderr.write(f"interlock run: cannot start {self._context.server!r}: {watch.start_error}\n")
+        return NOT_FOUND if watch.start_error in ("ENOENT", "ENOTDIR") else NOT_EXECUTABLE
 
     def tools_changed(self) -> None:
         """Tell the client that tools changed; while one is being told, once is enough."""
@@ -86,10 +136,9 @@ def _pass_signals_on(server: Server) -> None:
 
 
 async def _pump(
-    read: Callable[[], Awaitable[bytes]], take: Callable[[bytes | TooLong], Awaitable[None]], limit: int
+    read: Callable[[], Awaitable[bytes]], take: Callable[[bytes | TooLong], Awaitable[None]], splitter: LineSplitter
 ) -> None:
     """Take line after line until there are no more, or whoever they are for takes no more."""
-    splitter = LineSplitter(limit)
     try:
         while data := await read():
             for line in splitter.feed(data):
@@ -102,7 +151,7 @@ async def _pump(
         log.exception("ending after a failure", exc_info=error)
 
 
-async def _cancel(*tasks: asyncio.Task[int] | asyncio.Task[None]) -> None:
+async def _cancel(*tasks: asyncio.Task[Any]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from proxy.model import Context, JsonObject, MessageId, Redaction
 
     type Write = Callable[[bytes], Awaitable[None]]
+    type Asked = Callable[[Message, Exchange, int], None]
 
 log = structlog.get_logger("interlock.stdio")
 
@@ -38,10 +39,16 @@ _UNPLAIN = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 
 
 class Session:
-    """Carries messages between a client and a server, whose ends are given as functions that write."""
+    """Carries messages between a client and a server, whose ends are given as functions that write.
 
-    def __init__(self, gate: Gate, context: Context, to_client: Write, to_server: Write) -> None:
+    `asked` is told of each message, with the size of its line, before it is written to the server.
+    """
+
+    def __init__(
+        self, gate: Gate, context: Context, to_client: Write, to_server: Write, asked: Asked | None = None
+    ) -> None:
         self._gate = gate
+        self._asked = asked
         self._to_client = to_client
         self._to_server = to_server
         self._answers = Answers(gate, context)
@@ -74,6 +81,8 @@ class Session:
         line = as_line(message.value)
         self._initialized = self._initialized or message.method == "notifications/initialized"
         self._answers.expect(message, exchange)
+        if self._asked is not None:
+            self._asked(message, exchange, len(line))
         try:
             await self._to_server(line)
         except OSError:

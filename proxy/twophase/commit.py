@@ -5,6 +5,7 @@ No I/O of its own: clock and store are given.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -29,12 +30,12 @@ _WAITS: Final = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
 class Ticket:
     """What a commit presents; empty strings where it presents nothing.
 
-    `continued` where the client answers what the server asked of it (input_required).
+    `question` is the hash of what the client answers to, where the server asked something of it (input_required).
     """
 
     proposal_id: str
     token: str
-    continued: bool = False
+    question: str | None = None
 
 
 NO_TICKET: Final = Ticket("", "")
@@ -48,9 +49,11 @@ class Checked:
     proposal: Proposal
     begun: Commit | None = None
     """The commit that this one goes on with."""
+    question: str | None = None
+    """The hash of what it answers to."""
 
 
-def split_ticket(arguments: JsonObject | None, *, continued: bool) -> tuple[JsonObject | None, Ticket]:
+def split_ticket(arguments: JsonObject | None, *, question: str | None) -> tuple[JsonObject | None, Ticket]:
     """Part the tool's own arguments from the token fields, which may stand inside `_interlock` too.
 
     An `_interlock` without them is what the proposal was made with: "the same arguments" to some models.
@@ -59,16 +62,21 @@ def split_ticket(arguments: JsonObject | None, *, continued: bool) -> tuple[Json
     aside = given.get(ASIDE)
     if isinstance(aside, dict) and not {PROPOSAL_ID, COMMIT_TOKEN}.isdisjoint(aside):
         own = {name: value for name, value in given.items() if name != ASIDE}
-        return own, _ticket(aside, continued=continued)
+        return own, _ticket(aside, question=question)
     own = {name: value for name, value in given.items() if name not in (PROPOSAL_ID, COMMIT_TOKEN, ASIDE)}
-    return own, _ticket(given, continued=continued)
+    return own, _ticket(given, question=question)
 
 
-def _ticket(fields: JsonObject, *, continued: bool) -> Ticket:
+def _ticket(fields: JsonObject, *, question: str | None) -> Ticket:
     proposal_id, token = fields.get(PROPOSAL_ID), fields.get(COMMIT_TOKEN)
     return Ticket(
-        proposal_id if isinstance(proposal_id, str) else "", token if isinstance(token, str) else "", continued
+        proposal_id if isinstance(proposal_id, str) else "", token if isinstance(token, str) else "", question
     )
+
+
+def hash_question(state: object) -> str:
+    """Give the hash of the state that a server gives out with a question, and gets back with the answer."""
+    return hashlib.sha256(state.encode("utf-8", "surrogatepass") if isinstance(state, str) else b"").hexdigest()
 
 
 class Committer:
@@ -96,14 +104,16 @@ class Committer:
         begun = None
         try:
             token = read(ticket.token, self._ring())
-            begun = await self._store.commit(token.nonce) if ticket.continued else None
+            begun = await self._store.commit(token.nonce) if ticket.question is not None else None
             if begun is None:
                 check_time(token, self._clock())
         except BadTokenError as error:
             raise PhaseError(error.reason, error.detail) from error
         proposal = await self._proposal(token, ticket)
         _check_call(token, proposal, call)
-        return Checked(token, proposal, begun)
+        if ticket.question is not None and begun is None:
+            raise PhaseError("bad_proposal", "it answers a question that the server has not asked")
+        return Checked(token, proposal, begun, ticket.question)
 
     async def _proposal(self, token: Token, ticket: Ticket) -> Proposal:
         if token.proposal_id != ticket.proposal_id:
@@ -122,7 +132,7 @@ class Committer:
         proposal was rejected meanwhile, and StoreUnavailableError.
         """
         if checked.begun is not None:
-            await self._resume(checked.begun, attempt_id)
+            await self._resume(checked.begun, attempt_id, checked.question or "")
             return
         token = checked.token
         consumed = await self._store.consume(
@@ -139,7 +149,7 @@ class Committer:
         if consumed is not Consumed.OURS:
             raise PhaseError("nonce_replay", "the token was used before")
 
-    async def _resume(self, begun: Commit, attempt_id: str) -> None:
+    async def _resume(self, begun: Commit, attempt_id: str, question: str) -> None:
         """Go on with a commit that the server answered with a question, once for each question."""
         commit: Commit | None = begun
         for seconds in _WAITS:
@@ -148,8 +158,8 @@ class Committer:
             await self._wait(seconds)
             commit = await self._store.commit(begun.nonce)
         resumed = commit is not None and commit.outcome == INPUT_REQUIRED
-        if not resumed or not await self._store.resume(begun.nonce, attempt_id, self._clock()):
-            raise PhaseError("nonce_replay", "the token was used before, and the server has asked nothing since")
+        if not resumed or not await self._store.resume(begun.nonce, attempt_id, question):
+            raise PhaseError("nonce_replay", "the token was used before, and the server has not asked this since")
 
 
 def _check_call(token: Token, proposal: Proposal, call: Call) -> None:

@@ -64,14 +64,20 @@ class LineSplitter:
         self._pieces: list[bytes] = []
         self._size = 0
         self._past: TooLong | None = None
+        self._total = 0
+        self.ended = 0
+        """How many bytes there were up to the end of the last line."""
 
     def feed(self, data: bytes) -> Iterator[bytes | TooLong]:
         """Give each line that `data` ends, without its end; blank ones are left out."""
         *ended, rest = data.split(b"\n")
         for piece in ended:
             self._keep(piece)
+            self._total += len(piece) + 1
+            self.ended = self._total
             yield from self._take()
         self._keep(rest)
+        self._total += len(rest)
 
     def end(self) -> Iterator[bytes | TooLong]:
         """Give what stands after the last line feed: some readers take it for a line."""

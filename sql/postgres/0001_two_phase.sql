@@ -71,7 +71,8 @@ CREATE TABLE commits (
     expires_at   timestamptz NOT NULL,
     outcome      text,
     ended_at     timestamptz,
-    attempts     integer NOT NULL
+    attempts     integer NOT NULL,
+    question     text
 );
 
 COMMENT ON TABLE commits IS 'Consumed nonces: the one carrying-out of each proposal, and how it ended.';
@@ -83,6 +84,7 @@ COMMENT ON COLUMN commits.expires_at IS 'When its token expires; the row is kept
 COMMENT ON COLUMN commits.outcome IS 'How the call ended; null until that is known.';
 COMMENT ON COLUMN commits.ended_at IS 'When the outcome was known.';
 COMMENT ON COLUMN commits.attempts IS 'How often the call was sent: once, and once for each answer to an input_required.';
+COMMENT ON COLUMN commits.question IS 'Of input_required: the hash of the state that the client has to send back with its answer.';
 
 CREATE INDEX commits_by_expiry ON commits (expires_at);
 

@@ -43,7 +43,8 @@ CREATE TABLE commits (
     expires_at   REAL NOT NULL,
     outcome      TEXT,
     ended_at     REAL,
-    attempts     INTEGER NOT NULL
+    attempts     INTEGER NOT NULL,
+    question     TEXT
 ) STRICT;
 
 CREATE INDEX commits_by_expiry ON commits (expires_at);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from mcp import Client
 from mcp_types import ElicitResult
 
+from proxy.store.choice import open_store
 from tests.acceptance.bank import MODERN, POLICY, STABLE, Bank, denial, open_bank
 
 WAYS = [("http", "legacy"), ("http", MODERN), ("sse", "legacy"), ("stdio", "legacy"), ("stdio", MODERN)]
@@ -118,6 +120,35 @@ async def test_a_tool_that_fails_has_used_its_token(banks: Any, transport: str, 
         assert failed.is_error
         again = await client.call_tool("failing_transfer_commit", {"amount": 5, **ticket(proposed)})
         assert denial(again) == "nonce_replay"
+
+
+@pytest.mark.parametrize("transport", ["http", "sse", "stdio"])
+async def test_a_server_that_dies_leaves_the_commit_unknown(tmp_path: Path, transport: str) -> None:
+    with open_bank(tmp_path, transport) as bank:
+        proposal_id = ""
+        with contextlib.suppress(Exception):  # what becomes of the session is the client's affair
+            async with bank.client("legacy") as client:
+                proposed = await propose(client, "dying_transfer", {"amount": 5})
+                proposal_id = proposed["proposal_id"]
+                await client.call_tool("dying_transfer_commit", {"amount": 5, **ticket(proposed)})
+        assert await outcome(bank, proposal_id) == "unknown"
+        assert bank.entries() == [("dying_transfer", {"amount": 5})]
+
+
+async def outcome(bank: Bank, proposal_id: str) -> str:
+    """Give how a commit ended, once it is kept."""
+    store = open_store(None, bank.state_dir)
+    try:
+        async with asyncio.timeout(10):
+            proposal = await store.proposal(proposal_id)
+            assert proposal is not None
+            while True:
+                commit = await store.commit(proposal.nonce)
+                if commit is not None and commit.outcome is not None:
+                    return commit.outcome
+                await asyncio.sleep(0.05)
+    finally:
+        await store.close()
 
 
 @pytest.mark.parametrize("transport", ["http", "stdio"])

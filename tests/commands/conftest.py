@@ -12,8 +12,6 @@ import pytest
 
 from proxy import cli
 from tests.audit_world import TRAIL, World
-from tests.harness import environment as environment_of
-from tests.processes import run_module
 
 type Done = subprocess.CompletedProcess[str]
 type Run = Callable[..., Done]
@@ -51,11 +49,11 @@ def run(environment: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
 
 @pytest.fixture
 def run_process(environment: None) -> Run:
-    """Run `interlock` with arguments in a process of its own."""
+    """Run `interlock` with arguments in a process of its own, started from nothing as a user does."""
 
     def interlock(*arguments: str) -> Done:
-        own = {name: value for name, value in os.environ.items() if name.startswith("INTERLOCK_")}
-        return run_module("proxy.cli", *arguments, env=environment_of(own), cwd=Path.cwd())
+        command = [sys.executable, "-m", "proxy.cli", *arguments]
+        return subprocess.run(command, check=False, capture_output=True, text=True, timeout=30)
 
     return interlock
 

@@ -71,7 +71,7 @@ def test_it_is_quiet_unless_asked_to_speak(monkeypatch: pytest.MonkeyPatch, tmp_
 def test_server_and_agent_are_named(
     flags: tuple[str, ...], server: str, agent: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def serve(_: object, context: module.Context, launch: module.Launch) -> int:
+    async def serve(_: object, context: module.Context, launch: module.Launch, strace: str | None) -> int:
         assert (context.server, context.principal.agent, context.transport) == (server, agent, "stdio")
         assert context.session
         assert launch.argv == ("true", "--flag", "--", "x")

@@ -45,6 +45,7 @@ def test_a_failing_part_refuses_the_call_and_leaves_an_event(tmp_path, server: S
     server.new_executions()
     with start_interlock(tmp_path, program=["tests.daemon.faulty", part]) as interlock:
         status, body = post(interlock.port, server)
+        interlock.stop()
         events = interlock.events()
     assert server.new_executions() == []
     assert "internal_error" in body, (status, body)

@@ -120,3 +120,16 @@ async def test_the_reason_of_a_close_carries_no_message(pair: Pair, reason: str,
         async with connect(f"ws://127.0.0.1:{port}/", proxy=pair.interlock.proxy_url, open_timeout=5) as socket:
             await socket.close(1000, reason)
         assert await asyncio.wait_for(closed, 5) == arrives
+
+
+async def test_a_call_that_the_end_of_its_socket_leaves_unanswered_is_recorded_so(pair: Pair):
+    async def hang_up(socket: ServerConnection) -> None:
+        await socket.recv()
+
+    async with serve(hang_up, "127.0.0.1", 0) as server:
+        port = next(iter(server.sockets)).getsockname()[1]
+        async with connect(f"ws://127.0.0.1:{port}/", proxy=pair.interlock.proxy_url, open_timeout=5) as socket:
+            with pytest.raises(ConnectionClosed):
+                await ask(socket, call("echo", 11))
+    ended = [e["outcome"] for e in pair.interlock.events() if (e["kind"], e.get("jsonrpc_id")) == ("completed", 11)]
+    assert ended == ["interrupted"]

@@ -11,14 +11,16 @@ LIMIT = 10.0
 
 
 def refusals(interlock: Interlock) -> list[tuple[str, str]]:
-    return [(event["kind"], event["reason"]) for event in interlock.events() if event["kind"].endswith("_refused")]
+    """Give the refusals so far; there may be none."""
+    events = interlock.events(some=False)
+    return [(event["kind"], event["reason"]) for event in events if event["kind"].endswith("_refused")]
 
 
 def next_refusal(interlock: Interlock, seen: int) -> dict[str, Any]:
     """Give the first refusal after the `seen` that were there before."""
     deadline = time.monotonic() + LIMIT
     while time.monotonic() < deadline:
-        events = [event for event in interlock.events() if event["kind"].endswith("_refused")]
+        events = [event for event in interlock.recorded() if event["kind"].endswith("_refused")]
         if len(events) > seen:
             return events[seen]
         time.sleep(0.02)

@@ -21,7 +21,7 @@ def test_a_fingerprint_is_let_be_everywhere():
     assert _masked(fingerprint=FINGERPRINT) == VALUE
 
 
-@pytest.mark.parametrize("path", ["files[0].doc", "files[*].doc", "files[*"])
+@pytest.mark.parametrize("path", ["files[0].doc", "files[*].doc", "files[**", "**.doc", "files[?].d*"])
 def test_a_detector_at_a_path_is_let_be_there_alone(path: str):
     masked = _masked(detector="secrets.aws-access-key", path=path)
     assert masked["files"] == VALUE["files"]
@@ -34,6 +34,8 @@ def test_a_detector_at_a_path_is_let_be_there_alone(path: str):
         {"fingerprint": "0" * 16},
         {"detector": "secrets.jwt", "path": "other"},
         {"detector": "secrets.*", "path": "elsewhere"},
+        {"detector": "secrets.*", "path": "files[*"},
+        {"detector": "secrets.*", "path": "*.doc"},
         {"fingerprint": FINGERPRINT, "path": "elsewhere"},
     ],
 )
@@ -47,3 +49,25 @@ def test_a_suppressed_secret_does_not_shelter_another_in_the_same_string():
     assert masked.startswith(AWS)
     assert other not in masked
     assert len(findings) == 1
+
+
+def test_a_star_does_not_reach_into_what_is_deeper():
+    value = {"content": [{"text": AWS, "items": [{"text": AWS}]}]}
+    entry = Suppression("sample", detector="secrets.*", path="content[*].text")
+    masked, [finding] = MASKER.mask(value, ["secrets"], [entry])
+    assert masked["content"][0]["text"] == AWS
+    assert finding.path == "content[0].items[0].text"
+
+
+def test_a_split_secret_is_let_be_only_where_each_part_is_meant():
+    value = {"a": AWS[:10], "b": AWS[10:]}
+    one = Suppression("sample", detector="secrets.*", path="a")
+    other = Suppression("sample", detector="secrets.*", path="b")
+    assert [finding.path for finding in MASKER.mask(value, ["secrets"], [one])[1]] == ["a", "b"]
+    assert MASKER.mask(value, ["secrets"], [one, other])[1] == ()
+
+
+def test_a_suppressed_secret_does_not_run_on_into_the_next_string():
+    token = "ghp_" + "Zx8Kq2" * 6
+    entry = Suppression("sample", detector="secrets.*", path="a")
+    assert MASKER.mask({"a": token, "b": "text"}, ["secrets"], [entry])[1] == ()

@@ -94,7 +94,7 @@ def serve(app: ASGIApp, options: Options) -> None:
 
 def make_server(log: ExecutionLog) -> MCPServer:
     """Give a server with the tools that every test server has."""
-    server = MCPServer("interlock-test-python")
+    server = MCPServer("interlock-test-python", log_level="WARNING")
 
     @server.tool()
     def echo(text: str) -> str:

@@ -18,7 +18,7 @@ CONFIRM = {"type": "object", "properties": {"code": {"type": "string"}}, "requir
 
 
 def make_bank(log: ExecutionLog) -> MCPServer:
-    bank = MCPServer("bank")
+    bank = MCPServer("bank", log_level="WARNING")
 
     @bank.tool(annotations=ToolAnnotations(read_only_hint=True))
     def balance(account: str) -> str:

@@ -100,9 +100,14 @@ def test_a_page_is_bounded_in_number_and_size(table: apsw.Connection, monkeypatc
 def test_a_change_that_fails_changes_nothing(table: apsw.Connection) -> None:
     add(table, "a")
     before = state(table)
-    with pytest.raises(RuntimeError), log_table.change(table):
-        log_table.append(table, ["b"])
-        raise RuntimeError
+
+    def fail() -> None:
+        with log_table.change(table):
+            log_table.append(table, ["b"])
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
     assert state(table) == before
 
 

@@ -104,12 +104,12 @@ class TestABrokenConnection:
 
     async def test_an_attempt_goes_on_and_ends_once(self, how: How, database_url: str, direct: Proposals) -> None:
         await committed(direct)
-        await direct.end("nonce-p1", "call-1", "input_required", NOW + 2)
+        await direct.end("nonce-p1", "call-1", "input_required", NOW + 2, "q")
         for ask in ("resume", "end"):
             async with Cutter(database_url, how) as line:
                 store = Proposals(PostgresDatabase(line.url))
                 if ask == "resume":
-                    assert await store.resume("nonce-p1", "call-2", NOW + 3)
+                    assert await store.resume("nonce-p1", "call-2", "q")
                 else:
                     assert await store.end("nonce-p1", "call-2", "done", NOW + 4)
                 await store.close()

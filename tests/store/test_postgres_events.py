@@ -195,8 +195,8 @@ class TestRoles:
         how: dict[str, Any] = {"operator": "o", "reason": "", "now": NOW, "expires_at": NOW + 60}
         assert await store.decide("p1", State.APPROVED, **how)
         assert await store.consume(commit()) is Consumed.OURS
-        assert await store.end("nonce-p1", "call-1", "input_required", NOW)
-        assert await store.resume("nonce-p1", "call-2", NOW)
+        assert await store.end("nonce-p1", "call-1", "input_required", NOW, "q")
+        assert await store.resume("nonce-p1", "call-2", "q")
         assert await store.end("nonce-p1", "call-2", "done", NOW)
         assert await store.baselines() == []
         assert await store.sweep(NOW + 9999, 1) == 2

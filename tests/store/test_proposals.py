@@ -271,27 +271,28 @@ class TestEnding:
 
     async def test_an_attempt_goes_on_once_for_each_time_input_is_required(self, store: Proposals) -> None:
         await committed(store)
-        assert not await store.resume("nonce-p1", "call-2", NOW)
+        assert not await store.resume("nonce-p1", "call-2", "q")
         for number in (2, 3):
-            assert await store.end("nonce-p1", f"call-{number - 1}", "input_required", NOW + number)
-            assert await store.resume("nonce-p1", f"call-{number}", NOW + number)
-            assert not await store.resume("nonce-p1", f"call-{number}", NOW + number)
+            assert await store.end("nonce-p1", f"call-{number - 1}", "input_required", NOW + number, "q")
+            assert await store.resume("nonce-p1", f"call-{number}", "q")
+            assert not await store.resume("nonce-p1", f"call-{number}", "q")
             assert await store.commit("nonce-p1") == commit(attempt=f"call-{number}", attempts=number)
         assert not await store.end("nonce-p1", "call-1", "done", NOW + 9)
         assert await store.end("nonce-p1", "call-3", "done", NOW + 9)
-        assert not await store.resume("nonce-p1", "call-4", NOW + 10)
+        assert not await store.resume("nonce-p1", "call-4", "q")
 
     async def test_of_many_that_would_go_on_one_does(self, store: Proposals) -> None:
         await committed(store)
-        await store.end("nonce-p1", "call-1", "input_required", NOW + 2)
-        resumed = await asyncio.gather(*(store.resume("nonce-p1", f"r{number}", NOW + 3) for number in range(16)))
+        await store.end("nonce-p1", "call-1", "input_required", NOW + 2, "q")
+        assert not await store.resume("nonce-p1", "r", "another question")
+        resumed = await asyncio.gather(*(store.resume("nonce-p1", f"r{number}", "q") for number in range(16)))
         assert sum(resumed) == 1
 
     @pytest.mark.parametrize("outcome", ["done", "tool_error", "error", "task", "unknown", "not_forwarded"])
     async def test_nothing_goes_on_from_another_end(self, store: Proposals, outcome: str) -> None:
         await committed(store)
         assert await store.end("nonce-p1", "call-1", outcome, NOW + 2)
-        assert not await store.resume("nonce-p1", "call-2", NOW + 3)
+        assert not await store.resume("nonce-p1", "call-2", "q")
         assert await store.consume(commit(attempt="call-2")) is Consumed.REPLAY
 
 

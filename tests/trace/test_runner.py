@@ -21,6 +21,8 @@ rules:
   - {id: scrub, action: redact, tools: ["*"], on: [arguments, result], detectors: [secrets]}
 """
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+# As a server runs by itself, so it runs under strace.
+BOTH = pytest.mark.parametrize("trace", ["off", "require"])
 INITIALIZE = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
 
 
@@ -119,11 +121,12 @@ def test_secrets_are_masked_both_ways_and_beside_the_answers(tmp_path: Path, log
     assert SECRET not in json.dumps([first, second])
 
 
-def test_the_exit_code_is_the_servers(tmp_path: Path, log: Path) -> None:
-    with start_run(tmp_path, recorder(log, "--exit", "7")) as run:
+@BOTH
+def test_the_exit_code_is_the_servers(trace: str, tmp_path: Path, log: Path) -> None:
+    with start_run(tmp_path, recorder(log, "--exit", "7"), "--trace", trace) as run:
         run.call("echo", 1)
         assert run.end() == 7
-    with start_run(tmp_path, recorder(log)) as run:
+    with start_run(tmp_path, recorder(log), "--trace", trace) as run:
         run.send(
             {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "crash", "arguments": {"code": 3}}}
         )
@@ -132,17 +135,22 @@ def test_the_exit_code_is_the_servers(tmp_path: Path, log: Path) -> None:
         assert run.events()[-1]["outcome"] == "unknown"
 
 
+@BOTH
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_a_signal_goes_to_the_server_and_its_end_by_it_is_told(number: int, tmp_path: Path) -> None:
+def test_a_signal_goes_to_the_server_and_its_end_by_it_is_told(number: int, trace: str, tmp_path: Path) -> None:
     with start_run(
-        tmp_path, ["sh", "-c", 'read line; echo \'{"jsonrpc":"2.0","id":1,"result":{}}\'; exec sleep 60']
+        tmp_path,
+        ["sh", "-c", 'read line; echo \'{"jsonrpc":"2.0","id":1,"result":{}}\'; exec sleep 60'],
+        "--trace",
+        trace,
     ) as run:
         run.ask("ping", 1)
         run.process.send_signal(number)
         assert run.wait() == 128 + number
 
 
-def test_a_server_that_handles_a_signal_goes_on(tmp_path: Path) -> None:
+@BOTH
+def test_a_server_that_handles_a_signal_goes_on(trace: str, tmp_path: Path) -> None:
     answer = '{"jsonrpc":"2.0","id":%d,"result":{}}'
     script = f"""
 import signal, sys, time
@@ -151,50 +159,55 @@ sys.stdin.readline()
 print('{answer % 1}', flush=True)
 sys.stdin.readline()
 """
-    with start_run(tmp_path, [sys.executable, "-c", script]) as run:
+    with start_run(tmp_path, [sys.executable, "-c", script], "--trace", trace) as run:
         run.ask("ping", 1)
         run.process.send_signal(signal.SIGHUP)
         assert run.answer(2)["result"] == {}
         assert run.end() == 0
 
 
-def test_a_server_that_stays_after_its_input_ended_is_terminated(tmp_path: Path, log: Path) -> None:
-    with start_run(tmp_path, recorder(log, "--stay"), env={"INTERLOCK_DRAIN_TIMEOUT": "0.2"}) as run:
+@BOTH
+def test_a_server_that_stays_after_its_input_ended_is_terminated(trace: str, tmp_path: Path, log: Path) -> None:
+    with start_run(tmp_path, recorder(log, "--stay"), "--trace", trace, env={"INTERLOCK_DRAIN_TIMEOUT": "0.2"}) as run:
         run.call("echo", 1)
         assert run.end() == 128 + signal.SIGTERM
 
 
-def test_a_server_that_ignores_that_too_is_killed_with_all_it_started(tmp_path: Path, log: Path) -> None:
+@BOTH
+def test_a_server_that_ignores_that_too_is_killed_with_all_it_started(trace: str, tmp_path: Path, log: Path) -> None:
     pids = tmp_path / "pids"
     flags = ["--stay", "--ignore-term", "--child", str(pids)]
-    with start_run(tmp_path, recorder(log, *flags), env={"INTERLOCK_DRAIN_TIMEOUT": "0.2"}) as run:
+    with start_run(tmp_path, recorder(log, *flags), "--trace", trace, env={"INTERLOCK_DRAIN_TIMEOUT": "0.2"}) as run:
         run.call("echo", 1)
         assert run.end() == 128 + signal.SIGKILL
         wait_until_gone(*numbers(pids))
 
 
-def test_what_a_server_leaves_behind_ends_with_it(tmp_path: Path, log: Path) -> None:
+@BOTH
+def test_what_a_server_leaves_behind_ends_with_it(trace: str, tmp_path: Path, log: Path) -> None:
     pids = tmp_path / "pids"
-    with start_run(tmp_path, recorder(log, "--child", str(pids))) as run:
+    with start_run(tmp_path, recorder(log, "--child", str(pids)), "--trace", trace) as run:
         run.call("echo", 1)
         assert run.end() == 0
         wait_until_gone(*numbers(pids))
 
 
-def test_killing_the_runner_leaves_no_process(tmp_path: Path, log: Path) -> None:
+@BOTH
+def test_killing_the_runner_leaves_no_process(trace: str, tmp_path: Path, log: Path) -> None:
     pids = tmp_path / "pids"
-    with start_run(tmp_path, recorder(log, "--stay", "--ignore-term", "--child", str(pids))) as run:
+    with start_run(tmp_path, recorder(log, "--stay", "--ignore-term", "--child", str(pids)), "--trace", trace) as run:
         run.call("echo", 1)
         everything = {*numbers(pids), *children(run.process.pid)}
-        assert len(everything) == 3  # the server, its child, and the warden
+        assert len(everything) == 3  # the server, its child, and the warden; strace is gone with the server
         run.process.kill()
         run.wait()
         wait_until_gone(*everything)
 
 
-def test_killing_the_warden_leaves_no_process(tmp_path: Path, log: Path) -> None:
+@BOTH
+def test_killing_the_warden_leaves_no_process(trace: str, tmp_path: Path, log: Path) -> None:
     pids = tmp_path / "pids"
-    with start_run(tmp_path, recorder(log, "--stay", "--child", str(pids))) as run:
+    with start_run(tmp_path, recorder(log, "--stay", "--child", str(pids)), "--trace", trace) as run:
         run.call("echo", 1)
         (warden,) = children(run.process.pid)
         os.kill(warden, signal.SIGKILL)
@@ -217,8 +230,11 @@ def test_a_client_that_reads_no_more_is_a_client_that_is_gone(tmp_path: Path, lo
         assert run.wait() == 128 + signal.SIGTERM
 
 
-def test_a_server_that_closes_its_output_is_ended(tmp_path: Path) -> None:
-    with start_run(tmp_path, ["sh", "-c", "exec >&-; exec sleep 60"], env={"INTERLOCK_DRAIN_TIMEOUT": "0.2"}) as run:
+@BOTH
+def test_a_server_that_closes_its_output_is_ended(trace: str, tmp_path: Path) -> None:
+    with start_run(
+        tmp_path, ["sh", "-c", "exec >&-; exec sleep 60"], "--trace", trace, env={"INTERLOCK_DRAIN_TIMEOUT": "0.2"}
+    ) as run:
         assert run.wait() == 128 + signal.SIGTERM
 
 

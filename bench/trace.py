@@ -1,0 +1,204 @@
+"""What watching a server costs: a call's latency and calls a second, by itself, behind `run --trace off`, and traced.
+
+For a server of the Python SDK and one of the TypeScript SDK. Also how many lines of strace's are read a second,
+and how much of what overlapping calls do is told right, in the recordings of the tests.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from proxy.trace.attribute import Attributor
+from proxy.trace.normalise import Normaliser
+from proxy.trace.strace import Reader
+from tests.node_tools import server_command
+from tests.stdio_harness import run_command
+from tests.trace.recordings import AT_ONCE, MODES, load, play, truths
+
+FILES = 1000
+WAYS = ("plain", "off", "require")
+POLICY = "version: 1\ndefault: allow\nrules: []\n"
+INITIALIZE = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}}
+
+
+class Client:
+    """A client that speaks to a command over stdio."""
+
+    def __init__(self, command: list[str]) -> None:
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+        self._numbers = itertools.count()
+        self.ask("initialize", INITIALIZE)
+        self._send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+
+    def _send(self, *messages: dict[str, Any]) -> None:
+        assert self._process.stdin
+        self._process.stdin.write(b"".join(json.dumps(message).encode() + b"\n" for message in messages))
+        self._process.stdin.flush()
+
+    def _receive(self) -> dict[str, Any]:
+        assert self._process.stdout
+        while True:
+            line = self._process.stdout.readline()
+            assert line, "the server has ended"
+            message = json.loads(line)
+            if "id" in message and "method" not in message:
+                assert "result" in message, message
+                return message
+
+    def ask(self, method: str, params: dict[str, Any]) -> None:
+        self._send({"jsonrpc": "2.0", "id": next(self._numbers), "method": method, "params": params})
+        self._receive()
+
+    def call(self, tool: str, **arguments: Any) -> None:
+        self.ask("tools/call", {"name": tool, "arguments": arguments})
+
+    def pipeline(self, count: int) -> None:
+        """Make calls without waiting for the answers, a few at a time."""
+        for _ in range(count // 10):
+            params = {"name": "echo", "arguments": {"text": "hello"}}
+            self._send(
+                *(
+                    {"jsonrpc": "2.0", "id": next(self._numbers), "method": "tools/call", "params": params}
+                    for _ in range(10)
+                )
+            )
+            for _ in range(10):
+                self._receive()
+
+    def close(self) -> None:
+        assert self._process.stdin
+        self._process.stdin.close()
+        self._process.wait(20)
+
+
+def timed(work: Callable[[], None], count: int) -> list[float]:
+    times = []
+    for _ in range(count):
+        started = time.perf_counter()
+        work()
+        times.append((time.perf_counter() - started) * 1000)
+    return times
+
+
+def measure(command: list[str], folder: Path, rounds: int, calls: int) -> dict[str, dict[str, float]]:
+    """Measure each way in turns, so that a busy minute of the machine is everybody's."""
+    policy = folder / "policy.yaml"
+    policy.write_text(POLICY)
+    files = folder / "files"
+    figures: dict[str, dict[str, list[float]]] = {way: {"echo": [], "many": [], "rate": []} for way in WAYS}
+    clients = {
+        way: Client(command if way == "plain" else run_command(folder / way, policy, command, "--trace", way))
+        for way in WAYS
+    }
+    for client in clients.values():
+        for _ in range(20):
+            client.call("echo", text="warm")
+        client.call("read_many", folder=str(files), count=FILES)
+    for _ in range(rounds):
+        for way, client in clients.items():
+            figures[way]["echo"] += timed(lambda client=client: client.call("echo", text="hello"), calls)
+            figures[way]["many"] += timed(
+                lambda client=client: client.call("read_many", folder=str(files), count=FILES), max(3, calls // 20)
+            )
+            started = time.perf_counter()
+            client.pipeline(calls)
+            figures[way]["rate"].append(calls / (time.perf_counter() - started))
+    for client in clients.values():
+        client.close()
+    return {way: summary(each) for way, each in figures.items()}
+
+
+def summary(each: dict[str, list[float]]) -> dict[str, float]:
+    echo, many = sorted(each["echo"]), each["many"]
+    return {
+        "p50": statistics.median(echo),
+        "p99": echo[int(len(echo) * 0.99)],
+        "many": statistics.median(many),
+        "rate": statistics.median(each["rate"]),
+    }
+
+
+def show(name: str, figures: dict[str, dict[str, float]]) -> None:
+    plain = figures["plain"]
+    print(f"\n{name}: echo p50, p99; {FILES} files read in one call, p50; echo calls a second, ten at a time")
+    for way, each in figures.items():
+        print(
+            f"  {way:8} {each['p50']:7.2f} ms ({each['p50'] / plain['p50']:4.2f}x)  p99 {each['p99']:7.2f} ms   "
+            f"{each['many']:8.1f} ms ({each['many'] / plain['many']:4.2f}x)   {each['rate']:7.0f}/s"
+        )
+    off, traced = figures["off"], figures["require"]
+    print(
+        f"  traced beside untraced: echo {traced['p50'] / off['p50']:.2f}x, files {traced['many'] / off['many']:.2f}x"
+    )
+
+
+def measure_servers(rounds: int, calls: int) -> None:
+    for name, command in (
+        ("Python SDK", [sys.executable, "-m", "tests.servers.files"]),
+        ("TypeScript SDK", server_command("files")),
+    ):
+        with tempfile.TemporaryDirectory() as made:
+            folder = Path(made)
+            (folder / "files").mkdir()
+            for number in range(FILES):
+                (folder / "files" / f"{number:04}").write_text("content\n")
+            show(name, measure(command, folder, rounds, calls))
+
+
+def lines_per_second() -> None:
+    for name in ("sync-8", "spawn-8"):
+        lines = load(name)["lines"]
+        lines *= 100_000 // len(lines)
+        read = max(_rate(lines, sense=False) for _ in range(5))
+        sense = max(_rate(lines, sense=True) for _ in range(5))
+        print(f"{name}: {read:,.0f} lines read a second of CPU; {sense:,.0f} with what they mean and whose they are")
+
+
+def _rate(lines: list[str], *, sense: bool) -> float:
+    reader, normaliser, attributor = Reader(), Normaliser(), Attributor(1, 2)
+    attributor.started(0)
+    started = time.process_time()
+    for line in lines:
+        event = reader.take(line)
+        if sense:
+            attributor.take(event, normaliser.take(event))
+    return len(lines) / (time.process_time() - started)
+
+
+def attribution() -> None:
+    for mode in MODES:
+        for paths in ("-paths", ""):
+            told = list(truths(play(load(f"{mode}-{AT_ONCE}{paths}"))))
+            right = sum(each.attribution.calls[0] == call for call, each in told)
+            among = sum(call in each.attribution.calls for call, each in told)
+            named = "named by arguments" if paths else "not named"
+            print(
+                f"{AT_ONCE} at once, {mode:7} {named:18}: first {right / len(told):4.0%}, "
+                f"among the candidates {among / len(told):4.0%}, of {len(told)}"
+            )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--calls", type=int, default=200)
+    options = parser.parse_args()
+    lines_per_second()
+    attribution()
+    measure_servers(options.rounds, options.calls)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,212 @@
+"""`interlock probe`: what a server's tools do, beside what they say."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import time
+from typing import Annotated, Literal
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from proxy.commands.options import ConfigFile, StateDir
+from proxy.commands.terminal import printable
+from proxy.config import Settings, load_settings
+from proxy.errors import ConfigError, StartError, TracingError
+from proxy.trace import baseline
+from proxy.trace.findings import Found
+from proxy.trace.names import server_name as name_server
+from proxy.trace.report import Report, ToolReport
+
+EPILOG = """
+Examples:
+
+  interlock probe -- uvx mcp-server-time
+
+  interlock probe --env API_KEY -- npx -y @modelcontextprotocol/server-filesystem {documents}
+
+  interlock probe --json --fail-on high -- python my_server.py
+
+  interlock probe --transport http https://mcp.example.com/mcp
+"""
+ACCEPT = "Compare later probes with what this one sees, instead of with what is known."
+CLEAN, OTHER_ERROR, IMPOSSIBLE, FINDINGS = 0, 1, 2, 3
+RANKS = {"never": 3, "high": 2, "info": 1}
+EVIDENCE_LINES = 2
+STYLES = {"high": "bold red", "info": "yellow"}
+
+
+def probe(
+    command: Annotated[list[str], typer.Argument(help="The server's command and its arguments, after --; or a URL.")],
+    transport: Annotated[
+        Literal["stdio", "http"], typer.Option(help="How to reach it; over http only what it says of itself is seen.")
+    ] = "stdio",
+    fail_on: Annotated[
+        Literal["never", "info", "high"], typer.Option(help="The least severe finding that makes exit code 3.")
+    ] = "high",
+    env: Annotated[
+        list[str] | None,
+        typer.Option("--env", help="NAME=VALUE for the server, or NAME to pass on ours. It gets nothing else of ours."),
+    ] = None,
+    repeats: Annotated[int, typer.Option(min=0, max=100, help="How often to call again with the same arguments.")] = 3,
+    call_timeout: Annotated[float, typer.Option(min=0.1, help="How many seconds a call may take.")] = 10.0,
+    server_name: Annotated[
+        str | None, typer.Option(help="What records and baselines call the server; default: its package or program.")
+    ] = None,
+    accept: Annotated[bool, typer.Option("--accept", help=ACCEPT)] = False,  # noqa: FBT002
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,  # noqa: FBT002
+    state_dir: StateDir = None,
+    config: ConfigFile = None,
+) -> None:
+    """Run a stdio MCP server where it can do no harm, call every tool, and say what each did that it does not declare.
+
+    The server runs under strace in a network that leads nowhere, with a home full of
+    canaries, and can change nothing outside of it. {home}, {documents} and
+    {repository} in its command stand for folders of that home.
+
+    Exit code: 0 where nothing was found, 3 where something was, 2 where this
+    system does not let it be watched, 1 for anything else, such as a server that ended.
+    """
+    settings = load_settings({"state_dir": state_dir}, config_file=config).settings
+    name = server_name or (command[0] if transport == "http" else name_server(command))
+    known = baseline.load(settings.state_dir, name)
+    try:
+        if transport == "http":
+            report = _probe_remote(name, command, known)
+        else:
+            report = _probe_local(settings, name, command, _variables(env or []), repeats, call_timeout, known)
+    except TracingError as error:
+        Console(stderr=True, soft_wrap=True).print(Text.assemble(("error:", "bold red"), f" {error}"))
+        raise typer.Exit(IMPOSSIBLE) from None
+    except StartError as error:
+        said = str(error).removeprefix("interlock run: ")
+        Console(stderr=True, soft_wrap=True).print(Text.assemble(("error:", "bold red"), f" {said}"))
+        raise typer.Exit(OTHER_ERROR) from None
+    _keep(settings, name, report, known=known, accept=accept)
+    if as_json:
+        typer.echo(json.dumps(report.data(), ensure_ascii=False))
+    else:
+        _print(report)
+    raise typer.Exit(_exit_code(report, fail_on))
+
+
+def _variables(said: list[str]) -> dict[str, str]:
+    variables = {}
+    for each in said:
+        name, equals, value = each.partition("=")
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or (not equals and name not in os.environ):
+            raise ConfigError(
+                f"--env {each.partition('=')[0]!r}: give NAME=VALUE, or the NAME of a variable that is set"
+            )
+        variables[name] = value if equals else os.environ[name]
+    return variables
+
+
+def _exit_code(report: Report, fail_on: str) -> int:
+    worst = report.worst()
+    if worst is not None and RANKS[worst] >= RANKS[fail_on]:
+        return FINDINGS
+    return OTHER_ERROR if report.problem else CLEAN
+
+
+def _probe_remote(name: str, command: list[str], known: baseline.Baseline | None) -> Report:
+    from proxy.trace.remote import probe_remote  # noqa: PLC0415  not needed for --help
+
+    if len(command) != 1 or not re.match(r"https?://", command[0]):
+        raise ConfigError(f"--transport http takes one URL, not {' '.join(command)!r}")
+    return asyncio.run(probe_remote(name, command[0], known))
+
+
+def _probe_local(
+    settings: Settings,
+    name: str,
+    command: list[str],
+    variables: dict[str, str],
+    repeats: int,
+    call_timeout: float,
+    known: baseline.Baseline | None,
+) -> Report:
+    from proxy.trace.probe import Plan, Probe  # noqa: PLC0415
+    from proxy.trace.tracer import find_strace  # noqa: PLC0415
+
+    strace = find_strace(os.environ)
+    plan = Plan(
+        name,
+        tuple(command),
+        strace,
+        variables,
+        repeats=repeats,
+        call_seconds=call_timeout,
+        state_dir=settings.state_dir,
+    )
+    columns = (TextColumn("probing {task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(printable(name), total=None)
+
+        def progress(made: int, total: int, tool: str) -> None:
+            bar.update(task, completed=made, total=total, description=printable(tool)[:40])
+
+        async def run() -> Report:
+            return await Probe(plan, progress).run(known)
+
+        return asyncio.run(run())
+
+
+def _keep(settings: Settings, name: str, report: Report, *, known: baseline.Baseline | None, accept: bool) -> None:
+    """Record what was found; where nothing is known yet, or it is accepted, it is what later probes compare with."""
+    from proxy.commands.probe_events import record  # noqa: PLC0415
+
+    record(settings, name, report, time.time())
+    if (known is None or accept) and report.problem is None:
+        tools = {str(tool.get("name")): tool for tool in report.manifest}
+        baseline.save(settings.state_dir, name, baseline.Baseline(tools, report.profiles))
+
+
+def _print(report: Report) -> None:
+    console = Console(soft_wrap=True, highlight=False, markup=False)
+    console.print(Text.assemble((printable(report.server["name"]), "bold"), f", {len(report.tools)} tools"))
+    for tool in report.tools:
+        _print_tool(console, tool, [found for found in report.findings if found.tool == tool.name])
+    others = {tool.name for tool in report.tools}
+    rest = [found for found in report.findings if found.tool not in others]
+    console.print(Text.assemble(("\nstart-up and end", "bold"), f"\n  did       {_observed(report.startup)}"))
+    _print_findings(console, rest)
+    for said in (report.note, report.problem):
+        if said:
+            console.print(f"\n{said}")
+    counts = {level: sum(found.severity == level for found in report.findings) for level in ("high", "info")}
+    console.print(f"\n{len(report.findings)} findings: {counts['high']} high, {counts['info']} info")
+
+
+def _print_tool(console: Console, tool: ToolReport, findings: list[Found]) -> None:
+    scope = tool.declared
+    said = [word for word, holds in (("read-only", scope.read_only), ("network", scope.network)) if holds]
+    said += ["starts programs"] if scope.executes else []
+    outcomes = [call.outcome for call in tool.calls]
+    calls = ", ".join(f"{outcomes.count(outcome)} {outcome}" for outcome in dict.fromkeys(outcomes)) or "not called"
+    console.print(Text.assemble((f"\n{printable(tool.name)}", "bold"), f"  ({calls})"))
+    console.print(f"  declares  {', '.join(said) or 'nothing beyond its arguments'}")
+    console.print(f"  did       {_observed(tool.observed)}")
+    _print_findings(console, findings)
+
+
+def _observed(seen: dict[str, dict[str, object]]) -> str:
+    parts = []
+    for capability, found in seen.items():
+        targets = found["targets"]
+        shown = ", ".join(map(printable, targets[:4])) if isinstance(targets, list) else ""
+        parts.append(f"{capability} ({shown})" if shown else f"{capability} ({found['count']} times)")
+    return "; ".join(parts) or "nothing outside of itself"
+
+
+def _print_findings(console: Console, findings: list[Found]) -> None:
+    for found in findings:
+        head = (f"{found.severity.upper():<5} {found.rule}", STYLES[found.severity])
+        console.print(Text.assemble("  ", head, f"  {printable(found.message)}"))
+        for line in found.evidence[:EVIDENCE_LINES]:
+            console.print(Text(f"        {printable(line)[:200]}", "dim"))

@@ -1,0 +1,66 @@
+"""What a probe found, in the audit log: masked like everything that is recorded."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from proxy.files import FileCache, read_or_make_key
+from proxy.journal import RECORDED, new_id
+from proxy.live_masker import LiveMasker
+from proxy.model import AuditEvent
+from proxy.parts import MASK_KEY_BYTES
+from proxy.store.log_files import RunLog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from proxy.config import Settings
+    from proxy.trace.report import Report
+
+
+def record(settings: Settings, name: str, report: Report, now: float) -> None:
+    """Write one event for the probe and one for each finding; return once they are on disk.
+
+    Raises AuditUnavailableError where the log cannot be opened.
+    """
+    masker = LiveMasker(
+        read_or_make_key(settings.state_dir / "keys" / "mask.key", MASK_KEY_BYTES),
+        cache=FileCache(settings.state_dir / "cache"),
+    )
+    masker.prepare(())()
+    log = RunLog(settings.state_dir, max_bytes=settings.audit_log_limit)
+    try:
+        for event in _events(name, report, now, masker):
+            log.record_later(event)
+    finally:
+        log.close()
+
+
+def _events(name: str, report: Report, now: float, masker: LiveMasker) -> Iterator[AuditEvent]:
+    probe_id = new_id()
+
+    def make(kind: str, detail: dict[str, Any], **fields: Any) -> AuditEvent:
+        masked, found = masker.mask(detail, RECORDED)
+        assert isinstance(masked, dict)
+        return AuditEvent(
+            event_id=new_id(),
+            kind=kind,
+            time=now,
+            server=name,
+            session=probe_id,
+            transport=str(report.server["transport"]),
+            redactions=found,
+            detail=masked,
+            **fields,
+        )
+
+    summary = {
+        "tools": {tool.name: tool.observed for tool in report.tools},
+        "findings": len(report.findings),
+        "trace": report.trace,
+        "startup": report.startup,
+        "problem": report.problem,
+    }
+    yield make("probed", summary, outcome=report.worst() or "clean")
+    for found in report.findings:
+        yield make("finding", found.data(), tool=found.tool, rule=found.rule, outcome=found.severity)

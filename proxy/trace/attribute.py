@@ -1,0 +1,355 @@
+"""Says which call each observation belongs to. Pure: it is told what passed on stdio, and takes the trace in its order.
+
+The trace shows how many bytes the server had written to its stdout, and read
+from its stdin where reading is traced, so it shows what it had answered when it
+did something. What lies between a request and its answer belongs to the call;
+where several were open, what it touched, its process and its thread tell them
+apart as far as they do, and the rest stay candidates.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
+
+from proxy.trace.arguments import descriptor, split_arguments
+from proxy.trace.capability import Capability
+from proxy.trace.normalise import COPIERS, READERS, WRITERS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from proxy.trace.capability import Observation
+    from proxy.trace.strace import Event
+
+type Phase = Literal["startup", "call", "ambient"]
+
+MAX_OPEN = 256
+MAX_HELD = 20_000
+MAX_THREADS = 4096
+MAX_WRITES = 4096
+MAX_NEEDLES = 64
+# So many calls answered in the order of asking, while others were open, make a server one that works in order.
+ENOUGH = 3
+MIN_NEEDLE = 3
+MAX_DEPTH = 8
+# Requests with which a client begins: what a server does meanwhile is starting up.
+OPENING = frozenset({"initialize", "server/discover", "ping"})
+# A request that stays open for as long as its client listens; the server does nothing for it.
+LISTENING = "subscriptions/listen"
+# How sure each way of telling calls apart is, where more than one was open.
+BY_ARGUMENT, BY_AUTHOR, BY_THREAD, BY_ORDER = 0.9, 0.9, 0.7, 0.6
+
+
+@dataclass(frozen=True, slots=True)
+class Attribution:
+    """Which call something belongs to: `calls`, the likeliest first, and how sure that one is.
+
+    `how` says what told: alone, argument, process, thread, author (the thread
+    that wrote the answer), order, or window where nothing did. `late` is what a
+    call's process did after its answer.
+    """
+
+    phase: Phase
+    calls: tuple[str, ...] = ()
+    confidence: float = 1.0
+    how: str = "alone"
+    late: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Attributed:
+    """An observation, and whose it is."""
+
+    observation: Observation
+    attribution: Attribution
+
+
+@dataclass(slots=True)
+class _Call:
+    call_id: str
+    opening: bool
+    asked: float
+    request_end: int
+    needles: tuple[str, ...]
+    answer_start: int | None = None
+    answered: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Undecided:
+    """Something of which only the candidates are known: who writes their answers may tell more."""
+
+    seen: Observation
+    guess: Attribution
+
+
+class Attributor:
+    """Follows one server. `stdin` and `stdout` are the inodes of its pipes: servers give them other numbers.
+
+    `reads`: whether the trace shows what the server reads.
+    """
+
+    def __init__(self, stdin: int, stdout: int, *, reads: bool = False) -> None:
+        self._stdin, self._stdout, self._reads = stdin, stdout, reads
+        self._pipes = (f"<pipe:[{stdin}]>", f"<pipe:[{stdout}]>")
+        self._open: dict[str, _Call] = {}
+        self._owners: OrderedDict[int, tuple[str, float]] = OrderedDict()
+        self._threads: OrderedDict[int, str | None] = OrderedDict()
+        self._held: deque[tuple[Observation, int, int]] = deque()
+        self._sent = self._consumed = self._written = self._seen = 0
+        self._first_read: float | None = None
+        self._begun = False
+        self._in_order, self._overlapped = True, 0
+        self._closed: list[str] = []
+        self._undecided: deque[_Undecided] = deque()
+        self._written_by: deque[tuple[int, int]] = deque(maxlen=MAX_WRITES)
+        self._authors: OrderedDict[str, tuple[int, int]] = OrderedDict()
+
+    def asked(self, call_id: str, method: str | None, arguments: Any, size: int, time: float) -> None:
+        """Learn that a request of `size` bytes is about to be written to the server."""
+        self._sent += size
+        if method == LISTENING:
+            return
+        needles = tuple(dict.fromkeys(_needles(arguments)))[:MAX_NEEDLES]
+        self._open[call_id] = _Call(call_id, method in OPENING, time, self._sent, needles)
+        if len(self._open) > MAX_OPEN:
+            self._close(next(iter(self._open)))
+
+    def passed(self, size: int) -> None:
+        """Learn that `size` bytes that are no request were written to the server."""
+        self._sent += size
+
+    def answered(self, call_id: str, start: int | None, time: float) -> None:
+        """Learn that a call ended: by an answer that begins at byte `start` of the server's output, or without one."""
+        call = self._open.get(call_id)
+        if call is not None:
+            call.answer_start, call.answered = start, time
+
+    def read(self, total: int, time: float) -> list[Attributed]:
+        """Learn how much of the server's output is known; give what could not be told before."""
+        self._seen = max(self._seen, total)
+        self.started(time)
+        return self._release()
+
+    def started(self, time: float) -> None:
+        """Learn that the server has begun to read its input, or to answer."""
+        if self._first_read is None:
+            self._first_read = time
+
+    @property
+    def waiting(self) -> bool:
+        """Whether it is still to be learnt when the server began to read."""
+        return self._first_read is None
+
+    def take(self, event: Event, observations: list[Observation]) -> list[Attributed]:
+        """Take the next event of the trace, and what was made of it; give what can be told now."""
+        self._held.extend((seen, self._consumed, self._written) for seen in observations)
+        self._count(event)
+        return self._release() if self._held else []
+
+    def flush(self, before: float = float("inf")) -> list[Attributed]:
+        """Give what was held back since `before`, told as well as it can be."""
+        old = [written for seen, _, written in self._held if seen.time < before]
+        if old:
+            self._seen = max(self._seen, *old)
+            if before == float("inf"):
+                self.started(self._held[-1][0].time + 1)
+        return [*self._release(), *self._settle(before)]
+
+    def closed(self) -> list[str]:
+        """Give the calls that the trace has passed, once nothing of theirs is held back."""
+        waited_for = {call_id for each in self._undecided for call_id in each.guess.calls}
+        closed = [call_id for call_id in self._closed if call_id not in waited_for]
+        self._closed = [call_id for call_id in self._closed if call_id in waited_for]
+        return closed
+
+    def _count(self, event: Event) -> None:
+        """Count bytes on the server's pipes."""
+        arguments = getattr(event, "arguments", "")
+        if not arguments or (self._pipes[0] not in arguments and self._pipes[1] not in arguments):
+            return
+        value, name = getattr(event, "value", None), event.name  # type: ignore[union-attr]
+        if value is None or value <= 0:
+            return
+        at = COPIERS.get(name, 0)
+        parts = split_arguments(arguments)
+        pipe = descriptor(parts[at]) if len(parts) > at else None
+        inode = pipe.inode if pipe else None
+        if inode == ("pipe", self._stdout) and (name in WRITERS or name in COPIERS):
+            self._written += value
+            self._written_by.append((self._written, event.pid))  # type: ignore[union-attr]
+        elif inode == ("pipe", self._stdin) and name in READERS:
+            self._consumed += value
+            self.started(event.until)  # type: ignore[union-attr]
+
+    def _release(self) -> list[Attributed]:
+        told: list[Attributed] = []
+        while self._held:
+            seen, consumed, written = self._held[0]
+            known = written <= self._seen and self._first_read is not None
+            if not known and len(self._held) <= MAX_HELD:
+                break
+            self._held.popleft()
+            found = self._attribute(seen, consumed, written)
+            if found.how in ("order", "window"):
+                self._undecided.append(_Undecided(seen, found))
+            else:
+                told.append(Attributed(seen, found))
+        if not self._held:
+            self._close_answered(self._written, None)
+        return [*told, *self._settle()] if self._undecided else told
+
+    def _settle(self, before: float = 0.0) -> list[Attributed]:
+        """Decide what was undecided: of which every candidate is answered, what is old, and what is too much."""
+        told: list[Attributed] = []
+        while self._undecided:
+            each = self._undecided[0]
+            ripe = each.seen.time < before or len(self._undecided) > MAX_HELD
+            if not ripe and any(call_id in self._open for call_id in each.guess.calls):
+                break
+            self._undecided.popleft()
+            told.append(Attributed(each.seen, self._by_author(each)))
+        return told
+
+    def _by_author(self, each: _Undecided) -> Attribution:
+        """Take the call that the same thread answered next, where threads answer for themselves."""
+        authors = [(call_id, *self._authors[call_id]) for call_id in each.guess.calls if call_id in self._authors]
+        if len({author for _, author, _ in authors}) < 2:
+            return each.guess
+        mine = [(end, call_id) for call_id, author, end in authors if author in each.seen.lineage]
+        if not mine:
+            return each.guess
+        _, first = min(mine)
+        others = (call_id for call_id in each.guess.calls if call_id != first)
+        return Attribution("call", (first, *others), BY_AUTHOR, "author")
+
+    def _close_answered(self, written: int, now: float | None) -> None:
+        for call in list(self._open.values()):
+            by_bytes = call.answer_start is not None and call.answer_start < min(written, self._seen)
+            by_time = call.answered is not None and now is not None and now > call.answered
+            if by_bytes or by_time or (call.answered is not None and call.answer_start is None):
+                self._close(call.call_id)
+
+    def _close(self, call_id: str) -> None:
+        call = self._open.pop(call_id)
+        others = [each.request_end for each in self._open.values() if not each.opening]
+        if others:
+            self._overlapped += 1
+            self._in_order = self._in_order and min(others) > call.request_end
+        self._begun = True
+        self._closed.append(call_id)
+        start = call.answer_start
+        author = next(((pid, end) for end, pid in self._written_by if start is not None and end > start), None)
+        if author is not None:
+            self._authors[call_id] = author
+            if len(self._authors) > MAX_THREADS:
+                self._authors.popitem(last=False)
+
+    def _attribute(self, seen: Observation, consumed: int, written: int) -> Attribution:
+        self._close_answered(written, seen.time)
+        owner = self._owner(seen)
+        if owner is not None:
+            call_id, confidence = owner
+            return Attribution("call", (call_id,), confidence, "process", late=call_id not in self._open)
+        if self._first_read is not None and seen.time < self._first_read and not self._begun:
+            return Attribution("startup")
+        calls = [call for call in self._open.values() if self._runs(call, seen, consumed)]
+        if not calls:
+            return Attribution("ambient" if self._begun else "startup")
+        found = self._choose(seen, calls)
+        self._learn(seen, found)
+        return found
+
+    def _runs(self, call: _Call, seen: Observation, consumed: int) -> bool:
+        if call.opening:
+            return False
+        return consumed >= call.request_end if self._reads else seen.time >= call.asked
+
+    def _choose(self, seen: Observation, calls: list[_Call]) -> Attribution:
+        if len(calls) == 1:
+            return Attribution("call", (calls[0].call_id,))
+        best = _best_matches(seen, calls)
+        if len(best) == 1:
+            return _ranked(best[0], calls, BY_ARGUMENT, "argument")
+        among = best or calls
+        for thread in seen.lineage:
+            call_id = self._threads.get(thread)
+            mine = next((call for call in among if call.call_id == call_id), None)
+            if mine is not None:
+                return _ranked(mine, calls, BY_THREAD, "thread")
+        if self._in_order and self._overlapped >= ENOUGH:
+            return _ranked(among[0], calls, max(BY_ORDER, 1 / len(among)), "order")
+        return _ranked(among[0], among, 1 / len(among), "window")
+
+    def _owner(self, seen: Observation) -> tuple[str, float] | None:
+        return next((self._owners[each] for each in seen.lineage if each in self._owners), None)
+
+    def _learn(self, seen: Observation, found: Attribution) -> None:
+        """Remember whose a process and a thread are, where that was told for sure."""
+        if found.how not in ("alone", "argument"):
+            return
+        call_id = found.calls[0]
+        if seen.capability in (Capability.PROC_EXEC, Capability.EXEC_FILELESS) and len(seen.lineage) > 1:
+            _remember(self._owners, seen.pid, (call_id, found.confidence))
+            self._affine(seen.lineage[1], call_id)
+        else:
+            self._affine(seen.pid, call_id)
+
+    def _affine(self, thread: int, call_id: str) -> None:
+        """Remember which call a thread works for; one that turns to another before it is done works for many."""
+        before = self._threads.get(thread, call_id)
+        shared = before is None or (before != call_id and before in self._open)
+        _remember(self._threads, thread, None if shared else call_id)
+
+
+def _remember[T](known: OrderedDict[int, T], thread: int, value: T) -> None:
+    known[thread] = value
+    known.move_to_end(thread)
+    if len(known) > MAX_THREADS:
+        known.popitem(last=False)
+
+
+def _ranked(first: _Call, calls: list[_Call], confidence: float, how: str) -> Attribution:
+    others = (call.call_id for call in calls if call is not first)
+    return Attribution("call", (first.call_id, *others), confidence, how)
+
+
+def _best_matches(seen: Observation, calls: list[_Call]) -> list[_Call]:
+    """Give the calls of whose arguments most is found in what was touched."""
+    told = "\n".join((seen.path or "", seen.peer or "", seen.name or "", *seen.argv, seen.data.decode("latin-1")))
+    lengths = [max((len(needle) for needle in call.needles if needle in told), default=0) for call in calls]
+    longest = max(lengths)
+    return [call for call, length in zip(calls, lengths, strict=True) if length == longest] if longest else []
+
+
+def _needles(value: Any, depth: int = 0) -> Iterator[str]:
+    """Give the texts in arguments by which what a call touches may be known."""
+    if depth > MAX_DEPTH:
+        return
+    if isinstance(value, dict):
+        for item in value.values():
+            yield from _needles(item, depth + 1)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _needles(item, depth + 1)
+    elif isinstance(value, str) and len(value) >= MIN_NEEDLE:
+        yield value
+        yield from _parts(value)
+    elif isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 1000:
+        yield str(value)
+
+
+def _parts(value: str) -> Iterator[str]:
+    """Give the host of a URL, and what remains of a relative path when it is made absolute."""
+    if "://" in value:
+        try:
+            host = urlsplit(value).hostname
+        except ValueError:
+            host = None
+        if host:
+            yield host
+    elif value.startswith(("./", "~/")):
+        yield value[1:]

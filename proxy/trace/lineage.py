@@ -1,0 +1,108 @@
+"""Which thread belongs to which process, and who started whom. Pure."""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from proxy.trace.strace import Ended, Superseded, Syscall, Unfinished
+
+STARTERS = frozenset({"clone", "clone3", "fork", "vfork"})
+MAX_DEPTH = 64
+MAX_STARTERS = 1 << 16
+
+
+@dataclass(slots=True)
+class Process:
+    """A process: what its threads share. `memory` are descriptors of files that never had a name."""
+
+    cwd: bytes
+    parent: Process | None = None
+    memory: dict[int, bytes] = field(default_factory=dict[int, bytes])
+
+    def memory_file(self, number: int) -> bytes | None:
+        """Give the nameless file that a descriptor stands for, here or where it was inherited from."""
+        process: Process | None = self
+        for _ in range(MAX_DEPTH):
+            if process is None or number in process.memory:
+                break
+            process = process.parent
+        return process.memory.get(number) if process else None
+
+    def resolve(self, path: bytes, folder: bytes | None = None) -> bytes:
+        """Make a path absolute by names alone: what links lead to is not known here."""
+        return posixpath.normpath(posixpath.join(folder or self.cwd, path)).replace(b"//", b"/", 1)
+
+
+class Lineage:
+    """The threads of one trace. `cwd` is the first program's working directory."""
+
+    def __init__(self, cwd: bytes = b"/") -> None:
+        self._cwd = cwd
+        self._threads: dict[int, Process] = {}
+        self._starters: dict[int, int] = {}
+        self._starting: dict[int, Unfinished] = {}
+
+    def process(self, pid: int) -> Process:
+        """Give the process of a thread; one that nobody told of was started by whoever is starting one."""
+        found = self._threads.get(pid)
+        if found is not None:
+            return found
+        if not self._starting:
+            return self._threads.setdefault(pid, Process(self._cwd))
+        starter, begun = next(reversed(self._starting.items()))
+        return self._start(starter, pid, begun.arguments)
+
+    def ancestry(self, pid: int) -> tuple[int, ...]:
+        """Give a thread, the thread that started it, and so on."""
+        found = [pid]
+        while (pid := self._starters.get(pid, 0)) and len(found) < MAX_DEPTH:
+            found.append(pid)
+        return tuple(found)
+
+    def knows(self, pid: int) -> bool:
+        """Say whether a thread is one of this trace."""
+        return pid in self._threads
+
+    def begins(self, call: Unfinished) -> None:
+        """Learn that a thread starts another, which may be seen before it is named."""
+        if call.name in STARTERS:
+            self.process(call.pid)
+            self._starting.pop(call.pid, None)
+            self._starting[call.pid] = call
+
+    def started(self, call: Syscall) -> None:
+        """Learn that a thread has started another."""
+        self._starting.pop(call.pid, None)
+        if call.value is not None and call.value > 0 and call.ok:
+            known = self._threads.get(call.value)
+            if known is None or self._starters.get(call.value) != call.pid:
+                self._start(call.pid, call.value, call.arguments)
+
+    def _start(self, starter: int, pid: int, arguments: str) -> Process:
+        parent = self._threads.get(starter) or self._threads.setdefault(starter, Process(self._cwd))
+        known = self._threads.get(pid)
+        if "CLONE_THREAD" in arguments:
+            process = parent
+        elif known is not None and known is not parent:
+            process, known.parent = known, parent
+        else:
+            process = Process(parent.cwd, parent)
+        self._threads[pid] = process
+        self._starters.pop(pid, None)
+        self._starters[pid] = starter
+        if len(self._starters) > MAX_STARTERS:
+            del self._starters[next(iter(self._starters))]
+        return process
+
+    def ended(self, event: Ended) -> None:
+        """Forget a thread: its number may come again. Its children still need to know who started it."""
+        self._threads.pop(event.pid, None)
+        self._starting.pop(event.pid, None)
+
+    def superseded(self, event: Superseded) -> None:
+        """Learn that a thread goes on under its process's number."""
+        self._threads.pop(event.by, None)
+        self._starting.pop(event.pid, None)

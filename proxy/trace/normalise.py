@@ -1,0 +1,271 @@
+"""Makes observations of system calls: which file, which peer, which program. Pure, and never raises for odd lines.
+
+Only what reaches outside of the program counts: no pipes, no memory, no
+terminals. Opening a file to read and write is not writing it.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from typing import TYPE_CHECKING
+
+from proxy.trace.arguments import Descriptor, descriptor, flags, quoted, returned, split_arguments, words
+from proxy.trace.capability import Capability, Observation, text
+from proxy.trace.lineage import STARTERS, Lineage
+from proxy.trace.sockets import Sockets
+from proxy.trace.strace import Ended, Superseded, Syscall, Unfinished
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from proxy.trace.lineage import Process
+    from proxy.trace.strace import Event
+
+    type Made = Iterator[Observation]
+    type Make = Callable[..., Observation]
+
+OPENERS = {"open": 0, "creat": 0, "openat": 1, "openat2": 1}
+WRITERS = frozenset({"write", "pwrite64", "writev", "pwritev", "pwritev2"})
+READERS = frozenset({"read", "pread64", "readv", "preadv", "preadv2"})
+# Calls that change the file of a descriptor, and which argument that is.
+CHANGERS = {"ftruncate": 0, "fallocate": 0, "fchmod": 0, "fchown": 0, "fsetxattr": 0}
+COPIERS = {"sendfile": 0, "copy_file_range": 2, "splice": 2}
+# Calls that take paths: where each path stands, with the descriptor before it where there is one, and what is done.
+PATHS: dict[str, tuple[tuple[Capability, str, int, bool], ...]] = {
+    "unlink": ((Capability.FS_DELETE, "unlink", 0, False),),
+    "unlinkat": ((Capability.FS_DELETE, "unlink", 1, True),),
+    "rmdir": ((Capability.FS_DELETE, "rmdir", 0, False),),
+    "rename": ((Capability.FS_DELETE, "rename", 0, False), (Capability.FS_WRITE, "rename", 1, False)),
+    "renameat": ((Capability.FS_DELETE, "rename", 1, True), (Capability.FS_WRITE, "rename", 3, True)),
+    "renameat2": ((Capability.FS_DELETE, "rename", 1, True), (Capability.FS_WRITE, "rename", 3, True)),
+    "mkdir": ((Capability.FS_WRITE, "mkdir", 0, False),),
+    "mkdirat": ((Capability.FS_WRITE, "mkdir", 1, True),),
+    "mknod": ((Capability.FS_WRITE, "mknod", 0, False),),
+    "mknodat": ((Capability.FS_WRITE, "mknod", 1, True),),
+    "link": ((Capability.FS_READ, "link", 0, False), (Capability.FS_WRITE, "link", 1, False)),
+    "linkat": ((Capability.FS_READ, "link", 1, True), (Capability.FS_WRITE, "link", 3, True)),
+    "symlink": ((Capability.FS_WRITE, "symlink", 1, False),),
+    "symlinkat": ((Capability.FS_WRITE, "symlink", 2, True),),
+    "truncate": ((Capability.FS_WRITE, "truncate", 0, False),),
+    "chmod": ((Capability.FS_WRITE, "chmod", 0, False),),
+    "fchmodat": ((Capability.FS_WRITE, "chmod", 1, True),),
+    "fchmodat2": ((Capability.FS_WRITE, "chmod", 1, True),),
+    "chown": ((Capability.FS_WRITE, "chown", 0, False),),
+    "lchown": ((Capability.FS_WRITE, "chown", 0, False),),
+    "fchownat": ((Capability.FS_WRITE, "chown", 1, True),),
+    "setxattr": ((Capability.FS_WRITE, "setxattr", 0, False),),
+    "lsetxattr": ((Capability.FS_WRITE, "setxattr", 0, False),),
+}
+# Calls that change the machine, or look into other processes.
+KERNEL = frozenset(
+    {
+        *("ptrace", "process_vm_readv", "process_vm_writev", "pidfd_getfd", "bpf", "perf_event_open", "userfaultfd"),
+        *("init_module", "finit_module", "delete_module", "kexec_load", "kexec_file_load", "reboot", "swapon"),
+        *("mount", "umount2", "pivot_root", "chroot", "move_mount", "fsopen", "open_tree", "unshare", "setns"),
+        *("keyctl", "add_key", "request_key", "io_uring_setup", "iopl", "ioperm", "settimeofday", "clock_settime"),
+        *("sethostname", "setdomainname", "quotactl", "acct", "open_by_handle_at"),
+    }
+)
+KILLERS = {"kill": 0, "tkill": 0, "tgkill": 0}
+SOCKET_CALLS = ("socket", "bind", "listen", "accept", "accept4", "connect", "sendto", "sendmsg", "sendmmsg")
+# All that is made sense of here, but reading: what strace is asked for.
+TRACED = (
+    *OPENERS,
+    *sorted(WRITERS),
+    *CHANGERS,
+    *COPIERS,
+    *PATHS,
+    *SOCKET_CALLS,
+    *sorted(KERNEL),
+    *KILLERS,
+    *sorted(STARTERS),
+    *("execve", "execveat", "memfd_create", "dup", "dup2", "dup3", "chdir", "fchdir", "mmap", "pidfd_send_signal"),
+)
+_MEMORY = (b"/memfd:", b"/dev/shm/", b"/run/shm/")
+_NOT_FILES = (b"/memfd:", b"/dev/pts/", b"/dev/fd/", b"/SYSV", b"/anon_hugepage", b"/[aio]", b"/dmabuf:")
+_DEVICES = frozenset({b"/dev/null", b"/dev/zero", b"/dev/full", b"/dev/tty", b"/dev/random", b"/dev/urandom"})
+_OWN_DESCRIPTOR = re.compile(rb"/(?:proc/(?:self|thread-self|[0-9]+)(?:/task/[0-9]+)?|dev)/fd/([0-9]{1,9})")
+_NOT_THERE = frozenset({"ENOENT", "ENOTDIR"})
+
+
+class Normaliser:
+    """Follows one trace. `cwd` is the first program's; writes to `ignored` files, such as logs, do not count."""
+
+    def __init__(self, cwd: bytes = b"/", ignored: frozenset[bytes] = frozenset()) -> None:
+        self.lineage = Lineage(cwd)
+        self._sockets = Sockets()
+        self._ignored = ignored
+        self._handlers: dict[str, Callable[[Syscall, list[str], Make], Made]] = {
+            **dict.fromkeys(OPENERS, self._opened),
+            **dict.fromkeys(WRITERS, self._written),
+            **dict.fromkeys((*CHANGERS, *COPIERS), self._changed),
+            **dict.fromkeys(PATHS, self._named),
+            **dict.fromkeys(KERNEL, self._asked_kernel),
+            **dict.fromkeys(("kill", "tkill", "tgkill", "pidfd_send_signal"), self._signalled),
+            **dict.fromkeys(("memfd_create", "dup", "dup2", "dup3"), self._noted_memory),
+            "execve": self._executed,
+            "execveat": self._executed,
+            "chdir": self._moved,
+            "fchdir": self._moved,
+            "mmap": self._mapped,
+            **self._sockets.handlers,
+        }
+
+    def take(self, event: Event) -> list[Observation]:
+        """Give what the next event of the trace says."""
+        if type(event) is Syscall:
+            handler = self._handlers.get(event.name)
+            if handler is not None:
+                if _is_inner(event):
+                    return []
+                return list(handler(event, split_arguments(event.arguments), partial(self._make, event)))
+            if event.name in STARTERS:
+                self.lineage.started(event)
+        elif isinstance(event, Unfinished):
+            self.lineage.begins(event)
+        elif isinstance(event, Ended):
+            self.lineage.ended(event)
+        elif isinstance(event, Superseded):
+            self.lineage.superseded(event)
+        return []
+
+    def _make(self, call: Syscall, capability: Capability, action: str, **fields: object) -> Observation:
+        fields.setdefault("error", None if call.ok or call.value is None else call.error)
+        lineage = self.lineage.ancestry(call.pid)
+        return Observation(capability, action, call.pid, call.time, call.line, lineage=lineage, **fields)  # type: ignore[arg-type]
+
+    def _opened(self, call: Syscall, arguments: list[str], make: Make) -> Made:
+        process, at = self.lineage.process(call.pid), OPENERS[call.name]
+        opened = returned(call.value, call.returned)
+        if opened is not None and opened.path is not None:
+            self._note(process, opened)
+            path: bytes | None = opened.path
+        else:
+            path = self._path(process, arguments, at, with_folder=at == 1)
+        asked = flags(arguments[at + 1].strip("{}").partition(",")[0]) if len(arguments) > at + 1 else frozenset[str]()
+        if path is None or "O_PATH" in asked or not _is_file(path):
+            return
+        if call.name == "creat" or "O_TRUNC" in asked or asked >= {"O_CREAT", "O_EXCL"}:
+            yield make(Capability.FS_WRITE, "create" if "O_EXCL" in asked else "truncate", path=text(path))
+        if "O_TMPFILE" not in asked and call.name != "creat" and "O_WRONLY" not in asked:
+            yield make(Capability.FS_READ, "list" if "O_DIRECTORY" in asked else "open", path=text(path))
+        elif not call.ok and "O_TRUNC" not in asked:
+            yield make(Capability.FS_WRITE, "open", path=text(path))
+
+    def _written(self, call: Syscall, arguments: list[str], make: Make) -> Made:
+        to = descriptor(arguments[0]) if arguments else None
+        if to is None or to.path is None:
+            return
+        inode = to.inode
+        if inode is not None:
+            if inode[0] == "socket":
+                yield from self._sockets.written(call, arguments, inode[1], make)
+        elif self._counts(to):
+            yield make(Capability.FS_WRITE, "write", path=text(to.path))
+
+    def _changed(self, call: Syscall, arguments: list[str], make: Make) -> Made:
+        at = CHANGERS.get(call.name, COPIERS.get(call.name, 0))
+        to = descriptor(arguments[at]) if len(arguments) > at else None
+        if to is None or to.path is None:
+            return
+        inode = to.inode
+        if inode is not None:
+            if inode[0] == "socket":
+                yield from self._sockets.sent(call, inode[1], None, b"", make)
+        elif self._counts(to):
+            yield make(Capability.FS_WRITE, call.name, path=text(to.path))
+
+    def _mapped(self, call: Syscall, arguments: list[str], make: Make) -> Made:
+        """Take a file that is written through memory."""
+        if len(arguments) < 5 or "MAP_SHARED" not in arguments[3] or "PROT_WRITE" not in arguments[2]:
+            return
+        of = descriptor(arguments[4])
+        if of is not None and of.path is not None and self._counts(of):
+            yield make(Capability.FS_WRITE, "mmap", path=text(of.path))
+
+    def _named(self, call: Syscall, arguments: list[str], make: Make) -> Made:
+        process = self.lineage.process(call.pid)
+        for capability, action, at, with_folder in PATHS[call.name]:
+            path = self._path(process, arguments, at, with_folder=with_folder)
+            if path is not None and _is_file(path):
+                folder = action == "unlink" and "AT_REMOVEDIR" in arguments[-1]
+                yield make(capability, "rmdir" if folder else action, path=text(path))
+
+    def _executed(self, call: Syscall, arguments: list[str], make: Make) -> Made:
+        if call.error in _NOT_THERE:  # the search of PATH
+            return
+        process, at = self.lineage.process(call.pid), 1 if call.name == "execveat" else 0
+        path = self._path(process, arguments, at, with_folder=at == 1)
+        by = descriptor(arguments[0]) if at else None
+        nameless = by is not None and by.deleted and path == by.path
+        own = _OWN_DESCRIPTOR.fullmatch(path or b"")
+        memory = process.memory_file(int(own[1])) if own else None
+        if memory is not None:
+            path, nameless = memory, True
+        argv = words(arguments[at + 1]) if len(arguments) > at + 1 else None
+        said = tuple(text(word.data) + ("…" if word.truncated else "") for word in argv or ())
+        fileless = nameless or (path or b"").startswith(_MEMORY)
+        kind = Capability.EXEC_FILELESS if fileless else Capability.PROC_EXEC
+        yield make(kind, "exec", path=text(path) if path else None, argv=said)
+
+    def _asked_kernel(self, call: Syscall, arguments: list[str], make: Make) -> Made:
+        yield make(Capability.KERNEL, call.name, path=", ".join(arguments[:2])[:200])
+
+    def _signalled(self, call: Syscall, arguments: list[str], make: Make) -> Made:
+        """Take a signal to a process that is none of the server's own; signal 0 only asks whether there is one."""
+        target = arguments[0] if arguments else ""
+        number = int(target) if target.lstrip("-").isdecimal() else None
+        asks = "0" in arguments[1:]
+        if number is None or asks or number == 0 or number < -1 or self.lineage.knows(number):
+            return
+        yield make(Capability.KERNEL, "kill", path=", ".join(arguments[:3])[:200])
+
+    def _moved(self, call: Syscall, arguments: list[str], make: Make) -> Made:
+        process = self.lineage.process(call.pid)
+        by = descriptor(arguments[0]) if arguments else None
+        path = by.path if by is not None else self._path(process, arguments, 0, with_folder=False)
+        if call.ok and path is not None:
+            process.cwd = path
+        yield from ()
+
+    def _noted_memory(self, call: Syscall, arguments: list[str], make: Make) -> Made:
+        made = returned(call.value, call.returned)
+        if made is not None:
+            self._note(self.lineage.process(call.pid), made)
+        yield from ()
+
+    def _note(self, process: Process, made: Descriptor) -> None:
+        assert made.number is not None
+        if made.path is not None and made.path.startswith(b"/memfd:"):
+            process.memory[made.number] = made.path
+        else:
+            process.memory.pop(made.number, None)
+
+    def _path(self, process: Process, arguments: list[str], at: int, *, with_folder: bool) -> bytes | None:
+        """Give the path that stands at `at`, made absolute."""
+        said = quoted(arguments[at]) if len(arguments) > at else None
+        folder = descriptor(arguments[at - 1]) if with_folder and at else None
+        if folder is not None and folder.number is None and folder.path is not None:
+            process.cwd = folder.path
+        if said is None:
+            return None
+        if not said.data:  # AT_EMPTY_PATH: the descriptor itself
+            return folder.path if folder else None
+        return process.resolve(said.data, folder.path if folder else None)
+
+    def _counts(self, to: Descriptor) -> bool:
+        return to.path is not None and _is_file(to.path) and to.path not in self._ignored
+
+
+def _is_inner(call: Syscall) -> bool:
+    """Say, before looking any closer, that a call reaches nothing outside; or that it never reached the kernel."""
+    if call.name in WRITERS:
+        return "<pipe:" in call.arguments.partition(">")[0]
+    if call.name == "mmap":
+        return "MAP_SHARED" not in call.arguments
+    return call.injected
+
+
+def _is_file(path: bytes) -> bool:
+    return path.startswith(b"/") and not path.startswith(_NOT_FILES) and path not in _DEVICES

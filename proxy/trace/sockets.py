@@ -1,0 +1,173 @@
+"""Sockets by their inode: what kind each is and whom it speaks to, and so what is sent to whom. Pure."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from proxy.trace.arguments import Address, address, buffers, descriptor, message, messages, quoted, returned
+from proxy.trace.capability import Capability, text
+from proxy.trace.dns import PORTS, questions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from proxy.trace.capability import Observation
+    from proxy.trace.strace import Syscall
+
+    type Made = Iterator[Observation]
+    type Make = Callable[..., Observation]
+
+MAX_SOCKETS = 1 << 14
+INTERNET = frozenset({"AF_INET", "AF_INET6"})
+# Families by which nothing leaves a process but questions to the kernel.
+SILENT = frozenset({"AF_NETLINK", "AF_ALG", "AF_UNSPEC"})
+# A connection that is being made.
+UNDER_WAY = frozenset({"EINPROGRESS", "EINTR", "EALREADY", "EISCONN"})
+
+
+@dataclass(frozen=True, slots=True)
+class Socket:
+    """What is known of a socket."""
+
+    family: str | None = None
+    kind: str = ""
+    local: Address | None = None
+    peer: Address | None = None
+    accepted: bool = False
+
+
+class Sockets:
+    """Follows the sockets of one trace. Its methods take a call, its arguments, and what makes an observation."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[int, Socket] = OrderedDict()
+        self.handlers: dict[str, Callable[[Syscall, list[str], Make], Made]] = {
+            "socket": self._made,
+            "bind": self._bound,
+            "listen": self._listened,
+            "accept": self._accepted,
+            "accept4": self._accepted,
+            "connect": self._connected,
+            "sendto": self._sent_to,
+            "sendmsg": self._sent_message,
+            "sendmmsg": self._sent_messages,
+        }
+
+    def _get(self, inode: int) -> Socket:
+        return self._known.get(inode, Socket())
+
+    def _put(self, inode: int, known: Socket) -> None:
+        self._known[inode] = known
+        self._known.move_to_end(inode)
+        if len(self._known) > MAX_SOCKETS:
+            self._known.popitem(last=False)
+
+    def _made(self, call: Syscall, arguments: list[str], make: Make) -> Made:
+        made = returned(call.value, call.returned)
+        if made is None or made.inode is None or len(arguments) < 2:
+            return
+        family, kind = arguments[0], arguments[1].partition("|")[0]
+        self._put(made.inode[1], Socket(family, kind))
+        if family == "AF_PACKET" or (kind == "SOCK_RAW" and family in INTERNET):
+            yield make(Capability.NET_CONNECT, "raw socket", peer=family)
+
+    def _bound(self, call: Syscall, arguments: list[str], make: Make) -> Made:
+        inode, local = _inode(arguments), address(arguments[1]) if len(arguments) > 1 else None
+        if inode is None or local is None:
+            return
+        known = replace(self._get(inode), local=local, family=local.family)
+        self._put(inode, known)
+        if local.family in INTERNET and known.kind == "SOCK_DGRAM" and local.port:
+            yield make(Capability.NET_LISTEN, "bind", peer=show(local))
+
+    def _listened(self, call: Syscall, arguments: list[str], make: Make) -> Made:
+        inode = _inode(arguments)
+        if inode is None:
+            return
+        local = self._get(inode).local or Address("AF_INET")
+        if local.family == "AF_UNIX":
+            yield make(Capability.IPC_UNIX, "listen", path=show(local))
+        else:
+            yield make(Capability.NET_LISTEN, "listen", peer=show(local))
+
+    def _accepted(self, call: Syscall, arguments: list[str], make: Make) -> Made:
+        made = returned(call.value, call.returned)
+        peer = address(arguments[1]) if len(arguments) > 1 else None
+        if made is None or made.inode is None:
+            return
+        inode = _inode(arguments)
+        family = peer.family if peer else self._get(inode).family if inode else None
+        if family in INTERNET:
+            peer = peer or Address(family or "")
+            yield make(Capability.NET_LISTEN, "accept", peer=show(peer))
+        self._put(made.inode[1], Socket(family, "SOCK_STREAM", peer=peer, accepted=True))
+
+    def _connected(self, call: Syscall, arguments: list[str], make: Make) -> Made:
+        inode, peer = _inode(arguments), address(arguments[1]) if len(arguments) > 1 else None
+        if peer is None or peer.family in SILENT:
+            return
+        known = replace(self._get(inode) if inode else Socket(), peer=peer, family=peer.family)
+        if inode is not None:
+            self._put(inode, known)
+        error = None if call.error in UNDER_WAY else call.error
+        if peer.family == "AF_UNIX":
+            yield make(Capability.IPC_UNIX, "connect", path=show(peer), error=error)
+        # A datagram socket that connects sends nothing: resolvers do so to learn their own address.
+        elif known.kind != "SOCK_DGRAM":
+            yield make(Capability.NET_CONNECT, "connect", peer=show(peer), error=error)
+
+    def _sent_to(self, call: Syscall, arguments: list[str], make: Make) -> Made:
+        if len(arguments) < 2:
+            return
+        data, to = quoted(arguments[1]), address(arguments[4]) if len(arguments) > 4 else None
+        yield from self.sent(call, _inode(arguments), to, data.data if data else b"", make)
+
+    def _sent_message(self, call: Syscall, arguments: list[str], make: Make) -> Made:
+        if len(arguments) > 1:
+            sent = message(arguments[1])
+            yield from self.sent(call, _inode(arguments), sent.to, b"".join(part.data for part in sent.parts), make)
+
+    def _sent_messages(self, call: Syscall, arguments: list[str], make: Make) -> Made:
+        if len(arguments) > 1:
+            for sent in messages(arguments[1]):
+                yield from self.sent(call, _inode(arguments), sent.to, b"".join(part.data for part in sent.parts), make)
+
+    def written(self, call: Syscall, arguments: list[str], inode: int, make: Make) -> Made:
+        """Take a write to a socket."""
+        plain = quoted(arguments[1]) if len(arguments) > 1 else None
+        parts = (plain,) if plain else buffers(arguments[1]) if len(arguments) > 1 else ()
+        yield from self.sent(call, inode, None, b"".join(part.data for part in parts), make)
+
+    def sent(self, call: Syscall, inode: int | None, to: Address | None, data: bytes, make: Make) -> Made:
+        """Take what is sent on a socket: to whom it says, or else to its peer."""
+        known = self._get(inode) if inode is not None else Socket()
+        peer = to or known.peer
+        if peer is None or peer.family in SILENT:
+            return
+        if peer.family == "AF_UNIX":
+            if to is not None:
+                yield make(Capability.IPC_UNIX, "send", path=show(peer), data=data)
+            return
+        names = questions(data, framed=known.kind == "SOCK_STREAM") if peer.port in PORTS else []
+        for name in names:
+            yield make(Capability.NET_DNS, "query", peer=show(peer), name=name, data=data)
+        if not names:
+            kind = Capability.NET_LISTEN if known.accepted else Capability.NET_CONNECT
+            yield make(kind, "send", peer=show(peer), data=data)
+
+
+def _inode(arguments: list[str]) -> int | None:
+    read = descriptor(arguments[0]) if arguments else None
+    inode = read.inode if read else None
+    return inode[1] if inode else None
+
+
+def show(peer: Address) -> str:
+    """Give an address in one text."""
+    if peer.family == "AF_UNIX":
+        return ("@" if peer.abstract else "") + text(peer.path or b"")
+    if peer.host is None:
+        return f"{peer.family}:{peer.port}" if peer.port is not None else peer.family
+    return f"[{peer.host}]:{peer.port}" if ":" in peer.host else f"{peer.host}:{peer.port}"

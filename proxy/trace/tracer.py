@@ -1,0 +1,101 @@
+"""strace: whether it works here, how a server is started under it, and the pipe that its lines come through."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from proxy.errors import TracingError
+from proxy.trace.normalise import TRACED
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from proxy.trace.launch import Launch
+
+SHOWN_BYTES = 512
+CHECK_SECONDS = 10.0
+PIPE_BYTES = 1 << 20
+PTRACE_SCOPE = Path("/proc/sys/kernel/yama/ptrace_scope")
+
+
+def options(traced: Sequence[str] = TRACED) -> list[str]:
+    """Give strace's options. The server stays its starter's child, and the tracer stays out of its session.
+
+    What io_uring does, strace cannot see: servers are told that there is none.
+    """
+    names = ",".join(f"?{name}" for name in dict.fromkeys((*traced, "io_uring_setup")))
+    return [
+        *("--daemonize=session", "--follow-forks", "--seccomp-bpf", "--quiet=attach,personality"),
+        *("-ttt", "-y", "-s", str(SHOWN_BYTES), "-a", "1", "-e", "signal=none"),
+        *("-e", f"trace={names}", "-e", "inject=io_uring_setup:error=ENOSYS"),
+    ]
+
+
+def find_strace(environ: Mapping[str, str]) -> str:
+    """Give strace's path, once it has traced something. Raises TracingError that says what to do."""
+    strace = shutil.which("strace", path=environ.get("PATH"))
+    if strace is None:
+        raise TracingError("strace is not installed; install the package strace")
+    command = [strace, *options(), "-o", os.devnull, "--", strace, "-V"]
+    try:
+        tried = subprocess.run(  # noqa: S603  strace, by the path it was found at
+            command, check=False, capture_output=True, timeout=CHECK_SECONDS, stdin=subprocess.DEVNULL
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise TracingError(f"strace does not run: {error}") from error
+    if tried.returncode != 0 or b"strace --" not in tried.stdout:
+        raise TracingError(_explain(tried.stderr.decode("utf-8", "replace")))
+    return strace
+
+
+def _explain(said: str) -> str:
+    last = said.strip().splitlines()[-1][:200] if said.strip() else "strace traced nothing"
+    if "not permitted" not in said and "Permission denied" not in said and said.strip():
+        return f"strace does not work here ({last})"
+    ways = ["in a container, allow it with --cap-add=SYS_PTRACE"]
+    with contextlib.suppress(OSError):
+        scope = PTRACE_SCOPE.read_text().strip()
+        if scope not in ("0", "1"):
+            ways.append(f"kernel.yama.ptrace_scope is {scope}, and must be 1 or 0")
+    return f"ptrace is refused ({last}); {', and '.join(ways)}"
+
+
+def under_strace(launch: Launch, strace: str, output: Path) -> Launch:
+    """Give how to start a server under strace."""
+    return replace(launch, program=strace, argv=("strace", *options(), "-o", str(output), "--", *launch.argv))
+
+
+class Channel:
+    """The named pipe that strace writes to: ours alone, and without a name once strace has opened it."""
+
+    def __init__(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="interlock-trace-"))
+        self.path = self._folder / "lines"
+        os.mkfifo(self.path, 0o600)
+        self.descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        _enlarge(self.descriptor)
+
+    def hide(self) -> None:
+        """Take the pipe's name away: from now on nobody can open it by that."""
+        with contextlib.suppress(FileNotFoundError):
+            self.path.unlink()
+            self._folder.rmdir()
+
+    def close(self) -> None:
+        """Take no more lines."""
+        self.hide()
+        os.close(self.descriptor)
+
+
+def _enlarge(descriptor: int) -> None:
+    import fcntl  # noqa: PLC0415  Linux alone has what is asked for
+
+    with contextlib.suppress(OSError, AttributeError):
+        fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
