@@ -80,6 +80,11 @@ PURE = (
     "proxy.trace.names",
     "proxy.trace.patterns",
     "proxy.trace.synthesise",
+    "proxy.trace.scope",
+    "proxy.trace.facts",
+    "proxy.trace.findings",
+    "proxy.trace.observer",
+    "proxy.trace.report",
     "proxy.client_config",
     "proxy.event_schema",
 )
@@ -130,7 +135,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "proxy.recording": ("proxy.store", "proxy.config", "proxy.database_url", "proxy.journal", *MODEL),
     "proxy.responses": ("proxy.gate", *PURE),
-    "proxy.trace": ("proxy.trace", "proxy.gate", "proxy.refusals", "proxy.responses", *PURE),
+    "proxy.trace": ("proxy.trace", "proxy.gate", "proxy.refusals", "proxy.responses", "proxy.files", *PURE),
     "proxy.desk": ("proxy.journal", *MODEL),
     "proxy.console": (
         "proxy.console",
