@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import signal
 import time
 from typing import Annotated, Literal
 
@@ -22,6 +23,7 @@ from proxy.trace import baseline
 from proxy.trace.findings import Found
 from proxy.trace.names import server_name as name_server
 from proxy.trace.report import Report, ToolReport
+from proxy.trace.warden import SIGNALLED
 
 EPILOG = """
 Examples:
@@ -153,9 +155,15 @@ def _probe_local(
             bar.update(task, completed=made, total=total, description=printable(tool)[:40])
 
         async def run() -> Report:
+            task = asyncio.current_task()
+            assert task is not None
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
             return await Probe(plan, progress).run(known)
 
-        return asyncio.run(run())
+        try:
+            return asyncio.run(run())
+        except asyncio.CancelledError:  # told to end: nothing is left behind, and nothing was found out
+            raise typer.Exit(SIGNALLED + signal.SIGTERM) from None
 
 
 def _keep(settings: Settings, name: str, report: Report, *, known: baseline.Baseline | None, accept: bool) -> None:

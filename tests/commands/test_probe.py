@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -82,6 +85,21 @@ def test_a_server_that_ended_is_told_as_that(run: Run, state: Path) -> None:
     assert "the server ended with exit code 4" in said
     assert "oh no" in said
     assert load(state, "sh") is None
+
+
+@live
+def test_a_probe_that_is_told_to_end_leaves_nothing(environment: None, tmp_path: Path) -> None:
+    (temporary := tmp_path / "tmp").mkdir()
+    words = [sys.executable, "-m", "proxy.cli", "probe", "--", "sh", "-c", "sleep 60"]
+    with subprocess.Popen(words, env={**os.environ, "TMPDIR": str(temporary)}, stderr=subprocess.PIPE) as process:
+        deadline = time.monotonic() + 30
+        while not list(temporary.glob("interlock-probe-*/run/stderr")) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        process.terminate()
+        _, errors = process.communicate(timeout=30)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert errors == b""
+    assert list(temporary.glob("interlock-probe-*")) == []
 
 
 @needs("strace", "setpriv")
