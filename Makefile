@@ -46,6 +46,10 @@ format: $(VENV)/.dev ## format and mend what ruff can mend
 conformance: $(VENV)/.dev $(NODE) ## the MCP conformance suite, direct and through the proxy, side by side
 	$(BIN)/python scripts/conformance.py $(ARGS)
 
+.PHONY: faults
+faults: $(VENV)/.dev ## what kills, outages, cuts, full disks and clock jumps lose: nothing (about 5 minutes)
+	$(BIN)/python scripts/faults.py $(ARGS)
+
 .PHONY: detectors
 detectors: $(VENV)/.dev ## precision and recall of every detector on the labelled set
 	$(BIN)/python scripts/detector_report.py

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from proxy.descriptions import find_phrases
 from proxy.model import UNSAID, Call, Hints
 from proxy.pins import Change, Page, print_tool, take_page
+from proxy.schema_fit import still_fits
 from proxy.twophase.listing import (
     COMMIT,
     PROPOSE,
@@ -93,6 +94,21 @@ class Catalogue:
         """Give what a server last said that a tool does."""
         said = (self._definition(server, tool) or {}).get("description")
         return said if isinstance(said, str) else None
+
+    def breaks(
+        self, call: Call, part: Literal["inputSchema", "outputSchema"], before: JsonObject, after: JsonObject
+    ) -> bool:
+        """Say whether masking made of `before` what the tool's schema, as last listed, may not take.
+
+        They are the `params` or the `result` of a call. Where no schema is known nothing breaks,
+        and a tool that failed owes its schema nothing.
+        """
+        place = "arguments" if part == "inputSchema" else "structuredContent"
+        failed = place == "structuredContent" and after.get("isError") is True
+        if call.tool is None or failed or before.get(place) is after.get(place):
+            return False
+        schema = (self._definition(call.server, call.tool) or {}).get(part, True)
+        return not still_fits(schema, before.get(place), after.get(place))
 
     def _definition(self, server: str, tool: str) -> JsonObject | None:
         known = self._pins.read(server)

@@ -14,7 +14,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import structlog
 
@@ -253,11 +253,19 @@ class Gate:
             step.findings += found
             if not found or redaction.action == "report":
                 continue
-            if redaction.action == "deny" or not all(finding.maskable for finding in found):
+            fit = redaction.action == "mask" and all(finding.maskable for finding in found)
+            changed = _with_part(message, part, masked) if fit else message
+            if not fit or self._breaks(step.call, "inputSchema", message.params, changed.params):
                 step.blocked_by = step.blocked_by or redaction.rule
             else:
-                message = _with_part(message, part, masked)
+                message = changed
         return message
+
+    def _breaks(self, call: Call | None, part: Literal["inputSchema", "outputSchema"], *values: Any) -> bool:
+        """Say whether a mask, between the two values, breaks what the tool's schema says of them."""
+        if self._catalogue is None or call is None or not all(isinstance(value, dict) for value in values):
+            return False
+        return self._catalogue.breaks(call, part, *values)
 
     def _begin(self, message: Message, step: Step) -> Exchange:
         assert step.decision is not None
@@ -314,6 +322,8 @@ class Gate:
             if exchange.message.method == TOOLS_LIST:
                 shown = self._show_tools(exchange.context, value, exchange.message.params.get("cursor") is not None)
             masked, findings = mask_result(self._redactor, exchange, shown)
+            if masked and self._breaks(exchange.call, "outputSchema", shown.get("result"), masked.get("result")):
+                masked = None
         except Exception as error:
             log.exception("a result could not be rewritten", call_id=exchange.call_id, error=str(error))
             self._close(exchange, outcome="unreadable", result_size=len(raw))

@@ -1,18 +1,18 @@
 -- The local durable log (SQLite): events in the order they were acknowledged.
 -- Each body is one JSON object, kept exactly as it was written; `chain` is its link (docs/audit.md).
 CREATE TABLE IF NOT EXISTS events (
-    seq   INTEGER PRIMARY KEY AUTOINCREMENT,
+    seq   INTEGER PRIMARY KEY,
     body  TEXT NOT NULL,
     chain TEXT
 );
 
--- One row: who writes this log, how far it has come, and what was moved on to the store.
+-- One row: who writes this log, and up to where it was moved on to the store. It is not touched when events are
+-- added: where the log has come to is its last event, or else where it was moved to.
 CREATE TABLE IF NOT EXISTS log (
     id          INTEGER PRIMARY KEY CHECK (id = 1),
     writer      TEXT NOT NULL,
-    seq         INTEGER NOT NULL,
-    hash        TEXT NOT NULL,
     moved       INTEGER NOT NULL DEFAULT 0,
+    hash        TEXT NOT NULL,
     moved_at    REAL,
     destination TEXT,
     problem     TEXT

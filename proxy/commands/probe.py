@@ -145,7 +145,8 @@ def _probe_local(
         state_dir=settings.state_dir,
     )
     columns = (TextColumn("probing {task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(printable(name), total=None)
 
         def progress(made: int, total: int, tool: str) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import hmac
+import hashlib
 import json
 import queue
 import secrets
@@ -73,9 +73,7 @@ class LocalLog:
         self._queue: queue.SimpleQueue[_Item] = queue.SimpleQueue()
         self._closed = False
         self._connection = open_log(path, max_bytes)
-        state = log_table.read_state(self._connection)
-        assert state is not None
-        self.head: Head = state.head
+        self.head: Head = log_table.read_head(self._connection)
         """The last event that is on disk."""
         self._stamp = {"writer": self.head.writer, "host": socket.gethostname(), "proxy_version": __version__}
         self._thread = threading.Thread(target=self._write_all, name="audit-log", daemon=True)
@@ -147,14 +145,21 @@ class LocalLog:
 
     def _write(self, entries: list[_Entry]) -> Exception | None:
         """Commit `entries`; give the error where that failed. Never raises: the thread must outlive it."""
+        bodies = [entry.body for entry in entries]
         try:
-            with log_table.change(self._connection):
-                head = log_table.append(self._connection, [entry.body for entry in entries])
+            self.head = self._append(bodies)
         except Exception as error:
             log.exception("the audit log cannot be written", path=str(self.path), error=str(error))
             return error
-        self.head = head
         return None
+
+    def _append(self, bodies: list[str]) -> Head:
+        try:
+            with log_table.change(self._connection):
+                return log_table.append(self._connection, self.head, bodies)
+        except log_table.BehindError:
+            with log_table.change(self._connection):
+                return log_table.append(self._connection, log_table.read_head(self._connection), bodies)
 
     def _discard(self, item: _Discard) -> None:
         try:
@@ -210,7 +215,8 @@ def encode(event: AuditEvent, stamp: Mapping[str, str] | None = None, key: bytes
             fields[name] = value
     for name in _HASHES:
         if key is not None and name in fields:
-            fields[name] = hmac.digest(key, fields[name].encode(), "sha256").hex()
+            # Not hmac.digest: that lets the writer's thread in between events, and commits become small and many.
+            fields[name] = hashlib.blake2b(fields[name].encode(), digest_size=32, key=key).hexdigest()
     if event.redactions:
         fields["redactions"] = [dataclasses.asdict(finding) for finding in event.redactions]
     # Half a surrogate pair (a header's odd byte, say) is no text that a database takes.

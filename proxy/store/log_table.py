@@ -1,7 +1,6 @@
 """The tables of one local log: what its writer, its shipper and its readers do with them.
 
-Every change is one transaction that begins by taking the file for itself, so several
-processes may use one log: the chain goes on from where it is in the file.
+One process writes to a log, and holds the lock beside it; others read, and note what they do with it.
 """
 
 from __future__ import annotations
@@ -25,15 +24,30 @@ PAGE_BYTES = 4096
 BUSY_MS = 5_000
 MAX_PAGE = 8 << 20
 _INSERT = "INSERT INTO events (seq, body, chain) VALUES (?, ?, ?)"
+# Each statement that is carried out lets other threads go first: so few statements, and so few kinds of them that
+# all stay prepared.
+_ROWS = (64, 16, 4, 1)
+_HEAD = (
+    "SELECT log.writer, coalesce(last.seq, log.moved), coalesce(last.chain, log.hash) "
+    "FROM log LEFT JOIN (SELECT seq, chain FROM events ORDER BY seq DESC LIMIT 1) AS last"
+)
 _STATE = (
-    "SELECT writer, seq, hash, moved, moved_at, destination, problem, (SELECT count(*) FROM rejected), "
+    "SELECT moved, moved_at, destination, problem, (SELECT count(*) FROM rejected), "
     "(SELECT body FROM events ORDER BY seq LIMIT 1) FROM log"
+)
+_MOVED = (
+    "UPDATE log SET moved = $last, hash = (SELECT chain FROM events WHERE seq = $last), moved_at = $now, "
+    "problem = NULL WHERE moved < $last"
 )
 _PAGE = "SELECT body, seq, chain FROM events WHERE seq > $after ORDER BY seq LIMIT $limit"
 _PAGE_OF_ALL = (
     "SELECT body, seq, chain FROM events WHERE seq > $after "
     "UNION ALL SELECT body, seq, chain FROM rejected WHERE seq > $after ORDER BY seq LIMIT $limit"
 )
+
+
+class BehindError(Exception):
+    """The log has come further than its writer knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,19 +119,32 @@ def _begin(connection: apsw.Connection) -> None:
         ((body,),) = _rows(connection, "SELECT body FROM events WHERE seq = ?", number)
         seq, tip = seq + 1, link(tip, seq + 1, body)
         connection.execute("UPDATE events SET seq = ?, chain = ? WHERE seq = ?", (seq, tip, number))
-    connection.execute("INSERT INTO log (id, writer, seq, hash) VALUES (1, ?, ?, ?)", (head.writer, seq, tip))
+    connection.execute("INSERT INTO log (id, writer, hash) VALUES (1, ?, ?)", (head.writer, head.hash))
 
 
-def append(connection: apsw.Connection, bodies: Sequence[str]) -> Head:
-    """Add events behind the last one. To be used within a change; give the new head."""
-    ((writer, seq, tip),) = _rows(connection, "SELECT writer, seq, hash FROM log")
-    rows = []
+def append(connection: apsw.Connection, head: Head, bodies: Sequence[str]) -> Head:
+    """Add events behind the last one, which is `head`. To be used within a change; give the new head.
+
+    Raises BehindError where another process has written meanwhile.
+    """
+    seq, tip = head.seq, head.hash
+    rows: list[int | str] = []
     for body in bodies:
         seq, tip = seq + 1, link(tip, seq + 1, body)
-        rows.append((seq, body, tip))
-    connection.executemany(_INSERT, rows)
-    connection.execute("UPDATE log SET seq = ?, hash = ?", (seq, tip))
-    return Head(writer, seq, tip)
+        rows += (seq, body, tip)
+    place = 0
+    for count in _ROWS:
+        while len(rows) - place >= 3 * count:
+            _insert(connection, count, rows[place : place + 3 * count])
+            place += 3 * count
+    return Head(head.writer, seq, tip)
+
+
+def _insert(connection: apsw.Connection, count: int, values: list[int | str]) -> None:
+    try:
+        connection.execute(_INSERT + ", (?, ?, ?)" * (count - 1), values)
+    except apsw.ConstraintError as error:
+        raise BehindError from error
 
 
 def discard(connection: apsw.Connection, last: int, rejected: Mapping[int, str], now: float) -> None:
@@ -127,8 +154,8 @@ def discard(connection: apsw.Connection, last: int, rejected: Mapping[int, str],
             "INSERT INTO rejected SELECT seq, body, chain, ?, ? FROM events WHERE seq = ? ON CONFLICT DO NOTHING",
             [(reason, now, seq) for seq, reason in rejected.items()],
         )
+        connection.execute(_MOVED, {"last": last, "now": now})
         connection.execute("DELETE FROM events WHERE seq <= ?", (last,))
-        connection.execute("UPDATE log SET moved = max(moved, ?), moved_at = ?, problem = NULL", (last, now))
 
 
 def note_problem(connection: apsw.Connection, problem: str | None) -> None:
@@ -144,15 +171,18 @@ def set_destination(connection: apsw.Connection, destination: str) -> None:
             connection.execute("UPDATE log SET destination = ?", (destination,))
 
 
+def read_head(connection: apsw.Connection) -> Head:
+    """Give the last event of a log."""
+    ((writer, seq, tip),) = _rows(connection, _HEAD)
+    return Head(writer, seq, tip)
+
+
 def read_state(connection: apsw.Connection) -> LogState | None:
     """Give how a log stands; None where it is just being made or is from before there were chains."""
     if not _rows(connection, "SELECT 1 FROM sqlite_schema WHERE name = 'log'"):
         return None
     found = _rows(connection, _STATE)
-    if not found:
-        return None
-    writer, seq, tip, *rest = found[0]
-    return LogState(Head(writer, seq, tip), *rest)
+    return LogState(read_head(connection), *found[0]) if found else None
 
 
 def page(connection: apsw.Connection, writer: str, after: int, limit: int, *, rejected: bool = False) -> list[Entry]:

@@ -51,9 +51,7 @@ class _Table:
         self.connection = connection
 
     def head(self) -> Head:
-        state = log_table.read_state(self.connection)
-        assert state is not None
-        return state.head
+        return log_table.read_head(self.connection)
 
     def read(self, limit: int) -> Sequence[Entry]:
         return log_table.page(self.connection, self.head().writer, 0, limit)

@@ -25,7 +25,7 @@ from proxy.trace.peer import Peer, PeerError, PeerGoneError, PeerTimeoutError
 from proxy.trace.report import CallResult, Report, ToolReport, order, sum_up
 from proxy.trace.rulebook import rulebook
 from proxy.trace.scope import declare_call, declare_server, declare_tool
-from proxy.trace.sinkhole import IMPOSSIBLE, Sinkhole, environment, plan_sinkhole
+from proxy.trace.sinkhole import Sinkhole, environment, plan_sinkhole
 from proxy.trace.synthesise import Input, Places, synthesise
 from proxy.trace.tracer import options
 from proxy.trace.warden import descendants
@@ -190,7 +190,7 @@ class Probe:
             tools = [_Tool(said, declare_tool(self._scope, said)) for said in listed["tools"]]
             problem = await self._exercise(peer, tools)
         except (PeerError, PeerGoneError, PeerTimeoutError) as error:
-            raise ServerError(await _obituary(server, sinkhole, error)) from error
+            raise await self._explain(server, sinkhole, error) from error
         finally:
             await peer.close()
         self._observer.begin(None)
@@ -199,6 +199,17 @@ class Probe:
         if problem is not None:
             problem = f"{problem}; the server ended with exit code {ending}{_last_words(sinkhole)}"
         return self._report(info, listed, tools, known, problem)
+
+    async def _explain(self, server: launch.Server, sinkhole: Sinkhole, error: Exception) -> ServerError | TracingError:
+        """Say why a server cannot be spoken to, with its own last words; one that strace never saw never ran."""
+        said = _last_words(sinkhole)
+        try:
+            code = await asyncio.wait_for(server.ended(), STOP_SECONDS)
+        except TimeoutError:
+            return ServerError(f"the server runs, but {error}{said}")
+        if not self._observer.lines:
+            return TracingError(f"strace cannot trace in a namespace here{said}")
+        return ServerError(f"the server ended with exit code {code} before it was done{said}")
 
     async def _list(self, peer: Peer, info: JsonObject) -> dict[str, list[JsonObject]]:
         able = info.get("capabilities")
@@ -385,17 +396,6 @@ def _by_line(take: Callable[[bytes], None]) -> Callable[[bytes], None]:
             take(line)
 
     return feed
-
-
-async def _obituary(server: launch.Server, sinkhole: Sinkhole, error: Exception) -> str:
-    """Say why a server cannot be spoken to, with its own last words."""
-    try:
-        code = await asyncio.wait_for(server.ended(), STOP_SECONDS)
-    except TimeoutError:
-        return f"the server runs, but {error}{_last_words(sinkhole)}"
-    if code == IMPOSSIBLE and sinkhole.problem.exists() and sinkhole.problem.read_text():
-        raise TracingError(f"this system allows no sinkhole ({sinkhole.problem.read_text()})") from error
-    return f"the server ended with exit code {code} before it was done{_last_words(sinkhole)}"
 
 
 def _last_words(sinkhole: Sinkhole) -> str:

@@ -17,7 +17,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import proxy
 from proxy.trace import namespace
 from proxy.trace.canary import SECRETS
 from proxy.trace.launch import Launch
@@ -98,7 +97,7 @@ def plan_sinkhole(sinkhole: Sinkhole) -> Launch:
     os.mkfifo(sinkhole.notes, 0o600)
     plan = Path(sinkhole.folder) / "plan.json"
     plan.write_text(json.dumps(asdict(sinkhole)))
-    root = str(Path(proxy.__file__).resolve().parent.parent)
+    root = str(Path(__file__).resolve().parents[2])
     return Launch(sys.executable, (sys.executable, "-I", "-c", BOOT, root, str(plan)))
 
 

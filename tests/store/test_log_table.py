@@ -27,7 +27,7 @@ def table(path: Path) -> Iterator[apsw.Connection]:
 
 def add(table: apsw.Connection, *bodies: str) -> None:
     with log_table.change(table):
-        log_table.append(table, bodies)
+        log_table.append(table, log_table.read_head(table), bodies)
 
 
 def state(table: apsw.Connection) -> log_table.LogState:
@@ -56,6 +56,27 @@ def test_the_chain_goes_on_after_everything_was_moved(table: apsw.Connection) ->
     add(table, "c")
     (entry,) = log_table.page(table, before.writer, 0, 10)
     assert (entry.seq, entry.chain) == (3, link(before.hash, 3, "c"))
+
+
+@pytest.mark.parametrize("count", [1, 3, 4, 5, 85, 512])
+def test_a_batch_of_any_size_is_written_whole(count: int, table: apsw.Connection) -> None:
+    add(table, *map(str, range(count)))
+    found = log_table.page(table, "w", 0, 1000)
+    assert [(one.seq, one.body) for one in found] == [(number + 1, str(number)) for number in range(count)]
+    assert found[-1].chain == state(table).head.hash
+
+
+def test_who_is_behind_is_told_and_changes_nothing(table: apsw.Connection) -> None:
+    old = log_table.read_head(table)
+    add(table, "a")
+
+    def behind() -> None:
+        with log_table.change(table):
+            log_table.append(table, old, ["b"])
+
+    with pytest.raises(log_table.BehindError):
+        behind()
+    assert state(table).head.seq == 1
 
 
 def test_two_connections_write_one_chain(table: apsw.Connection, path: Path) -> None:
@@ -103,7 +124,7 @@ def test_a_change_that_fails_changes_nothing(table: apsw.Connection) -> None:
 
     def fail() -> None:
         with log_table.change(table):
-            log_table.append(table, ["b"])
+            log_table.append(table, log_table.read_head(table), ["b"])
             raise RuntimeError
 
     with pytest.raises(RuntimeError):

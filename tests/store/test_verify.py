@@ -255,7 +255,7 @@ class TestLocalLogs:
             ("DELETE FROM events WHERE seq = 4", 4, "missing"),
             ("DELETE FROM events WHERE seq > 6", 7, "missing"),
             ("DELETE FROM events", 1, "missing"),
-            ("DELETE FROM events WHERE seq > 6; UPDATE log SET seq = 6", 7, "missing"),
+            ("DELETE FROM events; UPDATE log SET moved = 10", 1, "missing"),
             (SWAP, 4, "altered"),
         ],
     )
@@ -272,16 +272,17 @@ class TestLocalLogs:
             forged = body.replace("deny", "allow")
             tip = link(tip, seq, forged)
             connection.execute("UPDATE events SET body = ?, chain = ? WHERE seq = ?", (forged, tip, seq))
-        connection.execute("UPDATE log SET hash = ?", (tip,))
         connection.close()
         (problem,) = (await verified(tmp_path)).problems
         assert (problem.seq, problem.event_id, problem.what) == (10, "e00010", "rewritten")
 
-    async def test_an_end_that_was_not_signed_yet_is_held_by_the_logs_own_note(self, tmp_path: Path) -> None:
-        write(tmp_path, [11, 12])
-        with_log(tmp_path, "DELETE FROM events WHERE seq = 12")
-        (problem,) = (await verified(tmp_path)).problems
-        assert (problem.seq, problem.what) == (12, "missing")
+    async def test_what_the_log_moved_must_be_in_the_store(self, tmp_path: Path, events: Events) -> None:
+        (tmp_path / "checkpoints" / "checkpoints.jsonl").unlink()
+        await move(tmp_path, events)
+        (tmp_path / "checkpoints" / "checkpoints.jsonl").unlink()
+        assert (await verified(tmp_path, events)).problems == []
+        await execute(events, "DELETE FROM events WHERE seq = 10")
+        assert await found(tmp_path, events) == (10, None, "missing")
 
 
 def test_a_report_of_nothing_says_nothing() -> None:

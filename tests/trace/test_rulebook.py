@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from pydantic import ValidationError
 
 from proxy.trace.capability import Capability, Observation
 from proxy.trace.facts import Deed
-from proxy.trace.rulebook import Rulebook, matches, rulebook
+from proxy.trace.rulebook import FACTS, Rulebook, matches, rulebook
+from tests.harness import REPOSITORY
 
 
 @pytest.mark.parametrize(
@@ -83,3 +86,11 @@ def test_an_exception_fits_where_all_of_it_does() -> None:
     assert not speaks(Deed(seen, 0, "npm"), "~/.npmrc", frozenset())
     assert speaks(Deed(seen, 0, "curl"), "~/.npmrc", frozenset())
     assert speaks(Deed(seen, 0, "npm"), "~/.env", frozenset())
+
+
+def test_the_documentation_has_every_rule_and_every_fact() -> None:
+    page = (REPOSITORY / "docs" / "behaviour.md").read_text()
+    told = re.findall(r"^\| `([a-z-]+)` \| (high|info) \|", page, re.MULTILINE)
+    assert sorted(told) == sorted((rule.id, rule.severity) for rule in rulebook().rules)
+    for fact in FACTS:
+        assert f"`{fact}`" in page

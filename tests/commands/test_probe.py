@@ -1,0 +1,123 @@
+"""`interlock probe`: exit codes, what it prints, and what it keeps."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from proxy.store.log_files import read_logs
+from proxy.trace.baseline import load
+from tests.commands.conftest import ROOT, Run, complaint
+from tests.harness import _keep_cache, _seed_cache
+from tests.system import needs, needs_namespaces
+
+SERVERS = ROOT / "tests" / "servers"
+
+
+def live(test: Callable[..., None]) -> Callable[..., None]:
+    return needs("strace", "ip", "unshare")(needs_namespaces(test))
+
+
+def server(name: str, *words: str) -> list[str]:
+    return ["--", sys.executable, str(SERVERS / f"{name}.py"), *words]
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    _seed_cache(tmp_path / "state")
+    return tmp_path / "state"
+
+
+@live
+def test_a_clean_server_gives_zero_and_is_known_from_then_on(run: Run, state: Path) -> None:
+    done = run("probe", "--repeats", "0", *server("formatter"))
+    assert done.returncode == 0, done.stderr
+    assert "format_note  (2 ok)" in done.stdout
+    assert "declares  read-only" in done.stdout
+    assert "0 findings" in done.stdout
+    known = load(state, "formatter")
+    assert known is not None
+    assert list(known.tools) == ["format_note"]
+    _keep_cache(state)
+
+
+@live
+def test_findings_give_three_one_json_object_and_events_without_secrets(run: Run, state: Path) -> None:
+    done = run("probe", "--json", "--repeats", "0", *server("formatter", "--leaky"))
+    assert done.returncode == 3
+    report = json.loads(done.stdout)
+    assert [found["rule"] for found in report["findings"]] == ["undeclared-egress", "canary-on-the-wire", "canary-read"]
+    events = list(read_logs(state))
+    assert [event["kind"] for event in events] == ["probed", "finding", "finding", "finding"]
+    assert events[0]["outcome"] == "high"
+    assert {event["rule"] for event in events[1:]} == {found["rule"] for found in report["findings"]}
+    assert {event["session"] for event in events} == {events[0]["session"]}
+    key = next(line for found in report["findings"] for line in found["evidence"] if "PRIVATE KEY-----" in line)
+    assert key[200:240] not in json.dumps(events)
+
+
+@live
+def test_what_changed_is_told_until_it_is_accepted(run: Run, state: Path) -> None:
+    flags = ["--repeats", "0", "--fail-on", "never", "--json", "--server-name", "f"]
+    run("probe", *flags, *server("formatter"))
+
+    def changed(*more: str) -> bool:
+        done = run("probe", *flags, *more, *server("formatter", "--leaky"))
+        assert done.returncode == 0
+        return "behaviour-changed" in {found["rule"] for found in json.loads(done.stdout)["findings"]}
+
+    assert changed()
+    assert changed("--accept")
+    assert not changed()
+
+
+@live
+def test_a_server_that_ended_is_told_as_that(run: Run, state: Path) -> None:
+    said = complaint(run("probe", "--", "sh", "-c", "echo oh no >&2; exit 4"))
+    assert "the server ended with exit code 4" in said
+    assert "oh no" in said
+    assert load(state, "sh") is None
+
+
+@needs("strace", "setpriv")
+@needs_namespaces
+def test_where_there_can_be_no_sinkhole_the_exit_code_is_two(environment: None, tmp_path: Path) -> None:
+    forbid = 'echo 0 > /proc/sys/user/max_user_namespaces && exec setpriv --bounding-set=-all "$@"'
+    words = [sys.executable, "-m", "proxy.cli", "probe", *server("formatter")]
+    done = subprocess.run(
+        ["unshare", "-Ur", "sh", "-c", forbid, "sh", *words], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 2, done.stderr
+    assert "this system allows no sinkhole" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_without_strace_the_exit_code_is_two(run: Run, tmp_path: Path) -> None:
+    done = run("probe", *server("formatter"), PATH=str(tmp_path))
+    assert done.returncode == 2
+    assert "strace is not installed" in done.stderr
+
+
+def test_a_program_that_is_not_there_is_told_as_that(run: Run) -> None:
+    done = run("probe", "--", "no-such-program")
+    assert done.returncode == 1
+    assert "cannot start 'no-such-program': no such file or directory" in done.stderr
+
+
+@pytest.mark.parametrize("said", ["no-name!", "NOT_SET_ANYWHERE", "=x"])
+def test_a_variable_that_is_none_is_refused(run: Run, said: str) -> None:
+    assert "--env" in complaint(run("probe", "--env", said, "--", "true"))
+
+
+@pytest.mark.parametrize("words", [["ftp://x"], ["https://a", "b"], ["node"]])
+def test_over_http_one_url_is_taken(run: Run, words: list[str]) -> None:
+    assert "takes one URL" in complaint(run("probe", "--transport", "http", *words))
+
+
+def test_over_http_nobody_there_is_told(run: Run) -> None:
+    assert "cannot be spoken to" in complaint(run("probe", "--transport", "http", "http://127.0.0.1:9/mcp"))

@@ -1,0 +1,36 @@
+"""A probe's events; that they are masked is seen in test_probe.py on a live server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from proxy.commands.probe_events import record
+from proxy.config import load_settings
+from proxy.store.log_files import read_logs
+from proxy.trace.findings import Found
+from proxy.trace.report import Report, ToolReport
+from proxy.trace.scope import Scope
+from tests.harness import _keep_cache, _seed_cache
+
+TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+
+
+def test_a_probe_and_its_findings_are_recorded_masked(tmp_path: Path) -> None:
+    _seed_cache(tmp_path)
+    settings = load_settings({"state_dir": tmp_path}).settings
+    tool = ToolReport("t", Scope(), {"net.connect": {"count": 1, "targets": ["x:80"]}}, ())
+    found = Found("t", "canary-read", "high", "fs.read", "It reads.", (f"write({TOKEN!r})",))
+    report = Report({"name": "s", "transport": "stdio"}, (tool,), {}, (found,), {"lines": 3})
+    record(settings, "s", report, 5.0)
+    probed, finding = read_logs(tmp_path)
+    assert (probed["kind"], probed["server"], probed["outcome"]) == ("probed", "s", "high")
+    assert probed["detail"]["tools"]["t"]["net.connect"]["targets"] == ["x:80"]
+    assert (finding["kind"], finding["tool"], finding["rule"], finding["outcome"]) == (
+        "finding",
+        "t",
+        "canary-read",
+        "high",
+    )
+    assert TOKEN not in str(finding)
+    assert finding["redactions"]
+    _keep_cache(tmp_path)
