@@ -488,20 +488,28 @@ class TestViews:
         ]
 
     async def test_behaviour_is_counted_by_tool_and_capability(self, events: Events) -> None:
+        def seen(number: int, *counts: tuple[str, int], **fields: Any) -> Entry:
+            entries = [{"capability": capability, "count": count, "path": "/x"} for capability, count in counts]
+            detail = {"phase": "call", "observations": entries, **fields.pop("detail", {})}
+            return event(number, "observed", detail=detail, **fields)
+
         await events.write(
             [
-                *(event(n, "observed", call_id="c1", detail={"capability": "fs.read"}) for n in (1, 2)),
-                event(3, "observed", call_id="c2", detail={"capability": "fs.read"}),
-                event(4, "observed", call_id=None, tool=None, detail={"capability": "net.connect"}),
+                seen(1, ("fs.read", 2), ("net.connect", 1), call_id="c1", detail={"more": {"fs.read": 40}}),
+                seen(2, call_id="c1", detail={"observations": "odd", "more": ["odd"]}),
+                seen(3, ("fs.read", 3), call_id="c2"),
+                seen(4, ("net.connect", 1), call_id=None, tool=None),
+                event(5, "observed", detail={"phase": "end", "tracer_gone": True, "observations": [7, {"count": "x"}]}),
             ]
         )
         found = await rows(
             events,
-            "SELECT tool, capability, observations, calls, first_seen, last_seen FROM server_behaviour ORDER BY 2",
+            "SELECT tool, capability, observations, calls, first_seen, last_seen FROM server_behaviour ORDER BY 2, 4",
         )
         assert [tuple(row) for row in found] == [
-            ("read_file", "fs.read", 3, 2, NOW + 1, NOW + 3),
+            ("read_file", "fs.read", 45, 2, NOW + 1, NOW + 3),
             (None, "net.connect", 1, 0, NOW + 4, NOW + 4),
+            ("read_file", "net.connect", 1, 1, NOW + 1, NOW + 1),
         ]
 
 
