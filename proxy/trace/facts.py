@@ -45,6 +45,8 @@ class World:
     home: str
     folder: str
     """Of the probe itself: no server has business there."""
+    cwd: str = "/"
+    """Where the server was started."""
     canaries: dict[str, Canary] = field(default_factory=dict)
     """By absolute path."""
     watch: CanaryWatch | None = None
@@ -156,6 +158,7 @@ def _path_facts(path: str, scope: Scope, world: World) -> dict[str, bool]:
         "named_file": path in scope.named,
         "granted": granted,
         "granted_document": granted and canary is not None and not canary.secret,
+        "working_folder": is_under(path, [world.cwd]) and world.cwd != "/",
         "temporary": _is_temporary(path, world),
         "canary": canary is not None,
     }

@@ -79,8 +79,8 @@ def _become_first() -> None:
         os._exit(1)
 
 
-def confine_files(home: Path, own: Path, hidden: tuple[Hidden, ...], scratch: Path) -> None:
-    """Make all but `home` and copies of the temporary folders unwritable, and cover what is `hidden`.
+def confine_files(home: Path, own: Path, hidden: tuple[Hidden, ...], scratch: Path, more: tuple[str, ...] = ()) -> None:
+    """Make all but `home` and copies of the temporary folders, and of `more`, unwritable; cover what is `hidden`.
 
     `own` is a folder that is the same inside and outside; `scratch`, an empty one, takes the copies.
     Raises NamespaceError where a mount is refused.
@@ -89,7 +89,7 @@ def confine_files(home: Path, own: Path, hidden: tuple[Hidden, ...], scratch: Pa
     _mount(None, "/", None, MS_REC | MS_PRIVATE)
     _mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV)
     _mount("tmpfs", str(scratch), "tmpfs", MS_NOSUID | MS_NODEV)
-    copies = [path for path in TEMPORARY if Path(path).is_dir()]
+    copies = [path for path in (*TEMPORARY, *more) if Path(path).is_dir()]
     upper = os.open(scratch, os.O_PATH)  # its path may be one that gets covered
     for path in copies:
         _copy(path, Path(f"/proc/self/fd/{upper}"))

@@ -7,8 +7,6 @@ import contextlib
 import json
 import os
 import shutil
-import socket
-import tempfile
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,17 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 from proxy.errors import ServerError, TracingError
 from proxy.trace import launch
-from proxy.trace.canary import CanaryWatch, make_home
 from proxy.trace.capability import Capability
-from proxy.trace.facts import LOCAL_NAMES, World
 from proxy.trace.findings import Call, Found, judge, judge_manifest, judge_profiles, profile
 from proxy.trace.observer import Observer
 from proxy.trace.peer import Peer, PeerError, PeerGoneError, PeerTimeoutError
 from proxy.trace.report import CallResult, Report, ToolReport, order, sum_up
 from proxy.trace.rulebook import rulebook
+from proxy.trace.runners import kept_for
 from proxy.trace.scope import declare_call, declare_server, declare_tool
 from proxy.trace.sinkhole import Sinkhole, environment, plan_sinkhole
-from proxy.trace.synthesise import Input, Places, synthesise
+from proxy.trace.stage import Stage
+from proxy.trace.synthesise import Input, synthesise
 from proxy.trace.tracer import options
 from proxy.trace.warden import descendants
 
@@ -35,7 +33,6 @@ if TYPE_CHECKING:
 
     from proxy.model import JsonObject
     from proxy.trace.baseline import Baseline
-    from proxy.trace.canary import CanaryHome
     from proxy.trace.scope import Scope
 
 CHUNK = 1 << 16
@@ -79,17 +76,16 @@ class Probe:
 
     def __init__(self, plan: Plan, progress: Callable[[int, int, str], None] = lambda *_: None) -> None:
         self._progress = progress
-        self._base = Path(tempfile.mkdtemp(prefix="interlock-probe-"))
-        self._home = make_home(self._base / "home")
-        self._plan = _fill_in(plan, self._home)
-        self._run = self._base / "run"
-        self._run.mkdir(mode=0o700)
-        self._folder = str(Path.cwd())
-        self._world = _world(self._home, self._run)
-        self._observer = Observer(self._world, self._folder, time.time, frozenset({str(self._run / "stderr")}))
-        self._roots = (str(self._home.documents), str(self._home.repository))
-        declared = declare_server(self._plan.command, self._plan.variables, self._folder)
-        self._scope = replace(declared, granted=(*declared.granted, *self._roots))
+        self._stage = stage = Stage()
+        variables = {name: stage.fill_in(value) for name, value in plan.variables.items()}
+        self._plan = replace(plan, command=tuple(map(stage.fill_in, plan.command)), variables=variables)
+        self._run = stage.run
+        self._world = stage.world()
+        self._observer = Observer(self._world, stage.cwd, time.time, frozenset({str(stage.run / "stderr")}))
+        declared = declare_server(self._plan.command, variables, stage.cwd)
+        self._scope = replace(declared, granted=(*declared.granted, *stage.roots))
+        self._kept = kept_for(self._plan.command, os.environ, Path.home())
+        self._startup = replace(self._scope, granted=(*self._scope.granted, *self._kept.folders))
         self._calls: list[Call] = []
         self._ready = asyncio.Event()
         self._setpriv = shutil.which("setpriv")
@@ -105,7 +101,7 @@ class Probe:
         try:
             return await self._watch(known)
         finally:
-            shutil.rmtree(self._base, ignore_errors=True)
+            self._stage.remove()
 
     async def _watch(self, known: Baseline | None) -> Report:
         program = launch.plan(self._plan.command, os.environ).program
@@ -122,18 +118,20 @@ class Probe:
                 await server.clean_up()
 
     def _sinkhole(self, program: str) -> Sinkhole:
-        variables = dict([self._home.variable]) | self._plan.variables
+        kept = self._kept
+        variables = dict([self._stage.home.variable]) | (kept.variables or {}) | self._plan.variables
         setpriv = self._setpriv
         dropping = (setpriv, *("--bounding-set=-all", "--inh-caps=-all", "--")) if setpriv else ()
         tracing = (self._plan.strace, *options(), "-o", str(self._run / "trace"), "--")
         return Sinkhole(
             str(self._run),
-            str(self._home.folder),
+            str(self._stage.home.folder),
             (*tracing, *dropping, program, *self._plan.command[1:]),
-            environment(self._home.folder, self._run, variables, os.environ.get("PATH", os.defpath)),
-            self._folder,
+            environment(self._stage.home.folder, self._run, variables, os.environ.get("PATH", os.defpath)),
+            self._stage.cwd,
             str(Path.home()),
             str(self._plan.state_dir) if self._plan.state_dir else None,
+            copies=kept.folders,
             drops=bool(dropping),
         )
 
@@ -182,7 +180,7 @@ class Probe:
             )
 
     async def _converse(self, server: launch.Server, sinkhole: Sinkhole, known: Baseline | None) -> Report:
-        peer = Peer(server.read, server.write, self._roots)
+        peer = Peer(server.read, server.write, self._stage.roots)
         try:
             info = await peer.greet(self._plan.start_seconds)
             listed = await self._list(peer, info)
@@ -244,7 +242,7 @@ class Probe:
 
     def _inputs(self, tool: _Tool) -> list[Input]:
         """Give what a tool is called with: each input once, and the fullest of them again and again."""
-        inputs = list(synthesise(tool.said, _places(self._home)))
+        inputs = list(synthesise(tool.said, self._stage.places()))
         fullest = max(inputs, key=lambda each: len(each.arguments), default=Input("none", {}))
         first = inputs or [fullest]
         return [*first, *[replace(fullest, label=fullest.label)] * self._plan.repeats]
@@ -252,7 +250,7 @@ class Probe:
     async def _call(self, peer: Peer, tool: _Tool, each: Input) -> str:
         key = json.dumps(each.arguments, sort_keys=True, default=str)
         self._observer.begin(len(self._calls))
-        self._calls.append(Call(tool.name, each.label, key, declare_call(tool.scope, each.arguments, self._folder)))
+        self._calls.append(Call(tool.name, each.label, key, declare_call(tool.scope, each.arguments, self._stage.cwd)))
         try:
             params = {"name": tool.name, "arguments": each.arguments}
             result = await peer.ask("tools/call", params, self._plan.call_seconds)
@@ -292,7 +290,7 @@ class Probe:
         profiles = {name: profile(deeds, self._world) for name, deeds in whose.items()}
         findings = [
             *judge_manifest(listed["tools"], known.tools if known else None, book),
-            *judge(seen.deeds, self._calls, self._scope, self._world, book),
+            *judge(seen.deeds, self._calls, self._startup, self._world, book),
             *judge_profiles(profiles, known.profiles if known else None, book),
             *([self._tampered] if self._tampered else []),
             *self._doubts(),
@@ -350,40 +348,6 @@ def _tampering(tool: str, state: str) -> Found:
     rule = rulebook().get("tracer-tampering")
     said = f"{rule.description} Seen: strace was {state} after a call"
     return Found(tool, rule.id, rule.severity, str(Capability.KERNEL), said)
-
-
-def _world(home: CanaryHome, run: Path) -> World:
-    return World(
-        home=str(home.folder),
-        folder=str(run),
-        canaries={str(home.folder / c.source[2:]): c for c in home.canaries if c.source.startswith("~/")},
-        watch=CanaryWatch(home.canaries),
-        local_names=LOCAL_NAMES | {socket.gethostname().lower()},
-    )
-
-
-def _places(home: CanaryHome) -> Places:
-    documents = home.documents
-    return Places(
-        file=str(documents / "notes.md"),
-        other_file=str(documents / "report.txt"),
-        folder=str(documents),
-        repository=str(home.repository),
-        new_file=str(documents / "new.txt"),
-    )
-
-
-def _fill_in(plan: Plan, home: CanaryHome) -> Plan:
-    """Put the canary home's folders where a command asks for them."""
-    named = {"{home}": home.folder, "{documents}": home.documents, "{repository}": home.repository}
-
-    def fill(word: str) -> str:
-        for name, path in named.items():
-            word = word.replace(name, str(path))
-        return word
-
-    variables = {name: fill(value) for name, value in plan.variables.items()}
-    return replace(plan, command=tuple(map(fill, plan.command)), variables=variables)
 
 
 def _by_line(take: Callable[[bytes], None]) -> Callable[[bytes], None]:

@@ -53,6 +53,8 @@ class Sinkhole:
     working_folder: str
     real_home: str
     state_folder: str | None = None
+    copies: tuple[str, ...] = ()
+    """Folders that the server may write to, without changing them."""
     drops: bool = False
     """The command itself drops the capabilities with which its tracer is left, so that no server can trace that."""
 
@@ -104,7 +106,7 @@ def plan_sinkhole(sinkhole: Sinkhole) -> Launch:
 def main(plan: str) -> None:
     """Run what a plan says; ends the process."""
     words = json.loads(Path(plan).read_text())
-    sinkhole = Sinkhole(**{**words, "command": tuple(words["command"])})
+    sinkhole = Sinkhole(**{**words, "command": tuple(words["command"]), "copies": tuple(words["copies"])})
     # Opened here, since a path may lead elsewhere once half of the mounts are made.
     with sinkhole.problem.open("w", buffering=1) as problem:
         try:
@@ -129,7 +131,7 @@ def _run(sinkhole: Sinkhole) -> int:
     (scratch := folder / "scratch").mkdir()
     hidden = hidden_places(sinkhole)
     namespace.isolate()
-    namespace.confine_files(home, folder, hidden, scratch)
+    namespace.confine_files(home, folder, hidden, scratch, sinkhole.copies)
     redirected = namespace.confine_network()
     sockets = [Path(path) for path in DOCKER_SOCKETS] + [Path(sinkhole.environment["SSH_AUTH_SOCK"])]
     sinks = Sinks(notes, authority, sockets, (REDIRECTED,) if redirected else COMMON)

@@ -18,7 +18,7 @@ NOTE = Canary("~/documents/n.md", "98765432zyxwvutsrqpnmkjihgfedcba98765432", se
 
 def world() -> World:
     canaries = {"/h/.env": SECRET, "/h/documents/n.md": NOTE}
-    return World("/h", "/p/run", canaries, CanaryWatch((SECRET, NOTE)), {"11.64.0.1": "drop.example"}, {10, 11})
+    return World("/h", "/p/run", "/w", canaries, CanaryWatch((SECRET, NOTE)), {"11.64.0.1": "drop.example"}, {10, 11})
 
 
 def see(

@@ -12,7 +12,7 @@ from proxy.trace.rulebook import rulebook
 from proxy.trace.scope import Scope
 
 SECRET = Canary("~/.ssh/id_rsa", "abcdefghijkmnpqrstuvwxyz23456789abcdefgh")
-WORLD = World("/h", "/p", {"/h/.ssh/id_rsa": SECRET}, CanaryWatch((SECRET,)))
+WORLD = World("/h", "/p", "/w", {"/h/.ssh/id_rsa": SECRET}, CanaryWatch((SECRET,)))
 
 
 def deed(call: int | None, capability: str, action: str = "open", **fields: Any) -> Deed:
@@ -44,6 +44,12 @@ def test_a_look_at_what_is_not_there_is_nothing_but_an_attempt_to_write_is() -> 
     assert rules([deed(0, "fs.read", path="/etc/shadow", error="EACCES")]) == [("t", "sensitive-path-read")]
     assert rules([deed(0, "fs.write", "write", path="/etc/x", error="EROFS")]) == [("t", "write-outside-scope")]
     assert rules([deed(0, "fs.write", "mkdir", path="/etc/x", error="EEXIST")]) == []
+
+
+def test_a_server_may_read_its_own_settings_where_it_is_started() -> None:
+    assert rules([deed(None, "fs.read", path="/w/.env")]) == []
+    assert rules([deed(0, "fs.read", path="/w/.env")]) == [("t", "sensitive-path-read")]
+    assert rules([deed(None, "fs.read", path="/x/.env")]) == [(None, "sensitive-path-read")]
 
 
 def test_startup_is_told_apart() -> None:
