@@ -116,7 +116,7 @@ def _unwrapped(segments: Segments, data: bytes) -> Segments:
     found = Segments([], [], [])
     neighbours = zip(segments.ends, islice(segments.starts, 1, None), strict=False)
     gaps = [data[end:start] if start - end <= _LONGEST_BREAK else b"" for end, start in neighbours]
-    breaks = {gap for gap in set(gaps) if b"\n" in gap or b"\\" in gap}
+    breaks = {gap for gap in set(gaps) if _breaks_line(gap) or _WRITTEN_BREAK.fullmatch(gap)}
     lines: list[bytes] = []
     first = last = -1
     for index in [index for index, gap in enumerate(gaps) if gap in breaks]:
@@ -253,7 +253,7 @@ class Root(Layer):
         return start, end
 
 
-def next_layer(layer: Layer) -> Layer | None:
-    """Give what `layer` reads as, one decoding further; None where there is nothing more."""
-    views = [view for view in views_of(layer.data, is_text=layer.below is None) if view.data]
+def next_layer(layer: Layer, data: bytes) -> Layer | None:
+    """Give what `data`, all or the beginning of `layer`, reads as one decoding further; None where that is nothing."""
+    views = [view for view in views_of(data, is_text=layer.below is None) if view.data]
     return Layer(layer, views) if views else None

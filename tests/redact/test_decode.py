@@ -144,7 +144,8 @@ def test_what_decodes_to_too_much_is_reported_as_not_examined(monkeypatch: pytes
 
 
 def test_plain_text_has_no_other_readings():
-    assert next_layer(Root(b"just a few plain words")) is None
+    text = b"just a few plain words"
+    assert next_layer(Root(text), text) is None
 
 
 def test_readings_know_where_they_came_from():
