@@ -7,6 +7,7 @@ encoded, turned round or cut into pieces on the way.
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import re
 import secrets
@@ -91,6 +92,16 @@ def make_home(folder: Path) -> CanaryHome:
     home.temporary.mkdir(parents=True, exist_ok=True)
     _make_repository(home.repository)
     return home
+
+
+def restore_documents(home: CanaryHome) -> None:
+    """Put back the documents that a tool has changed, so that the next one finds what its arguments name."""
+    for canary in home.canaries:
+        write = DOCUMENTS.get(canary.source.removeprefix("~/"))
+        if write is not None:
+            path = home.folder / canary.source[2:]
+            with contextlib.suppress(OSError):  # whatever stands in the way is the server's own doing
+                _write(path, write(canary.value), 0o644)
 
 
 def _token() -> str:

@@ -115,7 +115,30 @@ def _copy(path: str, scratch: Path) -> None:
     upper.mkdir(mode=0o1777)
     upper.chmod(0o1777)
     work.mkdir()
-    _mount("overlay", path, "overlay", 0, f"lowerdir={path},upperdir={upper},workdir={work},userxattr")
+    try:
+        _mount("overlay", path, "overlay", 0, f"lowerdir={path},upperdir={upper},workdir={work},userxattr")
+    except NamespaceError:  # something is mounted inside the folder, or there are no overlays
+        _lay_out(path)
+
+
+def _lay_out(path: str) -> None:
+    """Lay an empty folder over one, and show in it what was there; that cannot be written then."""
+    was = os.open(path, os.O_PATH)
+    _mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777")
+    for entry in os.scandir(f"/proc/self/fd/{was}"):
+        here = Path(path, entry.name)
+        if entry.is_symlink():
+            here.symlink_to(Path(entry.path).readlink())
+        elif entry.is_dir():
+            here.mkdir()
+        elif entry.is_file():
+            here.touch()
+        else:
+            continue
+        if not entry.is_symlink():
+            with contextlib.suppress(NamespaceError):
+                _mount(entry.path, str(here), None, MS_BIND | MS_REC)
+    os.close(was)
 
 
 def _hide(cover: Hidden) -> None:

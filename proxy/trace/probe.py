@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from proxy.errors import ServerError, TracingError
 from proxy.trace import launch
+from proxy.trace.canary import restore_documents
 from proxy.trace.capability import Capability
 from proxy.trace.findings import Call, Found, judge, judge_manifest, judge_profiles, profile
 from proxy.trace.observer import Observer
@@ -224,6 +225,7 @@ class Probe:
         inputs = {tool.name: self._inputs(tool) for tool in tools}
         total, made = sum(map(len, inputs.values())), 0
         for tool in tools:
+            restore_documents(self._stage.home)
             for each in inputs[tool.name]:
                 self._progress(made, total, tool.name)
                 outcome = await self._call(peer, tool, each)

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
-from proxy.trace.canary import CanaryHome, CanaryWatch, make_home
+from proxy.trace.canary import CanaryHome, CanaryWatch, make_home, restore_documents
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +38,19 @@ def test_every_file_has_a_value_of_its_own(home: CanaryHome, tmp_path: Path) -> 
 
 def test_documents_are_no_secrets(home: CanaryHome) -> None:
     assert not any(path.startswith(str(home.documents)) for path in home.secret_files)
+
+
+def test_documents_are_put_back_as_they_were(tmp_path: Path) -> None:
+    home = make_home(tmp_path / "home")
+    before = {file.name: file.read_text() for file in home.documents.iterdir()}
+    (home.documents / "notes.md").unlink()
+    (home.documents / "report.txt").write_text("other")
+    (home.documents / "data.csv").unlink()
+    (home.documents / "data.csv").mkdir()
+    restore_documents(home)
+    (home.documents / "data.csv").rmdir()
+    restore_documents(home)
+    assert {file.name: file.read_text() for file in home.documents.iterdir()} == before
 
 
 def test_the_repository_has_a_history_and_a_change(home: CanaryHome) -> None:

@@ -177,3 +177,23 @@ def test_where_it_is_refused_that_is_the_exit_code(tmp_path: Path) -> None:
     os.close(reading)
     assert done.returncode == IMPOSSIBLE
     assert "not permitted" in sinkhole.problem.read_text()
+
+
+def test_a_temporary_folder_with_mounts_in_it_is_laid_out_anew(tmp_path: Path) -> None:
+    (run := tmp_path / "run").mkdir()
+    home = make_home(tmp_path / "home").folder
+    (tmp_path / "mounted").mkdir()
+    (tmp_path / "seen").write_text("seen")
+    script = f"touch /tmp/interlock-new && cat {tmp_path}/seen; touch {tmp_path}/seen 2>/dev/null || echo ' unwritable'"
+    variables = {"SSH_AUTH_SOCK": str(home / "agent.sock"), "PATH": os.environ["PATH"]}
+    sinkhole = Sinkhole(str(run), str(home), ("/bin/sh", "-c", script), variables, "/", str(Path.home()))
+    launch = plan_sinkhole(sinkhole)
+    reading = os.open(sinkhole.notes, os.O_RDONLY | os.O_NONBLOCK)
+    mounting = f'mount -t tmpfs none {tmp_path}/mounted && exec "$@"'
+    done = subprocess.run(
+        ["unshare", "-Urm", "sh", "-c", mounting, "sh", *launch.argv], capture_output=True, timeout=60, check=False
+    )
+    os.close(reading)
+    assert sinkhole.problem.read_text() == ""
+    assert done.stdout == b"seen unwritable\n", done.stderr
+    assert not Path("/tmp/interlock-new").exists()
