@@ -124,9 +124,7 @@ class Masker:
             blanked[start:end] = WALL * (end - start)
         return bytes(blanked)
 
-    def layers(
-        self, data: bytes, chosen: frozenset[int], *, entirely: bool
-    ) -> Iterator[tuple[Layer, list[Match]]]:
+    def layers(self, data: bytes, chosen: frozenset[int], *, entirely: bool) -> Iterator[tuple[Layer, list[Match]]]:
         """Give each reading of `data` with its matches, the plain one first.
 
         Unless `entirely`, what counts as matched because a detector matched too often is not decoded.
