@@ -187,8 +187,9 @@ class Rule:
         verdicts: dict[bytes, int] = {}
         for low, high in regions:
             position = here = max(position, low - OVERLAP)
+            limit = min(high + OVERLAP, len(data))
             hopeful = False
-            while here < high and (spans := self._next(data, here, high)):
+            while here < high and (spans := self._next(data, here, limit))[0][0] >= 0:
                 start, end = spans[self.detector.group]
                 if length := self._accepted(data, start, end, verdicts):
                     found += 1
@@ -196,7 +197,7 @@ class Rule:
                     yield Match(self.index, start, position)
                     continue
                 # Bait without a keyword anywhere near is not worth going through.
-                hopeful = hopeful or self._has_keyword(data, here, high + OVERLAP)
+                hopeful = hopeful or self._has_keyword(data, here, limit)
                 if not hopeful:
                     break
                 here = max(here + 1, spans[0][1])
@@ -205,14 +206,12 @@ class Rule:
                     refused += 1
                     position = here = spans[0][0] + 1
 
-    def _next(self, data: bytes, position: int, high: int) -> list[Region] | None:
-        """Give the spans of the next match from `position` to `high`, of one that reaches further the whole."""
-        limit = min(high + OVERLAP, len(data))
+    def _next(self, data: bytes, position: int, limit: int) -> list[Region]:
+        """Give the spans of the next match from `position` to `limit`, of one that reaches further the whole."""
         spans = self._search(data, position, limit)
-        start, end = spans[0]
-        if end == limit < len(data):
-            spans = self._search(data, start, len(data))
-        return spans if start >= 0 else None
+        if spans[0][1] == limit < len(data):
+            return self._search(data, spans[0][0], len(data))
+        return spans
 
     def _accepted(self, data: bytes, start: int, end: int, verdicts: dict[bytes, int]) -> int:
         """Give how many bytes from `start` are a finding; `verdicts` has those on what was seen before."""
