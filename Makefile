@@ -60,6 +60,7 @@ bench: $(VENV)/.dev ## what policy and redaction cost, and how long small calls 
 	$(BIN)/python bench/redact.py
 	$(BIN)/python bench/delay.py
 	$(BIN)/python -m bench.two_phase
+	$(BIN)/python -m bench.audit
 	$(BIN)/python -m bench.events
 	$(BIN)/python -m bench.trace
 

@@ -1,4 +1,4 @@
-"""What durable acknowledgement costs: events a second and p50, p99 with 1, 32 and 256 producers."""
+"""The audit trail: durable acknowledgements with 1, 32 and 256 producers, shipping to each store, verifying it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,18 @@ from pathlib import Path
 from proxy import logs
 from proxy.journal import new_id
 from proxy.model import AuditEvent
+from proxy.store.checkpoints import CHECKPOINT_FILE
+from proxy.store.choice import open_events
 from proxy.store.log import LocalLog
+from proxy.store.log_files import DaemonLog
+from proxy.store.notary import Notary, Places
+from proxy.store.shipper import Route, Shipper
+from proxy.store.trails import LogsTrail, StoreTrail, WholeTrail
+from proxy.store.verify import verify
+from tests.postgres import DURABLE, Postgres
 
 SECONDS = 3.0
+BACKLOG = 50_000
 ARGUMENTS = {"path": "/srv/data/report.csv", "options": {"depth": 3, "follow": False}, "note": "x" * 200}
 
 
@@ -61,11 +70,34 @@ async def acknowledge(folder: Path, producers: int) -> None:
     )
 
 
+async def ship(name: str, state_dir: Path, url: str | None) -> None:
+    """Move a backlog to a store, then verify it there."""
+    log = DaemonLog(state_dir, max_bytes=8 << 30)
+    for _ in range(BACKLOG):
+        log.record_later(event())
+    log.close()
+    store, notary = open_events(url, state_dir), Notary(state_dir, Places(state_dir / CHECKPOINT_FILE))
+    started = time.perf_counter()
+    moved = await Shipper(Route(state_dir, "bench"), store, notary, None).move_left()
+    print(f"{name:9} {moved / (time.perf_counter() - started):7.0f} events a second shipped")
+    started = time.perf_counter()
+    report = await verify(WholeTrail(LogsTrail(state_dir), StoreTrail(store)), {})
+    assert not report.problems
+    print(f"{name:9} {report.checked / (time.perf_counter() - started):7.0f} events a second verified")
+    await store.close()
+
+
 async def main() -> None:
     logs.hush()
     with tempfile.TemporaryDirectory() as folder:
         for producers in (1, 32, 256):
             await acknowledge(Path(folder), producers)
+        await ship("sqlite", Path(folder) / "sqlite", None)
+        postgres = Postgres(DURABLE)
+        try:
+            await ship("postgres", Path(folder) / "postgres", postgres.new_database())
+        finally:
+            postgres.stop()
 
 
 if __name__ == "__main__":

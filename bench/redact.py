@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from proxy.redact import Masker, builtin
 from proxy.redact.scan import Scanner
+from proxy.redact.validators import luhn
 
 SIZE = 5_000_000
 DETECTORS = ("secrets", "pii")
@@ -40,12 +41,19 @@ def prose() -> str:
     return (text * 11)[:SIZE]
 
 
+def near_miss(number: int) -> int:
+    """Give a card number whose check digit is one too high."""
+    start = 4_000_000_000_000_000 + number * 70
+    return next(start + digit for digit in range(10) if luhn([int(c) for c in str(start + (digit - 1) % 10)]))
+
+
 def adversarial() -> dict[str, str]:
     """Texts made to be slow."""
     keywords = sorted({word for detector in builtin().detectors for word in detector.keywords})
     bait = {
         "all keywords": " ".join(keywords) + "\n",
         "near-miss cards": "4111 1111 1111 1112 ",
+        "unlike cards": "".join(f"{number} " for number in map(near_miss, range(50_000))),
         "assignments": "password = secret = token = api_key = ",
         "unfinished keys": "-----BEGIN PRIVATE KEY----- ",
         "digits": "1",

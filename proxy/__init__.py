@@ -1,8 +1,5 @@
 """Interlock: a transparent HTTP/MCP interception proxy."""
 
-from importlib.metadata import PackageNotFoundError, version
+from proxy.resources import VERSION
 
-try:
-    __version__ = version("mcp-interlock")
-except PackageNotFoundError:  # a checkout on sys.path that was never installed
-    __version__ = "0+unknown"
+__version__ = VERSION

@@ -140,7 +140,7 @@ class Journal:
                 method=exchange.message.method if exchange else None,
                 tool=exchange.call.tool if exchange else None,
                 detail=shown if isinstance(shown, dict) else {},
-                **_origin(context),
+                **_origin(exchange.context if exchange else context),
             )
         )
 

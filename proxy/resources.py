@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parent
+
+try:
+    VERSION = version("mcp-interlock")
+except PackageNotFoundError:  # a checkout on sys.path that was never installed
+    VERSION = "0+unknown"
 
 
 def policies_dir() -> Path:

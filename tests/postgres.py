@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
+import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,8 +54,18 @@ class Postgres:
         _aside(self.url("migrated"))
 
     def start(self) -> None:
-        """Start the server and wait until it answers."""
-        self._server.ensure_postgres_running()
+        """Start the server and wait until it answers; after a crash its starter may not wait long enough."""
+        deadline = time.monotonic() + LIMIT
+        while True:
+            try:
+                self._server.ensure_postgres_running()
+                self.psql("SELECT 1")
+            except (subprocess.SubprocessError, AssertionError):
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.2)
+            else:
+                return
 
     def halt(self) -> None:
         """Stop the server at once, as a crash would."""

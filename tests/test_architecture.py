@@ -51,7 +51,8 @@ def within(name: str, rooms: tuple[str, ...]) -> bool:
 
 
 def ours(module: str) -> set[str]:
-    return {name for name in imports(module) if within(name, ("proxy", "addons"))}
+    """Give which of our own modules a module imports; `proxy` itself holds the version alone."""
+    return {name for name in imports(module) if within(name, ("proxy", "addons")) and name != "proxy"}
 
 
 MODEL = ("proxy.model", "proxy.proposals", "proxy.events", "proxy.masking", "proxy.errors", "proxy.spelling")

@@ -70,9 +70,11 @@ def export(
     settings = store_settings(database_url, state_dir, config)
     require_trail(settings)
     with _opened(output) as file:
-        number = asyncio.run(_export(settings, where, limit, _writer(form, file)))
+        # Where the events themselves go to the terminal, a bar would stand among them.
+        watched = sys.stderr.isatty() and not file.isatty()
+        number = asyncio.run(_export(settings, where, limit, _writer(form, file), watched=watched))
     if output is not None:
-        Console(stderr=True, soft_wrap=True, markup=False).print(f"{number} events in {output}")
+        Console(stderr=True, soft_wrap=True, markup=False, highlight=False).print(f"{number} events in {output}")
 
 
 def prune(
@@ -100,11 +102,13 @@ def prune(
         typer.echo(f"{gone} events from before {spell_moment(moment)} UTC are gone from {destination(settings)}.")
 
 
-async def _export(settings: Settings, where: Filter, limit: int | None, write: Callable[[Entry], None]) -> int:
+async def _export(
+    settings: Settings, where: Filter, limit: int | None, write: Callable[[Entry], None], *, watched: bool
+) -> int:
     number = 0
     async with open_whole(settings.postgres, settings.state_dir, patience=TIMEOUT) as whole:
-        total = await whole.count(where) if sys.stderr.isatty() else None
-        with _progress("exporting", min(total, limit or total) if total else None) as told:
+        total = await whole.count(where) if watched else None
+        with _progress("exporting", min(total, limit or total) if total else None, watched=watched) as told:
             async for entry in _first(whole.entries(where), limit):
                 write(entry)
                 number += 1
@@ -121,7 +125,7 @@ async def _first(entries: AsyncIterator[Entry], limit: int | None) -> AsyncItera
 
 async def _prune(settings: Settings, before: float) -> int:
     async with _store(settings) as store:
-        with _progress("pruning", None):
+        with _progress("pruning", None, watched=sys.stderr.isatty()):
             return await prune_store(store, before, open_notary(settings))
 
 
@@ -185,10 +189,10 @@ def _cell(value: Any) -> Any:
 
 
 @contextlib.contextmanager
-def _progress(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """Show how far it is, on a terminal."""
+def _progress(what: str, total: int | None, *, watched: bool) -> Iterator[Callable[[int], None]]:
+    """Show how far it is to whoever looks on."""
     count = (BarColumn(), MofNCompleteColumn()) if total else (SpinnerColumn(),)
     columns = (TextColumn(what), *count, TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
+    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not watched) as bar:
         task = bar.add_task(what, total=total)
         yield lambda number: bar.advance(task, number)

@@ -119,7 +119,7 @@ async def _serve(settings: Settings, context: Context, launch: Launch, strace: s
         return RunLog(settings.state_dir, max_bytes=settings.audit_log_limit)
 
     parts = Parts(settings, open_log, lambda _: runner.tools_changed(), server=context.server)
-    watch = None
+    channel = watch = None
     if strace is not None:
         channel = Channel()
         launch = under_strace(launch, strace, channel.path)
@@ -142,4 +142,6 @@ async def _serve(settings: Settings, context: Context, launch: Launch, strace: s
     finally:
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
+        if channel is not None:
+            channel.hide()
         await parts.close()

@@ -8,7 +8,8 @@ from __future__ import annotations
 import difflib
 import hashlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import ValidationError
 from ruamel.yaml import YAML
@@ -24,12 +25,16 @@ from proxy.policy.masking import Detector, Suppression, complaints
 from proxy.policy.rules import Annotations, Condition, DenyRule, Egress, Pins, PolicyFile, RedactRule, TwoPhaseRule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from pydantic_core import ErrorDetails
 
     from proxy.masking import DetectorBook
+
+
+MAX_VALUES: Final = 200_000
+"""Of one file, its aliases written out: few lines of aliases of aliases would take all memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +178,7 @@ def _read(file: Path) -> bytes:
 def _load_file(file: Path) -> Source:
     nodes = _parse(file)
     try:
-        plain = _plain(nodes)
+        plain = _plain(nodes, count(1))
         return Source(file, PolicyFile.model_validate(plain), nodes)
     except RecursionError:
         raise PolicyFileError([Problem(str(file), 1, 1, "an alias refers to itself")]) from None
@@ -194,6 +199,8 @@ def _parse(file: Path) -> Any:
         nodes = YAML(typ="rt").load(text)
     except MarkedYAMLError as error:
         raise PolicyFileError([_yaml_problem(file, error)]) from None
+    except RecursionError:
+        raise PolicyFileError([Problem(str(file), 1, 1, "nested too deep to be read")]) from None
     except (YAMLError, ValueError) as error:
         raise PolicyFileError([Problem(str(file), 1, 1, f"not YAML: {error}")]) from None
     if not isinstance(nodes, CommentedMap):
@@ -220,18 +227,22 @@ class _UnfitError(Exception):
         self.steps = steps
 
 
-def _plain(node: Any, steps: tuple[str | int, ...] = ()) -> Any:
+def _plain(node: Any, counted: Iterator[int], steps: tuple[str | int, ...] = ()) -> Any:
     """Turn what the YAML reader gives into plain values.
 
-    Raises _UnfitError for a tag, or a value of a type that no rule speaks of.
+    Raises _UnfitError for a tag, a value of a type that no rule speaks of, or more than MAX_VALUES of them.
     """
+    if next(counted) > MAX_VALUES:
+        raise _UnfitError(f"up to here the file holds more than {MAX_VALUES:,} values, aliases written out", steps[:2])
     tag = getattr(node, "tag", None)
     if tag is not None and tag.value is not None:
         raise _UnfitError(f"the tag {tag.value} means nothing here; drop it", steps)
     if isinstance(node, CommentedMap):
-        return {_plain(key, (*steps, key)): _plain(value, (*steps, key)) for key, value in node.items()}
+        return {
+            _plain(key, counted, (*steps, key)): _plain(value, counted, (*steps, key)) for key, value in node.items()
+        }
     if isinstance(node, CommentedSeq):
-        return [_plain(value, (*steps, index)) for index, value in enumerate(node)]
+        return [_plain(value, counted, (*steps, index)) for index, value in enumerate(node)]
     if isinstance(node, ScalarBoolean):
         return bool(node)
     if node is None or type(node) in (str, bool, int, float):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from proxy.policy.paths import PathViews, read_path, read_plain
 from proxy.policy.regex import compile_search, escape
-from proxy.policy.roots import glob_may_reach, read_root
+from proxy.policy.roots import glob_may_reach, read_root, search_may_reach
 from proxy.policy.rules import many
 from proxy.policy.values import AMBIGUOUS, Trouble
 from proxy.policy.views import WrongTypeError, gather
@@ -34,6 +34,7 @@ class Paths(NamedTuple):
     sure: bool
     trouble: Trouble | None
     plain: str | None = None
+    searches: tuple[str, ...] = ()
 
 
 def view_path(value: Any) -> PathViews:
@@ -69,6 +70,7 @@ def _merge(views: Views) -> Paths:
         tuple(dict.fromkeys(path for item in everything for path in item.globs)),
         views.sure and all(item.exact or item.relative for item in items),
         trouble,
+        searches=tuple(dict.fromkeys(path for item in everything for path in item.searches)),
     )
 
 
@@ -105,7 +107,7 @@ def path_under(arg: ArgPath, operand: Any) -> Callable[[Reading], int]:
         for path in paths.folded:
             if path.startswith(folded_roots):
                 return _how_sure(paths, roots, reading)
-        if simple and paths.trouble is None and not paths.globs:
+        if simple and paths.trouble is None and not paths.globs and not paths.searches:
             return 0
         if _may_by_pattern(paths, roots):
             return _how_sure(paths, roots, reading)
@@ -119,7 +121,11 @@ def _may_by_pattern(paths: Paths, roots: _Roots) -> bool:
         return True
     if any(roots.hold_relative(path) for path in paths.relative):
         return True
-    return any(glob_may_reach(pattern, root) for pattern in paths.globs for root in roots.folded)
+    return any(
+        any(glob_may_reach(pattern, root) for pattern in paths.globs)
+        or any(search_may_reach(pattern, root) for pattern in paths.searches)
+        for root in roots.folded
+    )
 
 
 def _how_sure(paths: Paths, roots: _Roots, reading: Reading) -> int:

@@ -57,6 +57,10 @@ _ALIASES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("usr", "lib64"), ("lib64",)),
 )
 GLOB_MARKS = frozenset("*?[{")
+# Endings of files that hold keys, settings of the system, or sockets: to look for these is no harmless search.
+_KEYS = frozenset(
+    ("asc", "cfg", "cnf", "conf", "crt", "env", "gpg", "ini", "jks", "kdbx", "key", "p12", "pem", "pfx", "ppk", "sock")
+)
 
 
 class PathViews(NamedTuple):
@@ -64,7 +68,9 @@ class PathViews(NamedTuple):
 
     `exact` are the paths a careful server would open; `folded` are these and the
     ones a careless server would, without case; `relative` are paths that hang on
-    the server's working directory; `globs` are absolute patterns.
+    the server's working directory; `globs` are absolute patterns, and relative ones
+    as taken from the root; `searches` are relative patterns that look for a kind of
+    file below the working directory (`**/*.py`), from the root too.
     """
 
     exact: tuple[str, ...]
@@ -72,6 +78,7 @@ class PathViews(NamedTuple):
     relative: tuple[str, ...] = ()
     globs: tuple[str, ...] = ()
     problem: str | None = None
+    searches: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -81,11 +88,19 @@ class _Found:
     relative: dict[str, None] = field(default_factory=dict)
     problem: str | None = None
     taken: set[tuple[str, bool]] = field(default_factory=set)
+    searching: dict[str, bool] = field(default_factory=dict)
+
+    def note(self, path: str, walk: _Walk, text: str) -> None:
+        """Note whether every reading that gives `path` only searches by it."""
+        folded = path.casefold()
+        self.searching[folded] = self.searching.get(folded, True) and is_search(text, walk.parts)
 
     def views(self) -> PathViews:
         folded = dict.fromkeys(p.casefold() for p in (*self.exact, *self.loose))
-        globs = tuple(p for p in folded if not GLOB_MARKS.isdisjoint(p))
-        return PathViews(tuple(self.exact), tuple(folded), tuple(self.relative), globs, self.problem)
+        patterns = [p for p in folded if not GLOB_MARKS.isdisjoint(p)]
+        searches = tuple(p for p in patterns if self.searching.get(p))
+        globs = tuple(p for p in patterns if not self.searching.get(p))
+        return PathViews(tuple(self.exact), tuple(folded), tuple(self.relative), globs, self.problem, searches)
 
 
 class _Walk(NamedTuple):
@@ -230,9 +245,9 @@ def _take(text: str, found: _Found, *, strict: bool) -> None:
 def _flag(text: str, found: _Found) -> None:
     head = text.lstrip("\"'` \t\r\n")
     if head[:1] == "~":
-        found.problem = "a home directory (~)"
+        found.problem = "it starts with ~, and whose folder that is the server decides; write the path out"
     elif _starts_with_variable(head):
-        found.problem = "a path that starts with a variable"
+        found.problem = "it starts with a variable, which the server fills in; write the path out"
 
 
 def _starts_with_variable(text: str) -> bool:
@@ -249,6 +264,7 @@ def _add(text: str, found: _Found, *, strict: bool) -> None:
     if "proc" in text.casefold() or "dev" in text.casefold():
         found.loose[join_parts(_walk(text, follow=False).parts)] = None
     path = join_parts(walk.parts)
+    found.note(path, walk, text)
     if not walk.absolute:
         found.loose[path] = None
         if strict:
@@ -362,6 +378,22 @@ def _through_proc(stack: list[str]) -> bool:
     if len(stack) == 5 and stack[2].casefold() != "task":
         return False
     return stack[-1].casefold() in ("root", "cwd", "fd", "map_files")
+
+
+def is_search(text: str, parts: tuple[str, ...]) -> bool:
+    """Tell whether a path is relative and looks below its folder for files by their ending: `**/*.py`."""
+    as_written = tuple(part for part in text.split("/") if part not in ("", "."))
+    if text[:1] == "/" or parts != as_written or len(parts) < 2 or parts[0] not in ("*", "**"):
+        return False
+    named = all(part in ("*", "**") or GLOB_MARKS.isdisjoint(part) for part in parts[:-1])
+    endings = search_endings(parts[-1].casefold())
+    return named and bool(endings) and all(ending.isalnum() and ending not in _KEYS for ending in endings)
+
+
+def search_endings(pattern: str) -> list[str]:
+    """Give the endings that `*.py` or `*.{ts,tsx}` looks for."""
+    star, _, endings = pattern.partition(".")
+    return endings.removeprefix("{").removesuffix("}").split(",") if star == "*" else []
 
 
 def join_parts(parts: tuple[str, ...]) -> str:

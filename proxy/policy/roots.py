@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proxy.policy.paths import GLOB_MARKS, join_parts
+from proxy.policy.paths import GLOB_MARKS, join_parts, search_endings
 
 
 def read_root(root: str) -> str:
@@ -43,6 +43,17 @@ def glob_may_reach(pattern: str, root: str) -> bool:
         if not _component_may_match(given[i], part):
             return False
     return True
+
+
+def search_may_reach(pattern: str, root: str) -> bool:
+    """Tell whether a relative search (folded) names a part of `root` (folded).
+
+    That it may start at `/`, where all it finds could be under `root`, does not count.
+    """
+    wanted = [p for p in root.split("/") if p]
+    *folders, last = (p for p in pattern.split("/") if p)
+    endings = tuple(f".{ending}" for ending in search_endings(last))
+    return any(name in folders or name.endswith(endings) for name in wanted)
 
 
 def _component_may_match(pattern: str, name: str) -> bool:

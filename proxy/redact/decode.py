@@ -43,6 +43,10 @@ _BASE32: Final = compile_bytes("[A-Z2-7]{22,}={0,6}|[a-z2-7]{22,}={0,6}")
 _LINE_BREAK: Final = compile_bytes(r"[ \t]{0,4}(?:\r?\n|(?:\\{1,8}r)?\\{1,8}n)[ \t]{0,16}")
 # Of a written-out `\\n` the letter belongs to the alphabet, and so to the segment after it.
 _WRITTEN_BREAK: Final = compile_bytes(r"(?:\\{1,8}r)?\\{1,8}")
+# Found wherever one line of a segment ends and the next begins.
+_ANY_BREAK: Final = compile_bytes(
+    r"[A-Za-z0-9+/_=-][ \t]{0,4}(?:\r?\n|(?:\\{1,8}r)?\\{1,8}n)[ \t]{0,16}[A-Za-z0-9+/_-]"
+)
 _LAST_LINE: Final = compile_bytes(r"[A-Za-z0-9+/_-]{1,19}={0,2}")
 _UTF16: Final = compile_bytes(r"(?:[\x20-\x7e]\x00){8}|(?:\x00[\x20-\x7e]){8}")
 
@@ -52,7 +56,12 @@ _SHORTEST_HEX: Final = 26
 _LONGEST_BREAK: Final = 24
 _LONG: Final = 1 << 14
 _LARGE: Final = 1 << 16
+_MANY: Final = 1 << 10
+"""From so many segments on, one search of the text is cheaper than a question to each."""
 _PADDING: Final = (b"", b"AAA", b"AA", b"A")
+_BASE64_RATIO: Final = Fraction(3, 4)
+_HEX_RATIO: Final = Fraction(1, 2)
+_SAME_SIZE: Final = Fraction(1)
 _SEPARATOR_BASE64: Final = binascii.b2a_base64(SEPARATOR, newline=False)
 _STANDARD: Final = bytes.maketrans(b"-_", b"+/")
 _BASE32_DIGITS: Final = bytes.maketrans(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", b"0123456789abcdefghijklmnopqrstuv")
@@ -76,7 +85,7 @@ def base64_views(segments: Segments) -> Iterator[View]:
         filler = b"A" * shift
         joined = (filler + _SEPARATOR_BASE64).join([body[shift:] for body in padded] if shift else padded) + filler
         decoded = binascii.a2b_base64(joined.translate(_STANDARD))
-        yield Decoded(segments, decoded, padded, Fraction(3, 4))
+        yield Decoded(segments, decoded, padded, _BASE64_RATIO)
         if not shift and decoded.isascii():
             return  # nothing was out of step
 
@@ -86,13 +95,13 @@ def hex_views(segments: Segments) -> Iterator[View]:
     for shift in range(2):
         bodies = [body[shift : len(body) - (len(body) - shift & 1)] for body in segments.bodies]
         decoded = SEPARATOR.join(map(binascii.unhexlify, bodies))
-        yield Decoded(segments, decoded, bodies, Fraction(1, 2))
+        yield Decoded(segments, decoded, bodies, _HEX_RATIO)
 
 
 def base32_views(segments: Segments) -> Iterator[View]:
     """Decode each segment, in upper or lower case, padding or not."""
     decoded = [_base32(body.upper()) for body in segments.bodies]
-    yield Decoded(segments, SEPARATOR.join(decoded), decoded, Fraction(1))
+    yield Decoded(segments, SEPARATOR.join(decoded), decoded, _SAME_SIZE)
 
 
 def _base32(body: bytes) -> bytes:
@@ -102,7 +111,8 @@ def _base32(body: bytes) -> bytes:
 
 
 def _segments(spans: Sequence[Span], data: bytes) -> Segments:
-    bodies = [data[start:end].rstrip(b"=") for start, end in spans]
+    words = [data[start:end] for start, end in spans]
+    bodies = [word.rstrip(b"=") for word in words] if b"=" in data else words
     return Segments([start for start, _ in spans], [end for _, end in spans], bodies)
 
 
@@ -116,7 +126,7 @@ def _unwrapped(segments: Segments, data: bytes) -> Segments:
     found = Segments([], [], [])
     neighbours = zip(segments.ends, islice(segments.starts, 1, None), strict=False)
     gaps = [data[end:start] if start - end <= _LONGEST_BREAK else b"" for end, start in neighbours]
-    breaks = {gap for gap in set(gaps) if b"\n" in gap or b"\\" in gap}
+    breaks = {gap for gap in set(gaps) if _breaks_line(gap) or _WRITTEN_BREAK.fullmatch(gap)}
     lines: list[bytes] = []
     first = last = -1
     for index in [index for index, gap in enumerate(gaps) if gap in breaks]:
@@ -194,9 +204,10 @@ def _decoded_views(data: bytes) -> Iterator[View]:
     if not runs:
         return
     segments = _segments(runs, data)
-    if b"\n" in data or b"\\" in data:
+    if (b"\n" in data or b"\\" in data) and (len(runs) < _MANY or _ANY_BREAK.search(data)):
         yield from base64_views(_unwrapped(segments, data))
-    is_hex = [_is_hex(body) for body in segments.bodies]
+    worth_asking = len(runs) < _MANY or _HEX.search(data) is not None
+    is_hex = [_is_hex(body) for body in segments.bodies] if worth_asking else []
     if any(is_hex):
         yield from hex_views(segments.chosen(is_hex))
         segments = segments.chosen([not flag for flag in is_hex])
@@ -207,7 +218,7 @@ def _decoded_views(data: bytes) -> Iterator[View]:
 
 def _inner_views(segments: Segments) -> Iterator[View]:
     """Give what runs of hexadecimal or base32 digits within segments decode to."""
-    words = Decoded(segments, SEPARATOR.join(segments.bodies), segments.bodies, Fraction(1))
+    words = Decoded(segments, SEPARATOR.join(segments.bodies), segments.bodies, _SAME_SIZE)
     for regex, decode in ((_HEX, hex_views), (_BASE32, base32_views)):
         spans = [match.span() for match in regex.finditer(words.data)]
         if spans:
@@ -253,7 +264,7 @@ class Root(Layer):
         return start, end
 
 
-def next_layer(layer: Layer) -> Layer | None:
-    """Give what `layer` reads as, one decoding further; None where there is nothing more."""
-    views = [view for view in views_of(layer.data, is_text=layer.below is None) if view.data]
+def next_layer(layer: Layer, data: bytes) -> Layer | None:
+    """Give what `data`, all or the beginning of `layer`, reads as one decoding further; None where that is nothing."""
+    views = [view for view in views_of(data, is_text=layer.below is None) if view.data]
     return Layer(layer, views) if views else None

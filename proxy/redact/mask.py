@@ -15,7 +15,7 @@ from proxy.model import Finding
 from proxy.redact.decode import GROWTH, MAX_DEPTH, SLACK, Layer, Root, next_layer
 from proxy.redact.detectors import Catalogue, builtin, compile_bytes
 from proxy.redact.document import UNREADABLE, WALL, Document, Text
-from proxy.redact.scan import DatabaseCache, EngineName, Match, scanner_for
+from proxy.redact.scan import DatabaseCache, EngineName, Match, scanner_for, unclaimed
 from proxy.redact.suppress import cover
 
 if TYPE_CHECKING:
@@ -124,9 +124,10 @@ class Masker:
             blanked[start:end] = WALL * (end - start)
         return bytes(blanked)
 
-    def layers(self, data: bytes, chosen: frozenset[int]) -> Iterator[tuple[Layer, list[Match]]]:
+    def layers(self, data: bytes, chosen: frozenset[int], *, entirely: bool) -> Iterator[tuple[Layer, list[Match]]]:
         """Give each reading of `data` with its matches, the plain one first.
 
+        Unless `entirely`, what counts as matched because a detector matched too often is not decoded.
         Raises DecodingLimitError where there is more to decode than is affordable.
         """
         layer: Layer | None = Root(data)
@@ -137,8 +138,10 @@ class Masker:
             budget -= len(layer.data)
             if budget < 0:
                 raise DecodingLimitError
-            yield layer, self._scanner.matches(layer.data, chosen)
-            layer = next_layer(layer) if depth < MAX_DEPTH else None
+            matches = self._scanner.matches(layer.data, chosen)
+            yield layer, matches
+            rest = layer.data if entirely else unclaimed(matches, layer.data)
+            layer = next_layer(layer, rest) if depth < MAX_DEPTH else None
 
 
 class DecodingLimitError(Exception):
@@ -205,7 +208,9 @@ class _Masking:
         hits: list[Hit] = []
         split: list[list[Hit]] = []
         try:
-            for layer, matches in self._masker.layers(text.data, self._chosen):
+            # What a suppression spares may hide something else in an encoding.
+            entirely = bool(self._suppressions)
+            for layer, matches in self._masker.layers(text.data, self._chosen, entirely=entirely):
                 for match in matches:
                     self._place(text, layer, match, hits, split)
         except DecodingLimitError:

@@ -36,6 +36,7 @@ _HEX_LINES: Final = compile_bytes(rf"{_HEX_LINE}(?:[0-9A-Fa-f]{{2}}[\s:,;-]{{0,2
 _START: Final = rf"(?:^|[^A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{{{SHORTEST}}}"
 # A class repeated and nothing after it to go back for: as linear as RE2, and quicker to start.
 _REST: Final = re.compile(rb"[A-Za-z0-9+/_-]+={0,2}")
+_PADDED: Final = re.compile(rb"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{%d,}={0,2}" % SHORTEST)
 
 
 # The longest that the twelve pairs can be before hyperscan tells of them.
@@ -61,12 +62,11 @@ def _is_dense(data: bytes) -> bool:
 
 
 def _long_words(data: bytes) -> list[Span]:
+    if b"=" in data:
+        return [match.span() for match in _PADDED.finditer(data)]
     sizes = [len(word) for word in data.translate(_SPACED).split(b" ")]
     starts = accumulate((size + 1 for size in sizes), initial=0)
-    spans = [(start, start + size) for start, size in zip(starts, sizes, strict=False) if size >= SHORTEST]
-    if b"=" not in data:
-        return spans
-    return [(start, end + len(data[end : end + 2]) - len(data[end : end + 2].lstrip(b"="))) for start, end in spans]
+    return [(start, start + size) for start, size in zip(starts, sizes, strict=False) if size >= SHORTEST]
 
 
 def hex_lines(data: bytes) -> list[Span]:

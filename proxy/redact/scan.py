@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from proxy.redact.detectors import KEYWORD_REACH, Catalogue, Detector, compile_bytes
+from proxy.redact.detectors import KEYWORD_REACH, Catalogue, Detector, compile_bytes, compile_search
 from proxy.redact.document import WALL
 from proxy.redact.validators import VALIDATORS
 
@@ -26,12 +26,13 @@ except ImportError:  # no wheel for this platform: the keyword engine does the w
     hyperscan = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 MAX_MATCHES = 10_000
 """Matches of one detector in one buffer after which all that follows counts as matched."""
 
 _MAX_RETRIES = 5_000
+_MAX_VERDICTS = 10_000
 
 BLOCK = 1 << 16
 OVERLAP = 1 << 12
@@ -174,7 +175,7 @@ class Rule:
     def __init__(self, index: int, detector: Detector) -> None:
         self.index = index
         self.detector = detector
-        self._regex = compile_bytes(detector.pattern)
+        self._search = compile_search(detector.pattern)
         self._allow = [compile_bytes(regex) for regex in detector.allow]
         self._keywords = tuple(word.encode() for word in detector.keywords)
         self._stopwords = tuple(word.encode() for word in detector.stopwords)
@@ -183,45 +184,50 @@ class Rule:
     def find(self, data: bytes, regions: Sequence[Region]) -> Iterator[Match]:
         """Give the findings that end in `regions` of `data`, from left to right."""
         found = refused = position = 0
+        verdicts: dict[bytes, int] = {}
         for low, high in regions:
-            position = max(position, low - OVERLAP)
-            resumed = True
-            while resumed and position < high:
-                resumed = False
-                for match in self._each(data, position, high):
-                    start, end = match.span(self.detector.group)
-                    if start < 0:
-                        continue  # a branch without the capture: what it takes is no finding
-                    if length := self._accepted(data, start, end):
-                        found += 1
-                        position = start + length if found < MAX_MATCHES else len(data)
-                        yield Match(self.index, start, position)
-                        resumed = position != match.end()
-                    elif refused < _MAX_RETRIES:
-                        # What was refused may hide what begins inside it; a bound keeps bait affordable.
-                        refused += 1
-                        position = match.start() + 1
-                        resumed = True
-                    if resumed:
-                        break
+            position = here = max(position, low - OVERLAP)
+            limit = min(high + OVERLAP, len(data))
+            hopeful = False
+            while here < high and (spans := self._next(data, here, limit))[0][0] >= 0:
+                start, end = spans[self.detector.group]
+                if length := self._accepted(data, start, end, verdicts):
+                    found += 1
+                    position = here = start + length if found < MAX_MATCHES else len(data)
+                    yield Match(self.index, start, position)
+                    continue
+                # Bait without a keyword anywhere near is not worth going through.
+                hopeful = hopeful or self._has_keyword(data, here, limit)
+                if not hopeful:
+                    break
+                here = max(here + 1, spans[0][1])
+                if start >= 0 and refused < _MAX_RETRIES:
+                    # What was refused may hide what begins inside it; a bound keeps bait affordable.
+                    refused += 1
+                    position = here = spans[0][0] + 1
 
-    def _each(self, data: bytes, position: int, high: int) -> Iterator[Any]:
-        """Give the matches from `position` to `high`, those that reach further whole."""
-        limit = min(high + OVERLAP, len(data))
-        for match in self._regex.finditer(data, position, limit):
-            if match.end() == limit < len(data):
-                whole = self._regex.search(data, match.start())
-                if whole is not None:
-                    yield whole
-                return
-            yield match
+    def _next(self, data: bytes, position: int, limit: int) -> list[Region]:
+        """Give the spans of the next match from `position` to `limit`, of one that reaches further the whole."""
+        spans = self._search(data, position, limit)
+        if spans[0][1] == limit < len(data):
+            return self._search(data, spans[0][0], len(data))
+        return spans
 
-    def _accepted(self, data: bytes, start: int, end: int) -> int:
+    def _accepted(self, data: bytes, start: int, end: int, verdicts: dict[bytes, int]) -> int:
+        """Give how many bytes from `start` are a finding; `verdicts` has those on what was seen before."""
+        if start < 0:
+            return 0  # a branch without the capture: what it takes is no finding
         secret = data[start:end]
+        length = verdicts.get(secret)
+        if length is None:
+            length = self._verdict(secret)
+            if len(verdicts) < _MAX_VERDICTS:
+                verdicts[secret] = length
+        return length if length and self._has_keyword(data, start, end) else 0
+
+    def _verdict(self, secret: bytes) -> int:
         length = self._validator(secret) if self._validator else len(secret)
-        if not length or (self._keywords and not self._has_keyword(data, start, end)):
-            return 0
-        if self.detector.entropy and entropy(secret) < self.detector.entropy:
+        if not length or (self.detector.entropy and entropy(secret) < self.detector.entropy):
             return 0
         lowered = secret.lower()
         if any(word in lowered for word in self._stopwords):
@@ -229,6 +235,9 @@ class Rule:
         return 0 if any(regex.fullmatch(secret) for regex in self._allow) else length
 
     def _has_keyword(self, data: bytes, start: int, end: int) -> bool:
+        """Tell whether a keyword stands between `start` and `end`, or near enough and before a wall."""
+        if not self._keywords:
+            return True
         low = max(0, start - KEYWORD_REACH, data.rfind(WALL, max(0, start - KEYWORD_REACH), start) + 1)
         wall = data.find(WALL, end, end + KEYWORD_REACH)
         window = data[low : wall if wall >= 0 else end + KEYWORD_REACH].lower()
@@ -274,6 +283,12 @@ def _engines(name: EngineName) -> Callable[[Catalogue, DatabaseCache | None], En
     if hyperscan is None:
         raise RuntimeError("hyperscan is not installed; use the engine 'keywords' or 'auto'")
     return HyperscanEngine
+
+
+def unclaimed(matches: Iterable[Match], data: bytes) -> bytes:
+    """Give `data` up to where a detector that matched too often counts all that follows as matched."""
+    overflow = [match.start for match in matches if match.end == len(data) and match.end - match.start > BLOCK]
+    return data[: min(overflow)] if overflow else data
 
 
 @functools.lru_cache(maxsize=8)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import itertools
 from collections.abc import Callable
 from typing import Final
 
@@ -16,10 +17,10 @@ type Validator = Callable[[bytes], int]
 
 _DIGITS: Final = frozenset(b"0123456789")
 _DOUBLED: Final = (0, 2, 4, 6, 8, 1, 3, 5, 7, 9)
-_DOUBLED_TEXT: Final = bytes.maketrans(b"0123456789", b"0246813579")
 _LOWER: Final = frozenset(b"abcdefghijklmnopqrstuvwxyz")
 _UPPER: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ")
-_NAME: Final = _LOWER | _UPPER | frozenset(b"_.-")
+_DIGIT_BYTES: Final = bytes(_DIGITS)
+_NAME: Final = bytes(_LOWER | _UPPER) + b"_.-"
 _NOT_DIGITS: Final = bytes(set(range(256)) - _DIGITS)
 _NOT_ALNUM: Final = bytes(set(range(256)) - _DIGITS - _LOWER - _UPPER)
 
@@ -34,9 +35,18 @@ def luhn(digits: list[int]) -> bool:
     return (sum(digits[-1::-2]) + sum(_DOUBLED[digit] for digit in digits[-2::-2])) % 10 == 0
 
 
-def _luhn_text(digits: bytes) -> bool:
-    doubled = sum(digits[-2::-2].translate(_DOUBLED_TEXT)) - 48 * (len(digits) // 2)
-    return (sum(digits[-1::-2]) - 48 * ((len(digits) + 1) // 2) + doubled) % 10 == 0
+# The Luhn sum of each four digits, the first and the third doubled.
+_QUADS: Final = {
+    b"%d%d%d%d" % (one, two, three, four): _DOUBLED[one] + two + _DOUBLED[three] + four
+    for one, two, three, four in itertools.product(range(10), repeat=4)
+}
+
+
+def _luhn_card(digits: bytes) -> bool:
+    """Tell what `luhn` tells, of up to 20 digits as they are written."""
+    text = digits.zfill(20)
+    total = _QUADS[text[:4]] + _QUADS[text[4:8]] + _QUADS[text[8:12]] + _QUADS[text[12:16]] + _QUADS[text[16:]]
+    return total % 10 == 0
 
 
 def weighted(digits: list[int], weights: tuple[int, ...]) -> int:
@@ -78,7 +88,7 @@ def card(value: bytes) -> int:
     plain = value.translate(None, _NOT_DIGITS)
     for length in _CARD_LENGTHS[plain[:4]]:
         head = plain[:length]
-        if len(head) == length and len(set(head)) > 1 and _luhn_text(head):
+        if len(head) == length and _luhn_card(head) and len(set(head)) > 1:
             end = _end_of_digits(value, length)
             if end == len(value) or value[end] not in _DIGITS:
                 return end
@@ -271,20 +281,20 @@ def _tr_identity(digits: list[int]) -> bool:
 
 
 def _has_digit(value: bytes) -> bool:
-    return not _DIGITS.isdisjoint(value)
+    return len(value.translate(None, _DIGIT_BYTES)) < len(value)
 
 
 def _letters_and_digits(value: bytes) -> bool:
-    return _has_digit(value) and not (_LOWER | _UPPER).isdisjoint(value)
+    return _has_digit(value) and value.swapcase() != value
 
 
 def _mixed_case_digits(value: bytes) -> bool:
-    return not (_DIGITS.isdisjoint(value) or _LOWER.isdisjoint(value) or _UPPER.isdisjoint(value))
+    return value.upper() != value != value.lower() and _has_digit(value)
 
 
 def _password_like(value: bytes) -> bool:
     """Refuse what reads as an identifier or a plain word: letters, dots, dashes, underscores."""
-    return not _NAME.issuperset(value)
+    return bool(value.translate(None, _NAME))
 
 
 def _random_looking(value: bytes) -> bool:
@@ -292,7 +302,7 @@ def _random_looking(value: bytes) -> bool:
     if not _letters_and_digits(value):
         return False
     longest_word = max(map(len, value.translate(_WORD_BREAKS).split()), default=0)
-    digits = sum(byte in _DIGITS for byte in value)
+    digits = len(value) - len(value.translate(None, _DIGIT_BYTES))
     return digits >= 2 and longest_word < max(9, len(value) * 2 // 3)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from proxy.events import Entry
 from proxy.store.chain import Head
-from proxy.store.event_text import FLAGS, NUMBERS, TEXTS, VALUES, PoisonError, readable
+from proxy.store.event_text import FLAGS, MAX_NAME, NUMBERS, TEXTS, VALUES, PoisonError, readable
 from proxy.store.steps import Query
 
 if TYPE_CHECKING:
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from proxy.store.events import Events
     from proxy.store.steps import Row, Steps
 
-MAX_NAME = 256
+CLOSE = 1e-3  # seconds; a database keeps microseconds
+_VALUES = frozenset(VALUES)
 _READ = ("kind", *TEXTS, *FLAGS, *NUMBERS, *VALUES, "result_size")
 # From one writer to the next by the index, however many events each has.
 _WRITERS = (
@@ -80,18 +81,37 @@ async def _rows(store: Events, sql: str, *values: object) -> Sequence[Row]:
 
 def _chained(row: Row) -> Chained:
     body, writer, seq, chain, event_id, time, *columns = row
+    wrong = None if _agree(body, event_id, time, columns) else _wrong_column(body, event_id, time, columns)
+    return Chained(Entry(body, writer, seq, chain), event_id, wrong)
+
+
+def _agree(body: str, event_id: str, time: float, columns: Sequence[Any]) -> bool:
+    """Say whether columns are plainly what the text says, as those of almost all events are."""
+    try:
+        said = json.loads(body)
+        if said["event_id"] != event_id or abs(time - said["time"]) > CLOSE:
+            return False
+        if type(said.get("jsonrpc_id")) is int:
+            said["jsonrpc_id"] = str(said["jsonrpc_id"])
+        return all(
+            column == said.get(name) or (column is not None and name in _VALUES and json.loads(column) == said[name])
+            for name, column in zip(_READ, columns, strict=True)
+        )
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return False
+
+
+def _wrong_column(body: str, event_id: str, time: float, columns: Sequence[Any]) -> str | None:
+    """Give the column that says another thing than what a store makes of the text."""
     try:
         said: dict[str, Any] = json.loads(readable(body))
     except PoisonError:
-        return Chained(Entry(body, writer, seq, chain), event_id, "body")
+        return "body"
+    if event_id != said["event_id"] or abs(time - said["time"]) > CLOSE:
+        return "event_id or ts"
     said["proposal_id"] = said.get("proposal_id") or _text(said.get("detail"), "proposal_id")
-    wrong = None
-    if event_id != said["event_id"] or abs(time - said["time"]) > 1e-3:
-        wrong = "event_id or ts"
-    for name, value in zip(_READ, columns, strict=True):
-        if not _same(name, value, said.get(name)):
-            wrong = name
-    return Chained(Entry(body, writer, seq, chain), event_id, wrong)
+    pairs = zip(_READ, columns, strict=True)
+    return next((name for name, column in pairs if not _same(name, column, said.get(name))), None)
 
 
 def _text(detail: Any, name: str) -> str | None:

@@ -9,7 +9,7 @@ apart as far as they do, and the rest stay candidates.
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
@@ -105,6 +105,7 @@ class Attributor:
         self._in_order, self._overlapped = True, 0
         self._closed: list[str] = []
         self._undecided: deque[_Undecided] = deque()
+        self._waited_for: Counter[str] = Counter()
         self._written_by: deque[tuple[int, int]] = deque(maxlen=MAX_WRITES)
         self._authors: OrderedDict[str, tuple[int, int]] = OrderedDict()
 
@@ -161,9 +162,12 @@ class Attributor:
 
     def closed(self) -> list[str]:
         """Give the calls that the trace has passed, once nothing of theirs is held back."""
-        waited_for = {call_id for each in self._undecided for call_id in each.guess.calls}
-        closed = [call_id for call_id in self._closed if call_id not in waited_for]
-        self._closed = [call_id for call_id in self._closed if call_id in waited_for]
+        if not self._closed:
+            return []
+        closed = [call_id for call_id in self._closed if not self._waited_for[call_id]]
+        self._closed = [call_id for call_id in self._closed if self._waited_for[call_id]]
+        for call_id in closed:
+            del self._waited_for[call_id]
         return closed
 
     def _count(self, event: Event) -> None:
@@ -196,6 +200,7 @@ class Attributor:
             found = self._attribute(seen, consumed, written)
             if found.how in ("order", "window"):
                 self._undecided.append(_Undecided(seen, found))
+                self._waited_for.update(found.calls)
             else:
                 told.append(Attributed(seen, found))
         if not self._held:
@@ -211,6 +216,7 @@ class Attributor:
             if not ripe and any(call_id in self._open for call_id in each.guess.calls):
                 break
             self._undecided.popleft()
+            self._waited_for.subtract(each.guess.calls)
             told.append(Attributed(each.seen, self._by_author(each)))
         return told
 

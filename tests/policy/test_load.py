@@ -1,5 +1,7 @@
 """Reading policy files, and what is said about bad ones."""
 
+import time
+
 import pytest
 
 from proxy.errors import PolicyError
@@ -173,3 +175,20 @@ def test_a_misspelt_mode_of_pins_is_refused_with_the_way_out(tmp_path):
     assert "p.yaml:4:3" in said
     assert "did you mean 'enforce'?" in said
     assert "did you mean 'mode'?" in refused(tmp_path, HEAD + "pins: {mod: off}\n")
+
+
+def test_aliases_of_aliases_are_refused_soon_and_with_their_place(tmp_path):
+    lines = ["version: 1", "rules: []", "a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
+    started = time.process_time()
+    assert "p.yaml:7:5: up to here the file holds more than 200,000 values" in refused(tmp_path, "\n".join(lines))
+    assert time.process_time() - started < 10
+
+
+def test_a_file_nested_too_deep_is_refused(tmp_path):
+    assert "p.yaml:1:1: nested too deep" in refused(tmp_path, "version: 1\nx: " + "[" * 600 + "]" * 600)
+
+
+def test_an_alias_within_bounds_is_as_good_as_what_it_stands_for(tmp_path):
+    text = HEAD + "rules:\n  - {id: a, action: deny, tools: &t [x]}\n  - {id: b, action: deny, servers: *t}\n"
+    assert load(tmp_path, text).rules["b"].servers == ["x"]

@@ -57,9 +57,22 @@ def test_all_of_them_load_together():
         ("search", {"query": "how does /etc/passwd work?", "path": None}),
         ("create_issue", {"title": "curl http://169.254.169.254 hangs", "body": "`rm -rf /`"}),
         ("jq", {"path": ["items", 0], "file": {"name": "x"}}),
+        ("grep", {"path": "**/*.py", "query": "x"}),
+        ("find_files", {"paths": ["./**/*.{ts,tsx}", "src/**"]}),
+        ("powershell", {"command": "Get-ChildItem | ForEach-Object { $_.FullName }"}),
+        ("run_pwsh", {"script": '$x = Get-Date; Write-Host "a`n$x"'}),
     ],
 )
 def test_the_default_policy_does_not_stand_in_the_way_of_ordinary_work(tool, arguments):
     policy = load_policy(policies_dir() / "default.yaml")
     decision = policy.decide(Call("tools/call", "server", "agent", tool, arguments))
     assert decision.outcome is Outcome.ALLOW, decision
+
+
+@pytest.mark.parametrize("path", ["~/notes.txt", "$HOME/notes.txt"])
+def test_a_path_whose_folder_the_server_decides_is_told_apart_from_a_credential(path):
+    policy = load_policy(policies_dir() / "default.yaml")
+    decision = policy.decide(Call("tools/call", "server", "agent", "read_file", {"path": path}))
+    assert (decision.outcome, decision.reason) == (Outcome.DENY, "ambiguous_value")
+    assert "paths that may lead to them" in decision.message
+    assert "write the path out" in decision.message

@@ -11,7 +11,7 @@ import pytest
 from proxy.redact.decode import Root, next_layer
 from proxy.redact.fold import FOLD, fold_character
 from proxy.redact.mask import DECODING_LIMIT, Masker
-from proxy.redact.views import ESCAPES, Dropped, Folded, Unescaped
+from proxy.redact.views import ESCAPES, Dropped, Escape, Folded, Unescaped
 
 AWS = "AKIA" + "IOSFODNN7EXAMPLE"
 GITHUB = "ghp_" + "aB3dE6" * 6
@@ -144,7 +144,8 @@ def test_what_decodes_to_too_much_is_reported_as_not_examined(monkeypatch: pytes
 
 
 def test_plain_text_has_no_other_readings():
-    assert next_layer(Root(b"just a few plain words")) is None
+    text = b"just a few plain words"
+    assert next_layer(Root(text), text) is None
 
 
 def test_readings_know_where_they_came_from():
@@ -167,3 +168,10 @@ def test_readings_know_where_they_came_from():
 )
 def test_a_character_folds_to_what_it_passes_for(character: str, plain: str):
     assert fold_character(character) == plain
+
+
+@pytest.mark.parametrize("escape", ESCAPES, ids=lambda escape: escape.marker.decode())
+def test_escapes_are_undone_between_markers_that_are_none_and_backslashes_that_are_text(escape: Escape):
+    good, stray = escape.marker + b"41" + escape.tail, escape.marker + b"4z"
+    view = Unescaped(good + stray + b"\\n'" + good + escape.marker, escape)
+    assert view.data == b"A" + stray + b"\\n'A" + escape.marker + b"\n"

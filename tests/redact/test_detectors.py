@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from proxy.errors import PolicyError
-from proxy.redact.detectors import Detector, builtin, compile_bytes, parse_detector
+from proxy.redact.detectors import Detector, builtin, compile_bytes, compile_search, parse_detector
 from proxy.redact.mask import Masker
 from proxy.redact.scan import OVERLAP
 from tests.redact.labelled import Sample, load
@@ -121,3 +121,18 @@ def test_an_id_that_is_taken_is_refused():
 
 def test_no_custom_detectors_leave_the_catalogue_as_it_is():
     assert builtin().extended([]) is builtin()
+
+
+@pytest.mark.parametrize("detector", builtin().detectors, ids=lambda detector: detector.id)
+def test_a_search_gives_the_spans_that_re2_gives(detector: Detector):
+    text = (
+        b" 4111 1111 1111 1111, AKIA"
+        b"IOSFODNN7EXAMPLE 756.1234.5678.97 184127645108946 password: x1y2z3w4;4111111111111111"
+    )
+    search, compiled = compile_search(detector.pattern), compile_bytes(detector.pattern)
+    for data in (text, text[1:], text[22:], text[22:] * 2):
+        for position in (0, 1, 20):
+            match = compiled.search(data, position, len(data))
+            groups = range(compiled.groups + 1)
+            expected = [match.span(group) for group in groups] if match else [(-1, -1)] * len(groups)
+            assert search(data, position, len(data)) == expected

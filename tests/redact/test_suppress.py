@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+
 import pytest
 
 from proxy.masking import Suppression
 from proxy.redact.mask import Masker
+from proxy.redact.scan import BLOCK, MAX_MATCHES
 
 AWS = "AKIA" + "IOSFODNN7EXAMPLE"
 MASKER = Masker(b"a key for tests alone")
@@ -71,3 +74,12 @@ def test_a_suppressed_secret_does_not_run_on_into_the_next_string():
     token = "ghp_" + "Zx8Kq2" * 6
     entry = Suppression("sample", detector="secrets.*", path="a")
     assert MASKER.mask({"a": token, "b": "text"}, ["secrets"], [entry])[1] == ()
+
+
+def test_what_is_encoded_after_more_suppressed_findings_than_are_counted_is_masked():
+    hidden = base64.b64encode(f"key {AWS} key".encode()).decode()
+    text = "a1@example.com " * MAX_MATCHES + "a few words " * (BLOCK // 8) + hidden
+    entry = Suppression("a list of members", detector="pii.email", path="members")
+    masked, findings = MASKER.mask({"members": text}, ["secrets", "pii"], [entry])
+    assert hidden not in masked["members"]
+    assert [finding.detector for finding in findings] == ["secrets.aws-access-key"]

@@ -63,6 +63,13 @@ async def test_a_server_reads_and_writes_and_ends() -> None:
     await server.clean_up()
 
 
+async def test_the_pipes_are_those_that_the_server_has() -> None:
+    server = await start(launch("stat -L -c %i /dev/fd/0 /dev/fd/1"))
+    _, stdin, stdout = server.pipes()
+    assert await server.read() == f"{stdin}\n{stdout}\n".encode()
+    await server.clean_up()
+
+
 async def test_an_end_of_input_is_enough_for_most() -> None:
     server = await start(launch("cat; exit 2"))
     assert await server.stop(10) == 2

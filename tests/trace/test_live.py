@@ -124,6 +124,19 @@ def test_files_programs_and_peers_are_recorded(tmp_path: Path) -> None:
     assert [event["tool"] for event in observed(run) if event.get("call_id")] == ["run"] * 4
 
 
+def test_nothing_of_the_pipe_is_left_on_disk(tmp_path: Path) -> None:
+    do(tmp_path / "run", "pass", env={"TMPDIR": str(tmp_path)})
+    assert [path for path in tmp_path.iterdir() if path.name.startswith("interlock-trace-")] == []
+
+
+def test_a_run_that_is_refused_before_it_starts_leaves_nothing_either(tmp_path: Path) -> None:
+    (tmp_path / "run" / "state").mkdir(parents=True)
+    (tmp_path / "run" / "state" / "log").write_text("no folder")
+    with start_run(tmp_path / "run", ["true"], "--trace", "require", env={"TMPDIR": str(tmp_path)}) as run:
+        assert run.end() != 0
+    assert [path for path in tmp_path.iterdir() if path.name.startswith("interlock-trace-")] == []
+
+
 def test_start_up_is_told_apart(tmp_path: Path) -> None:
     run = do(tmp_path)
     (event, *_) = observed(run)
@@ -155,9 +168,7 @@ def test_the_server_holds_nothing_of_the_trace(tmp_path: Path) -> None:
     held = json.loads(listing.read_text().replace("'", '"'))
     assert len(held) <= 3 + 5
     assert "interlock-trace" not in json.dumps(held)
-    assert not [
-        path for path in Path("/tmp").glob("interlock-trace-*") if path.stat().st_mtime > run.stderr.stat().st_ctime
-    ]
+    assert run.events()
 
 
 def test_io_uring_is_not_to_be_had(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from proxy.model import Context, Decision, Principal, Redaction
 from proxy.trace.session import Session
-from proxy.wire.lines import TooLong
+from proxy.wire.lines import TooLong, as_line
 from tests.gate_world import ALLOW, BOOM, DENY, MASK, World, call
 
 CONTEXT = Context(Principal("bot"), "files", transport="stdio", session="s1")
@@ -52,6 +52,22 @@ async def test_a_call_goes_out_and_its_answer_comes_back() -> None:
     assert wire.client == [{"jsonrpc": "2.0", "id": 1, "result": {"x": 1.0}}]
     assert [(event.kind, event.outcome) for event in wire.world.events] == [("decided", None), ("completed", "done")]
     assert {event.transport for event in wire.world.events} == {"stdio"}
+
+
+async def test_a_call_is_told_of_before_it_goes_out_and_a_refused_one_is_not() -> None:
+    wire = Wire()
+    told: list[tuple[str | None, int, int]] = []
+    session = Session(
+        wire.world.gate,
+        CONTEXT,
+        wire._to_client,
+        wire._to_server,
+        lambda message, exchange, size: told.append((message.method, size, len(wire.server))),
+    )
+    await session.from_client(json.dumps(call(request_id=1)).encode())
+    await session.from_client(b"[]")
+    assert told == [("tools/call", len(as_line(call(request_id=1))), 0)]
+    assert len(wire.server) == 1
 
 
 async def test_a_refused_call_is_answered_here() -> None:

@@ -91,3 +91,12 @@ def test_a_value_is_one_line_to_every_reader_and_in_every_charset(value: object)
 def test_what_is_no_number_of_jsons_is_refused() -> None:
     with pytest.raises(WireError, match="not_finite"):
         as_line({"x": float("nan")})
+
+
+@given(st.binary(max_size=40).map(lambda data: data.replace(b"x", b"\n")), st.integers(1, 9))
+def test_it_is_known_where_the_last_line_ended(data: bytes, size: int) -> None:
+    splitter = LineSplitter(5)
+    for start in range(0, len(data), size):
+        for _ in splitter.feed(data[start : start + size]):
+            assert data[splitter.ended - 1 : splitter.ended] == b"\n"
+    assert splitter.ended == data.rfind(b"\n") + 1
