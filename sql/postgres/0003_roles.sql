@@ -7,7 +7,7 @@ BEGIN
         GRANT SELECT ON interlock_migrations, tool_prompt_baselines, proposals, commits TO interlock_writer;
         GRANT INSERT ON events, proposals, commits TO interlock_writer;
         GRANT UPDATE (state, awaited, operator, operator_reason, operator_at, expires_at) ON proposals TO interlock_writer;
-        GRANT UPDATE (outcome, ended_at, attempt_id, attempts) ON commits TO interlock_writer;
+        GRANT UPDATE (outcome, ended_at, attempt_id, attempts, question) ON commits TO interlock_writer;
         GRANT DELETE ON proposals, commits TO interlock_writer;
         GRANT EXECUTE ON FUNCTION interlock_make_partitions TO interlock_writer;
     END IF;

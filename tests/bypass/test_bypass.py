@@ -15,6 +15,8 @@ from tests.bypass.targets import TARGETS, Target
 from tests.harness import Interlock
 from tests.raw import Answer, parse_answers
 
+# The first test of each campaign waits for all of its volleys.
+pytestmark = pytest.mark.timeout(400)
 DENIAL = "mcp-interlock/denial"
 every_case = pytest.mark.parametrize("case", CASES, ids=[case.id for case in CASES])
 
