@@ -52,10 +52,10 @@ def _scenes(folder: Path, postgres: Postgres, scale: float) -> Iterator[Callable
     yield lambda: scenes.outage(folder / "outage", postgres, seconds=50 * scale, calls=300)
     yield lambda: scenes.cuts(folder / "cuts", postgres.new_database(), times=max(2, int(12 * scale)), calls=300)
     if scenes.can_mount(folder):
-        yield lambda: scenes.disk_full(folder / "disk", times=max(1, int(10 * scale)), calls=300)
+        yield lambda: scenes.disk_full(folder / "disk", times=max(1, int(10 * scale)), calls=100)
     else:
         print("disk full: left out, since only root can mount a small disk", flush=True)
-    yield lambda: scenes.clock_jumps(folder / "clock", postgres.new_database(), calls=max(200, int(5000 * scale)))
+    yield lambda: scenes.clock_jumps(folder / "clock", postgres.new_database(), calls=max(200, int(3000 * scale)))
 
 
 def _play(play: Callable[[], Counts]) -> Counts:

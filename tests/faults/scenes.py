@@ -25,9 +25,10 @@ from tests.postgres import Postgres
 from tests.trail import stored_events
 
 POLICY = "version: 1\ndefault: allow\n"
-DISK_BYTES = 24 << 20
+DISK_BYTES = 64 << 20  # more than the calls of a scene take
 DRAIN_LIMIT = 120.0
 STEP_LIMIT = 30.0
+CALL_LIMIT = 0.1
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ class Scene:
     def reach(self, more: int) -> None:
         """Wait until so many more calls are acknowledged."""
         wanted = len(self.seen.acknowledged) + more
-        wait_until(lambda: len(self.seen.acknowledged) >= wanted, STEP_LIMIT)
+        wait_until(lambda: len(self.seen.acknowledged) >= wanted, STEP_LIMIT + more * CALL_LIMIT)
 
     def drain(self, proxy: Interlock) -> None:
         """Wait until everything is in the store."""
