@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import json
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,10 +12,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from proxy.commands import audit_export, audit_query, audit_stats, audit_verify
+from proxy.commands import audit_export, audit_query, audit_stats, audit_verify, trail
 from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, require_trail, store_settings
 from proxy.commands.terminal import printable
-from proxy.commands.trail import last_events
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -37,9 +37,10 @@ app.command("schema", epilog="Example:  interlock audit schema > event.schema.js
 app.command("rotate-key", epilog="Example:  interlock audit rotate-key")(audit_verify.rotate_key)
 
 
-@app.command(epilog="Example:  interlock audit tail -n 50 --json")
+@app.command(epilog="Example:  interlock audit tail -n 50 --follow --json")
 def tail(
     number: Annotated[int, typer.Option("-n", "--number", min=1, help="How many events, counted from the last.")] = 20,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on with what comes, until Ctrl-C.")] = False,  # noqa: FBT002
     database_url: DatabaseUrl = None,
     state_dir: StateDir = None,
     config: ConfigFile = None,
@@ -48,16 +49,18 @@ def tail(
     """Print the last events, oldest first: of the store, and of the local logs that were not moved there yet."""
     settings = store_settings(database_url, state_dir, config)
     require_trail(settings)
-    events = last_events(settings, number)
-    if as_json:
-        for event in events:
-            typer.echo(json.dumps(event, ensure_ascii=False))
-        return
-    _print(events)
+    batches = trail.follow(settings, number) if follow else [trail.last_events(settings, number)]
+    with contextlib.suppress(KeyboardInterrupt):
+        for place, batch in enumerate(batches):
+            if as_json:
+                for event in batch:
+                    typer.echo(json.dumps(event, ensure_ascii=False))
+            else:
+                _print(batch, with_header=place == 0)
 
 
-def _print(events: Iterable[dict[str, Any]]) -> None:
-    table = Table(box=None, header_style="bold", pad_edge=False)
+def _print(events: Iterable[dict[str, Any]], *, with_header: bool) -> None:
+    table = Table(box=None, header_style="bold", pad_edge=False, show_header=with_header)
     for name in ("time", "kind", "agent", "server", "tool or method", "decision", "reason", "rule", "outcome"):
         table.add_column(name, overflow="fold")
     for event in events:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -14,6 +15,9 @@ from proxy.errors import StoreUnavailableError
 from proxy.store import reading
 from proxy.store.choice import open_events, store_exists
 from proxy.store.events import Events
+
+FOLLOW_SECONDS = 0.5
+LATE_SECONDS = 60.0
 
 
 def last_events(settings: Settings, number: int) -> list[dict[str, Any]]:
@@ -29,6 +33,36 @@ def last_events(settings: Settings, number: int) -> list[dict[str, Any]]:
         message = f"Only what is still in the local logs is shown: {error}"
         Console(stderr=True, soft_wrap=True).print(message, style="yellow", markup=False)
         return asyncio.run(reading.last_events(None, settings.state_dir, number))
+
+
+def follow(settings: Settings, number: int, pause: float = FOLLOW_SECONDS) -> Iterator[list[dict[str, Any]]]:
+    """Give the last events, and then whatever comes, as it comes; never ends by itself.
+
+    What comes late, by up to LATE_SECONDS, is seen too. A store that does not answer is asked again.
+    """
+    now = time.time()
+    batch = last_events(settings, number)
+    last = batch[-1]["time"] if batch else now
+    seen = _times([event for event in _since(settings, last - LATE_SECONDS) if event["time"] <= last])
+    while True:
+        seen |= _times(batch)
+        if batch:
+            yield batch
+        time.sleep(pause)
+        since = max(seen.values(), default=now) - LATE_SECONDS
+        seen = {event_id: at for event_id, at in seen.items() if at >= since}
+        batch = [event for event in _since(settings, since) if event["event_id"] not in seen]
+
+
+def _since(settings: Settings, since: float) -> list[dict[str, Any]]:
+    try:
+        return list(events_since(settings, since))
+    except StoreUnavailableError:
+        return []  # asked again soon
+
+
+def _times(events: list[dict[str, Any]]) -> dict[str, float]:
+    return {event["event_id"]: event["time"] for event in events}
 
 
 def events_since(settings: Settings, since: float) -> Iterator[dict[str, Any]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.commands.trail import events_since, last_events
+from proxy.commands.trail import events_since, follow, last_events
 from proxy.config import Settings
 from proxy.errors import StoreUnavailableError
 from proxy.store.choice import open_events
@@ -56,3 +56,19 @@ def test_a_replay_does_not_go_by_a_part_of_the_trail(state: Path) -> None:
     down = Settings(state_dir=state, database_url=DOWN)  # type: ignore[arg-type]
     with pytest.raises(StoreUnavailableError):
         list(events_since(down, 0))
+
+
+def test_following_gives_each_event_once_wherever_it_is(state: Path) -> None:
+    batches = follow(Settings(state_dir=state), 2, pause=0.01)
+    assert [event["event_id"] for event in next(batches)] == ["e00003", "e00004"]
+    write(state, [5])
+    assert [event["event_id"] for event in next(batches)] == ["e00005"]
+
+    async def ship() -> None:
+        store = open_events(None, state)
+        await move(state, store)
+        await store.close()
+
+    asyncio.run(ship())
+    write(state, [6, 7])
+    assert [event["event_id"] for event in next(batches)] == ["e00006", "e00007"]

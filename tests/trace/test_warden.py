@@ -89,9 +89,7 @@ def test_a_signal_is_the_programs(number: int) -> None:
 
 
 def test_the_program_finds_signals_as_they_always_are() -> None:
-    script = (
-        "import signal as s; print(int(all(s.getsignal(n) == s.SIG_DFL for n in (s.SIGTERM, s.SIGUSR1))))"
-    )
+    script = "import signal as s; print(int(all(s.getsignal(n) == s.SIG_DFL for n in (s.SIGTERM, s.SIGUSR1))))"
     with start([sys.executable, "-c", script]) as (process, _):
         assert line(process) == 1
     with start(["/bin/sh", "-c", "grep -c '^SigIgn:.*0000000000000000' /proc/self/status"]) as (process, _):
