@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from pathlib import Path
 
 import pytest
@@ -34,16 +35,22 @@ def names_of(node: ast.AST) -> set[str]:
     return set()
 
 
-def imports(module: str, *, typing_too: bool = True) -> set[str]:
+@functools.cache
+def tree_of(module: str) -> ast.Module:
+    return ast.parse(FILES[module].read_text())
+
+
+@functools.cache
+def imports(module: str, *, typing_too: bool = True) -> frozenset[str]:
     """Give what a module imports, anywhere in it."""
     found: set[str] = set()
-    stack: list[ast.AST] = [ast.parse(FILES[module].read_text())]
+    stack: list[ast.AST] = [tree_of(module)]
     while stack:
         node = stack.pop()
         found |= names_of(node)
         skipped = is_type_checking(node) and not typing_too
         stack.extend(node.orelse if skipped and isinstance(node, ast.If) else ast.iter_child_nodes(node))
-    return found
+    return frozenset(found)
 
 
 def within(name: str, rooms: tuple[str, ...]) -> bool:
@@ -239,7 +246,7 @@ READERS = {"proxy.policy.load", "proxy.redact.detectors"}
 
 @pytest.mark.parametrize("module", [module for module in INHABITANTS if within(module, PURE) and module not in READERS])
 def test_a_pure_room_opens_nothing(module: str) -> None:
-    tree = ast.parse(FILES[module].read_text())
+    tree = tree_of(module)
     opened = [
         ast.unparse(node.func)
         for node in ast.walk(tree)
@@ -294,9 +301,9 @@ def test_no_module_imports_itself_by_a_detour() -> None:
 
 
 def test_nobody_imports_by_star() -> None:
-    for file in FILES.values():
-        for node in ast.walk(ast.parse(file.read_text())):
-            assert not (isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names)), file
+    for module in FILES:
+        for node in ast.walk(tree_of(module)):
+            assert not (isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names)), module
 
 
 def test_the_reader_of_imports_sees_them() -> None:
