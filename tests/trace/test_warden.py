@@ -88,6 +88,15 @@ def test_a_signal_is_the_programs(number: int) -> None:
         assert process.wait(LIMIT) == 128 + number
 
 
+@pytest.fixture
+def heard_hangup() -> Iterator[None]:
+    """Heed SIGHUP, which whoever started the tests may have had ignored."""
+    former = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, former)
+
+
+@pytest.mark.usefixtures("heard_hangup")
 def test_the_program_finds_signals_as_they_always_are() -> None:
     script = "import signal as s; print(int(all(s.getsignal(n) == s.SIG_DFL for n in (s.SIGTERM, s.SIGUSR1))))"
     with start([sys.executable, "-c", script]) as (process, _):
