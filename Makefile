@@ -23,10 +23,11 @@ setup: $(VENV)/.run ## the set-up alone
 
 .PHONY: test
 test: $(VENV)/.dev system-packages $(NODE) ## all tests; ARGS='-k sse' passes flags on
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile $(ARGS)
 
 .PHONY: check
-check: lint types test ## lint + types + tests: what CI runs
+check: $(VENV)/.dev $(NODE) ## lint + types + tests: what CI runs
+	@$(MAKE) --no-print-directory --jobs 3 lint types test
 
 .PHONY: lint
 lint: $(VENV)/.dev

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 import structlog
 
@@ -12,6 +13,11 @@ from tests.harness import Certificates, make_certificates
 
 if TYPE_CHECKING:
     from tests.postgres import Postgres
+
+
+# Examples are found on any machine, however busy; tests that need more of them say so themselves.
+hypothesis.settings.register_profile("house", deadline=None, max_examples=60)
+hypothesis.settings.load_profile("house")
 
 
 @pytest.fixture(autouse=True)

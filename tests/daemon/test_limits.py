@@ -107,13 +107,20 @@ def test_a_chunked_body_past_the_limit_gets_413_even_where_uploads_may_be_large(
     assert ask(tight, head + b"%x\r\n%s\r\n" % (50_000, b"y" * 50_000) * 3)[0] == 413
 
 
-def test_a_connection_too_many_gets_503_and_others_go_on(tight: Pair):
+def one_too_many(port: int) -> bytes:
+    """Hold as many connections as there may be; give what one more is told."""
     with contextlib.ExitStack() as stack:
         for _ in range(8):
-            held = socket.create_connection(("127.0.0.1", tight.interlock.port))
+            held = socket.create_connection(("127.0.0.1", port))
             stack.callback(held.close)
-        with socket.create_connection(("127.0.0.1", tight.interlock.port), timeout=5) as extra:
-            answer = extra.recv(4096)
+        with socket.create_connection(("127.0.0.1", port), timeout=5) as extra:
+            return extra.recv(4096)
+
+
+def test_a_connection_too_many_gets_503_and_others_go_on(tight: Pair):
+    # On a busy machine the silent ones may have been closed before the last one came.
+    answers = (one_too_many(tight.interlock.port) for _ in range(5))
+    answer = next((answer for answer in answers if answer), b"")
     assert answer.startswith(b"HTTP/1.1 503 ")
     assert b"connection_limit" in answer
     for _ in range(50):
