@@ -77,6 +77,8 @@ async def test_an_answer_that_is_none_is_never_taken_for_a_yes(answer: bytes, co
     async def broken(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(answer)
+        writer.write_eof()
+        await reader.read()  # until the client has hung up, so that none of the answer is lost
         writer.close()
 
     async with await asyncio.start_unix_server(broken, tmp_path / "s"):
