@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 # Examples are found on any machine, however busy; tests that need more of them say so themselves.
-hypothesis.settings.register_profile("house", deadline=None, max_examples=60)
+hypothesis.settings.register_profile("house", deadline=None, max_examples=40)
 hypothesis.settings.load_profile("house")
 
 
