@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +90,8 @@ async def test_a_token_that_expired_moves_nothing(tmp_path: Path, transport: str
     with open_bank(tmp_path, transport, policy) as bank:
         async with bank.client(era) as client:
             proposed = await propose(client, "transfer_funds", BOB)
-            await asyncio.sleep(1.1)
+            over = datetime.fromisoformat(proposed["expires_at"]) + timedelta(seconds=1)  # it is told in whole seconds
+            await asyncio.sleep((over - datetime.now(UTC)).total_seconds())
             assert denial(await client.call_tool("transfer_funds_commit", {**BOB, **ticket(proposed)})) == "expired"
         assert bank.entries() == []
 
