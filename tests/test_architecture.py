@@ -161,6 +161,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "proxy.logs": (),
     "proxy.files": ("proxy.errors",),
     "proxy.embedding": (),
+    "proxy.loops": (),
     "proxy.ca": ("proxy.errors", "proxy.files"),
     "proxy.keys": ("proxy.errors", "proxy.files", "proxy.config", "proxy.twophase"),
     "proxy.sampler": ("proxy.errors", "proxy.files", "proxy.config", "proxy.model"),

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from proxy import embedding, logs
+from proxy import embedding, logs, loops
 from proxy.commands.options import ConfigFile, StateDir
 from proxy.config import Settings, load_settings
 from proxy.runfile import Running
@@ -74,7 +73,7 @@ def up(
     }
     settings = load_settings(flags, config_file=config).settings
     logs.configure(settings.log_level, settings.log_format)
-    asyncio.run(_serve(settings))
+    loops.run(_serve(settings))
 
 
 async def _serve(settings: Settings) -> None:

@@ -51,8 +51,7 @@ class Updated(First):
 
 @pytest.fixture
 def flow() -> HTTPFlow:
-    made = HTTPFlow(Client(peername=("c", 1), sockname=("p", 2)), Server(address=("s", 3)), live=True)
-    return made
+    return HTTPFlow(Client(peername=("c", 1), sockname=("p", 2)), Server(address=("s", 3)), live=True)
 
 
 async def told(flow: HTTPFlow, *kinds: type[First]) -> list[str]:
