@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
         import uvloop  # noqa: PLC0415  it may be missing
     except ImportError:
         return None
-    return None if uvloop.__version__ in BROKEN else uvloop.new_event_loop
+    return None if version("uvloop") in BROKEN else uvloop.new_event_loop
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
