@@ -21,7 +21,7 @@ import structlog
 from proxy.catalogue import TOOLS_LIST, is_tool_list
 from proxy.errors import AuditUnavailableError, PhaseError, StoreUnavailableError, WireError
 from proxy.exchanges import Exchanges, without_arguments
-from proxy.journal import Journal, digest, new_id
+from proxy.journal import RECORDED, Journal, digest, new_id
 from proxy.model import (
     Call,
     Context,
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy.catalogue import Catalogue
-    from proxy.model import EventSink, Policy, Redactor
+    from proxy.model import EventSink, Policy, Redaction, Redactor
     from proxy.phases import Phases
     from proxy.wire.body import Reading
 
@@ -247,9 +247,10 @@ class Gate:
     def _redact(self, message: Message, step: Step) -> Message:
         """Mask the arguments as the decision asks; note in `step` what was found."""
         assert step.decision is not None
-        for redaction in step.decision.redactions:
-            if "arguments" not in redaction.on:
-                continue
+        redactions = [redaction for redaction in step.decision.redactions if "arguments" in redaction.on]
+        if self._is_clean(message, step, redactions):
+            return message
+        for redaction in redactions:
             part = "params" if message.kind is not Kind.RESPONSE else "result"
             masked, found = self._redactor.mask(message.value.get(part), redaction.detectors, redaction.suppressions)
             step.findings += found
@@ -262,6 +263,16 @@ class Gate:
             else:
                 message = changed
         return message
+
+    def _is_clean(self, message: Message, step: Step, redactions: list[Redaction]) -> bool:
+        """Look once for all that would be masked, be it to forward or to record; most messages have none of it."""
+        if message.kind is Kind.RESPONSE or step.call is None:
+            return False
+        asked = (*RECORDED, *(name for redaction in redactions for name in redaction.detectors))
+        if not self._redactor.is_clean(message.params, step.call.arguments, asked):
+            return False
+        step.clean = step.call.arguments
+        return True
 
     def _breaks(self, call: Call | None, part: Literal["inputSchema", "outputSchema"], *values: Any) -> bool:
         """Say whether a mask, between the two values, breaks what the tool's schema says of them."""

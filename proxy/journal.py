@@ -161,7 +161,7 @@ class Journal:
             jsonrpc_id=message.id if message else None,
             method=step.method,
             tool=call.tool if call else None,
-            arguments=self.masked(arguments),
+            arguments=arguments if arguments is step.clean else self.masked(arguments),
             arguments_hash=digest(serialise(arguments)) if arguments is not None else None,
             decision="deny" if reason else "propose" if step.phase == "propose" else "allow",
             reason=reason or step.told or (decision.reason if decision else None),

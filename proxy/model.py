@@ -386,6 +386,13 @@ class Redactor(Protocol):
         """
         ...
 
+    def is_clean(self, value: Json, part: Json, detectors: Sequence[str]) -> bool:
+        """Say that `mask` would find nothing in `value`, nor in `part` of it by itself, with any of `detectors`.
+
+        False says nothing: it is for `mask` to tell.
+        """
+        ...
+
 
 class EventSink(Protocol):
     """Takes audit events."""
