@@ -67,7 +67,9 @@ KERNEL = frozenset(
         *("sethostname", "setdomainname", "quotactl", "acct", "open_by_handle_at"),
     }
 )
-KILLERS = {"kill": 0, "tkill": 0, "tgkill": 0}
+# Calls that signal or look into a process that they name by a handle of it.
+BY_HANDLE = frozenset({"pidfd_send_signal", "pidfd_getfd"})
+KILLERS = ("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "pidfd_send_signal")
 SOCKET_CALLS = ("socket", "bind", "listen", "accept", "accept4", "connect", "sendto", "sendmsg", "sendmmsg")
 # All that is made sense of here, but reading: what strace is asked for.
 TRACED = (
@@ -80,29 +82,36 @@ TRACED = (
     *sorted(KERNEL),
     *KILLERS,
     *sorted(STARTERS),
-    *("execve", "execveat", "memfd_create", "dup", "dup2", "dup3", "chdir", "fchdir", "mmap", "pidfd_send_signal"),
+    *("execve", "execveat", "memfd_create", "dup", "dup2", "dup3", "chdir", "fchdir", "mmap", "pidfd_open"),
 )
 _MEMORY = (b"/memfd:", b"/dev/shm/", b"/run/shm/")
 _NOT_FILES = (b"/memfd:", b"/dev/pts/", b"/dev/fd/", b"/SYSV", b"/anon_hugepage", b"/[aio]", b"/dmabuf:")
 _DEVICES = frozenset({b"/dev/null", b"/dev/zero", b"/dev/full", b"/dev/tty", b"/dev/random", b"/dev/urandom"})
 _OWN_DESCRIPTOR = re.compile(rb"/(?:proc/(?:self|thread-self|[0-9]+)(?:/task/[0-9]+)?|dev)/fd/([0-9]{1,9})")
+MAX_HANDLES = 1 << 12
+EVERYBODY = -1
 _NOT_THERE = frozenset({"ENOENT", "ENOTDIR"})
 
 
 class Normaliser:
-    """Follows one trace. `cwd` is the first program's; writes to `ignored` files, such as logs, do not count."""
+    """Follows one trace. `cwd` is the first program's; writes to `ignored` files, such as logs, do not count.
+
+    `group` is the process group that the first program was started in, and may signal.
+    """
 
     def __init__(self, cwd: bytes = b"/", ignored: frozenset[bytes] = frozenset()) -> None:
         self.lineage = Lineage(cwd)
         self._sockets = Sockets()
         self._ignored = ignored
+        self.group: int | None = None
         self._handlers: dict[str, Callable[[Syscall, list[str], Make], Made]] = {
             **dict.fromkeys(OPENERS, self._opened),
             **dict.fromkeys(WRITERS, self._written),
             **dict.fromkeys((*CHANGERS, *COPIERS), self._changed),
             **dict.fromkeys(PATHS, self._named),
             **dict.fromkeys(KERNEL, self._asked_kernel),
-            **dict.fromkeys(("kill", "tkill", "tgkill", "pidfd_send_signal"), self._signalled),
+            **dict.fromkeys(KILLERS, self._signalled),
+            "pidfd_open": self._took_handle,
             **dict.fromkeys(("memfd_create", "dup", "dup2", "dup3"), self._noted_memory),
             "execve": self._executed,
             "execveat": self._executed,
@@ -210,16 +219,31 @@ class Normaliser:
         yield make(kind, "exec", path=text(path) if path else None, argv=said)
 
     def _asked_kernel(self, call: Syscall, arguments: list[str], make: Make) -> Made:
-        yield make(Capability.KERNEL, call.name, path=", ".join(arguments[:2])[:200])
+        yield make(Capability.KERNEL, call.name, path=", ".join(self._by_number(call, arguments)[:2])[:200])
 
     def _signalled(self, call: Syscall, arguments: list[str], make: Make) -> Made:
         """Take a signal to a process that is none of the server's own; signal 0 only asks whether there is one."""
-        target = arguments[0] if arguments else ""
+        said = self._by_number(call, arguments)
+        target = said[0] if said else ""
         number = int(target) if target.lstrip("-").isdecimal() else None
-        asks = "0" in arguments[1:]
-        if number is None or asks or number == 0 or number < -1 or self.lineage.knows(number):
+        asks = "0" in said[1:3]
+        if number is None or asks or number in (0, -(self.group or 0)):
             return
-        yield make(Capability.KERNEL, "kill", path=", ".join(arguments[:3])[:200])
+        if number != EVERYBODY and self.lineage.knows(abs(number)):
+            return
+        yield make(Capability.KERNEL, "kill", path=", ".join(said[:3])[:200])
+
+    def _by_number(self, call: Syscall, arguments: list[str]) -> list[str]:
+        """Put a process's number where a handle of it stands."""
+        handle = descriptor(arguments[0]) if arguments and call.name in BY_HANDLE else None
+        number = self.lineage.process(call.pid).handles.get(handle.number or 0) if handle else None
+        return arguments if number is None else [str(number), *arguments[1:]]
+
+    def _took_handle(self, call: Syscall, arguments: list[str], make: Make) -> Made:
+        handles = self.lineage.process(call.pid).handles
+        if call.ok and call.value is not None and arguments and arguments[0].isdecimal() and len(handles) < MAX_HANDLES:
+            handles[call.value] = int(arguments[0])
+        yield from ()
 
     def _moved(self, call: Syscall, arguments: list[str], make: Make) -> Made:
         process = self.lineage.process(call.pid)
@@ -264,7 +288,7 @@ def _is_inner(call: Syscall) -> bool:
         return "<pipe:" in call.arguments.partition(">")[0]
     if call.name == "mmap":
         return "MAP_SHARED" not in call.arguments
-    return call.injected
+    return call.injected and call.name == "io_uring_setup"
 
 
 def _is_file(path: bytes) -> bool:
