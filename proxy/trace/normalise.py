@@ -7,7 +7,7 @@ terminals. Opening a file to read and write is not writing it.
 from __future__ import annotations
 
 import re
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from proxy.trace.arguments import Descriptor, descriptor, flags, quoted, returned, split_arguments, words
@@ -87,6 +87,8 @@ TRACED = (
 _MEMORY = (b"/memfd:", b"/dev/shm/", b"/run/shm/")
 _NOT_FILES = (b"/memfd:", b"/dev/pts/", b"/dev/fd/", b"/SYSV", b"/anon_hugepage", b"/[aio]", b"/dmabuf:")
 _DEVICES = frozenset({b"/dev/null", b"/dev/zero", b"/dev/full", b"/dev/tty", b"/dev/random", b"/dev/urandom"})
+CREATES = "O_WRONLY|O_CREAT|O_TRUNC"
+_plain_opening = re.compile(r'AT_FDCWD<(/[^<>\\]*+)>, "([^"\\]*+)", ([A-Z_|]++)(?:, 0[0-7]*+)?').fullmatch
 _OWN_DESCRIPTOR = re.compile(rb"/(?:proc/(?:self|thread-self|[0-9]+)(?:/task/[0-9]+)?|dev)/fd/([0-9]{1,9})")
 MAX_HANDLES = 1 << 12
 EVERYBODY = -1
@@ -124,6 +126,8 @@ class Normaliser:
     def take(self, event: Event) -> list[Observation]:
         """Give what the next event of the trace says."""
         if type(event) is Syscall:
+            if event.name == "openat" and (seen := self._opened_plainly(event)) is not None:
+                return seen
             handler = self._handlers.get(event.name)
             if handler is not None:
                 if _is_inner(event):
@@ -144,6 +148,28 @@ class Normaliser:
         lineage = self.lineage.ancestry(call.pid)
         return Observation(capability, action, call.pid, call.time, call.line, lineage=lineage, **fields)  # type: ignore[arg-type]
 
+    def _opened_plainly(self, call: Syscall) -> list[Observation] | None:
+        """Take a file that was opened or not found by a plain name: most lines of most traces. None of any other."""
+        found = _plain_opening(call.arguments)
+        process, rest = self.lineage.process(call.pid), call.rest
+        if found is None or process.memory:
+            return None
+        folder, said, asked = found.groups()
+        if rest[:2] == "</" and rest[-1] == ">" and "\\" not in rest:
+            path, error = rest[1:-1], None
+        elif rest[:8] == " ENOENT " and call.value == -1 and said:
+            process.cwd = folder.encode()
+            path, error = text(process.resolve(said.encode(), process.cwd)), "ENOENT"
+        else:
+            return None
+        if not _is_file(path.encode()):
+            return []
+        lineage = self.lineage.ancestry(call.pid)
+        return [
+            Observation(kind, action, call.pid, call.time, call.line, path, error=error, lineage=lineage)
+            for kind, action in _opening(asked, error is None)
+        ]
+
     def _opened(self, call: Syscall, arguments: list[str], make: Make) -> Made:
         process, at = self.lineage.process(call.pid), OPENERS[call.name]
         opened = returned(call.value, call.returned)
@@ -152,15 +178,11 @@ class Normaliser:
             path: bytes | None = opened.path
         else:
             path = self._path(process, arguments, at, with_folder=at == 1)
-        asked = flags(arguments[at + 1].strip("{}").partition(",")[0]) if len(arguments) > at + 1 else frozenset[str]()
-        if path is None or "O_PATH" in asked or not _is_file(path):
+        if path is None or not _is_file(path):
             return
-        if call.name == "creat" or "O_TRUNC" in asked or asked >= {"O_CREAT", "O_EXCL"}:
-            yield make(Capability.FS_WRITE, "create" if "O_EXCL" in asked else "truncate", path=text(path))
-        if "O_TMPFILE" not in asked and call.name != "creat" and "O_WRONLY" not in asked:
-            yield make(Capability.FS_READ, "list" if "O_DIRECTORY" in asked else "open", path=text(path))
-        elif not call.ok and "O_TRUNC" not in asked:
-            yield make(Capability.FS_WRITE, "open", path=text(path))
+        asked = arguments[at + 1].strip("{}").partition(",")[0] if len(arguments) > at + 1 else ""
+        for kind, action in _opening(CREATES if call.name == "creat" else asked, call.ok):
+            yield make(kind, action, path=text(path))
 
     def _written(self, call: Syscall, arguments: list[str], make: Make) -> Made:
         to = descriptor(arguments[0]) if arguments else None
@@ -280,6 +302,22 @@ class Normaliser:
 
     def _counts(self, to: Descriptor) -> bool:
         return to.path is not None and _is_file(to.path) and to.path not in self._ignored
+
+
+@cache
+def _opening(said: str, ok: bool) -> tuple[tuple[Capability, str], ...]:  # noqa: FBT001  kept by both
+    """Say what opening a file with these flags does to it."""
+    asked = flags(said)
+    if "O_PATH" in asked:
+        return ()
+    done: list[tuple[Capability, str]] = []
+    if "O_TRUNC" in asked or asked >= {"O_CREAT", "O_EXCL"}:
+        done.append((Capability.FS_WRITE, "create" if "O_EXCL" in asked else "truncate"))
+    if "O_TMPFILE" not in asked and "O_WRONLY" not in asked:
+        done.append((Capability.FS_READ, "list" if "O_DIRECTORY" in asked else "open"))
+    elif not ok and "O_TRUNC" not in asked:
+        done.append((Capability.FS_WRITE, "open"))
+    return tuple(done)
 
 
 def _is_inner(call: Syscall) -> bool:

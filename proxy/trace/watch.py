@@ -66,7 +66,7 @@ class Watch:
         self._attributor: Attributor | None = None
         self._calls: dict[str, Exchange] = {}
         self._open: dict[str, Exchange] = {}
-        self._rest = b""
+        self._rest = ""
         self._stdin = -1
         self._progress = False
         self._stopped = self._drained = False
@@ -169,9 +169,9 @@ class Watch:
 
     def _take_lines(self, data: bytes) -> None:
         assert self._attributor is not None
-        *lines, self._rest = (self._rest + data).split(b"\n")
+        *lines, self._rest = (self._rest + data.decode("latin-1")).split("\n")
         for line in lines:
-            event = self._reader.take(line.decode("latin-1"))
+            event = self._reader.take(line)
             seen = self._normaliser.take(event)
             if not self.started:
                 self._look_for_start(event)
