@@ -8,6 +8,9 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --quiet --disable-pip-version-check
 NODE := tests/node/node_modules/.installed
 
+# Hundreds of processes read the bytecode that the first of them writes.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -26,7 +29,7 @@ test: $(VENV)/.dev system-packages $(NODE) ## all tests; ARGS='-k sse' passes fl
 	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile $(ARGS)
 
 .PHONY: check
-check: $(VENV)/.dev $(NODE) ## lint + types + tests: what CI runs
+check: ## lint + types + tests: what CI runs
 	@$(MAKE) --no-print-directory --jobs 3 lint types test
 
 .PHONY: lint
@@ -91,15 +94,16 @@ clean: ## remove what the targets made
 $(BIN)/python:
 	@python=$$(scripts/find-python) && $$python -m venv $(VENV)
 
-# .run holds the product alone, .dev what its tests need as well.
+# .run holds the product alone; .dev what its tests need as well, with the same versions of what both hold.
 $(VENV)/.run: requirements.lock pyproject.toml | $(BIN)/python
 	$(PIP) install --no-deps --require-hashes -r requirements.lock
 	$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(VENV)/.dev: requirements-dev.lock $(VENV)/.run
+$(VENV)/.dev: requirements-dev.lock pyproject.toml | $(BIN)/python
 	$(PIP) install --no-deps --require-hashes -r requirements-dev.lock
-	@touch $@
+	$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@ $(VENV)/.run
 
 $(NODE): tests/node/package.json
 	cd tests/node && npm install --no-package-lock --no-audit --no-fund --loglevel=error
