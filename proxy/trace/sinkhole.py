@@ -17,10 +17,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from proxy.isolation import Hidden, NamespaceError, drop_capabilities, listening_sockets
 from proxy.trace import namespace
 from proxy.trace.canary import SECRETS
 from proxy.trace.launch import Launch
-from proxy.trace.namespace import Hidden, NamespaceError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -151,7 +151,7 @@ def hidden_places(sinkhole: Sinkhole) -> tuple[Hidden, ...]:
     tops = dict.fromkeys("/".join(path.split("/")[: 2 if path.startswith(".config/") else 1]) for path in SECRETS)
     covers = [Hidden(str(real / top), str(home / top)) for top in tops if (real / top).exists()]
     covers += [Hidden(sinkhole.state_folder)] if sinkhole.state_folder else []
-    covers += [Hidden(path, "/dev/null") for path in namespace.listening_sockets() if not path.startswith("/run/")]
+    covers += [Hidden(path, "/dev/null") for path in listening_sockets() if not path.startswith("/run/")]
     return (*covers, Hidden("/etc/resolv.conf", str(Path(sinkhole.folder) / "resolv.conf"), made=True))
 
 
@@ -167,7 +167,7 @@ def _become(sinkhole: Sinkhole, stderr: int) -> None:
         os.chdir(sinkhole.working_folder)
         for number in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
-        namespace.drop_capabilities((namespace.CAP_SETPCAP, namespace.CAP_SYS_PTRACE) if sinkhole.drops else ())
+        drop_capabilities((namespace.CAP_SETPCAP, namespace.CAP_SYS_PTRACE) if sinkhole.drops else ())
         os.execve(sinkhole.command[0], sinkhole.command, sinkhole.environment)  # noqa: S606  the words are the caller's
     except OSError as error:
         os.write(2, f"cannot start {sinkhole.command[0]!r}: {error.strerror}\n".encode())
