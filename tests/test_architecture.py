@@ -96,6 +96,7 @@ PURE = (
     "proxy.client_config",
     "proxy.event_schema",
     "proxy.dns",
+    "proxy.agent_env",
 )
 # Room, and which of our own modules it may import. The longest name that fits a module is its room.
 ROOMS: dict[str, tuple[str, ...]] = {
@@ -172,6 +173,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "proxy.embedding": (),
     "proxy.isolation": (),
     "proxy.dns": (),
+    "proxy.agent_env": (),
     "proxy.ca": ("proxy.errors", "proxy.files"),
     "proxy.keys": ("proxy.errors", "proxy.files", "proxy.config", "proxy.twophase"),
     "proxy.sampler": ("proxy.errors", "proxy.files", "proxy.config", "proxy.model"),

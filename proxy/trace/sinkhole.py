@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from proxy.agent_env import EXTRA, ROOTS
 from proxy.isolation import Hidden, NamespaceError, drop_capabilities, listening_sockets
 from proxy.trace import namespace
 from proxy.trace.canary import SECRETS
@@ -30,14 +31,6 @@ IMPOSSIBLE = 97
 LINGER_SECONDS = 1.0
 DOCKER_SOCKETS = ("/run/docker.sock", "/var/run/docker.sock")
 BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
-TRUST = (
-    "SSL_CERT_FILE",
-    "REQUESTS_CA_BUNDLE",
-    "CURL_CA_BUNDLE",
-    "NODE_EXTRA_CA_CERTS",
-    "GIT_SSL_CAINFO",
-    "AWS_CA_BUNDLE",
-)
 BOOT = "import sys; sys.path.insert(0, sys.argv[1]); from proxy.trace.sinkhole import main; main(sys.argv[2])"
 
 
@@ -89,7 +82,7 @@ def environment(home: Path, folder: Path, said: Mapping[str, str], path: str) ->
         "SSH_AUTH_SOCK": str(home / ".ssh" / "agent.sock"),
         "PYTHONDONTWRITEBYTECODE": "1",
         "NO_UPDATE_NOTIFIER": "1",
-        **dict.fromkeys(TRUST, trust),
+        **dict.fromkeys((*ROOTS, *EXTRA), trust),
         **said,
     }
 
