@@ -35,8 +35,9 @@ CONFIG_ENV = "INTERLOCK_CONFIG"
 COMMIT_SECRET = "INTERLOCK_COMMIT_SECRET"  # noqa: S105  a variable's name
 SAMPLER_KEY = "INTERLOCK_SAMPLER_KEY"
 OPERATOR_TOKEN_ENV = "INTERLOCK_OPERATOR_TOKEN"  # noqa: S105  a variable's name
+AGENT_TOKEN_ENV = "INTERLOCK_AGENT_TOKEN"  # noqa: S105
 # Secrets are taken from these variables alone: no flag, no file of settings, nothing that is printed.
-SECRET_VARIABLES = frozenset({COMMIT_SECRET, SAMPLER_KEY, OPERATOR_TOKEN_ENV})
+SECRET_VARIABLES = frozenset({COMMIT_SECRET, SAMPLER_KEY, OPERATOR_TOKEN_ENV, AGENT_TOKEN_ENV})
 CONFIG_FILE = Path("interlock.yaml")
 _LISTEN = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^:\[\]]+):(?P<port>\d{1,5})")
 _REVERSE = re.compile(r"reverse:https?://(\[[0-9a-fA-F:.]+\]|[^/:\s]+)(:\d{1,5})?/?")
