@@ -1,4 +1,4 @@
-"""Stands in for an agent in docker-compose.yml, with the standard library alone: what does it reach, and what not?
+"""Stands in for an agent in docker-compose.yml, with the standard library alone: what it reaches and what it does not.
 
 It calls a tool that policy denies, through the proxy that its environment names, and then tries to go around the proxy.
 Exits with 0 where the call was refused and no way around was found, else with 1.
