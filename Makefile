@@ -68,6 +68,14 @@ bench: $(VENV)/.dev ## what policy and redaction cost, and how long small calls 
 	$(BIN)/python -m bench.events
 	$(BIN)/python -m bench.trace
 
+.PHONY: demo
+demo: $(VENV)/.dev system-packages ## a tour in under a minute: allowed, denied, redacted, two-phase, watched, recorded
+	@$(BIN)/python examples/demo/run.py $(ARGS)
+
+.PHONY: demo-picture
+demo-picture: $(VENV)/.dev system-packages ## draw the tour anew, into docs/demo.svg
+	$(BIN)/python examples/demo/run.py --picture docs/demo.svg
+
 .PHONY: example
 example: $(VENV)/.dev ## ten prompts for ten tools of mixed risk, two-phase where the policy says so
 	$(BIN)/python examples/two_phase/run.py
