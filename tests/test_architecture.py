@@ -95,6 +95,8 @@ PURE = (
     "proxy.trace.report",
     "proxy.client_config",
     "proxy.event_schema",
+    "proxy.dns",
+    "proxy.agent_env",
 )
 # Room, and which of our own modules it may import. The longest name that fits a module is its room.
 ROOMS: dict[str, tuple[str, ...]] = {
@@ -143,7 +145,15 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "proxy.recording": ("proxy.store", "proxy.config", "proxy.database_url", "proxy.journal", *MODEL),
     "proxy.responses": ("proxy.gate", *PURE),
-    "proxy.trace": ("proxy.trace", "proxy.gate", "proxy.refusals", "proxy.responses", "proxy.files", *PURE),
+    "proxy.trace": (
+        "proxy.trace",
+        "proxy.gate",
+        "proxy.refusals",
+        "proxy.responses",
+        "proxy.files",
+        "proxy.isolation",
+        *PURE,
+    ),
     "proxy.desk": ("proxy.journal", *MODEL),
     "proxy.console": (
         "proxy.console",
@@ -161,6 +171,10 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "proxy.logs": (),
     "proxy.files": ("proxy.errors",),
     "proxy.embedding": (),
+    "proxy.loops": (),
+    "proxy.isolation": (),
+    "proxy.dns": (),
+    "proxy.agent_env": (),
     "proxy.ca": ("proxy.errors", "proxy.files"),
     "proxy.keys": ("proxy.errors", "proxy.files", "proxy.config", "proxy.twophase"),
     "proxy.sampler": ("proxy.errors", "proxy.files", "proxy.config", "proxy.model"),
