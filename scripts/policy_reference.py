@@ -61,11 +61,7 @@ class Reference:
 
     def __init__(self, schema: Schema) -> None:
         models = schema["$defs"]
-        shared = dict.fromkeys(
-            field
-            for field in models[RULES[0]]["properties"]
-            if all(field in models[kind]["properties"] for kind in RULES)
-        )
+        shared = dict.fromkeys(models[RULES[0]]["properties"])  # one that adds nothing but its action
         own = {kind: {**models[kind], "properties": _but(models[kind]["properties"], shared)} for kind in RULES}
         every = {**models[RULES[0]], "properties": _only(models[RULES[0]]["properties"], shared), **EVERY}
         self._models: dict[str, Schema] = {"PolicyFile": schema, **models, **own, "_Rule": every}
@@ -137,6 +133,8 @@ def _bounds(schema: Schema) -> str:
 def _spell(default: Any) -> str:
     if default is None or default in ("", [], {}):
         return "none"
+    if isinstance(default, list):
+        return f"`[{', '.join(map(str, default))}]`"
     return f"`{str(default).lower() if isinstance(default, bool) else default}`"
 
 
