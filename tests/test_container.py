@@ -63,7 +63,11 @@ def running(image: Layer, postgres: Postgres, tmp_path_factory: pytest.TempPathF
     interlock = Service(
         image,
         services["interlock"] | {"volumes": [*services["interlock"]["volumes"], f"socket:/run/postgresql/{SOCKET}"]},
-        {"state": folder / "state", "certificate": folder / "certificate", "socket": Path(url.partition("host=")[2]) / SOCKET},
+        {
+            "state": folder / "state",
+            "certificate": folder / "certificate",
+            "socket": Path(url.partition("host=")[2]) / SOCKET,
+        },
         {"database_url": folder / "database_url"},
         folder / "interlock.out",
     )

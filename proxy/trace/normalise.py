@@ -317,6 +317,8 @@ def _opening(said: str, ok: bool) -> tuple[tuple[Capability, str], ...]:  # noqa
         done.append((Capability.FS_READ, "list" if "O_DIRECTORY" in asked else "open"))
     elif not ok and "O_TRUNC" not in asked:
         done.append((Capability.FS_WRITE, "open"))
+    elif not done and asked >= {"O_WRONLY", "O_CREAT"}:  # as `touch` does: where there was no file, there is one now
+        done.append((Capability.FS_WRITE, "create"))
     return tuple(done)
 
 

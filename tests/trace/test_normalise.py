@@ -42,6 +42,7 @@ def tell(*calls: str, pid: int = 100) -> list[Told]:
         ('openat(AT_FDCWD</work>, ".", O_RDONLY|O_DIRECTORY) = 3</work>', [("fs.read", "list", "/work")]),
         ('openat(AT_FDCWD</work>, "a", O_RDWR|O_CREAT, 0644) = 3</work/a>', [("fs.read", "open", "/work/a")]),
         ('openat(AT_FDCWD</work>, "a", O_WRONLY|O_APPEND) = 3</work/a>', []),
+        ('openat(AT_FDCWD</work>, "a", O_WRONLY|O_CREAT, 0666) = 3</work/a>', [("fs.write", "create", "/work/a")]),
         ('openat(AT_FDCWD</work>, "a", O_WRONLY|O_TRUNC) = 3</work/a>', [("fs.write", "truncate", "/work/a")]),
         (
             'openat(AT_FDCWD</work>, "a", O_WRONLY|O_CREAT|O_EXCL, 0600) = 3</work/a>',
