@@ -205,10 +205,6 @@ class EventStore(Protocol):
         """Sum up the events that fit."""
         ...
 
-    async def prune(self, before: float) -> int:
-        """Delete what happened before a time; give how many events are gone."""
-        ...
-
     async def close(self) -> None:
         """Let go of files and connections."""
         ...

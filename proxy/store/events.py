@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from proxy.events import Filter
+    from proxy.store.chain import Head
     from proxy.store.steps import Database, Row, Steps
 
 STATS_ROWS = 1000
@@ -208,8 +209,8 @@ class Events(abc.ABC):
         """Make room for events to come."""
 
     @abc.abstractmethod
-    async def prune(self, before: float) -> int:
-        """Delete what happened before a time; give how many events are gone."""
+    async def prune(self, before: float, heads: Sequence[Head] = ()) -> int:
+        """Delete the beginnings of chains, and what is of no chain and older; give how many events are gone."""
 
     @abc.abstractmethod
     async def _insert(self, reads: Sequence[Read]) -> None:

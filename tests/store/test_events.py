@@ -12,6 +12,7 @@ import pytest
 from proxy.errors import StoreUnavailableError
 from proxy.events import Cursor, DayStats, DenialStats, Entry, Filter, SecretStats, Written
 from proxy.model import AuditEvent, Finding
+from proxy.store.chain import Head
 from proxy.store.choice import open_events
 from proxy.store.events import Events
 from proxy.store.log import encode
@@ -429,15 +430,21 @@ class TestIds:
 class TestPruning:
     async def test_what_is_older_is_gone_and_nothing_else(self, events: Events) -> None:
         await events.write([decided(number) for number in range(1, 11)])
-        assert await events.prune(NOW + 4) == 3
+        assert await events.prune(NOW + 4, [Head("log-1", 3, "")]) == 3
         assert [entry for _, entry in await events.events(Filter())] == [decided(number) for number in range(4, 11)]
-        assert await events.prune(NOW + 4) == 0
+        assert await events.prune(NOW + 4, [Head("log-1", 3, "")]) == 0
+        assert await events.prune(NOW + 1000, [Head("log-2", 99, "")]) == 0
+        assert await events.prune(NOW + 1000, [Head("log-1", 99, ""), Head("log-2", 99, "")]) == 7
+
+    async def test_what_is_of_no_chain_goes_by_its_time(self, events: Events) -> None:
+        await events.write([Entry(decided(number).body) for number in range(1, 11)])
+        assert await events.prune(NOW + 4) == 3
         assert await events.prune(NOW + 1000) == 7
 
     async def test_many_are_pruned(self, events: Events, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("proxy.store.sqlite_events.PRUNE_ROWS", 10)
         await events.write([decided(number) for number in range(25)])
-        assert await events.prune(NOW + 100) == 25
+        assert await events.prune(NOW + 100, [Head("log-1", 99, "")]) == 25
 
     async def test_making_room_can_be_done_again_and_again(self, events: Events) -> None:
         for _ in range(2):

@@ -17,6 +17,7 @@ from proxy.model import Finding
 from proxy.proposals import Baseline, Consumed, State
 from proxy.resources import sql_dir
 from proxy.store import events as room
+from proxy.store.chain import Head
 from proxy.store.postgres import PostgresDatabase
 from proxy.store.postgres_events import PostgresEvents
 from proxy.store.proposals import Proposals
@@ -95,7 +96,11 @@ class TestPartitions:
         today = time.time() // DAY * DAY
         times = [NOW, today - DAY / 2, today + DAY / 2, today + DAY * 3 / 4]
         await alone.write([decided(number, time=moment) for number, moment in enumerate(times)])
-        assert await alone.prune(today + DAY * 2 / 3) == 3
+        await alone.write([decided(9, time=today - DAY * 3 / 4)])  # the clock went back by a day
+        assert await alone.prune(today + DAY * 2 / 3, [Head("log-1", 2, "")]) == 3
+        assert postgres.psql(WHERE, fresh) == f"{partition(today - DAY)}|1\n{partition(today)}|1"
+        assert await alone.prune(today + DAY * 2 / 3, [Head("log-1", 2, ""), Head("log-1", 9, "")]) == 2
+        await alone.write([decided(3, time=times[3])])
         assert postgres.psql(WHERE, fresh) == f"{partition(today)}|1"
         assert postgres.psql(f"SELECT to_regclass('{partition(today - DAY)}')", fresh) == ""
         assert postgres.psql(f"SELECT to_regclass('{partition(today + DAY)}')", fresh) == partition(today + DAY)
