@@ -110,7 +110,8 @@ def _agree(body: str, event_id: str, time: float, columns: Sequence[Any]) -> boo
         if type(said.get("jsonrpc_id")) is int:
             said["jsonrpc_id"] = str(said["jsonrpc_id"])
         return all(
-            column == said.get(name) or (column is not None and name in _VALUES and json.loads(column) == said[name])
+            column == said.get(name)
+            or (column is not None and name in _VALUES and _equal(json.loads(column), said[name]))
             for name, column in zip(_READ, columns, strict=True)
         )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
@@ -146,11 +147,13 @@ def _same(name: str, column: Any, said: Any) -> bool:
 
 
 def _equal(one: Any, other: Any) -> bool:
-    """Compare JSON values; a number that a database spells otherwise is the same number."""
+    """Compare JSON values; a number that a database spells otherwise is the same number, and true is none."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(_equal(one[name], other[name]) for name in one)
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(_equal, one, other))
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
     if isinstance(one, float) or isinstance(other, float):
         return isinstance(one, (int, float)) and isinstance(other, (int, float)) and float(one) == float(other)
     return bool(one == other)

@@ -70,6 +70,8 @@ class Events(abc.ABC):
     """What to join for each redaction of an event, in SQL."""
     detector: str
     """The detector of such a redaction, in SQL."""
+    record_only: str
+    """Whether nothing but the record of it was masked, in SQL."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -161,7 +163,9 @@ class Events(abc.ABC):
             )
             tools = yield Query(_TOOLS.format(conditions), values)
             denials = yield Query(_DENIALS.format(conditions), values)
-            secrets = yield Query(_SECRETS.format(self.detector, self.each_redaction, conditions), values)
+            secrets = yield Query(
+                _SECRETS.format(self.detector, self.record_only, self.each_redaction, conditions), values
+            )
             days = yield Query(_DAYS.format(self.day, conditions), values)
             return Stats(
                 events=count,
@@ -243,7 +247,8 @@ _DENIALS = (
     f"GROUP BY reason, rule ORDER BY 3 DESC, reason, rule LIMIT {STATS_ROWS}"
 )
 _SECRETS = (
-    "SELECT server, tool, {}, count(*) FROM events {} WHERE redactions IS NOT NULL AND {} "
+    "SELECT server, tool, {}, count(*), count(*) FILTER (WHERE {}) FROM events {} "
+    "WHERE redactions IS NOT NULL AND {} "
     f"GROUP BY 1, 2, 3 ORDER BY 4 DESC, 1, 2, 3 LIMIT {STATS_ROWS}"
 )
 _DAYS = (

@@ -218,7 +218,7 @@ def encode(event: AuditEvent, stamp: Mapping[str, str] | None = None, key: bytes
             # Not hmac.digest: that lets the writer's thread in between events, and commits become small and many.
             fields[name] = hashlib.blake2b(fields[name].encode(), digest_size=32, key=key).hexdigest()
     if event.redactions:
-        fields["redactions"] = [dataclasses.asdict(finding) for finding in event.redactions]
+        fields["redactions"] = [finding.data() for finding in event.redactions]
     # Half a surrogate pair (a header's odd byte, say) is no text that a database takes.
     return spell(fields).encode("utf-8", "replace").decode()
 

@@ -41,6 +41,7 @@ class PostgresEvents(Events):
         "CROSS JOIN jsonb_array_elements(CASE jsonb_typeof(redactions) WHEN 'array' THEN redactions END) AS found"
     )
     detector = "found.value ->> 'detector'"
+    record_only = """found.value @> '{"record_only": true}'"""
 
     async def prepare(self, now: float) -> None:
         """Make the partitions of the days to come."""

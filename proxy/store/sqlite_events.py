@@ -42,6 +42,7 @@ class SqliteEvents(Events):
     day = "date(ts, 'unixepoch')"
     each_redaction = "CROSS JOIN json_each(CASE json_type(redactions) WHEN 'array' THEN redactions END) AS found"
     detector = "CASE found.type WHEN 'object' THEN found.value ->> 'detector' END"
+    record_only = "CASE found.type WHEN 'object' THEN json_type(found.value, '$.record_only') = 'true' END"
 
     async def prepare(self, now: float) -> None:
         """Do nothing: a file has no partitions."""

@@ -67,10 +67,10 @@ COMMENT ON COLUMN events.arguments_hash IS 'Keyed hash of the exact arguments.';
 COMMENT ON COLUMN events.result_digest IS 'Keyed hash of the result as it was delivered.';
 COMMENT ON COLUMN events.decision IS 'allow, deny or propose.';
 COMMENT ON COLUMN events.redactions IS
-    'What was found: detector, place and keyed fingerprint, never the value; "recorded" where only this record was masked.';
+    'What was found: detector, place and keyed fingerprint, never the value; record_only where nothing but this record was masked.';
 COMMENT ON COLUMN tool_calls.arguments_hash IS 'Keyed hash of the exact arguments.';
 COMMENT ON COLUMN tool_calls.result_digest IS 'Keyed hash of the result as it was delivered.';
 COMMENT ON COLUMN tool_calls.decision IS 'allow, deny or propose.';
 COMMENT ON COLUMN tool_calls.redactions IS
-    'What was found in the arguments: detector, place and keyed fingerprint; "recorded" where only this record was masked.';
+    'What was found in the arguments: detector, place and keyed fingerprint; record_only where nothing but this record was masked.';
 COMMENT ON COLUMN two_phase_ledger.arguments_hash IS 'Keyed hash of the exact arguments.';

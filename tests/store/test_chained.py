@@ -53,7 +53,7 @@ FULL: dict[str, Any] = {
     "gate_ms": 0.1,
     "result_size": 2**40,
     "is_error": False,
-    "detail": {"proposal_id": "p1"},
+    "detail": {"proposal_id": "p1", "sure": True},
 }
 
 
@@ -67,8 +67,9 @@ FULL: dict[str, Any] = {
         {"arguments": {"x": float("inf")}},
         {"detail": {"proposal_id": 5}},
         {"arguments": "text", "time": 1763000000.123456},
+        {"arguments": {"deep": [True, False, None, 1.0, 0]}},
     ],
-    ids=range(7),
+    ids=range(8),
 )
 async def test_columns_as_they_were_written_say_what_the_text_says(fields: dict[str, Any], events: Events) -> None:
     assert (await events.write([entry(1, **fields)])).poison == {}
@@ -78,7 +79,14 @@ async def test_columns_as_they_were_written_say_what_the_text_says(fields: dict[
 
 @pytest.mark.parametrize(
     ("column", "value"),
-    [("tool", "'x'"), ("arguments", "'{\"a\": 1}'"), ("is_error", "true"), ("gate_ms", "0.2"), ("proposal_id", "'p2'")],
+    [
+        ("tool", "'x'"),
+        ("arguments", "'{\"a\": 1}'"),
+        ("is_error", "true"),
+        ("gate_ms", "0.2"),
+        ("proposal_id", "'p2'"),
+        ("detail", '\'{"proposal_id": "p1", "sure": 1}\''),
+    ],
 )
 async def test_a_column_that_says_another_thing_is_named(column: str, value: str, events: Events) -> None:
     await events.write([entry(1, **FULL)])

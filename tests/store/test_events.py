@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -346,14 +347,14 @@ class TestStats:
             [
                 decided(1, tool="a", redactions=(found, found)),
                 completed(2, 1, tool="a", redactions=(Finding("pii.card", "result", "f2"),)),
-                decided(3, tool="b", redactions=(found,)),
+                decided(3, tool="b", redactions=(replace(found, record_only=True),)),
                 decided(4, tool="b"),
             ]
         )
         assert (await events.stats(Filter())).secrets == [
             SecretStats("files.example:443", "a", "secrets.aws", 2),
             SecretStats("files.example:443", "a", "pii.card", 1),
-            SecretStats("files.example:443", "b", "secrets.aws", 1),
+            SecretStats("files.example:443", "b", "secrets.aws", 1, 1),
         ]
 
     @pytest.mark.parametrize("odd", ['"x"', '["x", 5, null, []]', '{"detector": "d"}', "7"])

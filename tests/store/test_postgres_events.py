@@ -6,6 +6,7 @@ import asyncio
 import re
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import asyncpg
@@ -231,7 +232,7 @@ EXPECTED = {
     "who_called_what_yesterday": [("ada", "files.example:443", "read_file", 2, 1)],
     "denials_by_rule": [("no-etc", "policy_denied", 1, 1)],
     "latest_denials": [("no-etc",)],
-    "secrets_caught_by_tool": [("files.example:443", "read_file", "secrets.aws", 2, 1)],
+    "secrets_caught_by_tool": [("files.example:443", "read_file", "secrets.aws", 2, 1, 1)],
     "commits_without_approval": [("p1",)],
     "slowest_tools": [("files.example:443", "slow_tool", 1)],
     "new_tools_this_week": [("files.example:443", "new_tool"), ("files.example:443", "pay")],
@@ -248,7 +249,12 @@ async def test_a_ready_question_has_its_answer(name: str, events: PostgresEvents
     await events.write(
         [
             decided(1, agent="bob", time=now - 10 * DAY),
-            decided(2, time=midnight - 7200, redactions=(finding, finding), shadow_rules=("try-first",)),
+            decided(
+                2,
+                time=midnight - 7200,
+                redactions=(finding, replace(finding, record_only=True)),
+                shadow_rules=("try-first",),
+            ),
             completed(3, 2, time=midnight - 7199),
             decided(4, time=midnight - 3600, decision="deny", reason="policy_denied", rule="no-etc"),
             completed(5, 6, agent="bob", time=now - 60, tool="slow_tool", total_ms=900.0),
