@@ -228,7 +228,7 @@ _HASHES = ("arguments_hash", "result_digest")
 
 
 def read_log(path: Path, after: int = 0, last: int | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Give the events of a log, oldest first: those past number `after`, or the `last` ones.
+    """Give the events of a log that can be read, oldest first: those past number `after`, or the `last` ones.
 
     Raises AuditUnavailableError where `path` is no log.
     """
@@ -241,4 +241,9 @@ def read_log(path: Path, after: int = 0, last: int | None = None) -> Iterator[tu
     except apsw.Error as error:
         raise AuditUnavailableError(f"{path} cannot be read as an audit log ({error})") from error
     for seq, body in reversed(rows):
-        yield int(seq), json.loads(body)
+        try:
+            event = json.loads(body)
+            float(event["time"]), event["event_id"], event["kind"]
+        except (ValueError, TypeError, KeyError, RecursionError):
+            continue  # damaged on disk: the shipper sets it aside and reports it
+        yield int(seq), event
