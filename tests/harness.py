@@ -290,9 +290,11 @@ class Interlock:
         assert code == 0, f"interlock exited with {code}:\n{self.errors()}"
 
 
-def interlock_cli(*arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+def interlock_cli(
+    *arguments: str, env: dict[str, str] | None = None, cwd: Path = REPOSITORY
+) -> subprocess.CompletedProcess[str]:
     """Run one interlock command to its end."""
-    return run_module("proxy.cli", *arguments, env=environment(env))
+    return run_module("proxy.cli", *arguments, env=environment(env), cwd=cwd)
 
 
 def environment(extra: dict[str, str] | None = None) -> dict[str, str]:

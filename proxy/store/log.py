@@ -25,7 +25,7 @@ import structlog
 
 from proxy.errors import AuditUnavailableError
 from proxy.model import AuditEvent
-from proxy.resources import VERSION
+from proxy.resources import version
 from proxy.spelling import spell
 from proxy.store import log_table
 
@@ -77,7 +77,7 @@ class LocalLog:
         self._connection = open_log(path, max_bytes)
         self.head: Head = log_table.read_head(self._connection)
         """The last event that is on disk."""
-        self._stamp = {"writer": self.head.writer, "host": socket.gethostname(), "proxy_version": VERSION}
+        self._stamp = {"writer": self.head.writer, "host": socket.gethostname(), "proxy_version": version()}
         self._thread = threading.Thread(target=self._write_all, name="audit-log", daemon=True)
         self._thread.start()
 
