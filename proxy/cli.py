@@ -16,6 +16,7 @@ from proxy.commands import (
     baselines,
     ca,
     config,
+    confine,
     db,
     env,
     keys,
@@ -45,6 +46,7 @@ app = typer.Typer(
 app.command("up", epilog=up.EPILOG)(up.up)
 app.command("run", epilog=run.EPILOG)(run.run)
 app.command("exec", epilog=exec_.EPILOG)(exec_.exec_)
+app.add_typer(confine.app, name="confine")
 app.command("env", epilog=env.EPILOG)(env.env)
 app.command("probe", epilog=probe.EPILOG)(probe.probe)
 app.command("wrap", epilog=wrap.EPILOG)(wrap.wrap)
