@@ -78,11 +78,11 @@ class Certificates:
     key_file: Path
 
 
-def make_certificates(directory: Path) -> Certificates:
-    """Make a CA and a leaf for 127.0.0.1 and localhost in `directory`."""
+def make_certificates(directory: Path, *names: str) -> Certificates:
+    """Make a CA and a leaf for 127.0.0.1, localhost and `names` in `directory`."""
     directory.mkdir(parents=True, exist_ok=True)
     authority = trustme.CA()
-    leaf = authority.issue_cert("127.0.0.1", "localhost")
+    leaf = authority.issue_cert("127.0.0.1", "localhost", *names)
     made = Certificates(directory / "ca.pem", directory / "leaf.pem", directory / "leaf.key")
     authority.cert_pem.write_to_path(made.ca_file)
     made.cert_file.write_bytes(b"".join(blob.bytes() for blob in leaf.cert_chain_pems))
