@@ -32,6 +32,8 @@ Examples:
   interlock confine --agent build-bot --token-file ~/.build-bot.token -- python agent.py
 
   interlock confine --keep-socket "$SSH_AUTH_SOCK" -- bash
+
+  interlock confine run -- gateway --of-your-own
 """
 RULES_EPILOG = """
 Example:
