@@ -25,7 +25,7 @@ import structlog
 
 from proxy.errors import AuditUnavailableError
 from proxy.model import AuditEvent
-from proxy.resources import VERSION
+from proxy.resources import version
 from proxy.spelling import spell
 from proxy.store import log_table
 
@@ -77,7 +77,7 @@ class LocalLog:
         self._connection = open_log(path, max_bytes)
         self.head: Head = log_table.read_head(self._connection)
         """The last event that is on disk."""
-        self._stamp = {"writer": self.head.writer, "host": socket.gethostname(), "proxy_version": VERSION}
+        self._stamp = {"writer": self.head.writer, "host": socket.gethostname(), "proxy_version": version()}
         self._thread = threading.Thread(target=self._write_all, name="audit-log", daemon=True)
         self._thread.start()
 
@@ -238,7 +238,7 @@ def encode(event: AuditEvent, stamp: Mapping[str, str] | None = None, key: bytes
             # Not hmac.digest: that lets the writer's thread in between events, and commits become small and many.
             fields[name] = hashlib.blake2b(fields[name].encode(), digest_size=32, key=key).hexdigest()
     if event.redactions:
-        fields["redactions"] = [dataclasses.asdict(finding) for finding in event.redactions]
+        fields["redactions"] = [finding.data() for finding in event.redactions]
     # Half a surrogate pair (a header's odd byte, say) is no text that a database takes.
     return spell(fields).encode("utf-8", "replace").decode()
 
@@ -248,7 +248,7 @@ _HASHES = ("arguments_hash", "result_digest")
 
 
 def read_log(path: Path, after: int = 0, last: int | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Give the events of a log, oldest first: those past number `after`, or the `last` ones.
+    """Give the events of a log that can be read, oldest first: those past number `after`, or the `last` ones.
 
     Raises AuditUnavailableError where `path` is no log.
     """
@@ -261,4 +261,9 @@ def read_log(path: Path, after: int = 0, last: int | None = None) -> Iterator[tu
     except apsw.Error as error:
         raise AuditUnavailableError(f"{path} cannot be read as an audit log ({error})") from error
     for seq, body in reversed(rows):
-        yield int(seq), json.loads(body)
+        try:
+            event = json.loads(body)
+            float(event["time"]), event["event_id"], event["kind"]
+        except (ValueError, TypeError, KeyError, RecursionError):
+            continue  # damaged on disk: the shipper sets it aside and reports it
+        yield int(seq), event
