@@ -23,6 +23,11 @@ class Announcer:
     def __init__(self) -> None:
         self._open: dict[str, http.HTTPFlow] = {}
 
+    @property
+    def count(self) -> int:
+        """How many streams are open."""
+        return len(self._open)
+
     def responseheaders(self, flow: http.HTTPFlow) -> None:
         """Remember a stream that opens."""
         if REWRITER in flow.metadata:
