@@ -17,6 +17,7 @@ from proxy.commands import (
     ca,
     config,
     db,
+    env,
     keys,
     operators,
     pins,
@@ -28,6 +29,7 @@ from proxy.commands import (
     up,
     wrap,
 )
+from proxy.commands import exec as exec_
 from proxy.errors import InterlockError
 
 EXIT_ERROR = 1
@@ -42,6 +44,8 @@ app = typer.Typer(
 )
 app.command("up", epilog=up.EPILOG)(up.up)
 app.command("run", epilog=run.EPILOG)(run.run)
+app.command("exec", epilog=exec_.EPILOG)(exec_.exec_)
+app.command("env", epilog=env.EPILOG)(env.env)
 app.command("probe", epilog=probe.EPILOG)(probe.probe)
 app.command("wrap", epilog=wrap.EPILOG)(wrap.wrap)
 app.command("status", epilog=status.EPILOG)(status.status)

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING
 import structlog
 from mitmproxy import options
 from mitmproxy.addons import core, disable_h2c, proxyserver, tlsconfig
-from mitmproxy.master import Master
 
 from addons.announce import Announcer
 from addons.egress import Egress
+from addons.embedding import embed
+from addons.hook_table import Embedded
 from addons.identity import Identity
 from addons.lifecycle import Lifecycle
 from addons.limits import Limits
@@ -214,12 +215,13 @@ class Daemon:
     def _own_addresses(self) -> list[Address]:
         return [*self._station.addresses, *self._station.private, *self.console.addresses]
 
-    def _master(self) -> Master:
+    def _master(self) -> Embedded:
         settings = self._settings
         limits = _limits(settings)
         seal_key = read_or_make_key(settings.state_dir / "keys" / "seal.key", legacy.KEY_BYTES)
         replace_listening(self._station.addresses)
-        master = Master(options.Options(), with_termlog=False)
+        embed()
+        master = Embedded(options.Options())
         master.addons.add(
             core.Core(),
             proxyserver.Proxyserver(),

@@ -7,7 +7,6 @@ no event loop, so that it can fork at any time.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import gc
 import os
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from proxy import runfile
+from proxy import loops, runfile
 from proxy.ca import Authority
 from proxy.console.sockets import Listeners
 from proxy.daemon import Daemon, Station
@@ -101,6 +100,7 @@ class Supervisor:
         self._closing.callback(self._lock.release)
         runfile.clear(settings.state_dir)
         self._foundation = lay_foundation(settings)
+        loops.loop_factory()  # imported once, for all workers
         self._authority = Authority(settings.state_dir)
         self._authority.ensure()
         self._listening = Reserved("listen", *settings.listen_address)
@@ -240,7 +240,7 @@ class Supervisor:
             meters=self._meters.row(slot.number),
             board=self._board,
         )
-        asyncio.run(_serve(self._settings, station))
+        loops.run(_serve(self._settings, station))
 
     def _wait(self) -> None:
         """Wait until something happens, a moment at most."""

@@ -96,6 +96,8 @@ PURE = (
     "proxy.client_config",
     "proxy.event_schema",
     "proxy.passing_on",
+    "proxy.dns",
+    "proxy.agent_env",
 )
 # Room, and which of our own modules it may import. The longest name that fits a module is its room.
 ROOMS: dict[str, tuple[str, ...]] = {
@@ -146,7 +148,15 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "proxy.recording": ("proxy.store", "proxy.config", "proxy.database_url", "proxy.journal", *MODEL),
     "proxy.responses": ("proxy.gate", *PURE),
-    "proxy.trace": ("proxy.trace", "proxy.gate", "proxy.refusals", "proxy.responses", "proxy.files", *PURE),
+    "proxy.trace": (
+        "proxy.trace",
+        "proxy.gate",
+        "proxy.refusals",
+        "proxy.responses",
+        "proxy.files",
+        "proxy.isolation",
+        *PURE,
+    ),
     "proxy.desk": ("proxy.journal", *MODEL),
     "proxy.console": (
         "proxy.console",
@@ -180,6 +190,10 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "proxy.store",
         "proxy.workers",
     ),
+    "proxy.loops": (),
+    "proxy.isolation": (),
+    "proxy.dns": (),
+    "proxy.agent_env": (),
     "proxy.ca": ("proxy.errors", "proxy.files"),
     "proxy.keys": ("proxy.errors", "proxy.files", "proxy.config", "proxy.twophase"),
     "proxy.sampler": ("proxy.errors", "proxy.files", "proxy.config", "proxy.model"),

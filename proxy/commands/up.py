@@ -9,6 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from proxy import embedding, logs
+from proxy.agent_env import SHOWN, Entrance, proxy_url, through_proxy
+from proxy.commands.env import spell
 from proxy.commands.options import ConfigFile, StateDir
 from proxy.config import Settings, load_settings
 from proxy.runfile import Running
@@ -84,14 +86,13 @@ def up(
 
 def _announce(running: Running) -> None:
     if running.mode == "regular":
-        url = f"http://{running.listen.replace('0.0.0.0', '127.0.0.1')}"  # noqa: S104  only a name to show
-        bundle = Path(running.ca).with_name("bundle.pem")
+        changes = through_proxy(
+            Entrance(proxy_url(running.listen), running.ca, str(Path(running.ca).with_name("bundle.pem")))
+        )
         lines = [
             f"interlock is listening on {running.listen} (policy {running.policy}).",
-            "In the agent's shell:",
-            f"  export HTTPS_PROXY={url} HTTP_PROXY={url}",
-            f"  export SSL_CERT_FILE={bundle} REQUESTS_CA_BUNDLE={bundle}",
-            f"  export NODE_EXTRA_CA_CERTS={running.ca} NODE_USE_ENV_PROXY=1",
+            "Start the agent with `interlock exec -- COMMAND`; or in its shell (`interlock env` prints more):",
+            *(f"  {spell('sh', name, changes[name])}" for name in SHOWN),
         ]
     else:
         lines = [f"interlock is listening on {running.listen} ({running.mode}, policy {running.policy})."]

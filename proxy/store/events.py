@@ -61,6 +61,8 @@ class Events(abc.ABC):
 
     trusting = False
     """Whether the database reads columns from texts by itself, as long as it can."""
+    ways = 1
+    """How many batches are well written at once."""
     day: str
     """The day of an event, in SQL."""
     each_redaction: str

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
     from pathlib import Path
 
-    from proxy.events import Entry
+    from proxy.events import Entry, Written
     from proxy.store.events import Events
     from proxy.store.log import LocalLog
     from proxy.store.notary import Notary
@@ -111,11 +111,17 @@ class Shipper:
         return moved
 
     async def _move(self, source: Source) -> int:
-        entries = source.read(BATCH)
+        entries = source.read(BATCH * self._store.ways)
         if not entries:
             return 0
-        written = await self._store.write(entries)
-        rejected = {_seq(entries[place]): why for place, why in written.poison.items()}
+        # If one of them fails, all are written again: what is there already is left as it is.
+        parts = [entries[start : start + BATCH] for start in range(0, len(entries), BATCH)]
+        written = await _all_done([self._store.write(part) for part in parts])
+        rejected = {
+            _seq(part[place]): why
+            for part, done in zip(parts, written, strict=True)
+            for place, why in done.poison.items()
+        }
         if rejected:
             self._tell_rejected(source, entries, rejected)
         source.discard(_seq(entries[-1]), rejected)
@@ -158,6 +164,14 @@ class Shipper:
         if self.own is not None:
             with contextlib.suppress(apsw.Error):
                 self.own.note(problem)
+
+
+async def _all_done(writes: Sequence[Coroutine[Any, Any, Written]]) -> list[Written]:
+    """Give what came of every write, once none is under way any more. Raises the error of one that failed."""
+    ended = await asyncio.gather(*writes, return_exceptions=True)
+    if failed := [one for one in ended if isinstance(one, BaseException)]:
+        raise failed[0]
+    return [one for one in ended if not isinstance(one, BaseException)]
 
 
 def _seq(entry: Entry) -> int:
