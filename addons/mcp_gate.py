@@ -50,9 +50,11 @@ class McpGate:
         limits: Limits,
         seal_key: bytes,
         is_stopping: Callable[[], bool],
+        streams_of: Callable[[str], int],
         board: Board | None = None,
     ) -> None:
         self._board = board
+        self._streams_of = streams_of
         self._gate = gate
         self._limits = limits
         self._key = seal_key
@@ -109,7 +111,7 @@ class McpGate:
             self._gate.note("request_refused", "stopping", flows.context(flow))
             self._refuse(flow, 503, "stopping")
             return
-        if not self._names_agree(flow) or not self._framing_is_plain(flow):
+        if not self._names_agree(flow) or not self._framing_is_plain(flow) or not self._may_stream(flow):
             return
         context = self._context(flow)
         headers = list(flow.request.headers.items(multi=True))
@@ -126,6 +128,17 @@ class McpGate:
             return True
         self._gate.note("request_refused", "host_mismatch", flows.context(flow), problem=problem)
         self._refuse(flow, 421, "host_mismatch", f"{problem[:1].upper()}{problem[1:]}.")
+        return False
+
+    def _may_stream(self, flow: http.HTTPFlow) -> bool:
+        """Refuse a stream too many."""
+        request = flow.request
+        if request.method != "GET" or flows.EVENT_STREAM not in request.headers.get("accept", "").lower():
+            return True
+        if self._streams_of(flows.principal(flow).agent) < self._limits.streams:
+            return True
+        self._gate.note("request_refused", "too_many_streams", flows.context(flow))
+        self._refuse(flow, 503, "too_many_streams")
         return False
 
     def _may_leave(self, flow: http.HTTPFlow) -> bool:

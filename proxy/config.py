@@ -162,6 +162,7 @@ class Settings(BaseModel):
     response_limit: Size = Field(ByteSize(64 << 20), description="Largest MCP response body that is not a stream.")
     event_limit: Size = Field(ByteSize(16 << 20), description="Largest server-sent event or WebSocket message.")
     connection_limit: int = Field(2048, ge=1, description="Open client connections; past it 503.")
+    stream_limit: int = Field(512, ge=1, description="Event streams an agent may have open; past it 503.")
     idle_timeout: Seconds = Field(600, ge=1, description="Seconds after which a silent connection is closed.")
     drain_timeout: Seconds = Field(10, description="Seconds that calls under way get to finish at a stop.")
     audit_log_limit: Size = Field(ByteSize(1 << 30), description="Largest local audit log; past it calls are refused.")

@@ -236,7 +236,9 @@ class Daemon:
                 required=settings.agent_auth == "required",
             ),
             Egress(EgressGuard(self.policy.current, self._own_addresses), self.gate),
-            McpGate(self.gate, limits, seal_key, lambda: self.lifecycle.stopping, self.board),
+            McpGate(
+                self.gate, limits, seal_key, lambda: self.lifecycle.stopping, self.announcer.streams_of, self.board
+            ),
             self.announcer,
         )
         host, port = settings.listen_address
@@ -268,5 +270,6 @@ def _limits(settings: Settings) -> Limits:
         body_seconds=settings.body_timeout,
         response_bytes=settings.response_limit,
         message_bytes=settings.event_limit,
+        streams=settings.stream_limit,
         large_uploads=settings.large_uploads,
     )

@@ -55,6 +55,7 @@ def up(
     response_limit: Annotated[str | None, _option("response_limit")] = None,
     event_limit: Annotated[str | None, _option("event_limit")] = None,
     connection_limit: Annotated[int | None, _option("connection_limit")] = None,
+    stream_limit: Annotated[int | None, _option("stream_limit")] = None,
     idle_timeout: Annotated[float | None, _option("idle_timeout")] = None,
     drain_timeout: Annotated[float | None, _option("drain_timeout")] = None,
     audit_log_limit: Annotated[str | None, _option("audit_log_limit")] = None,
