@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from tests.faults.load import request
 from tests.harness import Interlock
@@ -95,7 +96,7 @@ class _Caller:
         self._file = self._socket.makefile("rb")
         self._server_port = server_port
 
-    def __enter__(self) -> _Caller:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

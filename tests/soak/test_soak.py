@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import sys
+import urllib.request
 from collections.abc import Iterator
 
 import pytest
@@ -47,7 +49,7 @@ def test_a_crowd_that_holds_on_takes_little_keeps_nobody_out_and_ends(
         answered(interlock.port, server.port)
         grown = memory(interlock) - before
         with capsys.disabled():
-            print(f"\n{CROWD} connections, {'slow heads' if sent else 'idle'}: +{grown / MIB:.1f} MiB")
+            sys.stdout.write(f"\n{CROWD} connections, {'slow heads' if sent else 'idle'}: +{grown / MIB:.1f} MiB\n")
         assert grown < CROWD * 100 * KB
         for sock in held:
             with contextlib.suppress(ConnectionError):
@@ -57,8 +59,6 @@ def test_a_crowd_that_holds_on_takes_little_keeps_nobody_out_and_ends(
 
 
 def interlock_connections(interlock: Interlock) -> int:
-    import urllib.request
-
     with urllib.request.urlopen(f"{interlock.health_url}/metrics", timeout=10) as answer:
         lines = answer.read().decode().splitlines()
     return int(next(line.split()[1] for line in lines if line.startswith("interlock_connections ")))
