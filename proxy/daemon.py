@@ -156,6 +156,7 @@ class Daemon:
         meters = self._station.meters
         while True:
             await asyncio.sleep(TICK_SECONDS)
+            meters.beat()
             meters.set(CONNECTIONS, self.lifecycle.connections)
             meters.set(UNDER_WAY, self.gate.under_way)
             meters.set(STREAMS, self.announcer.count)

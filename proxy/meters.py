@@ -10,6 +10,7 @@ from __future__ import annotations
 import bisect
 import mmap
 import threading
+import time
 from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Final
@@ -98,6 +99,7 @@ class Meters:
     def __init__(self, workers: int) -> None:
         self._layout = _lay_out()
         self._memory = memoryview(mmap.mmap(-1, 8 * workers * self._layout.size)).cast("d")
+        self._beats = memoryview(mmap.mmap(-1, 8 * workers)).cast("d")
         self._rows = [Row(self, number) for number in range(workers)]
 
     @property
@@ -112,6 +114,14 @@ class Meters:
     def numbers(self, worker: int) -> memoryview[float]:
         """Give the numbers of one row."""
         return self._memory[worker * self._layout.size : (worker + 1) * self._layout.size]
+
+    def beat(self, worker: int) -> None:
+        """Note that a worker, from 1, is alive now."""
+        self._beats[worker - 1] = time.monotonic()
+
+    def silence(self, worker: int) -> float:
+        """Give for how many seconds a worker, from 1, has shown no sign of life."""
+        return time.monotonic() - self._beats[worker - 1]
 
     def family(self, name: str) -> Family:
         """Give a metric by its name."""
@@ -134,6 +144,8 @@ class Row:
     """The numbers of one worker. Safe for its threads."""
 
     def __init__(self, meters: Meters, number: int) -> None:
+        self._meters = meters
+        self._number = number
         self._numbers = meters.numbers(number)
         self._total = meters.total
         self._lock = threading.Lock()
@@ -146,6 +158,11 @@ class Row:
         """Forget what a worker that is gone had open."""
         for name in (CONNECTIONS, UNDER_WAY, STREAMS):
             self.set(name, 0)
+        self.beat()
+
+    def beat(self) -> None:
+        """Show a sign of life."""
+        self._meters.beat(self._number + 1)
 
     def set(self, name: str, value: float) -> None:
         """Say what a gauge shows now."""

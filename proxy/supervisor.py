@@ -85,6 +85,7 @@ class Supervisor:
         self._stopping_since: float | None = None
         self._ready = False
         self._in_force: str | None = None
+        self._ended_badly: list[str] = []
         self._looked = 0.0
         self._noted: runfile.Running | None = None
         self._wakeup, self._waker = socket.socketpair()
@@ -148,6 +149,8 @@ class Supervisor:
         finally:
             runfile.remove(self._settings.state_dir)
             self._closing.close()
+        if self._ended_badly:
+            raise InterlockError("; ".join(self._ended_badly))
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
@@ -277,8 +280,8 @@ class Supervisor:
         self._meters.row(worker.number).begin()
         why = worker.failure or (f"killed by signal {-code}" if code < 0 else f"exit code {code}")
         if self._stopping_since is not None:
-            if code:
-                raise InterlockError(f"worker {worker.number} did not end well: {why}")
+            if code not in (0, -signal.SIGTERM):  # the signal itself ends one that does not serve yet
+                self._ended_badly.append(f"worker {worker.number} did not end well: {why}")
             return
         if not self._ready:
             raise InterlockError(worker.failure or f"worker {worker.number} ended before it was ready: {why}")

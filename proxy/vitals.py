@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from proxy.store.backlog import Backlog
     from proxy.workers import Report, Worker
 
+SILENT_SECONDS: Final = 15.0
+"""A worker beats every second; on a machine with much to do, later."""
 REMEMBERED_SECONDS: Final = 1.0
 """How long what was read from disk is good for: asking often costs nothing more."""
 
@@ -80,6 +82,9 @@ class Vitals:
         missing = [str(place.number) for place in self._places if not place.serves]
         if missing:
             yield "workers", f"{len(missing)} of {len(self._places)} do not serve (number {', '.join(missing)})"
+        silent = [place.number for place in self._places if place.serves and self._is_silent(place.number)]
+        if silent:
+            yield "silent", f"no sign of life for {SILENT_SECONDS:.0f} s from worker {', '.join(map(str, silent))}"
         reports = self.reports()
         problem = next((report.policy_problem for report in reports if report.policy_problem), None)
         if problem is not None:
@@ -92,6 +97,9 @@ class Vitals:
             why = f" ({'; '.join(backlog.problems)})" if backlog.problems else ""
             lag = f"the oldest of {backlog.events} events waits for {backlog.lag_seconds:.0f} s"
             yield "store", f"{lag}, which is more than ready_lag ({limit:g} s){why}"
+
+    def _is_silent(self, number: int) -> bool:
+        return self._meters.silence(number) > SILENT_SECONDS
 
     def _read_backlog(self) -> Backlog:
         now = time.monotonic()

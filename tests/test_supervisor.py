@@ -24,11 +24,13 @@ from tests.harness import (
     DENY_ALL_DANGER,
     Interlock,
     ServerHandle,
+    environment,
     interlock_cli,
     send_raw,
     start_interlock,
     start_python_server,
 )
+from tests.processes import start_module
 
 TWO = ["--workers", "2"]
 
@@ -213,6 +215,19 @@ def test_a_stop_reaches_all_and_lets_calls_finish(tmp_path: Path, number: signal
             os.kill(pid, 0)
     assert not (interlock.state_dir / "run.json").exists()
     assert not (interlock.state_dir / "operator.sock").exists()
+
+
+def test_a_stop_while_it_starts_is_no_error(tmp_path: Path) -> None:
+    argv = ["proxy.cli", "up", "--listen", "127.0.0.1:0", "--health-listen", "off", "--workers", "2"]
+    with (tmp_path / "stderr").open("wb") as errors:
+        process = start_module(
+            *argv, "--state-dir", str(tmp_path / "state"), env=environment(), stdout=errors, stderr=errors
+        )
+    with process:
+        wait_until((tmp_path / "state" / "operator.sock").exists)
+        process.send_signal(signal.SIGTERM)
+        code = process.wait(15)
+    assert code in (0, -signal.SIGTERM), (tmp_path / "stderr").read_text()
 
 
 def test_workers_that_keep_ending_are_given_up_with_the_reason(tmp_path: Path) -> None:

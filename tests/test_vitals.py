@@ -28,7 +28,10 @@ class World:
         monkeypatch.setattr(vitals, "REMEMBERED_SECONDS", -1.0)
         policy: Any = SimpleNamespace(current=lambda: SimpleNamespace(version="v7"))
         settings = Settings(state_dir=state_dir, ready_lag=60)
-        self.vitals = Vitals(settings, Meters(2), self.places, policy)
+        self.meters = Meters(2)
+        for number in (1, 2):
+            self.meters.row(number).beat()
+        self.vitals = Vitals(settings, self.meters, self.places, policy)
 
     def _place(self, number: int) -> Any:
         worker = SimpleNamespace(pid=os.getpid(), report=Report("v7"))
@@ -73,6 +76,9 @@ def test_each_thing_that_is_not_ready_is_named(world: World) -> None:
     text = wrong()["store"]
     assert all(word in text for word in ("12 events", "61 s", "ready_lag", "no route"))
     world.backlog = Backlog(12, 59.0, 0, ())
+    world.meters._beats[0] -= 20
+    assert wrong() == {"silent": "no sign of life for 15 s from worker 1"}
+    world.meters.row(1).beat()
     world.vitals.stopping = True
     assert list(wrong()) == ["stopping"]
 

@@ -108,7 +108,10 @@ def test_a_legacy_stream_on_one_worker_brings_answers_to_calls_of_another(two: I
     assert "slept 30 ms" not in text_of(masked)
     assert text_of(call(2, "echo", text="slept 5 ms")) == "slept 5 ms", "masked by the rules of its call, and no others"
     assert reason_of(call(3, "danger")) == "policy_denied"
-    assert call(4, "structured_propose", n=3, _interlock=PROOF)["result"]["structuredContent"]["status"] == "allowed"
+    given = call(4, "structured_propose", n=3, _interlock=PROOF)["result"]["structuredContent"]
+    ticket = {"proposal_id": given["proposal_id"], "commit_token": given["commit_token"]}
+    assert call(6, "structured_commit", n=3, **ticket)["result"]["structuredContent"] == {"n": 3}
+    wait_until(lambda: '"done"' in two.cli("proposals", "show", given["proposal_id"], "--json").stdout)
     listed = json.loads(ask_list(writer, path, stream))
     names = {tool["name"] for tool in listed["result"]["tools"]}
     assert "structured_propose" in names
