@@ -54,6 +54,10 @@ conformance: $(VENV)/.dev $(NODE) ## the MCP conformance suite, direct and throu
 faults: $(VENV)/.dev ## what kills, outages, cuts, full disks and clock jumps lose: nothing (about 5 minutes)
 	$(BIN)/python scripts/faults.py $(ARGS)
 
+.PHONY: soak
+soak: $(VENV)/.dev ## 50,000 calls, idle connections and slow heads: does memory stay flat? (about 3 minutes)
+	$(BIN)/python scripts/soak.py $(ARGS)
+
 .PHONY: detectors
 detectors: $(VENV)/.dev ## precision and recall of every detector on the labelled set
 	$(BIN)/python scripts/detector_report.py
