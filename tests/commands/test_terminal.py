@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.commands.terminal import printable
+from proxy.commands.terminal import printable, printable_lines
 
 
 @pytest.mark.parametrize(
@@ -13,3 +13,7 @@ from proxy.commands.terminal import printable
 )
 def test_a_terminal_shows_every_character_and_obeys_none(value: object, shown: str) -> None:
     assert printable(value) == shown
+
+
+def test_lines_stay_lines() -> None:
+    assert printable_lines("one\n\x1b[2Jtwo\r\n") == "one\n\\x1b[2Jtwo\\x0d\n"
