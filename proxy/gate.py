@@ -98,8 +98,9 @@ class Gate:
         self._catalogue = catalogue
         self._redactor = redactor
         self._body_limit = body_limit
-        self._clock = clock
-        self._journal = Journal(sink, redactor, clock, self.aside)
+        # What a call took is no matter of the wall clock, which may jump.
+        self._timer = time.monotonic if clock is time.time else clock
+        self._journal = Journal(sink, redactor, clock, self.aside, self._timer)
         self._customs = Customs(redactor, body_limit)
         self._exchanges = Exchanges()
         self._two_steps = TwoSteps(phases, catalogue, self._journal) if phases and catalogue else None
@@ -111,7 +112,7 @@ class Gate:
 
         `before` is what the same stream said just before, where there is one.
         """
-        step = Step(new_id(), context, self._clock(), len(body))
+        step = Step(new_id(), context, self._timer(), len(body))
         try:
             return await self._inspect(body, headers, step, before)
         except Exception as error:  # noqa: BLE001  the gate's one boundary: any failure refuses
@@ -274,7 +275,7 @@ class Gate:
             raise RuntimeError("another call of this id was forwarded while this one was decided")
         kept, call = without_arguments(message), replace(step.call, arguments=None)
         exchange = Exchange(
-            step.call_id, kept, step.context, call, step.decision, step.started, self._clock(), commit=step.commit
+            step.call_id, kept, step.context, call, step.decision, step.started, self._timer(), commit=step.commit
         )
         if message.kind is Kind.REQUEST:
             self._exchanges.add(exchange)

@@ -24,6 +24,7 @@ import apsw
 import structlog
 
 from proxy.errors import AuditUnavailableError
+from proxy.files import room_hint
 from proxy.model import AuditEvent
 from proxy.resources import VERSION
 from proxy.spelling import spell
@@ -149,7 +150,8 @@ class LocalLog:
         try:
             self.head = self._append(bodies)
         except Exception as error:
-            log.exception("the audit log cannot be written", path=str(self.path), error=str(error))
+            what = f"{error}{room_hint(self.path)}"
+            log.exception("the audit log cannot be written", path=str(self.path), error=what)
             return error
         return None
 
@@ -199,7 +201,8 @@ def open_log(path: Path, max_bytes: int) -> apsw.Connection:
         return log_table.connect(path, max_bytes)
     except (apsw.Error, OSError) as error:
         raise AuditUnavailableError(
-            f"the audit log {path} cannot be opened ({error}); restore or move it, or give another --state-dir"
+            f"the audit log {path} cannot be opened ({error})"
+            + (room_hint(path) or "; restore or move it, or give another --state-dir")
         ) from error
 
 

@@ -98,7 +98,7 @@ def test_a_path_is_taken_apart(path: str, parts: list[str]) -> None:
 
 @pytest.mark.parametrize("path", ["a.", ".a", "a..b", "a[", "a]", "a[x]", "a[]", '["a"b', 'a["x"', "[0]a", '["\\x"]'])
 def test_what_is_no_path_is_refused(path: str) -> None:
-    with pytest.raises(ValueError, match="path|escape"):
+    with pytest.raises(ValueError, match=r"path|escape"):
         segments(path)
 
 
