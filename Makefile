@@ -8,6 +8,9 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --quiet --disable-pip-version-check
 NODE := tests/node/node_modules/.installed
 
+# Hundreds of processes read the bytecode that the first of them writes.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -26,7 +29,7 @@ test: $(VENV)/.dev system-packages $(NODE) ## all tests; ARGS='-k sse' passes fl
 	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile $(ARGS)
 
 .PHONY: check
-check: $(VENV)/.dev $(NODE) ## lint + types + tests: what CI runs
+check: ## lint + types + tests: what CI runs
 	@$(MAKE) --no-print-directory --jobs 3 lint types test
 
 .PHONY: lint
@@ -65,6 +68,14 @@ bench: $(VENV)/.dev ## what policy and redaction cost, and how long small calls 
 	$(BIN)/python -m bench.events
 	$(BIN)/python -m bench.trace
 
+.PHONY: demo
+demo: $(VENV)/.dev system-packages ## a tour in under a minute: allowed, denied, redacted, two-phase, watched, recorded
+	@$(BIN)/python examples/demo/run.py $(ARGS)
+
+.PHONY: demo-picture
+demo-picture: $(VENV)/.dev system-packages ## draw the tour anew, into docs/demo.svg
+	$(BIN)/python examples/demo/run.py --picture docs/demo.svg
+
 .PHONY: example
 example: $(VENV)/.dev ## ten prompts for ten tools of mixed risk, two-phase where the policy says so
 	$(BIN)/python examples/two_phase/run.py
@@ -91,15 +102,16 @@ clean: ## remove what the targets made
 $(BIN)/python:
 	@python=$$(scripts/find-python) && $$python -m venv $(VENV)
 
-# .run holds the product alone, .dev what its tests need as well.
+# .run holds the product alone; .dev what its tests need as well, with the same versions of what both hold.
 $(VENV)/.run: requirements.lock pyproject.toml | $(BIN)/python
 	$(PIP) install --no-deps --require-hashes -r requirements.lock
 	$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(VENV)/.dev: requirements-dev.lock $(VENV)/.run
+$(VENV)/.dev: requirements-dev.lock pyproject.toml | $(BIN)/python
 	$(PIP) install --no-deps --require-hashes -r requirements-dev.lock
-	@touch $@
+	$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@ $(VENV)/.run
 
 $(NODE): tests/node/package.json
 	cd tests/node && npm install --no-package-lock --no-audit --no-fund --loglevel=error

@@ -79,7 +79,7 @@ class Shipper:
                 pause = self._failed(error)
             else:
                 self._worked()
-                pause = 0.0 if moved else IDLE_SECONDS
+                pause = 0.0 if moved >= BATCH else IDLE_SECONDS  # few are dearer to move than many
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), pause)
 
