@@ -203,7 +203,7 @@ class Settings(BaseModel):
     @property
     def health_address(self) -> tuple[str, int] | None:
         """Host and port for health and metrics, where there is to be one."""
-        return None if self.health_listen == "off" else _address(self.health_listen)
+        return None if self.health_listen == "off" else split_address(self.health_listen)
 
     @property
     def postgres(self) -> str | None:

@@ -100,8 +100,9 @@ class Gate:
         self._catalogue = catalogue
         self._redactor = redactor
         self._body_limit = body_limit
-        self._clock = clock
-        self._journal = Journal(sink, redactor, clock, self.aside)
+        # What a call took is no matter of the wall clock, which may jump.
+        self._timer = time.monotonic if clock is time.time else clock
+        self._journal = Journal(sink, redactor, clock, self.aside, self._timer)
         self._customs = Customs(redactor, body_limit)
         self._exchanges = Exchanges(board=board)
         self._two_steps = TwoSteps(phases, catalogue, self._journal) if phases and catalogue else None
@@ -113,7 +114,7 @@ class Gate:
 
         `before` is what the same stream said just before, where there is one.
         """
-        step = Step(new_id(), context, self._clock(), len(body))
+        step = Step(new_id(), context, self._timer(), len(body))
         try:
             return await self._inspect(body, headers, step, before)
         except Exception as error:  # noqa: BLE001  the gate's one boundary: any failure refuses
@@ -297,7 +298,7 @@ class Gate:
         kept = without_arguments(message)
         call = Call(known.method, known.server, known.agent, known.tool, None, known.hints)
         exchange = Exchange(
-            step.call_id, kept, step.context, call, step.decision, step.started, self._clock(), commit=step.commit
+            step.call_id, kept, step.context, call, step.decision, step.started, self._timer(), commit=step.commit
         )
         if message.kind is Kind.REQUEST:
             self._exchanges.add(exchange)

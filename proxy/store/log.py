@@ -24,6 +24,7 @@ import apsw
 import structlog
 
 from proxy.errors import AuditUnavailableError
+from proxy.files import room_hint
 from proxy.model import AuditEvent
 from proxy.resources import version
 from proxy.spelling import spell
@@ -182,8 +183,8 @@ class LocalLog:
         try:
             self.head = self._append(bodies)
         except Exception as error:
-            self.problem = str(error) or type(error).__name__
-            log.exception("the audit log cannot be written", path=str(self.path), error=str(error))
+            self.problem = what = f"{str(error) or type(error).__name__}{room_hint(self.path)}"
+            log.exception("the audit log cannot be written", path=str(self.path), error=what)
             return error
         self.problem = None
         return None
@@ -242,7 +243,8 @@ def open_log(path: Path, max_bytes: int) -> apsw.Connection:
         return log_table.connect(path, max_bytes)
     except (apsw.Error, OSError) as error:
         raise AuditUnavailableError(
-            f"the audit log {path} cannot be opened ({error}); restore or move it, or give another --state-dir"
+            f"the audit log {path} cannot be opened ({error})"
+            + (room_hint(path) or "; restore or move it, or give another --state-dir")
         ) from error
 
 
