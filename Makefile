@@ -8,6 +8,9 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --quiet --disable-pip-version-check
 NODE := tests/node/node_modules/.installed
 
+# Hundreds of processes read the bytecode that the first of them writes.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -26,7 +29,7 @@ test: $(VENV)/.dev system-packages $(NODE) ## all tests; ARGS='-k sse' passes fl
 	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile $(ARGS)
 
 .PHONY: check
-check: $(VENV)/.dev $(NODE) ## lint + types + tests: what CI runs
+check: ## lint + types + tests: what CI runs
 	@$(MAKE) --no-print-directory --jobs 3 lint types test
 
 .PHONY: lint
@@ -67,6 +70,14 @@ bench-quick: $(VENV)/.dev ## the same in under 2 minutes: what the goals need
 bench-parts: $(VENV)/.dev ## what single parts cost: policy, redaction, delays, two-phase, audit, store, tracing
 	@for part in policy redact delay two_phase audit events trace; do echo "== $$part"; $(BIN)/python -m bench.$$part $(ARGS) || exit 1; done
 
+.PHONY: demo
+demo: $(VENV)/.dev system-packages ## a tour in under a minute: allowed, denied, redacted, two-phase, watched, recorded
+	@$(BIN)/python examples/demo/run.py $(ARGS)
+
+.PHONY: demo-picture
+demo-picture: $(VENV)/.dev system-packages ## draw the tour anew, into docs/demo.svg
+	$(BIN)/python examples/demo/run.py --picture docs/demo.svg
+
 .PHONY: example
 example: $(VENV)/.dev ## ten prompts for ten tools of mixed risk, two-phase where the policy says so
 	$(BIN)/python examples/two_phase/run.py
@@ -93,15 +104,16 @@ clean: ## remove what the targets made
 $(BIN)/python:
 	@python=$$(scripts/find-python) && $$python -m venv $(VENV)
 
-# .run holds the product alone, .dev what its tests need as well.
+# .run holds the product alone; .dev what its tests need as well, with the same versions of what both hold.
 $(VENV)/.run: requirements.lock pyproject.toml | $(BIN)/python
 	$(PIP) install --no-deps --require-hashes -r requirements.lock
 	$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(VENV)/.dev: requirements-dev.lock $(VENV)/.run
+$(VENV)/.dev: requirements-dev.lock pyproject.toml | $(BIN)/python
 	$(PIP) install --no-deps --require-hashes -r requirements-dev.lock
-	@touch $@
+	$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@ $(VENV)/.run
 
 $(NODE): tests/node/package.json
 	cd tests/node && npm install --no-package-lock --no-audit --no-fund --loglevel=error

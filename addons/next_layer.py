@@ -14,7 +14,6 @@ from mitmproxy.proxy.layers import ClientTLSLayer, ServerTLSLayer, modes
 from mitmproxy.proxy.layers.http import HTTPMode
 from mitmproxy.proxy.mode_specs import ReverseMode
 
-from addons.http_connections import replace_http1_client
 from addons.http_stream import GuardedHttpLayer
 
 if TYPE_CHECKING:
@@ -33,7 +32,6 @@ class HttpOnly:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        replace_http1_client()
 
     def next_layer(self, nextlayer: NextLayer) -> None:
         """Set the layer that reads what comes; left open while one byte could still be either."""

@@ -35,8 +35,11 @@ CONFIG_ENV = "INTERLOCK_CONFIG"
 COMMIT_SECRET = "INTERLOCK_COMMIT_SECRET"  # noqa: S105  a variable's name
 SAMPLER_KEY = "INTERLOCK_SAMPLER_KEY"
 OPERATOR_TOKEN_ENV = "INTERLOCK_OPERATOR_TOKEN"  # noqa: S105  a variable's name
+AGENT_TOKEN_ENV = "INTERLOCK_AGENT_TOKEN"  # noqa: S105
 # Secrets are taken from these variables alone: no flag, no file of settings, nothing that is printed.
-SECRET_VARIABLES = frozenset({COMMIT_SECRET, SAMPLER_KEY, OPERATOR_TOKEN_ENV})
+SECRET_VARIABLES = frozenset({COMMIT_SECRET, SAMPLER_KEY, OPERATOR_TOKEN_ENV, AGENT_TOKEN_ENV})
+# Orchestrators hand secrets over as files, and a variable can be read in more places than a file can.
+DATABASE_URL_FILE = "INTERLOCK_DATABASE_URL_FILE"
 CONFIG_FILE = Path("interlock.yaml")
 _LISTEN = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^:\[\]]+):(?P<port>\d{1,5})")
 _REVERSE = re.compile(r"reverse:https?://(\[[0-9a-fA-F:.]+\]|[^/:\s]+)(:\d{1,5})?/?")
@@ -173,12 +176,12 @@ class Settings(BaseModel):
     @property
     def listen_address(self) -> tuple[str, int]:
         """Host and port to listen on."""
-        return _address(self.listen)
+        return split_address(self.listen)
 
     @property
     def operator_address(self) -> tuple[str, int] | None:
         """Host and port for operators, where there is to be one."""
-        return _address(self.operator_listen) if self.operator_listen else None
+        return split_address(self.operator_listen) if self.operator_listen else None
 
     @property
     def postgres(self) -> str | None:
@@ -190,7 +193,8 @@ class Settings(BaseModel):
         return shown(value.get_secret_value()) if value else None
 
 
-def _address(listen: str) -> tuple[str, int]:
+def split_address(listen: str) -> tuple[str, int]:
+    """Give the host and the port of an address that is known to be one."""
     match = _LISTEN.fullmatch(listen)
     assert match is not None
     return match["host"].strip("[]"), int(match["port"])
@@ -225,7 +229,7 @@ def load_settings(
     ):
         for name, value in layer.items():
             values[name] = value
-            sources[name] = f"{ENV_PREFIX}{name.upper()}" if source == "environment" else source
+            sources[name] = _variable_of(name, environ) if source == "environment" else source
     try:
         return Loaded(Settings(**values), sources)
     except ValidationError as error:
@@ -269,12 +273,38 @@ def _read_environment(environ: Mapping[str, str]) -> dict[str, Any]:
     for variable, text in environ.items():
         if not variable.startswith(ENV_PREFIX) or variable == CONFIG_ENV or variable in SECRET_VARIABLES:
             continue
+        if variable == DATABASE_URL_FILE:
+            continue
         name = _known(variable.removeprefix(ENV_PREFIX).lower(), f"environment variable {variable}")
         if name == "large_uploads":
             values[name] = [part for part in re.split(r"[,\s]+", text) if part]
         elif text:  # an empty variable is one that was not set
             values[name] = text
+    if file := environ.get(DATABASE_URL_FILE):
+        if "database_url" in values:
+            raise ConfigError(f"INTERLOCK_DATABASE_URL and {DATABASE_URL_FILE} are both set; unset one of them")
+        values["database_url"] = _read_secret(Path(file))
     return values
+
+
+def _variable_of(name: str, environ: Mapping[str, str]) -> str:
+    return (
+        DATABASE_URL_FILE
+        if name == "database_url" and environ.get(DATABASE_URL_FILE)
+        else f"{ENV_PREFIX}{name.upper()}"
+    )
+
+
+def _read_secret(file: Path) -> str:
+    """Give the one line of a file. An empty one is an error: it must not read as a setting that was not given."""
+    try:
+        text = file.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise ConfigError(f"{str(file)!r} (from {DATABASE_URL_FILE}) cannot be read: {why}") from error
+    if not text:
+        raise ConfigError(f"{str(file)!r} (from {DATABASE_URL_FILE}) is empty; write the database's URL into it")
+    return text
 
 
 def _known(name: str, source: str) -> str:

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from mitmproxy import options
 from mitmproxy.addons import core, disable_h2c, proxyserver, tlsconfig
-from mitmproxy.master import Master
 
 from addons.announce import Announcer
 from addons.egress import Egress
+from addons.embedding import embed
+from addons.hook_table import Embedded
 from addons.identity import Identity
 from addons.lifecycle import Lifecycle
 from addons.limits import Limits
@@ -175,11 +176,12 @@ class Daemon:
         listening = self.master.addons.get("proxyserver").listen_addrs()
         return [*((address[0], address[1]) for address in listening), *self.console.addresses]
 
-    def _master(self) -> Master:
+    def _master(self) -> Embedded:
         settings = self._settings
         limits = _limits(settings)
         seal_key = read_or_make_key(settings.state_dir / "keys" / "seal.key", legacy.KEY_BYTES)
-        master = Master(options.Options(), with_termlog=False)
+        embed()
+        master = Embedded(options.Options())
         master.addons.add(
             core.Core(),
             proxyserver.Proxyserver(),

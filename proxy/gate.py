@@ -23,6 +23,7 @@ from proxy.errors import AuditUnavailableError, PhaseError, StoreUnavailableErro
 from proxy.exchanges import Exchanges, without_arguments
 from proxy.journal import Journal, digest, new_id
 from proxy.model import (
+    Call,
     Context,
     Decision,
     Denial,
@@ -64,7 +65,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy.catalogue import Catalogue
-    from proxy.model import Call, EventSink, Policy, Redactor
+    from proxy.model import EventSink, Policy, Redactor
     from proxy.phases import Phases
     from proxy.wire.body import Reading
 
@@ -195,7 +196,8 @@ class Gate:
         """Give a call with what its server says of the tool."""
         if self._catalogue is None or call.tool is None:
             return call
-        return replace(call, hints=self._catalogue.hints(call.server, call.tool))
+        hints = self._catalogue.hints(call.server, call.tool)
+        return call if hints == call.hints else replace(call, hints=hints)
 
     def _judge(self, call: Call, step: Step, *, phased: bool) -> tuple[str, str] | None:
         """Let the policy and the pins decide; give why the call is refused, if it is."""
@@ -272,7 +274,11 @@ class Gate:
         assert step.call is not None
         if message.kind is Kind.REQUEST and self._exchanges.is_open(step.context, message.id):
             raise RuntimeError("another call of this id was forwarded while this one was decided")
-        kept, call = without_arguments(message), replace(step.call, arguments=None)
+        known = step.call
+        kept, call = (
+            without_arguments(message),
+            Call(known.method, known.server, known.agent, known.tool, None, known.hints),
+        )
         exchange = Exchange(
             step.call_id, kept, step.context, call, step.decision, step.started, self._clock(), commit=step.commit
         )

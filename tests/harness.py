@@ -78,11 +78,11 @@ class Certificates:
     key_file: Path
 
 
-def make_certificates(directory: Path) -> Certificates:
-    """Make a CA and a leaf for 127.0.0.1 and localhost in `directory`."""
+def make_certificates(directory: Path, *names: str) -> Certificates:
+    """Make a CA and a leaf for 127.0.0.1, localhost and `names` in `directory`."""
     directory.mkdir(parents=True, exist_ok=True)
     authority = trustme.CA()
-    leaf = authority.issue_cert("127.0.0.1", "localhost")
+    leaf = authority.issue_cert("127.0.0.1", "localhost", *names)
     made = Certificates(directory / "ca.pem", directory / "leaf.pem", directory / "leaf.key")
     authority.cert_pem.write_to_path(made.ca_file)
     made.cert_file.write_bytes(b"".join(blob.bytes() for blob in leaf.cert_chain_pems))
@@ -135,12 +135,19 @@ class ServerHandle:
     stderr: Path
     tls: bool
     requests_log: Path | None = None
+    plain_port: int | None = None
+    """Where a server with TLS listens without it as well; the TypeScript ones do."""
     _seen: int = field(default=0)
 
     @property
     def url(self) -> str:
         """The server's root URL, without a trailing slash."""
         return f"{'https' if self.tls else 'http'}://127.0.0.1:{self.port}"
+
+    @property
+    def plain_url(self) -> str:
+        """The same without TLS."""
+        return f"http://127.0.0.1:{self.plain_port or self.port}"
 
     def executions(self) -> list[dict[str, Any]]:
         """Give every tool execution so far, in order: `tool` and `arguments`."""
@@ -193,8 +200,9 @@ def start_process_server(
         try:
             line = _read_line(process, START_LIMIT)
             assert line, f"{name} did not start:\n{stderr.read_text()}"
-            port = int(json.loads(line)["port"])
-            yield ServerHandle(name, process, port, log, stderr, bool(certificates), requests_log)
+            said = json.loads(line)
+            tls, plain_port = bool(certificates), said.get("plain_port")
+            yield ServerHandle(name, process, int(said["port"]), log, stderr, tls, requests_log, plain_port)
         finally:
             _end(process)
 
@@ -282,9 +290,11 @@ class Interlock:
         assert code == 0, f"interlock exited with {code}:\n{self.errors()}"
 
 
-def interlock_cli(*arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+def interlock_cli(
+    *arguments: str, env: dict[str, str] | None = None, cwd: Path = REPOSITORY
+) -> subprocess.CompletedProcess[str]:
     """Run one interlock command to its end."""
-    return run_module("proxy.cli", *arguments, env=environment(env))
+    return run_module("proxy.cli", *arguments, env=environment(env), cwd=cwd)
 
 
 def environment(extra: dict[str, str] | None = None) -> dict[str, str]:

@@ -95,6 +95,10 @@ PURE = (
     "proxy.trace.report",
     "proxy.client_config",
     "proxy.event_schema",
+    "proxy.dns",
+    "proxy.agent_env",
+    "proxy.confine.rules",
+    "proxy.confine.covers",
 )
 # Room, and which of our own modules it may import. The longest name that fits a module is its room.
 ROOMS: dict[str, tuple[str, ...]] = {
@@ -143,7 +147,15 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "proxy.recording": ("proxy.store", "proxy.config", "proxy.database_url", "proxy.journal", *MODEL),
     "proxy.responses": ("proxy.gate", *PURE),
-    "proxy.trace": ("proxy.trace", "proxy.gate", "proxy.refusals", "proxy.responses", "proxy.files", *PURE),
+    "proxy.trace": (
+        "proxy.trace",
+        "proxy.gate",
+        "proxy.refusals",
+        "proxy.responses",
+        "proxy.files",
+        "proxy.isolation",
+        *PURE,
+    ),
     "proxy.desk": ("proxy.journal", *MODEL),
     "proxy.console": (
         "proxy.console",
@@ -161,6 +173,11 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "proxy.logs": (),
     "proxy.files": ("proxy.errors",),
     "proxy.embedding": (),
+    "proxy.loops": (),
+    "proxy.isolation": (),
+    "proxy.confine": ("proxy.confine", "proxy.isolation", "proxy.dns"),
+    "proxy.dns": (),
+    "proxy.agent_env": (),
     "proxy.ca": ("proxy.errors", "proxy.files"),
     "proxy.keys": ("proxy.errors", "proxy.files", "proxy.config", "proxy.twophase"),
     "proxy.sampler": ("proxy.errors", "proxy.files", "proxy.config", "proxy.model"),
@@ -329,7 +346,7 @@ WITHOUT_MIRROR = {
     "proxy.errors",
     "proxy.daemon",
 }
-MIRRORED = ("proxy.wire", "proxy.store", "proxy.commands", "proxy.trace", "proxy.console")
+MIRRORED = ("proxy.wire", "proxy.store", "proxy.commands", "proxy.trace", "proxy.console", "proxy.confine")
 
 
 @pytest.mark.parametrize(

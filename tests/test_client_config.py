@@ -124,8 +124,8 @@ def test_a_server_that_only_looks_wrapped_is_wrapped() -> None:
     [
         ("", "not JSON: line 1, column 1"),
         ('{\n  "mcpServers": {},,\n}', "line 2"),
-        ('{\n  // mine\n  "mcpServers": {}\n}', "comments and trailing commas"),
-        ('{"mcpServers": {"a": {"command": "x"},}}', "comments and trailing commas"),
+        ('{\n  // mine\n  "mcpServers": {]\n}', "line 3"),
+        ('{"mcpServers": {}} /* no end', "not JSON"),
         ("[]", "list, not an object"),
         ("{}", "no MCP servers"),
         ('{"mcpServers": {}}', "no MCP servers"),
@@ -141,6 +141,37 @@ def test_a_server_that_only_looks_wrapped_is_wrapped() -> None:
 def test_what_cannot_be_rewritten_safely_is_refused_with_the_reason(text: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         wrap(text, NAME)
+
+
+COMMENTED = """\ufeff// what I use
+{
+  "servers": { // "command": "no"
+    "a": {
+      /* the one, "args": [] */
+      "command": "x" /* here */,
+      "env": {"URL": "https://a//b", "GLOB": "/*,]"},
+    },
+    "b": {"command": "y", "args": [
+      "1", // one
+    ],},
+  },
+}
+"""
+
+
+def test_comments_and_trailing_commas_stay_where_they_are() -> None:
+    done = wrap(COMMENTED, NAME)
+    assert done.changed == ("a", "b")
+    assert done.text == COMMENTED.replace(
+        '"command": "x" /* here */',
+        '"command": "interlock",\n      "args": ["run", "--server-name", "a", "--", "x"] /* here */',
+    ).replace(
+        '{"command": "y", "args": [\n      "1", // one\n    ],}',
+        '{"command": "interlock", "args": [\n      "run",\n      "--server-name",\n      "b",\n      "--",'
+        '\n      "y",\n      "1"\n    ],}',
+    )
+    assert wrap(done.text, NAME).changed == ()
+    assert unwrap(done.text).changed == ("a", "b")
 
 
 def test_a_server_without_a_command_is_left_alone() -> None:

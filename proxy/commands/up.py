@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from proxy import embedding, logs
+from proxy import embedding, logs, loops
+from proxy.agent_env import SHOWN, Entrance, proxy_url, through_proxy
+from proxy.commands.env import spell
 from proxy.commands.options import ConfigFile, StateDir
 from proxy.config import Settings, load_settings
 from proxy.runfile import Running
@@ -74,7 +75,7 @@ def up(
     }
     settings = load_settings(flags, config_file=config).settings
     logs.configure(settings.log_level, settings.log_format)
-    asyncio.run(_serve(settings))
+    loops.run(_serve(settings))
 
 
 async def _serve(settings: Settings) -> None:
@@ -86,14 +87,14 @@ async def _serve(settings: Settings) -> None:
 
 def _announce(running: Running) -> None:
     if running.mode == "regular":
-        url = f"http://{running.listen.replace('0.0.0.0', '127.0.0.1')}"  # noqa: S104  only a name to show
-        bundle = Path(running.ca).with_name("bundle.pem")
+        changes = through_proxy(
+            Entrance(proxy_url(running.listen), running.ca, str(Path(running.ca).with_name("bundle.pem")))
+        )
         lines = [
             f"interlock is listening on {running.listen} (policy {running.policy}).",
-            "In the agent's shell:",
-            f"  export HTTPS_PROXY={url} HTTP_PROXY={url}",
-            f"  export SSL_CERT_FILE={bundle} REQUESTS_CA_BUNDLE={bundle}",
-            f"  export NODE_EXTRA_CA_CERTS={running.ca} NODE_USE_ENV_PROXY=1",
+            "Start the agent with `interlock confine -- COMMAND` or `interlock exec -- COMMAND`;",
+            "or set in its shell (`interlock env` prints more):",
+            *(f"  {spell('sh', name, changes[name])}" for name in SHOWN),
         ]
     else:
         lines = [f"interlock is listening on {running.listen} ({running.mode}, policy {running.policy})."]
