@@ -43,7 +43,7 @@ VALUES = ("arguments", "rules", "shadow_rules", "redactions", "detail")
 
 
 # What may be read as NUL, half a character or no number, and so is another thing in a column.
-_ODD = re.compile(r"\\u|NaN|Infinity|[0-9][eE]")
+_ODD = re.compile(r"\\u|NaN|Infinity|[:,\[] ?-?[0-9][0-9.]*[eE]")
 _ANY: frozenset[type] = frozenset((str, int, float, bool, list, dict, type(None)))
 _TYPES: dict[str, frozenset[type]] = {
     **dict.fromkeys(TEXTS, frozenset((str, int))),
