@@ -161,7 +161,12 @@ class Probe:
         self._observer.feed(data)
 
     def _take_note(self, line: bytes) -> None:
-        note = json.loads(line)
+        try:
+            note = json.loads(line)
+        except ValueError:
+            return
+        if not isinstance(note, dict):
+            return
         if note.get("kind") == "ready":
             self._ready.set()
         self._observer.note(note)
