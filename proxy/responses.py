@@ -28,6 +28,11 @@ class Responses:
         self.exchange = exchange
         self._key = seal_key
 
+    def share(self) -> None:
+        """Let other workers know of the call: its answer may come to one of them."""
+        if self.exchange is not None:
+            self._gate.share(self.exchange)
+
     def rewrite(self, body: bytes) -> list[bytes] | None:
         """Give what to pass on in place of one message: None means as it is.
 

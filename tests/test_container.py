@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,7 +20,6 @@ from tests.system import needs
 
 COMPOSE = REPOSITORY / "docker-compose.yml"
 SOCKET = ".s.PGSQL.5432"
-BIN = Path(sys.prefix) / "bin"
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="SKIPPED FOR WANT OF root: the image is built in overlays")
 
 
@@ -66,7 +64,7 @@ def running(image: Layer, postgres: Postgres, tmp_path_factory: pytest.TempPathF
         {
             "state": folder / "state",
             "certificate": folder / "certificate",
-            "socket": Path(url.partition("host=")[2]) / SOCKET,
+            "socket": Path(url.partition("host=")[2], SOCKET),
         },
         {"database_url": folder / "database_url"},
         folder / "interlock.out",

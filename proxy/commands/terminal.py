@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Any
+
+# What JSON may hold as it is, and a terminal or a reader of lines takes for something else.
+_UNSAFE = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 
 
 def printable(value: Any) -> str:
@@ -13,3 +18,8 @@ def printable(value: Any) -> str:
 def printable_lines(value: Any) -> str:
     """Show several lines of such words, as lines."""
     return "\n".join(map(printable, str(value or "").split("\n")))
+
+
+def spell_json(value: Any) -> str:
+    """Give a value as one line of JSON that no terminal obeys."""
+    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))
