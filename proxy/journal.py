@@ -164,7 +164,8 @@ class Journal:
     def _decided(self, step: Step, reason: str | None, *, with_arguments: bool) -> AuditEvent:
         call, decision, message = step.call, step.decision, step.message
         arguments = call.arguments if call and with_arguments else None
-        shown, found = self._redactor.mask(arguments, RECORDED) if arguments is not None else (None, ())
+        clean = arguments is step.clean  # nothing was found in them, or there are none
+        shown, found = (arguments, ()) if clean or arguments is None else self._redactor.mask(arguments, RECORDED)
         return AuditEvent(
             event_id=new_id(),
             kind="decided",

@@ -15,6 +15,11 @@ def printable(value: Any) -> str:
     return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in str(value or ""))
 
 
+def printable_lines(value: Any) -> str:
+    """Show several lines of such words, as lines."""
+    return "\n".join(map(printable, str(value or "").split("\n")))
+
+
 def spell_json(value: Any) -> str:
     """Give a value as one line of JSON that no terminal obeys."""
     return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))

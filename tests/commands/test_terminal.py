@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from proxy.commands.terminal import printable, spell_json
+from proxy.commands.terminal import printable, printable_lines, spell_json
 
 
 @pytest.mark.parametrize(
@@ -15,6 +15,10 @@ from proxy.commands.terminal import printable, spell_json
 )
 def test_a_terminal_shows_every_character_and_obeys_none(value: object, shown: str) -> None:
     assert printable(value) == shown
+
+
+def test_lines_stay_lines() -> None:
+    assert printable_lines("one\n\x1b[2Jtwo\r\n") == "one\n\\x1b[2Jtwo\\x0d\n"
 
 
 def test_json_is_one_line_that_no_terminal_obeys() -> None:
