@@ -34,6 +34,7 @@ class Commands(LazyGroup):
     entries = (
         Entry("up", "Run the proxy until it is told to stop (SIGTERM or Ctrl-C).", PROXY),
         Entry("status", "Say whether a proxy runs here, where it listens and which policy is in force.", PROXY),
+        Entry("doctor", "Look whether Interlock can work here, and say how to mend what it lacks.", PROXY),
         Entry("confine", "Run an agent where the only way out is the proxy.", AGENT),
         Entry("exec", "Run an agent with an environment that leads through the proxy.", AGENT),
         Entry("env", "Print what to set for an agent to go through the proxy.", AGENT),
