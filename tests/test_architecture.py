@@ -95,6 +95,11 @@ PURE = (
     "proxy.trace.report",
     "proxy.client_config",
     "proxy.event_schema",
+    "proxy.passing_on",
+    "proxy.dns",
+    "proxy.agent_env",
+    "proxy.confine.rules",
+    "proxy.confine.covers",
 )
 # Room, and which of our own modules it may import. The longest name that fits a module is its room.
 ROOMS: dict[str, tuple[str, ...]] = {
@@ -113,6 +118,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "proxy.pins": ("proxy.descriptions", *MODEL),
     "proxy.schema_fit": ("proxy.policy.regex", *MODEL),
     "proxy.said": MODEL,
+    "proxy.passing_on": MODEL,
     "proxy.results": ("proxy.said", *MODEL),
     "proxy.outbound": ("proxy.said", "proxy.wire", *MODEL),
     "proxy.catalogue": PURE,
@@ -140,10 +146,19 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "proxy.pins",
         "proxy.database_url",
         "proxy.audit_keys",
+        "proxy.passing_on",
     ),
     "proxy.recording": ("proxy.store", "proxy.config", "proxy.database_url", "proxy.journal", *MODEL),
     "proxy.responses": ("proxy.gate", *PURE),
-    "proxy.trace": ("proxy.trace", "proxy.gate", "proxy.refusals", "proxy.responses", "proxy.files", *PURE),
+    "proxy.trace": (
+        "proxy.trace",
+        "proxy.gate",
+        "proxy.refusals",
+        "proxy.responses",
+        "proxy.files",
+        "proxy.isolation",
+        *PURE,
+    ),
     "proxy.desk": ("proxy.journal", *MODEL),
     "proxy.console": (
         "proxy.console",
@@ -161,6 +176,27 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "proxy.logs": (),
     "proxy.files": ("proxy.errors",),
     "proxy.embedding": (),
+    "proxy.ports": ("proxy.errors",),
+    "proxy.workers": ("proxy.errors",),
+    "proxy.health": (),
+    "proxy.meters": ("proxy.reasons", "proxy.redact", *MODEL),
+    "proxy.metered": ("proxy.meters", *MODEL),
+    "proxy.exposition": ("proxy.meters",),
+    "proxy.vitals": (
+        "proxy.config",
+        "proxy.exposition",
+        "proxy.health",
+        "proxy.live_policy",
+        "proxy.meters",
+        "proxy.resources",
+        "proxy.store",
+        "proxy.workers",
+    ),
+    "proxy.loops": (),
+    "proxy.isolation": (),
+    "proxy.confine": ("proxy.confine", "proxy.isolation", "proxy.dns"),
+    "proxy.dns": (),
+    "proxy.agent_env": (),
     "proxy.ca": ("proxy.errors", "proxy.files"),
     "proxy.keys": ("proxy.errors", "proxy.files", "proxy.config", "proxy.twophase"),
     "proxy.sampler": ("proxy.errors", "proxy.files", "proxy.config", "proxy.model"),
@@ -181,9 +217,11 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "proxy.wire",
         "proxy.model",
         "proxy.reasons",
+        "proxy.ports",
+        "proxy.meters",
     ),
 }
-ROOTS = ("proxy.cli", "proxy.parts", "proxy.daemon", "proxy.commands")
+ROOTS = ("proxy.cli", "proxy.parts", "proxy.daemon", "proxy.supervisor", "proxy.commands")
 IO_MODULES = [
     "aiohttp",
     "apsw",
@@ -311,7 +349,7 @@ def test_the_reader_of_imports_sees_them() -> None:
     assert "mitmproxy" in imports("proxy.daemon")
     assert "proxy.wire.body" in imports("proxy.gate")
     assert "proxy.reasons" in imports("proxy.refusals")
-    assert "proxy.daemon" in imports("proxy.commands.up")
+    assert "proxy.supervisor" in imports("proxy.commands.up")
     assert "collections.abc" not in imports("proxy.model", typing_too=False)
 
 
@@ -329,7 +367,7 @@ WITHOUT_MIRROR = {
     "proxy.errors",
     "proxy.daemon",
 }
-MIRRORED = ("proxy.wire", "proxy.store", "proxy.commands", "proxy.trace", "proxy.console")
+MIRRORED = ("proxy.wire", "proxy.store", "proxy.commands", "proxy.trace", "proxy.console", "proxy.confine")
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,10 @@ class Placeholder(TyperCommand):
         self._entry = entry
 
     def load(self) -> Command:
-        """Import the command itself: its module's `app`, else the function of its name with the module's EPILOG."""
+        """Import the command itself: its module's `app`, else the function of its name with the module's EPILOG.
+
+        A function whose name is Python's own already (exec) has a _ behind it.
+        """
         name = self._entry.name
         module = importlib.import_module(self._entry.module)
         if hasattr(module, "app"):
@@ -44,7 +47,7 @@ class Placeholder(TyperCommand):
             group.name = name
             return group
         alone = typer.Typer(add_completion=False)
-        alone.command(name, epilog=module.EPILOG)(getattr(module, name))
+        alone.command(name, epilog=module.EPILOG)(getattr(module, name, None) or getattr(module, f"{name}_"))
         return get_command(alone)
 
 

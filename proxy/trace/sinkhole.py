@@ -17,10 +17,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from proxy.agent_env import EXTRA, ROOTS
+from proxy.isolation import Hidden, NamespaceError, drop_capabilities, listening_sockets
 from proxy.trace import namespace
 from proxy.trace.canary import SECRETS
 from proxy.trace.launch import Launch
-from proxy.trace.namespace import Hidden, NamespaceError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,14 +31,6 @@ IMPOSSIBLE = 97
 LINGER_SECONDS = 1.0
 DOCKER_SOCKETS = ("/run/docker.sock", "/var/run/docker.sock")
 BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
-TRUST = (
-    "SSL_CERT_FILE",
-    "REQUESTS_CA_BUNDLE",
-    "CURL_CA_BUNDLE",
-    "NODE_EXTRA_CA_CERTS",
-    "GIT_SSL_CAINFO",
-    "AWS_CA_BUNDLE",
-)
 BOOT = "import sys; sys.path.insert(0, sys.argv[1]); from proxy.trace.sinkhole import main; main(sys.argv[2])"
 
 
@@ -89,7 +82,7 @@ def environment(home: Path, folder: Path, said: Mapping[str, str], path: str) ->
         "SSH_AUTH_SOCK": str(home / ".ssh" / "agent.sock"),
         "PYTHONDONTWRITEBYTECODE": "1",
         "NO_UPDATE_NOTIFIER": "1",
-        **dict.fromkeys(TRUST, trust),
+        **dict.fromkeys((*ROOTS, *EXTRA), trust),
         **said,
     }
 
@@ -151,7 +144,7 @@ def hidden_places(sinkhole: Sinkhole) -> tuple[Hidden, ...]:
     tops = dict.fromkeys("/".join(path.split("/")[: 2 if path.startswith(".config/") else 1]) for path in SECRETS)
     covers = [Hidden(str(real / top), str(home / top)) for top in tops if (real / top).exists()]
     covers += [Hidden(sinkhole.state_folder)] if sinkhole.state_folder else []
-    covers += [Hidden(path, "/dev/null") for path in namespace.listening_sockets() if not path.startswith("/run/")]
+    covers += [Hidden(path, "/dev/null") for path in listening_sockets() if not path.startswith("/run/")]
     return (*covers, Hidden("/etc/resolv.conf", str(Path(sinkhole.folder) / "resolv.conf"), made=True))
 
 
@@ -167,7 +160,7 @@ def _become(sinkhole: Sinkhole, stderr: int) -> None:
         os.chdir(sinkhole.working_folder)
         for number in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
-        namespace.drop_capabilities((namespace.CAP_SETPCAP, namespace.CAP_SYS_PTRACE) if sinkhole.drops else ())
+        drop_capabilities((namespace.CAP_SETPCAP, namespace.CAP_SYS_PTRACE) if sinkhole.drops else ())
         os.execve(sinkhole.command[0], sinkhole.command, sinkhole.environment)  # noqa: S606  the words are the caller's
     except OSError as error:
         os.write(2, f"cannot start {sinkhole.command[0]!r}: {error.strerror}\n".encode())

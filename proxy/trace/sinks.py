@@ -19,6 +19,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+from proxy import dns
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
@@ -36,7 +38,7 @@ REDIRECTED = 4
 """All TCP is redirected to this port where nft is there."""
 COMMON = (21, 22, 23, 25, 80, 110, 143, 443, 465, 587, 853, 993, 1080, 1337, 3306, 4444, 5432, 6379, 6667, 8080, 8443)
 """Where it is not, these ports are listened on; what is sent to others is known from the trace alone."""
-TYPE_A, TYPE_NAMES = 1, {1: "A", 5: "CNAME", 15: "MX", 16: "TXT", 28: "AAAA", 33: "SRV", 65: "HTTPS"}
+TYPE_NAMES = {1: "A", 5: "CNAME", 15: "MX", 16: "TXT", 28: "AAAA", 33: "SRV", 65: "HTTPS"}
 PAGE = b"<!doctype html><title>Sinkhole</title><p>Nothing is here.</p>"
 
 
@@ -58,28 +60,6 @@ def _encode(value: bytes) -> str:
     return base64.b64encode(value).decode()
 
 
-class NameBook:
-    """Gives each name an address of its own, and knows it again."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._addresses: dict[str, str] = {}
-        self._names: dict[str, str] = {}
-
-    def address(self, name: str) -> str:
-        """Give the address that stands for `name`."""
-        with self._lock:
-            if name not in self._addresses:
-                address = str(NAMES[1 + len(self._addresses) % (NAMES.num_addresses - 2)])
-                self._addresses[name] = address
-                self._names[address] = name
-            return self._addresses[name]
-
-    def name(self, address: str) -> str | None:
-        """Give the name that `address` stands for, if it stands for one."""
-        return self._names.get(address)
-
-
 class Sinks:
     """Binds every socket when made, and serves them once `serve` is called."""
 
@@ -88,7 +68,7 @@ class Sinks:
     ) -> None:
         self._notes = notes
         self._authority = authority
-        self._book = NameBook()
+        self._book = dns.NameBook(NAMES)
         self._datagrams = [_bind(family, socket.SOCK_DGRAM, 53) for family in (socket.AF_INET, socket.AF_INET6)]
         self._listeners = [
             _bind(family, socket.SOCK_STREAM, port)
@@ -116,13 +96,13 @@ class Sinks:
 
     def _resolve(self, query: bytes) -> bytes | None:
         try:
-            name, kind, end = read_question(query)
-        except (IndexError, struct.error, ValueError):
+            name, kind, end = dns.read_question(query)
+        except ValueError:
             self._notes.note("dns", name="", type="malformed", head=query[:HEAD_BYTES])
             return None
-        address = self._book.address(name.lower())
+        address = (self._book.addresses(name.lower()) or (str(NAMES[1]),))[0]
         self._notes.note("dns", name=name, type=TYPE_NAMES.get(kind, str(kind)), address=address)
-        return make_answer(query, end, address if kind == TYPE_A else None)
+        return dns.make_answer(query, end, address if kind == dns.A else None)
 
     def _accept(self, listener: socket.socket) -> None:
         while True:
@@ -272,30 +252,3 @@ def _answer_http(head: bytes) -> bytes:
         b"HTTP/1.1 " + status + b"\r\nContent-Type: text/html\r\nContent-Length: " + length
         + b"\r\nConnection: close\r\n\r\n" + page
     )  # fmt: skip
-
-
-def read_question(query: bytes) -> tuple[str, int, int]:
-    """Give the name, the type and the end of a DNS query's question.
-
-    Raises IndexError, ValueError or struct.error where it is none.
-    """
-    labels, at = [], 12
-    while length := query[at]:
-        if length > 63:
-            raise ValueError("a pointer in a question")
-        label = query[at + 1 : at + 1 + length]
-        if len(label) < length:
-            raise ValueError("half a label")
-        labels.append(label.decode("latin-1"))
-        at += 1 + length
-    (kind,) = struct.unpack_from("!H", query, at + 1)
-    return ".".join(labels), kind, at + 5
-
-
-def make_answer(query: bytes, end: int, address: str | None) -> bytes:
-    """Answer a query with one address, or with nothing of the type asked for."""
-    flags = 0x8180 | (query[2] & 0x01) << 8
-    head = query[:2] + struct.pack("!HHHHH", flags, 1, 1 if address else 0, 0, 0) + query[12:end]
-    if address is None:
-        return head
-    return head + struct.pack("!HHHLH", 0xC00C, TYPE_A, 1, 60, 4) + socket.inet_aton(address)

@@ -76,7 +76,7 @@ def test_a_running_proxy_says_what_to_export(capsys: pytest.CaptureFixture[str])
 
 def test_an_address_for_all_is_shown_as_one_that_can_be_used(capsys: pytest.CaptureFixture[str]) -> None:
     _announce(Running(1, "0.0.0.0:1", "regular", "c", "p", "v", 0.0))
-    assert "HTTPS_PROXY=http://127.0.0.1:1 " in capsys.readouterr().out
+    assert "HTTPS_PROXY=http://127.0.0.1:1\n" in capsys.readouterr().out
 
 
 def test_other_modes_need_no_exports(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
-from pathlib import Path
 
-from proxy.trace.namespace import listening_sockets
 from tests.harness import REPOSITORY
 from tests.system import needs, needs_namespaces
 
 REFUSED = """
 import sys; sys.path.insert(0, sys.argv[1])
+from proxy.isolation import NamespaceError
 from proxy.trace import namespace
 try:
     namespace.isolate()
-except namespace.NamespaceError as error:
+except NamespaceError as error:
     print(error)
 """
 
@@ -33,11 +31,3 @@ def test_a_refusal_of_the_system_is_told() -> None:
         check=False,
     )
     assert "namespaces: Operation not permitted" in done.stdout, done.stderr
-
-
-def test_unix_sockets_that_listen_are_found(tmp_path: Path) -> None:
-    path = tmp_path / "s.sock"
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(path))
-        listener.listen()
-        assert str(path) in listening_sockets()

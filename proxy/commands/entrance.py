@@ -1,0 +1,196 @@
+"""Where the proxy is that an agent is to go through: the options for it, and how it is found."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import typer
+
+from proxy import runfile
+from proxy.agent_env import Entrance, proxy_url
+from proxy.agents import AgentBook
+from proxy.ca import Authority
+from proxy.config import AGENT_TOKEN_ENV, Settings, load_settings
+from proxy.errors import ConfigError
+from proxy.isolation import PR_SET_PDEATHSIG, prctl
+
+START_SECONDS = 60.0
+NOT_STARTED = 125
+"""Exit code where the agent was not started for a reason of ours; 126 and 127 are its own program's, as in shells."""
+
+Listen = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT",
+        help="The proxy's address as the agent reaches it; default: that of the proxy that runs on the state folder.",
+        show_default=False,
+    ),
+]
+CaFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--ca-folder",
+        help="Folder where the agent finds ca.pem and bundle.pem; default: the state folder's.",
+        show_default=False,
+    ),
+]
+Agent = Annotated[
+    str | None,
+    typer.Option(help=f"Call in this agent's name, with its token from {AGENT_TOKEN_ENV} or --token-file."),
+]
+TokenFile = Annotated[Path | None, typer.Option("--token-file", help="File with the agent's token.")]
+
+
+Up = Annotated[
+    bool,
+    typer.Option("--up", help="Where no proxy runs, start one for as long as the command runs, with all settings."),
+]
+
+
+class Asked(NamedTuple):
+    """What the options say."""
+
+    listen: str | None = None
+    ca_folder: Path | None = None
+    agent: str | None = None
+    token_file: Path | None = None
+    state_dir: Path | None = None
+    config: Path | None = None
+    up: bool = False
+
+
+class Found(NamedTuple):
+    """A proxy, and who calls through it."""
+
+    settings: Settings
+    address: str
+    agent: str | None
+    token: str | None
+    policy: str | None = None
+    """The policy that the proxy has in force, where that is known."""
+
+    @property
+    def credentials(self) -> tuple[str, str] | None:
+        """The agent's name and token, where it has one."""
+        return (self.agent, self.token) if self.agent and self.token else None
+
+
+def find(asked: Asked) -> Found:
+    """Find the proxy that is to be used now: where the options say, else by the note that a running one leaves.
+
+    Raises ConfigError where none runs, where it is not one for HTTPS_PROXY, and
+    where the agent's token is not there or not the agent's.
+    """
+    settings = _settings(asked)
+    token = _token(asked, settings)
+    if asked.listen is not None:
+        return Found(settings, settings.listen, asked.agent, token)
+    running = runfile.read(settings.state_dir) or (start_proxy(settings.state_dir, asked.config) if asked.up else None)
+    if running is None:
+        raise ConfigError(
+            f"no proxy runs on {settings.state_dir}; start one with `interlock up` or --up, "
+            "or say where one is with --state-dir or --listen"
+        )
+    _check_mode(running)
+    return Found(settings, running.listen, asked.agent, token, running.policy)
+
+
+def expect(asked: Asked) -> Found:
+    """Find the proxy that is to be used some time: the one that runs, else where it would listen."""
+    settings = _settings(asked)
+    token = _token(asked, settings)
+    running = None if asked.listen else runfile.read(settings.state_dir)
+    if running is not None:
+        _check_mode(running)
+    return Found(settings, running.listen if running else settings.listen, asked.agent, token)
+
+
+def entrance(asked: Asked, found: Found, *, here: bool = True) -> Entrance:
+    """Say how an agent gets in; `here`: on this machine, where the CA's files must be.
+
+    Raises ConfigError where they are not. A folder that is named may be there for
+    the agent alone, and of a proxy that is named the CA cannot be made up.
+    """
+    authority = Authority(found.settings.state_dir)
+    folder = (asked.ca_folder.expanduser() if asked.ca_folder else authority.folder).absolute()
+    if asked.ca_folder is None and not (here and asked.listen):
+        authority.ensure()
+    missing = [name for name in ("ca.pem", "bundle.pem") if here and not (folder / name).is_file()]
+    if missing:
+        raise ConfigError(
+            f"there is no {missing[0]} in {folder}, by which the agent could trust the proxy; "
+            "say with --ca-folder where those of the proxy's ca folder are"
+        )
+    url = proxy_url(found.address, asked.agent, found.token)
+    return Entrance(url, str(folder / "ca.pem"), str(folder / "bundle.pem"))
+
+
+def _settings(asked: Asked) -> Settings:
+    flags = {"state_dir": asked.state_dir, "listen": asked.listen}
+    return load_settings(flags, config_file=asked.config).settings
+
+
+def _check_mode(running: runfile.Running) -> None:
+    if running.mode != "regular":
+        raise ConfigError(
+            f"the proxy on {running.listen} runs in mode {running.mode!r}, and agents are sent through one in mode "
+            "'regular'; start one with `interlock up --mode regular`, or say where one is with --listen"
+        )
+
+
+def _token(asked: Asked, settings: Settings) -> str | None:
+    if asked.agent is None:
+        if asked.token_file is not None:
+            raise ConfigError("--token-file is there without --agent; say whose token it is")
+        return None
+    token = asked.token_file.read_text().strip() if asked.token_file else os.environ.get(AGENT_TOKEN_ENV)
+    if not token:
+        raise ConfigError(
+            f"agent {asked.agent!r} needs its token, in {AGENT_TOKEN_ENV} or a --token-file; "
+            f"`interlock agents add {asked.agent}` gives one"
+        )
+    if asked.listen is None and not AgentBook(settings.state_dir).verify(asked.agent, token):
+        raise ConfigError(
+            f"that is not the token of agent {asked.agent!r}, or there is no such agent on {settings.state_dir}; "
+            "`interlock agents list` shows who is"
+        )
+    return token
+
+
+def start_proxy(state_dir: Path, config: Path | None) -> runfile.Running:
+    """Start a proxy that ends with this process, whatever this process becomes.
+
+    It listens on a port of its own and logs to a file in the state folder. Raises
+    ConfigError with its last words where it does not start.
+    """
+    state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    log = state_dir / "up.log"
+    words = [sys.executable, "-m", "proxy.cli", "up", "--listen", "127.0.0.1:0", "--mode", "regular"]
+    words += ["--state-dir", str(state_dir), *(["--config", str(config)] if config else [])]
+    with log.open("wb") as output:
+        log.chmod(0o600)
+        process = subprocess.Popen(  # noqa: S603
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,  # a terminal's Ctrl-C is the agent's
+            preexec_fn=lambda: prctl(PR_SET_PDEATHSIG, signal.SIGTERM),  # noqa: PLW1509  we have one thread
+        )
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline and process.poll() is None:
+        running = runfile.read(state_dir)
+        if running is not None and running.pid == process.pid:
+            process.returncode = 0  # it is left to itself: nobody here waits for it
+            return running
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    said = (log.read_text(errors="replace").strip().splitlines() or ["nothing"])[-1]
+    raise ConfigError(f"the proxy did not start: {said.removeprefix('error: ')} (all it said is in {log})")

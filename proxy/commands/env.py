@@ -1,0 +1,75 @@
+"""`interlock env`: what to set for an agent to go through the proxy."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from typing import Annotated, Literal
+
+import typer
+
+from proxy.agent_env import through_proxy
+from proxy.commands.entrance import Agent, Asked, CaFolder, Listen, TokenFile, entrance, expect
+from proxy.commands.options import ConfigFile, StateDir
+from proxy.errors import ConfigError
+
+EPILOG = """
+Examples:
+
+  eval "$(interlock env)"
+
+  interlock env --shell fish | source
+
+  interlock env --shell powershell | Out-String | Invoke-Expression
+
+  interlock env --shell docker --listen interlock:8080 --ca-folder /interlock-ca > agent.env
+"""
+type Shell = Literal["sh", "fish", "powershell", "docker"]
+
+
+def env(
+    shell: Annotated[Shell, typer.Option(help="Whom it is for; docker: a file for --env-file.")] = "sh",
+    listen: Listen = None,
+    ca_folder: CaFolder = None,
+    agent: Agent = None,
+    token_file: TokenFile = None,
+    state_dir: StateDir = None,
+    config: ConfigFile = None,
+) -> None:
+    """Print what to set in an agent's shell or container so that its programs go through the proxy and trust it.
+
+    Variables that make exceptions (NO_PROXY) are unset. A program may ignore all of
+    this: `interlock confine` leaves it no choice.
+    """
+    asked = Asked(listen, ca_folder, agent, token_file, state_dir, config)
+    for name, value in through_proxy(entrance(asked, expect(asked), here=False)).items():
+        typer.echo(spell(shell, name, value))
+
+
+def spell(shell: Shell, name: str, value: str | None) -> str:
+    """Give the line that sets a variable, or with None unsets it. Raises ConfigError where there can be none."""
+    if value is not None and not value.isprintable():
+        raise ConfigError(f"{name} would be {value!r}, which cannot be written as one line; use another folder")
+    if value is None:
+        return _UNSET[shell].format(name=name)
+    return _SET[shell].format(name=name, value=_QUOTED[shell](value))
+
+
+_SET: dict[Shell, str] = {
+    "sh": "export {name}={value}",
+    "fish": "set -gx {name} {value}",
+    "powershell": "$env:{name} = {value}",
+    "docker": "{name}={value}",
+}
+_UNSET: dict[Shell, str] = {
+    "sh": "unset {name}",
+    "fish": "set -e {name}",
+    "powershell": "Remove-Item -ErrorAction SilentlyContinue Env:{name}",
+    "docker": "{name}=",  # an image's own value can be emptied, not removed
+}
+_QUOTED: dict[Shell, Callable[[str], str]] = {
+    "sh": shlex.quote,
+    "fish": lambda text: "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'",
+    "powershell": lambda text: "'" + text.replace("'", "''") + "'",
+    "docker": lambda text: text,
+}

@@ -1,0 +1,67 @@
+"""`interlock env`: what it prints is what each shell understands."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from proxy.commands.env import Shell, spell
+from proxy.errors import ConfigError
+from tests.commands.conftest import Run, complaint
+
+VALUE = 'it\'s $HOME `x` \\ "q"'
+
+
+def test_a_shell_that_evaluates_it_goes_through_the_proxy_without_exceptions(run: Run, tmp_path) -> None:
+    done = run("env", "--listen", "127.0.0.1:9")
+    script = f'NO_PROXY="*"; export NO_PROXY\n{done.stdout}\nenv'
+    told = subprocess.run(["sh", "-c", script], capture_output=True, text=True, timeout=10, check=True).stdout
+    variables = dict(line.split("=", 1) for line in told.splitlines() if "=" in line)
+    assert variables["https_proxy"] == variables["HTTPS_PROXY"] == "http://127.0.0.1:9"
+    assert "NO_PROXY" not in variables
+    bundle = (tmp_path / "state" / "ca" / "bundle.pem").read_text()
+    assert variables["SSL_CERT_FILE"] == str(tmp_path / "state" / "ca" / "bundle.pem")
+    assert bundle.count("BEGIN CERTIFICATE") > 1
+    assert (tmp_path / "state" / "ca" / "ca.pem").read_text() in bundle
+
+
+def test_a_container_finds_the_proxy_and_the_ca_where_it_sees_them(run: Run) -> None:
+    lines = run(
+        "env", "--shell", "docker", "--listen", "interlock:8080", "--ca-folder", "/interlock-ca"
+    ).stdout.splitlines()
+    assert "HTTPS_PROXY=http://interlock:8080" in lines
+    assert "SSL_CERT_FILE=/interlock-ca/bundle.pem" in lines
+    assert "NO_PROXY=" in lines
+
+
+@pytest.mark.parametrize(
+    ("shell", "set_", "unset"),
+    [
+        ("sh", """export A='it'"'"'s $HOME `x` \\ "q"'""", "unset A"),
+        ("fish", r"""set -gx A 'it\'s $HOME `x` \\ "q"'""", "set -e A"),
+        ("powershell", """$env:A = 'it''s $HOME `x` \\ "q"'""", "Remove-Item -ErrorAction SilentlyContinue Env:A"),
+        ("docker", f"A={VALUE}", "A="),
+    ],
+)
+def test_values_are_quoted_as_each_shell_wants_it(shell: Shell, set_: str, unset: str) -> None:
+    assert spell(shell, "A", VALUE) == set_
+    assert spell(shell, "A", None) == unset
+
+
+def test_a_value_of_several_lines_is_refused() -> None:
+    with pytest.raises(ConfigError, match="one line"):
+        spell("docker", "A", "x\nB=y")
+
+
+def test_an_agents_token_is_in_the_url_and_must_be_its_own(run: Run, tmp_path) -> None:
+    token = run("agents", "add", "bot").stdout.splitlines()[0].split()[-1]
+    (tmp_path / "token").write_text(f"{token}\n")
+    assert (
+        f"export HTTPS_PROXY=http://bot:{token}@127.0.0.1:8080"
+        in run("env", "--agent", "bot", INTERLOCK_AGENT_TOKEN=token).stdout
+    )
+    assert f"http://bot:{token}@" in run("env", "--agent", "bot", "--token-file", "token").stdout
+    assert "INTERLOCK_AGENT_TOKEN" in complaint(run("env", "--agent", "bot"))
+    assert "not the token of agent 'bot'" in complaint(run("env", "--agent", "bot", INTERLOCK_AGENT_TOKEN="ilk_x"))
+    assert "--agent" in complaint(run("env", "--token-file", "token"))

@@ -1,0 +1,55 @@
+"""The steps that the kernel may refuse; what they hold is tested in a sinkhole and in confinement."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from proxy.isolation import NamespaceError, listening_sockets, mount, run_program
+from tests.harness import REPOSITORY
+from tests.system import needs_namespaces
+
+
+def test_unix_sockets_that_listen_are_found(tmp_path: Path) -> None:
+    path = tmp_path / "s.sock"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        assert str(path) in listening_sockets()
+
+
+def test_a_program_that_is_not_there_or_fails_is_told() -> None:
+    with pytest.raises(NamespaceError, match="there is no program 'no-such-program'"):
+        run_program("no-such-program")
+    with pytest.raises(NamespaceError, match=r"cat /no/such/file: .*No such file"):
+        run_program("cat", "/no/such/file")
+
+
+def test_a_mount_that_is_refused_is_told_with_its_place() -> None:
+    with pytest.raises(NamespaceError, match="mounting a view on /no/such/place: "):
+        mount("/", "/no/such/place", None, 0x1000)
+
+
+RENOUNCED = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+from proxy.isolation import capability_sets, enter_user_namespace, renounce_capabilities
+enter_user_namespace(0, 0)
+assert capability_sets()["CapEff"]
+renounce_capabilities()
+os.execvp("cat", ["cat", "/proc/self/status"])
+"""
+
+
+@needs_namespaces
+def test_a_capability_that_was_renounced_is_not_had_again_by_being_root() -> None:
+    command = [sys.executable, "-I", "-c", RENOUNCED, str(REPOSITORY)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    told = dict(line.split(":\t") for line in done.stdout.splitlines())
+    assert told["Uid"].split()[0] == "0", done.stderr
+    assert {told[kind] for kind in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")} == {"0" * 16}
+    assert told["NoNewPrivs"] == "1"
