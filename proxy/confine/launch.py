@@ -60,6 +60,7 @@ class Confinement:
     folder: str
     user: int
     group: int
+    host_ports: tuple[int, ...] = ()
 
 
 class ConfinementError(Exception):
@@ -71,6 +72,8 @@ def confine(plan: Confinement, say: Callable[[str], None]) -> int:
 
     Raises ConfinementError where it was not started.
     """
+    _fill_standard_streams()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where it is ignored nobody could be waited for
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {*PASSED_ON, signal.SIGCHLD})
     sys.stdout.flush()
@@ -87,6 +90,13 @@ def confine(plan: Confinement, say: Callable[[str], None]) -> int:
     finally:
         _end(keeper)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def _fill_standard_streams() -> None:
+    """See that nothing of ours takes the place of a standard stream that was closed, and so gets to the agent."""
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(number, True)
+    os.close(number)
 
 
 def _start(plan: Confinement, channel: socket.socket, keeper: int, say: Callable[[str], None]) -> int:
@@ -118,7 +128,7 @@ def _serve(
     """Forward and resolve for as long as the process lives; where that fails, nothing inside goes on."""
 
     async def serve() -> None:
-        servers = await gateway.start(plan.proxy, plan.credentials, sockets, say)
+        servers = await gateway.start(plan.proxy, plan.credentials, sockets, say, plan.host_ports)
         ready.set()
         await asyncio.gather(*(server.serve_forever() for server in servers))
 
@@ -193,7 +203,7 @@ def _be_first(plan: Confinement, channel: socket.socket, mask: set[int]) -> NoRe
     try:
         _die_with(0)
         arrange_files(plan.files, socket.gethostname())
-        sockets = arrange_network()
+        sockets = arrange_network(plan.host_ports)
         every = (*sockets.forwarder, *sockets.datagrams, *sockets.streams)
         socket.send_fds(channel, [b"sockets"], [each.fileno() for each in every])
         for each in every:

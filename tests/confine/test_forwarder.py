@@ -33,6 +33,14 @@ def test_a_connection_to_ourselves_or_to_a_made_up_address_is_for_nobody(address
     assert Forwarder(("127.0.0.1", 1), new_book()).target(address, 80) is None
 
 
+def test_a_port_of_the_host_is_for_the_name_that_the_client_uses() -> None:
+    forwarder = Forwarder(("127.0.0.1", 1), new_book(), host_ports=[8000])
+    assert forwarder.target("127.0.0.1", 8000, b"GET / HTTP/1.1\r\nHost: LocalHost:8000\r\n\r\n") == "localhost:8000"
+    assert forwarder.target("127.0.0.1", 8000, b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n") == "127.0.0.1:8000"
+    assert forwarder.target("::1", 8000) == "[::1]:8000"
+    assert forwarder.target("127.0.0.1", 8001) is None
+
+
 async def heard(reader: asyncio.StreamReader) -> bytes:
     """Give what comes until the other end closes, or breaks off."""
     try:

@@ -23,7 +23,7 @@ from tests.processes import REPOSITORY, Process, run_module, start_module
 from tests.site import PAGE
 from tests.system import needs, needs_namespaces
 
-pytestmark = [needs("nft", "ip", "unshare"), needs_namespaces]
+pytestmark = [needs("nft", "ip", "unshare", "curl", "git"), needs_namespaces]
 ROOT = os.geteuid() == 0
 LIMIT = 20.0
 
@@ -41,7 +41,7 @@ def seen(request: pytest.FixtureRequest, world: World) -> dict[str, str]:
     if ordinary and not ROOT:
         ordinary = False  # this user is one
     hostile = [sys.executable, str(REPOSITORY / "tests" / "confine" / "hostile.py")]
-    flags = ["--keep-socket", str(world.folder / "kept.sock")]
+    flags = ["--keep-socket", str(world.folder / "kept.sock"), "--host-port", str(world.host_port)]
     done = world.confine(*hostile, json.dumps(world.outside(ordinary=ordinary)), ordinary=ordinary, flags=flags)
     assert done.returncode == 0, done.stderr
     told: dict[str, str] = json.loads(done.stdout)
@@ -128,6 +128,13 @@ def test_the_proxys_keys_are_hidden_and_its_policy_cannot_be_written(seen: dict[
 
 def test_a_socket_that_was_to_be_kept_is_there(seen: dict[str, str]) -> None:
     assert seen["kept service"] == "heard b'hello'"
+
+
+def test_a_port_of_the_host_that_was_asked_for_is_there_by_way_of_the_proxy(seen: dict[str, str]) -> None:
+    assert seen["port of the host by name"] == f"heard {PAGE.encode()!r}"
+    assert (
+        seen["port of the host by address"] == "HTTPError: HTTP Error 403: Forbidden"
+    )  # by which the policy lets nobody
 
 
 def test_an_environment_made_to_go_around_the_proxy_goes_through_it(seen: dict[str, str]) -> None:
