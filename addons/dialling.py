@@ -2,16 +2,13 @@
 
 A name that was judged and then looked up again for the connection could lead
 elsewhere the second time (DNS rebinding), and a hook that fails does not stop
-mitmproxy. So the dialling itself is replaced; tests/addons/test_dialling.py
-fails when mitmproxy dials another way.
+mitmproxy. So the dialling itself is replaced (embedding.py).
 """
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Any, Self
-
-from mitmproxy.proxy import server
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,15 +40,10 @@ async def dial(host: str, port: int, **options: Any) -> tuple[asyncio.StreamRead
     raise failure
 
 
-class _Asyncio:
+class DiallingAsyncio:
     """What mitmproxy's server takes for asyncio."""
 
     open_connection = staticmethod(dial)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(asyncio, name)
-
-
-def replace_dialling() -> None:
-    """Make every connection that mitmproxy opens go through `dial`. Holds for the process."""
-    server.asyncio = _Asyncio()  # type: ignore[assignment]

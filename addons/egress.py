@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 import structlog
 
 from addons import http_flows as flows
-from addons.dialling import Judged, replace_dialling
+from addons.dialling import Judged
 from proxy.egress import UNJUDGED
 from proxy.model import Context, EgressRequest, Outcome, Principal
 
@@ -49,7 +49,6 @@ class Egress:
         self._guard = guard
         self._gate = gate
         self._clients: WeakKeyDictionary[Client, dict[tuple[str, int], _Destination]] = WeakKeyDictionary()
-        replace_dialling()
 
     async def http_connect(self, flow: http.HTTPFlow) -> None:
         """Refuse a tunnel to where nothing may go."""

@@ -15,7 +15,6 @@ import h2.errors
 import h2.events
 from mitmproxy.connection import ConnectionState
 from mitmproxy.proxy import commands, events
-from mitmproxy.proxy.layers import http as http_layers
 from mitmproxy.proxy.layers.http import ErrorCode, ResponseProtocolError
 from mitmproxy.proxy.layers.http._http1 import Http1Client, Http1Server
 from mitmproxy.proxy.layers.http._http2 import Http2Server
@@ -127,11 +126,6 @@ class GuardedHttp1Client(Http1Client):
             while _INTERIM.match(bytes(self.buf)) and self.buf.maybe_extract_lines():
                 pass
         yield from super().read_headers(event)
-
-
-def replace_http1_client() -> None:
-    """Make mitmproxy take GuardedHttp1Client for every HTTP/1 connection to a server. Holds for the process."""
-    http_layers.Http1Client = GuardedHttp1Client  # type: ignore[misc]
 
 
 class GuardedHttp2Server(Http2Server):

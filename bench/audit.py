@@ -1,19 +1,31 @@
-"""The audit trail: durable acknowledgements with 1, 32 and 256 producers, shipping to each store, verifying it."""
+"""The audit trail: durable acknowledgements with 1, 32 and 256 producers, shipping to each store, verifying it.
+
+`python -m bench.audit backlog [EVENTS]` moves a backlog, a million events unless told otherwise, to a Postgres that
+syncs to disk, and says what that costs by the event in processor time, which a busy machine distorts less than rates.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import statistics
+import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from itertools import batched
 from pathlib import Path
 
+from bench import figures
+from bench.events import make
+from bench.figures import Figure
 from proxy import logs
 from proxy.journal import new_id
 from proxy.model import AuditEvent
+from proxy.store import log_table
 from proxy.store.checkpoints import CHECKPOINT_FILE
 from proxy.store.choice import open_events
-from proxy.store.log import LocalLog
+from proxy.store.log import LOG_FILE, LocalLog, encode, open_log
 from proxy.store.log_files import DaemonLog
 from proxy.store.notary import Notary, Places
 from proxy.store.shipper import Route, Shipper
@@ -51,10 +63,10 @@ def event() -> AuditEvent:
     )
 
 
-async def acknowledge(folder: Path, producers: int) -> None:
+async def acknowledge(folder: Path, producers: int, seconds: float) -> list[Figure]:
     log = LocalLog(folder / f"{producers}" / "events.db")
     taken: list[float] = []
-    end = time.perf_counter() + SECONDS
+    end = time.perf_counter() + seconds
 
     async def produce() -> None:
         while (started := time.perf_counter()) < end:
@@ -64,41 +76,97 @@ async def acknowledge(folder: Path, producers: int) -> None:
     await asyncio.gather(*(produce() for _ in range(producers)))
     log.close()
     cuts = statistics.quantiles(taken, n=100)
-    rate = len(taken) / SECONDS
-    print(
-        f"{producers:4} producers: {rate:7.0f} durable acks a second   p50 {cuts[49]:6.2f} ms   p99 {cuts[98]:6.2f} ms"
-    )
+    name = f"durable acknowledgements, {producers} producers"
+    return [
+        Figure(name, len(taken) / seconds, "a second"),
+        Figure(f"{name}: p50", cuts[49], "ms"),
+        Figure(f"{name}: p99", cuts[98], "ms"),
+    ]
 
 
-async def ship(name: str, state_dir: Path, url: str | None) -> None:
+async def ship(name: str, state_dir: Path, url: str | None, backlog: int) -> list[Figure]:
     """Move a backlog to a store, then verify it there."""
     log = DaemonLog(state_dir, max_bytes=8 << 30)
-    for _ in range(BACKLOG):
+    for _ in range(backlog):
         log.record_later(event())
     log.close()
     store, notary = open_events(url, state_dir), Notary(state_dir, Places(state_dir / CHECKPOINT_FILE))
     started = time.perf_counter()
     moved = await Shipper(Route(state_dir, "bench"), store, notary, None).move_left()
-    print(f"{name:9} {moved / (time.perf_counter() - started):7.0f} events a second shipped")
+    shipped = Figure(f"{name}: events shipped", moved / (time.perf_counter() - started), "a second")
     started = time.perf_counter()
     report = await verify(WholeTrail(LogsTrail(state_dir), StoreTrail(store)), {})
     assert not report.problems
-    print(f"{name:9} {report.checked / (time.perf_counter() - started):7.0f} events a second verified")
+    verified = Figure(f"{name}: events verified", report.checked / (time.perf_counter() - started), "a second")
     await store.close()
+    return [shipped, verified]
 
 
-async def main() -> None:
+def fill(state_dir: Path, count: int) -> None:
+    """Leave a log of so many events behind, of the last hours."""
+    path = state_dir / LOG_FILE
+    connection = open_log(path, 64 << 30)
+    head = log_table.read_head(connection)
+    for some in batched(make(count, time.time() - 6 * 3600, time.time()), 10_000):
+        with log_table.change(connection):
+            head = log_table.append(connection, head, [encode(one) for one in some])
+    connection.close()
+
+
+def processor_seconds(folder: Path) -> float:
+    """Give what the processes of a Postgres have used so far."""
+    seconds = 0.0
+    pid = int((folder / "data" / "postmaster.pid").read_text().split()[0])
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            number, fields = int(stat.parent.name), stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it has just ended
+        if pid in (number, int(fields[1])):
+            seconds += sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    return seconds
+
+
+async def drain(count: int) -> None:
+    """Move a backlog to Postgres."""
+    postgres = Postgres(f"{DURABLE}max_wal_size = 4GB\n")
+    with tempfile.TemporaryDirectory() as folder:
+        state_dir = Path(folder)
+        try:
+            fill(state_dir, count)
+            store = open_events(postgres.new_database(), state_dir)
+            await store.prepare(time.time())
+            shipper = Shipper(
+                Route(state_dir, "bench"), store, Notary(state_dir, Places(state_dir / "checkpoints")), None
+            )
+            used, own, started = processor_seconds(postgres.folder), time.process_time(), time.perf_counter()
+            moved = await shipper.move_left()
+            seconds = time.perf_counter() - started
+            await store.close()
+            own, used = time.process_time() - own, processor_seconds(postgres.folder) - used
+        finally:
+            postgres.stop()
+    print(f"{moved} of {count} events drained in {seconds:.1f} s: {moved / seconds:.0f} a second")
+    print(f"processor time by the event: proxy {1e6 * own / moved:.1f} µs, Postgres {1e6 * used / moved:.1f} µs")
+
+
+def measure(quick: bool) -> Iterator[Figure]:  # noqa: FBT001
     logs.hush()
+    backlog = BACKLOG // 5 if quick else BACKLOG
     with tempfile.TemporaryDirectory() as folder:
         for producers in (1, 32, 256):
-            await acknowledge(Path(folder), producers)
-        await ship("sqlite", Path(folder) / "sqlite", None)
+            yield from asyncio.run(acknowledge(Path(folder), producers, SECONDS / 3 if quick else SECONDS))
+        yield from asyncio.run(ship("sqlite", Path(folder) / "sqlite", None, backlog))
         postgres = Postgres(DURABLE)
         try:
-            await ship("postgres", Path(folder) / "postgres", postgres.new_database())
+            yield from asyncio.run(ship("postgres", Path(folder) / "postgres", postgres.new_database(), backlog))
         finally:
             postgres.stop()
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    if "backlog" in sys.argv[1:2]:
+        logs.hush()
+        asyncio.run(drain(int((sys.argv[2:] or ["1_000_000"])[0])))
+    else:
+        figures.main(measure, __doc__)

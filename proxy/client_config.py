@@ -1,7 +1,7 @@
 """An MCP client's configuration, rewritten so that its stdio servers run behind Interlock. Pure.
 
 Only the words that change are replaced: everything else in the file, white space
-too, stays as it is.
+and comments too, stays as it is.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from proxy.errors import ConfigError
@@ -25,6 +26,9 @@ PLACES = (
     ("projects", "*", "mcpServers"),  # Claude Code
 )
 _SPACE = re.compile(r"[ \t\r\n]*")
+_STRING = r'"(?:[^"\\]|\\.)*+"'
+_COMMENT = re.compile(rf"{_STRING}|//[^\r\n]*|/\*.*?\*/", re.DOTALL)
+_TRAILING_COMMA = re.compile(rf"{_STRING}|,(?=\s*[}}\]])", re.DOTALL)
 _DECODER = json.JSONDecoder()
 
 
@@ -54,11 +58,12 @@ def wrap(text: str, interlock: Sequence[str]) -> Rewritten:
     edits: list[tuple[int, int, str]] = []
     changed: list[str] = []
     unchanged: dict[str, str] = {}
-    for server in _servers(text):
+    plain = _without_comments(text)
+    for server in _servers(plain):
         reason = _why_not(server)
         if reason is None:
             command = [server.value["command"], *server.value.get("args", [])]
-            edits += _edit(text, server, [*interlock, "run", "--server-name", server.key, "--", *command])
+            edits += _edit(text, plain, server, [*interlock, "run", "--server-name", server.key, "--", *command])
             changed.append(server.key)
         else:
             unchanged[server.key] = reason
@@ -69,12 +74,23 @@ def unwrap(text: str) -> Rewritten:
     """Take `interlock run` away again from every server that has it. Raises ConfigError."""
     edits: list[tuple[int, int, str]] = []
     changed: list[str] = []
-    for server in _servers(text):
+    plain = _without_comments(text)
+    for server in _servers(plain):
         inner = _wrapped(server.value)
         if inner is not None:
-            edits += _edit(text, server, inner)
+            edits += _edit(text, plain, server, inner)
             changed.append(server.key)
     return Rewritten(_apply(text, edits), tuple(changed))
+
+
+def _without_comments(text: str) -> str:
+    """Put spaces in place of comments, trailing commas and a byte order mark, which many clients let stand."""
+    bare = _COMMENT.sub(_blank, text.replace("\ufeff", " ", 1) if text.startswith("\ufeff") else text)
+    return _TRAILING_COMMA.sub(_blank, bare)
+
+
+def _blank(found: re.Match[str]) -> str:
+    return found[0] if found[0].startswith('"') else re.sub(r"[^\r\n]", " ", found[0])
 
 
 def _servers(text: str) -> Iterator[Member]:
@@ -100,8 +116,7 @@ def _check(text: str) -> None:
     try:
         value = json.loads(text, object_pairs_hook=_unique)
     except json.JSONDecodeError as error:
-        comment = " (comments and trailing commas are no JSON: take them out first)" if _has_comments(text) else ""
-        raise ConfigError(f"it is not JSON: line {error.lineno}, column {error.colno}: {error.msg}{comment}") from error
+        raise ConfigError(f"it is not JSON: line {error.lineno}, column {error.colno}: {error.msg}") from error
     if not isinstance(value, dict):
         raise ConfigError(f"it holds {type(value).__name__}, not an object with servers in it")
 
@@ -113,10 +128,6 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
             raise ConfigError(f"the key {key!r} stands twice in one object; take one of them out first")
         value[key] = member
     return value
-
-
-def _has_comments(text: str) -> bool:
-    return re.search(r"^\s*//|/\*|,\s*[}\]]", text, re.MULTILINE) is not None
 
 
 def _members(text: str, start: int) -> Iterator[Member]:
@@ -152,7 +163,14 @@ def _why_not(server: Member) -> str | None:
         raise ConfigError(f"server {server.key!r} has a command that is no text")
     if not (isinstance(arguments, list) and all(isinstance(argument, str) for argument in arguments)):
         raise ConfigError(f"server {server.key!r} has args that are no list of texts")
-    return "it is wrapped already" if _wrapped(value) is not None else None
+    return "it is wrapped already" if _runs_interlock([command, *arguments]) else None
+
+
+def _runs_interlock(words: Sequence[str]) -> bool:
+    """Say whether a command is an `interlock run`, also one written by hand or started by another program."""
+    ours = words[: words.index("--")] if "--" in words else words
+    names = [word.rpartition("/")[2] for word in ours]
+    return any(name in ("interlock", "proxy.cli") and following == "run" for name, following in pairwise(names))
 
 
 def _wrapped(value: Any) -> list[str] | None:
@@ -169,17 +187,17 @@ def _wrapped(value: Any) -> list[str] | None:
     return inner if is_ours and inner else None
 
 
-def _edit(text: str, server: Member, words: Sequence[str]) -> Iterator[tuple[int, int, str]]:
-    """Replace a server's command and args by `words`."""
-    members = {member.key: member for member in _members(text, server.start)}
+def _edit(text: str, plain: str, server: Member, words: Sequence[str]) -> Iterator[tuple[int, int, str]]:
+    """Replace a server's command and args by `words`. `plain` is the text without its comments."""
+    members = {member.key: member for member in _members(plain, server.start)}
     command, arguments = members["command"], members.get("args")
     first, rest = _spell(words[0]), list(words[1:])
     if arguments is not None:
         yield command.start, command.end, first
-        yield arguments.start, arguments.end, _spell_list(rest, text[arguments.start : arguments.end])
+        yield arguments.start, arguments.end, _spell_list(rest, plain[arguments.start : arguments.end])
     elif rest:
         indent = text[: command.key_start][len(text[: command.key_start].rstrip(" \t\r\n")) :]
-        colon = text[command.key_start : command.start].rpartition(":")[2]
+        colon = plain[command.key_start : command.start].rpartition(":")[2]
         yield command.start, command.end, f'{first},{indent}"args":{colon}{_spell_list(rest, "[]")}'
     else:
         yield command.start, command.end, first
@@ -195,7 +213,8 @@ def _spell_list(words: Sequence[str], like: str) -> str:
     lines = re.fullmatch(r"\[(\s*\n[ \t]*)\S.*?(\s*\n[ \t]*)\]", like, re.DOTALL)
     if lines is None:
         return f"[{', '.join(spelt)}]"
-    return f"[{lines[1]}{f',{lines[1]}'.join(spelt)}{lines[2]}]"
+    before, after = (space.lstrip(" \t") for space in lines.groups())
+    return f"[{before}{f',{before}'.join(spelt)}{after}]"
 
 
 def _apply(text: str, edits: Sequence[tuple[int, int, str]]) -> str:

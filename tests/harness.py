@@ -135,12 +135,19 @@ class ServerHandle:
     stderr: Path
     tls: bool
     requests_log: Path | None = None
+    plain_port: int | None = None
+    """Where a server with TLS listens without it as well; the TypeScript ones do."""
     _seen: int = field(default=0)
 
     @property
     def url(self) -> str:
         """The server's root URL, without a trailing slash."""
         return f"{'https' if self.tls else 'http'}://127.0.0.1:{self.port}"
+
+    @property
+    def plain_url(self) -> str:
+        """The same without TLS."""
+        return f"http://127.0.0.1:{self.plain_port or self.port}"
 
     def executions(self) -> list[dict[str, Any]]:
         """Give every tool execution so far, in order: `tool` and `arguments`."""
@@ -193,8 +200,9 @@ def start_process_server(
         try:
             line = _read_line(process, START_LIMIT)
             assert line, f"{name} did not start:\n{stderr.read_text()}"
-            port = int(json.loads(line)["port"])
-            yield ServerHandle(name, process, port, log, stderr, bool(certificates), requests_log)
+            said = json.loads(line)
+            tls, plain_port = bool(certificates), said.get("plain_port")
+            yield ServerHandle(name, process, int(said["port"]), log, stderr, tls, requests_log, plain_port)
         finally:
             _end(process)
 
@@ -246,6 +254,16 @@ class Interlock:
     def ca_file(self) -> Path:
         return Path(self.run["ca"])
 
+    @property
+    def worker_pids(self) -> list[int]:
+        """The processes that serve now, by the number of their place."""
+        run = json.loads((self.state_dir / "run.json").read_bytes())
+        return [worker["pid"] for worker in run["workers"]]
+
+    @property
+    def health_url(self) -> str:
+        return f"http://{self.run['health']}"
+
     def cli(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run another interlock command on the same state directory."""
         return interlock_cli(*arguments, "--state-dir", str(self.state_dir))
@@ -282,9 +300,11 @@ class Interlock:
         assert code == 0, f"interlock exited with {code}:\n{self.errors()}"
 
 
-def interlock_cli(*arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+def interlock_cli(
+    *arguments: str, env: dict[str, str] | None = None, cwd: Path = REPOSITORY
+) -> subprocess.CompletedProcess[str]:
     """Run one interlock command to its end."""
-    return run_module("proxy.cli", *arguments, env=environment(env))
+    return run_module("proxy.cli", *arguments, env=environment(env), cwd=cwd)
 
 
 def environment(extra: dict[str, str] | None = None) -> dict[str, str]:
@@ -335,6 +355,10 @@ def start_interlock(
     _seed_cache(state_dir)
     argv = [*program, "up", "--listen", "127.0.0.1:0", "--mode", mode]
     argv += ["--policy", str(policy_file), "--state-dir", str(state_dir), *flags]
+    if "--workers" not in flags and "workers" not in (settings or {}):
+        argv += ["--workers", "1"]  # the cheapest; what several of them change has tests of its own
+    if "--health-listen" not in flags:
+        argv += ["--health-listen", "127.0.0.1:0"]
     if upstream_ca:
         argv += ["--upstream-ca", str(upstream_ca)]
     if settings is not None:

@@ -5,13 +5,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import select
 import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from tests.harness import Certificates, ServerHandle, start_process_server
 
@@ -55,7 +58,7 @@ def start_node_server(
     certificates: Certificates | None = None,
     flags: Sequence[str] = (),
 ) -> AbstractContextManager[ServerHandle]:
-    """Run a TypeScript server until the block ends; with `certificates` it speaks TLS.
+    """Run a TypeScript server until the block ends; with `certificates` it speaks TLS, and without on another port.
 
     Flags: `--stateless`, `--json` (no SSE answers), `--resumable` (priming events and
     Last-Event-ID).
@@ -89,22 +92,50 @@ def proxy_environment(proxy_url: str, ca_file: Path) -> dict[str, str]:
     }
 
 
-def run_client(
-    name: ClientName, url: str, *, flags: Sequence[str] = (), env: Mapping[str, str] | None = None
-) -> Report:
-    """Run a TypeScript client against `url` to its end and give its report.
+class NodeClients:
+    """TypeScript clients that share one Node, which reads the environment when it starts: the proxy's among it."""
 
-    Raises AssertionError where it fails, TimeoutExpired where it does not end within CLIENT_LIMIT.
-    """
-    done = subprocess.run(
-        [node(), str(NODE_DIR / "clients" / f"{name}.mjs"), "--url", url, *flags],
-        env=clean_environment() | dict(env or {}),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=CLIENT_LIMIT,
-        check=False,
-    )
-    assert done.returncode == 0, f"the {name} client exited with {done.returncode}:\n{done.stderr}"
-    report: Report = json.loads(done.stdout)
-    return report
+    def __init__(self, env: Mapping[str, str] | None = None) -> None:
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  closed on leaving
+        self._process = subprocess.Popen(
+            [node(), str(NODE_DIR / "clients" / "main.mjs")],
+            env=clean_environment() | dict(env or {}),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+        )
+
+    def run(self, name: ClientName, url: str, *, legacy: bool = False) -> Report:
+        """Run a client against `url` to its end and give its report.
+
+        Raises AssertionError where Node ends, or gives no report within CLIENT_LIMIT.
+        """
+        assert self._process.stdin
+        assert self._process.stdout
+        order = {"client": name, "url": url, "legacy": legacy}
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(json.dumps(order).encode() + b"\n")
+            self._process.stdin.flush()
+        ready, _, _ = select.select([self._process.stdout], [], [], CLIENT_LIMIT)
+        line = self._process.stdout.readline() if ready else b""
+        assert line, f"the {name} client gave no report:\n{self._said()}"
+        report: Report = json.loads(line)
+        return report
+
+    def _said(self) -> str:
+        self._errors.seek(0)
+        return self._errors.read().decode(errors="replace")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        with self._process, self._errors:
+            pass
+
+
+def run_client(name: ClientName, url: str, *, env: Mapping[str, str] | None = None) -> Report:
+    """Run one TypeScript client, in a Node of its own."""
+    with NodeClients(env) as clients:
+        return clients.run(name, url)

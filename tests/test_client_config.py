@@ -114,6 +114,22 @@ def test_a_command_with_dashes_of_its_own_comes_back_whole() -> None:
     assert json.loads(unwrap(done.text).text) == json.loads(text)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["interlock", "run", "--", "x"],
+        ["/opt/bin/interlock", "run", "--agent", "me", "--server-name", "a", "--", "x"],
+        ["uvx", "--from", "mcp-interlock", "interlock", "run", "--", "x"],
+        ["python3", "-m", "proxy.cli", "run", "x"],
+    ],
+)
+def test_what_runs_behind_interlock_by_hand_is_not_wrapped_again(words: list[str]) -> None:
+    text = json.dumps({"mcpServers": {"a": {"command": words[0], "args": words[1:]}}})
+    done = wrap(text, NAME)
+    assert (done.text, done.unchanged) == (text, {"a": "it is wrapped already"})
+    assert unwrap(text).changed == ()
+
+
 def test_a_server_that_only_looks_wrapped_is_wrapped() -> None:
     text = '{"mcpServers":{"a":{"command":"other","args":["run","--server-name","a","--","x"]}}}'
     assert wrap(text, NAME).changed == ("a",)
@@ -124,8 +140,8 @@ def test_a_server_that_only_looks_wrapped_is_wrapped() -> None:
     [
         ("", "not JSON: line 1, column 1"),
         ('{\n  "mcpServers": {},,\n}', "line 2"),
-        ('{\n  // mine\n  "mcpServers": {}\n}', "comments and trailing commas"),
-        ('{"mcpServers": {"a": {"command": "x"},}}', "comments and trailing commas"),
+        ('{\n  // mine\n  "mcpServers": {]\n}', "line 3"),
+        ('{"mcpServers": {}} /* no end', "not JSON"),
         ("[]", "list, not an object"),
         ("{}", "no MCP servers"),
         ('{"mcpServers": {}}', "no MCP servers"),
@@ -141,6 +157,37 @@ def test_a_server_that_only_looks_wrapped_is_wrapped() -> None:
 def test_what_cannot_be_rewritten_safely_is_refused_with_the_reason(text: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         wrap(text, NAME)
+
+
+COMMENTED = """\ufeff// what I use
+{
+  "servers": { // "command": "no"
+    "a": {
+      /* the one, "args": [] */
+      "command": "x" /* here */,
+      "env": {"URL": "https://a//b", "GLOB": "/*,]"},
+    },
+    "b": {"command": "y", "args": [
+      "1", // one
+    ],},
+  },
+}
+"""
+
+
+def test_comments_and_trailing_commas_stay_where_they_are() -> None:
+    done = wrap(COMMENTED, NAME)
+    assert done.changed == ("a", "b")
+    assert done.text == COMMENTED.replace(
+        '"command": "x" /* here */',
+        '"command": "interlock",\n      "args": ["run", "--server-name", "a", "--", "x"] /* here */',
+    ).replace(
+        '{"command": "y", "args": [\n      "1", // one\n    ],}',
+        '{"command": "interlock", "args": [\n      "run",\n      "--server-name",\n      "b",\n      "--",'
+        '\n      "y",\n      "1"\n    ],}',
+    )
+    assert wrap(done.text, NAME).changed == ()
+    assert unwrap(done.text).changed == ("a", "b")
 
 
 def test_a_server_without_a_command_is_left_alone() -> None:

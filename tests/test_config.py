@@ -285,3 +285,24 @@ def test_a_secret_in_the_file_is_told_where_it_belongs(name: str) -> None:
 )
 def test_a_samplers_url_is_what_comes_before_the_path_of_the_api(url: str) -> None:
     assert load_settings({"sampler_url": url}, {}).settings.sampler_url == url.rstrip("/")
+
+
+def test_a_database_url_may_come_from_a_file_and_is_shown_as_coming_from_there() -> None:
+    secret = written("postgresql://u:s3cret@h/db\n", "secret")
+    loaded = load_settings({}, {"INTERLOCK_DATABASE_URL_FILE": str(secret)})
+    assert loaded.settings.postgres == "postgresql://u:s3cret@h/db"
+    assert loaded.sources["database_url"] == "INTERLOCK_DATABASE_URL_FILE"
+    flagged = load_settings({"database_url": "postgresql://other/db"}, {"INTERLOCK_DATABASE_URL_FILE": str(secret)})
+    assert flagged.settings.postgres == "postgresql://other/db"
+
+
+def test_a_file_of_a_database_url_that_gives_none_never_means_that_there_is_none() -> None:
+    environ = {"INTERLOCK_DATABASE_URL_FILE": "secret"}
+    assert "cannot be read: No such file" in told(environ=environ)
+    written(" \n", "secret")
+    assert "is empty; write the database's URL" in told(environ=environ)
+    Path("secret").write_bytes(b"\xff\xfe")
+    assert "cannot be read: it is not text" in told(environ=environ)
+    written("s3cret", "secret")
+    assert "setting database_url = *** (from INTERLOCK_DATABASE_URL_FILE)" in told(environ=environ)
+    assert "are both set" in told(environ=environ | {"INTERLOCK_DATABASE_URL": "postgresql://h/db"})

@@ -4,26 +4,42 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
 
 from proxy.policy.load import load_sources
 from proxy.policy.suite import run_tests
 from proxy.redact import Book
 from tests.harness import REPOSITORY
+from tests.system import needs
 
-EXAMPLE = REPOSITORY / "examples" / "two_phase"
+EXAMPLES = REPOSITORY / "examples"
+
+
+def run_example(*words: str | Path) -> str:
+    run = subprocess.run([sys.executable, *words], capture_output=True, text=True, timeout=100, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+    return run.stdout
 
 
 def test_the_ten_prompts_end_as_the_scenario_says() -> None:
-    run = subprocess.run(
-        [sys.executable, str(EXAMPLE / "run.py")], capture_output=True, text=True, timeout=100, check=False
-    )
-    assert run.returncode == 0, run.stdout + run.stderr
-    assert run.stdout.count("│ ran ") == 14
-    assert run.stdout.count("blocked") == 4
+    shown = run_example(EXAMPLES / "two_phase" / "run.py")
+    assert shown.count("│ ran ") == 14
+    assert shown.count("blocked") == 4
 
 
-def test_the_examples_policy_passes_its_own_tests() -> None:
-    (source,) = load_sources(EXAMPLE / "policy.yaml", Book())
+@needs("strace")
+def test_the_demo_goes_as_its_picture_in_the_readme_shows(tmp_path: Path) -> None:
+    run_example(EXAMPLES / "demo" / "run.py", "--picture", tmp_path / "demo.svg")
+    drawn, kept = ((folder / "demo.svg").read_text() for folder in (tmp_path, REPOSITORY / "docs"))
+    assert drawn == kept, "the demo changed: `make demo-picture` draws it anew"
+    assert drawn.count("http") == 2, "a picture fetches nothing: its namespace and the demo's server are all it names"
+
+
+@pytest.mark.parametrize(("example", "tests"), [("two_phase", 8), ("demo", 5)])
+def test_an_examples_policy_passes_its_own_tests(example: str, tests: int) -> None:
+    (source,) = load_sources(EXAMPLES / example / "policy.yaml", Book())
     results = run_tests(source.content.rules)
-    assert len(results) == 8
+    assert len(results) == tests
     assert all(result.passed for result in results)

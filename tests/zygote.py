@@ -28,7 +28,7 @@ from typing import Any, NoReturn
 PR_SET_PDEATHSIG = 1
 MAX_REQUEST = 1 << 17
 LIFELINE = 0
-INTERLOCK = ("proxy.cli", "proxy.daemon", "proxy.parts", "proxy.trace.runner", "proxy.trace.pipes")
+INTERLOCK = ("proxy.cli", "proxy.supervisor", "proxy.parts", "proxy.trace.runner", "proxy.trace.pipes")
 SERVERS = ("changing", "funds", "lenient", "python_modern", "python_sse", "python_stdio", "web")
 IMPORTED_LATE = (
     "anyio._backends._asyncio",
@@ -158,6 +158,8 @@ def main() -> None:
     if kind == "interlock":
         importlib.import_module("proxy.embedding").import_only_what_is_used()
         importlib.import_module("proxy.redact").builtin()  # a large file, read once
+        for entry in importlib.import_module("proxy.cli").Commands.entries:
+            importlib.import_module(entry.module)
     for module in PRELOADED[kind]:
         importlib.import_module(module)
     threads = len(list(Path("/proc/self/task").iterdir()))

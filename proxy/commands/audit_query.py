@@ -10,13 +10,13 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from proxy.commands.audit_filter import Agent, Arg, Decision, Rule, Server, Since, Tool, Until, read_filter
+from proxy.commands.call_table import COLOURS, print_calls
 from proxy.commands.moments import spell_moment
 from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, require_trail, store_settings
-from proxy.commands.terminal import printable
+from proxy.commands.terminal import printable, spell_json
 from proxy.config import Settings
 from proxy.errors import ConfigError
 from proxy.events import CallRecord, Filter
@@ -33,7 +33,6 @@ Examples:
   interlock audit query --tool 'read_*' --arg path=/etc/passwd --json
 """
 SHOW_EPILOG = "Example:  interlock audit show 0198c0de-7d31-7c52-a1b0-5e0d9f1c2a44"
-_COLOURS = {"deny": "red", "propose": "yellow", "allow": "green"}
 _FIRST = ("event_id", "kind", "time")
 
 
@@ -75,7 +74,7 @@ def show(
     events = asyncio.run(_find(settings, call))
     if as_json:
         for event in events:
-            typer.echo(json.dumps(event, ensure_ascii=False))
+            typer.echo(spell_json(event))
         return
     _print_events(events)
 
@@ -84,7 +83,7 @@ async def _query(settings: Settings, where: Filter, limit: int, *, as_json: bool
     async with open_whole(settings.postgres, settings.state_dir) as whole:
         if as_json:
             async for call in _calls(whole, where, limit):
-                typer.echo(json.dumps(dataclasses.asdict(call), ensure_ascii=False))
+                typer.echo(spell_json(dataclasses.asdict(call)))
         else:
             _print_calls([call async for call in _calls(whole, where, limit)], limit)
 
@@ -123,37 +122,16 @@ async def _complete(whole: WholeEvents, prefix: str) -> str:
 
 
 def _print_calls(calls: list[CallRecord], limit: int) -> None:
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in ("time (UTC)", "agent", "server", "tool", "decision", "reason", "rule", "outcome", "ms", "call"):
-        table.add_column(name, overflow="fold", justify="right" if name == "ms" else "left")
-    for call in calls:
-        table.add_row(*_cells(call))
-    console = Console(markup=False, emoji=False, highlight=False)
-    console.print(table)
+    print_calls(calls, Console(markup=False, emoji=False, highlight=False))
     more = "; there may be more: --limit" if len(calls) == limit else ""
     Console(stderr=True, markup=False, highlight=False).print(f"{len(calls)} calls{more}", style="dim")
-
-
-def _cells(call: CallRecord) -> tuple[str | Text, ...]:
-    return (
-        spell_moment(call.time),
-        printable(call.agent),
-        printable(call.server),
-        printable(call.tool),
-        Text(printable(call.decision), _COLOURS.get(call.decision or "", "")),
-        printable(call.reason),
-        printable(call.rule),
-        Text(printable(call.outcome), "red" if call.is_error else ""),
-        "" if call.total_ms is None else f"{call.total_ms:.1f}",
-        printable(call.call_id),
-    )
 
 
 def _print_events(events: list[dict[str, Any]]) -> None:
     console = Console(markup=False, emoji=False, highlight=False, soft_wrap=True)
     for event in events:
         decision = event.get("decision")
-        colour = _COLOURS.get(decision, "") if isinstance(decision, str) else ""
+        colour = COLOURS.get(decision, "") if isinstance(decision, str) else ""
         console.print(
             Text.assemble((printable(event["kind"]), f"bold {colour}"), f"  {spell_moment(event['time'])} UTC")
         )

@@ -36,6 +36,8 @@ Examples:
   interlock confine --host-port 8000 -- claude
 
   interlock confine --keep-socket "$SSH_AUTH_SOCK" -- bash
+
+  interlock confine run -- gateway --of-your-own
 """
 RULES_EPILOG = """
 Example:

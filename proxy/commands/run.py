@@ -17,6 +17,7 @@ from proxy.config import Loaded, Settings, load_settings
 from proxy.errors import ConfigError, StartError, TracingError
 from proxy.journal import new_id
 from proxy.model import Context, Principal
+from proxy.trace.guard import forbid_looks
 from proxy.trace.launch import Launch, plan
 from proxy.trace.names import server_name as name_server
 from proxy.trace.tracer import Channel, find_strace, under_strace
@@ -49,7 +50,7 @@ def run(
     log_level: Annotated[str | None, typer.Option(help="Least severe line to log on stderr; default: warning.")] = None,
     config: ConfigFile = None,
 ) -> None:
-    """Run a stdio MCP server behind the proxy: in a client's config, in place of the server's own command.
+    """Run a stdio MCP server behind the proxy, in place of its own command.
 
     stdin and stdout carry MCP, each message decided, recorded and masked as over
     HTTP; stderr, signals and the exit code are the server's own. The server ends
@@ -84,9 +85,8 @@ def run(
     strace = _strace(settings.trace, name)
     context = Context(Principal(settings.default_agent), name, transport="stdio", session=new_id())
     set_subreaper()
-    code = asyncio.run(_serve(settings, context, launch, strace))
-    kill_descendants(os.getpid())
-    raise typer.Exit(code)
+    forbid_looks()
+    raise typer.Exit(asyncio.run(_serve(settings, context, launch, strace)))
 
 
 def _log_level(loaded: Loaded) -> str:
@@ -123,7 +123,7 @@ async def _serve(settings: Settings, context: Context, launch: Launch, strace: s
     if strace is not None:
         channel = Channel()
         launch = under_strace(launch, strace, channel.path)
-        watch = Watch(channel, partial(parts.gate.observed, context))
+        watch = Watch(channel, partial(parts.gate.observed, context), own=settings.state_dir)
     incoming, outgoing = take_standard_streams()
     runner = Runner(
         parts.gate,
@@ -140,6 +140,8 @@ async def _serve(settings: Settings, context: Context, launch: Launch, strace: s
         await parts.check()
         return await runner.run(launch)
     finally:
+        # Where a server killed its warden, its processes have come to us: end them while their pipes can be let go of.
+        kill_descendants(os.getpid())
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
         if channel is not None:

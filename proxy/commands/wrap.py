@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import os
 import shutil
@@ -36,7 +37,9 @@ def wrap(
     undo: Annotated[bool, typer.Option("--undo", help="Put it back as it was.")] = False,  # noqa: FBT002
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would change, and change nothing.")] = False,  # noqa: FBT002
 ) -> None:
-    """Rewrite an MCP client's configuration so that its stdio servers run behind `interlock run`.
+    """Put an MCP client's stdio servers behind the proxy, and back.
+
+    Its configuration is rewritten so that they run behind `interlock run`.
 
     Servers reached by URL are left alone, and so is everything else in the file. The
     file as it was is kept beside it, as FILE.interlock-backup. Doing it again
@@ -121,14 +124,18 @@ def _backup(path: Path) -> Path:
 
 
 def _replace(path: Path, data: bytes, like: Path) -> None:
-    """Put `data` at `path`, whole or not at all, with the mode of `like`."""
-    mode = stat.S_IMODE(like.stat().st_mode)
+    """Put `data` at `path`, whole or not at all, with the mode and owner of `like`."""
+    known = like.stat()
+    if not os.access(like, os.W_OK):
+        raise ConfigError(f"{like} cannot be written; make it writable first, or edit it where it comes from")
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
             file.flush()
-            os.fchmod(file.fileno(), mode)
+            with contextlib.suppress(PermissionError):  # whoever may not give it away has it by right
+                os.fchown(file.fileno(), known.st_uid, known.st_gid)
+            os.fchmod(file.fileno(), stat.S_IMODE(known.st_mode))
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from proxy.trace.arguments import descriptor, split_arguments
 from proxy.trace.capability import Capability
 from proxy.trace.normalise import COPIERS, READERS, WRITERS
+from proxy.trace.strace import Syscall
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,6 +40,8 @@ MAX_DEPTH = 8
 OPENING = frozenset({"initialize", "server/discover", "ping"})
 # A request that stays open for as long as its client listens; the server does nothing for it.
 LISTENING = "subscriptions/listen"
+# Calls by which bytes pass a pipe.
+COUNTED = WRITERS | READERS | COPIERS.keys()
 # How sure each way of telling calls apart is, where more than one was open.
 BY_ARGUMENT, BY_AUTHOR, BY_THREAD, BY_ORDER = 0.9, 0.9, 0.7, 0.6
 
@@ -59,8 +62,7 @@ class Attribution:
     late: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Attributed:
+class Attributed(NamedTuple):
     """An observation, and whose it is."""
 
     observation: Observation
@@ -74,6 +76,7 @@ class _Call:
     asked: float
     request_end: int
     needles: tuple[str, ...]
+    alone: Attribution
     answer_start: int | None = None
     answered: float | None = None
 
@@ -100,6 +103,7 @@ class Attributor:
         self._threads: OrderedDict[int, str | None] = OrderedDict()
         self._held: deque[tuple[Observation, int, int]] = deque()
         self._sent = self._consumed = self._written = self._seen = 0
+        self._answered = 0
         self._first_read: float | None = None
         self._begun = False
         self._in_order, self._overlapped = True, 0
@@ -115,7 +119,8 @@ class Attributor:
         if method == LISTENING:
             return
         needles = tuple(dict.fromkeys(_needles(arguments)))[:MAX_NEEDLES]
-        self._open[call_id] = _Call(call_id, method in OPENING, time, self._sent, needles)
+        alone = Attribution("call", (call_id,))
+        self._open[call_id] = _Call(call_id, method in OPENING, time, self._sent, needles, alone)
         if len(self._open) > MAX_OPEN:
             self._close(next(iter(self._open)))
 
@@ -127,6 +132,7 @@ class Attributor:
         """Learn that a call ended: by an answer that begins at byte `start` of the server's output, or without one."""
         call = self._open.get(call_id)
         if call is not None:
+            self._answered += call.answered is None
             call.answer_start, call.answered = start, time
 
     def read(self, total: int, time: float) -> list[Attributed]:
@@ -147,8 +153,10 @@ class Attributor:
 
     def take(self, event: Event, observations: list[Observation]) -> list[Attributed]:
         """Take the next event of the trace, and what was made of it; give what can be told now."""
-        self._held.extend((seen, self._consumed, self._written) for seen in observations)
-        self._count(event)
+        for seen in observations:
+            self._held.append((seen, self._consumed, self._written))
+        if type(event) is Syscall and event.name in COUNTED:
+            self._count(event)
         return self._release() if self._held else []
 
     def flush(self, before: float = float("inf")) -> list[Attributed]:
@@ -170,24 +178,25 @@ class Attributor:
             del self._waited_for[call_id]
         return closed
 
-    def _count(self, event: Event) -> None:
+    def _count(self, call: Syscall) -> None:
         """Count bytes on the server's pipes."""
-        arguments = getattr(event, "arguments", "")
-        if not arguments or (self._pipes[0] not in arguments and self._pipes[1] not in arguments):
-            return
-        value, name = getattr(event, "value", None), event.name  # type: ignore[union-attr]
-        if value is None or value <= 0:
+        value, name = call.value, call.name
+        if (
+            value is None
+            or value <= 0
+            or (self._pipes[0] not in call.arguments and self._pipes[1] not in call.arguments)
+        ):
             return
         at = COPIERS.get(name, 0)
-        parts = split_arguments(arguments)
+        parts = split_arguments(call.arguments)
         pipe = descriptor(parts[at]) if len(parts) > at else None
         inode = pipe.inode if pipe else None
         if inode == ("pipe", self._stdout) and (name in WRITERS or name in COPIERS):
             self._written += value
-            self._written_by.append((self._written, event.pid))  # type: ignore[union-attr]
+            self._written_by.append((self._written, call.pid))
         elif inode == ("pipe", self._stdin) and name in READERS:
             self._consumed += value
-            self.started(event.until)  # type: ignore[union-attr]
+            self.started(call.until)
 
     def _release(self) -> list[Attributed]:
         told: list[Attributed] = []
@@ -233,7 +242,7 @@ class Attributor:
         return Attribution("call", (first, *others), BY_AUTHOR, "author")
 
     def _close_answered(self, written: int, now: float | None) -> None:
-        for call in list(self._open.values()):
+        for call in list(self._open.values()) if self._answered else ():
             by_bytes = call.answer_start is not None and call.answer_start < min(written, self._seen)
             by_time = call.answered is not None and now is not None and now > call.answered
             if by_bytes or by_time or (call.answered is not None and call.answer_start is None):
@@ -241,6 +250,7 @@ class Attributor:
 
     def _close(self, call_id: str) -> None:
         call = self._open.pop(call_id)
+        self._answered -= call.answered is not None
         others = [each.request_end for each in self._open.values() if not each.opening]
         if others:
             self._overlapped += 1
@@ -276,7 +286,7 @@ class Attributor:
 
     def _choose(self, seen: Observation, calls: list[_Call]) -> Attribution:
         if len(calls) == 1:
-            return Attribution("call", (calls[0].call_id,))
+            return calls[0].alone
         best = _best_matches(seen, calls)
         if len(best) == 1:
             return _ranked(best[0], calls, BY_ARGUMENT, "argument")
@@ -291,6 +301,8 @@ class Attributor:
         return _ranked(among[0], among, 1 / len(among), "window")
 
     def _owner(self, seen: Observation) -> tuple[str, float] | None:
+        if not self._owners:
+            return None
         return next((self._owners[each] for each in seen.lineage if each in self._owners), None)
 
     def _learn(self, seen: Observation, found: Attribution) -> None:
@@ -306,7 +318,10 @@ class Attributor:
 
     def _affine(self, thread: int, call_id: str) -> None:
         """Remember which call a thread works for; one that turns to another before it is done works for many."""
-        before = self._threads.get(thread, call_id)
+        before = self._threads.get(thread, "")
+        if before == call_id:
+            return
+        before = before if before != "" else call_id
         shared = before is None or (before != call_id and before in self._open)
         _remember(self._threads, thread, None if shared else call_id)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class Capability(StrEnum):
@@ -20,9 +20,11 @@ class Capability(StrEnum):
     EXEC_FILELESS = "exec.fileless"
     KERNEL = "kernel"
 
+    # An enum's own is written in Python; this one is asked for with everything that is seen.
+    __hash__ = str.__hash__
 
-@dataclass(frozen=True, slots=True)
-class Observation:
+
+class Observation(NamedTuple):
     """One thing that a program did, or tried to do (`error` is set).
 
     `action` is what it did in short: open, write, rename, connect, send, …

@@ -111,10 +111,14 @@ class Server:
         return code if code >= 0 else warden.SIGNALLED - code
 
     async def stop(self, seconds: float) -> int:
-        """Close the server's stdin, wait, terminate it, wait, kill it and all it started; give the exit code."""
+        """Close the server's stdin, wait, terminate it, wait, kill it and all it started; give the exit code.
+
+        A warden that does not do so, since the server has stopped it, is killed itself; what it leaves is ours to end.
+        """
         assert self._process.stdin is not None
         self._process.stdin.close()
-        for limit, insist in ((seconds, self._terminate), (TERM_SECONDS, self.kill)):
+        steps = ((seconds, self._terminate), (TERM_SECONDS, self.kill), (KILL_SECONDS, self._process.kill))
+        for limit, insist in steps:
             with contextlib.suppress(TimeoutError):
                 return await asyncio.wait_for(self.ended(), limit)
             insist()
@@ -134,6 +138,9 @@ class Server:
         self.kill()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.ended(), KILL_SECONDS)
+            return
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
 
 
 async def start(launch: Launch) -> Server:

@@ -16,11 +16,15 @@ MAX_STARTERS = 1 << 16
 
 @dataclass(slots=True)
 class Process:
-    """A process: what its threads share. `memory` are descriptors of files that never had a name."""
+    """A process: what its threads share.
+
+    `memory` are descriptors of files that never had a name, `handles` those of processes.
+    """
 
     cwd: bytes
     parent: Process | None = None
     memory: dict[int, bytes] = field(default_factory=dict[int, bytes])
+    handles: dict[int, int] = field(default_factory=dict[int, int])
 
     def memory_file(self, number: int) -> bytes | None:
         """Give the nameless file that a descriptor stands for, here or where it was inherited from."""

@@ -7,7 +7,7 @@ terminals. Opening a file to read and write is not writing it.
 from __future__ import annotations
 
 import re
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from proxy.trace.arguments import Descriptor, descriptor, flags, quoted, returned, split_arguments, words
@@ -67,7 +67,9 @@ KERNEL = frozenset(
         *("sethostname", "setdomainname", "quotactl", "acct", "open_by_handle_at"),
     }
 )
-KILLERS = {"kill": 0, "tkill": 0, "tgkill": 0}
+# Calls that signal or look into a process that they name by a handle of it.
+BY_HANDLE = frozenset({"pidfd_send_signal", "pidfd_getfd"})
+KILLERS = ("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "pidfd_send_signal")
 SOCKET_CALLS = ("socket", "bind", "listen", "accept", "accept4", "connect", "sendto", "sendmsg", "sendmmsg")
 # All that is made sense of here, but reading: what strace is asked for.
 TRACED = (
@@ -80,29 +82,38 @@ TRACED = (
     *sorted(KERNEL),
     *KILLERS,
     *sorted(STARTERS),
-    *("execve", "execveat", "memfd_create", "dup", "dup2", "dup3", "chdir", "fchdir", "mmap", "pidfd_send_signal"),
+    *("execve", "execveat", "memfd_create", "dup", "dup2", "dup3", "chdir", "fchdir", "mmap", "pidfd_open"),
 )
 _MEMORY = (b"/memfd:", b"/dev/shm/", b"/run/shm/")
 _NOT_FILES = (b"/memfd:", b"/dev/pts/", b"/dev/fd/", b"/SYSV", b"/anon_hugepage", b"/[aio]", b"/dmabuf:")
 _DEVICES = frozenset({b"/dev/null", b"/dev/zero", b"/dev/full", b"/dev/tty", b"/dev/random", b"/dev/urandom"})
+CREATES = "O_WRONLY|O_CREAT|O_TRUNC"
+_plain_opening = re.compile(r'AT_FDCWD<(/[^<>\\]*+)>, "([^"\\]*+)", ([A-Z_|]++)(?:, 0[0-7]*+)?').fullmatch
 _OWN_DESCRIPTOR = re.compile(rb"/(?:proc/(?:self|thread-self|[0-9]+)(?:/task/[0-9]+)?|dev)/fd/([0-9]{1,9})")
+MAX_HANDLES = 1 << 12
+EVERYBODY = -1
 _NOT_THERE = frozenset({"ENOENT", "ENOTDIR"})
 
 
 class Normaliser:
-    """Follows one trace. `cwd` is the first program's; writes to `ignored` files, such as logs, do not count."""
+    """Follows one trace. `cwd` is the first program's; writes to `ignored` files, such as logs, do not count.
+
+    `group` is the process group that the first program was started in, and may signal.
+    """
 
     def __init__(self, cwd: bytes = b"/", ignored: frozenset[bytes] = frozenset()) -> None:
         self.lineage = Lineage(cwd)
         self._sockets = Sockets()
         self._ignored = ignored
+        self.group: int | None = None
         self._handlers: dict[str, Callable[[Syscall, list[str], Make], Made]] = {
             **dict.fromkeys(OPENERS, self._opened),
             **dict.fromkeys(WRITERS, self._written),
             **dict.fromkeys((*CHANGERS, *COPIERS), self._changed),
             **dict.fromkeys(PATHS, self._named),
             **dict.fromkeys(KERNEL, self._asked_kernel),
-            **dict.fromkeys(("kill", "tkill", "tgkill", "pidfd_send_signal"), self._signalled),
+            **dict.fromkeys(KILLERS, self._signalled),
+            "pidfd_open": self._took_handle,
             **dict.fromkeys(("memfd_create", "dup", "dup2", "dup3"), self._noted_memory),
             "execve": self._executed,
             "execveat": self._executed,
@@ -115,6 +126,8 @@ class Normaliser:
     def take(self, event: Event) -> list[Observation]:
         """Give what the next event of the trace says."""
         if type(event) is Syscall:
+            if event.name == "openat" and (seen := self._opened_plainly(event)) is not None:
+                return seen
             handler = self._handlers.get(event.name)
             if handler is not None:
                 if _is_inner(event):
@@ -135,6 +148,28 @@ class Normaliser:
         lineage = self.lineage.ancestry(call.pid)
         return Observation(capability, action, call.pid, call.time, call.line, lineage=lineage, **fields)  # type: ignore[arg-type]
 
+    def _opened_plainly(self, call: Syscall) -> list[Observation] | None:
+        """Take a file that was opened or not found by a plain name: most lines of most traces. None of any other."""
+        found = _plain_opening(call.arguments)
+        process, rest = self.lineage.process(call.pid), call.rest
+        if found is None or process.memory:
+            return None
+        folder, said, asked = found.groups()
+        if rest[:2] == "</" and rest[-1] == ">" and "\\" not in rest:
+            path, error = rest[1:-1], None
+        elif rest[:8] == " ENOENT " and call.value == -1 and said:
+            process.cwd = folder.encode()
+            path, error = text(process.resolve(said.encode(), process.cwd)), "ENOENT"
+        else:
+            return None
+        if not _is_file(path.encode()):
+            return []
+        lineage = self.lineage.ancestry(call.pid)
+        return [
+            Observation(kind, action, call.pid, call.time, call.line, path, error=error, lineage=lineage)
+            for kind, action in _opening(asked, error is None)
+        ]
+
     def _opened(self, call: Syscall, arguments: list[str], make: Make) -> Made:
         process, at = self.lineage.process(call.pid), OPENERS[call.name]
         opened = returned(call.value, call.returned)
@@ -143,15 +178,11 @@ class Normaliser:
             path: bytes | None = opened.path
         else:
             path = self._path(process, arguments, at, with_folder=at == 1)
-        asked = flags(arguments[at + 1].strip("{}").partition(",")[0]) if len(arguments) > at + 1 else frozenset[str]()
-        if path is None or "O_PATH" in asked or not _is_file(path):
+        if path is None or not _is_file(path):
             return
-        if call.name == "creat" or "O_TRUNC" in asked or asked >= {"O_CREAT", "O_EXCL"}:
-            yield make(Capability.FS_WRITE, "create" if "O_EXCL" in asked else "truncate", path=text(path))
-        if "O_TMPFILE" not in asked and call.name != "creat" and "O_WRONLY" not in asked:
-            yield make(Capability.FS_READ, "list" if "O_DIRECTORY" in asked else "open", path=text(path))
-        elif not call.ok and "O_TRUNC" not in asked:
-            yield make(Capability.FS_WRITE, "open", path=text(path))
+        asked = arguments[at + 1].strip("{}").partition(",")[0] if len(arguments) > at + 1 else ""
+        for kind, action in _opening(CREATES if call.name == "creat" else asked, call.ok):
+            yield make(kind, action, path=text(path))
 
     def _written(self, call: Syscall, arguments: list[str], make: Make) -> Made:
         to = descriptor(arguments[0]) if arguments else None
@@ -210,16 +241,31 @@ class Normaliser:
         yield make(kind, "exec", path=text(path) if path else None, argv=said)
 
     def _asked_kernel(self, call: Syscall, arguments: list[str], make: Make) -> Made:
-        yield make(Capability.KERNEL, call.name, path=", ".join(arguments[:2])[:200])
+        yield make(Capability.KERNEL, call.name, path=", ".join(self._by_number(call, arguments)[:2])[:200])
 
     def _signalled(self, call: Syscall, arguments: list[str], make: Make) -> Made:
         """Take a signal to a process that is none of the server's own; signal 0 only asks whether there is one."""
-        target = arguments[0] if arguments else ""
+        said = self._by_number(call, arguments)
+        target = said[0] if said else ""
         number = int(target) if target.lstrip("-").isdecimal() else None
-        asks = "0" in arguments[1:]
-        if number is None or asks or number == 0 or number < -1 or self.lineage.knows(number):
+        asks = "0" in said[1:3]
+        if number is None or asks or number in (0, -(self.group or 0)):
             return
-        yield make(Capability.KERNEL, "kill", path=", ".join(arguments[:3])[:200])
+        if number != EVERYBODY and self.lineage.knows(abs(number)):
+            return
+        yield make(Capability.KERNEL, "kill", path=", ".join(said[:3])[:200])
+
+    def _by_number(self, call: Syscall, arguments: list[str]) -> list[str]:
+        """Put a process's number where a handle of it stands."""
+        handle = descriptor(arguments[0]) if arguments and call.name in BY_HANDLE else None
+        number = self.lineage.process(call.pid).handles.get(handle.number or 0) if handle else None
+        return arguments if number is None else [str(number), *arguments[1:]]
+
+    def _took_handle(self, call: Syscall, arguments: list[str], make: Make) -> Made:
+        handles = self.lineage.process(call.pid).handles
+        if call.ok and call.value is not None and arguments and arguments[0].isdecimal() and len(handles) < MAX_HANDLES:
+            handles[call.value] = int(arguments[0])
+        yield from ()
 
     def _moved(self, call: Syscall, arguments: list[str], make: Make) -> Made:
         process = self.lineage.process(call.pid)
@@ -245,7 +291,7 @@ class Normaliser:
     def _path(self, process: Process, arguments: list[str], at: int, *, with_folder: bool) -> bytes | None:
         """Give the path that stands at `at`, made absolute."""
         said = quoted(arguments[at]) if len(arguments) > at else None
-        folder = descriptor(arguments[at - 1]) if with_folder and at else None
+        folder = descriptor(arguments[at - 1]) if with_folder and 0 < at <= len(arguments) else None
         if folder is not None and folder.number is None and folder.path is not None:
             process.cwd = folder.path
         if said is None:
@@ -258,13 +304,31 @@ class Normaliser:
         return to.path is not None and _is_file(to.path) and to.path not in self._ignored
 
 
+@cache
+def _opening(said: str, ok: bool) -> tuple[tuple[Capability, str], ...]:  # noqa: FBT001  kept by both
+    """Say what opening a file with these flags does to it."""
+    asked = flags(said)
+    if "O_PATH" in asked:
+        return ()
+    done: list[tuple[Capability, str]] = []
+    if "O_TRUNC" in asked or asked >= {"O_CREAT", "O_EXCL"}:
+        done.append((Capability.FS_WRITE, "create" if "O_EXCL" in asked else "truncate"))
+    if "O_TMPFILE" not in asked and "O_WRONLY" not in asked:
+        done.append((Capability.FS_READ, "list" if "O_DIRECTORY" in asked else "open"))
+    elif not ok and "O_TRUNC" not in asked:
+        done.append((Capability.FS_WRITE, "open"))
+    elif not done and asked >= {"O_WRONLY", "O_CREAT"}:  # as `touch` does: where there was no file, there is one now
+        done.append((Capability.FS_WRITE, "create"))
+    return tuple(done)
+
+
 def _is_inner(call: Syscall) -> bool:
     """Say, before looking any closer, that a call reaches nothing outside; or that it never reached the kernel."""
     if call.name in WRITERS:
         return "<pipe:" in call.arguments.partition(">")[0]
     if call.name == "mmap":
         return "MAP_SHARED" not in call.arguments
-    return call.injected
+    return call.injected and call.name == "io_uring_setup"
 
 
 def _is_file(path: bytes) -> bool:

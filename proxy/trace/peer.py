@@ -25,6 +25,15 @@ MAX_LISTED = 500
 CLIENT = {"name": "interlock-probe", "version": "1"}
 
 
+def stateless_meta(capabilities: JsonObject) -> JsonObject:
+    """Give what every request carries where there is no handshake."""
+    return {
+        f"{PREFIX}protocolVersion": STATELESS,
+        f"{PREFIX}clientCapabilities": capabilities,
+        f"{PREFIX}clientInfo": CLIENT,
+    }
+
+
 class PeerError(InterlockError):
     """A request was answered with an error; `code` is its number."""
 
@@ -73,11 +82,7 @@ class Peer:
         try:
             said = await self.ask("initialize", hello, seconds)
         except PeerError:
-            self._meta = {
-                f"{PREFIX}protocolVersion": STATELESS,
-                f"{PREFIX}clientCapabilities": self._capabilities(),
-                f"{PREFIX}clientInfo": CLIENT,
-            }
+            self._meta = stateless_meta(self._capabilities())
             return await self.ask("server/discover", {}, seconds)
         await self.tell("notifications/initialized", {})
         return said

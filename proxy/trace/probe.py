@@ -17,6 +17,7 @@ from proxy.trace import launch
 from proxy.trace.canary import restore_documents
 from proxy.trace.capability import Capability
 from proxy.trace.findings import Call, Found, judge, judge_manifest, judge_profiles, profile
+from proxy.trace.guard import find_tracer, tracer_state
 from proxy.trace.observer import Observer
 from proxy.trace.peer import Peer, PeerError, PeerGoneError, PeerTimeoutError
 from proxy.trace.report import CallResult, Report, ToolReport, order, sum_up
@@ -27,7 +28,6 @@ from proxy.trace.sinkhole import Sinkhole, environment, plan_sinkhole
 from proxy.trace.stage import Stage
 from proxy.trace.synthesise import Input, synthesise
 from proxy.trace.tracer import options
-from proxy.trace.warden import descendants
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -232,6 +232,8 @@ class Probe:
                 tool.results.append(CallResult(each.label, outcome))
                 made += 1
                 state = tracer_state(self._tracer)
+                if state == "gone" and self._observer.saw_end:  # strace ends with the server, as it should
+                    state = None
                 if state is not None:
                     self._tampered = _tampering(tool.name, state)
                 if outcome == "gone" or state is not None:
@@ -326,24 +328,6 @@ class Probe:
         rule = rulebook().get("trace-incomplete")
         said = f"Seen: {seen.lines} lines, {seen.unparsed} of them unreadable, {seen.dropped} things not kept"
         return [Found(None, rule.id, rule.severity, None, f"{rule.description} {said}")]
-
-
-def find_tracer(root: int) -> int:
-    """Give the process of the strace that runs below `root`; 0 where there is none."""
-    for pid in descendants(root):
-        with contextlib.suppress(OSError):
-            if Path(f"/proc/{pid}/comm").read_text() == "strace\n":
-                return pid
-    return 0
-
-
-def tracer_state(pid: int) -> str | None:
-    """Say what is wrong with a tracer: `stopped` or `gone`; None where it runs."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (OSError, IndexError):
-        return "gone"
-    return "stopped" if state in "Tt" else "gone" if state in "ZX" else None
 
 
 def _tampering(tool: str, state: str) -> Found:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import httpx2
 
 from proxy.errors import ServerError, WireError
 from proxy.trace.findings import judge_manifest
-from proxy.trace.peer import CLIENT, MAX_LISTED, MAX_PAGES, REVISION
+from proxy.trace.peer import CLIENT, MAX_LISTED, MAX_PAGES, REVISION, STATELESS, stateless_meta
 from proxy.trace.report import Report, ToolReport, order
 from proxy.trace.rulebook import rulebook
 from proxy.trace.scope import Scope, declare_tool
@@ -30,7 +31,7 @@ async def probe_remote(name: str, url: str, known: Baseline | None) -> Report:
     """List what the server at `url` offers, and compare it with what is `known`. Raises ServerError."""
     try:
         async with httpx2.AsyncClient(timeout=SECONDS) as client:
-            info, tools = await _list(client, url)
+            info, tools = await _list(_Remote(client, url))
     except httpx2.HTTPError as error:
         raise ServerError(f"{url} cannot be spoken to: {error or type(error).__name__}") from error
     declared = [ToolReport(str(tool.get("name")), declare_tool(Scope(), tool), {}, ()) for tool in tools]
@@ -46,14 +47,12 @@ async def probe_remote(name: str, url: str, known: Baseline | None) -> Report:
     )
 
 
-async def _list(client: httpx2.AsyncClient, url: str) -> tuple[JsonObject, list[JsonObject]]:
-    hello = {"protocolVersion": REVISION, "capabilities": {}, "clientInfo": CLIENT}
-    headers, info = await _ask(client, url, 1, "initialize", hello, {})
-    await client.post(url, headers=headers, json={"jsonrpc": "2.0", "method": "notifications/initialized"})
+async def _list(remote: _Remote) -> tuple[JsonObject, list[JsonObject]]:
+    info = await remote.greet()
     tools: list[JsonObject] = []
     cursor: JsonObject = {}
-    for number in range(2, MAX_PAGES):
-        _, page = await _ask(client, url, number, "tools/list", cursor, headers)
+    for _ in range(MAX_PAGES):
+        page = await remote.ask("tools/list", cursor)
         listed = page.get("tools")
         tools += [tool for tool in listed if isinstance(tool, dict)] if isinstance(listed, list) else []
         if not isinstance(page.get("nextCursor"), str) or len(tools) >= MAX_LISTED:
@@ -62,22 +61,52 @@ async def _list(client: httpx2.AsyncClient, url: str) -> tuple[JsonObject, list[
     return info, tools[:MAX_LISTED]
 
 
-async def _ask(
-    client: httpx2.AsyncClient, url: str, number: int, method: str, params: JsonObject, headers: dict[str, str]
-) -> tuple[dict[str, str], JsonObject]:
-    """Give the headers for what follows, and a request's result. Raises ServerError."""
-    message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
-    async with client.stream("POST", url, headers={**headers, "Accept": ACCEPT}, json=message) as response:
-        if response.status_code != 200:
-            raise ServerError(f"{url} answers {method} with HTTP {response.status_code}")
-        session = response.headers.get("mcp-session-id")
-        async for answer in _messages(response):
-            if answer.get("id") == number and isinstance(answer.get("result"), dict):
-                known = {"mcp-session-id": session} if session else headers
-                return {**known, "mcp-protocol-version": REVISION}, answer["result"]
-            if answer.get("id") == number:
-                raise ServerError(f"{url} refuses {method}: {str(answer.get('error'))[:200]}")
-    raise ServerError(f"{url} does not answer {method}")
+@dataclass(slots=True)
+class _Remote:
+    """One conversation over HTTP, with a handshake or, where the server knows none, without."""
+
+    client: httpx2.AsyncClient
+    url: str
+    headers: dict[str, str] = field(default_factory=dict[str, str])
+    meta: JsonObject = field(default_factory=dict)
+    number: int = 0
+
+    async def greet(self) -> JsonObject:
+        """Open the conversation in whichever way the server knows; give what it says of itself. Raises ServerError."""
+        hello = {"protocolVersion": REVISION, "capabilities": {}, "clientInfo": CLIENT}
+        try:
+            info = await self.ask("initialize", hello)
+        except ServerError as handshake:
+            self.headers, self.meta = {"mcp-protocol-version": STATELESS}, stateless_meta({})
+            try:
+                return await self.ask("server/discover", {})
+            except ServerError as error:
+                raise ServerError(f"{handshake}; without a handshake, {error}") from error
+        # What was agreed on, or else what we asked for.
+        agreed = info.get("protocolVersion")
+        self.headers["mcp-protocol-version"] = agreed if isinstance(agreed, str) and agreed.isascii() else REVISION
+        told = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+        await self.client.post(self.url, headers={**self.headers, "Accept": ACCEPT}, json=told)
+        return info
+
+    async def ask(self, method: str, params: JsonObject) -> JsonObject:
+        """Give a request's result. Raises ServerError."""
+        self.number += 1
+        said = {**params, "_meta": self.meta} if self.meta else params
+        headers = {**self.headers, **({"mcp-method": method} if self.meta else {}), "Accept": ACCEPT}
+        message = {"jsonrpc": "2.0", "id": self.number, "method": method, "params": said}
+        async with self.client.stream("POST", self.url, headers=headers, json=message) as response:
+            if response.status_code != 200:
+                raise ServerError(f"{self.url} answers {method} with HTTP {response.status_code}")
+            session = response.headers.get("mcp-session-id")
+            if session and not self.meta:
+                self.headers["mcp-session-id"] = session
+            async for answer in _messages(response):
+                if answer.get("id") == self.number and isinstance(answer.get("result"), dict):
+                    return dict(answer["result"])
+                if answer.get("id") == self.number:
+                    raise ServerError(f"{self.url} refuses {method}: {str(answer.get('error'))[:200]}")
+        raise ServerError(f"{self.url} does not answer {method}")
 
 
 async def _messages(response: httpx2.Response) -> AsyncIterator[JsonObject]:

@@ -102,13 +102,16 @@ class Runner:
         await _pump(server.read, take, splitter)
 
     async def _guard(self, server: Server, watch: Watch) -> None:
-        """End a server that runs on when nobody sees any more what it does."""
+        """End a server that runs on when nobody sees any more what it does, or that went for those who do."""
         await watch.ended.wait()
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(server.ended(), UNSEEN_SECONDS)
-            return
-        log.error("the trace has ended and its server has not: ending it", server=self._context.server)
-        self._gate.observed(self._context, None, {"phase": "end", "tracer_gone": True})
+        if watch.tampering is None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(server.ended(), UNSEEN_SECONDS)
+                return
+            log.error("the trace has ended and its server has not: ending it", server=self._context.server)
+            self._gate.observed(self._context, None, {"phase": "end", "tracer_gone": True})
+        else:
+            log.error("the server tampers with its tracer: ending it", server=self._context.server, did=watch.tampering)
         server.kill()
 
     async def _end(self, watch: Watch, code: int) -> int:

@@ -135,7 +135,9 @@ _PLAIN_END = re.compile(
 )
 _plain_end = _PLAIN_END.fullmatch
 _plain_head = re.compile(rf"{_HEAD}(\w+)\(").match
+_plain_again = re.compile(rf"{_HEAD}<\.\.\. (\w+) resumed>").match
 _make = Syscall._make
+_OPEN_END = "<unfinished ...>"
 
 
 def parse_line(line: str) -> Line:
@@ -143,13 +145,15 @@ def parse_line(line: str) -> Line:
     return _parse_plain(line) or _parse_any(line)
 
 
-def _parse_plain(line: str) -> Syscall | None:
+def _parse_plain(line: str) -> Syscall | Unfinished | Resumed | None:
     """Read a line in which only one place can be the call's end, ten times faster; None of any other."""
     parts = line.split(") = ")
     if len(parts) != 2 or not line.isascii():
-        return None
+        return _parse_plain_begin(line) if len(parts) == 1 else None
     head, end = parts
     begun = _plain_head(head)
+    again = None if begun else _plain_again(head)
+    begun = begun or again
     if begun is None:
         return None
     rest = ""
@@ -160,12 +164,24 @@ def _parse_plain(line: str) -> Syscall | None:
         end, rest = ended.groups()
     pid, time, name = begun.groups()
     began = float(time)
+    if again:
+        return Resumed(int(pid), began, name, head[begun.end() :], _number(end), rest, line)
     return _make((int(pid), began, name, head[begun.end() :], _number(end), rest, began, line))
+
+
+def _parse_plain_begin(line: str) -> Unfinished | None:
+    """Read the beginning of a call, where nothing in it is escaped and every quote has its end."""
+    begun = _plain_head(line) if line.endswith(_OPEN_END) and "\\" not in line and line.isascii() else None
+    if begun is None or line.count('"') % 2 or line.count("<") != line.count(">"):
+        return None
+    pid, time, name = begun.groups()
+    arguments = line[begun.end() : -len(_OPEN_END)].removesuffix(" ")
+    return Unfinished(int(pid), float(time), name, arguments, line)
 
 
 def _parse_any(line: str) -> Line:
     """Read a line of any form; no line has two."""
-    if line.endswith("<unfinished ...>"):
+    if line.endswith(_OPEN_END):
         return _parse_unfinished(line) or Unparsed(line)
     if found := _CALL.fullmatch(line):
         pid, time, name, arguments, value, rest = found.groups()
@@ -255,7 +271,7 @@ class Reader:
 
 def _joined(begun: Unfinished, rest: Resumed) -> Syscall:
     _, _, tail = rest.line.partition(" resumed>")
-    line = begun.line.removesuffix("<unfinished ...>").removesuffix(" ") + tail
+    line = begun.line.removesuffix(_OPEN_END).removesuffix(" ") + tail
     return Syscall(
         rest.pid, begun.time, begun.name, begun.arguments + rest.arguments, rest.value, rest.rest, rest.time, line
     )

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from proxy.errors import TracingError
+from proxy.trace.guard import Openings
 from proxy.trace.normalise import TRACED
 
 if TYPE_CHECKING:
@@ -22,19 +23,26 @@ if TYPE_CHECKING:
 SHOWN_BYTES = 512
 CHECK_SECONDS = 10.0
 PIPE_BYTES = 1 << 20
+# What io_uring does, strace cannot see; with the others a server could take hold of its tracer. All are traced.
+REFUSED = {
+    "io_uring_setup": "ENOSYS",
+    "ptrace": "EPERM",
+    "process_vm_readv": "EPERM",
+    "process_vm_writev": "EPERM",
+    "pidfd_getfd": "EPERM",
+}
 PTRACE_SCOPE = Path("/proc/sys/kernel/yama/ptrace_scope")
 
 
 def options(traced: Sequence[str] = TRACED) -> list[str]:
-    """Give strace's options. The server stays its starter's child, and the tracer stays out of its session.
-
-    What io_uring does, strace cannot see: servers are told that there is none.
-    """
-    names = ",".join(f"?{name}" for name in dict.fromkeys((*traced, "io_uring_setup")))
+    """Give strace's options. The server stays its starter's child, and the tracer stays out of its session."""
+    names = ",".join(f"?{name}" for name in dict.fromkeys((*traced, *REFUSED)))
+    refused = ("-e", "inject={0}:error={1}")
     return [
-        *("--daemonize=session", "--follow-forks", "--seccomp-bpf", "--quiet=attach,personality"),
+        *("-DDD", "-f", "--seccomp-bpf", "-q"),  # in a session of its own, with forks; old ones have no long names
         *("-ttt", "-y", "-s", str(SHOWN_BYTES), "-a", "1", "-e", "signal=none"),
-        *("-e", f"trace={names}", "-e", "inject=io_uring_setup:error=ENOSYS"),
+        *("-e", f"trace={names}"),
+        *(word.format(name, error) for name, error in REFUSED.items() for word in refused),
     ]
 
 
@@ -81,6 +89,8 @@ class Channel:
         os.mkfifo(self.path, 0o600)
         self.descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         _enlarge(self.descriptor)
+        self.openings = Openings(self.path)
+        """Strace's own is the only one that there should be."""
 
     def hide(self) -> None:
         """Take the pipe's name away: from now on nobody can open it by that."""
@@ -91,6 +101,7 @@ class Channel:
     def close(self) -> None:
         """Take no more lines."""
         self.hide()
+        self.openings.close()
         os.close(self.descriptor)
 
 

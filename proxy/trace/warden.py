@@ -19,6 +19,7 @@ import time
 from typing import NoReturn
 
 PR_SET_PDEATHSIG = 1
+PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 # What Python ignores and a program expects to find as it always is.
@@ -153,6 +154,7 @@ def main(argv: list[str]) -> int:
     owner, program, command = int(argv[0]), argv[1], argv[2:]
     os.set_inheritable(owner, False)
     set_subreaper()
+    _prctl(PR_SET_DUMPABLE, 0)  # no server looks into its warden
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)

@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING
 import structlog
 
 from proxy.trace.attribute import Attributor
+from proxy.trace.guard import changes, find_tracer, goes_for, tracer_state
 from proxy.trace.ledger import Ledger
-from proxy.trace.normalise import Normaliser
+from proxy.trace.normalise import EVERYBODY, Normaliser
 from proxy.trace.strace import Reader, Syscall
 
 if TYPE_CHECKING:
@@ -47,12 +48,25 @@ FIRST_READ_SECONDS = 0.002
 DRAIN_SECONDS = 2.0
 DRAIN_STEP = 0.005
 MAX_CALLS = 1024
+# A tracer that is found stopped so often, a look each HELD_SECONDS, was stopped.
+STOPPED_LOOKS = 2
+MAX_SAID = 240
 
 
 class Watch:
-    """One server's trace. `report` takes what was seen: of a call, or of none. Begin it with `begin`."""
+    """One server's trace. `report` takes what was seen: of a call, or of none. Begin it with `begin`.
 
-    def __init__(self, channel: Channel, report: Report, notice: Callable[[Attributed], None] | None = None) -> None:
+    `own` is the folder that is ours alone: with the log, the pins and the keys.
+    """
+
+    def __init__(
+        self,
+        channel: Channel,
+        report: Report,
+        notice: Callable[[Attributed], None] | None = None,
+        own: Path | None = None,
+    ) -> None:
+        self._own = str(own.resolve()) if own is not None else None
         self._channel = channel
         self._report = report
         self._notice = notice
@@ -62,23 +76,31 @@ class Watch:
         self._attributor: Attributor | None = None
         self._calls: dict[str, Exchange] = {}
         self._open: dict[str, Exchange] = {}
-        self._rest = b""
+        self._rest = ""
         self._stdin = -1
         self._progress = False
-        self._stopped = False
+        self._stopped = self._drained = False
         self._pausing: asyncio.TimerHandle | None = None
         self.started = False
         """Whether the server's program was executed; else `start_error` says why not."""
         self.start_error: str | None = None
-        self._tick: asyncio.Task[None] | None = None
+        self._ticks: tuple[asyncio.Task[None], ...] = ()
+        self._warden = self._tracer = self._stopped_looks = 0
+        self._guards: frozenset[int] = frozenset({os.getpid(), -os.getpgrp(), EVERYBODY})
+        self.tampering: str | None = None
+        """What the server did to its watchers; it is not to be trusted, and neither is what is seen of it."""
         self.ended = asyncio.Event()
+        """The trace has ended, or is not to be trusted any more."""
 
     def begin(self, server: Server) -> None:
         """Take lines from now on."""
         self._stdin, stdin, stdout = server.pipes()
+        self._warden = self._normaliser.group = server.pid
         self._attributor = Attributor(stdin, stdout)
         self._listen()
-        self._tick = asyncio.create_task(self._keep_time())
+        if self._channel.openings.descriptor >= 0:
+            asyncio.get_running_loop().add_reader(self._channel.openings.descriptor, self._look_at_pipe)
+        self._ticks = asyncio.create_task(self._keep_time()), asyncio.create_task(self._keep_watch())
 
     def asked(self, message: Message, exchange: Exchange, size: int) -> None:
         """Learn that a message is about to be written to the server."""
@@ -105,7 +127,7 @@ class Watch:
         """Take what is left, and record it. The server has ended."""
         self._stop()
         deadline = time.monotonic() + DRAIN_SECONDS
-        while not self.ended.is_set() and time.monotonic() < deadline:
+        while not self._drained and time.monotonic() < deadline:
             self._readable()
             await asyncio.sleep(0 if self._progress else DRAIN_STEP)
         if self._attributor is not None:
@@ -128,11 +150,12 @@ class Watch:
 
     def _stop(self) -> None:
         asyncio.get_running_loop().remove_reader(self._channel.descriptor)
+        asyncio.get_running_loop().remove_reader(self._channel.openings.descriptor)
         self._stopped = True
         if self._pausing is not None:
             self._pausing.cancel()
-        if self._tick is not None:
-            self._tick.cancel()
+        for tick in self._ticks:
+            tick.cancel()
 
     def _readable(self) -> None:
         try:
@@ -151,16 +174,20 @@ class Watch:
             log.exception("the trace cannot be followed", exc_info=error)
         asyncio.get_running_loop().remove_reader(self._channel.descriptor)
         self._reader.unparsed += bool(self._rest)
+        self._drained = True
         self.ended.set()
 
     def _take_lines(self, data: bytes) -> None:
         assert self._attributor is not None
-        *lines, self._rest = (self._rest + data).split(b"\n")
+        *lines, self._rest = (self._rest + data.decode("latin-1")).split("\n")
         for line in lines:
-            event = self._reader.take(line.decode("latin-1"))
+            event = self._reader.take(line)
             seen = self._normaliser.take(event)
             if not self.started:
                 self._look_for_start(event)
+            for each in seen:
+                if goes_for(each, self._guards) or changes(each, self._own):
+                    self._tampered(f"{each.action} {each.path}", each.line)
             if seen or type(event) is Syscall:
                 self._take(self._attributor.take(event, seen))
 
@@ -169,6 +196,35 @@ class Watch:
         if type(event) is Syscall and event.name == "execve":
             self.started = event.ok
             self.start_error = event.error
+            self._tracer = find_tracer(self._warden)
+            if self._tracer:
+                self._guards |= {self._tracer, -self._tracer}
+
+    def _look_at_pipe(self) -> None:
+        """See whether somebody else than strace opened the pipe: to write lines, or to take them away."""
+        if self._channel.openings.count() > 1:
+            self._tampered("somebody opened the trace")
+
+    def _look_at_tracer(self) -> None:
+        """See whether strace still can see. Where it has ended, its pipe says so."""
+        state = tracer_state(self._tracer) if self._tracer else None
+        self._stopped_looks = self._stopped_looks + 1 if state == "stopped" else 0
+        if state == "traced" or self._stopped_looks >= STOPPED_LOOKS:
+            self._tampered(f"strace is {state}")
+
+    def _tampered(self, what: str, line: str | None = None) -> None:
+        """Take note, once, that the server went for those who watch it, with the calls that were under way."""
+        if self.tampering is not None:
+            return
+        self.tampering = what[:MAX_SAID]
+        calls = list(self._open.values())
+        found: JsonObject = {"phase": "end", "tampering": self.tampering}
+        if line is not None:
+            found["evidence"] = line[:MAX_SAID]
+        if len(calls) > 1:
+            found["candidates"] = [each.call_id for each in calls]
+        self._report(calls[0] if len(calls) == 1 else None, found)
+        self.ended.set()
 
     def _take(self, told: list[Attributed]) -> None:
         """Write down what was told. The one place that every observation passes."""
@@ -205,6 +261,12 @@ class Watch:
             past = time.time() - FLUSH_SECONDS
             for name in [name for name in self._ledger.names() if self._ledger.began(name) < past]:
                 self._record(name)
+
+    async def _keep_watch(self) -> None:
+        """See that strace still can see."""
+        while True:
+            await asyncio.sleep(HELD_SECONDS)
+            self._look_at_tracer()
 
 
 def _inherited() -> frozenset[bytes]:

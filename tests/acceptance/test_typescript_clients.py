@@ -6,21 +6,23 @@ the server's own log must show that the denied tool never ran.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import pytest
 
-from tests.harness import Certificates, Interlock, ServerHandle, start_interlock
+from tests.harness import Certificates, ServerHandle, start_interlock
 from tests.node_tools import (
     ClientName,
+    NodeClients,
     Report,
     ServerName,
     endpoint_path,
     proxy_environment,
-    run_client,
     start_node_server,
 )
 
@@ -43,7 +45,11 @@ type Mode = Literal["direct", "reverse", "connect"]
 
 class Client(NamedTuple):
     name: ClientName
-    flags: tuple[str, ...] = ()
+    legacy: bool = False
+
+    @property
+    def label(self) -> str:
+        return f"{self.name}{'-legacy' if self.legacy else ''}"
 
 
 class Server(NamedTuple):
@@ -55,7 +61,7 @@ class Server(NamedTuple):
         return "".join((self.name, *(flag.removeprefix("-") for flag in self.flags)))
 
 
-V1, V2, V2_LEGACY, V1_SSE = Client("v1"), Client("v2"), Client("v2", ("--legacy",)), Client("v1-sse")
+V1, V2, V2_LEGACY, V1_SSE = Client("v1"), Client("v2"), Client("v2", legacy=True), Client("v1-sse")
 
 PAIRS: list[tuple[Server, list[Client]]] = [
     (Server("v1-raw"), [V1, V2]),
@@ -75,45 +81,70 @@ class Route:
 
     server: ServerHandle
     url: str
-    env: dict[str, str] = field(default_factory=dict[str, str])
+    clients: NodeClients
 
     def run(self, client: Client) -> tuple[Report, list[str]]:
         """Run the client's script; give its report and the tools that the server executed meanwhile."""
         self.server.new_executions()
-        report = run_client(client.name, self.url, flags=client.flags, env=self.env)
+        report = self.clients.run(client.name, self.url, legacy=client.legacy)
         return report, [execution["tool"] for execution in self.server.new_executions()]
 
 
+type Servers = Callable[[Server], ServerHandle]
+
+
 @pytest.fixture(scope="module")
-def forward_proxy(certificates: Certificates, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Interlock]:
-    """One Interlock in regular mode, which every CONNECT test shares."""
+def servers(certificates: Certificates, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    """Every server that was asked for, started once, with TLS and without."""
+    with contextlib.ExitStack() as stack:
+
+        @functools.cache
+        def start(server: Server) -> ServerHandle:
+            directory = tmp_path_factory.mktemp(server.name)
+            running = start_node_server(server.name, directory, flags=server.flags, certificates=certificates)
+            return stack.enter_context(running)
+
+        yield start
+
+
+@pytest.fixture(scope="module")
+def plain_clients() -> Iterator[NodeClients]:
+    with NodeClients() as clients:
+        yield clients
+
+
+@pytest.fixture(scope="module")
+def proxied_clients(certificates: Certificates, tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeClients]:
+    """Clients that an environment leads through an Interlock in regular mode, by CONNECT."""
     directory = tmp_path_factory.mktemp("forward")
-    with start_interlock(directory, policy=POLICY, upstream_ca=certificates.ca_file) as interlock:
-        yield interlock
+    with (
+        start_interlock(directory, policy=POLICY, upstream_ca=certificates.ca_file) as interlock,
+        NodeClients(proxy_environment(interlock.proxy_url, interlock.ca_file)) as clients,
+    ):
+        yield clients
 
 
 @pytest.fixture(scope="module")
 def route(
-    request: pytest.FixtureRequest, certificates: Certificates, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, servers: Servers, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Route]:
-    """Run the parameter's server, and lead to it in the parameter's mode."""
+    """Lead to the parameter's server in the parameter's mode."""
     mode, server = request.param
+    running, path = servers(server), endpoint_path(server.name)
+    if mode == "connect":
+        yield Route(running, running.url + path, request.getfixturevalue("proxied_clients"))
+        return
+    clients = request.getfixturevalue("plain_clients")
+    if mode == "direct":
+        yield Route(running, running.plain_url + path, clients)
+        return
     directory = tmp_path_factory.mktemp("route")
-    path, tls = endpoint_path(server.name), certificates if mode == "connect" else None
-    with start_node_server(server.name, directory, flags=server.flags, certificates=tls) as running:
-        if mode == "connect":
-            proxy: Interlock = request.getfixturevalue("forward_proxy")
-            env = proxy_environment(proxy.proxy_url, proxy.ca_file)
-            yield Route(running, running.url + path, env)
-        elif mode == "reverse":
-            with start_interlock(directory, mode=f"reverse:{running.url}", policy=POLICY) as interlock:
-                yield Route(running, interlock.url + path)
-        else:
-            yield Route(running, running.url + path)
+    with start_interlock(directory, mode=f"reverse:{running.plain_url}", policy=POLICY) as interlock:
+        yield Route(running, interlock.url + path, clients)
 
 
 def case(mode: Mode, server: Server, client: Client) -> Any:
-    return pytest.param((mode, server), client, id=f"{mode}-{server.label}-from-{client.name}{''.join(client.flags)}")
+    return pytest.param((mode, server), client, id=f"{mode}-{server.label}-from-{client.label}")
 
 
 THROUGH = [
@@ -168,12 +199,13 @@ def test_a_denied_tool_is_refused_at_once_and_the_session_lives_on(route: Route,
     [(Server("v1-raw"), V1), (Server("v2"), V2), (Server("v2"), V2_LEGACY), (Server("v1-sse"), V1_SSE)],
     ids=["v1", "v2", "v2-legacy", "v1-sse"],
 )
-def test_a_rule_that_responds_with_an_error_surfaces_as_one(server: Server, client: Client, tmp_path: Path) -> None:
-    with (
-        start_node_server(server.name, tmp_path, flags=server.flags) as running,
-        start_interlock(tmp_path, mode=f"reverse:{running.url}", policy=POLICY_WITH_ERRORS) as interlock,
-    ):
-        report, executed = Route(running, interlock.url + endpoint_path(server.name)).run(client)
+def test_a_rule_that_responds_with_an_error_surfaces_as_one(
+    server: Server, client: Client, servers: Servers, plain_clients: NodeClients, tmp_path: Path
+) -> None:
+    running = servers(server)
+    mode = f"reverse:{running.plain_url}"
+    with start_interlock(tmp_path, mode=mode, policy=POLICY_WITH_ERRORS) as interlock:
+        report, executed = Route(running, interlock.url + endpoint_path(server.name), plain_clients).run(client)
     assert_session_works(report)
     assert executed == ["echo", "echo"]
     error = report["danger"]["error"]

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 import socket
 
 import pytest
-from mitmproxy.proxy import server
 
-from addons.dialling import Judged, dial, replace_dialling
+from addons.dialling import Judged, dial
 
 
 @pytest.fixture
@@ -45,11 +42,3 @@ async def test_the_next_address_is_tried_where_one_does_not_answer(listener):
 async def test_a_host_without_addresses_is_not_dialled(listener):
     with pytest.raises(OSError, match="no address"):
         await dial(Judged("localhost", []), listener.getsockname()[1])
-
-
-def test_mitmproxy_s_server_dials_this_way_and_finds_the_rest_of_asyncio(monkeypatch):
-    monkeypatch.setattr(server, "asyncio", asyncio)
-    replace_dialling()
-    assert server.asyncio.open_connection is dial
-    assert server.asyncio.CancelledError is asyncio.CancelledError
-    assert "await asyncio.open_connection(" in inspect.getsource(server.ConnectionHandler.open_connection)

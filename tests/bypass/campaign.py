@@ -1,4 +1,4 @@
-"""Fires every case at every target at once and keeps what came of it.
+"""Fires cases at targets, all at once, and keeps what came of it.
 
 The servers' own logs say what was executed: each shot carries a marker of its own, so many
 shots can be in the air together.
@@ -10,7 +10,7 @@ import contextlib
 import json
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +21,8 @@ from tests.bypass.targets import PROCESSES, TARGETS, Target, opened
 from tests.harness import Certificates, ServerHandle
 
 type Kind = Literal["denied", "benign"]
-WORKERS = 64
+KINDS: tuple[Kind, ...] = ("denied", "benign")
+WORKERS = 32
 SETTLE_LIMIT = 20.0
 _MARKER = re.compile(r"il\.[a-z0-9-]+\.(?:denied|benign)\.[a-z0-9-]+\.[a-z]+", re.ASCII)
 
@@ -68,13 +69,20 @@ class Range:
         self.servers = servers
         self._certificates = certificates
 
-    def volley(self, cases: Sequence[Case], proxies: dict[Route, Proxy] | None) -> Report:
-        """Fire every case at every target, through `proxies` or straight, and wait until it is over."""
+    def volley(self, cases: Sequence[Case]) -> Report:
+        """Fire every case straight at every target, and wait until it is over."""
+        return self._fire(None, lambda target: cases)
+
+    def volley_through(self, proxies: dict[Route, Proxy], cases: Sequence[Case], direct: Report) -> Report:
+        """Fire the cases again, through `proxies`, wherever they are worth it."""
+        return self._fire(proxies, lambda target: [case for case in cases if is_worth(case, target, direct)])
+
+    def _fire(self, proxies: dict[Route, Proxy] | None, choose: Callable[[Target], Sequence[Case]]) -> Report:
         report = Report()
         with contextlib.ExitStack() as stack:
             aims = [(target, stack.enter_context(opened(target, aim))) for target, aim in self._aims(proxies)]
             with ThreadPoolExecutor(WORKERS) as pool:
-                pending = [job for target, aim in aims for job in _submit(pool, target, aim, cases)]
+                pending = [job for target, aim in aims for job in _submit(pool, target, aim, choose(target))]
                 for future in pending:
                     report.hits |= future.result()
             for target, aim in aims:
@@ -115,6 +123,16 @@ class Range:
                 report.executed |= set(_MARKER.findall(json.dumps(line)))
                 if is_forbidden(line):
                     report.forbidden.append((process, line))
+
+
+def is_worth(case: Case, target: Target, direct: Report) -> bool:
+    """Whether to fire through the proxy: not at a server that takes the shape for nothing even without one.
+
+    The lenient server takes all there is, and what must be answered in one way is sent to all.
+    """
+    if target.lenient or case.answer == "denial":
+        return True
+    return any(marker(case, kind, target, "direct") in direct.executed for kind in KINDS)
 
 
 def _submit(

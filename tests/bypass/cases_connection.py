@@ -55,7 +55,7 @@ def _pipelines() -> Iterator[Case]:
         "Nine harmless requests, then the call",
         build=lambda s: _harmless(s) * 9 + s.request(),
         answers=10,
-        limit=12.0,
+        limit=30.0,
         benign="runs",
     )
     yield Case(

@@ -9,6 +9,7 @@ import pytest
 
 from tests.bypass.campaign import Proxy, Range, Report, running_range
 from tests.bypass.cases import CASES
+from tests.bypass.shot import Route
 from tests.harness import Certificates, Interlock, start_interlock
 
 
@@ -21,7 +22,7 @@ def shooting_range(tmp_path_factory: pytest.TempPathFactory, certificates: Certi
 @pytest.fixture(scope="session")
 def direct(shooting_range: Range) -> Report:
     """What the servers do with every case when nothing stands before them."""
-    return shooting_range.volley(CASES, None)
+    return shooting_range.volley(CASES)
 
 
 @pytest.fixture(scope="session")
@@ -41,4 +42,5 @@ def interlocks(
 def proxied(shooting_range: Range, direct: Report, interlocks: tuple[Interlock, Interlock]) -> Report:
     """What gets through Interlock; fired after the direct volley, so the two never mix."""
     regular, reverse = (Proxy(each.port, each.ca_file) for each in interlocks)
-    return shooting_range.volley(CASES, {"regular": regular, "connect": regular, "reverse": reverse})
+    proxies: dict[Route, Proxy] = {"regular": regular, "connect": regular, "reverse": reverse}
+    return shooting_range.volley_through(proxies, CASES, direct)

@@ -30,6 +30,7 @@ class Target:
     opening: Opening = "none"
     modern: bool = False
     tls: bool = False
+    lenient: bool = False
 
 
 def _python(module: str, *flags: str, tls: bool = False, requests: bool = False) -> Start:
@@ -59,8 +60,8 @@ PROCESSES: dict[str, Start] = {
     "node-v2": _node("v2", "--json"),
 }
 TARGETS: tuple[Target, ...] = (
-    Target("lenient", "lenient", ("regular", "reverse")),
-    Target("lenient-tls", "lenient-tls", ("connect",), tls=True),
+    Target("lenient", "lenient", ("regular", "reverse"), lenient=True),
+    Target("lenient-tls", "lenient-tls", ("connect",), tls=True, lenient=True),
     Target("python-modern", "python", ("regular",), modern=True),
     Target("python-session", "python", ("regular",), opening="session"),
     Target("python-sse", "python-sse", ("regular",), opening="sse"),

@@ -21,11 +21,11 @@ DENIAL = "mcp-interlock/denial"
 every_case = pytest.mark.parametrize("case", CASES, ids=[case.id for case in CASES])
 
 
-def _ways(case: Case) -> Iterator[tuple[Target, Route]]:
+def _ways(case: Case, proxied: Report) -> Iterator[tuple[Target, Route]]:
     """Every way through the proxy on which `case` was fired."""
     for target in TARGETS:
         for route in target.routes:
-            if applies(case, route, target):
+            if marker(case, "denied", target, route) in proxied.hits:
                 yield target, route
 
 
@@ -41,11 +41,25 @@ def test_the_case_runs_the_tool_where_nothing_stands_before_a_server(case: Case,
     assert bool(fell) != bool(case.toothless), f"fell for it: {fell}; the row says: {case.toothless!r}"
 
 
+def test_every_case_is_fired_on_every_way_that_could_let_it_through(direct: Report, proxied: Report) -> None:
+    """At the lenient server on each of its ways, and wherever a server runs the tool when nothing stands before it."""
+    for case in CASES:
+        wanted = {
+            (target, route)
+            for target in TARGETS
+            for route in target.routes
+            if applies(case, route, target)
+            and (target.lenient or marker(case, "denied", target, "direct") in direct.executed)
+        }
+        assert wanted, case.id
+        assert wanted <= set(_ways(case, proxied)), case.id
+
+
 @every_case
 def test_the_denied_tool_is_not_executed(case: Case, proxied: Report) -> None:
     hits = {
         f"{target.name} by {route}": proxied.hits[mark].answer[:300]
-        for target, route in _ways(case)
+        for target, route in _ways(case, proxied)
         if (mark := marker(case, "denied", target, route)) in proxied.executed
     }
     assert not hits, f"{case.tries}: executed on {hits}"
@@ -60,7 +74,7 @@ def test_the_denied_request_is_not_left_hanging(case: Case, proxied: Report) -> 
     """An answer comes or the connection is closed; silence would be a client stuck for minutes."""
     slow = {
         f"{target.name} by {route}": hit.answer[:200]
-        for target, route in _ways(case)
+        for target, route in _ways(case, proxied)
         if not case.hangs
         and (hit := proxied.hits[marker(case, "denied", target, route)]).seconds >= case.limit
         and not parse_answers(hit.answer)
@@ -76,7 +90,7 @@ def test_the_benign_call_of_the_same_shape_still_runs(case: Case, direct: Report
     """Wherever the server itself takes the shape, Interlock must let it through."""
     stopped = {
         f"{target.name} by {route}": proxied.hits[mark].answer[:600]
-        for target, route in _ways(case)
+        for target, route in _ways(case, proxied)
         if marker(case, "benign", target, "direct") in direct.executed
         and (mark := marker(case, "benign", target, route)) not in proxied.executed
     }
@@ -90,7 +104,7 @@ refused = [case for case in CASES if case.benign == "refused"]
 def test_what_is_refused_whole_executes_nothing_benign_either(case: Case, proxied: Report) -> None:
     ran = [
         f"{target.name} by {route}"
-        for target, route in _ways(case)
+        for target, route in _ways(case, proxied)
         if marker(case, "benign", target, route) in proxied.executed
     ]
     assert not ran, f"{case.tries}: ran on {ran}"
@@ -102,7 +116,7 @@ plain = [case for case in CASES if case.answer == "denial"]
 @pytest.mark.parametrize("case", plain, ids=[case.id for case in plain])
 def test_the_denial_says_what_why_and_which_record(case: Case, proxied: Report) -> None:
     rule = "no-danger" if case.call == "danger" else "no-system-files"
-    for target, route in _ways(case):
+    for target, route in _ways(case, proxied):
         if target.opening == "sse":
             continue  # its answers arrive on the GET stream: tests/acceptance
         answers = parse_answers(proxied.hits[marker(case, "denied", target, route)].answer)
@@ -137,7 +151,7 @@ def test_every_denial_is_in_the_audit_log(interlocks: tuple[Interlock, Interlock
 
 def test_every_request_in_a_batch_is_answered(proxied: Report) -> None:
     case = next(case for case in CASES if case.id == "batch-two")
-    for target, route in _ways(case):
+    for target, route in _ways(case, proxied):
         if target.opening == "sse":
             continue  # its answers arrive on the GET stream: tests/acceptance
         mark = marker(case, "denied", target, route)

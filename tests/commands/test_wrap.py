@@ -103,6 +103,25 @@ def test_a_link_stays_a_link(file: Path, run: Run, tmp_path: Path) -> None:
     assert file.read_text() == WRAPPED
 
 
+def test_mode_and_owner_stay_and_a_file_that_may_not_be_written_is_left(
+    file: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file.chmod(0o640)
+    if os.geteuid() == 0:
+        os.chown(file, 65534, 65534)
+    before = file.stat()
+    run("wrap", str(file))
+    for path in (file, backup(file)):
+        after = path.stat()
+        assert (after.st_mode, after.st_uid, after.st_gid) == (before.st_mode, before.st_uid, before.st_gid)
+    run("wrap", str(file), "--undo")
+    access = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK and access(path, mode))
+    assert "cannot be written" in complaint(run("wrap", str(file)))
+    assert file.read_text() == CLAUDE
+    assert not backup(file).exists()
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [(b"{", "not JSON: line 1"), (b"{}", "no MCP servers"), (b"\xff", "not UTF-8"), (None, "mcp.json")],

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from mitmproxy.proxy.layers import http as http_layers
 
-from addons.http_connections import GuardedHttp1Client, replace_http1_client
 from tests.daemon.answering import answering
 from tests.daemon.conftest import Pair
 from tests.daemon.waiting import next_refusal, refusals
@@ -72,12 +70,6 @@ def test_an_interim_answer_is_skipped_and_the_final_one_delivered(pair: Pair, in
 def test_several_interim_answers_are_skipped(pair: Pair):
     with answering(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\n\r\n" + FINAL) as target:
         assert ask(pair, target).body == b"final"
-
-
-def test_mitmproxy_takes_our_client_for_every_connection_to_a_server():
-    replace_http1_client()
-    assert http_layers.Http1Client is GuardedHttp1Client
-    assert "Http1Client" in http_layers.HttpClient._handle_event.__wrapped__.__code__.co_names
 
 
 def test_a_change_to_another_protocol_gets_502_and_leaves_an_event(pair: Pair):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from proxy.errors import StoreUnavailableError
 from proxy.events import Cursor, DayStats, DenialStats, Entry, Filter, SecretStats, Written
 from proxy.model import AuditEvent, Finding
+from proxy.store.chain import Head
 from proxy.store.choice import open_events
 from proxy.store.events import Events
 from proxy.store.log import encode
@@ -234,7 +236,12 @@ class TestFilters:
                 decided(2, agent="bob", tool="read_file", decision="deny", reason="policy_denied", rule="no-etc"),
                 decided(3, agent="ada", tool="fs_write", server="other:1", arguments={"a": {"b": ["x", {"c": True}]}}),
                 decided(4, agent="eve", tool="fsXwrite", arguments={"n": "3", "null": None, "a.b": 1}),
-                decided(5, agent="100%", tool="[odd]?", arguments={"0": "zero", 'q"\\': 1, "f": 2.5, "é": "ü"}),
+                decided(
+                    5,
+                    agent="100%",
+                    tool="[odd]?",
+                    arguments={"0": "zero", 'q"\\': 1, "f": 2.5, "é": "ü", "big": 10**25},
+                ),
             ]
         )
 
@@ -276,6 +283,15 @@ class TestFilters:
             ({"arguments": (("f", "2.50"),)}, [5]),
             ({"arguments": (("é", "ü"),)}, [5]),
             ({"arguments": (("", ""),)}, []),
+            ({"arguments": (("a.b", "1"),)}, []),
+            ({"arguments": (('["a.b"]', "1"),)}, [4]),
+            ({"arguments": (('["a"].["b"][0]', "x"),)}, [3]),
+            ({"arguments": (("big", "10000000000000000000000000"),)}, [5]),
+            ({"arguments": (("big", "10000000000000000000000001"),)}, []),
+            ({"arguments": (("a.b[99999999999999999999]", "x"),)}, []),
+            ({"arguments": (("a.b.\u0660", "x"),)}, []),
+            ({"arguments": (("a.b", "x"),)}, []),
+            ({"arguments": (("n", "1e999"),)}, []),
             ({"arguments": (("path", "'; DROP TABLE events; --"),)}, []),
             ({"tool": "\0", "arguments": (("\0", "\ud800"),)}, []),
             ({"tool": "x" * 10_000}, []),
@@ -345,14 +361,14 @@ class TestStats:
             [
                 decided(1, tool="a", redactions=(found, found)),
                 completed(2, 1, tool="a", redactions=(Finding("pii.card", "result", "f2"),)),
-                decided(3, tool="b", redactions=(found,)),
+                decided(3, tool="b", redactions=(replace(found, record_only=True),)),
                 decided(4, tool="b"),
             ]
         )
         assert (await events.stats(Filter())).secrets == [
             SecretStats("files.example:443", "a", "secrets.aws", 2),
             SecretStats("files.example:443", "a", "pii.card", 1),
-            SecretStats("files.example:443", "b", "secrets.aws", 1),
+            SecretStats("files.example:443", "b", "secrets.aws", 1, 1),
         ]
 
     @pytest.mark.parametrize("odd", ['"x"', '["x", 5, null, []]', '{"detector": "d"}', "7"])
@@ -429,15 +445,21 @@ class TestIds:
 class TestPruning:
     async def test_what_is_older_is_gone_and_nothing_else(self, events: Events) -> None:
         await events.write([decided(number) for number in range(1, 11)])
-        assert await events.prune(NOW + 4) == 3
+        assert await events.prune(NOW + 4, [Head("log-1", 3, "")]) == 3
         assert [entry for _, entry in await events.events(Filter())] == [decided(number) for number in range(4, 11)]
-        assert await events.prune(NOW + 4) == 0
+        assert await events.prune(NOW + 4, [Head("log-1", 3, "")]) == 0
+        assert await events.prune(NOW + 1000, [Head("log-2", 99, "")]) == 0
+        assert await events.prune(NOW + 1000, [Head("log-1", 99, ""), Head("log-2", 99, "")]) == 7
+
+    async def test_what_is_of_no_chain_goes_by_its_time(self, events: Events) -> None:
+        await events.write([Entry(decided(number).body) for number in range(1, 11)])
+        assert await events.prune(NOW + 4) == 3
         assert await events.prune(NOW + 1000) == 7
 
     async def test_many_are_pruned(self, events: Events, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("proxy.store.sqlite_events.PRUNE_ROWS", 10)
         await events.write([decided(number) for number in range(25)])
-        assert await events.prune(NOW + 100) == 25
+        assert await events.prune(NOW + 100, [Head("log-1", 99, "")]) == 25
 
     async def test_making_room_can_be_done_again_and_again(self, events: Events) -> None:
         for _ in range(2):

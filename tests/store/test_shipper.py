@@ -139,8 +139,31 @@ async def test_a_large_backlog_goes_in_batches(
     await until(lambda: sum(flaky.writes) == 36)
     stop.set()
     await asyncio.wait_for(running, LIMIT)
-    assert flaky.writes == [10, 10, 10, 6]
+    assert sorted(flaky.writes) == [6, 10, 10, 10]
     assert await stored(events) == names(range(36))
+
+
+async def test_batches_that_are_written_at_once_leave_the_log_together(
+    tmp_path: Path, log: DaemonLog, own: OwnSource, events: Events, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "BATCH", 2)
+    monkeypatch.setattr(events, "ways", 3)
+    for number in range(5):
+        await log.record(event(number))
+    writer = apsw.Connection(str(log.path))
+    writer.set_busy_timeout(5000)
+    writer.execute("UPDATE events SET body = 'no event' || char(30) WHERE seq = 4")
+    writer.close()
+    flaky = Flaky(events)
+    flaky.after = [StoreUnavailableError("cut after one of them was written")]
+    ship = shipper(tmp_path, flaky, own)
+    with pytest.raises(StoreUnavailableError):
+        await ship.round()
+    assert log_states(tmp_path)[log.path].backlog == 5
+    assert await ship.round() == 5
+    state = log_states(tmp_path)[log.path]
+    assert (state.backlog, state.rejected) == (0, 1)
+    assert await stored(events) == names([0, 1, 2, 4])
 
 
 async def test_an_outage_is_noted_tried_less_and_less_and_gets_over(
@@ -348,6 +371,8 @@ class TestThread:
         asked = threading.Event()
 
         class Hanging:
+            ways = 1
+
             async def prepare(self, now: float) -> None:
                 asked.set()
                 await asyncio.sleep(3600)

@@ -87,6 +87,18 @@ async def test_one_that_stays_is_terminated_then_killed(monkeypatch: pytest.Monk
         await server.clean_up()
 
 
+async def test_a_warden_that_its_server_stopped_is_killed_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "TERM_SECONDS", 0.1)
+    monkeypatch.setattr(module, "KILL_SECONDS", 0.1)
+    server = await start(launch("trap '' TERM; kill -STOP $PPID; echo $$; while :; do sleep 1; done"))
+    pid = int(await server.read())
+    assert await asyncio.wait_for(server.stop(0.1), 20) == 128 + signal.SIGKILL
+    await server.clean_up()
+    async with asyncio.timeout(10):  # the warden's end is its end
+        while Path(f"/proc/{pid}").exists():
+            await asyncio.sleep(0.01)
+
+
 async def test_what_is_cleaned_up_is_gone() -> None:
     server = await start(launch("echo $$; exec sleep 60"))
     pid = int(await server.read())

@@ -7,14 +7,15 @@ import json
 import os
 import re
 import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.harness import REPOSITORY
-from tests.stdio_harness import Run, start_run
+from tests.harness import REPOSITORY, _seed_cache
+from tests.stdio_harness import Run, run_command, start_run
 from tests.trace.recordings import AT_ONCE, MODES, TRUTH
 from tests.trace.test_runner import INITIALIZE, is_alive, wait_until_gone
 
@@ -194,6 +195,55 @@ def test_a_server_that_kills_its_tracer_is_ended(tmp_path: Path) -> None:
         run.send(tool_call(1, KILL_TRACER + "time.sleep(60)"))
         assert run.wait() == 128 + signal.SIGKILL
     assert {"phase": "end", "tracer_gone": True} in [event["detail"] for event in observed(run)]
+
+
+HANDS = """
+import ctypes, signal, time
+tracer = int(open("/proc/self/status").read().split("TracerPid:")[1].split()[0])
+held = next(n for n in os.listdir(f"/proc/{tracer}/fd") if "interlock-trace" in os.readlink(f"/proc/{tracer}/fd/{n}"))
+"""
+TAMPERING = {
+    "os.kill(tracer, signal.SIGSTOP)": "strace is stopped",
+    "ctypes.CDLL(None).ptrace(0x4206, tracer, 0, 0)": "ptrace PTRACE_SEIZE",
+    "os.open(f'/proc/{tracer}/fd/{held}', os.O_RDONLY | os.O_NONBLOCK)": "somebody opened the trace",
+    "os.open(f'/proc/{tracer}/mem', os.O_RDWR)": "open /proc/",
+    "signal.pidfd_send_signal(os.pidfd_open(tracer), signal.SIGCONT)": "kill ",
+    "os.rename(STATE + '/log', STATE + '/gone')": "rename ",
+}
+
+
+@pytest.mark.parametrize("code", TAMPERING)
+def test_a_server_that_goes_for_its_tracer_is_ended_and_that_is_told(code: str, tmp_path: Path) -> None:
+    with start_run(tmp_path, obedient(), "--trace", "auto", policy=ALLOW) as run:
+        run.ask("initialize", 0, **INITIALIZE)
+        run.send(tool_call(1, f"STATE = {str(run.state_dir)!r}{HANDS}{code}\ntime.sleep(60)"))
+        assert run.wait() == 128 + signal.SIGKILL
+    (told,) = [event for event in observed(run) if "tampering" in event["detail"]]
+    assert told["detail"]["tampering"].startswith(TAMPERING[code])
+    assert told["call_id"] == call_ids(run)[1]
+
+
+LOOKS = """
+import os
+warden = os.getppid()
+runner = int(open(f"/proc/{warden}/stat").read().rpartition(")")[2].split()[1])
+for pid in (warden, runner):
+    try:
+        print(os.readlink(f"/proc/{pid}/fd/2"), flush=True)
+    except PermissionError:
+        os.write(2, b"refused\\n")
+"""
+
+
+def test_a_server_can_look_into_neither_its_warden_nor_the_runner(tmp_path: Path) -> None:
+    """Root may look into everything, so it goes without that right here."""
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(ALLOW)
+    _seed_cache(tmp_path / "state")
+    command = run_command(tmp_path / "state", policy, [sys.executable, "-I", "-c", LOOKS], "--trace", "off")
+    dropped = ["setpriv", "--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace", "--"] if os.geteuid() == 0 else []
+    done = subprocess.run([*dropped, *command], input=b"", capture_output=True, timeout=60, check=False)
+    assert done.stderr.decode() == "refused\nrefused\n"
 
 
 def test_without_the_tracer_a_servers_calls_fail(tmp_path: Path) -> None:

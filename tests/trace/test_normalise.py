@@ -42,6 +42,7 @@ def tell(*calls: str, pid: int = 100) -> list[Told]:
         ('openat(AT_FDCWD</work>, ".", O_RDONLY|O_DIRECTORY) = 3</work>', [("fs.read", "list", "/work")]),
         ('openat(AT_FDCWD</work>, "a", O_RDWR|O_CREAT, 0644) = 3</work/a>', [("fs.read", "open", "/work/a")]),
         ('openat(AT_FDCWD</work>, "a", O_WRONLY|O_APPEND) = 3</work/a>', []),
+        ('openat(AT_FDCWD</work>, "a", O_WRONLY|O_CREAT, 0666) = 3</work/a>', [("fs.write", "create", "/work/a")]),
         ('openat(AT_FDCWD</work>, "a", O_WRONLY|O_TRUNC) = 3</work/a>', [("fs.write", "truncate", "/work/a")]),
         (
             'openat(AT_FDCWD</work>, "a", O_WRONLY|O_CREAT|O_EXCL, 0600) = 3</work/a>',
@@ -140,8 +141,36 @@ def test_signals_to_its_own_processes_are_its_own_business() -> None:
         "1  1.2 kill(2, SIGTERM) = 0",
         "1  1.3 kill(3, SIGTERM) = 0",
         "1  1.4 kill(-1, SIGTERM) = 0",
+        "1  1.5 kill(-2, SIGTERM) = 0",
+        "1  1.6 kill(-3, SIGTERM) = 0",
+        "1  1.7 rt_sigqueueinfo(3, SIGSTOP, {si_signo=SIGSTOP}) = 0",
     )
-    assert [each.path for each in seen] == ["3, SIGTERM", "-1, SIGTERM"]
+    assert [each.path for each in seen][:3] == ["3, SIGTERM", "-1, SIGTERM", "-3, SIGTERM"]
+    assert seen[3].action == "kill"
+    assert len(seen) == 4
+
+
+def test_the_group_that_a_server_was_started_in_is_its_own() -> None:
+    reader, normaliser = Reader(), Normaliser()
+    normaliser.group = 90
+    told = [normaliser.take(reader.take(f"100  1.1 kill({target}, SIGTERM) = 0")) for target in (-90, 90)]
+    assert [len(each) for each in told] == [0, 1]
+
+
+def test_a_process_is_known_by_its_handle() -> None:
+    seen = observe(
+        "1  1.1 pidfd_open(7, 0) = 4<anon_inode:[pidfd]>",
+        "1  1.2 pidfd_send_signal(4<anon_inode:[pidfd]>, SIGSTOP, NULL, 0) = 0",
+        "1  1.3 pidfd_getfd(4<anon_inode:[pidfd]>, 3, 0) = -1 EPERM (Operation not permitted) (INJECTED)",
+        "1  1.4 pidfd_send_signal(5<anon_inode:[pidfd]>, SIGSTOP, NULL, 0) = 0",
+    )
+    assert [(each.action, each.path) for each in seen] == [("kill", "7, SIGSTOP, NULL"), ("pidfd_getfd", "7, 3")]
+
+
+def test_what_was_refused_to_it_was_tried_all_the_same() -> None:
+    refused = "= -1 {} (INJECTED)"
+    assert tell(f"ptrace(PTRACE_SEIZE, 7, NULL, 0) {refused.format('EPERM')}")
+    assert tell(f"io_uring_setup(4, {{}}) {refused.format('ENOSYS (Function not implemented)')}") == []
 
 
 def test_an_inherited_log_is_not_the_servers_file() -> None:
@@ -173,7 +202,13 @@ def test_strace_is_asked_for_all_that_is_made_sense_of() -> None:
     assert not {"read", "pread64", "close"} & set(TRACED)
 
 
-@settings(max_examples=200)
+@pytest.mark.parametrize("call", ["openat", "open", "rename", "renameat2", "connect", "execve", "unlinkat"])
+def test_a_call_whose_arguments_are_lost_does_not_make_it_raise(call: str) -> None:
+    for seen in observe(f"1  1.1 {call}() = 3"):
+        assert isinstance(seen.target, str)
+
+
+@settings(max_examples=60)
 @given(st.randoms(use_true_random=False), st.integers(0, 5))
 def test_no_trace_however_damaged_makes_it_raise(dice: random.Random, wounds: int) -> None:
     reader, normaliser = Reader(), Normaliser()

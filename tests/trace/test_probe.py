@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 import signal
 import sys
@@ -14,7 +13,7 @@ import pytest
 
 from proxy.errors import ServerError, StartError
 from proxy.trace.baseline import Baseline
-from proxy.trace.probe import Plan, Probe, tracer_state
+from proxy.trace.probe import Plan, Probe
 from proxy.trace.report import Report
 from tests.harness import REPOSITORY
 from tests.node_tools import MODULES, node
@@ -95,9 +94,12 @@ def test_whoever_stops_the_tracer_is_found_and_nothing_goes_on_unwatched(number:
     assert report.tools[1].calls == ()
 
 
-def test_a_tracer_that_runs_is_told_from_one_that_does_not() -> None:
-    assert tracer_state(os.getpid()) is None
-    assert tracer_state(1 << 30) == "gone"
+def test_a_server_that_crashes_in_a_call_is_told_as_that_and_not_as_tampering() -> None:
+    report = ours("stopper", "crash", call_seconds=5.0)
+    assert found(report) == {}
+    assert report.problem
+    assert report.problem.startswith("the server ended during a call of tidy; not called: later; the server ended with")
+    assert report.tools[1].calls == ()
 
 
 def test_a_server_that_ends_is_told_with_its_last_words() -> None:

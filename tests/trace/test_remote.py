@@ -14,7 +14,7 @@ import pytest
 
 from proxy.errors import ServerError
 from proxy.trace.baseline import Baseline
-from proxy.trace.remote import probe_remote
+from proxy.trace.remote import _Remote, probe_remote
 from tests.harness import start_python_server
 
 
@@ -32,6 +32,8 @@ def serve(answer: Callable[[dict[str, Any]], tuple[int, str, bytes]]) -> Iterato
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             message = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            ours = {name.lower(): value for name, value in self.headers.items()}
+            message["headers"] = {name: value for name, value in ours.items() if name.startswith("mcp-")}
             status, kind, body = answer(message) if "id" in message else (202, "text/plain", b"")
             self.send_response(status)
             self.send_header("content-type", kind)
@@ -63,6 +65,44 @@ async def test_a_manifest_that_changed_is_found() -> None:
     with serve(tools) as url:
         report = await probe_remote("x", url, known)
     assert [(found.tool, found.rule) for found in report.findings] == [("a", "manifest-changed")]
+
+
+@pytest.mark.parametrize("status", [200, 400])
+async def test_a_server_that_knows_no_handshake_is_spoken_to_without(status: int) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def answer(message: dict[str, Any]) -> tuple[int, str, bytes]:
+        asked.append(message)
+        if message["method"] == "initialize":
+            refusal = {"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32601, "message": "what?"}}
+            return status, "application/json", json.dumps(refusal).encode()
+        return tools(message)
+
+    with serve(answer) as url:
+        report = await probe_remote("x", url, None)
+    assert [tool.name for tool in report.tools] == ["a"]
+    assert [message["method"] for message in asked] == ["initialize", "server/discover", "tools/list"]
+    meta = "io.modelcontextprotocol/"
+    for message in asked[1:]:
+        assert message["params"]["_meta"][f"{meta}protocolVersion"] == "2026-07-28"
+        assert message["headers"] == {"mcp-method": message["method"], "mcp-protocol-version": "2026-07-28"}
+
+
+async def test_the_sdks_server_takes_what_is_said_without_a_handshake(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would take a handshake too: so none is offered."""
+    ask = _Remote.ask
+
+    async def no_handshake(self: _Remote, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        if method == "initialize":
+            raise ServerError("no handshake")
+        return await ask(self, method, params)
+
+    monkeypatch.setattr(_Remote, "ask", no_handshake)
+    with start_python_server("python_modern", tmp_path) as server:
+        report = await probe_remote("x", f"http://127.0.0.1:{server.port}/mcp", None)
+    assert report.tools
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ class FakeServer:
     """A server of which there are only the pipes."""
 
     def __init__(self) -> None:
+        self.pid = 0
         self.stdin = os.pipe()
         self.stdout = os.pipe()
 

@@ -1,16 +1,6 @@
-// The one script every test client follows; it prints what each step gave as one JSON object.
+// The one script every test client follows; it gives what each step gave as one object.
 import { performance } from 'node:perf_hooks';
-import { parseArgs } from 'node:util';
 
-const { values } = parseArgs({
-  options: { url: { type: 'string' }, legacy: { type: 'boolean', default: false } },
-});
-if (!values.url) {
-  console.error('--url URL is required');
-  process.exit(2);
-}
-
-export const options = values;
 export const info = { name: 'interlock-test-client', version: '1.0.0' };
 
 // A request that hangs is reported as such long before a test's own deadline.
@@ -64,8 +54,8 @@ const steps = async (client, transport, major, report) => {
   report.sessionAfter = transport.sessionId ?? null;
 };
 
-/** Connect, list, call `echo`, `danger`, `echo` again on one session; print; exit 0. */
-export const run = async (client, transport, major) => {
+/** Connect, list, call `echo`, `danger`, `echo` again on one session; give the report. */
+export const follow = async (client, transport, major) => {
   const report = { transportErrors: [] };
   // Closing aborts the open stream, which is an "error" of no interest: `closed` ends the watch.
   let closed = false;
@@ -76,5 +66,5 @@ export const run = async (client, transport, major) => {
     closed = true;
     report.close = await timed(() => client.close().then(() => ({})));
   }
-  process.stdout.write(`${JSON.stringify(report)}\n`, () => process.exit(0));
+  return report;
 };

@@ -1,7 +1,8 @@
-// SDK 2.x over streamable HTTP: 2026-07-28 where the server has it; --legacy never asks for it.
+// SDK 2.x over streamable HTTP: 2026-07-28 where the server has it; `legacy` never asks for it.
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
-import { info, options, run } from './common.mjs';
+import { follow, info } from './common.mjs';
 
-const versionNegotiation = { mode: options.legacy ? 'legacy' : 'auto' };
-const transport = new StreamableHTTPClientTransport(new URL(options.url));
-await run(new Client(info, { versionNegotiation }), transport, 2);
+export const run = ({ url, legacy }) => {
+  const versionNegotiation = { mode: legacy ? 'legacy' : 'auto' };
+  return follow(new Client(info, { versionNegotiation }), new StreamableHTTPClientTransport(new URL(url)), 2);
+};

@@ -116,17 +116,22 @@ export const endWithStdin = () => {
   if (stdin.isFIFO() || stdin.isSocket()) process.stdin.on('end', () => process.exit(0)).resume();
 };
 
-/** Serve `handler` on 127.0.0.1, say the port on stdout, end with stdin or SIGTERM. */
-export const serve = (handler) => {
-  const tls = options['tls-cert'] && {
-    cert: readFileSync(options['tls-cert']),
-    key: readFileSync(options['tls-key']),
-  };
-  const server = tls ? https.createServer(tls, handler) : http.createServer(handler);
-  server.listen(Number(options.port), '127.0.0.1', () => {
-    console.log(JSON.stringify({ port: server.address().port }));
+const listening = (server, port) =>
+  new Promise((resolve) => {
+    server.listen(port, '127.0.0.1', () => resolve(server.address().port));
   });
+
+/** Serve `handler` on 127.0.0.1, say the port on stdout, end with stdin or SIGTERM. With TLS, without it as well. */
+export const serve = async (handler) => {
   endWithStdin();
+  const plain = http.createServer(handler);
+  if (!options['tls-cert']) {
+    console.log(JSON.stringify({ port: await listening(plain, Number(options.port)) }));
+    return;
+  }
+  const tls = { cert: readFileSync(options['tls-cert']), key: readFileSync(options['tls-key']) };
+  const port = await listening(https.createServer(tls, handler), Number(options.port));
+  console.log(JSON.stringify({ port, plain_port: await listening(plain, 0) }));
 };
 
 /** Answer a request that never reached an MCP transport. */

@@ -1,0 +1,207 @@
+"""One client's connections, without detours: bytes go straight from the socket into the layers.
+
+mitmproxy has a task that reads each connection, a lock around the layers, and a task for each hook. Here a
+socket's bytes are given to the layers where they arrive, hooks that need not wait are called where they are
+asked for, and only what really waits is a task. What the layers are told, and in which order, stays the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+import logging
+from typing import TYPE_CHECKING, Any, cast
+
+from mitmproxy.connection import ConnectionState
+from mitmproxy.flow import Flow
+from mitmproxy.proxy import commands, events
+from mitmproxy.proxy.mode_servers import ProxyConnectionHandler
+from mitmproxy.proxy.server import ConnectionIO
+
+from addons.limits import Descend
+from addons.wire import Wire
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Coroutine
+
+    from mitmproxy.connection import Connection
+    from mitmproxy.proxy.layer import Layer
+
+    from addons.hook_table import HookTable
+
+
+class DirectHandler(ProxyConnectionHandler):
+    """One client connection and the server connections it leads to."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._table = cast("HookTable", self.master.addons)
+        self._waiting: collections.deque[events.Event] = collections.deque()
+        self._busy = False
+        self._inside = False
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._wires: dict[Wire, None] = {}
+        self._full: set[Wire] = set()
+
+    async def server_event(self, event: events.Event) -> None:
+        """Give the layers an event."""
+        self.take(event)
+
+    def take(self, event: events.Event) -> None:
+        """Give the layers an event; one that comes while they are busy with another is for them to take next."""
+        self._waiting.append(event)
+        if self._busy:
+            return
+        self._busy = True
+        try:
+            while self._waiting:
+                self._take(self._waiting.popleft())
+        finally:
+            self._busy = False
+
+    def _take(self, event: events.Event) -> None:
+        self.timeout_watchdog.register_activity()
+        try:
+            for command in self.layer.handle_event(event):
+                self._carry_out(command)
+        except Exception:  # noqa: BLE001  as in mitmproxy: a layer that fails takes no other connection with it
+            self.log("mitmproxy has crashed!", logging.ERROR, exc_info=True)
+
+    def _carry_out(self, command: commands.Command) -> None:
+        if isinstance(command, commands.SendData):
+            io = self.transports.get(command.connection)
+            if io is not None:
+                assert io.writer is not None
+                if not io.writer.is_closing():
+                    io.writer.write(command.data)
+        elif isinstance(command, commands.StartHook):
+            self._start(command)
+        else:
+            self._carry_out_rarer(command)
+
+    def _carry_out_rarer(self, command: commands.Command) -> None:
+        if isinstance(command, commands.OpenConnection):
+            assert command.connection not in self.transports
+            handler = self._begin(self.open_connection(command))
+            self.transports.setdefault(command.connection, ConnectionIO(handler=handler))
+        elif isinstance(command, Descend):
+            self._descend(command.layer)
+        elif isinstance(command, commands.RequestWakeup):
+            self.wakeup_timer.add(self._begin(self.wakeup(command)))
+        elif isinstance(command, commands.ConnectionCommand) and command.connection not in self.transports:
+            pass  # it is closed already
+        elif isinstance(command, commands.CloseTcpConnection):
+            self.close_connection(command.connection, command.half_close and not self._inside)
+        elif isinstance(command, commands.CloseConnection):
+            self.close_connection(command.connection, half_close=False)
+        elif isinstance(command, commands.Log):
+            self.log(command.message, command.level)
+        else:
+            raise TypeError(f"unexpected command {command!r}")
+
+    def _descend(self, layer: Layer) -> None:
+        """Let a layer inside take what comes. The clocks that run are those of the layers left behind."""
+        self.layer = layer
+        self._inside = True
+        while self.wakeup_timer:
+            self.wakeup_timer.pop().cancel()
+
+    def _start(self, hook: commands.StartHook) -> None:
+        waiting = self._told(hook)
+        if waiting is not None:
+            self._begin(self._finish(hook, waiting))
+        elif hook.blocking:
+            self._waiting.append(events.HookCompleted(hook))
+
+    async def _finish(self, hook: commands.StartHook, waiting: Awaitable[None]) -> None:
+        with self.timeout_watchdog.disarm():
+            await waiting
+        if hook.blocking:
+            self.take(events.HookCompleted(hook))
+
+    async def handle_hook(self, hook: commands.StartHook) -> None:
+        """Tell the addons of something, and wait until they are done with it."""
+        waiting = self._told(hook)
+        if waiting is not None:
+            with self.timeout_watchdog.disarm():
+                await waiting
+
+    def _told(self, hook: commands.StartHook) -> Awaitable[None] | None:
+        """Tell the addons; give what is left to wait for."""
+        waiting = self._table.tell(hook)
+        (data,) = hook.args()
+        if isinstance(data, Flow) and data.intercepted:
+            return _resumed(waiting, data)
+        return waiting
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Do `work` as far as it goes at once, and the rest as a task."""
+        task = asyncio.Task(work, loop=asyncio.get_running_loop(), eager_start=True)
+        if not task.done():
+            self._tasks.add(task)  # the loop itself keeps no hold of it
+            task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def handle_connection(self, connection: Connection) -> None:
+        """See a connection through to its end: all it brings goes to the layers."""
+        io = self.transports[connection]
+        if not isinstance(io.reader, asyncio.StreamReader) or not isinstance(io.writer, asyncio.StreamWriter):
+            await super().handle_connection(connection)
+            return
+        wire = Wire(self, connection, io.writer.transport)
+        self._wires[wire] = None
+        cancelled = await _until(wire.attach(io.reader))
+        wire.muted = True
+        if cancelled is not None and not cancelled.args:
+            # Nobody said why: the process ends. The peer is cut off, and not told that the other side went away.
+            io.writer.transport.abort()
+            raise cancelled
+        if cancelled is None:
+            connection.state &= ~ConnectionState.CAN_READ  # a TCP connection can be half closed
+        else:
+            connection.state = ConnectionState.CLOSED
+        self.take(events.ConnectionClosed(connection))
+        if connection.state is ConnectionState.CAN_WRITE:
+            cancelled = await _until(asyncio.get_running_loop().create_future())
+        with contextlib.suppress(OSError):
+            io.writer.close()
+        self.transports.pop(connection)
+        self._wires.pop(wire, None)
+        self.ease(wire)
+        if cancelled:
+            raise cancelled
+
+    def press(self, wire: Wire) -> None:
+        """Read nothing more while `wire` cannot be written to."""
+        self._full.add(wire)
+        for each in self._wires:
+            each.pause()
+
+    def ease(self, wire: Wire) -> None:
+        """Read on once every wire can be written to again."""
+        if wire in self._full:
+            self._full.discard(wire)
+            if not self._full:
+                for each in self._wires:
+                    each.resume()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether something cannot be written to."""
+        return bool(self._full)
+
+
+async def _until(end: asyncio.Future[None]) -> asyncio.CancelledError | None:
+    """Wait for an end; give the cancellation where one came first."""
+    try:
+        await end
+    except asyncio.CancelledError as cancelled:
+        return cancelled
+    return None
+
+
+async def _resumed(waiting: Awaitable[None] | None, flow: Flow) -> None:
+    if waiting is not None:
+        await waiting
+    await flow.wait_for_resume()

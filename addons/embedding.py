@@ -1,0 +1,51 @@
+"""Every place where a part of mitmproxy is put out for one of ours. They hold for the process.
+
+Each was written against the version below. Another one is refused at the start, since a part that is not
+where it was may be a check that is not made; tests/addons/test_embedding.py says where to look then.
+"""
+
+from __future__ import annotations
+
+from mitmproxy import http, version
+from mitmproxy.proxy import mode_servers, server
+from mitmproxy.proxy.layers import http as http_layers
+
+from addons.dialling import DiallingAsyncio
+from addons.direct import DirectHandler
+from addons.http_connections import GuardedHttp1Client
+
+KNOWN = "12.2."
+
+
+def embed() -> None:
+    """Put all of them in place. Raises RuntimeError where mitmproxy is of a version that they are not made for."""
+    if not version.VERSION.startswith(KNOWN):
+        raise RuntimeError(f"mitmproxy is {version.VERSION}, and this interlock is made for {KNOWN}x; install that")
+    replace_dialling()
+    replace_http1_client()
+    replace_handler()
+    drop_type_checks()
+
+
+def replace_dialling() -> None:
+    """Make every connection that mitmproxy opens go through `dialling.dial`."""
+    server.asyncio = DiallingAsyncio()  # type: ignore[assignment]
+
+
+def replace_http1_client() -> None:
+    """Make mitmproxy take GuardedHttp1Client for every HTTP/1 connection to a server."""
+    http_layers.Http1Client = GuardedHttp1Client  # type: ignore[misc]
+
+
+def replace_handler() -> None:
+    """Make mitmproxy take DirectHandler for every client connection."""
+    mode_servers.ProxyConnectionHandler = DirectHandler  # type: ignore[misc]
+
+
+def drop_type_checks() -> None:
+    """Spare each message a check of every field's type, which only ever tells of mistakes in mitmproxy itself."""
+    http.MessageData.__post_init__ = _trust  # type: ignore[method-assign]
+
+
+def _trust(_: http.MessageData) -> None:
+    """Check nothing."""

@@ -1,0 +1,30 @@
+"""The daemon with a gate that lets everything pass: what the embedding costs by itself.
+
+`python bench/empty_gate.py up …` takes what `interlock up` takes. Bodies are neither read, decided on nor
+recorded; all else is as it is. For measuring only: nothing in the product can start it this way.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from proxy import cli, parts
+from proxy.gate import Gate
+from proxy.model import Pass, Verdict
+
+
+class EmptyGate(Gate):
+    """Lets everything pass."""
+
+    async def inspect(self, *_: Any, **__: Any) -> Verdict:
+        """Let it pass."""
+        return Pass()
+
+
+if __name__ == "__main__":
+    parts.Gate = EmptyGate  # type: ignore[misc]
+    cli.main()

@@ -1,0 +1,62 @@
+"""Stands in for an agent in docker-compose.yml, with the standard library alone: what it reaches and what it does not.
+
+It calls a tool that policy denies, through the proxy that its environment names, and then tries to go around the proxy.
+Exits with 0 where the call was refused and no way around was found, else with 1.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+import urllib.error
+import urllib.request
+
+CALL = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "tools/call",
+    "params": {"name": "read_file", "arguments": {"path": "/etc/passwd"}},
+}
+HEADERS = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+# By number, by name, and what the proxy itself records to.
+AROUND = [("1.1.1.1", 443), ("example.com", 443), ("db", 5432)]
+
+
+def call(url: str) -> str:
+    """Call a tool; give what was answered."""
+    request = urllib.request.Request(url, json.dumps(CALL).encode(), HEADERS)  # noqa: S310  the URL is the operator's
+    try:
+        with urllib.request.urlopen(request, timeout=20) as answer:  # noqa: S310
+            return str(answer.read().decode())
+    except urllib.error.HTTPError as error:
+        return f"{error.code} {error.read().decode()}"
+    except OSError as error:
+        return f"unreachable: {error}"
+
+
+def reach(host: str, port: int) -> str | None:
+    """Try to connect without the proxy; give why that failed."""
+    try:
+        socket.create_connection((host, port), timeout=3).close()
+    except OSError as error:
+        return str(error)
+    return None
+
+
+def main() -> None:
+    """Try both, and say what came of it."""
+    answer = call(os.environ["MCP_URL"])
+    print(f"read_file /etc/passwd: {answer}")
+    held = "Refused by Interlock" in answer
+    for host, port in json.loads(os.environ.get("AROUND", "null")) or AROUND:
+        why = reach(host, port)
+        print(f"around the proxy to {host}:{port}: {why or 'REACHED'}")
+        held = held and why is not None
+    print("held" if held else "NOT HELD")
+    sys.exit(0 if held else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,170 @@
+"""The tour: a call allowed, one denied, one redacted, one in two steps, and a local server under strace.
+
+    make demo
+
+Everything is real (server and client of the MCP SDK, TLS, `interlock up`, strace) and lives in a temporary folder.
+Exits with 1 where something went otherwise than told.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from mcp import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from screen import Screen
+from world import REPOSITORY, World, environment, made_up_token, running
+
+DRAFTS = ["Pay alice 250 for the March invoice.", "Pay alice 250 for the March invoice."]
+PLAN = {"path": "notes/plan.txt"}
+NEXT = {
+    "make run": "the proxy, with a policy for every day",
+    "docs/quick-start.md": "your own agent behind it, and a first rule of your own",
+    "examples/demo/policy.yaml": "the rules of this tour",
+}
+FORBIDDEN = ({"path": "/etc/passwd"}, {"path": "notes/..%2f..%2f..%2fetc/passwd"})
+
+
+class Tour:
+    """An agent's session, step by step."""
+
+    def __init__(self, world: World, screen: Screen, client: Client) -> None:
+        self._world, self._screen, self._client = world, screen, client
+
+    async def allowed(self) -> None:
+        """Show a call that policy has nothing against."""
+        self._screen.step("Allowed", "no rule speaks against it, so it goes through")
+        result = await self._call("read_file", PLAN)
+        self._screen.says("server", text(result).strip(), "green")
+        expect(not result.is_error, "the call was refused")
+
+    async def denied(self) -> None:
+        """Show a call that is refused, and one that tries another spelling."""
+        self._screen.step("Denied", "rule no-system-files: read_file, where path is under /etc")
+        before = self._world.executions("read_file")
+        for arguments in FORBIDDEN:
+            result = await self._call("read_file", arguments)
+            expect(reason(result) == "policy_denied", f"expected a denial, not {text(result)}")
+        self._screen.says("interlock", text(result), "red")
+        expect(self._world.executions("read_file") == before, "the server ran a denied call")
+        self._screen.remark(
+            "The server was not asked. The answer is an ordinary tool result: the model reads it, and goes on."
+        )
+
+    async def redacted(self) -> None:
+        """Show a secret masked on its way back."""
+        self._screen.step("Redacted", "rule no-secrets: the server's answer has a token in it")
+        result = await self._call("read_file", {"path": "notes/deploy.env"})
+        self._screen.says("interlock", text(result).strip(), "yellow")
+        expect(made_up_token() not in text(result), "the token came through")
+
+    async def in_two_steps(self) -> None:
+        """Show a proposal, its commit, and what becomes of the token when it is used again."""
+        self._screen.step("Two-phase", "rule money-in-two-steps: proposed and scored first, and then once")
+        tools = [tool.name for tool in (await self._client.list_tools()).tools]
+        self._screen.says("agent", f"tools/list → {', '.join(tools)}")
+        given = {"amount": 250, "to": "alice"}
+        proposal = await self._call("transfer_funds_propose", given, _interlock={"candidate_outputs": DRAFTS})
+        answer: dict[str, Any] = proposal.structured_content or {}
+        expect(answer.get("status") == "allowed", f"the proposal was not allowed: {text(proposal)}")
+        self._screen.says(
+            "interlock", f"allowed, score {answer['composite_score']:g}: a token for this one call", "yellow"
+        )
+        token = {"proposal_id": answer["proposal_id"], "commit_token": answer["commit_token"]}
+        committed = await self._call("transfer_funds_commit", given, **token)
+        self._screen.says("server", text(committed), "green")
+        again = await self._call("transfer_funds_commit", given, **token)
+        self._screen.says("interlock", f"refused: {reason(again)}", "red")
+        expect(reason(again) == "nonce_replay", f"expected nonce_replay, not {text(again)}")
+        expect(self._world.executions("transfer_funds") == 1, "the money did not move exactly once")
+        self._screen.remark("The money moved once.")
+
+    async def _call(self, tool: str, arguments: dict[str, Any], **aside: Any) -> Any:
+        shown = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+        self._screen.says("agent", f"{tool}({shown}{''.join(f', {name}=…' for name in aside)})")
+        return await self._client.call_tool(tool, arguments | aside)
+
+
+async def watch_stdio(world: World, screen: Screen) -> None:
+    """Show what a local server does while it says something else."""
+    screen.step("Watched", "interlock run -- python formatter.py: a local server over stdio, under strace")
+    command = world.stdio_command()
+    here = environment() | {"HOME": str(world.home)}
+    parameters = StdioServerParameters(command=command[0], args=command[1:], env=here, cwd=REPOSITORY)
+    complaints = world.folder / "formatter.stderr"
+    with complaints.open("w+") as errors:
+        async with Client(stdio_client(parameters, errors), read_timeout_seconds=30) as client:
+            screen.says("agent", "format_note(title='Plan')")
+            result = await client.call_tool("format_note", {"title": "Plan"})
+            screen.says("server", text(result), "green")
+    events = map(json.loads, world.interlock("audit", "tail", "--json").splitlines())
+    seen = [event["detail"] for event in events if event["kind"] == "observed" and event["detail"]["phase"] == "call"]
+    if not seen:
+        screen.remark(f"Not watched here: {complaints.read_text().strip()}")
+        return
+    for each in seen[0]["observations"]:
+        where = str(each.get("path", "")).replace(str(world.home), "~")
+        screen.says("interlock", f"observed {each['capability']}  {where}", "yellow")
+    expect(".ssh/id_ed25519" in json.dumps(seen), "the key was read, and nobody saw it")
+    screen.remark("It says that it formats a title. It also read a private key.")
+
+
+def show_records(world: World, screen: Screen) -> None:
+    """Show what was written down, and that it is whole; the proxy is gone by now."""
+    screen.step("Recorded", "every call, before it was forwarded, in a signed chain that shows any change")
+    screen.command("interlock audit query", world.interlock("audit", "query"))
+    screen.command("interlock audit verify", world.interlock("audit", "verify"))
+
+
+def text(result: Any) -> str:
+    """Give the text of a result."""
+    return "\n".join(part.text for part in result.content if part.type == "text")
+
+
+def reason(result: Any) -> str | None:
+    """Give why Interlock refused a call; nothing where it did not."""
+    return (result.meta or {}).get("mcp-interlock/denial", {}).get("reason")
+
+
+def expect(held: bool, otherwise: str) -> None:  # noqa: FBT001  a statement, like assert
+    """End the tour where something is not as told."""
+    if not held:
+        raise SystemExit(f"the demo went wrong: {otherwise}")
+
+
+async def follow(world: World, screen: Screen) -> None:
+    """Be the agent: its environment names the proxy, and that is all there is to it."""
+    os.environ |= {"HTTPS_PROXY": f"http://{world.proxy}", "SSL_CERT_FILE": str(world.bundle), "NO_PROXY": ""}
+    async with Client(streamable_http_client(world.server_url), read_timeout_seconds=30) as client:
+        tour = Tour(world, screen, client)
+        await tour.allowed()
+        await tour.denied()
+        await tour.redacted()
+        await tour.in_two_steps()
+
+
+def main() -> None:
+    """Start everything, take the tour, and say where to go next."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--picture", type=Path, help="draw the tour into this SVG file in place of showing it")
+    screen = Screen(parser.parse_args().picture)
+    with tempfile.TemporaryDirectory(prefix="interlock-demo-") as folder:
+        with running(Path(folder)) as world:
+            screen.begin("Interlock stands between an agent and its MCP servers. Neither knows of it.")
+            screen.path(("agent", ""), ("interlock", world.proxy), ("server", world.server_url))
+            asyncio.run(follow(world, screen))
+            asyncio.run(watch_stdio(world, screen))
+        show_records(world, screen)
+    screen.next(NEXT)
+    screen.finish()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""What is put in place of parts of mitmproxy is used by it, and stands where mitmproxy has what it stands for.
+
+Where one of these fails after an update of mitmproxy, compare the part with the one it stands for, then
+put down the new digest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import hashlib
+import inspect
+
+import pytest
+from mitmproxy import addonmanager, http, master, version
+from mitmproxy.proxy import mode_servers, server
+from mitmproxy.proxy.layers import http as http_layers
+
+from addons import embedding
+from addons.dialling import dial
+from addons.direct import DirectHandler
+from addons.http_connections import GuardedHttp1Client
+
+# Of each function that ours stand in for, or lean on, the digest of its source.
+SOURCES = {
+    server.ConnectionHandler.server_event: "a2b42657ebe8bf6d",
+    server.ConnectionHandler.handle_connection: "95c3f93e9824e527",
+    server.ConnectionHandler.handle_client: "01f1b7cc991c4711",
+    server.ConnectionHandler.open_connection: "5e0b3cbaf7a4030a",
+    server.ConnectionHandler.hook_task: "9ac7970160526268",
+    mode_servers.ProxyConnectionHandler.handle_hook: "9f8b52fd798203c9",
+    mode_servers.ServerInstance.handle_stream: "21eea06f208c752e",
+    addonmanager.AddonManager.__init__: "5e4ff02a74f2c6e7",
+    addonmanager.AddonManager.handle_lifecycle: "38c97e792d1db5b7",
+    addonmanager.AddonManager.trigger_event: "b763c59bc4992e33",
+    addonmanager.AddonManager.invoke_addon: "13180532440359de",
+    master.Master.__init__: "8e2a46cc1aca56ca",
+    http.MessageData.__post_init__: "f65088e210cd9cc1",
+}
+
+
+@pytest.fixture(autouse=True)
+def restored(monkeypatch):
+    for owner, name in (
+        (server, "asyncio"),
+        (http_layers, "Http1Client"),
+        (mode_servers, "ProxyConnectionHandler"),
+        (http.MessageData, "__post_init__"),
+    ):
+        monkeypatch.setattr(owner, name, getattr(owner, name))
+
+
+@pytest.mark.parametrize(("function", "known"), SOURCES.items(), ids=lambda value: getattr(value, "__qualname__", ""))
+def test_mitmproxy_has_not_changed_under_what_stands_in_for_it(function, known):
+    assert hashlib.sha256(inspect.getsource(function).encode()).hexdigest()[:16] == known
+
+
+def test_mitmproxy_takes_our_parts():
+    embedding.embed()
+    assert server.asyncio.open_connection is dial
+    assert server.asyncio.CancelledError is asyncio.CancelledError
+    assert "await asyncio.open_connection(" in inspect.getsource(server.ConnectionHandler.open_connection)
+    assert http_layers.Http1Client is GuardedHttp1Client
+    assert "Http1Client" in http_layers.HttpClient._handle_event.__wrapped__.__code__.co_names
+    assert mode_servers.ProxyConnectionHandler is DirectHandler
+    assert "ProxyConnectionHandler" in mode_servers.ServerInstance.handle_stream.__code__.co_names
+    http.RequestData(*[None] * len(dataclasses.fields(http.RequestData)))  # whatever the types
+
+
+def test_another_version_of_mitmproxy_is_refused(monkeypatch):
+    monkeypatch.setattr(version, "VERSION", "13.0.0")
+    with pytest.raises(RuntimeError, match=r"13\.0\.0"):
+        embedding.embed()

@@ -1,0 +1,115 @@
+"""The image is built step by step, and run as docker-compose.yml says: its user, its capabilities, a read-only root."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.compose import LIMIT, Service, read_compose
+from tests.harness import REPOSITORY
+from tests.image import Layer, build
+from tests.postgres import Postgres
+from tests.system import needs
+
+COMPOSE = REPOSITORY / "docker-compose.yml"
+SOCKET = ".s.PGSQL.5432"
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="SKIPPED FOR WANT OF root: the image is built in overlays")
+
+
+def wait_for(file: Path, service: Service, first: int) -> None:
+    deadline = time.monotonic() + LIMIT
+    while not file.exists():
+        assert time.monotonic() < deadline, service.shown.read_text()
+        assert Path(f"/proc/{first}").exists(), service.shown.read_text()
+        time.sleep(0.05)
+
+
+@dataclass
+class Running:
+    """The sidecar as compose runs it, with a database, and its agent."""
+
+    interlock: Service
+    agent: Service
+    first: int
+    folder: Path
+
+    @property
+    def share(self) -> Path:
+        return self.folder / "certificate"
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Layer:
+    return build(REPOSITORY / "Dockerfile", tmp_path_factory.mktemp("image"))
+
+
+@pytest.fixture(scope="module")
+def running(image: Layer, postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    folder = tmp_path_factory.mktemp("compose")
+    services = read_compose(COMPOSE)["services"]
+    for name in ("state", "certificate"):
+        (folder / name).mkdir()
+    url = postgres.new_database(migrated=False)
+    (folder / "database_url").write_text(url.partition("?")[0] + "?host=/run/postgresql\n")
+    interlock = Service(
+        image,
+        services["interlock"] | {"volumes": [*services["interlock"]["volumes"], f"socket:/run/postgresql/{SOCKET}"]},
+        {
+            "state": folder / "state",
+            "certificate": folder / "certificate",
+            "socket": Path(url.partition("host=")[2], SOCKET),
+        },
+        {"database_url": folder / "database_url"},
+        folder / "interlock.out",
+    )
+    agent = Service(
+        Layer(tmp_path_factory.mktemp("agent") / "layer"),
+        services["agent"],
+        {"./examples/agent": REPOSITORY / "examples" / "agent", "certificate": folder / "certificate"},
+        hosts="127.0.0.1 interlock\n",
+    )
+    with interlock.running() as first:
+        wait_for(folder / "state" / "run.json", interlock, first)
+        yield Running(interlock, agent, first, folder)
+
+
+@needs_root
+@needs("setpriv", "nsenter")
+class TestSidecar:
+    def test_it_runs_as_its_own_user_without_any_capability(self, running: Running) -> None:
+        status = Path(f"/proc/{running.first}/status").read_text()
+        assert re.search(r"^Uid:\t10001\t10001\t10001\t10001$", status, re.MULTILINE)
+        assert re.search(r"^NoNewPrivs:\t1$", status, re.MULTILINE)
+        assert set(re.findall(r"^Cap(?:Inh|Prm|Eff|Bnd|Amb):\t(\w+)$", status, re.MULTILINE)) == {"0" * 16}
+
+    def test_its_health_check_says_that_it_runs(self, running: Running) -> None:
+        check = running.interlock.layer.told["HEALTHCHECK"].partition("CMD ")[2]
+        done = running.interlock.exec(running.first, json.loads(check))
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def test_its_root_cannot_be_written(self, running: Running) -> None:
+        done = running.interlock.exec(running.first, ["touch", "/etc/x", "/opt/interlock/x"], user="0")
+        assert done.stderr.count("Read-only file system") == 2
+
+    def test_the_database_was_migrated_before_it_started(self, running: Running, postgres: Postgres) -> None:
+        assert "0001" in running.interlock.shown.read_text()
+
+    def test_the_agent_gets_the_certificate_and_never_the_key(self, running: Running) -> None:
+        assert sorted(path.name for path in running.share.iterdir()) == ["bundle.pem", "ca.pem"]
+        for path in running.share.iterdir():
+            assert path.stat().st_mode & 0o777 == 0o644
+            assert "PRIVATE KEY" not in path.read_text()
+        assert "PRIVATE KEY" in "".join(
+            path.read_text() for path in (running.folder / "state" / "ca").iterdir() if path.is_file()
+        )
+
+    def test_the_agent_is_refused_in_tls_by_that_certificate_and_finds_no_way_around(self, running: Running) -> None:
+        done = running.agent.run(network=running.first)
+        assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "held"), done.stdout + done.stderr
