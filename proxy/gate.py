@@ -406,7 +406,7 @@ class Gate:
             return answers.refuse(value.get("id", 0), TOOLS_LIST, withheld("internal_error", TOOLS_LIST))
 
     def _mask_unmatched(self, context: Context, value: JsonObject) -> JsonObject:
-        decision, now = self._policy().unmatched(context.server), self._clock()
+        decision, now = self._policy().unmatched(context.server), self._timer()
         nobodys = Message(Kind.REQUEST, {}, None, value.get("id"))
         call = Call("", context.server, context.principal.agent)
         masked, findings = mask_result(

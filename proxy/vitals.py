@@ -6,12 +6,12 @@ import json
 import os
 import platform
 import time
-from importlib.metadata import version
+from importlib import metadata
 from typing import TYPE_CHECKING, Final, Protocol
 
 from proxy.exposition import CONTENT_TYPE, expose, gauge
 from proxy.health import Reply
-from proxy.resources import VERSION
+from proxy.resources import version
 from proxy.store.backlog import read_backlog
 from proxy.store.log_files import log_bytes
 
@@ -59,7 +59,7 @@ class Vitals:
     def answer(self, path: str) -> Reply:
         """Answer a request for `path`."""
         pages: dict[str, Callable[[], Reply]] = {
-            "/healthz": lambda: _reply(200, {"alive": True, "version": VERSION}),
+            "/healthz": lambda: _reply(200, {"alive": True, "version": version()}),
             "/readyz": self._readiness,
             "/metrics": lambda: Reply(200, "\n".join(self._metrics()) + "\n", CONTENT_TYPE),
         }
@@ -127,7 +127,7 @@ class Vitals:
         yield from gauge("interlock_policy_info", "The policy in force.", [(policy, 1)])
         bad = any(report.policy_problem for report in self.reports())
         yield from gauge("interlock_policy_problem", "1 where the policy on disk is bad.", [({}, bad)])
-        build = {"version": VERSION, "python": platform.python_version(), "mitmproxy": version("mitmproxy")}
+        build = {"version": version(), "python": platform.python_version(), "mitmproxy": metadata.version("mitmproxy")}
         yield from gauge("interlock_build_info", "What runs.", [(build, 1)])
         yield from gauge("interlock_start_time_seconds", "When it was started.", [({}, self._started)])
         yield from gauge("interlock_resident_bytes", "Memory of each process.", list(self._memory()))
