@@ -51,7 +51,7 @@ async def heard(reader: asyncio.StreamReader) -> bytes:
 
 @asynccontextmanager
 async def forwarding(
-    monkeypatch: pytest.MonkeyPatch, answer: bytes | None, said: list[str]
+    monkeypatch: pytest.MonkeyPatch, answer: bytes | None, said: list[str], *, dies: bool = False
 ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter, list[bytes]]]:
     """Give a connection by way of a forwarder to a proxy that answers so and then echoes; and what that was asked."""
     asked: list[bytes] = []
@@ -60,6 +60,8 @@ async def forwarding(
         assert answer is not None
         asked.append(await reader.readuntil(b"\r\n\r\n"))
         writer.write(answer)
+        while dies and await reader.read(1 << 16):
+            writer.transport.abort()
         while data := await reader.read(1 << 16):
             writer.write(data)
         writer.write(b"end")
@@ -117,6 +119,12 @@ async def test_where_the_proxy_does_not_answer_or_answers_nonsense_nothing_passe
         writer.write(b"\x16\x03\x01secret")
         assert await heard(reader) == b""
     assert bool(said) is (answer is None)
+
+
+async def test_a_proxy_that_dies_takes_its_connections_with_it(monkeypatch) -> None:
+    async with forwarding(monkeypatch, b"HTTP/1.1 200 OK\r\n\r\n", [], dies=True) as (reader, writer, _):
+        writer.write(b"\x16\x03\x01secret")
+        assert await heard(reader) == b""
 
 
 async def test_past_the_limit_connections_are_closed(monkeypatch) -> None:

@@ -149,21 +149,23 @@ def test_nothing_of_all_that_was_heard_outside(seen: dict[str, str], world: Worl
 
 @pytest.mark.parametrize("way", ["by its network", "by its environment"])
 def test_ordinary_clients_work_and_their_calls_are_decided_and_recorded_by_name(world: World, way: str) -> None:
+    by_network = way == "by its network"
+    flags = world.add_agent("confined" if by_network else "executed")
     folder = Path(tempfile.mkdtemp(dir=world.folder))
     folder.chmod(0o777)
     visits = [sys.executable, str(REPOSITORY / "tests" / "visits.py"), str(folder), node(), world.site]
     visits.append(f"https://mcp.test:{world.server.port}")
     world.server.new_executions()
     before = len(world.interlock.events(some=False))
-    done = world.confine(*visits, ordinary=ROOT) if way == "by its network" else world.execute(*visits)
+    done = world.confine(*visits, ordinary=ROOT, flags=flags) if by_network else world.execute(*visits, flags=flags)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert told.pop("sdk") == {"allowed": "hi", "denied": "policy_denied"}
     assert told == dict.fromkeys(("curl", "git", "node", "httpx", "requests", "urllib"), PAGE)
     assert [run["tool"] for run in world.server.new_executions()] == ["echo"]
     calls = [event for event in world.interlock.events()[before:] if event.get("tool")]
-    assert {(event["server"], event["tool"]) for event in calls} == {
-        (f"mcp.test:{world.server.port}", tool) for tool in ("echo", "danger")
+    assert {(event["agent"], event["server"], event["tool"]) for event in calls} == {
+        (flags[1], f"mcp.test:{world.server.port}", tool) for tool in ("echo", "danger")
     }
 
 

@@ -74,11 +74,17 @@ class World:
             check=False,
         )
 
-    def execute(self, *command: str) -> subprocess.CompletedProcess[str]:
+    def add_agent(self, name: str) -> list[str]:
+        """Add an agent to the proxy; give the flags that call in its name."""
+        token = self.folder / f"{name}.token"
+        token.write_text(self.interlock.cli("agents", "add", name).stdout.splitlines()[0].split()[-1])
+        return ["--agent", name, "--token-file", str(token)]
+
+    def execute(self, *command: str, flags: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
         """Run a command by `interlock exec`, for a caller whose own environment goes around the proxy."""
         around = {"NO_PROXY": "*", "no_proxy": "site.test", "HTTPS_PROXY": "http://127.0.0.1:1"}
         state = ["--state-dir", str(self.interlock.state_dir)]
-        return run_module("proxy.cli", "exec", *state, "--", *command, env=environment(around), timeout=LIMIT)
+        return run_module("proxy.cli", "exec", *state, *flags, "--", *command, env=environment(around), timeout=LIMIT)
 
     def outside(self, *, ordinary: bool = False) -> dict[str, Any]:
         """Say what there is to attack."""
