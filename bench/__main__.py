@@ -31,7 +31,7 @@ from bench.processes import ROOT, end_cleanly
 from bench.servers import servers
 
 WORK = HERE / ".work"
-QUICK_SECONDS, QUICK_ROUNDS = 2.0, 2
+QUICK_SECONDS, QUICK_ROUNDS = 1.5, 2
 TITLES = {
     "gateways": "MCP gateways, one call after the other on one connection",
     "stdio": "stdio, one call after the other",
@@ -93,7 +93,7 @@ def measure(world: World, options: Options, say: Callable[[str], None]) -> dict[
     world.stack.close()
     world.kept.clear()
     for name, run in others.items():
-        if options.wants(name):
+        if options.wants(name, in_quick=name != "stdio"):
             found[name] = run()
             world.stack.close()
             world.kept.clear()

@@ -104,7 +104,7 @@ def run_load(spec: Spec, pid: int | None, servers: Servers | None = None, proces
         each = dataclasses.replace(
             spec, connections=max(1, spec.connections // processes), calls=spec.calls // processes
         )
-        argv = [tool_python(), "-m", "bench.load", json.dumps(dataclasses.asdict(each))]
+        argv: list[str | Path] = [tool_python(), "-m", "bench.load", json.dumps(dataclasses.asdict(each))]
         clients = [
             stack.enter_context(started(f"client-{number}", argv, folder, cwd=ROOT, pipes=True))
             for number in range(processes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import subprocess
 import sys
@@ -17,6 +18,8 @@ from bench.install import PACKAGES as _PACKAGES
 from bench.processes import ROOT, Started, StartError, environment, free_port, started, wait_for_port, wait_until
 from bench.servers import Servers
 
+# One worker, since what it is compared with is one process; and no fixed port, since several are up at once.
+USUAL = {"--workers": "1", "--health-listen": "off"}
 PACKAGES: dict[str, Package] = {package.name: package for package in _PACKAGES}
 
 
@@ -120,7 +123,14 @@ class Interlock:
         return [
             *(sys.executable, "-m", self.module, "up", "--listen", "127.0.0.1:0", "--mode", mode),
             *("--policy", str(policy), "--state-dir", str(folder / "state")),
-            *("--upstream-ca", str(world.servers.certificates.ca), *self.flags),
+            *("--upstream-ca", str(world.servers.certificates.ca)),
+            *(
+                word
+                for flag, value in USUAL.items()
+                if knows(flag) and flag not in self.flags
+                for word in (flag, value)
+            ),
+            *self.flags,
         ]
 
     @contextlib.contextmanager
@@ -159,11 +169,16 @@ def run_file(server: Started, state: Path) -> dict[str, object] | None:
     return None
 
 
-def knows_workers() -> bool:
-    """Say whether this version of Interlock can be told how many workers to run."""
+@functools.cache
+def _help() -> bytes:
     argv = [sys.executable, "-m", "proxy.cli", "up", "--help"]
-    done = subprocess.run(argv, cwd=ROOT, env=environment({"COLUMNS": "200"}), capture_output=True, check=False)
-    return b"--workers" in done.stdout
+    env = environment({"COLUMNS": "200", "NO_COLOR": "1"})
+    return subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, check=False).stdout
+
+
+def knows(flag: str) -> bool:
+    """Say whether this version of `interlock up` has a flag."""
+    return flag.encode() in _help()
 
 
 @dataclass(frozen=True)
