@@ -18,6 +18,8 @@ from bench.install import PACKAGES as _PACKAGES
 from bench.processes import ROOT, Started, StartError, environment, free_port, started, wait_for_port, wait_until
 from bench.servers import Servers
 
+REASON = 300
+"""The longest reason that is kept whole."""
 # One worker, since what it is compared with is one process; and no fixed port, since several are up at once.
 USUAL = {"--workers": "1", "--health-listen": "off"}
 PACKAGES: dict[str, Package] = {package.name: package for package in _PACKAGES}
@@ -30,7 +32,6 @@ class World:
     servers: Servers
     folder: Path
     installed: Installed
-    quick: bool = False
     left_out: dict[str, str] = field(default_factory=dict)
     """Why something was not measured, by its name."""
     kept: dict[tuple[str, str], Running] = field(default_factory=dict)
@@ -39,8 +40,16 @@ class World:
     """Ends them."""
 
     def leave_out(self, name: str, reason: str) -> None:
-        """Note that something is not measured; the first reason counts."""
-        self.left_out.setdefault(name, reason)
+        """Note that something is not measured, in one line; the first reason counts."""
+        line = " ".join(reason.split())
+        self.left_out.setdefault(
+            name, line if len(line) <= REASON else f"{line[: REASON // 2]} … {line[-REASON // 2 :]}"
+        )
+
+    def end_kept(self) -> None:
+        """End the contenders that stayed up."""
+        self.stack.close()
+        self.kept.clear()
 
 
 @dataclass(frozen=True)
