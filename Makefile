@@ -26,7 +26,7 @@ setup: $(VENV)/.run ## the set-up alone
 
 .PHONY: test
 test: $(VENV)/.dev system-packages $(NODE) ## all tests; ARGS='-k sse' passes flags on
-	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 .PHONY: check
 check: ## lint + types + tests: what CI runs
@@ -53,6 +53,10 @@ conformance: $(VENV)/.dev $(NODE) ## the MCP conformance suite, direct and throu
 .PHONY: faults
 faults: $(VENV)/.dev ## what kills, outages, cuts, full disks and clock jumps lose: nothing (about 5 minutes)
 	$(BIN)/python scripts/faults.py $(ARGS)
+
+.PHONY: soak
+soak: $(VENV)/.dev ## 50,000 calls, idle connections and slow heads: does memory stay flat? (about 3 minutes)
+	$(BIN)/python scripts/soak.py $(ARGS)
 
 .PHONY: detectors
 detectors: $(VENV)/.dev ## precision and recall of every detector on the labelled set

@@ -16,6 +16,7 @@ from mitmproxy.proxy import commands, events
 if TYPE_CHECKING:
     from mitmproxy import http
     from mitmproxy.connection import Client
+    from mitmproxy.proxy.layer import Layer
 
 REWRITER = "interlock.rewriter"
 SCANNER = "interlock.scanner"
@@ -33,6 +34,7 @@ class Limits:
     body_seconds: float = 300
     response_bytes: int = 64 << 20
     message_bytes: int = 16 << 20
+    streams: int = 512
     large_uploads: tuple[str, ...] = ()
 
     def is_large_upload(self, host: str) -> bool:
@@ -68,6 +70,13 @@ class BodyOverdue(events.MessageInjected[None]):
     """The time for a flow's request body is up."""
 
     message: None = None
+
+
+class Descend(commands.Command):
+    """From now on a layer inside takes what comes, without those around it: they would only hand it on."""
+
+    def __init__(self, layer: Layer) -> None:
+        self.layer = layer
 
 
 @dataclass

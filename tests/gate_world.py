@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from proxy.gate import Gate
@@ -76,10 +76,17 @@ class World:
         decided: Decision = self.decision
         return decided
 
+    def unmatched(self, server: str) -> Decision:
+        self._step("unmatched")
+        return replace(ALLOW, redactions=(MASK,))
+
     def mask(self, value: Json, detectors: Any, suppressions: Any = ()) -> tuple[Json, tuple[Finding, ...]]:
         self._step("mask")
         new = self.mask_as(value)
         return new, () if new == value else (Finding("secrets.test", "$", "f"),)
+
+    def is_clean(self, *_: Any) -> bool:
+        return False
 
     async def record(self, event: AuditEvent) -> None:
         self._step("record")

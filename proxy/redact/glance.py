@@ -24,12 +24,15 @@ _DEEP: Final = 16
 _SPECIAL: Final = re.compile(r"\\|%[0-9A-Fa-f]{2}|%u00|&#x|\[(?:secret|pii|custom):")
 
 
-def nothing_in(value: Any, chosen: frozenset[int], scanner: Scanner) -> bool:
+def nothing_in(value: Any, chosen: frozenset[int], scanner: Scanner, part: Any = None) -> bool:
     """Say that none of the `chosen` detectors would find anything in `value`, or run into a limit there.
 
+    Nor would they in `part` of it taken by itself: its strings end to end are looked at too.
     False says nothing: there may be something.
     """
     text = _Flat().read(value)
+    if part is not None and part is not value and text is not None:
+        text += _Flat().joined(part) or ""
     if text is None or not text.isascii() or _SPECIAL.search(text) is not None:
         return False
     layer: Layer | None = Root(text.encode())
@@ -63,6 +66,11 @@ class _Flat:
         except (_TooMuchError, ValueError):  # ValueError: a number of more digits than Python will print
             return None
         return "".join([*self._lines, *self._joins()])
+
+    def joined(self, value: Any) -> str:
+        """Give the strings of part of a small value, end to end."""
+        self._add(value, "", "", _DEEP)
+        return "".join(self._joins())
 
     def _add(self, value: Any, place: Place, above: Place, depth: int) -> None:
         if isinstance(value, str):

@@ -88,6 +88,11 @@ class Masker:
             return value, ()
         return _Masking(self, value, chosen, suppressions).run()
 
+    def is_clean(self, value: Json, part: Json, detectors: Sequence[str]) -> bool:
+        """Say that nothing is found in `value`, nor in `part` of it by itself. False says nothing."""
+        chosen = self.catalogue.select(detectors)
+        return bool(chosen) and nothing_in(value, chosen, self._scanner, part)
+
     def mask_text(
         self, text: str, detectors: Sequence[str], suppressions: Sequence[Suppression] = ()
     ) -> tuple[str, tuple[Finding, ...]]:

@@ -82,3 +82,20 @@ def test_nothing_that_the_whole_way_finds_is_called_nothing(value: Any):
 def test_what_may_hold_something_goes_the_whole_way(value: Any):
     assert not nothing_in(value, ALL, MASKER._scanner)
     assert MASKER.mask(value, ("secrets", "pii"))[1]
+
+
+def test_a_part_by_itself_is_looked_at_too():
+    """What is split over the first strings of a part has something else before it in the whole."""
+    part = {"a": KEY[:9], "b": KEY[9:]}
+    whole = {"name": "get_weather", "arguments": part}
+    assert MASKER.mask(part, ("secrets",))[1]
+    assert not MASKER.is_clean(whole, part, ("secrets",))
+    assert MASKER.is_clean({"name": "x", "arguments": {"a": "b"}}, {"a": "b"}, ("secrets",))
+
+
+@given(VALUES, VALUES)
+def test_what_is_clean_as_a_whole_is_clean_in_part(name: Any, part: Any):
+    value = {"name": name, "arguments": part, "_meta": name}
+    if MASKER.is_clean(value, part, ("secrets", "pii")):
+        assert _Masking(MASKER, value, ALL).run() == (value, ())
+        assert _Masking(MASKER, part, ALL).run() == (part, ())
