@@ -19,12 +19,14 @@ from mitmproxy.proxy import commands, events
 from mitmproxy.proxy.mode_servers import ProxyConnectionHandler
 from mitmproxy.proxy.server import ConnectionIO
 
+from addons.limits import Descend
 from addons.wire import Wire
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Coroutine
 
     from mitmproxy.connection import Connection
+    from mitmproxy.proxy.layer import Layer
 
     from addons.hook_table import HookTable
 
@@ -37,6 +39,7 @@ class DirectHandler(ProxyConnectionHandler):
         self._table = cast("HookTable", self.master.addons)
         self._waiting: collections.deque[events.Event] = collections.deque()
         self._busy = False
+        self._inside = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._wires: dict[Wire, None] = {}
         self._full: set[Wire] = set()
@@ -82,18 +85,27 @@ class DirectHandler(ProxyConnectionHandler):
             assert command.connection not in self.transports
             handler = self._begin(self.open_connection(command))
             self.transports.setdefault(command.connection, ConnectionIO(handler=handler))
+        elif isinstance(command, Descend):
+            self._descend(command.layer)
         elif isinstance(command, commands.RequestWakeup):
             self.wakeup_timer.add(self._begin(self.wakeup(command)))
         elif isinstance(command, commands.ConnectionCommand) and command.connection not in self.transports:
             pass  # it is closed already
         elif isinstance(command, commands.CloseTcpConnection):
-            self.close_connection(command.connection, command.half_close)
+            self.close_connection(command.connection, command.half_close and not self._inside)
         elif isinstance(command, commands.CloseConnection):
             self.close_connection(command.connection, half_close=False)
         elif isinstance(command, commands.Log):
             self.log(command.message, command.level)
         else:
             raise TypeError(f"unexpected command {command!r}")
+
+    def _descend(self, layer: Layer) -> None:
+        """Let a layer inside take what comes. The clocks that run are those of the layers left behind."""
+        self.layer = layer
+        self._inside = True
+        while self.wakeup_timer:
+            self.wakeup_timer.pop().cancel()
 
     def _start(self, hook: commands.StartHook) -> None:
         waiting = self._told(hook)
@@ -141,6 +153,10 @@ class DirectHandler(ProxyConnectionHandler):
         self._wires[wire] = None
         cancelled = await _until(wire.attach(io.reader))
         wire.muted = True
+        if cancelled is not None and not cancelled.args:
+            # Nobody said why: the process ends. The peer is cut off, and not told that the other side went away.
+            io.writer.transport.abort()
+            raise cancelled
         if cancelled is None:
             connection.state &= ~ConnectionState.CAN_READ  # a TCP connection can be half closed
         else:

@@ -46,6 +46,7 @@ from addons.limits import (
     SCANNER,
     WATCH,
     BodyOverdue,
+    Descend,
     EventPushed,
     Limits,
     ResponseChunk,
@@ -211,6 +212,12 @@ class GuardedHttpStream(HttpStream):
         self.flow.live = False
         self._lingering = commands.RequestWakeup(LINGER_SECONDS)
         yield self._lingering
+
+    def handle_connect_finish(self) -> CommandGenerator[None]:
+        """Leave the way to what is in a tunnel, once there is one; TLS to the proxy itself stays around it."""
+        yield from super().handle_connect_finish()
+        if self._handle_event == self.passthrough and self.child_layer is not None and not self.context.client.tls:
+            yield Descend(self.child_layer)
 
     def flow_done(self) -> CommandGenerator[None]:
         if not self.flow.websocket:

@@ -16,6 +16,7 @@ from mitmproxy.proxy import commands, events
 if TYPE_CHECKING:
     from mitmproxy import http
     from mitmproxy.connection import Client
+    from mitmproxy.proxy.layer import Layer
 
 REWRITER = "interlock.rewriter"
 SCANNER = "interlock.scanner"
@@ -68,6 +69,13 @@ class BodyOverdue(events.MessageInjected[None]):
     """The time for a flow's request body is up."""
 
     message: None = None
+
+
+class Descend(commands.Command):
+    """From now on a layer inside takes what comes, without those around it: they would only hand it on."""
+
+    def __init__(self, layer: Layer) -> None:
+        self.layer = layer
 
 
 @dataclass

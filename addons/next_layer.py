@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from mitmproxy.net.tls import starts_like_tls_record
 from mitmproxy.proxy import tunnel
-from mitmproxy.proxy.layers import ClientTLSLayer, ServerTLSLayer, modes
+from mitmproxy.proxy.layers import ClientTLSLayer, modes
 from mitmproxy.proxy.layers.http import HTTPMode
 from mitmproxy.proxy.mode_specs import ReverseMode
 
@@ -51,17 +51,14 @@ class HttpOnly:
         if outermost and isinstance(context.layers[0], modes.ReverseProxy):
             return self._reverse(context, stack, is_tls=is_tls)
         if is_tls:
-            # ClientTLSLayer asks again for what is inside it.
-            server_tls = ServerTLSLayer(context)
-            server_tls.child_layer = ClientTLSLayer(context)
-            return server_tls
+            context.server.tls = True  # what is dialled has TLS as well, in a layer of its own
+            return ClientTLSLayer(context)  # which asks again for what is inside it
         return GuardedHttpLayer(context, HTTPMode.transparent, self._limits)
 
     def _reverse(self, context: Context, stack: tunnel.LayerStack, *, is_tls: bool) -> Layer:
         mode = context.client.proxy_mode
         assert isinstance(mode, ReverseMode)
-        if mode.scheme == "https":
-            stack /= ServerTLSLayer(context)
+        context.server.tls = mode.scheme == "https"  # what is dialled has it in a layer of its own
         if is_tls:
             stack /= ClientTLSLayer(context)
         stack /= GuardedHttpLayer(context, HTTPMode.transparent, self._limits)

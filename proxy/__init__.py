@@ -1,5 +1,9 @@
 """Interlock: a transparent HTTP/MCP interception proxy."""
 
-from proxy.resources import VERSION
 
-__version__ = VERSION
+def __getattr__(name: str) -> str:
+    if name == "__version__":
+        from proxy.resources import version  # noqa: PLC0415  found out when it is asked for
+
+        return version()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,69 +2,74 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from typing import NoReturn
 
 import typer
-from rich.console import Console
-from rich.text import Text
 
-from proxy import __version__, logs
-from proxy.commands import (
-    agents,
-    audit,
-    baselines,
-    ca,
-    config,
-    db,
-    env,
-    keys,
-    operators,
-    pins,
-    policy,
-    probe,
-    proposals,
-    run,
-    status,
-    up,
-    wrap,
-)
-from proxy.commands import exec as exec_
+from proxy.commands.lazy import Entry, LazyGroup
 from proxy.errors import InterlockError
 
 EXIT_ERROR = 1
+PROXY, AGENT, LOCAL, POLICY = "Run the proxy", "Put an agent behind it", "Local servers", "Policy"
+AUDIT, OPERATORS, SETUP = "Audit", "Two-phase calls and operators", "Set-up"
+EPILOG = """
+Examples:
+
+  interlock up --policy policies/
+
+  interlock run -- npx -y @modelcontextprotocol/server-everything
+
+  interlock audit query --since 1h --decision deny
+
+  interlock --install-completion
+"""
+
+
+class Commands(LazyGroup):
+    """Every command there is; `interlock --help` lists them in this order."""
+
+    entries = (
+        Entry("up", "Run the proxy until it is told to stop (SIGTERM or Ctrl-C).", PROXY),
+        Entry("status", "Say whether a proxy runs here, where it listens and which policy is in force.", PROXY),
+        Entry("confine", "Run an agent where the only way out is the proxy.", AGENT),
+        Entry("exec", "Run an agent with an environment that leads through the proxy.", AGENT),
+        Entry("env", "Print what to set for an agent to go through the proxy.", AGENT),
+        Entry("run", "Run a stdio MCP server behind the proxy, in place of its own command.", LOCAL),
+        Entry("wrap", "Put an MCP client's stdio servers behind the proxy, and back.", LOCAL),
+        Entry("probe", "Run a stdio MCP server where it can do no harm, and say what its tools really do.", LOCAL),
+        Entry("policy", "Check, test, explain and replay policies.", POLICY),
+        Entry("pins", "Tools as pinned, and what became of them.", POLICY),
+        Entry("audit", "What happened: find calls, sum up, export, and verify that nothing was changed.", AUDIT),
+        Entry("proposals", "Proposals, and the operators' word on them.", OPERATORS),
+        Entry("baselines", "Prompts that tools are meant to be called under.", OPERATORS),
+        Entry("operators", "Operators and their tokens.", OPERATORS),
+        Entry("keys", "Keys that sign commit tokens.", OPERATORS),
+        Entry("config", "Settings.", SETUP),
+        Entry("ca", "The certificate authority that agents must trust.", SETUP),
+        Entry("agents", "Agents and their tokens.", SETUP),
+        Entry("db", "The store's schema.", SETUP),
+    )
+
 
 app = typer.Typer(
     name="interlock",
-    help="See, stop and record what an AI agent's MCP tools do.",
+    cls=Commands,
+    epilog=EPILOG,
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("up", epilog=up.EPILOG)(up.up)
-app.command("run", epilog=run.EPILOG)(run.run)
-app.command("exec", epilog=exec_.EPILOG)(exec_.exec_)
-app.command("env", epilog=env.EPILOG)(env.env)
-app.command("probe", epilog=probe.EPILOG)(probe.probe)
-app.command("wrap", epilog=wrap.EPILOG)(wrap.wrap)
-app.command("status", epilog=status.EPILOG)(status.status)
-app.add_typer(config.app, name="config")
-app.add_typer(ca.app, name="ca")
-app.add_typer(agents.app, name="agents")
-app.add_typer(operators.app, name="operators")
-app.add_typer(proposals.app, name="proposals")
-app.add_typer(policy.app, name="policy")
-app.add_typer(audit.app, name="audit")
-app.add_typer(pins.app, name="pins")
-app.add_typer(baselines.app, name="baselines")
-app.add_typer(keys.app, name="keys")
-app.add_typer(db.app, name="db")
 
 
 def _version(value: bool) -> None:  # noqa: FBT001  typer's callback signature
     if value:
-        typer.echo(f"interlock {__version__}")
+        from proxy.resources import version  # noqa: PLC0415  takes a tenth of a second, and few ask
+
+        typer.echo(f"interlock {version()}")
         raise typer.Exit
 
 
@@ -75,21 +80,38 @@ def root(
     ),
 ) -> None:
     """See, stop and record what an AI agent's MCP tools do."""
+    from proxy import logs  # noqa: PLC0415  not needed for help and completion
+
     logs.hush()  # `up` configures them in full
 
 
 def main() -> None:
-    """Run the command line: an error of ours or the system's is one message and exit code 1, never a traceback."""
+    """Run the command line: what fails is one message and exit code 1, never a traceback."""
     try:
-        app()
+        try:
+            app(prog_name="interlock")
+        finally:
+            sys.stdout.flush()
     except InterlockError as error:
         _complain(str(error))
+    except BrokenPipeError:  # whoever read our output has seen enough of it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(EXIT_ERROR)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         _complain(f"{where}{error.strerror or error}; check that the path exists and may be used, or name another")
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)
+    except Exception as error:  # the boundary: users need no traceback
+        if sys.flags.dev_mode:
+            raise
+        _complain(f"{type(error).__name__}: {error}; this is a bug of ours: PYTHONDEVMODE=1 shows where it is")
 
 
 def _complain(message: str) -> NoReturn:
+    from rich.console import Console  # noqa: PLC0415  not needed where all goes well
+    from rich.text import Text  # noqa: PLC0415
+
     Console(stderr=True, soft_wrap=True).print(Text.assemble(("error:", "bold red"), " ", message))
     sys.exit(EXIT_ERROR)
 

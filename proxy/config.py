@@ -176,12 +176,12 @@ class Settings(BaseModel):
     @property
     def listen_address(self) -> tuple[str, int]:
         """Host and port to listen on."""
-        return _address(self.listen)
+        return split_address(self.listen)
 
     @property
     def operator_address(self) -> tuple[str, int] | None:
         """Host and port for operators, where there is to be one."""
-        return _address(self.operator_listen) if self.operator_listen else None
+        return split_address(self.operator_listen) if self.operator_listen else None
 
     @property
     def postgres(self) -> str | None:
@@ -193,7 +193,8 @@ class Settings(BaseModel):
         return shown(value.get_secret_value()) if value else None
 
 
-def _address(listen: str) -> tuple[str, int]:
+def split_address(listen: str) -> tuple[str, int]:
+    """Give the host and the port of an address that is known to be one."""
     match = _LISTEN.fullmatch(listen)
     assert match is not None
     return match["host"].strip("[]"), int(match["port"])

@@ -130,12 +130,13 @@ class DenialStats:
 
 @dataclass(frozen=True, slots=True)
 class SecretStats:
-    """How often a detector found something in the calls of one tool."""
+    """How often a detector found something in the calls of one tool; `only_in_record` where no rule asked for it."""
 
     server: str | None
     tool: str | None
     detector: str | None
     count: int
+    only_in_record: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,10 +204,6 @@ class EventStore(Protocol):
 
     async def stats(self, where: Filter) -> Stats:
         """Sum up the events that fit."""
-        ...
-
-    async def prune(self, before: float) -> int:
-        """Delete what happened before a time; give how many events are gone."""
         ...
 
     async def close(self) -> None:

@@ -21,8 +21,9 @@ import structlog
 from proxy.catalogue import TOOLS_LIST, is_tool_list
 from proxy.errors import AuditUnavailableError, PhaseError, StoreUnavailableError, WireError
 from proxy.exchanges import Exchanges, without_arguments
-from proxy.journal import Journal, digest, new_id
+from proxy.journal import RECORDED, Journal, digest, new_id
 from proxy.model import (
+    Call,
     Context,
     Decision,
     Denial,
@@ -64,7 +65,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy.catalogue import Catalogue
-    from proxy.model import Call, EventSink, Policy, Redactor
+    from proxy.model import EventSink, Policy, Redaction, Redactor
     from proxy.phases import Phases
     from proxy.wire.body import Reading
 
@@ -195,7 +196,8 @@ class Gate:
         """Give a call with what its server says of the tool."""
         if self._catalogue is None or call.tool is None:
             return call
-        return replace(call, hints=self._catalogue.hints(call.server, call.tool))
+        hints = self._catalogue.hints(call.server, call.tool)
+        return call if hints == call.hints else replace(call, hints=hints)
 
     def _judge(self, call: Call, step: Step, *, phased: bool) -> tuple[str, str] | None:
         """Let the policy and the pins decide; give why the call is refused, if it is."""
@@ -245,9 +247,10 @@ class Gate:
     def _redact(self, message: Message, step: Step) -> Message:
         """Mask the arguments as the decision asks; note in `step` what was found."""
         assert step.decision is not None
-        for redaction in step.decision.redactions:
-            if "arguments" not in redaction.on:
-                continue
+        redactions = [redaction for redaction in step.decision.redactions if "arguments" in redaction.on]
+        if self._is_clean(message, step, redactions):
+            return message
+        for redaction in redactions:
             part = "params" if message.kind is not Kind.RESPONSE else "result"
             masked, found = self._redactor.mask(message.value.get(part), redaction.detectors, redaction.suppressions)
             step.findings += found
@@ -261,6 +264,16 @@ class Gate:
                 message = changed
         return message
 
+    def _is_clean(self, message: Message, step: Step, redactions: list[Redaction]) -> bool:
+        """Look once for all that would be masked, be it to forward or to record; most messages have none of it."""
+        if message.kind is Kind.RESPONSE or step.call is None:
+            return False
+        asked = (*RECORDED, *(name for redaction in redactions for name in redaction.detectors))
+        if not self._redactor.is_clean(message.params, step.call.arguments, asked):
+            return False
+        step.clean = step.call.arguments
+        return True
+
     def _breaks(self, call: Call | None, part: Literal["inputSchema", "outputSchema"], *values: Any) -> bool:
         """Say whether a mask, between the two values, breaks what the tool's schema says of them."""
         if self._catalogue is None or call is None or not all(isinstance(value, dict) for value in values):
@@ -272,7 +285,11 @@ class Gate:
         assert step.call is not None
         if message.kind is Kind.REQUEST and self._exchanges.is_open(step.context, message.id):
             raise RuntimeError("another call of this id was forwarded while this one was decided")
-        kept, call = without_arguments(message), replace(step.call, arguments=None)
+        known = step.call
+        kept, call = (
+            without_arguments(message),
+            Call(known.method, known.server, known.agent, known.tool, None, known.hints),
+        )
         exchange = Exchange(
             step.call_id, kept, step.context, call, step.decision, step.started, self._clock(), commit=step.commit
         )

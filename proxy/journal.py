@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -14,7 +15,7 @@ from proxy.refusals import egress_detail
 from proxy.wire.jsonrpc import serialise
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from proxy.catalogue import ToolFinding
     from proxy.model import Call, Context, Decision, EventSink, Exchange, Finding, Json, JsonObject, Redactor
@@ -31,6 +32,8 @@ log = structlog.get_logger("interlock.gate")
 
 # What is masked in every record, whatever the policy says.
 RECORDED: Sequence[str] = ("secrets", "pii", "custom")
+# How much of what only the record masks is told of: a list of a million addresses is no event.
+MAX_FOUND = 100
 
 
 class Journal:
@@ -153,6 +156,8 @@ class Journal:
     def _decided(self, step: Step, reason: str | None, *, with_arguments: bool) -> AuditEvent:
         call, decision, message = step.call, step.decision, step.message
         arguments = call.arguments if call and with_arguments else None
+        clean = arguments is step.clean  # nothing was found in them, or there are none
+        shown, found = (arguments, ()) if clean or arguments is None else self._redactor.mask(arguments, RECORDED)
         return AuditEvent(
             event_id=new_id(),
             kind="decided",
@@ -161,7 +166,7 @@ class Journal:
             jsonrpc_id=message.id if message else None,
             method=step.method,
             tool=call.tool if call else None,
-            arguments=self.masked(arguments),
+            arguments=shown,
             arguments_hash=digest(serialise(arguments)) if arguments is not None else None,
             decision="deny" if reason else "propose" if step.phase == "propose" else "allow",
             reason=reason or step.told or (decision.reason if decision else None),
@@ -169,7 +174,7 @@ class Journal:
             rules=decision.matched if decision else (),
             shadow_rules=_shadow(decision, step.context.egress),
             policy_version=decision.policy_version if decision else None,
-            redactions=step.findings,
+            redactions=(*step.findings, *_only_recorded(step, found)),
             gate_ms=_ms(self._clock() - step.started),
             detail={**egress_detail(step.context), **step.phase_detail, **_nature(call)},
             **_origin(step.context),
@@ -206,6 +211,15 @@ def new_id() -> str:
 def digest(data: bytes) -> str:
     """Give the SHA-256 of `data`, in hex."""
     return hashlib.sha256(data).hexdigest()
+
+
+def _only_recorded(step: Step, found: Sequence[Finding]) -> Iterator[Finding]:
+    """Give what was found in masking the record that no rule had found before."""
+    known = {(finding.detector, finding.fingerprint) for finding in step.findings}
+    below = "arguments." if step.call is not None and step.call.tool is not None else ""
+    for finding in found[:MAX_FOUND]:
+        if (finding.detector, finding.fingerprint) not in known:
+            yield replace(finding, path=below + finding.path, record_only=True)
 
 
 def _shadow(decision: Decision | None, egress: Decision | None) -> tuple[str, ...]:

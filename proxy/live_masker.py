@@ -57,8 +57,14 @@ class LiveMasker:
         A call decided before a reload may name a detector that is gone: it is
         masked with the last masker that knows it. Raises PolicyError where none does.
         """
+        return self._masker(detectors).mask(value, detectors, suppressions)
+
+    def is_clean(self, value: Json, part: Json, detectors: Sequence[str]) -> bool:
+        """Say that there is nothing to mask, as `Masker.is_clean` does."""
+        return self._masker(detectors).is_clean(value, part, detectors)
+
+    def _masker(self, detectors: Sequence[str]) -> Masker:
         maskers = self._maskers
         if not maskers:
             raise PolicyError("nothing can be masked before a policy is in force")
-        masker = next((masker for masker in maskers if masker.catalogue.knows(detectors)), maskers[0])
-        return masker.mask(value, detectors, suppressions)
+        return next((masker for masker in maskers if masker.catalogue.knows(detectors)), maskers[0])

@@ -23,7 +23,6 @@ def configure(level: str = "info", log_format: str = "auto") -> None:
     """Send every log line to stderr in one format."""
     as_json = log_format == "json" or (log_format == "auto" and not sys.stderr.isatty())
     shared: list[Processor] = [
-        structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_logger_name,
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -47,16 +46,31 @@ def configure(level: str = "info", log_format: str = "auto") -> None:
         logging.getLogger(name).setLevel(logging.WARNING)
     # The daemon says itself, and with its own way out, when it cannot listen.
     logging.getLogger("mitmproxy.addons.proxyserver").setLevel(logging.CRITICAL)
+    # Our own lines, one for each decision, do not take the way through the standard library's logging.
     structlog.configure(
-        processors=[
-            structlog.stdlib.filter_by_level,
-            *shared,
-            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
-        ],
-        logger_factory=structlog.stdlib.LoggerFactory(),
-        wrapper_class=structlog.stdlib.BoundLogger,
-        cache_logger_on_first_use=False,
+        processors=[*shared, *final],
+        logger_factory=_Lines,
+        wrapper_class=structlog.make_filtering_bound_logger(level.upper()),
+        cache_logger_on_first_use=True,
     )
+
+
+class _Lines:
+    """Writes lines to stderr, for a logger of some name."""
+
+    def __init__(self, name: str = "") -> None:
+        self.name = name
+        self._stream = sys.stderr
+
+    def msg(self, line: str) -> None:
+        """Write one line."""
+        try:
+            self._stream.write(line + "\n")
+            self._stream.flush()
+        except (OSError, ValueError):  # nobody reads it any more
+            return
+
+    debug = info = warning = warn = error = critical = exception = fatal = log = msg
 
 
 def _console_renderer() -> Processor:

@@ -204,6 +204,18 @@ class Finding:
     maskable: bool = True
     """False where the mask had to change a type, or the value could not be examined whole:
     the masked value is fit to record, not to forward."""
+    record_only: bool = False
+    """Whether nobody had asked for it: the record of it is masked, and what went on, if it did, was not."""
+
+    def data(self) -> JsonObject:
+        """Give it as a JSON object."""
+        told: JsonObject = {
+            "detector": self.detector,
+            "path": self.path,
+            "fingerprint": self.fingerprint,
+            "maskable": self.maskable,
+        }
+        return told | {"record_only": True} if self.record_only else told
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,6 +395,13 @@ class Redactor(Protocol):
 
         The masked value holds no finding and may always be recorded. It may be
         forwarded only where every finding is `maskable`.
+        """
+        ...
+
+    def is_clean(self, value: Json, part: Json, detectors: Sequence[str]) -> bool:
+        """Say that `mask` would find nothing in `value`, nor in `part` of it by itself, with any of `detectors`.
+
+        False says nothing: it is for `mask` to tell.
         """
         ...
 

@@ -32,6 +32,8 @@ class Step:
         self.call: Call | None = None
         self.decision: Decision | None = None
         self.findings: tuple[Finding, ...] = ()
+        self.clean: JsonObject | None = None
+        """The arguments, where it is known that there is nothing to mask in them."""
         self.blocked_by: str | None = None
         self.phase: str | None = None
         self.called_as: str | None = None

@@ -1,16 +1,22 @@
-"""Where the packaged policies and SQL are: inside the wheel, or at the top of a checkout."""
+"""What was installed: its version, and where its policies and SQL are, in the wheel or at the top of a checkout."""
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
+import functools
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parent
 
-try:
-    VERSION = version("mcp-interlock")
-except PackageNotFoundError:  # a checkout on sys.path that was never installed
-    VERSION = "0+unknown"
+
+@functools.cache
+def version() -> str:
+    """Give the version that is installed."""
+    from importlib import metadata  # noqa: PLC0415  slow to import, and little needs it
+
+    try:
+        return metadata.version("mcp-interlock")
+    except metadata.PackageNotFoundError:  # a checkout on sys.path that was never installed
+        return "0+unknown"
 
 
 def policies_dir() -> Path:

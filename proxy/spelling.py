@@ -29,7 +29,7 @@ _ASCII_ESCAPES: Final = {**_ESCAPES, "\x7f": "\\u007f"}
 
 def spell(value: Any, *, ensure_ascii: bool = False, allow_nan: bool = True) -> str:
     """Give the compact JSON text of `value`. Raises as `json.dumps` does."""
-    spelling = _Spelling(ensure_ascii=ensure_ascii, allow_nan=allow_nan)
+    spelling = _SPELLINGS[ensure_ascii, allow_nan]
     return spelling.at_once(value) if not _is_heavy(value, DEPTH) else "".join(spelling.pieces(value, DEPTH))
 
 
@@ -37,12 +37,17 @@ def _is_heavy(value: Any, depth: int) -> bool:
     """Say whether spelling `value` may take long; what is light is told by a few steps."""
     if isinstance(value, str):
         return len(value) > LONG
-    if not isinstance(value, dict | list) or depth == 0:
+    if not isinstance(value, (dict, list)) or depth == 0:
         return False
     if len(value) > MANY:
         return True
-    children = value.values() if isinstance(value, dict) else value
-    return any(_is_heavy(child, depth - 1) for child in children if isinstance(child, str | dict | list))
+    for child in value.values() if isinstance(value, dict) else value:
+        if isinstance(child, str):
+            if len(child) > LONG:
+                return True
+        elif isinstance(child, (dict, list)) and _is_heavy(child, depth - 1):
+            return True
+    return False
 
 
 class _Spelling:
@@ -92,3 +97,10 @@ class _Spelling:
                     text = text.replace(character, escape)
             yield text
         yield '"'
+
+
+_SPELLINGS: Final = {
+    (ensure_ascii, allow_nan): _Spelling(ensure_ascii=ensure_ascii, allow_nan=allow_nan)
+    for ensure_ascii in (False, True)
+    for allow_nan in (False, True)
+}

@@ -24,7 +24,9 @@ ORDER BY time DESC, event_id DESC
 LIMIT 50;
 
 -- name: secrets_caught_by_tool
-SELECT e.server, e.tool, found ->> 'detector' AS detector, count(*) AS times, count(DISTINCT e.call_id) AS calls
+-- only_in_record: those that no rule asked for; the server, if the call was allowed, got them as they were.
+SELECT e.server, e.tool, found ->> 'detector' AS detector, count(*) AS times, count(DISTINCT e.call_id) AS calls,
+    count(*) FILTER (WHERE found @> '{"record_only": true}') AS only_in_record
 FROM events e, jsonb_array_elements(e.redactions) AS found
 WHERE e.redactions IS NOT NULL AND e.ts > now() - interval '7 days'
 GROUP BY 1, 2, 3

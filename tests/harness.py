@@ -78,11 +78,11 @@ class Certificates:
     key_file: Path
 
 
-def make_certificates(directory: Path) -> Certificates:
-    """Make a CA and a leaf for 127.0.0.1 and localhost in `directory`."""
+def make_certificates(directory: Path, *names: str) -> Certificates:
+    """Make a CA and a leaf for 127.0.0.1, localhost and `names` in `directory`."""
     directory.mkdir(parents=True, exist_ok=True)
     authority = trustme.CA()
-    leaf = authority.issue_cert("127.0.0.1", "localhost")
+    leaf = authority.issue_cert("127.0.0.1", "localhost", *names)
     made = Certificates(directory / "ca.pem", directory / "leaf.pem", directory / "leaf.key")
     authority.cert_pem.write_to_path(made.ca_file)
     made.cert_file.write_bytes(b"".join(blob.bytes() for blob in leaf.cert_chain_pems))
@@ -290,9 +290,11 @@ class Interlock:
         assert code == 0, f"interlock exited with {code}:\n{self.errors()}"
 
 
-def interlock_cli(*arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+def interlock_cli(
+    *arguments: str, env: dict[str, str] | None = None, cwd: Path = REPOSITORY
+) -> subprocess.CompletedProcess[str]:
     """Run one interlock command to its end."""
-    return run_module("proxy.cli", *arguments, env=environment(env))
+    return run_module("proxy.cli", *arguments, env=environment(env), cwd=cwd)
 
 
 def environment(extra: dict[str, str] | None = None) -> dict[str, str]:

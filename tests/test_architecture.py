@@ -97,6 +97,8 @@ PURE = (
     "proxy.event_schema",
     "proxy.dns",
     "proxy.agent_env",
+    "proxy.confine.rules",
+    "proxy.confine.covers",
 )
 # Room, and which of our own modules it may import. The longest name that fits a module is its room.
 ROOMS: dict[str, tuple[str, ...]] = {
@@ -173,6 +175,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "proxy.embedding": (),
     "proxy.loops": (),
     "proxy.isolation": (),
+    "proxy.confine": ("proxy.confine", "proxy.isolation", "proxy.dns"),
     "proxy.dns": (),
     "proxy.agent_env": (),
     "proxy.ca": ("proxy.errors", "proxy.files"),
@@ -343,7 +346,7 @@ WITHOUT_MIRROR = {
     "proxy.errors",
     "proxy.daemon",
 }
-MIRRORED = ("proxy.wire", "proxy.store", "proxy.commands", "proxy.trace", "proxy.console")
+MIRRORED = ("proxy.wire", "proxy.store", "proxy.commands", "proxy.trace", "proxy.console", "proxy.confine")
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ NAMES = ipaddress.ip_network("11.64.0.0/29"), ipaddress.ip_network("fd00::/96")
 
 
 def query(name: str, kind: int = 1) -> bytes:
-    labels = b"".join(bytes([len(label)]) + label.encode() for label in name.split("."))
+    labels = b"".join(bytes([len(label.encode())]) + label.encode() for label in name.split("."))
     return struct.pack("!HHHHHH", 7, 0x0100, 1, 0, 0, 0) + labels + b"\0" + struct.pack("!HH", kind, 1)
 
 

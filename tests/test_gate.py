@@ -259,6 +259,17 @@ async def test_secrets_are_masked_before_they_leave_and_before_they_are_recorded
     assert [finding.detector for finding in world.events[0].redactions] == ["secrets.test"]
 
 
+async def test_what_only_the_record_masks_is_told_apart() -> None:
+    world = World(ALLOW)
+    verdict = await world.forward(call(arguments={"a": ["secret"]}))
+    assert verdict.message.params["arguments"] == {"a": ["secret"]}
+    (found,) = world.events[0].redactions
+    assert (found.path, found.record_only) == ("arguments.$", True)
+    reporting = World(replace(ALLOW, redactions=(replace(MASK, action="report"),)))
+    await reporting.forward(call(arguments={"a": ["secret"]}))
+    assert [found.record_only for found in reporting.events[0].redactions] == [False]
+
+
 async def test_secrets_are_never_recorded_even_where_no_rule_asks() -> None:
     world = World()
     verdict = await world.forward(call(arguments={"a": "secret"}))

@@ -158,6 +158,8 @@ def main() -> None:
     if kind == "interlock":
         importlib.import_module("proxy.embedding").import_only_what_is_used()
         importlib.import_module("proxy.redact").builtin()  # a large file, read once
+        for entry in importlib.import_module("proxy.cli").Commands.entries:
+            importlib.import_module(entry.module)
     for module in PRELOADED[kind]:
         importlib.import_module(module)
     threads = len(list(Path("/proc/self/task").iterdir()))

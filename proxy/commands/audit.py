@@ -19,14 +19,9 @@ from proxy.commands.terminal import printable
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-app = typer.Typer(help="What happened.", no_args_is_help=True)
-
-
-@app.callback()
-def root() -> None:
-    """Show what happened."""
-
-
+app = typer.Typer(
+    help="What happened: find calls, sum up, export, and verify that nothing was changed.", no_args_is_help=True
+)
 app.command("query", epilog=audit_query.QUERY_EPILOG)(audit_query.query)
 app.command("show", epilog=audit_query.SHOW_EPILOG)(audit_query.show)
 app.command("stats", epilog=audit_stats.EPILOG)(audit_stats.stats)

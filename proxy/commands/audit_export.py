@@ -11,7 +11,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Annotated, Any, Literal
@@ -20,9 +20,11 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from proxy.commands.audit_checkpoints import EXIT_BAD, read_checkpoints
 from proxy.commands.audit_filter import Agent, Arg, Decision, Rule, Server, Since, Tool, Until, read_filter
 from proxy.commands.moments import parse_moment, spell_moment
 from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, require_trail, store_settings
+from proxy.commands.terminal import printable
 from proxy.config import Settings
 from proxy.errors import ConfigError
 from proxy.event_schema import StoredEvent
@@ -30,7 +32,9 @@ from proxy.events import Entry, Filter
 from proxy.recording import destination, open_notary
 from proxy.store.choice import open_events, store_exists
 from proxy.store.events import Events
+from proxy.store.retention import Pruned
 from proxy.store.retention import prune as prune_store
+from proxy.store.walk import Problem
 from proxy.store.whole import open_whole
 
 TIMEOUT = 3600.0
@@ -80,14 +84,19 @@ def export(
 def prune(
     before: Annotated[str, typer.Option(help="Delete what is older: an age (90d) or a time (2026-01-31).")],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,  # noqa: FBT002
+    checkpoints: Annotated[
+        list[Path] | None, typer.Option(help="Files of checkpoints; default: the one of the settings.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Do not verify what is to be deleted.")] = False,  # noqa: FBT002
     database_url: DatabaseUrl = None,
     state_dir: StateDir = None,
     config: ConfigFile = None,
     as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
-    """Delete old events from the store. Where each chain begins afterwards is signed first, so the rest still verifies.
+    """Delete old events from the store: of each writer those before its first one that is young enough to stay.
 
-    What is still in the local logs is left there.
+    They are verified first; a writer whose events are not what was written keeps them (exit code 1). Where each
+    chain begins afterwards is signed, so the rest still verifies. What is still in the local logs is left there.
     """
     moment = parse_moment(before, "--before", time.time())
     settings = store_settings(database_url, state_dir, config)
@@ -95,11 +104,17 @@ def prune(
         raise ConfigError(f"there is no store in {settings.state_dir}; give --state-dir or --database-url")
     if not yes:
         _confirm(settings, moment)
-    gone = asyncio.run(_prune(settings, moment))
+    done = asyncio.run(_prune(settings, moment, checkpoints or (), force=force))
     if as_json:
-        typer.echo(json.dumps({"store": destination(settings), "before": moment, "pruned": gone}))
+        kept = [asdict(problem) for problem in done.problems]
+        told = {"store": destination(settings), "before": moment, "pruned": done.gone, "problems": kept}
+        typer.echo(json.dumps(told))
     else:
-        typer.echo(f"{gone} events from before {spell_moment(moment)} UTC are gone from {destination(settings)}.")
+        typer.echo(f"{done.gone} events from before {spell_moment(moment)} UTC are gone from {destination(settings)}.")
+        for problem in done.problems:
+            _complain(problem)
+    if done.problems:
+        raise typer.Exit(EXIT_BAD)
 
 
 async def _export(
@@ -123,10 +138,22 @@ async def _first(entries: AsyncIterator[Entry], limit: int | None) -> AsyncItera
         number += 1
 
 
-async def _prune(settings: Settings, before: float) -> int:
+async def _prune(settings: Settings, before: float, files: Sequence[Path], *, force: bool) -> Pruned:
+    try:
+        signed = {} if force else read_checkpoints(settings, files)[0]
+    except ConfigError as error:
+        raise ConfigError(f"nothing was pruned: {error}") from error
     async with _store(settings) as store:
-        with _progress("pruning", None, watched=sys.stderr.isatty()):
-            return await prune_store(store, before, open_notary(settings))
+        with _progress("pruning", None, watched=sys.stderr.isatty()) as told:
+            return await prune_store(store, before, open_notary(settings), signed=signed, told=told)
+
+
+def _complain(problem: Problem) -> None:
+    Console(stderr=True, soft_wrap=True, markup=False, highlight=False).print(
+        f"KEPT: the events of writer {printable(problem.writer)} are not what they were (event {problem.seq}: "
+        f"{problem.what}); see `interlock audit verify`, and prune with --force to let them go all the same.",
+        style="bold red",
+    )
 
 
 def _confirm(settings: Settings, before: float) -> None:

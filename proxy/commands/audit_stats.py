@@ -22,6 +22,7 @@ from proxy.store.whole import open_whole
 
 TIMEOUT = 600.0
 EPILOG = "Example:  interlock audit stats --since 7d"
+_COUNTED = frozenset({"calls", "denied", "errors", "denials", "found", "only in record", "mean ms", "max ms"})
 
 
 def stats(
@@ -83,8 +84,8 @@ def _print(found: Stats, limit: int) -> None:
         ("Denials by rule", ("rule", "reason", "denials"), [(d.rule, d.reason, d.count) for d in found.denials]),
         (
             "Secrets by tool",
-            ("tool", "server", "detector", "found"),
-            [(s.tool, s.server, s.detector, s.count) for s in found.secrets],
+            ("tool", "server", "detector", "found", "only in record"),
+            [(s.tool, s.server, s.detector, s.count, s.only_in_record) for s in found.secrets],
         ),
         ("Slowest tools", ("tool", "server", "calls", "mean ms", "max ms"), [_speed(one) for one in slowest]),
         ("By day (UTC)", ("day", "calls", "denied"), [(d.day, d.calls, d.denied) for d in found.days]),
@@ -101,7 +102,7 @@ def _print(found: Stats, limit: int) -> None:
 def _table(title: str, names: Iterable[str], rows: Iterable[tuple[Any, ...]]) -> Table:
     table = Table(title=title, title_justify="left", title_style="bold", box=None, header_style="dim", pad_edge=False)
     for number, name in enumerate(names):
-        counted = name in {"calls", "denied", "errors", "denials", "found", "mean ms", "max ms"} and number > 0
+        counted = name in _COUNTED and number > 0
         table.add_column(name, overflow="fold", justify="right" if counted else "left")
     for row in rows:
         table.add_row(*(str(value) if isinstance(value, int) else printable(value) for value in row))

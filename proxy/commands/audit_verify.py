@@ -16,21 +16,20 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from proxy.audit_keys import AuditKeys, PublicKey, read_public
+from proxy.audit_keys import AuditKeys
+from proxy.commands.audit_checkpoints import EXIT_BAD, read_checkpoints
 from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, state_folder, store_settings
 from proxy.commands.terminal import printable
 from proxy.config import Settings
 from proxy.errors import ConfigError
 from proxy.event_schema import json_schema
-from proxy.recording import checkpoint_file, destination
-from proxy.store.checkpoints import Checkpoint, read
+from proxy.recording import destination
 from proxy.store.choice import open_events, store_exists
 from proxy.store.trails import FileTrail, LogsTrail, StoreTrail, Trail, WholeTrail
 from proxy.store.verify import Report, expected
 from proxy.store.verify import verify as verify_trail
-from proxy.store.walk import Signed, by_writer
+from proxy.store.walk import Signed
 
-EXIT_BAD = 1
 EXIT_UNPROVEN = 3
 EPILOG = """
 Examples:
@@ -65,9 +64,7 @@ def verify(
     is bad, but there are writers of which no checkpoint speaks.
     """
     settings = store_settings(database_url, state_dir, config)
-    files = checkpoints or [file for file in (checkpoint_file(settings),) if file.exists()]
-    keys = read_public(public_key) if public_key else AuditKeys(settings.state_dir).public()
-    signed, broken = _read_checkpoints(files, keys)
+    signed, broken = read_checkpoints(settings, checkpoints or (), public_key or ())
     report = asyncio.run(_verify(settings, export, signed, local=local))
     if as_json:
         _print_json(report, broken)
@@ -88,12 +85,6 @@ def rotate_key(state_dir: StateDir = None, config: ConfigFile = None) -> None:
     """Let a new key sign checkpoints; what the old one signed can still be verified. Running proxies follow at once."""
     key = AuditKeys(state_folder(state_dir, config)).rotate()
     Console(stderr=True, soft_wrap=True).print(f"Key {key} signs from now on.")
-
-
-def _read_checkpoints(files: list[Path], keys: list[PublicKey]) -> tuple[dict[str, Signed], list[str]]:
-    found = [one for file in files for one in read(file, keys)]
-    broken = [one for one in found if isinstance(one, str)]
-    return by_writer(one for one in found if isinstance(one, Checkpoint)), broken
 
 
 async def _verify(settings: Settings, export: Path | None, signed: dict[str, Signed], *, local: bool) -> Report:

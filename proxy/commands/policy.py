@@ -66,7 +66,7 @@ def _load(path: Path, *, as_json: bool) -> tuple[Source, ...]:
         _fail(error, as_json=as_json)
 
 
-@app.command()
+@app.command(epilog="Example:  interlock policy check --strict policies/")
 def check(path: PolicyPath = None, *, as_json: AsJson = False, strict: bool = False) -> None:
     """Check a policy: errors with file, line and column, and remarks on what it probably does not mean.
 
@@ -116,7 +116,7 @@ def _place(source: Source, *steps: str | int) -> str:
     return f"{source.path}:{line}:{column}"
 
 
-@app.command("test")
+@app.command("test", epilog="Example:  interlock policy test --json policies/")
 def run(path: PolicyPath = None, *, as_json: AsJson = False) -> None:
     """Run the tests that stand beside the rules, and show what they cover."""
     sources = _load(_path(path), as_json=as_json)
@@ -169,7 +169,7 @@ def _show_tests(results: tuple[TestResult, ...], covered: tuple[Coverage, ...]) 
     console.print(f"{passed} of {len(results)} tests passed; {complete} of {len(covered)} rules covered")
 
 
-@app.command()
+@app.command(epilog="Example:  interlock policy explain policies/ --call call.json")
 def explain(
     path: PolicyPath = None,
     *,
@@ -234,7 +234,7 @@ def _show_step(branch: Tree, step: Step) -> None:
         _show_step(node, part)
 
 
-@app.command()
+@app.command(epilog="Example:  interlock policy schema > policy.schema.json")
 def schema() -> None:
     """Print the JSON Schema of a policy file, for editors."""
     made = PolicyFile.model_json_schema(by_alias=True)

@@ -65,8 +65,9 @@ def probe(
     state_dir: StateDir = None,
     config: ConfigFile = None,
 ) -> None:
-    """Run a stdio MCP server where it can do no harm, call every tool, and say what each did that it does not declare.
+    """Run a stdio MCP server where it can do no harm, and say what its tools really do.
 
+    Every tool is called with made-up inputs; what one did and does not declare is a finding.
     The server runs under strace in a network that leads nowhere, with a home full of
     canaries, and can change nothing outside of it. {home}, {documents} and
     {repository} in its command stand for folders of that home.

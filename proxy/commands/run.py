@@ -50,7 +50,7 @@ def run(
     log_level: Annotated[str | None, typer.Option(help="Least severe line to log on stderr; default: warning.")] = None,
     config: ConfigFile = None,
 ) -> None:
-    """Run a stdio MCP server behind the proxy: in a client's config, in place of the server's own command.
+    """Run a stdio MCP server behind the proxy, in place of its own command.
 
     stdin and stdout carry MCP, each message decided, recorded and masked as over
     HTTP; stderr, signals and the exit code are the server's own. The server ends

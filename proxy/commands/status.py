@@ -24,9 +24,10 @@ EPILOG = "Example:  interlock status --json"
 
 
 def status(state_dir: StateDir = None, config: ConfigFile = None, as_json: AsJson = False) -> None:  # noqa: FBT002
-    """Say whether a proxy runs on this state folder, where it listens and which policy is in force.
+    """Say whether a proxy runs here, where it listens and which policy is in force.
 
-    It also says how many audit events wait to be moved to the store, since when, and what keeps them.
+    It looks at this state folder, and says also how many audit events wait to be moved to the store, since when, and
+    what keeps them.
 
     Exit code 0: it runs, and the policy on disk is in force. Exit code 1: it does
     not run, or the policy on disk could not be loaded and an older one stays in force.

@@ -15,9 +15,9 @@ from proxy.errors import StoreUnavailableError
 from proxy.store import reading
 from proxy.store.choice import open_events, store_exists
 from proxy.store.events import Events
+from proxy.store.following import Following
 
 FOLLOW_SECONDS = 0.5
-LATE_SECONDS = 60.0
 
 
 def last_events(settings: Settings, number: int) -> list[dict[str, Any]]:
@@ -38,42 +38,40 @@ def last_events(settings: Settings, number: int) -> list[dict[str, Any]]:
 def follow(settings: Settings, number: int, pause: float = FOLLOW_SECONDS) -> Iterator[list[dict[str, Any]]]:
     """Give the last events, and then whatever comes, as it comes; never ends by itself.
 
-    What comes late, by up to LATE_SECONDS, is seen too. A store that does not answer is asked again.
+    A store that does not answer is asked again.
     """
-    now = time.time()
+    following = Following(settings.state_dir)
+    asyncio.run(following.begin())
     batch = last_events(settings, number)
-    last = batch[-1]["time"] if batch else now
-    seen = _times([event for event in _since(settings, last - LATE_SECONDS) if event["time"] <= last])
+    following.know(batch)
     while True:
-        seen |= _times(batch)
-        if batch:
-            yield batch
-        time.sleep(pause)
-        since = max(seen.values(), default=now) - LATE_SECONDS
-        seen = {event_id: at for event_id, at in seen.items() if at >= since}
-        batch = [event for event in _since(settings, since) if event["event_id"] not in seen]
-
-
-def _since(settings: Settings, since: float) -> list[dict[str, Any]]:
-    try:
-        return list(events_since(settings, since))
-    except StoreUnavailableError:
-        return []  # asked again soon
-
-
-def _times(events: list[dict[str, Any]]) -> dict[str, float]:
-    return {event["event_id"]: event["time"] for event in events}
+        with _opened(settings) as (runner, store):
+            runner.run(following.settle(store))
+            while True:
+                if batch:
+                    yield batch
+                time.sleep(pause)
+                batch = runner.run(following.look(store))
+                if store is None and store_exists(settings.postgres, settings.state_dir):
+                    break  # somebody has just made it
 
 
 def events_since(settings: Settings, since: float) -> Iterator[dict[str, Any]]:
     """Give the events from a time on, oldest first. Raises StoreUnavailableError."""
+    with _opened(settings) as (runner, store):
+        found = reading.events_since(store, settings.state_dir, since)
+        while (event := runner.run(anext(found, None))) is not None:
+            yield event
+
+
+@contextlib.contextmanager
+def _opened(settings: Settings) -> Iterator[tuple[asyncio.Runner, Events | None]]:
+    """Open the store, for work that is done piece by piece."""
     with asyncio.Runner() as runner, contextlib.ExitStack() as stack:
         opened = _store(settings)
         store = runner.run(opened.__aenter__())
         stack.callback(lambda: runner.run(opened.__aexit__(None, None, None)))
-        found = reading.events_since(store, settings.state_dir, since)
-        while (event := runner.run(anext(found, None))) is not None:
-            yield event
+        yield runner, store
 
 
 @contextlib.asynccontextmanager

@@ -92,7 +92,8 @@ def _announce(running: Running) -> None:
         )
         lines = [
             f"interlock is listening on {running.listen} (policy {running.policy}).",
-            "Start the agent with `interlock exec -- COMMAND`; or in its shell (`interlock env` prints more):",
+            "Start the agent with `interlock confine -- COMMAND` or `interlock exec -- COMMAND`;",
+            "or set in its shell (`interlock env` prints more):",
             *(f"  {spell('sh', name, changes[name])}" for name in SHOWN),
         ]
     else:

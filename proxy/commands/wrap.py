@@ -37,7 +37,9 @@ def wrap(
     undo: Annotated[bool, typer.Option("--undo", help="Put it back as it was.")] = False,  # noqa: FBT002
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would change, and change nothing.")] = False,  # noqa: FBT002
 ) -> None:
-    """Rewrite an MCP client's configuration so that its stdio servers run behind `interlock run`.
+    """Put an MCP client's stdio servers behind the proxy, and back.
+
+    Its configuration is rewritten so that they run behind `interlock run`.
 
     Servers reached by URL are left alone, and so is everything else in the file. The
     file as it was is kept beside it, as FILE.interlock-backup. Doing it again

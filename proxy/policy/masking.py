@@ -43,7 +43,7 @@ class Detector(Strict):
     id: Annotated[StrictStr, Field(max_length=64), AfterValidator(_check_id)] = Field(
         description="custom.NAME, as redact rules name it."
     )
-    description: Word
+    description: Word = Field(description="What it finds, in a few words.")
     regex: Annotated[Regex, Field(max_length=2000)] = Field(description="RE2, matched on bytes.")
     keywords: list[Keyword] = Field(
         default_factory=list, description="One of these must stand in the match or within 128 bytes of it, in any case."
@@ -71,7 +71,7 @@ class Detector(Strict):
 class Suppression(Strict):
     """A finding to let be. Every field but the reason narrows it."""
 
-    reason: Annotated[StrictStr, Field(min_length=3)]
+    reason: Annotated[StrictStr, Field(min_length=3)] = Field(description="Why it is no secret; it is recorded.")
     rule: Glob | None = Field(default=None, description="Glob over the ids of redact rules.")
     server: Glob | None = Field(default=None, description="Glob over servers.")
     tool: Glob | None = Field(default=None, description="Glob over tools.")

@@ -83,16 +83,19 @@ def _check_root(text: str) -> str:
 type Words = Word | Annotated[list[Word], Field(min_length=1)]
 type Globs = Annotated[list[Word], Field(min_length=1)]
 type Root = Annotated[Word, AfterValidator(_check_root)]
+type Id = Annotated[StrictStr, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
+type Port = Annotated[StrictInt, Field(ge=1, le=65535)]
+type Weight = Annotated[float, Field(ge=0, le=1)]
 type Network = Annotated[Word, AfterValidator(_check_network)]
 
 
 class Bounds(Strict):
     """How long a string, array or object may be."""
 
-    gt: StrictInt | None = None
-    gte: StrictInt | None = None
-    lt: StrictInt | None = None
-    lte: StrictInt | None = None
+    gt: StrictInt | None = Field(default=None, description="Longer than this.")
+    gte: StrictInt | None = Field(default=None, description="At least this long.")
+    lt: StrictInt | None = Field(default=None, description="Shorter than this.")
+    lte: StrictInt | None = Field(default=None, description="At most this long.")
 
     @model_validator(mode="after")
     def _not_empty(self) -> Bounds:
@@ -118,13 +121,15 @@ class Condition(Strict):
     matches: Regex | Annotated[list[Regex], Field(min_length=1)] | None = Field(
         default=None, description="An RE2 expression found anywhere in the text."
     )
-    gt: Number | None = None
-    gte: Number | None = None
-    lt: Number | None = None
-    lte: Number | None = None
+    gt: Number | None = Field(default=None, description="The number is greater than this.")
+    gte: Number | None = Field(default=None, description="The number is this or greater.")
+    lt: Number | None = Field(default=None, description="The number is less than this.")
+    lte: Number | None = Field(default=None, description="The number is this or less.")
     exists: StrictBool | None = Field(default=None, description="Whether the value is there at all.")
-    type: JsonType | Annotated[list[JsonType], Field(min_length=1)] | None = None
-    length: StrictInt | Bounds | None = None
+    type: JsonType | Annotated[list[JsonType], Field(min_length=1)] | None = Field(
+        default=None, description="The value is of one of these types."
+    )
+    length: StrictInt | Bounds | None = Field(default=None, description="How many characters, elements or members.")
     path_under: Root | Annotated[list[Root], Field(min_length=1)] | None = Field(
         default=None, description="The path is one of these folders or inside one, however it is spelt."
     )
@@ -133,8 +138,12 @@ class Condition(Strict):
         description="The URL or host is one of these: example.com, *.example.com, 169.254.169.254.",
     )
     url_scheme: Words | None = Field(default=None, description="The URL's scheme is one of these.")
-    ip_class: IpClass | Annotated[list[IpClass], Field(min_length=1)] | None = None
-    cidr: Network | Annotated[list[Network], Field(min_length=1)] | None = None
+    ip_class: IpClass | Annotated[list[IpClass], Field(min_length=1)] | None = Field(
+        default=None, description="The address, or the URL's or host's where it is one, is of one of these classes."
+    )
+    cidr: Network | Annotated[list[Network], Field(min_length=1)] | None = Field(
+        default=None, description="The address is in one of these ranges: 10.0.0.0/8, fd00::/8."
+    )
     command: Words | None = Field(
         default=None,
         description="The shell command runs one of these programs: curl, 'rm -rf', 'git push --force'.",
@@ -159,19 +168,19 @@ class Condition(Strict):
 class All(Strict):
     """Every one holds."""
 
-    all: Annotated[list[When], Field(min_length=1)]
+    all: Annotated[list[When], Field(min_length=1)] = Field(description="What must hold.")
 
 
 class Any_(Strict):  # noqa: N801 - `Any` is taken
     """At least one holds."""
 
-    any: Annotated[list[When], Field(min_length=1)]
+    any: Annotated[list[When], Field(min_length=1)] = Field(description="Of what one must hold.")
 
 
 class Not(Strict):
     """It does not hold."""
 
-    not_: When = Field(alias="not")
+    not_: When = Field(alias="not", description="What must not hold.")
 
 
 def _form(value: Any) -> str | None:
@@ -205,10 +214,10 @@ class Annotations(Strict):
     A tool that says nothing is taken as MCP takes it: not read-only, destructive, open-world.
     """
 
-    read_only: StrictBool | None = Field(default=None, alias="readOnlyHint")
-    destructive: StrictBool | None = Field(default=None, alias="destructiveHint")
-    idempotent: StrictBool | None = Field(default=None, alias="idempotentHint")
-    open_world: StrictBool | None = Field(default=None, alias="openWorldHint")
+    read_only: StrictBool | None = Field(default=None, alias="readOnlyHint", description="It changes nothing.")
+    destructive: StrictBool | None = Field(default=None, alias="destructiveHint", description="It may destroy.")
+    idempotent: StrictBool | None = Field(default=None, alias="idempotentHint", description="Again changes nothing.")
+    open_world: StrictBool | None = Field(default=None, alias="openWorldHint", description="It reaches outside.")
 
     @model_validator(mode="after")
     def _not_empty(self) -> Annotations:
@@ -222,11 +231,11 @@ class TestCall(Strict):
 
     __test__ = False
 
-    method: Word = "tools/call"
-    server: Word = "server"
-    agent: Word = "agent"
-    tool: StrictStr | None = None
-    arguments: dict[str, Any] | None = None
+    method: Word = Field(default="tools/call", description="The MCP method.")
+    server: Word = Field(default="server", description="The server it goes to.")
+    agent: Word = Field(default="agent", description="The agent that makes it.")
+    tool: StrictStr | None = Field(default=None, description="The tool's name.")
+    arguments: dict[str, Any] | None = Field(default=None, description="Its arguments; of other methods the params.")
     annotations: dict[str, Any] | None = Field(default=None, description="What the server says of the tool.")
 
     def as_call(self) -> Call:
@@ -237,19 +246,21 @@ class TestCall(Strict):
 class RuleTest(Strict):
     """A call and what this rule alone makes of it."""
 
-    name: StrictStr | None = None
-    call: TestCall
-    expect: Literal["allow", "deny", "redact", "two_phase", "no_match"]
+    name: StrictStr | None = Field(default=None, description="What the test is called where it fails.")
+    call: TestCall = Field(description="The call that is decided.")
+    expect: Literal["allow", "deny", "redact", "two_phase", "no_match"] = Field(
+        description="The rule's own action, or no_match."
+    )
     reason: StrictStr | None = Field(
         default=None, description="The reason code that must be given, such as wrong_type."
     )
 
 
 class _Rule(Strict):
-    id: Annotated[StrictStr, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
-    description: StrictStr = ""
+    id: Id = Field(description="Its name in decisions, records and denials; unique over all files.")
+    description: StrictStr = Field(default="", description="What the agent is told where the rule denies.")
     mode: Mode = Field(default="enforce", description="shadow: record what the rule would have done, do nothing.")
-    severity: Severity = "medium"
+    severity: Severity = Field(default="medium", description="Which of several denials speaks, and what to filter by.")
     servers: Globs | None = Field(default=None, description="Globs; absent means all.")
     tools: Globs | None = Field(default=None, description="Globs; absent means all.")
     agents: Globs | None = Field(default=None, description="Globs; absent means all.")
@@ -260,7 +271,7 @@ class _Rule(Strict):
         default=None, description="What the server must say of the tool, such as {destructiveHint: true}."
     )
     when: When | None = Field(default=None, description="What must hold of the arguments; absent means nothing.")
-    tests: list[RuleTest] = Field(default_factory=list)
+    tests: list[RuleTest] = Field(default_factory=list, description="What `interlock policy test` checks.")
 
     @model_validator(mode="after")
     def _tests_fit(self) -> _Rule:
@@ -277,13 +288,13 @@ class _Rule(Strict):
 class AllowRule(_Rule):
     """Let a call through where the default is deny."""
 
-    action: Literal["allow"]
+    action: Literal["allow"] = Field(description="This kind of rule.")
 
 
 class DenyRule(_Rule):
     """Refuse a call."""
 
-    action: Literal["deny"]
+    action: Literal["deny"] = Field(description="This kind of rule.")
     respond: Literal["result", "error"] = Field(
         default="result", description="result: a tool result with isError; error: a JSON-RPC error."
     )
@@ -292,9 +303,13 @@ class DenyRule(_Rule):
 class RedactRule(_Rule):
     """Mask secrets and personal data."""
 
-    action: Literal["redact"]
-    on: Annotated[list[Literal["arguments", "result"]], Field(min_length=1)] = Field(default=["arguments", "result"])
-    detectors: Annotated[list[Word], Field(min_length=1)]
+    action: Literal["redact"] = Field(description="This kind of rule.")
+    on: Annotated[list[Literal["arguments", "result"]], Field(min_length=1)] = Field(
+        default=["arguments", "result"], description="Which way it looks."
+    )
+    detectors: Annotated[list[Word], Field(min_length=1)] = Field(
+        description="What to look for: a family such as secrets or pii, or one such as pii.card."
+    )
     redact: Literal["mask", "deny", "report"] = Field(
         default="mask", description="mask what is found, deny the call, or only report."
     )
@@ -303,9 +318,9 @@ class RedactRule(_Rule):
 class Weights(Strict):
     """How much each signal counts in a proposal's score."""
 
-    output_instability: Annotated[float, Field(ge=0, le=1)] = 0.5
-    numeric_variance: Annotated[float, Field(ge=0, le=1)] = 0.3
-    prompt_drift: Annotated[float, Field(ge=0, le=1)] = 0.2
+    output_instability: Weight = Field(default=0.5, description="How far two candidate outputs differ.")
+    numeric_variance: Weight = Field(default=0.3, description="How far the numbers in them differ.")
+    prompt_drift: Weight = Field(default=0.2, description="How far the prompt is from the tool's baseline.")
 
     @model_validator(mode="after")
     def _some_weight(self) -> Weights:
@@ -317,7 +332,7 @@ class Weights(Strict):
 class TwoPhaseRule(_Rule):
     """Make a tool two-phase: propose, then commit."""
 
-    action: Literal["two_phase"]
+    action: Literal["two_phase"] = Field(description="This kind of rule.")
     approval: Literal["auto", "human"] = Field(
         default="auto", description="human: a proposal waits until an operator approves it."
     )
@@ -327,7 +342,7 @@ class TwoPhaseRule(_Rule):
     block_threshold: Annotated[float, Field(ge=0, le=1)] = Field(
         default=0.45, description="The score from which a proposal is blocked."
     )
-    weights: Weights = Field(default_factory=Weights)
+    weights: Weights = Field(default_factory=Weights, description="How much each signal counts.")
     token_seconds: Annotated[float, Field(ge=1, le=86_400)] = Field(
         default=300, description="How long a commit token may be used."
     )
@@ -348,18 +363,18 @@ type Rule = Annotated[AllowRule | DenyRule | RedactRule | TwoPhaseRule, Field(di
 class EgressCall(Strict):
     """The request of an egress test."""
 
-    host: Word
-    port: Annotated[StrictInt, Field(ge=1, le=65535)] = 443
-    method: Word = "GET"
-    addresses: list[Word] = Field(default_factory=list)
-    agent: Word = "agent"
+    host: Word = Field(description="The host it goes to.")
+    port: Port = Field(default=443, description="The port.")
+    method: Word = Field(default="GET", description="The HTTP method.")
+    addresses: list[Word] = Field(default_factory=list, description="The addresses that the host's name leads to.")
+    agent: Word = Field(default="agent", description="The agent that makes it.")
 
 
 class EgressTest(Strict):
     """A request and what this egress rule alone makes of it."""
 
-    request: EgressCall
-    expect: Literal["allow", "deny", "secrets", "no_match"]
+    request: EgressCall = Field(description="The request that is decided.")
+    expect: Literal["allow", "deny", "secrets", "no_match"] = Field(description="The rule's own action, or no_match.")
 
 
 class EgressRule(Strict):
@@ -368,20 +383,22 @@ class EgressRule(Strict):
     A rule with `action: secrets` opens and closes nothing: it says what becomes of secrets there.
     """
 
-    id: Annotated[StrictStr, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
-    description: StrictStr = ""
-    action: Literal["allow", "deny", "secrets"]
+    id: Id = Field(description="Its name in decisions, records and denials; unique over all files.")
+    description: StrictStr = Field(default="", description="What the caller is told where the rule denies.")
+    action: Literal["allow", "deny", "secrets"] = Field(description="What becomes of what matches.")
     secrets: Secrets | None = Field(
         default=None, description="action: secrets only: let secrets pass there, report them, or refuse the request."
     )
-    mode: Mode = "enforce"
-    severity: Severity = "medium"
-    agents: Globs | None = None
-    hosts: Annotated[list[Word], Field(min_length=1)] | None = None
-    cidrs: Annotated[list[Network], Field(min_length=1)] | None = None
-    ports: Annotated[list[Annotated[StrictInt, Field(ge=1, le=65535)]], Field(min_length=1)] | None = None
-    methods: Annotated[list[Word], Field(min_length=1)] | None = None
-    tests: list[EgressTest] = Field(default_factory=list)
+    mode: Mode = Field(default="enforce", description="shadow: record what the rule would have done, do nothing.")
+    severity: Severity = Field(default="medium", description="Which of several denials speaks, and what to filter by.")
+    agents: Globs | None = Field(default=None, description="Globs; absent means all.")
+    hosts: Globs | None = Field(default=None, description="Hosts: example.com, *.example.com, 169.254.169.254.")
+    cidrs: Annotated[list[Network], Field(min_length=1)] | None = Field(
+        default=None, description="Ranges, one of which every address of the host must be in; to deny, any."
+    )
+    ports: Annotated[list[Port], Field(min_length=1)] | None = Field(default=None, description="Absent means all.")
+    methods: Globs | None = Field(default=None, description="HTTP methods; absent means all.")
+    tests: list[EgressTest] = Field(default_factory=list, description="What `interlock policy test` checks.")
 
     @model_validator(mode="after")
     def _secrets_has_its_action(self) -> EgressRule:
@@ -393,16 +410,16 @@ class EgressRule(Strict):
 class Egress(Strict):
     """Plain HTTP and any other traffic through the proxy."""
 
-    default: Literal["allow", "deny"] = "allow"
+    default: Literal["allow", "deny"] = Field(default="allow", description="What happens where no rule speaks.")
     metadata: Literal["allow", "deny"] = Field(default="deny", description="Cloud metadata services.")
-    link_local: Literal["allow", "deny"] = "deny"
-    private: Literal["allow", "deny"] = "allow"
-    loopback: Literal["allow", "deny"] = "allow"
+    link_local: Literal["allow", "deny"] = Field(default="deny", description="169.254.0.0/16 and fe80::/10.")
+    private: Literal["allow", "deny"] = Field(default="allow", description="Private networks: 10.0.0.0/8 and the like.")
+    loopback: Literal["allow", "deny"] = Field(default="allow", description="The proxy's own machine.")
     secrets: Secrets = Field(
         default="allow",
         description="Secrets in requests that are not MCP: let them pass, report them, or refuse the request.",
     )
-    rules: list[EgressRule] = Field(default_factory=list)
+    rules: list[EgressRule] = Field(default_factory=list, description="Rules, in any order.")
 
 
 class Pins(Strict):
@@ -421,13 +438,13 @@ class Pins(Strict):
 class PolicyFile(Strict):
     """One policy file."""
 
-    version: Literal[1]
+    version: Literal[1] = Field(description="Of this format.")
     default: Literal["allow", "deny"] | None = Field(
         default=None, description="What happens to a call no rule speaks of; deny where no file says."
     )
-    rules: list[Rule] = Field(default_factory=list)
-    egress: Egress | None = None
-    pins: Pins | None = None
+    rules: list[Rule] = Field(default_factory=list, description="Rules, in any order: every one that matches counts.")
+    egress: Egress | None = Field(default=None, description="What is not MCP.")
+    pins: Pins | None = Field(default=None, description="Tools that change.")
     detectors: list[Detector] = Field(default_factory=list, description="Detectors beside the built-in ones.")
     suppressions: list[Suppression] = Field(
         default_factory=list, description="Findings that redact rules let be; the record masks them all the same."

@@ -8,7 +8,9 @@ and together no more than `GROWTH` times the text plus `SLACK` bytes.
 from __future__ import annotations
 
 import binascii
+import re
 from bisect import bisect_right
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from itertools import accumulate, compress, islice
@@ -40,6 +42,10 @@ SLACK: Final = 1 << 20
 
 _HEX: Final = compile_bytes("[0-9A-Fa-f]{26,}")
 _BASE32: Final = compile_bytes("[A-Z2-7]{22,}={0,6}|[a-z2-7]{22,}={0,6}")
+# The same for small texts, where Python's own engine is quicker to start; nothing in them makes it go back far.
+_SMALL_HEX: Final = re.compile(rb"[0-9A-Fa-f]{26,}")
+_SMALL_BASE32: Final = re.compile(rb"[A-Z2-7]{22,}={0,6}|[a-z2-7]{22,}={0,6}")
+_SMALL_UTF16: Final = re.compile(rb"(?:[\x20-\x7e]\x00){8}|(?:\x00[\x20-\x7e]){8}")
 _LINE_BREAK: Final = compile_bytes(r"[ \t]{0,4}(?:\r?\n|(?:\\{1,8}r)?\\{1,8}n)[ \t]{0,16}")
 # Of a written-out `\\n` the letter belongs to the alphabet, and so to the segment after it.
 _WRITTEN_BREAK: Final = compile_bytes(r"(?:\\{1,8}r)?\\{1,8}")
@@ -55,6 +61,7 @@ _NOT_HEX: Final = bytes(set(range(256)) - set(_HEX_DIGITS))
 _SHORTEST_HEX: Final = 26
 _LONGEST_BREAK: Final = 24
 _LONG: Final = 1 << 14
+_SMALL: Final = 1 << 12
 _LARGE: Final = 1 << 16
 _MANY: Final = 1 << 10
 """From so many segments on, one search of the text is cheaper than a question to each."""
@@ -189,6 +196,8 @@ def _has(escape: Escape, data: bytes) -> bool:
 
 
 def _unescaped_views(data: bytes, *, is_text: bool) -> Iterator[View]:
+    if b"%" not in data and b"\\" not in data and b"&" not in data:
+        return
     for escape in ESCAPES:
         if _has(escape, data):
             view = Unescaped(data, escape)
@@ -197,14 +206,25 @@ def _unescaped_views(data: bytes, *, is_text: bool) -> Iterator[View]:
                 yield from (Chained(folded, view) for folded in _folded_views(view.data))
 
 
-def _decoded_views(data: bytes) -> Iterator[View]:
-    if lines := hex_lines(data):
+@dataclass(frozen=True, slots=True)
+class Signs:
+    """What a survey of a text has shown of encodings in it: whether there can be any of a kind."""
+
+    hex_lines: bool = True
+    base64_runs: bool = True
+
+
+ANY_SIGN: Final = Signs()
+
+
+def _decoded_views(data: bytes, signs: Signs) -> Iterator[View]:
+    if signs.hex_lines and (lines := hex_lines(data)):
         yield from hex_views(_hex_segments(lines, data))
-    runs = base64_runs(data)
+    runs = base64_runs(data) if signs.base64_runs else []
     if not runs:
         return
     segments = _segments(runs, data)
-    if (b"\n" in data or b"\\" in data) and (len(runs) < _MANY or _ANY_BREAK.search(data)):
+    if len(runs) > 1 and (b"\n" in data or b"\\" in data) and (len(runs) < _MANY or _ANY_BREAK.search(data)):
         yield from base64_views(_unwrapped(segments, data))
     worth_asking = len(runs) < _MANY or _HEX.search(data) is not None
     is_hex = [_is_hex(body) for body in segments.bodies] if worth_asking else []
@@ -219,20 +239,22 @@ def _decoded_views(data: bytes) -> Iterator[View]:
 def _inner_views(segments: Segments) -> Iterator[View]:
     """Give what runs of hexadecimal or base32 digits within segments decode to."""
     words = Decoded(segments, SEPARATOR.join(segments.bodies), segments.bodies, _SAME_SIZE)
-    for regex, decode in ((_HEX, hex_views), (_BASE32, base32_views)):
+    small = len(words.data) <= _SMALL
+    hexes, base32 = (_SMALL_HEX, _SMALL_BASE32) if small else (_HEX, _BASE32)
+    for regex, decode in ((hexes, hex_views), (base32, base32_views)):
         spans = [match.span() for match in regex.finditer(words.data)]
         if spans:
             yield from (Chained(view, words) for view in decode(_segments(spans, words.data)))
 
 
-def views_of(data: bytes, *, is_text: bool) -> Iterator[View]:
+def views_of(data: bytes, *, is_text: bool, signs: Signs = ANY_SIGN) -> Iterator[View]:
     """Give the other readings of `data`: of the text itself, and of what is encoded in it."""
     if is_text:
         yield from _folded_views(data)
     yield from _unescaped_views(data, is_text=is_text)
-    for view in _decoded_views(data):
+    for view in _decoded_views(data, signs):
         yield view
-        if b"\x00" in view.data and _UTF16.search(view.data):
+        if b"\x00" in view.data and (_SMALL_UTF16 if len(view.data) <= _SMALL else _UTF16).search(view.data):
             yield Chained(Dropped(view.data), view)
 
 
@@ -264,7 +286,7 @@ class Root(Layer):
         return start, end
 
 
-def next_layer(layer: Layer, data: bytes) -> Layer | None:
+def next_layer(layer: Layer, data: bytes, signs: Signs = ANY_SIGN) -> Layer | None:
     """Give what `data`, all or the beginning of `layer`, reads as one decoding further; None where that is nothing."""
-    views = [view for view in views_of(data, is_text=layer.below is None) if view.data]
+    views = [view for view in views_of(data, is_text=layer.below is None, signs=signs) if view.data]
     return Layer(layer, views) if views else None

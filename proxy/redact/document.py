@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 type Place = str | int
 type LeafKind = Literal["key", "string", "number"]
 
-_FRAGMENT: Final = 256
-_SMALLEST_NUMBER: Final = 1_000_000
+FRAGMENT: Final = 256
+SMALLEST_NUMBER: Final = 1_000_000
 _SHORTEST_SPELLING: Final = 13
 _MAX_STEPS: Final = 64
 _BINARY: Final = ("blob", "data")
@@ -89,11 +89,11 @@ class Document:
                 if isinstance(item, str):
                     add(Leaf("string", item, container, place))
                 elif isinstance(item, (dict, list)):
-                    if isinstance(item, list) and _spells_text(item):
+                    if isinstance(item, list) and spells_text(item):
                         add(Leaf("number", bytes(item).decode(), container, place))
                     stack.append(self._enter(container, place, item))
                     break
-                elif item and abs(item) >= _SMALLEST_NUMBER:
+                elif item and abs(item) >= SMALLEST_NUMBER:
                     add(Leaf("number", _number_text(item), container, place))
             else:
                 stack.pop()
@@ -120,7 +120,7 @@ class Document:
 
     def is_plumbing(self, leaf: Leaf) -> bool:
         """Tell a word of the protocol, which stands between the pieces of a text and is part of none."""
-        return self.name(leaf) in _PROTOCOL and _PROTOCOL_WORD.fullmatch(leaf.text) is not None
+        return is_protocol_word(self.name(leaf), leaf.text)
 
     def is_binary(self, leaf: Leaf) -> bool:
         """Tell what MCP has in base64, images, sounds and blobs: readers refuse anything else there."""
@@ -215,7 +215,12 @@ def _free_name(name: str, taken: set[str]) -> str:
     return name if name not in taken else next(free for free in numbered if free not in taken)
 
 
-def _spells_text(item: list[Any]) -> bool:
+def is_protocol_word(name: Place, text: str) -> bool:
+    """Tell a word of the protocol by the key it stands under."""
+    return name in _PROTOCOL and _PROTOCOL_WORD.fullmatch(text) is not None
+
+
+def spells_text(item: list[Any]) -> bool:
     """Tell whether an array is text written as the codes of its characters."""
     if len(item) < _SHORTEST_SPELLING or type(item[0]) is not int:
         return False
@@ -266,12 +271,12 @@ class Text:
         fragments: list[tuple[int, bytes, int, int]] = []
         for index in leaves:
             text = self._texts[index]
-            if len(text) <= 2 * _FRAGMENT:
+            if len(text) <= 2 * FRAGMENT:
                 fragments.append((index, text, 0, len(text)))
             else:
-                fragments.append((index, text, 0, _FRAGMENT))
+                fragments.append((index, text, 0, FRAGMENT))
                 fragments.append((-1, b"\n", 0, 1))
-                fragments.append((index, text, len(text) - _FRAGMENT, len(text)))
+                fragments.append((index, text, len(text) - FRAGMENT, len(text)))
         return fragments
 
     @cached_property

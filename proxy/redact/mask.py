@@ -15,6 +15,7 @@ from proxy.model import Finding
 from proxy.redact.decode import GROWTH, MAX_DEPTH, SLACK, Layer, Root, next_layer
 from proxy.redact.detectors import Catalogue, builtin, compile_bytes
 from proxy.redact.document import UNREADABLE, WALL, Document, Text
+from proxy.redact.glance import nothing_in
 from proxy.redact.scan import DatabaseCache, EngineName, Match, scanner_for, unclaimed
 from proxy.redact.suppress import cover
 
@@ -82,7 +83,15 @@ class Masker:
         is the same object where nothing was found. It may be forwarded only where every
         finding is `maskable`. Raises PolicyError for a detector name that chooses nothing.
         """
-        return _Masking(self, value, self.catalogue.select(detectors), suppressions).run()
+        chosen = self.catalogue.select(detectors)
+        if chosen and nothing_in(value, chosen, self._scanner):
+            return value, ()
+        return _Masking(self, value, chosen, suppressions).run()
+
+    def is_clean(self, value: Json, part: Json, detectors: Sequence[str]) -> bool:
+        """Say that nothing is found in `value`, nor in `part` of it by itself. False says nothing."""
+        chosen = self.catalogue.select(detectors)
+        return bool(chosen) and nothing_in(value, chosen, self._scanner, part)
 
     def mask_text(
         self, text: str, detectors: Sequence[str], suppressions: Sequence[Suppression] = ()
@@ -138,10 +147,11 @@ class Masker:
             budget -= len(layer.data)
             if budget < 0:
                 raise DecodingLimitError
-            matches = self._scanner.matches(layer.data, chosen)
+            survey = self._scanner.survey(layer.data)
+            matches = self._scanner.settled(layer.data, chosen, survey)
             yield layer, matches
             rest = layer.data if entirely else unclaimed(matches, layer.data)
-            layer = next_layer(layer, rest) if depth < MAX_DEPTH else None
+            layer = next_layer(layer, rest, self._scanner.signs(survey)) if depth < MAX_DEPTH else None
 
 
 class DecodingLimitError(Exception):

@@ -24,14 +24,16 @@ if TYPE_CHECKING:
 
 _FAST: Final = hyperscan is not None
 SHORTEST: Final = 20
+_SMALL: Final = 1 << 12
 _LARGE: Final = 1 << 14
 _SAMPLE: Final = 256
 _SAMPLES: Final = 31
 _ALPHABET: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-"
 _SPACED: Final = bytes(byte if byte in _ALPHABET else ord(" ") for byte in range(256))
 _BASE64: Final = compile_bytes(rf"[A-Za-z0-9+/_-]{{{SHORTEST},}}={{0,2}}")
-_HEX_LINE: Final = r"(?:[0-9A-Fa-f]{2}[\s:,;-]{1,2}(?:0x)?){12}"
-_HEX_LINES: Final = compile_bytes(rf"{_HEX_LINE}(?:[0-9A-Fa-f]{{2}}[\s:,;-]{{0,2}}(?:0x)?)*")
+HEX_LINE: Final = r"(?:[0-9A-Fa-f]{2}[\s:,;-]{1,2}(?:0x)?){12}"
+_HEX_LINES: Final = compile_bytes(rf"{HEX_LINE}(?:[0-9A-Fa-f]{{2}}[\s:,;-]{{0,2}}(?:0x)?)*")
+RUN: Final = rf"[A-Za-z0-9+/_-]{{{SHORTEST}}}"
 # Found once for each run, SHORTEST characters after its start.
 _START: Final = rf"(?:^|[^A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{{{SHORTEST}}}"
 # A class repeated and nothing after it to go back for: as linear as RE2, and quicker to start.
@@ -45,6 +47,8 @@ _HEX_LINE_SIZE: Final = 12 * 6
 
 def base64_runs(data: bytes) -> list[Span]:
     """Give the runs of base64 characters, with their padding."""
+    if len(data) <= _SMALL:
+        return [match.span() for match in _PADDED.finditer(data)]
     if _is_dense(data):
         return _long_words(data)
     if not _FAST:
@@ -73,7 +77,7 @@ def hex_lines(data: bytes) -> list[Span]:
     """Give the stretches of hexadecimal digits in pairs, with something between the pairs."""
     if not _FAST:
         return _spans(_HEX_LINES, data)
-    first = _ends(data, _HEX_LINE, hyperscan.HS_FLAG_SINGLEMATCH)
+    first = _ends(data, HEX_LINE, hyperscan.HS_FLAG_SINGLEMATCH)
     return _spans(_HEX_LINES, data, max(0, first[0] - _HEX_LINE_SIZE)) if first else []
 
 

@@ -16,8 +16,10 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from proxy.redact.decode import ANY_SIGN, Signs
 from proxy.redact.detectors import KEYWORD_REACH, Catalogue, Detector, compile_bytes, compile_search
 from proxy.redact.document import WALL
+from proxy.redact.runs import HEX_LINE, RUN
 from proxy.redact.validators import VALIDATORS
 
 try:
@@ -63,6 +65,10 @@ class Engine(Protocol):
         """Say where in `data` which detectors may match; too much is slow, too little is wrong."""
         ...
 
+    def signs(self, survey: Survey) -> Signs:
+        """Say what encodings a survey of some data has shown signs of."""
+        ...
+
 
 class DatabaseCache(Protocol):
     """Keeps compiled databases, which take a second to make and a millisecond to load."""
@@ -83,6 +89,8 @@ class HyperscanEngine:
 
     def __init__(self, catalogue: Catalogue, cache: DatabaseCache | None = None) -> None:
         expressions = [(detector.hint or detector.pattern).encode() for detector in catalogue.detectors]
+        self._runs, self._hex_lines = len(expressions), len(expressions) + 1
+        expressions += (RUN.encode(), HEX_LINE.encode())
         digest = hashlib.sha256(b"\0".join([version("hyperscan").encode(), *expressions])).hexdigest()
         database: Any = _load(cache.get(digest) if cache is not None else None)
         if database is None:
@@ -109,6 +117,9 @@ class HyperscanEngine:
                 joins = bool(regions) and regions[-1][1] == start
                 regions.append((regions.pop()[0] if joins else start, end))
         return survey
+
+    def signs(self, survey: Survey) -> Signs:
+        return Signs(hex_lines=self._hex_lines in survey, base64_runs=self._runs in survey)
 
     def _hits(self, block: bytes, scratch: Any) -> list[int]:
         hits: list[int] = []
@@ -167,6 +178,9 @@ class KeywordEngine:
             for index, words in self._keywords
             if not words or any(word in lowered for word in words)
         }
+
+    def signs(self, _: Survey) -> Signs:
+        return ANY_SIGN
 
 
 class Rule:
@@ -266,7 +280,18 @@ class Scanner:
 
     def matches(self, data: bytes, detectors: frozenset[int]) -> list[Match]:
         """Give the findings of `detectors` in `data`, in order of precedence."""
-        survey = self._engine.survey(data)
+        return self.settled(data, detectors, self.survey(data))
+
+    def survey(self, data: bytes) -> Survey:
+        """Say where in `data` which detectors may match."""
+        return self._engine.survey(data)
+
+    def signs(self, survey: Survey) -> Signs:
+        """Say what encodings a survey of some data has shown signs of."""
+        return self._engine.signs(survey)
+
+    def settled(self, data: bytes, detectors: frozenset[int], survey: Survey) -> list[Match]:
+        """Give the findings of `detectors` in `data`, of which this is the survey."""
         chosen = sorted(index for index in survey if index in detectors)
         return [match for index in chosen for match in self._rule(index).find(data, survey[index])]
 

@@ -26,15 +26,22 @@ _WRITERS = (
     "SELECT (SELECT min(e.writer) FROM events e WHERE e.writer > found.writer) FROM found "
     "WHERE found.writer IS NOT NULL) SELECT writer FROM found WHERE writer IS NOT NULL"
 )
+# By the time too: who puts in another row under an event's id and number gives it another time.
 _PAGE = (
     f"SELECT body, writer, seq, chain, event_id, ts, {', '.join(_READ)} FROM events "
-    "WHERE writer = $1 AND (seq, event_id) > ($2, $3) ORDER BY seq, event_id LIMIT $4"
+    "WHERE writer = $1 AND seq >= $2 AND (seq, event_id, ts) > ($2, $3, $4) ORDER BY seq, event_id, ts LIMIT $5"
 )
 _LOOSE = "SELECT event_id FROM events WHERE writer IS NULL OR seq IS NULL OR chain IS NULL ORDER BY ts LIMIT 1"
-_LAST_BEFORE = (
-    "SELECT seq, chain FROM events WHERE writer = $1 AND seq = "
-    "(SELECT max(seq) FROM events WHERE writer = $1 AND ts < $2) LIMIT 1"
+_FIRST = "SELECT ts FROM events WHERE writer = $1 ORDER BY seq LIMIT 1"
+_FIRST_YOUNG = "SELECT min(seq) FROM events WHERE writer = $1 AND ts >= $2 AND ts < $3"
+_LAST_OLD = (
+    "SELECT seq, chain FROM events WHERE writer = $1 AND seq < $2 AND ts < $3 AND chain IS NOT NULL "
+    "ORDER BY seq DESC LIMIT 1"
 )
+_LAST = (1 << 63) - 1
+
+type Place = tuple[int, str, float]
+"""An event's number, id and time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +51,12 @@ class Chained:
     entry: Entry
     event_id: str
     wrong_column: str | None = None
+    time: float = 0.0
+
+    @property
+    def place(self) -> Place:
+        """Where it stands among its writer's events."""
+        return self.entry.seq or 0, self.event_id, self.time
 
 
 async def writers(store: Events) -> list[str]:
@@ -51,8 +64,8 @@ async def writers(store: Events) -> list[str]:
     return [row[0] for row in await _rows(store, _WRITERS)]
 
 
-async def page(store: Events, writer: str, after: tuple[int, str], limit: int) -> list[Chained]:
-    """Give a writer's events behind the one with that number and id, in the order of their numbers."""
+async def page(store: Events, writer: str, after: Place, limit: int) -> list[Chained]:
+    """Give a writer's events behind the one at that place, in the order of their numbers."""
     return [_chained(row) for row in await _rows(store, _PAGE, writer, *after, limit)]
 
 
@@ -62,14 +75,17 @@ async def unchained(store: Events) -> str | None:
     return found[0][0] if found else None
 
 
-async def last_before(store: Events, before: float) -> list[Head]:
-    """Give, for each writer that has events from before a time, the last of them."""
-    heads = []
-    for writer in await writers(store):
-        for seq, chain in await _rows(store, _LAST_BEFORE, writer, float(before)):
-            if chain is not None:
-                heads.append(Head(writer, seq, chain))
-    return heads
+async def last_old(store: Events, writer: str, before: float, future: float, step: float | None) -> Head | None:
+    """Give the last event of a chain's beginning that happened before a time; None where its first event did not.
+
+    What says that it happened in the `future` says nothing of what comes before it: a clock was wrong. With a
+    `step` the beginning is no longer than that many seconds.
+    """
+    if step is not None:
+        before = min(before, *(time + step for (time,) in await _rows(store, _FIRST, writer)))
+    ((young,),) = await _rows(store, _FIRST_YOUNG, writer, float(before), float(future))
+    found = await _rows(store, _LAST_OLD, writer, _LAST if young is None else young, float(before))
+    return Head(writer, *found[0]) if found else None
 
 
 async def _rows(store: Events, sql: str, *values: object) -> Sequence[Row]:
@@ -82,7 +98,7 @@ async def _rows(store: Events, sql: str, *values: object) -> Sequence[Row]:
 def _chained(row: Row) -> Chained:
     body, writer, seq, chain, event_id, time, *columns = row
     wrong = None if _agree(body, event_id, time, columns) else _wrong_column(body, event_id, time, columns)
-    return Chained(Entry(body, writer, seq, chain), event_id, wrong)
+    return Chained(Entry(body, writer, seq, chain), event_id, wrong, time)
 
 
 def _agree(body: str, event_id: str, time: float, columns: Sequence[Any]) -> bool:
@@ -94,7 +110,8 @@ def _agree(body: str, event_id: str, time: float, columns: Sequence[Any]) -> boo
         if type(said.get("jsonrpc_id")) is int:
             said["jsonrpc_id"] = str(said["jsonrpc_id"])
         return all(
-            column == said.get(name) or (column is not None and name in _VALUES and json.loads(column) == said[name])
+            column == said.get(name)
+            or (column is not None and name in _VALUES and _equal(json.loads(column), said[name]))
             for name, column in zip(_READ, columns, strict=True)
         )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
@@ -130,11 +147,13 @@ def _same(name: str, column: Any, said: Any) -> bool:
 
 
 def _equal(one: Any, other: Any) -> bool:
-    """Compare JSON values; a number that a database spells otherwise is the same number."""
+    """Compare JSON values; a number that a database spells otherwise is the same number, and true is none."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(_equal(one[name], other[name]) for name in one)
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(_equal, one, other))
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
     if isinstance(one, float) or isinstance(other, float):
         return isinstance(one, (int, float)) and isinstance(other, (int, float)) and float(one) == float(other)
     return bool(one == other)

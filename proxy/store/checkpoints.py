@@ -12,6 +12,7 @@ SEQ is not in the store, since that did not take it.
 from __future__ import annotations
 
 import base64
+import fcntl
 import json
 import os
 import re
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from proxy.store.chain import Head
 
 CHECKPOINT_FILE = "checkpoints/checkpoints.jsonl"  # below the state folder
+MAX_LINE = 4096  # far more than one takes
 _FORM = re.compile(r"(head|pruned|rejected) [^\s]{1,200} (0|[1-9]\d{0,18}) [0-9a-f]{64} \d{1,12}\.\d{6} [0-9a-f]{16}")
 
 type Kind = Literal["head", "pruned", "rejected"]
@@ -64,6 +66,10 @@ class Signer:
     def __init__(self, state_dir: Path) -> None:
         self._keys = AuditKeys(state_dir)
 
+    def public(self) -> list[PublicKey]:
+        """Give the keys that verify what is signed here."""
+        return self._keys.public()
+
     def sign(self, kind: Kind, head: Head, now: float) -> Checkpoint:
         """Make a checkpoint. Raises ConfigError or OSError where there is no key to have."""
         key_id, key = self._keys.signer()
@@ -73,14 +79,32 @@ class Signer:
 
 
 def append(path: Path, checkpoints: Sequence[Checkpoint]) -> None:
-    """Add checkpoints to a file, durably; several processes may do so at once. Raises OSError."""
+    """Add checkpoints to a file, durably and all or none; several processes may do so at once. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        os.write(handle, "".join(f"{checkpoint.line()}\n" for checkpoint in checkpoints).encode())
-        os.fsync(handle)
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        end = _cut_to_lines(handle)
+        rest = "".join(f"{checkpoint.line()}\n" for checkpoint in checkpoints).encode()
+        try:
+            while rest:
+                rest = rest[os.write(handle, rest) :]
+            os.fsync(handle)
+        except OSError:
+            os.ftruncate(handle, end)  # part of a line would spoil the next one
+            raise
     finally:
         os.close(handle)
+
+
+def _cut_to_lines(handle: int) -> int:
+    """Cut off what a crash left of a last line, and give where the file ends."""
+    end = os.lseek(handle, 0, os.SEEK_END)
+    tail = os.pread(handle, MAX_LINE, max(0, end - MAX_LINE))
+    whole = end - len(tail) + tail.rfind(b"\n") + 1
+    if whole < end:
+        os.ftruncate(handle, whole)
+    return whole
 
 
 def read(path: Path, keys: Sequence[PublicKey]) -> Iterator[Checkpoint | str]:

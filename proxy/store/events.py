@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from proxy.events import Filter
+    from proxy.store.chain import Head
     from proxy.store.steps import Database, Row, Steps
 
 STATS_ROWS = 1000
@@ -69,6 +70,8 @@ class Events(abc.ABC):
     """What to join for each redaction of an event, in SQL."""
     detector: str
     """The detector of such a redaction, in SQL."""
+    record_only: str
+    """Whether nothing but the record of it was masked, in SQL."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -160,7 +163,9 @@ class Events(abc.ABC):
             )
             tools = yield Query(_TOOLS.format(conditions), values)
             denials = yield Query(_DENIALS.format(conditions), values)
-            secrets = yield Query(_SECRETS.format(self.detector, self.each_redaction, conditions), values)
+            secrets = yield Query(
+                _SECRETS.format(self.detector, self.record_only, self.each_redaction, conditions), values
+            )
             days = yield Query(_DAYS.format(self.day, conditions), values)
             return Stats(
                 events=count,
@@ -208,8 +213,8 @@ class Events(abc.ABC):
         """Make room for events to come."""
 
     @abc.abstractmethod
-    async def prune(self, before: float) -> int:
-        """Delete what happened before a time; give how many events are gone."""
+    async def prune(self, before: float, heads: Sequence[Head] = ()) -> int:
+        """Delete the beginnings of chains, and what is of no chain and older; give how many events are gone."""
 
     @abc.abstractmethod
     async def _insert(self, reads: Sequence[Read]) -> None:
@@ -242,7 +247,8 @@ _DENIALS = (
     f"GROUP BY reason, rule ORDER BY 3 DESC, reason, rule LIMIT {STATS_ROWS}"
 )
 _SECRETS = (
-    "SELECT server, tool, {}, count(*) FROM events {} WHERE redactions IS NOT NULL AND {} "
+    "SELECT server, tool, {}, count(*), count(*) FILTER (WHERE {}) FROM events {} "
+    "WHERE redactions IS NOT NULL AND {} "
     f"GROUP BY 1, 2, 3 ORDER BY 4 DESC, 1, 2, 3 LIMIT {STATS_ROWS}"
 )
 _DAYS = (

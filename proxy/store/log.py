@@ -25,7 +25,7 @@ import structlog
 
 from proxy.errors import AuditUnavailableError
 from proxy.model import AuditEvent
-from proxy.resources import VERSION
+from proxy.resources import version
 from proxy.spelling import spell
 from proxy.store import log_table
 
@@ -57,7 +57,7 @@ class _Discard:
     done: Future[None]
 
 
-type _Item = _Entry | _Discard | None
+type _Item = list[_Entry] | _Discard | None
 """None: close."""
 
 
@@ -71,11 +71,13 @@ class LocalLog:
         self.path = path
         self._key = digest_key or secrets.token_bytes(DIGEST_KEY_BYTES)
         self._queue: queue.SimpleQueue[_Item] = queue.SimpleQueue()
+        self._gathered: list[_Entry] = []
+        self._turn: tuple[asyncio.AbstractEventLoop | None, int] = None, 0
         self._closed = False
         self._connection = open_log(path, max_bytes)
         self.head: Head = log_table.read_head(self._connection)
         """The last event that is on disk."""
-        self._stamp = {"writer": self.head.writer, "host": socket.gethostname(), "proxy_version": VERSION}
+        self._stamp = {"writer": self.head.writer, "host": socket.gethostname(), "proxy_version": version()}
         self._thread = threading.Thread(target=self._write_all, name="audit-log", daemon=True)
         self._thread.start()
 
@@ -83,16 +85,32 @@ class LocalLog:
         """Return once `event` is on disk. Raises AuditUnavailableError where it cannot be."""
         if self._closed:
             raise AuditUnavailableError(f"the audit log {self.path} is closed")
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._queue.put(_Entry(event, done))
+        self._turn = loop, _ = asyncio.get_running_loop(), threading.get_ident()
+        done: asyncio.Future[None] = loop.create_future()
+        self._gather(loop, _Entry(event, done))
         await done
+
+    def _gather(self, loop: asyncio.AbstractEventLoop, entry: _Entry) -> None:
+        """Wake the writer once for all that is recorded in one turn of the event loop."""
+        if not self._gathered:
+            loop.call_soon(self._hand_over)
+        self._gathered.append(entry)
+
+    def _hand_over(self) -> None:
+        gathered, self._gathered = self._gathered, []
+        if gathered:
+            self._queue.put(gathered)
 
     def record_later(self, event: AuditEvent) -> None:
         """Queue `event`; a failure to write it is logged."""
         if self._closed:
             log.error("an event came after the audit log was closed", kind=event.kind, call_id=event.call_id)
             return
-        self._queue.put(_Entry(event))
+        loop, thread = self._turn
+        if loop is not None and thread == threading.get_ident() and loop.is_running():
+            self._gather(loop, _Entry(event))
+        else:
+            self._queue.put([_Entry(event)])
 
     def discard(self, last: int, rejected: Mapping[int, str]) -> None:
         """Let go of events up to number `last`, which are in the store, and set aside those it rejected.
@@ -112,6 +130,7 @@ class LocalLog:
         """Write what is queued and release the file."""
         if not self._closed:
             self._closed = True
+            self._hand_over()
             self._queue.put(None)
             self._thread.join()
             self._connection.close()
@@ -129,7 +148,8 @@ class LocalLog:
             for item in batch:
                 if isinstance(item, _Discard):
                     self._discard(item)  # first, and by itself: it makes the room that the others may need
-            entries = [item for item in batch if isinstance(item, _Entry) and self._encode(item)]
+            gathered = [entry for item in batch if isinstance(item, list) for entry in item]
+            entries = [entry for entry in gathered if self._encode(entry)]
             if entries:
                 self._settle(entries, self._write(entries))
 
@@ -218,7 +238,7 @@ def encode(event: AuditEvent, stamp: Mapping[str, str] | None = None, key: bytes
             # Not hmac.digest: that lets the writer's thread in between events, and commits become small and many.
             fields[name] = hashlib.blake2b(fields[name].encode(), digest_size=32, key=key).hexdigest()
     if event.redactions:
-        fields["redactions"] = [dataclasses.asdict(finding) for finding in event.redactions]
+        fields["redactions"] = [finding.data() for finding in event.redactions]
     # Half a surrogate pair (a header's odd byte, say) is no text that a database takes.
     return spell(fields).encode("utf-8", "replace").decode()
 
@@ -228,7 +248,7 @@ _HASHES = ("arguments_hash", "result_digest")
 
 
 def read_log(path: Path, after: int = 0, last: int | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Give the events of a log, oldest first: those past number `after`, or the `last` ones.
+    """Give the events of a log that can be read, oldest first: those past number `after`, or the `last` ones.
 
     Raises AuditUnavailableError where `path` is no log.
     """
@@ -241,4 +261,9 @@ def read_log(path: Path, after: int = 0, last: int | None = None) -> Iterator[tu
     except apsw.Error as error:
         raise AuditUnavailableError(f"{path} cannot be read as an audit log ({error})") from error
     for seq, body in reversed(rows):
-        yield int(seq), json.loads(body)
+        try:
+            event = json.loads(body)
+            float(event["time"]), event["event_id"], event["kind"]
+        except (ValueError, TypeError, KeyError, RecursionError):
+            continue  # damaged on disk: the shipper sets it aside and reports it
+        yield int(seq), event

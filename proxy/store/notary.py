@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 import structlog
 
 from proxy.errors import InterlockError
-from proxy.store.checkpoints import Checkpoint, Signer, append
+from proxy.store.checkpoints import Checkpoint, Signer, append, read
+from proxy.store.walk import by_writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from proxy.store.chain import Head
     from proxy.store.checkpoints import Kind
+    from proxy.store.walk import Signed
 
 log = structlog.get_logger("interlock.checkpoints")
 
@@ -48,6 +50,7 @@ class Notary:
         self._places = places
         self._clock = clock
         self._lock = threading.Lock()
+        self._unwritten: list[Checkpoint] = []
         self._unsent: list[Checkpoint] = []
         self.problem: str | None = None
         """Why checkpoints could not be sent out, if so."""
@@ -57,22 +60,47 @@ class Notary:
         with self._lock:
             try:
                 now = self._clock()
-                self._unsent += [self._signer.sign(kind, head, now) for head in heads]
-                append(self._places.file, self._unsent)
-                self._send()
-            except (OSError, InterlockError, subprocess.SubprocessError) as error:
-                self.problem = str(error)
-                log.exception("checkpoints of the audit trail cannot be written", error=str(error))
-                del self._unsent[:-MAX_UNSENT]
-                return False
-            self._unsent.clear()
-            self.problem = None
-            return True
+                made = [self._signer.sign(kind, head, now) for head in heads]
+            except (OSError, InterlockError) as error:
+                return self._failed(error)
+            # One of the two places is given what the other did not take.
+            done = [self._bring(self._write, self._unwritten, made)]
+            if self._places.command:
+                done.append(self._bring(self._send, self._unsent, made))
+            self.problem = None if all(done) else self.problem
+            return all(done)
 
-    def _send(self) -> None:
-        if not self._places.command:
-            return
-        lines = "".join(f"{checkpoint.line()}\n" for checkpoint in self._unsent)
+    def _bring(
+        self, take: Callable[[list[Checkpoint]], None], waiting: list[Checkpoint], made: Sequence[Checkpoint]
+    ) -> bool:
+        """Bring what waits to one place; say whether it was taken."""
+        waiting += made
+        try:
+            take(waiting)
+        except (OSError, subprocess.SubprocessError) as error:
+            del waiting[:-MAX_UNSENT]
+            return self._failed(error)
+        waiting.clear()
+        return True
+
+    def _failed(self, error: Exception) -> bool:
+        self.problem = str(error)
+        log.error("checkpoints of the audit trail cannot be written", error=str(error))
+        return False
+
+    def signed(self) -> dict[str, Signed]:
+        """Give what the checkpoints in the file say, by writer; lines that do not hold say nothing.
+
+        Raises ConfigError where it cannot be read.
+        """
+        found = read(self._places.file, self._signer.public()) if self._places.file.exists() else ()
+        return by_writer(one for one in found if isinstance(one, Checkpoint))
+
+    def _write(self, checkpoints: list[Checkpoint]) -> None:
+        append(self._places.file, checkpoints)
+
+    def _send(self, checkpoints: list[Checkpoint]) -> None:
+        lines = "".join(f"{checkpoint.line()}\n" for checkpoint in checkpoints)
         subprocess.run(  # noqa: S603  the operator's own command, no shell
             self._places.command,
             input=lines.encode(),

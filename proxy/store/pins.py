@@ -28,19 +28,30 @@ FOLDER = "pins"
 MAX_BYTES = 32 << 20
 MAX_SERVERS = 1000
 LOCK_SECONDS = 2.0
+LOOK_SECONDS = 0.01
+"""For so long a file that was looked at is taken to be as it was: a call asks several times."""
 
 type Stamp = tuple[int, int, int]
 
 
 class PinFiles:
-    """The pins of one state folder; implements `model.PinStore`. A change on disk is seen at the next look."""
+    """The pins of one state folder; implements `model.PinStore`. A change on disk is seen a moment later."""
 
     def __init__(self, state_dir: Path) -> None:
         self.folder = state_dir / FOLDER
         self._cache: dict[str, tuple[Stamp, str, ServerPins]] = {}
+        self._looks: dict[str, tuple[float, ServerPins | None]] = {}
 
     def read(self, server: str) -> ServerPins | None:
         """Give a server's pins; None where it was never seen."""
+        look, now = self._looks.get(server), time.monotonic()
+        if look is None or look[0] <= now:
+            if len(self._looks) >= MAX_SERVERS:
+                self._looks.clear()
+            look = self._looks[server] = (now + LOOK_SECONDS, self._read(server))
+        return look[1]
+
+    def _read(self, server: str) -> ServerPins | None:
         found = self._load(self._file(server))
         if found is None:
             return None
@@ -53,7 +64,7 @@ class PinFiles:
 
         Raises PinsUnavailableError where that cannot be done.
         """
-        known = self.read(server)
+        known = self._read(server)
         if change(known) is known:
             return known
         try:
@@ -73,7 +84,7 @@ class PinFiles:
         return {entry[0]: entry[1].approvals for entry in found if entry is not None}
 
     def _replace(self, server: str, change: Callable[[ServerPins | None], ServerPins | None]) -> ServerPins | None:
-        file, known = self._file(server), self.read(server)
+        file, known = self._file(server), self._read(server)
         pins = change(known)
         if pins is None:
             file.unlink(missing_ok=True)
@@ -81,6 +92,7 @@ class PinFiles:
             data = json.dumps({"server": server, **to_json(pins)}).encode()
             self._check_room(file, len(data))
             write_private(file, data)
+        self._looks.pop(server, None)
         return pins
 
     def _check_room(self, file: Path, size: int) -> None:

@@ -16,13 +16,14 @@ from proxy.store.steps import Query
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from proxy.store.chain import Head
     from proxy.store.events import Read
     from proxy.store.steps import Steps
 
 DAYS_AHEAD = 14
 SEPARATOR = "\x1e"  # JSON writes it as an escape
 _MAKE = "SELECT interlock_make_partitions($1, $2)"
-_DROP = "SELECT interlock_drop_events($1)"
+_DROP = "SELECT interlock_drop_events($1, $2, $3)"
 
 
 @cache
@@ -40,15 +41,17 @@ class PostgresEvents(Events):
         "CROSS JOIN jsonb_array_elements(CASE jsonb_typeof(redactions) WHEN 'array' THEN redactions END) AS found"
     )
     detector = "found.value ->> 'detector'"
+    record_only = """found.value @> '{"record_only": true}'"""
 
     async def prepare(self, now: float) -> None:
         """Make the partitions of the days to come."""
         today = dt.datetime.fromtimestamp(now, dt.UTC).date()
         await self._ask(Query(_MAKE, (today - dt.timedelta(days=1), today + dt.timedelta(days=DAYS_AHEAD))))
 
-    async def prune(self, before: float) -> int:
-        """Drop the days that end before a time, and delete what else is older."""
-        return int(await self._ask(Query(_DROP, (float(before),))))
+    async def prune(self, before: float, heads: Sequence[Head] = ()) -> int:
+        """Drop the days that are over and hold nothing else, and delete the rest of it."""
+        places = [head.writer for head in heads], [head.seq for head in heads]
+        return int(await self._ask(Query(_DROP, (float(before), *places))))
 
     async def _insert(self, reads: Sequence[Read]) -> None:
         entries = [entry for entry, _ in reads]

@@ -10,9 +10,10 @@ from proxy.store.log_files import read_logs
 from proxy.store.steps import Query
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Iterable, Sequence
     from pathlib import Path
 
+    from proxy.events import Entry
     from proxy.store.events import Events
     from proxy.store.steps import Row, Steps
 
@@ -26,7 +27,7 @@ async def last_events(store: Events | None, state_dir: Path, number: int) -> lis
     found = {event["event_id"]: event for event in read_logs(state_dir, last=number)}
     if store is not None:
         found |= {event["event_id"]: event for event in await _last_stored(store, number)}
-    return sorted(found.values(), key=_place)[-number:]
+    return in_order(found.values())[-number:]
 
 
 async def events_since(store: Events | None, state_dir: Path, since: float) -> AsyncIterator[dict[str, Any]]:
@@ -44,6 +45,12 @@ async def events_since(store: Events | None, state_dir: Path, since: float) -> A
             yield event
 
 
+async def _stored_since(store: Events | None, since: float) -> AsyncIterator[dict[str, Any]]:
+    if store is not None:
+        async for _, event in stored_events(store, Filter(since=since)):
+            yield event
+
+
 async def _last_stored(store: Events, number: int) -> list[dict[str, Any]]:
     def steps() -> Steps[Sequence[Row]]:
         return (yield Query(_LAST, (number,)))
@@ -51,15 +58,23 @@ async def _last_stored(store: Events, number: int) -> list[dict[str, Any]]:
     return [json.loads(row[0]) for row in await store.database.read(steps)]
 
 
-async def _stored_since(store: Events | None, since: float) -> AsyncIterator[dict[str, Any]]:
+async def stored_events(store: Events, where: Filter) -> AsyncIterator[tuple[Entry, dict[str, Any]]]:
+    """Give the events of a store that fit, oldest first."""
     after = None
-    while store is not None:
-        page = await store.events(Filter(since=since), limit=PAGE, after=after)
+    while page := await store.events(where, limit=PAGE, after=after):
         for _, entry in page:
-            yield json.loads(entry.body)
-        if len(page) < PAGE:
-            return
+            yield entry, json.loads(entry.body)
         after = page[-1][0]
+
+
+def in_order(events: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Sort events by the time they happened at."""
+    return sorted(events, key=_place)
+
+
+def is_event(value: Any) -> bool:
+    """Say whether what was read is an event; a damaged text is none."""
+    return isinstance(value, dict) and all(name in value for name in ("event_id", "kind", "time"))
 
 
 def _place(event: dict[str, Any]) -> tuple[float, str]:

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 import apsw
 import structlog
 
+from proxy.errors import InterlockError
 from proxy.store.chain import Head
-from proxy.store.retention import prune
+from proxy.store.retention import DAY, prune
 from proxy.store.sources import OwnSource, left_behind, others
 
 if TYPE_CHECKING:
@@ -38,10 +39,10 @@ BATCH = 1000
 IDLE_SECONDS = 0.5
 LEFT_SECONDS = 10.0
 UPKEEP_SECONDS = 3600.0
+UPKEEP_AGAIN_SECONDS = 60.0
 FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 30.0
 LAST_SECONDS = 3.0
-DAY = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ class Shipper:
         self._route = route
         self._store = store
         self._notary = notary
-        self._looked = self._kept_up = float("-inf")
+        self._looked = self._upkeep_at = float("-inf")
         self._pause = FIRST_PAUSE
         self._problem: str | None = None
 
@@ -78,17 +79,17 @@ class Shipper:
                 pause = self._failed(error)
             else:
                 self._worked()
-                pause = 0.0 if moved else IDLE_SECONDS
+                pause = 0.0 if moved >= BATCH else IDLE_SECONDS  # few are dearer to move than many
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), pause)
 
     async def round(self) -> int:
         """Move a batch of this process's log, and now and then all that others left; give how many were moved."""
-        await self._keep_up()
         moved = await self._move(self.own) if self.own is not None else 0
         if time.monotonic() - self._looked >= LEFT_SECONDS:
             moved += await self.move_left()
             self._looked = time.monotonic()
+        await self._keep_up()
         return moved
 
     async def move_left(self) -> int:
@@ -136,13 +137,30 @@ class Shipper:
         self._notary.certify("rejected", heads)
 
     async def _keep_up(self) -> None:
-        """Make room in the store, and let go of what is older than it has to keep."""
-        if time.monotonic() - self._kept_up < UPKEEP_SECONDS:
+        """Make room in the store, and let go of what is older than it has to keep. Shipping does not depend on it."""
+        if time.monotonic() < self._upkeep_at:
             return
-        await self._store.prepare(time.time())
-        if self._route.retention_days is not None:
-            await prune(self._store, time.time() - self._route.retention_days * DAY, self._notary)
-        self._kept_up = time.monotonic()
+        try:
+            await self._store.prepare(time.time())
+            await self._let_go()
+        except InterlockError as error:
+            log.warning("the store cannot be kept up; that is tried again", error=str(error))
+            self._upkeep_at = time.monotonic() + UPKEEP_AGAIN_SECONDS
+        else:
+            self._upkeep_at = time.monotonic() + UPKEEP_SECONDS
+
+    async def _let_go(self) -> None:
+        if self._route.retention_days is None:
+            return
+        before = time.time() - self._route.retention_days * DAY
+        # An hour goes by between two times: what is old goes by and by, whatever the clock says.
+        for problem in (await prune(self._store, before, self._notary, step=DAY)).problems:
+            log.error(
+                "old events are not what they were, and stay; look at `interlock audit verify`",
+                writer=problem.writer,
+                seq=problem.seq,
+                problem=problem.what,
+            )
 
     def _failed(self, error: Exception) -> float:
         problem = f"{type(error).__name__}: {error}"

@@ -15,13 +15,19 @@ from proxy.store.steps import Query
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from proxy.store.chain import Head
     from proxy.store.events import Read
     from proxy.store.steps import Steps
 
 PRUNE_ROWS = 5000
 MAX_PATHS = 16
 _PRUNE = (
-    "DELETE FROM events WHERE rowid IN (SELECT rowid FROM events WHERE ts < $1 ORDER BY ts LIMIT $2) RETURNING rowid"
+    "DELETE FROM events WHERE rowid IN (SELECT rowid FROM events "
+    "WHERE writer = $1 AND seq <= $2 ORDER BY seq LIMIT $3) RETURNING rowid"
+)
+_PRUNE_LOOSE = (
+    "DELETE FROM events WHERE rowid IN (SELECT rowid FROM events "
+    "WHERE (writer IS NULL OR seq IS NULL OR chain IS NULL) AND ts < $1 ORDER BY ts LIMIT $2) RETURNING rowid"
 )
 
 
@@ -36,15 +42,21 @@ class SqliteEvents(Events):
     day = "date(ts, 'unixepoch')"
     each_redaction = "CROSS JOIN json_each(CASE json_type(redactions) WHEN 'array' THEN redactions END) AS found"
     detector = "CASE found.type WHEN 'object' THEN found.value ->> 'detector' END"
+    record_only = "CASE found.type WHEN 'object' THEN json_type(found.value, '$.record_only') = 'true' END"
 
     async def prepare(self, now: float) -> None:
         """Do nothing: a file has no partitions."""
 
-    async def prune(self, before: float) -> int:
-        """Delete what is older, by and by, and give the room back to the disk."""
+    async def prune(self, before: float, heads: Sequence[Head] = ()) -> int:
+        """Delete by and by, and give the room back to the disk."""
+        gone = await self._delete(_PRUNE_LOOSE, float(before))
+        for head in heads:
+            gone += await self._delete(_PRUNE, head.writer, head.seq)
+        return gone
 
+    async def _delete(self, sql: str, *values: Any) -> int:
         def some(_: bool) -> Steps[int]:  # noqa: FBT001  as Database says
-            deleted = len((yield Query(_PRUNE, (float(before), PRUNE_ROWS))))
+            deleted = len((yield Query(sql, (*values, PRUNE_ROWS))))
             yield Query("PRAGMA incremental_vacuum")
             return deleted
 

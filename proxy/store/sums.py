@@ -14,9 +14,9 @@ _NOTHING = Stats(events=0, first=None, last=None, tools=[], denials=[], secrets=
 
 
 def add(stats: Sequence[Stats]) -> Stats:
-    """Sum up; what is of one store is given as it is."""
-    if len(stats) < 2:
-        return stats[0] if stats else _NOTHING
+    """Sum up; the order is the same whatever the databases sort by."""
+    if not stats:
+        return _NOTHING
     return Stats(
         events=sum(one.events for one in stats),
         first=min((one.first for one in stats if one.first is not None), default=None),
@@ -37,9 +37,11 @@ def _denials(rows: Sequence[DenialStats]) -> list[DenialStats]:
 
 def _secrets(rows: Sequence[SecretStats]) -> list[SecretStats]:
     summed: Counter[tuple[str | None, str | None, str | None]] = Counter()
+    only: Counter[tuple[str | None, str | None, str | None]] = Counter()
     for row in rows:
         summed[row.server, row.tool, row.detector] += row.count
-    return [SecretStats(*key, count) for key, count in _most(summed)]
+        only[row.server, row.tool, row.detector] += row.only_in_record
+    return [SecretStats(*key, count, only[key]) for key, count in _most(summed)]
 
 
 def _most[K: tuple[str | None, ...]](summed: Counter[K]) -> list[tuple[K, int]]:

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from proxy.store.chain import Head
+    from proxy.store.chained import Place
     from proxy.store.events import Events
 
 LIMIT = 1000
-type Place = tuple[int, str]
-"""An event's number and id."""
+START: Place = (0, "", 0.0)
 
 
 class Trail(Protocol):
@@ -108,7 +108,7 @@ class WholeTrail:
             logs = [event for event in logs if _number(event) < last]
         known = {_number(event) for event in store}
         both = store + [event for event in logs if _number(event) not in known]
-        return sorted(both, key=lambda event: (_number(event), event.event_id))[:LIMIT]
+        return sorted(both, key=lambda event: event.place)[:LIMIT]
 
     async def unchained(self) -> str | None:
         """Give a loose event of the store."""
@@ -154,11 +154,11 @@ class FileTrail:
     async def page(self, writer: str, after: Place) -> list[Chained]:
         """Give events."""
         sql = (
-            "SELECT body, writer, seq, chain, id FROM lines WHERE writer = ? AND (seq, id) > (?, ?) "
-            "ORDER BY seq, id LIMIT ?"
+            "SELECT body, writer, seq, chain, id, rowid FROM lines WHERE writer = ? AND (seq, id, rowid) > (?, ?, ?) "
+            "ORDER BY seq, id, rowid LIMIT ?"
         )
         rows: list[Any] = self._table.execute(sql, (writer, *after, LIMIT)).fetchall()
-        return [Chained(Entry(*row[:4]), row[4]) for row in rows]
+        return [Chained(Entry(*row[:4]), row[4], time=row[5]) for row in rows]
 
     async def unchained(self) -> str | None:
         """Give a line that names no place in a chain."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from proxy.store.trails import START
 from proxy.store.walk import Problem, Signed, Walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from proxy.store.chain import Head
-    from proxy.store.trails import Place, Trail
+    from proxy.store.trails import Trail
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +70,11 @@ async def _verify_writer(
     trail: Trail, writer: str, signed: Signed | None, head: Head | None, told: Callable[[int], None]
 ) -> WriterReport:
     walk = Walk(writer, signed or Signed(), head)
-    after: Place = (0, "")
+    after = START
     problem: Problem | None = None
     while problem is None and (events := await trail.page(writer, after)):
         problem = next(filter(None, map(walk.take, events)), None)
-        after = (events[-1].entry.seq or 0, events[-1].event_id)
+        after = events[-1].place
         told(len(events))
     problem = problem or walk.end()
     return WriterReport(writer, walk.checked, walk.set_aside, walk.proven, signed is not None, problem)

@@ -3,7 +3,7 @@
 For a process of its own with one thread; nothing of this can be undone. Inside,
 every address is local; of the filesystem only a private home and copies of the
 temporary folders can be written; sockets through which something outside could
-be asked to act are covered.
+be asked to act are covered, and of devices there are only those that do nothing.
 """
 
 from __future__ import annotations
@@ -35,6 +35,16 @@ PRIVATE = os.CLONE_NEWNET | os.CLONE_NEWNS | os.CLONE_NEWIPC
 CAP_SETPCAP, CAP_SYS_PTRACE = 8, 19
 TEMPORARY = ("/tmp", "/var/tmp")  # noqa: S108  covered with copies
 EMPTY = ("/run", "/dev/shm")  # noqa: S108
+# What of the machine itself is set through /proc; to its owner, which real root is in here too, it would be open.
+MACHINE = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi")
+DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+DEVICE_LINKS = {
+    "fd": "/proc/self/fd",
+    "stdin": "/proc/self/fd/0",
+    "stdout": "/proc/self/fd/1",
+    "stderr": "/proc/self/fd/2",
+    "ptmx": "pts/ptmx",
+}
 
 
 def isolate() -> None:
@@ -77,6 +87,9 @@ def confine_files(home: Path, own: Path, hidden: tuple[Hidden, ...], scratch: Pa
     kept = [(folder, os.open(folder, os.O_PATH)) for folder in (home, own)]
     mount(None, "/", None, MS_REC | MS_PRIVATE)
     mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV)
+    for path in filter(os.path.exists, (f"/proc/{name}" for name in MACHINE)):
+        mount(path, path, None, MS_BIND | MS_REC)  # by itself, so that it stays unwritable
+    _make_devices()
     mount("tmpfs", str(scratch), "tmpfs", MS_NOSUID | MS_NODEV)
     copies = [path for path in (*TEMPORARY, *more) if Path(path).is_dir()]
     upper = os.open(scratch, os.O_PATH)  # its path may be one that gets covered
@@ -93,9 +106,27 @@ def confine_files(home: Path, own: Path, hidden: tuple[Hidden, ...], scratch: Pa
     for cover in hidden:
         hide(cover)
     set_read_only("/", on=True, flags=AT_RECURSIVE)
-    for path in ("/proc", *copies, *EMPTY, str(home)):
+    for path in ("/proc", "/dev/pts", *copies, *EMPTY, str(home)):
         if os.path.ismount(path):
             set_read_only(path, on=False)
+
+
+def _make_devices() -> None:
+    """Lay a folder over /dev with the devices that programs expect, and terminals that are nobody's."""
+    was = os.open("/dev", os.O_PATH)
+    mount("tmpfs", "/dev", "tmpfs", MS_NOSUID, "mode=755")
+    for name in DEVICES:
+        source, here = f"/proc/self/fd/{was}/{name}", Path("/dev", name)
+        if os.path.exists(source):  # noqa: PTH110
+            here.touch()
+            mount(source, str(here), None, MS_BIND)
+    os.close(was)
+    for name, target in DEVICE_LINKS.items():
+        Path("/dev", name).symlink_to(target)
+    for name in ("shm", "pts"):
+        Path("/dev", name).mkdir()
+    with contextlib.suppress(NamespaceError):  # without them no program gets a terminal, and few want one
+        mount("devpts", "/dev/pts", "devpts", MS_NOSUID, "newinstance,ptmxmode=0666,mode=620")
 
 
 def _copy(path: str, scratch: Path) -> None:

@@ -291,7 +291,7 @@ class Normaliser:
     def _path(self, process: Process, arguments: list[str], at: int, *, with_folder: bool) -> bytes | None:
         """Give the path that stands at `at`, made absolute."""
         said = quoted(arguments[at]) if len(arguments) > at else None
-        folder = descriptor(arguments[at - 1]) if with_folder and at else None
+        folder = descriptor(arguments[at - 1]) if with_folder and 0 < at <= len(arguments) else None
         if folder is not None and folder.number is None and folder.path is not None:
             process.cwd = folder.path
         if said is None:
@@ -317,6 +317,8 @@ def _opening(said: str, ok: bool) -> tuple[tuple[Capability, str], ...]:  # noqa
         done.append((Capability.FS_READ, "list" if "O_DIRECTORY" in asked else "open"))
     elif not ok and "O_TRUNC" not in asked:
         done.append((Capability.FS_WRITE, "open"))
+    elif not done and asked >= {"O_WRONLY", "O_CREAT"}:  # as `touch` does: where there was no file, there is one now
+        done.append((Capability.FS_WRITE, "create"))
     return tuple(done)
 
 

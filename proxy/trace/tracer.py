@@ -39,7 +39,7 @@ def options(traced: Sequence[str] = TRACED) -> list[str]:
     names = ",".join(f"?{name}" for name in dict.fromkeys((*traced, *REFUSED)))
     refused = ("-e", "inject={0}:error={1}")
     return [
-        *("--daemonize=session", "--follow-forks", "--seccomp-bpf", "--quiet=attach,personality"),
+        *("-DDD", "-f", "--seccomp-bpf", "-q"),  # in a session of its own, with forks; old ones have no long names
         *("-ttt", "-y", "-s", str(SHOWN_BYTES), "-a", "1", "-e", "signal=none"),
         *("-e", f"trace={names}"),
         *(word.format(name, error) for name, error in REFUSED.items() for word in refused),

@@ -12,6 +12,7 @@ import pytest
 
 from proxy import cli
 from tests.audit_world import TRAIL, World
+from tests.harness import interlock_cli
 
 type Done = subprocess.CompletedProcess[str]
 type Run = Callable[..., Done]
@@ -49,11 +50,11 @@ def run(environment: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
 
 @pytest.fixture
 def run_process(environment: None) -> Run:
-    """Run `interlock` with arguments in a process of its own, started from nothing as a user does."""
+    """Run `interlock` with arguments in a process of its own."""
 
     def interlock(*arguments: str) -> Done:
-        command = [sys.executable, "-m", "proxy.cli", *arguments]
-        return subprocess.run(command, check=False, capture_output=True, text=True, timeout=30)
+        own = {name: value for name, value in os.environ.items() if name.startswith("INTERLOCK_")}
+        return interlock_cli(*arguments, env=own, cwd=Path.cwd())
 
     return interlock
 

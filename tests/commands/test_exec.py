@@ -1,61 +1,28 @@
-"""`interlock exec`: real clients in its environment go through a real proxy; nothing starts where none runs."""
+"""`interlock exec`: the command and nothing else runs; tests/confine/test_launch.py has real clients in it."""
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.commands.conftest import Run
-from tests.harness import Certificates, Interlock, environment, start_interlock, start_python_server
-from tests.node_tools import node
-from tests.processes import REPOSITORY, run_module, start_module
-from tests.site import PAGE, start_site
-
-VISITS = str(REPOSITORY / "tests" / "visits.py")
+from tests.harness import environment
+from tests.processes import start_module
 
 
-@pytest.fixture(scope="module")
-def interlock(tmp_path_factory: pytest.TempPathFactory, certificates: Certificates) -> Iterator[Interlock]:
-    with start_interlock(tmp_path_factory.mktemp("proxy"), upstream_ca=certificates.ca_file) as running:
-        yield running
-
-
-def test_every_client_goes_through_the_proxy_though_its_caller_made_exceptions(
-    interlock: Interlock, certificates: Certificates, tmp_path: Path
-) -> None:
-    flags = ["--stateless", "--json"]
-    with (
-        start_site(tmp_path / "site", certificates) as port,
-        start_python_server("python_modern", tmp_path, certificates=certificates, flags=flags) as server,
-    ):
-        site = f"https://localhost:{port}"
-        visits = [sys.executable, VISITS, str(tmp_path), node(), site, f"https://localhost:{server.port}"]
-        state = ["--state-dir", str(interlock.state_dir)]
-        environ = environment({"NO_PROXY": "*", "no_proxy": "localhost", "HTTPS_PROXY": "http://127.0.0.1:1"})
-        done = run_module("proxy.cli", "exec", *state, "--", *visits, env=environ, timeout=90)
-    assert done.returncode == 0, done.stderr
-    seen = json.loads(done.stdout)
-    assert seen.pop("sdk") == {"allowed": "hi", "denied": "policy_denied"}
-    assert seen == dict.fromkeys(("curl", "git", "node", "httpx", "requests", "urllib"), PAGE)
-    assert [run["tool"] for run in server.executions()] == ["echo"]
-    assert {event["server"] for event in interlock.events() if event.get("tool")} == {f"localhost:{server.port}"}
-
-
-def test_the_command_is_the_process_itself(interlock: Interlock, tmp_path: Path) -> None:
+def test_the_command_is_the_process_itself(tmp_path: Path) -> None:
     script = "echo $$; echo ${INTERLOCK_LOG_LEVEL-unset} $SSL_CERT_FILE; read line; exit 7"
-    words = ["exec", "--state-dir", str(interlock.state_dir), "--", "sh", "-c", script]
+    state = ["--listen", "127.0.0.1:9", "--state-dir", str(tmp_path)]
+    words = ["exec", *state, "--", "sh", "-c", script]
     environ = environment({"INTERLOCK_LOG_LEVEL": "error"})
     with start_module("proxy.cli", *words, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout
         assert process.stdin
         assert int(process.stdout.readline()) == process.pid
-        assert process.stdout.readline().decode() == f"unset {interlock.state_dir}/ca/bundle.pem\n"
+        assert process.stdout.readline().decode() == f"unset {tmp_path}/ca/bundle.pem\n"
         process.stdin.write(b"\n")
         process.stdin.close()
         assert process.wait(20) == 7

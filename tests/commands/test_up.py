@@ -47,7 +47,7 @@ def test_a_setting_that_cannot_be_carried_out_stops_the_start(
     done = run_process("up", "--log-level", "error", flag, value)
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
-    assert part in done.stderr.splitlines()[-1]
+    assert part in done.stderr
 
 
 def test_a_bad_policy_stops_the_start_with_file_and_line(run_process: Run, tmp_path: Path) -> None:

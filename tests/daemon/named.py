@@ -10,6 +10,8 @@ from unittest import mock
 from proxy import cli
 
 NAMES = {
+    "mcp.test": itertools.repeat("127.0.0.1"),
+    "site.test": itertools.repeat("127.0.0.1"),
     "web.test": itertools.repeat("127.0.0.1"),
     "closed.test": itertools.repeat("127.0.0.1"),
     "trusted.test": itertools.repeat("127.0.0.1"),

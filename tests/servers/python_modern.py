@@ -41,6 +41,7 @@ def main() -> None:
         stateless_http=options.stateless,
         event_store=MemoryEventStore() if options.resumable else None,
         retry_interval=100 if options.resumable else None,
+        host=options.host,  # on loopback the SDK takes no other name than localhost
     )
     serve(app, options)
 

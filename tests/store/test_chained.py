@@ -31,11 +31,11 @@ async def test_writers_are_found_however_many_events_they_have(events: Events) -
 
 async def test_pages_go_on_where_they_ended(events: Events) -> None:
     await events.write([entry(number) for number in range(1, 8)])
-    first = await chained.page(events, "w", (0, ""), 3)
+    first = await chained.page(events, "w", (0, "", 0.0), 3)
     assert [one.entry.seq for one in first] == [1, 2, 3]
-    second = await chained.page(events, "w", (3, "e003"), 10)
+    second = await chained.page(events, "w", (3, "e003", 1003.0), 10)
     assert [one.event_id for one in second] == ["e004", "e005", "e006", "e007"]
-    assert await chained.page(events, "other", (0, ""), 10) == []
+    assert await chained.page(events, "other", (0, "", 0.0), 10) == []
 
 
 FULL: dict[str, Any] = {
@@ -53,7 +53,7 @@ FULL: dict[str, Any] = {
     "gate_ms": 0.1,
     "result_size": 2**40,
     "is_error": False,
-    "detail": {"proposal_id": "p1"},
+    "detail": {"proposal_id": "p1", "sure": True},
 }
 
 
@@ -67,38 +67,47 @@ FULL: dict[str, Any] = {
         {"arguments": {"x": float("inf")}},
         {"detail": {"proposal_id": 5}},
         {"arguments": "text", "time": 1763000000.123456},
+        {"arguments": {"deep": [True, False, None, 1.0, 0]}},
     ],
-    ids=range(7),
+    ids=range(8),
 )
 async def test_columns_as_they_were_written_say_what_the_text_says(fields: dict[str, Any], events: Events) -> None:
     assert (await events.write([entry(1, **fields)])).poison == {}
-    (one,) = await chained.page(events, "w", (0, ""), 10)
+    (one,) = await chained.page(events, "w", (0, "", 0.0), 10)
     assert one.wrong_column is None
 
 
 @pytest.mark.parametrize(
     ("column", "value"),
-    [("tool", "'x'"), ("arguments", "'{\"a\": 1}'"), ("is_error", "true"), ("gate_ms", "0.2"), ("proposal_id", "'p2'")],
+    [
+        ("tool", "'x'"),
+        ("arguments", "'{\"a\": 1}'"),
+        ("is_error", "true"),
+        ("gate_ms", "0.2"),
+        ("proposal_id", "'p2'"),
+        ("detail", '\'{"proposal_id": "p1", "sure": 1}\''),
+    ],
 )
 async def test_a_column_that_says_another_thing_is_named(column: str, value: str, events: Events) -> None:
     await events.write([entry(1, **FULL)])
     await execute(events, f"UPDATE events SET {column} = {value}")
-    (one,) = await chained.page(events, "w", (0, ""), 10)
+    (one,) = await chained.page(events, "w", (0, "", 0.0), 10)
     assert one.wrong_column == column
 
 
 async def test_a_text_that_is_no_event_is_told(events: Events) -> None:
     await events.write([entry(1)])
     await execute(events, "UPDATE events SET body = 'nonsense'")
-    (one,) = await chained.page(events, "w", (0, ""), 10)
+    (one,) = await chained.page(events, "w", (0, "", 0.0), 10)
     assert one.wrong_column == "body"
 
 
-async def test_the_last_before_a_time_is_given_for_each_writer(events: Events) -> None:
+async def test_the_last_of_what_is_old_is_given(events: Events) -> None:
     await events.write([entry(number, writer) for number in range(1, 6) for writer in ("a",)])
     await events.write([Entry(encode(AuditEvent(event_id="z", kind="k", time=2000.0)), "b", 1, "x")])
-    assert await chained.last_before(events, 1003.5) == [Head("a", 3, "link-3")]
-    assert await chained.last_before(events, 10.0) == []
+    assert await chained.last_old(events, "a", 1003.5, 3000.0, None) == Head("a", 3, "link-3")
+    assert await chained.last_old(events, "a", 1003.5, 3000.0, 1.5) == Head("a", 2, "link-2")
+    assert await chained.last_old(events, "b", 10.0, 3000.0, None) is None
 
 
 async def test_an_event_of_no_chain_is_found(events: Events) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import errno
 import json
+import os
 import stat
 from pathlib import Path
 from typing import Any
@@ -101,6 +103,32 @@ def test_a_line_that_is_being_written_is_passed_over(tmp_path: Path) -> None:
     whole = file.read_bytes()
     file.write_bytes(whole + b"\n" + whole[:40])
     assert len(list(read(file, AuditKeys(tmp_path).public()))) == 1
+
+
+def test_what_a_crash_left_of_a_line_spoils_none(tmp_path: Path) -> None:
+    file, made = tmp_path / "c.jsonl", Signer(tmp_path).sign("head", Head("w", 1, "a" * 64), 1.0)
+    for torn in ("", made.line()[:40], "x" * 3000):
+        with file.open("a") as end:
+            end.write(torn)
+        append(file, [made])
+    assert list(read(file, AuditKeys(tmp_path).public())) == [made] * 3
+
+
+def test_what_a_full_disk_does_not_take_whole_it_does_not_take(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, made = tmp_path / "c.jsonl", Signer(tmp_path).sign("head", Head("w", 1, "a" * 64), 1.0)
+    append(file, [made])
+    before, real = file.read_bytes(), os.write
+
+    def full(handle: int, data: bytes) -> int:
+        if len(data) < 100:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(handle, data[:-50])
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.write", full)
+        with pytest.raises(OSError, match="No space"):
+            append(file, [made])
+    assert file.read_bytes() == before
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from proxy.errors import StoreUnavailableError
 from proxy.events import Cursor, DayStats, DenialStats, Entry, Filter, SecretStats, Written
 from proxy.model import AuditEvent, Finding
+from proxy.store.chain import Head
 from proxy.store.choice import open_events
 from proxy.store.events import Events
 from proxy.store.log import encode
@@ -345,14 +347,14 @@ class TestStats:
             [
                 decided(1, tool="a", redactions=(found, found)),
                 completed(2, 1, tool="a", redactions=(Finding("pii.card", "result", "f2"),)),
-                decided(3, tool="b", redactions=(found,)),
+                decided(3, tool="b", redactions=(replace(found, record_only=True),)),
                 decided(4, tool="b"),
             ]
         )
         assert (await events.stats(Filter())).secrets == [
             SecretStats("files.example:443", "a", "secrets.aws", 2),
             SecretStats("files.example:443", "a", "pii.card", 1),
-            SecretStats("files.example:443", "b", "secrets.aws", 1),
+            SecretStats("files.example:443", "b", "secrets.aws", 1, 1),
         ]
 
     @pytest.mark.parametrize("odd", ['"x"', '["x", 5, null, []]', '{"detector": "d"}', "7"])
@@ -429,15 +431,21 @@ class TestIds:
 class TestPruning:
     async def test_what_is_older_is_gone_and_nothing_else(self, events: Events) -> None:
         await events.write([decided(number) for number in range(1, 11)])
-        assert await events.prune(NOW + 4) == 3
+        assert await events.prune(NOW + 4, [Head("log-1", 3, "")]) == 3
         assert [entry for _, entry in await events.events(Filter())] == [decided(number) for number in range(4, 11)]
-        assert await events.prune(NOW + 4) == 0
+        assert await events.prune(NOW + 4, [Head("log-1", 3, "")]) == 0
+        assert await events.prune(NOW + 1000, [Head("log-2", 99, "")]) == 0
+        assert await events.prune(NOW + 1000, [Head("log-1", 99, ""), Head("log-2", 99, "")]) == 7
+
+    async def test_what_is_of_no_chain_goes_by_its_time(self, events: Events) -> None:
+        await events.write([Entry(decided(number).body) for number in range(1, 11)])
+        assert await events.prune(NOW + 4) == 3
         assert await events.prune(NOW + 1000) == 7
 
     async def test_many_are_pruned(self, events: Events, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("proxy.store.sqlite_events.PRUNE_ROWS", 10)
         await events.write([decided(number) for number in range(25)])
-        assert await events.prune(NOW + 100) == 25
+        assert await events.prune(NOW + 100, [Head("log-1", 99, "")]) == 25
 
     async def test_making_room_can_be_done_again_and_again(self, events: Events) -> None:
         for _ in range(2):

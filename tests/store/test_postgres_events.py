@@ -6,6 +6,7 @@ import asyncio
 import re
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import asyncpg
@@ -17,6 +18,7 @@ from proxy.model import Finding
 from proxy.proposals import Baseline, Consumed, State
 from proxy.resources import sql_dir
 from proxy.store import events as room
+from proxy.store.chain import Head
 from proxy.store.postgres import PostgresDatabase
 from proxy.store.postgres_events import PostgresEvents
 from proxy.store.proposals import Proposals
@@ -95,7 +97,11 @@ class TestPartitions:
         today = time.time() // DAY * DAY
         times = [NOW, today - DAY / 2, today + DAY / 2, today + DAY * 3 / 4]
         await alone.write([decided(number, time=moment) for number, moment in enumerate(times)])
-        assert await alone.prune(today + DAY * 2 / 3) == 3
+        await alone.write([decided(9, time=today - DAY * 3 / 4)])  # the clock went back by a day
+        assert await alone.prune(today + DAY * 2 / 3, [Head("log-1", 2, "")]) == 3
+        assert postgres.psql(WHERE, fresh) == f"{partition(today - DAY)}|1\n{partition(today)}|1"
+        assert await alone.prune(today + DAY * 2 / 3, [Head("log-1", 2, ""), Head("log-1", 9, "")]) == 2
+        await alone.write([decided(3, time=times[3])])
         assert postgres.psql(WHERE, fresh) == f"{partition(today)}|1"
         assert postgres.psql(f"SELECT to_regclass('{partition(today - DAY)}')", fresh) == ""
         assert postgres.psql(f"SELECT to_regclass('{partition(today + DAY)}')", fresh) == partition(today + DAY)
@@ -226,7 +232,7 @@ EXPECTED = {
     "who_called_what_yesterday": [("ada", "files.example:443", "read_file", 2, 1)],
     "denials_by_rule": [("no-etc", "policy_denied", 1, 1)],
     "latest_denials": [("no-etc",)],
-    "secrets_caught_by_tool": [("files.example:443", "read_file", "secrets.aws", 2, 1)],
+    "secrets_caught_by_tool": [("files.example:443", "read_file", "secrets.aws", 2, 1, 1)],
     "commits_without_approval": [("p1",)],
     "slowest_tools": [("files.example:443", "slow_tool", 1)],
     "new_tools_this_week": [("files.example:443", "new_tool"), ("files.example:443", "pay")],
@@ -243,7 +249,12 @@ async def test_a_ready_question_has_its_answer(name: str, events: PostgresEvents
     await events.write(
         [
             decided(1, agent="bob", time=now - 10 * DAY),
-            decided(2, time=midnight - 7200, redactions=(finding, finding), shadow_rules=("try-first",)),
+            decided(
+                2,
+                time=midnight - 7200,
+                redactions=(finding, replace(finding, record_only=True)),
+                shadow_rules=("try-first",),
+            ),
             completed(3, 2, time=midnight - 7199),
             decided(4, time=midnight - 3600, decision="deny", reason="policy_denied", rule="no-etc"),
             completed(5, 6, agent="bob", time=now - 60, tool="slow_tool", total_ms=900.0),

@@ -371,6 +371,8 @@ class TestThread:
         asked = threading.Event()
 
         class Hanging:
+            ways = 1
+
             async def prepare(self, now: float) -> None:
                 asked.set()
                 await asyncio.sleep(3600)

@@ -8,6 +8,7 @@ import pytest
 
 from proxy.events import Entry, Filter, Written
 from proxy.store import events as room
+from proxy.store.chain import Head
 from proxy.store.choice import open_events
 from proxy.store.sqlite import STORE_FILE, SqliteDatabase
 from proxy.store.sqlite_events import SqliteEvents
@@ -21,7 +22,7 @@ async def test_pruning_gives_the_room_back(tmp_path: Path) -> None:
     await events.close()
     full = (tmp_path / STORE_FILE).stat().st_size
     events = open_events(None, tmp_path)
-    assert await events.prune(NOW + 1000) == 500
+    assert await events.prune(NOW + 1000, [Head("log-1", 999, "")]) == 500
     await events.close()
     assert (tmp_path / STORE_FILE).stat().st_size < full / 4
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from proxy.events import DayStats, DenialStats, SecretStats, Stats, ToolStats
 from proxy.store.sums import add
 
@@ -36,6 +38,12 @@ def test_everything_is_summed_up_the_most_first() -> None:
         secrets=[SecretStats("s", "a", "e", 2), SecretStats("s", "a", "d", 1)],
         days=[DayStats("2026-01-01", 1, 0), DayStats("2026-01-02", 4, 2)],
     )
+
+
+def test_the_order_is_not_that_of_a_database() -> None:
+    names = ["B", "a", None, "Z"]
+    rows = replace(NONE, denials=[DenialStats("r", name, 2) for name in names])
+    assert [row.rule for row in add([rows]).denials] == ["B", "Z", "a", None]
 
 
 def test_nothing_adds_nothing() -> None:

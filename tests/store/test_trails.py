@@ -17,7 +17,7 @@ from tests.trail_world import certify, signed, write
 async def exported(state_dir: Path) -> list[dict[str, Any]]:
     logs = LogsTrail(state_dir)
     (writer,) = await logs.heads()
-    entries = [one.entry for one in await logs.page(writer, (0, ""))]
+    entries = [one.entry for one in await logs.page(writer, (0, "", 0.0))]
     return [{"writer": one.writer, "seq": one.seq, "chain": one.chain, "body": one.body} for one in entries]
 
 

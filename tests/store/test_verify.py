@@ -9,6 +9,7 @@ from typing import Any
 import apsw
 import pytest
 
+from proxy.events import Entry, Written
 from proxy.store import chained
 from proxy.store.chain import Head, link, start
 from proxy.store.events import Events
@@ -40,7 +41,7 @@ async def found(tmp_path: Path, events: Events) -> tuple[int | None, str | None,
 
 async def rewrite(events: Events, writer: str, first: int, body_of: dict[int, str], last: int = COUNT) -> None:
     """Put other texts in the place of events, and compute every link anew."""
-    rows = {row.entry.seq: row.entry for row in await chained.page(events, writer, (0, ""), 1000)}
+    rows = {row.entry.seq: row.entry for row in await chained.page(events, writer, (0, "", 0.0), 1000)}
     tip = rows[first - 1].chain if first > 1 else start(writer).hash
     for seq in range(first, last + 1):
         body = body_of.get(seq, rows[seq].body)
@@ -107,7 +108,7 @@ async def test_a_rewrite_with_new_links_is_found(
     first: int, signed_at: int, tmp_path: Path, events: Events, writer: str
 ) -> None:
     await execute(events, "UPDATE events SET decision = 'allow' WHERE seq = $1", first)
-    rows = await chained.page(events, writer, (first, ""), 1)
+    rows = await chained.page(events, writer, (first, "", 0.0), 1)
     await rewrite(events, writer, first, {first: rows[0].entry.body.replace("deny", "allow")})
     assert await found(tmp_path, events) == (signed_at, f"e{signed_at:05}", "rewritten")
 
@@ -181,15 +182,26 @@ async def test_a_trail_of_many_pages_is_good(
     assert await found(tmp_path, events) == (14, None, "missing")
 
 
+@pytest.mark.parametrize("seq", [7, 14, 9])
+async def test_a_second_row_under_an_events_id_is_found_wherever_a_page_ends(
+    seq: int, tmp_path: Path, events: Events, writer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proxy.store.trails.LIMIT", 7)
+    (entry,) = [one.entry for one in await chained.page(events, writer, (seq - 1, "~", 0.0), 1)]
+    forged = json.loads(entry.body) | {"time": START + seq + 1000, "tool": "forged"}
+    assert await events.write([Entry(json.dumps(forged), writer, seq, entry.chain)]) == Written(1)
+    assert (await found(tmp_path, events))[2] in {"repeated", "altered"}
+
+
 class TestPruned:
     async def test_what_retention_let_go_is_not_missed(self, tmp_path: Path, events: Events, writer: str) -> None:
-        assert await prune(events, START + 11, notary(tmp_path)) == 10
+        assert (await prune(events, START + 11, notary(tmp_path))).gone == 10
         report = await verified(tmp_path, events)
         assert (report.problems, report.checked) == ([], 20)
         assert report.writers[0].proven == COUNT
 
     async def test_everything_may_go(self, tmp_path: Path, events: Events, writer: str) -> None:
-        assert await prune(events, START + 100, notary(tmp_path)) == COUNT
+        assert (await prune(events, START + 100, notary(tmp_path))).gone == COUNT
         assert (await verified(tmp_path, events)).problems == []
         write(tmp_path, [31])
         assert (await verified(tmp_path, events)).problems == []
@@ -204,13 +216,13 @@ class TestPruned:
         await execute(events, "UPDATE events SET body = replace(body, 'deny', 'allow') WHERE seq = 11")
         assert await found(tmp_path, events) == (11, "e00011", "altered")
 
-    async def test_times_out_of_order_leave_holes_that_are_not_missed(self, tmp_path: Path, events: Events) -> None:
+    async def test_times_out_of_order_leave_no_holes(self, tmp_path: Path, events: Events) -> None:
         write(tmp_path, [1, 12, 2, 13, 3, 14, 15])
         certify(tmp_path)
         await move(tmp_path, events)
-        assert await prune(events, START + 10, notary(tmp_path)) == 3
+        assert (await prune(events, START + 10, notary(tmp_path))).gone == 1
         report = await verified(tmp_path, events)
-        assert (report.problems, report.checked) == ([], 4)
+        assert (report.problems, report.checked) == ([], 6)
 
     async def test_nothing_is_pruned_where_no_checkpoint_can_be_written(
         self, tmp_path: Path, events: Events, writer: str

@@ -17,6 +17,7 @@ import pytest
 
 from proxy.trace.canary import make_home
 from proxy.trace.launch import start
+from proxy.trace.namespace import DEVICE_LINKS, DEVICES
 from proxy.trace.sinkhole import IMPOSSIBLE, Sinkhole, environment, plan_sinkhole
 from tests.system import needs, needs_namespaces
 
@@ -56,6 +57,20 @@ attempt("state", lambda: os.listdir(state))
 attempt("unmount", lambda: subprocess.run(["umount", "/run"], capture_output=True).returncode)
 attempt("links", lambda: [name for _, name in socket.if_nameindex()])
 attempt("parent", lambda: os.readlink("/proc/1/exe"))
+def can(*paths):
+    return [path for path in paths if os.path.exists(path) and not os.path.isdir(path) and is_open(path)]
+def is_open(path):
+    try:
+        os.close(os.open(path, os.O_WRONLY))
+    except OSError:
+        return False
+    return True
+attempt("machine", lambda: can("/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger", "/proc/sys/kernel/hostname"))
+attempt("devices", lambda: sorted(os.listdir("/dev")))
+attempt("null", lambda: open("/dev/null", "w").write("x") + len(os.urandom(4)) + len(open("/dev/zero", "rb").read(2)))
+attempt("terminals", lambda: os.listdir("/dev/pts"))
+attempt("own", lambda: can("/proc/self/oom_score_adj"))
+attempt("terminal", lambda: os.write(os.openpty()[0], b"x"))
 attempt("variables", lambda: sorted(name for name in os.environ if "SECRET" in name))
 print(json.dumps(said))
 """
@@ -153,6 +168,15 @@ def test_nothing_outside_the_home_is_changed(result: Result) -> None:
     assert result.said["tmp"] is None
     assert not Path("/tmp/interlock-probe").exists()
     assert (result.home / "mine").read_text() == "x"
+
+
+def test_the_machine_is_not_set_and_its_devices_and_terminals_are_not_there(result: Result) -> None:
+    assert result.said["machine"] == []
+    assert set(result.said["devices"]) == {*DEVICES, *DEVICE_LINKS, "shm", "pts"}
+    assert result.said["terminals"] == ["ptmx"]
+    assert result.said["null"] == 7
+    assert result.said["own"] == ["/proc/self/oom_score_adj"]
+    assert result.said["terminal"] == 1
 
 
 def test_our_own_state_is_hidden_and_cannot_be_uncovered(result: Result) -> None:

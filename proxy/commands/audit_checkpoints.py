@@ -1,0 +1,28 @@
+"""What checkpoints say, for the commands that hold events to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from proxy.audit_keys import AuditKeys, read_public
+from proxy.config import Settings
+from proxy.recording import checkpoint_file
+from proxy.store.checkpoints import Checkpoint, read
+from proxy.store.walk import Signed, by_writer
+
+EXIT_BAD = 1
+
+
+def read_checkpoints(
+    settings: Settings, files: Sequence[Path] = (), public_keys: Sequence[Path] = ()
+) -> tuple[dict[str, Signed], list[str]]:
+    """Give what was signed, by writer, and what is wrong with lines that do not hold.
+
+    By default that is the file and the keys of the settings. Raises ConfigError where one cannot be read.
+    """
+    chosen = files or [file for file in (checkpoint_file(settings),) if file.exists()]
+    keys = read_public(public_keys) if public_keys else AuditKeys(settings.state_dir).public()
+    found = [one for file in chosen for one in read(file, keys)]
+    broken = [one for one in found if isinstance(one, str)]
+    return by_writer(one for one in found if isinstance(one, Checkpoint)), broken

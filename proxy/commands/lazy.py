@@ -1,0 +1,67 @@
+"""Commands whose modules are imported when they are asked for, so that none waits for what only others need."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command, get_group
+
+if TYPE_CHECKING:
+    from typer._click import Command, Context
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What is known of a command before its module, proxy.commands.NAME, is imported."""
+
+    name: str
+    summary: str
+    panel: str
+
+    @property
+    def module(self) -> str:
+        """Where the command is."""
+        return f"proxy.commands.{self.name}"
+
+
+class Placeholder(TyperCommand):
+    """Stands for a command where commands are listed: in help, in suggestions and to the shell's completion."""
+
+    def __init__(self, entry: Entry) -> None:
+        super().__init__(entry.name, help=entry.summary, rich_help_panel=entry.panel)
+        self._entry = entry
+
+    def load(self) -> Command:
+        """Import the command itself: its module's `app`, else the function of its name with the module's EPILOG.
+
+        A function whose name is Python's own already (exec) has a _ behind it.
+        """
+        name = self._entry.name
+        module = importlib.import_module(self._entry.module)
+        if hasattr(module, "app"):
+            group = get_group(module.app)
+            group.name = name
+            return group
+        alone = typer.Typer(add_completion=False)
+        alone.command(name, epilog=module.EPILOG)(getattr(module, name, None) or getattr(module, f"{name}_"))
+        return get_command(alone)
+
+
+class LazyGroup(TyperGroup):
+    """A group that lists `entries` by what they say of themselves, and loads the one that is called."""
+
+    entries: ClassVar[tuple[Entry, ...]] = ()
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        for entry in self.entries:
+            self.add_command(Placeholder(entry))
+
+    def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
+        """Find the command that the arguments name."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command.load() if isinstance(command, Placeholder) else command, rest

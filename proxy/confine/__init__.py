@@ -1,0 +1,1 @@
+"""Puts an agent where the only way out is the proxy."""

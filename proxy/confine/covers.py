@@ -1,0 +1,71 @@
+"""What of the machine's files an agent must not reach: who could act for it outside, and what is the proxy's. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+SERVICES: Final = (
+    "/run/dbus",
+    "/run/systemd",
+    "/run/docker",
+    "/run/containerd",
+    "/run/crio",
+    "/run/podman",
+    "/run/libvirt",
+    "/run/screen",
+    "/run/WSL",
+    "/tmp/.X11-unix",  # noqa: S108
+    "/tmp/.ICE-unix",  # noqa: S108
+)
+"""Where services have their sockets, also those that they make later on."""
+USERS: Final = ("/run/user/{user}", "/tmp/tmux-{user}")  # noqa: S108
+DOCKER: Final = ("/run/docker.sock", "/var/run/docker.sock")
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """What is different about the files inside."""
+
+    folders: tuple[str, ...] = ()
+    """Covered with empty ones."""
+    sockets: tuple[str, ...] = ()
+    """Covered with nothing."""
+    kept: tuple[str, ...] = ()
+    """Seen all the same."""
+    secrets: tuple[str, ...] = ()
+    """Files that are empty inside."""
+    unwritable: tuple[str, ...] = ()
+    given: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    """Files that are put into covered folders."""
+
+
+def choose_files(
+    *,
+    user: int,
+    listening: Iterable[str],
+    runtime_dir: str | None = None,
+    kept: Iterable[str] = (),
+    state_dir: str | None = None,
+    given: Mapping[str, bytes] | None = None,
+    secrets: Iterable[str] = (),
+    unwritable: Iterable[str] = (),
+) -> Files:
+    """Say which files are to be different inside.
+
+    `listening` are the machine's unix sockets, of which only `kept` stay reachable. The
+    state folder is empty but for what is `given`; `secrets` are files elsewhere.
+    """
+    folders = [*SERVICES, *(path.format(user=user) for path in USERS)]
+    folders += [path for path in (runtime_dir, state_dir) if path]
+    return Files(
+        folders=tuple(dict.fromkeys(folders)),
+        sockets=tuple(dict.fromkeys((*listening, *DOCKER))),
+        kept=tuple(kept),
+        secrets=tuple(secrets),
+        unwritable=(*unwritable, *([state_dir] if state_dir else [])),
+        given=dict(given or {}),
+    )

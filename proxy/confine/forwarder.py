@@ -1,0 +1,155 @@
+"""Carries every connection out of a confinement to the proxy, as a tunnel to where it was going.
+
+Runs outside: only its listening sockets are inside. What it cannot carry to the
+proxy it closes; there is nowhere else that it could send it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import ipaddress
+import socket
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from proxy.dns import NameBook
+
+SO_ORIGINAL_DST = 80
+IP6T_SO_ORIGINAL_DST = 80
+CHUNK = 1 << 16
+MAX_HEAD = 1 << 16
+MAX_CONNECTIONS = 1024
+PROXY_SECONDS = 60.0
+FIRST_BYTE_SECONDS = 5.0
+FLUSH_SECONDS = 60.0
+TLS_HANDSHAKE = b"\x16"
+TOKEN_WANTED = "the proxy wants to know who calls; give --agent and its token"  # noqa: S105  no password
+
+
+class Forwarder:
+    """Forwards to one proxy. `say` tells the person at the terminal what would otherwise stay unseen."""
+
+    def __init__(
+        self,
+        proxy: tuple[str, int],
+        book: NameBook,
+        credentials: tuple[str, str] | None = None,
+        say: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._proxy = proxy
+        self._book = book
+        self._credentials = _header(*credentials) if credentials else ""
+        self._say = say
+        self._said: set[str] = set()
+        self._open = 0
+
+    async def serve(self, listeners: Iterable[socket.socket]) -> list[asyncio.Server]:
+        """Forward what comes to the listeners, from now on; give what to keep for that."""
+        return [await asyncio.start_server(self._take, sock=listener) for listener in listeners]
+
+    async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._open += 1
+        try:
+            with contextlib.suppress(OSError, EOFError, TimeoutError, ValueError, asyncio.LimitOverrunError):
+                if self._open <= MAX_CONNECTIONS:
+                    await self._forward(reader, writer)
+        finally:
+            self._open -= 1
+            writer.transport.abort()
+
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        target = self.target(*original_destination(writer.get_extra_info("socket")))
+        if target is None:
+            return
+        try:
+            async with asyncio.timeout(PROXY_SECONDS):
+                outside, proxy = await asyncio.open_connection(*self._proxy, limit=MAX_HEAD)
+        except OSError as error:
+            self._tell(f"the proxy on {self._proxy[0]}:{self._proxy[1]} does not answer ({error.strerror or error})")
+            return
+        try:
+            proxy.write(f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n{self._credentials}\r\n".encode())
+            async with asyncio.timeout(PROXY_SECONDS):
+                head = await outside.readuntil(b"\r\n\r\n")
+            status = head.split(b" ", 2)[1]
+            if status == b"200":
+                await _pump(reader, writer, outside, proxy)
+            else:
+                self._tell(TOKEN_WANTED if status == b"407" else "")
+                await _explain(reader, writer, head, outside)
+        finally:
+            proxy.transport.abort()
+
+    def target(self, address: str, port: int) -> str | None:
+        """Say for whom a connection to `address` is, as a request line has it; None where it is for nobody.
+
+        An address of loopback was dialled here, not through a redirection, and one
+        that could stand for a name and does not was made up.
+        """
+        literal = ipaddress.ip_address(address)
+        if literal.is_loopback or literal.is_unspecified:
+            return None
+        name = self._book.name(address)
+        if name is None and self._book.covers(address):
+            return None
+        return f"{name or (address if literal.version == 4 else f'[{address}]')}:{port}"
+
+    def _tell(self, text: str) -> None:
+        """Say a thing once: an agent tries again and again."""
+        if text and text not in self._said:
+            self._said.add(text)
+            self._say(text)
+
+
+def original_destination(connection: socket.socket) -> tuple[str, int]:
+    """Give the address and port that were dialled, before any redirection. Raises OSError where nobody knows."""
+    if connection.family == socket.AF_INET:
+        raw = connection.getsockopt(socket.SOL_IP, SO_ORIGINAL_DST, 16)
+        return socket.inet_ntop(socket.AF_INET, raw[4:8]), int.from_bytes(raw[2:4])
+    raw = connection.getsockopt(socket.IPPROTO_IPV6, IP6T_SO_ORIGINAL_DST, 28)
+    return socket.inet_ntop(socket.AF_INET6, raw[8:24]), int.from_bytes(raw[2:4])
+
+
+def _header(agent: str, token: str) -> str:
+    encoded = base64.b64encode(f"{agent}:{token}".encode()).decode()
+    return f"Proxy-Authorization: Basic {encoded}\r\n"
+
+
+async def _pump(
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    outside: asyncio.StreamReader,
+    proxy: asyncio.StreamWriter,
+) -> None:
+    """Copy both ways until the proxy is done, or one of them breaks off; a client may end its own half before."""
+    async with asyncio.TaskGroup() as ways:
+        sending = ways.create_task(_copy(reader, proxy))
+        await _copy(outside, writer)
+        sending.cancel()
+    async with asyncio.timeout(FLUSH_SECONDS):
+        writer.close()
+        await writer.wait_closed()
+
+
+async def _copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+    while data := await source.read(CHUNK):
+        target.write(data)
+        await target.drain()
+    target.write_eof()
+
+
+async def _explain(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes, outside: asyncio.StreamReader
+) -> None:
+    """Pass on why the proxy refuses, to a client that speaks plain HTTP; one that speaks TLS could not read it."""
+    async with asyncio.timeout(FIRST_BYTE_SECONDS):
+        first = await reader.read(CHUNK)
+        if first and not first.startswith(TLS_HANDSHAKE):
+            writer.write(head + await outside.read(MAX_HEAD))
+            await writer.drain()
+            writer.write_eof()
+            await reader.read(CHUNK)

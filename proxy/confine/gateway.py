@@ -1,0 +1,46 @@
+"""Serves the sockets that all traffic of a confinement is led to."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from typing import TYPE_CHECKING
+
+from proxy.confine.forwarder import Forwarder
+from proxy.confine.resolver import new_book, serve_names
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy.confine.place import Sockets
+
+
+async def start(
+    proxy: tuple[str, int], credentials: tuple[str, str] | None, sockets: Sockets, say: Callable[[str], None]
+) -> list[asyncio.Server]:
+    """Forward connections and answer names, from now on; give what to keep for that."""
+    book = new_book()
+    for each in (*sockets.forwarder, *sockets.datagrams, *sockets.streams):
+        each.setblocking(False)
+    servers = await Forwarder(proxy, book, credentials, say).serve(sockets.forwarder)
+    return servers + await serve_names(book, sockets.datagrams, sockets.streams)
+
+
+async def serve_gateway(
+    proxy: tuple[str, int],
+    credentials: tuple[str, str] | None,
+    sockets: Sockets,
+    say: Callable[[str], None],
+    on_ready: Callable[[], None],
+) -> None:
+    """Serve until SIGTERM or SIGINT."""
+    servers = await start(proxy, credentials, sockets, say)
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    on_ready()
+    await stopped.wait()
+    for server in servers:
+        with contextlib.suppress(OSError):
+            server.close()

@@ -1,0 +1,269 @@
+"""Confines a command: three processes, one outside and two inside, and nothing started unless all is in place.
+
+    outside   forwards connections to the proxy and signals to the agent; ends with the agent's exit code
+    keeper    outside of the agent's namespaces, waits; when `outside` dies it is killed, and with it all inside
+    first     process 1 inside: makes the place, hands its listening sockets out, starts the agent, waits
+
+The network and the mounts belong to a user namespace of `first`; the agent has one
+of its own below that, as the user it was, without a capability over either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn
+
+from proxy.confine import gateway
+from proxy.confine.filter import install_filter
+from proxy.confine.place import Sockets, arrange_files, arrange_network
+from proxy.isolation import (
+    PR_SET_PDEATHSIG,
+    NamespaceError,
+    enter_user_namespace,
+    prctl,
+    renounce_capabilities,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy.confine.covers import Files
+
+NOT_STARTED = 125
+SIGNALLED = 128
+NOT_FOUND, NOT_EXECUTABLE = 127, 126
+MAX_WORDS = 1 << 12
+MAX_SOCKETS = 6
+PASSED_ON = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2})
+RESTORED = (signal.SIGPIPE, signal.SIGXFSZ)
+PRIVATE = os.CLONE_NEWNET | os.CLONE_NEWNS | os.CLONE_NEWIPC | os.CLONE_NEWPID
+GO = b"go"
+
+
+@dataclass(frozen=True, slots=True)
+class Confinement:
+    """Who is confined, and how it gets out."""
+
+    program: str
+    argv: tuple[str, ...]
+    environ: dict[str, str]
+    proxy: tuple[str, int]
+    credentials: tuple[str, str] | None
+    files: Files
+    folder: str
+    user: int
+    group: int
+
+
+class ConfinementError(Exception):
+    """The agent was not started; the message says what stood in the way."""
+
+
+def confine(plan: Confinement, say: Callable[[str], None]) -> int:
+    """Run the agent to its end and give its exit code. Call it from a process with one thread.
+
+    Raises ConfinementError where it was not started.
+    """
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {*PASSED_ON, signal.SIGCHLD})
+    sys.stdout.flush()
+    sys.stderr.flush()
+    keeper = os.fork()
+    if keeper == 0:
+        ours.close()
+        _keep(plan, theirs, mask)
+    theirs.close()
+    try:
+        with ours:
+            agent = _start(plan, ours, keeper, say)
+        return _watch(keeper, agent)
+    finally:
+        _end(keeper)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def _start(plan: Confinement, channel: socket.socket, keeper: int, say: Callable[[str], None]) -> int:
+    """Take the sockets from inside, serve them, and let the agent start; give a handle of it."""
+    sockets = _receive_sockets(channel)
+    ready = threading.Event()
+    threading.Thread(target=_serve, args=(plan, sockets, ready, keeper, say), daemon=True).start()
+    ready.wait()
+    with contextlib.suppress(BrokenPipeError):  # what it said before is there to be read
+        channel.send(GO)
+    words, handles, _, _ = socket.recv_fds(channel, MAX_WORDS, 1)
+    if not handles:
+        raise ConfinementError(words.decode(errors="replace") or "the first process inside ended")
+    return handles[0]
+
+
+def _receive_sockets(channel: socket.socket) -> Sockets:
+    words, handles, _, _ = socket.recv_fds(channel, MAX_WORDS, MAX_SOCKETS)
+    sockets = [socket.socket(fileno=handle) for handle in handles]
+    if not sockets:
+        raise ConfinementError(words.decode(errors="replace") or "the first process inside ended")
+    third = len(sockets) // 3
+    return Sockets(sockets[:third], sockets[third : 2 * third], sockets[2 * third :])
+
+
+def _serve(
+    plan: Confinement, sockets: Sockets, ready: threading.Event, keeper: int, say: Callable[[str], None]
+) -> None:
+    """Forward and resolve for as long as the process lives; where that fails, nothing inside goes on."""
+
+    async def serve() -> None:
+        servers = await gateway.start(plan.proxy, plan.credentials, sockets, say)
+        ready.set()
+        await asyncio.gather(*(server.serve_forever() for server in servers))
+
+    try:
+        asyncio.run(serve())
+    except Exception as error:  # noqa: BLE001  the boundary of the thread
+        say(f"the forwarder failed: {error!r}")
+    finally:
+        os.kill(keeper, signal.SIGKILL)
+        ready.set()
+
+
+def _watch(keeper: int, agent: int) -> int:
+    """Wait for the end, passing on signals that somebody sent; a terminal sends its own to all of us."""
+    while True:
+        told = signal.sigwaitinfo({*PASSED_ON, signal.SIGCHLD})
+        if told.si_signo in PASSED_ON and told.si_code <= 0:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(agent, told.si_signo)
+        pid, status = os.waitpid(keeper, os.WNOHANG)
+        if pid == keeper:
+            return _exit_code(status)
+
+
+def _end(keeper: int) -> None:
+    with contextlib.suppress(ProcessLookupError, ChildProcessError):
+        os.kill(keeper, signal.SIGKILL)
+        os.waitpid(keeper, 0)
+
+
+def _exit_code(status: int) -> int:
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else SIGNALLED - code
+
+
+def _keep(plan: Confinement, channel: socket.socket, mask: set[int]) -> NoReturn:
+    """Be the keeper: enter the namespaces, start the first process in them, and wait for it."""
+    code = NOT_STARTED
+    try:
+        outside = os.getppid()
+        enter_user_namespace(0, 0)
+        _unshare()
+        _die_with(outside)
+        first = os.fork()
+        if first == 0:
+            _be_first(plan, channel, mask)
+        channel.close()
+        code = _exit_code(os.waitpid(first, 0)[1])
+    except Exception as error:  # noqa: BLE001  the boundary: whatever it is, it is told and nothing is started
+        _tell(channel, error)
+    finally:
+        os._exit(code)
+
+
+def _unshare() -> None:
+    try:
+        os.unshare(PRIVATE)
+    except OSError as error:
+        raise NamespaceError(f"network, mount and process namespaces: {error.strerror}") from error
+
+
+def _die_with(parent: int) -> None:
+    """Be killed when `parent` dies, however that happens. Seen from a namespace below it has the number 0."""
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() not in (0, parent):
+        os._exit(NOT_STARTED)
+
+
+def _be_first(plan: Confinement, channel: socket.socket, mask: set[int]) -> NoReturn:
+    """Be process 1: make the place, start the agent once somebody outside serves it, and reap until it ends."""
+    code = NOT_STARTED
+    try:
+        _die_with(0)
+        arrange_files(plan.files, socket.gethostname())
+        sockets = arrange_network()
+        every = (*sockets.forwarder, *sockets.datagrams, *sockets.streams)
+        socket.send_fds(channel, [b"sockets"], [each.fileno() for each in every])
+        for each in every:
+            each.close()
+        if channel.recv(MAX_WORDS) == GO:
+            code = _wait_for(_start_agent(plan, channel, mask))
+    except Exception as error:  # noqa: BLE001  as above
+        _tell(channel, error)
+    finally:
+        os._exit(code)
+
+
+def _start_agent(plan: Confinement, channel: socket.socket, mask: set[int]) -> int:
+    """Fork the agent; it goes on once a handle of it has been sent outside."""
+    held, leash = os.pipe()
+    agent = os.fork()
+    if agent == 0:
+        os.close(leash)
+        _be_agent(plan, channel, held, mask)
+    os.close(held)
+    renounce_capabilities()  # only now: a namespace made without CAP_SETFCAP could not name the user we are
+    handle = os.pidfd_open(agent)
+    socket.send_fds(channel, [b"agent"], [handle])
+    os.close(handle)
+    channel.close()
+    os.write(leash, GO)
+    os.close(leash)
+    return agent
+
+
+def _wait_for(agent: int) -> int:
+    while True:
+        pid, status = os.wait()
+        if pid == agent:
+            return _exit_code(status)
+
+
+def _be_agent(plan: Confinement, channel: socket.socket, held: int, mask: set[int]) -> NoReturn:
+    """Become the agent, with nothing left that could undo the place."""
+    code = NOT_STARTED
+    try:
+        enter_user_namespace(plan.user, plan.group)
+        renounce_capabilities()
+        install_filter()
+        if os.read(held, len(GO)) != GO:
+            os._exit(code)
+        channel.close()
+        os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+        os.chdir(plan.folder)
+        for number in (*PASSED_ON, *RESTORED, signal.SIGCHLD):
+            if signal.getsignal(number) != signal.SIG_IGN or number in RESTORED:
+                signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        os.execve(plan.program, plan.argv, plan.environ)  # noqa: S606  no shell: the words are the caller's own
+    except FileNotFoundError as error:
+        code = _complain(plan, error, NOT_FOUND)
+    except OSError as error:
+        code = _complain(plan, error, NOT_EXECUTABLE)
+    except Exception as error:  # noqa: BLE001  as above
+        code = _complain(plan, error, NOT_STARTED)
+    finally:
+        os._exit(code)
+
+
+def _complain(plan: Confinement, error: Exception, code: int) -> int:
+    reason = (error.strerror or "").lower() if isinstance(error, OSError) else str(error)
+    os.write(2, f"interlock confine: cannot start {plan.argv[0]!r}: {reason}\n".encode(errors="replace"))
+    return code
+
+
+def _tell(channel: socket.socket, error: Exception) -> None:
+    with contextlib.suppress(OSError):
+        channel.send(str(error).encode(errors="replace")[:MAX_WORDS] or b"?")

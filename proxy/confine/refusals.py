@@ -1,0 +1,42 @@
+"""Why the system confines nobody, and what to do about it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+DOCS: Final = "docs/confine.md has the recipes"
+_SWITCHES: Final = (
+    ("kernel.unprivileged_userns_clone", "0", "sudo sysctl kernel.unprivileged_userns_clone=1"),
+    ("user.max_user_namespaces", "0", "sudo sysctl user.max_user_namespaces=10000"),
+    (
+        "kernel.apparmor_restrict_unprivileged_userns",
+        "1",
+        "sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0, or an AppArmor profile that has `userns,`",
+    ),
+)
+_PACKAGES: Final = {"'nft'": "nftables", "'ip'": "iproute2"}
+
+
+def read_switch(name: str) -> str | None:
+    """Give a setting of the kernel's; None where there is no such."""
+    try:
+        return Path("/proc/sys", *name.split(".")).read_text().strip()
+    except OSError:
+        return None
+
+
+def explain(problem: str, read: Callable[[str], str | None] = read_switch) -> str:
+    """Say what the system refused, by which of its settings, and the way out."""
+    for program, package in _PACKAGES.items():
+        if f"no program {program}" in problem:
+            return f"{problem}; install it, for example: sudo apt-get install {package}"
+    closed = [f"{name} is {value}: {remedy}" for name, value, remedy in _SWITCHES if read(name) == value]
+    if closed:
+        return f"the system refuses {problem} ({'; '.join(closed)})"
+    return (
+        f"the system refuses {problem}; in a container, confine it from outside with `interlock confine rules`: {DOCS}"
+    )

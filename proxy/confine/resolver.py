@@ -1,0 +1,93 @@
+"""Names inside a confinement: every one has an address that stands for it, and nobody outside is asked.
+
+The address leads to the forwarder, which knows the name by it; so it is the
+proxy that looks names up, once policy has let them. `answer_query` is pure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import re
+from typing import TYPE_CHECKING
+
+from proxy import dns
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Iterable
+
+NETWORKS = (ipaddress.ip_network("198.18.0.0/15"), ipaddress.ip_network("fd69:6e74:6572:6c6f::/96"))
+"""Set aside for tests of networks, and a private one: on no network does anybody live there."""
+LOOPBACK = {dns.A: "127.0.0.1", dns.AAAA: "::1"}
+MAX_NAME = 253
+IDLE_SECONDS = 10.0
+_LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
+_HOST = re.compile(rf"(?:{_LABEL}\.)*(?![0-9]+$){_LABEL}")
+
+
+def new_book() -> dns.NameBook:
+    """Give an empty book of names, with an address of each version for every one."""
+    return dns.NameBook(*NETWORKS)
+
+
+def answer_query(query: bytes, book: dns.NameBook) -> bytes | None:
+    """Answer a query from the book; None for what is none."""
+    if not dns.is_query(query):
+        return None
+    try:
+        asked, kind, end = dns.read_question(query)
+    except ValueError:
+        return None
+    if query[end - 2 : end] != b"\0\1":  # the class Internet; a question cut short has none
+        return None
+    name = asked.lower().removesuffix(".")
+    if name == "localhost" or name.endswith(".localhost"):
+        return dns.make_answer(query, end, LOOPBACK.get(kind))
+    # What is no name of a host must not get into a request line, and a number is an address.
+    if len(name) > MAX_NAME or not _HOST.fullmatch(name):
+        return dns.make_answer(query, end, code=dns.NO_SUCH_NAME)
+    if kind not in LOOPBACK:
+        return dns.make_answer(query, end)
+    addresses = book.addresses(name)
+    if addresses is None:
+        return dns.make_answer(query, end, code=dns.SERVER_FAILURE)
+    return dns.make_answer(query, end, addresses[0 if kind == dns.A else 1])
+
+
+class _Datagrams(asyncio.DatagramProtocol):
+    def __init__(self, book: dns.NameBook) -> None:
+        self._book = book
+        self._transport: asyncio.DatagramTransport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.DatagramTransport)
+        self._transport = transport
+
+    def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
+        answer = answer_query(data, self._book)
+        if answer is not None and self._transport is not None:
+            self._transport.sendto(answer, addr)
+
+
+async def serve_names(
+    book: dns.NameBook, datagrams: Iterable[socket.socket], listeners: Iterable[socket.socket]
+) -> list[asyncio.Server]:
+    """Answer queries that come over UDP and over TCP, from now on; give what to keep for that."""
+
+    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError, EOFError, TimeoutError), contextlib.closing(writer):
+            while True:
+                async with asyncio.timeout(IDLE_SECONDS):
+                    query = await reader.readexactly(int.from_bytes(await reader.readexactly(2)))
+                answer = answer_query(query, book)
+                if answer is None:
+                    return
+                writer.write(len(answer).to_bytes(2) + answer)
+                await writer.drain()
+
+    loop = asyncio.get_running_loop()
+    for datagram in datagrams:
+        await loop.create_datagram_endpoint(lambda: _Datagrams(book), sock=datagram)
+    return [await asyncio.start_server(converse, sock=listener) for listener in listeners]

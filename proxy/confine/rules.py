@@ -1,0 +1,48 @@
+"""The firewall rules that leave one way out, as nft reads them. Pure.
+
+Two uses of the same rules: a network namespace with nothing but loopback, in
+which every address is local; and the network of a container that an agent
+shares with the proxy, where all but the proxy's own user is redirected.
+"""
+
+from __future__ import annotations
+
+FORWARDER_PORT = 15001
+RESOLVER_PORT = 15053
+DOCKER_RESOLVER = "127.0.0.11"
+"""Where Docker answers names inside a container, by asking outside: names could carry data out that way."""
+
+
+def ruleset(*, port: int = FORWARDER_PORT, resolver_port: int = RESOLVER_PORT, proxy_uid: int | None = None) -> str:
+    """Give rules for `nft -f -`: TCP goes to `port`, names to `resolver_port`, nothing else goes anywhere.
+
+    `proxy_uid` is the user whose own traffic is let out. Applied again, they replace
+    themselves in one step.
+    """
+    own = () if proxy_uid is None else (f"meta skuid {proxy_uid} accept",)
+    redirect = (
+        "type nat hook output priority -101; policy accept;",  # before Docker's own, which are at -100
+        *own,
+        f"meta l4proto {{ tcp, udp }} th dport 53 redirect to :{resolver_port}",
+        "ip daddr 127.0.0.0/8 accept",
+        "ip6 daddr ::1 accept",
+        f"meta l4proto tcp redirect to :{port}",
+    )
+    # In a namespace of their own, answers go to the address that was dialled, which is nobody's. In a container
+    # they are the proxy's, and a connection from before the rules must not outlive them.
+    answers = ("ct state established,related accept",) if proxy_uid is None else (f"ip daddr {DOCKER_RESOLVER} drop",)
+    guard = (
+        "type filter hook output priority 0; policy drop;",
+        *own,
+        *answers,
+        "ip daddr 127.0.0.0/8 accept",
+        "ip6 daddr ::1 accept",
+        "reject with icmpx admin-prohibited",  # so that QUIC gives up at once
+    )
+    chains = _block("chain lead", redirect), _block("chain guard", guard)
+    table = _block("table inet interlock", "\n".join(chains).splitlines())
+    return f"table inet interlock\ndelete table inet interlock\n{table}\n"
+
+
+def _block(head: str, lines: tuple[str, ...] | list[str]) -> str:
+    return "\n".join([f"{head} {{", *(f"  {line}" for line in lines), "}"])

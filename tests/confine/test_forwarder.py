@@ -1,0 +1,118 @@
+"""Connections go to the proxy as tunnels to where they were going, or are closed."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from proxy.confine import forwarder as module
+from proxy.confine.forwarder import TOKEN_WANTED, Forwarder
+from proxy.confine.resolver import new_book
+from tests.harness import free_port
+
+LIMIT = 10.0
+REFUSED = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 3\r\n\r\nno!"
+
+
+def test_a_connection_is_for_the_name_that_its_address_stands_for() -> None:
+    book = new_book()
+    first, first6 = book.addresses("mcp.example") or ()
+    forwarder = Forwarder(("127.0.0.1", 1), book)
+    assert forwarder.target(first, 443) == forwarder.target(first6, 443) == "mcp.example:443"
+    assert forwarder.target("203.0.113.9", 25) == "203.0.113.9:25"
+    assert forwarder.target("2001:db8::9", 443) == "[2001:db8::9]:443"
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.9.9.9", "::1", "0.0.0.0", "::", "198.18.0.2", "198.19.255.255"])
+def test_a_connection_to_ourselves_or_to_a_made_up_address_is_for_nobody(address: str) -> None:
+    assert Forwarder(("127.0.0.1", 1), new_book()).target(address, 80) is None
+
+
+async def heard(reader: asyncio.StreamReader) -> bytes:
+    """Give what comes until the other end closes, or breaks off."""
+    try:
+        return await reader.read()
+    except ConnectionResetError:
+        return b""
+
+
+@asynccontextmanager
+async def forwarding(
+    monkeypatch: pytest.MonkeyPatch, answer: bytes | None, said: list[str]
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter, list[bytes]]]:
+    """Give a connection by way of a forwarder to a proxy that answers so and then echoes; and what that was asked."""
+    asked: list[bytes] = []
+
+    async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        assert answer is not None
+        asked.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(answer)
+        while data := await reader.read(1 << 16):
+            writer.write(data)
+        writer.write(b"end")
+        writer.close()
+
+    monkeypatch.setattr(module, "original_destination", lambda _: ("203.0.113.9", 443))
+    server = await asyncio.start_server(proxy, "127.0.0.1", 0) if answer is not None else None
+    port = server.sockets[0].getsockname()[1] if server else free_port()
+    listener = socket.create_server(("127.0.0.1", 0))
+    listener.setblocking(False)
+    forwarder = Forwarder(("127.0.0.1", port), new_book(), ("bot", "ilk_1"), said.append)
+    servers = await forwarder.serve([listener])
+    reader, writer = await asyncio.open_connection(*listener.getsockname())
+    async with asyncio.timeout(LIMIT):
+        yield reader, writer, asked
+    writer.close()
+    for each in (*servers, *([server] if server else [])):
+        each.close()
+
+
+async def test_a_tunnel_is_opened_in_the_agents_name_and_carries_all_of_both_ways(monkeypatch) -> None:
+    sent = bytes(range(256)) * 20_000
+    async with forwarding(monkeypatch, b"HTTP/1.1 200 OK\r\n\r\n", []) as (reader, writer, asked):
+        writer.write(sent)
+        writer.write_eof()
+        assert await reader.read() == sent + b"end"
+    credentials = base64.b64encode(b"bot:ilk_1").decode()
+    lines = ["CONNECT 203.0.113.9:443 HTTP/1.1", "Host: 203.0.113.9:443", f"Proxy-Authorization: Basic {credentials}"]
+    assert asked == ["\r\n".join([*lines, "", ""]).encode()]
+
+
+async def test_who_speaks_plainly_is_told_why_and_who_speaks_tls_is_cut_off(monkeypatch) -> None:
+    async with forwarding(monkeypatch, REFUSED, []) as (reader, writer, _):
+        writer.write(b"GET / HTTP/1.1\r\n\r\n")
+        assert await reader.readexactly(len(REFUSED)) == REFUSED
+    async with forwarding(monkeypatch, REFUSED, []) as (reader, writer, _):
+        writer.write(b"\x16\x03\x01\x00\x05hello")
+        assert await heard(reader) == b""
+
+
+async def test_a_proxy_that_wants_a_token_is_told_of_once(monkeypatch) -> None:
+    said: list[str] = []
+    async with forwarding(monkeypatch, b"HTTP/1.1 407 Who\r\n\r\n", said) as (reader, writer, _):
+        writer.write(b"\x16\x03\x01")
+        await reader.read()
+    assert said == [TOKEN_WANTED]
+
+
+@pytest.mark.parametrize("answer", [None, b"", b"nonsense\r\n\r\n", b"HTTP/1.1 200 " + b"x" * (1 << 17)])
+async def test_where_the_proxy_does_not_answer_or_answers_nonsense_nothing_passes(monkeypatch, answer) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(module, "PROXY_SECONDS", 0.3)
+    monkeypatch.setattr(module, "FIRST_BYTE_SECONDS", 0.3)
+    async with forwarding(monkeypatch, answer, said) as (reader, writer, _):
+        writer.write(b"\x16\x03\x01secret")
+        assert await heard(reader) == b""
+    assert bool(said) is (answer is None)
+
+
+async def test_past_the_limit_connections_are_closed(monkeypatch) -> None:
+    monkeypatch.setattr(module, "MAX_CONNECTIONS", 0)
+    async with forwarding(monkeypatch, b"HTTP/1.1 200 OK\r\n\r\n", []) as (reader, _, asked):
+        assert await heard(reader) == b""
+    assert asked == []

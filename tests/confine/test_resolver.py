@@ -1,0 +1,74 @@
+"""Every name has an address that stands for it; what is no name gets into no request."""
+
+from __future__ import annotations
+
+import ipaddress
+import struct
+
+import pytest
+
+from proxy.confine.resolver import NETWORKS, answer_query, new_book
+from proxy.dns import AAAA, NO_SUCH_NAME, A
+from tests.test_dns import query
+
+TXT = 16
+
+
+def told(data: bytes, book=None) -> tuple[int, str | None]:
+    """Give the code and the address of an answer."""
+    answer = answer_query(data, book or new_book())
+    assert answer is not None
+    (count,) = struct.unpack_from("!H", answer, 6)
+    packed = answer[-4:] if struct.unpack_from("!H", data, len(data) - 4)[0] == A else answer[-16:]
+    return answer[3] & 0x0F, str(ipaddress.ip_address(packed)) if count else None
+
+
+def test_a_name_has_an_address_of_each_version_and_is_known_again() -> None:
+    book = new_book()
+    code, address = told(query("MCP.example.com"), book)
+    assert code == 0
+    assert ipaddress.ip_address(str(address)) in NETWORKS[0]
+    assert book.name(str(address)) == "mcp.example.com"
+    address6 = told(query("mcp.example.com", AAAA), book)[1]
+    assert book.name(str(address6)) == "mcp.example.com"
+
+
+def test_localhost_is_the_agents_own() -> None:
+    assert told(query("localhost")) == (0, "127.0.0.1")
+    assert told(query("app.localhost", AAAA)) == (0, "::1")
+
+
+def test_of_other_types_there_is_nothing() -> None:
+    assert told(query("example.com", TXT)) == (0, None)
+    assert told(query("localhost", TXT)) == (0, None)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a b.example",
+        "a:80",
+        "evil.example\r\nX-A: b",
+        "10.0.0.1",
+        "-a.example",
+        "a-.example",
+        "*.example",
+        "é.example",
+        "a/b",
+    ],
+)
+def test_what_is_no_hosts_name_does_not_exist(name: str) -> None:
+    assert told(query(name)) == (NO_SUCH_NAME, None)
+
+
+def test_a_name_that_is_too_long_does_not_exist() -> None:
+    assert told(query(".".join(["a" * 63] * 4))) == (NO_SUCH_NAME, None)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"\0" * 11, query("a.b")[:-1], query("a.b")[:-1] + b"\3", b"\0\7\x81\x80" + query("a.b")[4:]],
+    ids=["empty", "short", "cut", "chaos", "answer"],
+)
+def test_what_is_no_query_gets_no_answer(data: bytes) -> None:
+    assert answer_query(data, new_book()) is None
