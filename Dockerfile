@@ -49,7 +49,8 @@ ENV PATH=/opt/interlock/bin:$PATH \
 # An image whose policy fails its own tests is not an image.
 RUN interlock policy test /etc/interlock/policies
 USER 10001:10001
-WORKDIR /var/lib/interlock
+# Root without capabilities, which the transparent way starts as, cannot go where only the proxy may.
+WORKDIR /
 VOLUME ["/var/lib/interlock", "/share"]
 EXPOSE 8080
 HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 CMD ["interlock", "status"]

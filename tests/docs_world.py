@@ -57,6 +57,7 @@ up*)  # started for real, and stopped once it listens
     wait $!
     ;;
 "audit tail"*--follow* | "audit tail"*-f*) timeout --signal=INT 1 {command} "$@" || [ $? = 124 ] ;;
+--install-completion) exec env PYTHONPATH={repository} {python} -m proxy.cli "$@" ;;  # asks its parent for its shell
 "audit prune"*) echo y | real "$@" ;;
 "probe"* | "policy replay"*) real "$@" || [ $? = 3 ] ;;  # 3: it ran, and found something
 *) real "$@" ;;
@@ -173,6 +174,7 @@ PLACEHOLDERS: dict[str, Callable[[World], str]] = {
     "https://mcp.example.com/mcp": lambda world: f"{world.server.url}/mcp",
     "postgresql://interlock:PASSWORD@db.example.com/interlock?sslmode=verify-full": lambda world: world.new_database(),
     "postgresql://interlock@db.example.com/interlock": lambda world: world.new_database(),
+    "/usr/share/": lambda world: f"{world.folder}/share/",
     "/vault/": lambda world: f"{world.folder}/vault/",
     "/srv/interlock-ca": lambda world: f"{world.proxy.state_dir}/ca",
 }
@@ -189,6 +191,8 @@ def start_world(folder: Path, postgres: Postgres) -> Iterator[World]:
     (home / ".build-bot.token").write_text(f"ilk_{'x' * 43}\n")
     (folder / "interlock").symlink_to(folder / "proxy" / "state")
     make_certificates(folder / "certificates")
+    for place in ("bash-completion/completions", "zsh/site-functions", "fish/vendor_completions.d"):
+        (folder / "share" / place).mkdir(parents=True)
     with ExitStack() as stack:
         server = stack.enter_context(start_python_server("python_modern", folder))
         proxy = stack.enter_context(start_interlock(folder / "proxy", policy=POLICY, env={"HOME": str(home)}))
@@ -206,7 +210,7 @@ def _fill_path(folder: Path, env: dict[str, str], state_dir: Path) -> None:
             (path / tool).symlink_to(found)
     (path / "python").symlink_to(sys.executable)
     command = " ".join(module_command("proxy.cli", env=env))
-    script = INTERLOCK.format(command=command, cache=state_dir / "cache")
+    script = INTERLOCK.format(command=command, cache=state_dir / "cache", repository=REPOSITORY, python=sys.executable)
     for name, text in {**STAND_INS, "interlock": script}.items():
         (path / name).write_text(f"#!/bin/sh\n{text}")
         (path / name).chmod(0o755)
