@@ -8,6 +8,7 @@ leave the machine, or run until they are stopped, have stand-ins: STAND_INS. Bes
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -124,6 +125,9 @@ class World:
         self.call_id = denied["result"]["_meta"]["mcp-interlock/denial"]["audit_id"]
         pins = [json.loads(line) for line in self.proxy.cli("pins", "list", "--json").stdout.splitlines()]
         self.digest = next(str(pin["digest"]) for pin in pins if pin["tool"] == "read_file")
+        token = re.search(r"ilk_\S+", self.proxy.cli("agents", "add", "build-bot").stdout)
+        assert token
+        (self.folder / "home" / ".build-bot.token").write_text(token[0])
         vault = self.folder / "vault"
         vault.mkdir()
         exported = self.proxy.cli("audit", "export", "--output", str(vault / "trail.jsonl"))
@@ -188,7 +192,6 @@ def start_world(folder: Path, postgres: Postgres) -> Iterator[World]:
     (home / ".cursor").mkdir(parents=True)
     config = {"mcpServers": {"files": {"command": "npx", "args": ["-y", "some-server"]}}}
     (home / ".cursor" / "mcp.json").write_text(json.dumps(config))
-    (home / ".build-bot.token").write_text(f"ilk_{'x' * 43}\n")
     (folder / "interlock").symlink_to(folder / "proxy" / "state")
     make_certificates(folder / "certificates")
     for place in ("bash-completion/completions", "zsh/site-functions", "fish/vendor_completions.d"):
