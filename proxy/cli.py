@@ -112,7 +112,10 @@ def _complain(message: str) -> NoReturn:
     from rich.console import Console  # noqa: PLC0415  not needed where all goes well
     from rich.text import Text  # noqa: PLC0415
 
-    Console(stderr=True, soft_wrap=True).print(Text.assemble(("error:", "bold red"), " ", message))
+    from proxy.commands.terminal import printable_lines  # noqa: PLC0415
+
+    shown = Text.assemble(("error:", "bold red"), " ", printable_lines(message))
+    Console(stderr=True, soft_wrap=True).print(shown)
     sys.exit(EXIT_ERROR)
 
 

@@ -44,6 +44,16 @@ class Recording:
         )
         self._shipping = ShippingThread(route, lambda: open_events(settings.postgres, settings.state_dir), notary, own)
 
+    @property
+    def problem(self) -> str | None:
+        """Why the log could not be written the last time, if so."""
+        return self._log.problem
+
+    def look_after(self) -> None:
+        """Have a log that could not be written tried again, so that its recovery is noticed without a call."""
+        if self._log.problem is not None:
+            self._log.try_again()
+
     def close(self) -> None:
         """Leave nothing unwritten, sign the end, and move to the store what a short time allows."""
         self._shipping.stop()

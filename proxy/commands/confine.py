@@ -11,8 +11,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from proxy.agent_env import change, reached, without_proxy
-from proxy.commands.entrance import Agent, Asked, CaFolder, Found, Listen, TokenFile, find
+from proxy.agent_env import Entrance, change, reached, without_proxy
+from proxy.commands.entrance import Agent, Asked, CaFolder, Found, Listen, TokenFile, Up, entrance, find
 from proxy.commands.exec import refuse
 from proxy.commands.options import ConfigFile, StateDir
 from proxy.config import split_address
@@ -28,6 +28,8 @@ RUN_EPILOG = """
 Examples:
 
   interlock confine -- claude
+
+  interlock confine --up -- claude
 
   interlock confine --agent build-bot --token-file ~/.build-bot.token -- python agent.py
 
@@ -81,6 +83,7 @@ def run(
     ca_folder: CaFolder = None,
     agent: Agent = None,
     token_file: TokenFile = None,
+    up: Up = False,  # noqa: FBT002
     state_dir: StateDir = None,
     config: ConfigFile = None,
 ) -> None:
@@ -98,16 +101,18 @@ def run(
     from proxy.confine.launch import Confinement, ConfinementError, confine  # noqa: PLC0415  not for --help
 
     try:
-        found = find(Asked(listen, ca_folder, agent, token_file), state_dir, config, must_run=True)
-        environ = change(os.environ, without_proxy(found.entrance))
+        asked = Asked(listen, ca_folder, agent, token_file, state_dir, config, up)
+        found = find(asked)
+        way_in = entrance(asked, found)
+        environ = change(os.environ, without_proxy(way_in))
         launch = plan(command, environ)
         confinement = Confinement(
             program=str(Path(launch.program).absolute()),
             argv=launch.argv,
             environ=environ,
             proxy=split_address(reached(found.address)),
-            credentials=(found.agent, found.token) if found.agent and found.token else None,
-            files=_files(found, keep_socket or []),
+            credentials=found.credentials,
+            files=_files(found, way_in, keep_socket or []),
             folder=str(Path.cwd()),
             user=os.geteuid(),
             group=os.getegid(),
@@ -120,13 +125,13 @@ def run(
     raise typer.Exit(code)
 
 
-def _files(found: Found, kept: list[str]) -> Files:
+def _files(found: Found, way_in: Entrance, kept: list[str]) -> Files:
     """Say what is covered: whoever could act for the agent, and what is the proxy's alone."""
     for path in kept:
         if not Path(path).is_socket():
             raise ConfigError(f"--keep-socket {path!r} is no socket; leave it out, or name one that is there")
     settings = found.settings
-    public = [Path(path) for path in (found.entrance.ca, found.entrance.bundle)]
+    public = [Path(path) for path in (way_in.ca, way_in.bundle)]
     secrets = [path for path in (settings.commit_keys, settings.sampler_key_file) if path is not None]
     return choose_files(
         user=os.geteuid(),
@@ -174,12 +179,11 @@ def gateway(
     """
     from proxy.confine.gateway import serve_gateway  # noqa: PLC0415
 
-    found = find(Asked(listen, None, agent, token_file), state_dir, config, must_run=True)
-    credentials = (found.agent, found.token) if found.agent and found.token else None
+    found = find(Asked(listen, None, agent, token_file, state_dir, config))
     sockets = bind_sockets(port, resolver_port)
 
     def announce() -> None:
         typer.echo(f"interlock leads connections to {found.address} (port {port}, names on {resolver_port}).")
         sys.stdout.flush()
 
-    asyncio.run(serve_gateway(split_address(reached(found.address)), credentials, sockets, _say, announce))
+    asyncio.run(serve_gateway(split_address(reached(found.address)), found.credentials, sockets, _say, announce))

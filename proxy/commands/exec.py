@@ -10,7 +10,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from proxy.agent_env import change, through_proxy
-from proxy.commands.entrance import NOT_STARTED, Agent, Asked, CaFolder, Listen, TokenFile, find
+from proxy.commands.entrance import NOT_STARTED, Agent, Asked, CaFolder, Listen, TokenFile, Up, entrance, find
 from proxy.commands.options import ConfigFile, StateDir
 from proxy.errors import InterlockError, StartError
 from proxy.trace.launch import plan
@@ -20,6 +20,8 @@ EPILOG = """
 Examples:
 
   interlock exec -- claude
+
+  interlock exec --up -- claude
 
   INTERLOCK_AGENT_TOKEN=ilk_… interlock exec --agent build-bot -- python agent.py
 
@@ -33,6 +35,7 @@ def exec_(
     ca_folder: CaFolder = None,
     agent: Agent = None,
     token_file: TokenFile = None,
+    up: Up = False,  # noqa: FBT002
     state_dir: StateDir = None,
     config: ConfigFile = None,
 ) -> None:
@@ -46,8 +49,8 @@ def exec_(
     be executed; 125 where it was not started, such as when no proxy runs.
     """
     try:
-        found = find(Asked(listen, ca_folder, agent, token_file), state_dir, config, must_run=True)
-        become(command, change(os.environ, through_proxy(found.entrance)))
+        asked = Asked(listen, ca_folder, agent, token_file, state_dir, config, up)
+        become(command, change(os.environ, through_proxy(entrance(asked, find(asked)))))
     except (InterlockError, OSError) as error:
         refuse("exec", error)
 

@@ -67,6 +67,14 @@ def goes_for(seen: Observation, guards: frozenset[int]) -> bool:
     return found is not None and seen.ok and int(found[1]) in guards
 
 
+def changes(seen: Observation, folder: str | None) -> bool:
+    """Tell whether something below `folder` was written or deleted, or was to be."""
+    path = seen.path
+    if folder is None or path is None or seen.capability not in (Capability.FS_WRITE, Capability.FS_DELETE):
+        return False
+    return path == folder or path.startswith(f"{folder}/")
+
+
 class Openings:
     """Counts how often a file is opened, by whatever name. None are seen where the system has no more inotify.
 

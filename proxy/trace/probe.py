@@ -232,6 +232,8 @@ class Probe:
                 tool.results.append(CallResult(each.label, outcome))
                 made += 1
                 state = tracer_state(self._tracer)
+                if state == "gone" and self._observer.saw_end:  # strace ends with the server, as it should
+                    state = None
                 if state is not None:
                     self._tampered = _tampering(tool.name, state)
                 if outcome == "gone" or state is not None:

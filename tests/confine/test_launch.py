@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.commands.test_exec import ca_folder
 from tests.confine.ordinary import NOBODY
 from tests.confine.world import World, make_world
 from tests.harness import environment, free_port
@@ -160,6 +161,7 @@ def test_ordinary_clients_work_and_their_calls_are_decided_and_recorded_by_name(
 
 
 def confined(folder: Path, *command: str, module: tuple[str, ...] = ("proxy.cli",), port: int = 1) -> list[str]:
+    ca_folder(folder)
     found = ["--listen", f"127.0.0.1:{port}", "--ca-folder", str(folder), "--state-dir", str(folder / "state")]
     return [*module, "confine", *found, "--", *command]
 

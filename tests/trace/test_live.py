@@ -208,6 +208,7 @@ TAMPERING = {
     "os.open(f'/proc/{tracer}/fd/{held}', os.O_RDONLY | os.O_NONBLOCK)": "somebody opened the trace",
     "os.open(f'/proc/{tracer}/mem', os.O_RDWR)": "open /proc/",
     "signal.pidfd_send_signal(os.pidfd_open(tracer), signal.SIGCONT)": "kill ",
+    "os.rename(STATE + '/log', STATE + '/gone')": "rename ",
 }
 
 
@@ -215,7 +216,7 @@ TAMPERING = {
 def test_a_server_that_goes_for_its_tracer_is_ended_and_that_is_told(code: str, tmp_path: Path) -> None:
     with start_run(tmp_path, obedient(), "--trace", "auto", policy=ALLOW) as run:
         run.ask("initialize", 0, **INITIALIZE)
-        run.send(tool_call(1, f"{HANDS}{code}\ntime.sleep(60)"))
+        run.send(tool_call(1, f"STATE = {str(run.state_dir)!r}{HANDS}{code}\ntime.sleep(60)"))
         assert run.wait() == 128 + signal.SIGKILL
     (told,) = [event for event in observed(run) if "tampering" in event["detail"]]
     assert told["detail"]["tampering"].startswith(TAMPERING[code])
