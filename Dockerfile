@@ -53,6 +53,7 @@ USER 10001:10001
 WORKDIR /
 VOLUME ["/var/lib/interlock", "/share"]
 EXPOSE 8080
-HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 CMD ["interlock", "status"]
+HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 \
+    CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8081/readyz', timeout=4)"]
 ENTRYPOINT ["interlock-entrypoint"]
 CMD ["up"]

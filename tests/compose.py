@@ -140,7 +140,15 @@ class Service:
     def exec(self, first: int, words: Sequence[str], user: str = "10001") -> subprocess.CompletedProcess[str]:
         """Run a command in a running service, as `docker exec` and health checks do."""
         env = [f"{name}={value}" for name, value in self.layer.env.items()]
-        enter = ["nsenter", f"--target={first}", "--mount", "--pid", "--net", f"--root=/proc/{first}/root"]
+        enter = [
+            "nsenter",
+            f"--target={first}",
+            "--mount",
+            "--pid",
+            "--net",
+            f"--root=/proc/{first}/root",
+            f"--wd=/proc/{first}/cwd",
+        ]
         drop = ["setpriv", "--reuid", user, "--regid", user, "--clear-groups", "--bounding-set=-all", "--inh-caps=-all"]
         command = [*enter, *drop, "env", "-i", *env, *words]
         return subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, check=False)

@@ -52,7 +52,7 @@ up*)  # started for real, and stopped once it listens
     shift
     state=$(mktemp -d)
     cp -r "{cache}" "$state/cache"
-    {command} up "$@" --listen 127.0.0.1:0 --state-dir "$state" --log-level error &
+    {command} up "$@" --listen 127.0.0.1:0 --state-dir "$state" --log-level error --workers 1 --health-listen off &
     for _ in $(seq 300); do [ -e "$state/run.json" ] && break; kill -0 $! || break; sleep 0.1; done
     [ -e "$state/run.json" ] && kill $!
     wait $!
@@ -175,6 +175,7 @@ PLACEHOLDERS: dict[str, Callable[[World], str]] = {
     "01989f2e-7a31": lambda world: world.propose(),
     "3f9a2c77": lambda world: world.digest,
     "127.0.0.1:8080": lambda world: str(world.proxy.run["listen"]),
+    "127.0.0.1:8081": lambda world: str(world.proxy.run["health"]),
     "https://mcp.example.com/mcp": lambda world: f"{world.server.url}/mcp",
     "postgresql://interlock:PASSWORD@db.example.com/interlock?sslmode=verify-full": lambda world: world.new_database(),
     "postgresql://interlock@db.example.com/interlock": lambda world: world.new_database(),
