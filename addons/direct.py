@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
     from addons.hook_table import HookTable
 
+UNREAD_BYTES = 1 << 20
+"""How much a connection may bring while a hook is waited for, before it is read no further."""
+
 
 class DirectHandler(ProxyConnectionHandler):
     """One client connection and the server connections it leads to."""
@@ -43,6 +46,8 @@ class DirectHandler(ProxyConnectionHandler):
         self._tasks: set[asyncio.Task[None]] = set()
         self._wires: dict[Wire, None] = {}
         self._full: set[Wire] = set()
+        self._awaited = 0
+        self._unread: collections.Counter[Wire] = collections.Counter()
 
     async def server_event(self, event: events.Event) -> None:
         """Give the layers an event."""
@@ -101,7 +106,12 @@ class DirectHandler(ProxyConnectionHandler):
             raise TypeError(f"unexpected command {command!r}")
 
     def _descend(self, layer: Layer) -> None:
-        """Let a layer inside take what comes. The clocks that run are those of the layers left behind."""
+        """Let a layer inside take what comes. The clocks that run are those of the layers left behind.
+
+        Where connections of those are open, they stay: nobody else knows what to do at the end of one.
+        """
+        if self.transports.keys() != {self.client}:
+            return
         self.layer = layer
         self._inside = True
         while self.wakeup_timer:
@@ -115,10 +125,16 @@ class DirectHandler(ProxyConnectionHandler):
             self._waiting.append(events.HookCompleted(hook))
 
     async def _finish(self, hook: commands.StartHook, waiting: Awaitable[None]) -> None:
-        with self.timeout_watchdog.disarm():
-            await waiting
-        if hook.blocking:
-            self.take(events.HookCompleted(hook))
+        self._awaited += 1
+        try:
+            with self.timeout_watchdog.disarm():
+                await waiting
+            if hook.blocking:
+                self.take(events.HookCompleted(hook))
+        finally:
+            self._awaited -= 1
+            if self._unread and not self._awaited:
+                self._catch_up()
 
     async def handle_hook(self, hook: commands.StartHook) -> None:
         """Tell the addons of something, and wait until they are done with it."""
@@ -168,6 +184,7 @@ class DirectHandler(ProxyConnectionHandler):
             io.writer.close()
         self.transports.pop(connection)
         self._wires.pop(wire, None)
+        self._unread.pop(wire, None)
         self.ease(wire)
         if cancelled:
             raise cancelled
@@ -184,7 +201,23 @@ class DirectHandler(ProxyConnectionHandler):
             self._full.discard(wire)
             if not self._full:
                 for each in self._wires:
-                    each.resume()
+                    if self._unread[each] <= UNREAD_BYTES:
+                        each.resume()
+
+    def count(self, wire: Wire, size: int) -> None:
+        """Read no more of a wire that brings much while a hook is waited for: the layers would keep it all."""
+        if self._awaited:
+            self._unread[wire] += size
+            if self._unread[wire] > UNREAD_BYTES:
+                wire.pause()
+
+    def _catch_up(self) -> None:
+        """Read on: no hook is waited for, so that the layers have taken all that came."""
+        wires = list(self._unread)
+        self._unread.clear()
+        for wire in wires:
+            if not self._full:
+                wire.resume()
 
     @property
     def is_full(self) -> bool:

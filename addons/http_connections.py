@@ -15,7 +15,13 @@ import h2.errors
 import h2.events
 from mitmproxy.connection import ConnectionState
 from mitmproxy.proxy import commands, events
-from mitmproxy.proxy.layers.http import ErrorCode, ResponseProtocolError
+from mitmproxy.proxy.layers.http import (
+    ErrorCode,
+    ReceiveHttp,
+    RequestProtocolError,
+    ResponseEndOfMessage,
+    ResponseProtocolError,
+)
 from mitmproxy.proxy.layers.http._http1 import Http1Client, Http1Server
 from mitmproxy.proxy.layers.http._http2 import Http2Server
 
@@ -29,6 +35,8 @@ if TYPE_CHECKING:
 HEAD_FRAMES = (0x1, 0x9)  # HEADERS and CONTINUATION
 FRAME_HEAD_BYTES = 9
 FIELD_BYTES = len(": \r\n")
+# A head, or whatever else of a server's answer is no body: the size of a chunk, or what nobody asked for.
+ANSWER_HEAD_BYTES = 128 << 10
 _REQUEST_LINE = re.compile(rb"\S+[ \t]+\S+[ \t]+HTTP/\d")
 # What the server sent may stand in mitmproxy's messages, and nothing has looked at it.
 _OWN_WORDS = {
@@ -52,6 +60,23 @@ class GuardedHttp1Server(Http1Server):
                 yield from self._refuse(408, "head_too_slow", _slow_head(self._limits))
             return
         yield from super()._handle_event(event)
+        if isinstance(event, events.DataReceived):
+            yield from self._bound_rest()
+
+    def _bound_rest(self) -> CommandGenerator[None]:
+        """Give up a connection that brings more than can be read yet: requests ahead of their time, or no chunk."""
+        room = self._limits.header_bytes + (self._limits.body_bytes if self.state == self.wait else 0)
+        if len(self.buf) <= room or self.state not in (self.wait, self.read_body):
+            return
+        assert self.stream_id is not None
+        if self.state == self.read_body:
+            yield from self._say_body_is_broken()
+        else:
+            yield _refused(self.context, 400, "bad_request")
+        yield commands.CloseConnection(self.conn)
+        self.state = self.done
+        text = "more came than can be read"
+        yield ReceiveHttp(RequestProtocolError(self.stream_id, text, ErrorCode.CLIENT_DISCONNECTED))
 
     def send(self, event: HttpEvent) -> CommandGenerator[None]:
         status = _error_status(event)
@@ -119,7 +144,27 @@ class GuardedHttp1Server(Http1Server):
 
 
 class GuardedHttp1Client(Http1Client):
-    """An HTTP/1 client that waits for the final answer; mitmproxy's takes an interim one for it."""
+    """An HTTP/1 client that waits for the final answer; mitmproxy's takes an interim one for it.
+
+    It bounds what is no body, and leaves trailers out, which would end mitmproxy's without an end of the answer.
+    """
+
+    def _handle_event(self, event: events.Event) -> CommandGenerator[None]:
+        yield from super()._handle_event(event)
+        if len(self.buf) > ANSWER_HEAD_BYTES and self.state in (self.read_headers, self.read_body, self.wait):
+            yield commands.CloseConnection(self.conn)
+            if self.state != self.wait and self.stream_id is not None:
+                text = "the server's answer has a head or a chunk without an end"
+                yield ReceiveHttp(ResponseProtocolError(self.stream_id, text, ErrorCode.GENERIC_SERVER_ERROR))
+            self.state = self.done
+
+    def read_body(self, event: events.Event) -> CommandGenerator[None]:
+        try:
+            yield from super().read_body(event)
+        except NotImplementedError:  # trailers: nothing here could look into them
+            assert self.stream_id is not None
+            yield ReceiveHttp(ResponseEndOfMessage(self.stream_id))
+            yield from self.mark_done(response=True)
 
     def read_headers(self, event: events.ConnectionEvent) -> CommandGenerator[None]:
         if isinstance(event, events.DataReceived) and self.request:

@@ -27,6 +27,10 @@ class Taker(Protocol):
         """Be told that it can be again."""
         ...
 
+    def count(self, wire: Wire, size: int) -> None:
+        """Be told how much a wire brought, once it is taken."""
+        ...
+
     @property
     def is_full(self) -> bool:
         """Whether some wire cannot be written to."""
@@ -62,6 +66,7 @@ class Wire(asyncio.Protocol):
         """Give the layers what came."""
         if not self.muted and self._connection.state & ConnectionState.CAN_READ:
             self._taker.take(events.DataReceived(self._connection, data))
+            self._taker.count(self, len(data))
 
     def eof_received(self) -> bool:
         """Note that no more comes; it may still be written to."""
