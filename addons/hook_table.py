@@ -16,6 +16,7 @@ from mitmproxy import exceptions
 from mitmproxy.addonmanager import AddonManager, traverse
 from mitmproxy.flow import Flow
 from mitmproxy.hooks import UpdateHook
+from mitmproxy.http import HTTPFlow
 from mitmproxy.master import Master
 
 if TYPE_CHECKING:
@@ -135,5 +136,9 @@ class Embedded(Master):
 def _failed(event: Hook, args: list[Any], error: Exception) -> None:
     """Let nothing go on that a hook failed on."""
     log.error("a hook failed: %s", event.name, exc_info=error)
-    if args and isinstance(args[0], Flow) and args[0].killable:
-        args[0].kill()
+    flow = args[0] if args else None
+    if isinstance(flow, Flow) and flow.killable:
+        flow.kill()
+    if isinstance(flow, HTTPFlow) and flow.websocket is not None:
+        for message in flow.websocket.messages[-1:]:
+            message.drop()  # the layer asks for this alone, not whether the flow was killed

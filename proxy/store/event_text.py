@@ -88,6 +88,8 @@ def _is_plain(body: str, event: dict[str, Any]) -> bool:
         return False
     if not all(type(value) in _TYPES.get(name, _ANY) for name, value in event.items()):
         return False
+    if any(type(event.get(name)) is int and abs(event[name]) >= MAX_INTEGER for name in TEXTS):
+        return False  # SQLite would make a float of it, and so one text of many
     return all(clean(event[name]) == event[name] for name in VALUES if name in event)
 
 

@@ -93,7 +93,10 @@ class LocalLog:
         """Return once `event` is on disk. Raises AuditUnavailableError where it cannot be."""
         if self._closed:
             raise AuditUnavailableError(f"the audit log {self.path} is closed")
-        self._turn = loop, _ = asyncio.get_running_loop(), threading.get_ident()
+        loop = asyncio.get_running_loop()
+        if loop is not self._turn[0]:
+            self._hand_over()  # a loop that ended may have left some
+            self._turn = loop, threading.get_ident()
         done: asyncio.Future[None] = loop.create_future()
         self._gather(loop, _Entry(event, done))
         await done

@@ -7,6 +7,9 @@ from mitmproxy import exceptions, options
 from mitmproxy.connection import Client, Server
 from mitmproxy.http import HTTPFlow
 from mitmproxy.proxy.layers.http import HttpRequestHook
+from mitmproxy.proxy.layers.websocket import WebsocketMessageHook
+from mitmproxy.websocket import WebSocketData, WebSocketMessage
+from wsproto.frame_protocol import Opcode
 
 from addons.hook_table import Embedded
 
@@ -80,6 +83,20 @@ async def test_everybody_is_told_in_order_until_one_halts(flow, kinds, heard):
 @pytest.mark.parametrize("kinds", [(Raising, Third), (RaisingLater, Third), (Second, Raising, Third)])
 async def test_a_hook_that_raises_ends_its_flow_and_the_others_are_told(flow, kinds):
     assert (await told(flow, *kinds))[-1] == "third"
+    assert flow.error is not None
+
+
+async def test_a_message_of_a_websocket_is_dropped_where_a_hook_raises(flow):
+    class Broken:
+        async def websocket_message(self, flow: HTTPFlow) -> None:
+            raise ValueError("broken")
+
+    before, last = (WebSocketMessage(Opcode.TEXT, from_client=True, content=b"{}") for _ in range(2))
+    flow.websocket = WebSocketData(messages=[before, last])
+    master = Embedded(options.Options())
+    master.addons.add(Broken())
+    await master.addons.handle_lifecycle(WebsocketMessageHook(flow))
+    assert (before.dropped, last.dropped) == (False, True)
     assert flow.error is not None
 
 

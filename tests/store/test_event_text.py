@@ -6,6 +6,7 @@ import json
 import math
 from typing import Any
 
+import apsw
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -40,6 +41,13 @@ def test_whatever_an_event_holds_its_columns_are_plain_and_of_their_type(fields:
     assert isinstance(read.get("is_error", True), bool)
     assert isinstance(read.get("gate_ms", 0.0), (int, float))
     assert isinstance(read.get("result_size", 0), int)
+
+
+@pytest.mark.parametrize("number", [1 << 63, -(1 << 63) - 1, 10**25])
+def test_an_id_of_more_than_64_bits_stays_what_it_is(number: int) -> None:
+    body = json.dumps({"event_id": "e", "kind": "k", "time": 1, "jsonrpc_id": number})
+    [(read,)] = apsw.Connection("").execute("SELECT ? ->> 'jsonrpc_id'", (readable(body),))
+    assert read == str(number)
 
 
 @given(ANY_TEXT)

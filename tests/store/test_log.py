@@ -167,6 +167,20 @@ async def test_a_caller_that_gives_up_waiting_harms_nobody(sink: LocalLog, path:
     assert ids(path) == ["1", "2"]
 
 
+def test_what_one_loop_leaves_another_need_not_wait_for(sink: LocalLog, path: Path) -> None:
+    def leave() -> None:
+        sink.record_later(event(2))
+        first.stop()
+
+    first = asyncio.new_event_loop()
+    first.run_until_complete(sink.record(event(1)))
+    first.call_soon(leave)
+    first.run_forever()
+    asyncio.run(asyncio.wait_for(sink.record(event(3)), 10))
+    first.close()
+    assert len(ids(path)) == 3
+
+
 async def test_closing_writes_what_is_queued(path: Path) -> None:
     sink = LocalLog(path)
     for number in range(700):
