@@ -108,7 +108,9 @@ def test_whoever_is_asked_for_a_name_it_is_our_resolver_that_answers(seen: dict[
     assert "\\xc6\\x12\\x00" in seen[way]  # 198.18.0
 
 
-@pytest.mark.parametrize("way", ["nft flush", "ip route", "ip link", "new user namespace", "uncover", "mount"])
+@pytest.mark.parametrize(
+    "way", ["nft flush", "ip route", "ip link", "new user namespace", "uncover", "look under the cover", "mount"]
+)
 def test_the_rules_and_covers_cannot_be_taken_away(seen: dict[str, str], way: str) -> None:
     assert not seen[way].startswith("exit 0")
     assert "operator" not in seen[way]
