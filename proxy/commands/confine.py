@@ -66,7 +66,7 @@ class _RunByDefault(TyperGroup):
 
 app = typer.Typer(
     cls=_RunByDefault,
-    help="Run an agent where the only way out is the proxy: `interlock confine -- COMMAND`.",
+    help="Run an agent where the only way out is the proxy.\n\n`interlock confine -- COMMAND` is all it takes.",
     no_args_is_help=True,
     epilog=RUN_EPILOG,
 )
