@@ -24,36 +24,14 @@ from typing import Any
 
 from rich.console import Console
 
-from bench import download, figures, gateways, goals, lifetime, proc, report, stdio, workloads
+from bench import goals, proc, report
 from bench.contenders import PACKAGES, World
 from bench.install import HERE, Installed, find_program, install
+from bench.plan import TITLES, Options, measure, measure_parts
 from bench.processes import ROOT, end_cleanly
 from bench.servers import servers
 
 WORK = HERE / ".work"
-QUICK_SECONDS, QUICK_ROUNDS = 2.0, 2
-TITLES = {
-    "gateways": "MCP gateways, one call after the other on one connection",
-    "stdio": "stdio, one call after the other",
-    "download": "a download of 200 MB through CONNECT and TLS",
-    "start": "seconds until it listens",
-    "memory": "memory of one worker, MB",
-}
-
-
-@dataclasses.dataclass(frozen=True)
-class Options:
-    """How long to measure."""
-
-    quick: bool
-    only: tuple[str, ...]
-    seconds: float | None
-    rounds: int | None
-    parts: bool
-
-    def wants(self, name: str, *, in_quick: bool = True) -> bool:
-        """Say whether something is part of this run."""
-        return name in self.only if self.only else in_quick or not self.quick
 
 
 def read_options(words: list[str] | None = None) -> Options:
@@ -61,7 +39,7 @@ def read_options(words: list[str] | None = None) -> Options:
     parser = argparse.ArgumentParser(
         prog="python -m bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    known = [*(workload.id for workload in workloads.WORKLOADS), *TITLES]
+    known = list(TITLES)
     parser.add_argument("--quick", action="store_true", help="short turns, and only what goals need")
     parser.add_argument("--only", nargs="+", default=[], choices=known, metavar="WORKLOAD", help=", ".join(known))
     parser.add_argument("--seconds", type=float, help="how long a turn takes, instead of what each workload says")
@@ -70,46 +48,6 @@ def read_options(words: list[str] | None = None) -> Options:
     given = parser.parse_args(words)
     parts = not (given.quick or given.only or given.no_parts)
     return Options(given.quick, tuple(given.only), given.seconds, given.rounds, parts)
-
-
-def measure(world: World, options: Options, say: Callable[[str], None]) -> dict[str, Any]:
-    """Measure everything that is wanted; give the results by workload."""
-    found: dict[str, Any] = {}
-    quick = options.quick
-    for workload in workloads.WORKLOADS:
-        if options.wants(workload.id, in_quick=workload.in_quick):
-            seconds = options.seconds or (min(QUICK_SECONDS, workload.seconds) if quick else workload.seconds)
-            rounds = options.rounds or (min(QUICK_ROUNDS, workload.rounds) if quick else workload.rounds)
-            figures_of = workloads.run(workload, world, say, seconds, rounds)
-            found[workload.id] = {name: workloads.as_json(each) for name, each in figures_of.items()}
-    rounds = options.rounds or (2 if quick else 3)
-    others: dict[str, Callable[[], dict[str, Any]]] = {
-        "gateways": lambda: gateways.run(world, say, 25 if quick else 60, rounds),
-        "stdio": lambda: stdio.run(world, say, 100 if quick else 300, rounds),
-        "download": lambda: download.run(world, say, 1 if quick else rounds),
-        "start": lambda: lifetime.start_times(world, say, rounds),
-        "memory": lambda: lifetime.memory(world, say, 3_000 if quick else goals.CALLS),
-    }
-    world.stack.close()
-    world.kept.clear()
-    for name, run in others.items():
-        if options.wants(name):
-            found[name] = run()
-            world.stack.close()
-            world.kept.clear()
-    return found
-
-
-def measure_parts(world: World, say: Callable[[str], None]) -> dict[str, list[dict[str, Any]]]:
-    """Run the benchmarks of single parts, briefly."""
-    found = {}
-    for name in figures.PARTS:
-        say(f"part: {name}")
-        measured, problem = figures.collect(name, world.folder, quick=True)
-        found[name] = [dataclasses.asdict(figure) for figure in measured]
-        if problem:
-            world.leave_out(f"part {name}", problem)
-    return found
 
 
 def versions(installed: Installed) -> dict[str, str]:
@@ -170,8 +108,10 @@ def progress(console: Console, began: float) -> Iterator[Callable[[str], None]]:
 
 
 def run(options: Options, console: Console) -> dict[str, Any]:
-    """Do a run; give its results."""
-    began, machine = time.perf_counter(), proc.machine()
+    """Do a run; give its results, which are of what was measured so far where somebody ends it."""
+    began, machine, kind = time.perf_counter(), proc.machine(), options.kind
+    found: dict[str, Any] = {}
+    parts: dict[str, list[dict[str, Any]]] = {}
     if machine.load_before > machine.cores / 2:
         console.print(f"[yellow]the machine is busy (load {machine.load_before}): trust ratios, not numbers[/yellow]")
     WORK.mkdir(exist_ok=True)
@@ -181,14 +121,19 @@ def run(options: Options, console: Console) -> dict[str, Any]:
         installed = install()
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=WORK, ignore_cleanup_errors=True)))
         upstream = stack.enter_context(servers(folder / "servers", installed))
-        world = World(upstream, folder, installed, quick=options.quick)
+        world = World(upstream, folder, installed)
         stack.enter_context(world.stack)
         for name, reason in installed.missing.items():
             world.leave_out(name, reason)
-        found = measure(world, options, say)
-        parts = measure_parts(world, say) if options.parts else {}
+        try:
+            measure(world, options, say, found)
+            if options.parts:
+                measure_parts(world, say, parts)
+        except (KeyboardInterrupt, SystemExit):
+            kind = "partial"
+            world.leave_out("the rest", "the run was ended")
     return {
-        "kind": "quick" if options.quick else "partial" if options.only else "full",
+        "kind": kind,
         "date": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
         "seconds": round(time.perf_counter() - began, 1),
         "commit": commit(),
@@ -197,7 +142,7 @@ def run(options: Options, console: Console) -> dict[str, Any]:
         "goals": goals.judge(found, world.left_out),
         "workloads": found,
         "parts": parts,
-        "titles": {**{workload.id: workload.title for workload in workloads.WORKLOADS}, **TITLES},
+        "titles": TITLES,
         "left_out": world.left_out,
     }
 
@@ -207,17 +152,14 @@ def main() -> None:
     end_cleanly()
     options = read_options()
     console = Console() if sys.stdout.isatty() else Console(width=150)
-    try:
-        results = run(options, console)
-    except KeyboardInterrupt:
-        console.print("interrupted; nothing was written")
-        sys.exit(130)
+    results = run(options, console)
     report.show(results, console)
     written = write(results)
     if results["kind"] == "full":
         report.write_docs()
         written += [report.PAGE, report.CHART]
     console.print("written: " + ", ".join(str(path.relative_to(ROOT)) for path in written), soft_wrap=True)
+    sys.exit(130 if "the rest" in results["left_out"] else 0)
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ from bench.servers import Servers, tool_python
 
 READY_LIMIT = 60.0
 LEAST_SERVED = 0.98
+WRK_CONNECTIONS = 64
 WRK_HEAD = 0.4
 """Seconds after which wrk's connections are open."""
 
@@ -104,7 +105,7 @@ def run_load(spec: Spec, pid: int | None, servers: Servers | None = None, proces
         each = dataclasses.replace(
             spec, connections=max(1, spec.connections // processes), calls=spec.calls // processes
         )
-        argv = [tool_python(), "-m", "bench.load", json.dumps(dataclasses.asdict(each))]
+        argv: list[str | Path] = [tool_python(), "-m", "bench.load", json.dumps(dataclasses.asdict(each))]
         clients = [
             stack.enter_context(started(f"client-{number}", argv, folder, cwd=ROOT, pipes=True))
             for number in range(processes)
@@ -171,8 +172,12 @@ WRK_RESULT = re.compile(r"^JSON (\{.*\})$", re.MULTILINE)
 
 
 def can_wrk(spec: Spec) -> bool:
-    """Say whether wrk is there and can do this: plain HTTP/1.1 without a tunnel, on connections that stay."""
-    return find_program("wrk") is not None and not (spec.tls or spec.fresh or spec.download or spec.calls)
+    """Say whether wrk is there and can do this: plain HTTP/1.1 without a tunnel, on connections that stay.
+
+    Many connections are not for it: it counts the wait for each to open into the first calls, and so into the tail.
+    """
+    beyond = spec.tls or spec.fresh or spec.download or spec.calls or spec.connections > WRK_CONNECTIONS
+    return find_program("wrk") is not None and not beyond
 
 
 def run_wrk(spec: Spec, pid: int | None, servers: Servers) -> Sample:

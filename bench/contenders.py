@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import subprocess
 import sys
@@ -17,6 +18,10 @@ from bench.install import PACKAGES as _PACKAGES
 from bench.processes import ROOT, Started, StartError, environment, free_port, started, wait_for_port, wait_until
 from bench.servers import Servers
 
+REASON = 300
+"""The longest reason that is kept whole."""
+# One worker, since what it is compared with is one process; and no fixed port, since several are up at once.
+USUAL = {"--workers": "1", "--health-listen": "off"}
 PACKAGES: dict[str, Package] = {package.name: package for package in _PACKAGES}
 
 
@@ -27,7 +32,6 @@ class World:
     servers: Servers
     folder: Path
     installed: Installed
-    quick: bool = False
     left_out: dict[str, str] = field(default_factory=dict)
     """Why something was not measured, by its name."""
     kept: dict[tuple[str, str], Running] = field(default_factory=dict)
@@ -36,8 +40,16 @@ class World:
     """Ends them."""
 
     def leave_out(self, name: str, reason: str) -> None:
-        """Note that something is not measured; the first reason counts."""
-        self.left_out.setdefault(name, reason)
+        """Note that something is not measured, in one line; the first reason counts."""
+        line = " ".join(reason.split())
+        self.left_out.setdefault(
+            name, line if len(line) <= REASON else f"{line[: REASON // 2]} … {line[-REASON // 2 :]}"
+        )
+
+    def end_kept(self) -> None:
+        """End the contenders that stayed up."""
+        self.stack.close()
+        self.kept.clear()
 
 
 @dataclass(frozen=True)
@@ -120,7 +132,14 @@ class Interlock:
         return [
             *(sys.executable, "-m", self.module, "up", "--listen", "127.0.0.1:0", "--mode", mode),
             *("--policy", str(policy), "--state-dir", str(folder / "state")),
-            *("--upstream-ca", str(world.servers.certificates.ca), *self.flags),
+            *("--upstream-ca", str(world.servers.certificates.ca)),
+            *(
+                word
+                for flag, value in USUAL.items()
+                if knows(flag) and flag not in self.flags
+                for word in (flag, value)
+            ),
+            *self.flags,
         ]
 
     @contextlib.contextmanager
@@ -159,11 +178,16 @@ def run_file(server: Started, state: Path) -> dict[str, object] | None:
     return None
 
 
-def knows_workers() -> bool:
-    """Say whether this version of Interlock can be told how many workers to run."""
+@functools.cache
+def _help() -> bytes:
     argv = [sys.executable, "-m", "proxy.cli", "up", "--help"]
-    done = subprocess.run(argv, cwd=ROOT, env=environment({"COLUMNS": "200"}), capture_output=True, check=False)
-    return b"--workers" in done.stdout
+    env = environment({"COLUMNS": "200", "NO_COLOR": "1"})
+    return subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, check=False).stdout
+
+
+def knows(flag: str) -> bool:
+    """Say whether this version of `interlock up` has a flag."""
+    return flag.encode() in _help()
 
 
 @dataclass(frozen=True)

@@ -36,9 +36,9 @@ def one(world: World, running: Running) -> tuple[Sample, float]:
 
 def run(world: World, say: Callable[[str], None], rounds: int) -> dict[str, dict[str, float]]:
     """Download through each in turns, after once for warming up; give medians, and the largest growth."""
-    samples: dict[str, list[tuple[Sample, float]]] = {}
     with all_started(world, (DIRECT, STREAMING, INTERLOCK), "tls", "download") as running:
         names = list(running)
+        samples: dict[str, list[tuple[Sample, float]]] = {name: [] for name in names}
         for number, name in enumerate(turns(names, rounds + 1)):
             say(f"download: {name}")
             try:
@@ -47,7 +47,7 @@ def run(world: World, say: Callable[[str], None], rounds: int) -> dict[str, dict
                 world.leave_out(f"download: {name}", str(error))
                 continue
             if number >= len(names):
-                samples.setdefault(name, []).append(sample)
+                samples[name].append(sample)
     return {
         name: {
             "mb_per_second": statistics.median(sample.megabytes / sample.seconds for sample, _ in taken),
@@ -55,4 +55,5 @@ def run(world: World, say: Callable[[str], None], rounds: int) -> dict[str, dict
             "cpu_ms": statistics.median((sample.cpu_us or 0.0) / 1000 for sample, _ in taken),
         }
         for name, taken in samples.items()
+        if taken
     }

@@ -144,7 +144,7 @@ def contextforge(world: World) -> Iterator[Gateway]:
     env, package = _contextforge_environment(folder), PACKAGES["contextforge"]
     argv: list[str | Path] = [package.path(), "--host", "127.0.0.1", "--port", str(port)]
     with started("contextforge", argv, folder, env=env, cwd=folder) as server:
-        wait_until(server, lambda: _healthy(port), limit=90)
+        wait_until(server, lambda: _healthy(port), limit=120)
         token = _contextforge_token(package.path("python"), env, folder)
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
         url = f"http://127.0.0.1:{world.servers.session}/mcp"

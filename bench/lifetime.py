@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from bench import proc
 from bench.clients import LoadError, run_load, sampled
-from bench.contenders import MITMDUMP, Interlock, World, knows_workers
+from bench.contenders import MITMDUMP, Interlock, World
 from bench.load import Spec
 from bench.processes import StartError, free_port, listening, started, wait_until
 from bench.workloads import AUTHORITY
@@ -62,9 +62,8 @@ def _stock_start(world: World) -> float:
 
 def memory(world: World, say: Callable[[str], None], calls: int) -> dict[str, float]:
     """Give the megabytes of a worker at rest, and how they grow over so many calls."""
-    flags = ("--workers", "1") if knows_workers() else ()
     try:
-        with Interlock("memory", flags=flags)(world, "plain") as running:
+        with Interlock("memory")(world, "plain") as running:
             assert running.pid
             pid = running.pid
             rest = proc.tree_memory(pid)

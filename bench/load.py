@@ -13,6 +13,7 @@ import re
 import ssl
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
@@ -121,7 +122,7 @@ class Answers(asyncio.Protocol):
         self._head = b""
         self._missing = -1
         self.answered: asyncio.Future[str | None] | None = None
-        self.on_answer = self._settle
+        self.on_answer: Callable[[str | None], None] = self._settle
         self.received = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -99,6 +99,6 @@ def servers(folder: Path, installed: Installed) -> Iterator[Servers]:
 
 def _python(stack: contextlib.ExitStack, folder: Path, name: str, more: list[Path]) -> int:
     port = free_port()
-    argv = [tool_python(), "-m", "bench.upstream", str(port), *more]
+    argv: list[str | Path] = [tool_python(), "-m", "bench.upstream", str(port), *more]
     wait_for_port(stack.enter_context(started(f"upstream-{name}", argv, folder, cwd=ROOT)), port)
     return port

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import sys
 
-from bench.payloads import answer, text_of
-from bench.upstream import SCHEMA, TOOL
+from bench.payloads import TOOL, answer, text_of
+from bench.upstream import SCHEMA
 
 TEXT = text_of(310)
 

@@ -22,7 +22,7 @@ from bench.contenders import (
     World,
     all_started,
     interlock_on_postgres,
-    knows_workers,
+    knows,
 )
 from bench.load import Spec
 from bench.processes import StartError
@@ -149,11 +149,12 @@ def _workers(count: int) -> Contender:
 
 
 def _without_workers() -> str | None:
-    return None if knows_workers() else "this version of `interlock up` has no --workers"
+    return None if knows("--workers") else "this version of `interlock up` has no --workers"
 
 
 EVERYBODY = (DIRECT, NGINX, MITMDUMP, NAIVE, EMPTY, INTERLOCK)
 INTERCEPTORS = (DIRECT, MITMDUMP, NAIVE, EMPTY, INTERLOCK)
+FEW = (DIRECT, NGINX, MITMDUMP, INTERLOCK)
 
 WORKLOADS = (
     Workload(
@@ -175,12 +176,12 @@ WORKLOADS = (
         seconds=3.0,
         in_quick=True,
     ),
-    Workload("plain-1", "reverse proxy, plain, 1 connection", EVERYBODY, connections=1, in_quick=True),
+    Workload("plain-1", "reverse proxy, plain, 1 connection", FEW, connections=1),
     Workload("plain-32", "reverse proxy, plain, 32 connections", EVERYBODY),
-    Workload("plain-256", "reverse proxy, plain, 256 connections", EVERYBODY, connections=256),
-    Workload("large-32", "reverse proxy, plain, 20 KB results", EVERYBODY, path="/large.json"),
-    Workload("sse-32", "reverse proxy, plain, 400 B results as SSE", EVERYBODY, path="/small.sse"),
-    Workload("sse-large-32", "reverse proxy, plain, 20 KB results as SSE", EVERYBODY, path="/large.sse"),
+    Workload("plain-256", "reverse proxy, plain, 256 connections", FEW, connections=256),
+    Workload("large-32", "reverse proxy, plain, 20 KB results", FEW, path="/large.json"),
+    Workload("sse-32", "reverse proxy, plain, 400 B results as SSE", FEW, path="/small.sse"),
+    Workload("sse-large-32", "reverse proxy, plain, 20 KB results as SSE", FEW, path="/large.sse"),
     Workload(
         "tls-1", "CONNECT and TLS on both sides, 1 connection", (DIRECT, MITMDUMP, INTERLOCK), kind="tls", connections=1
     ),
@@ -193,7 +194,11 @@ WORKLOADS = (
     Workload(
         "rules",
         "policies of 1, 100 and 1000 rules",
-        tuple(_variant(f"{count} rules", f"Interlock, {count} rules", rules=count) for count in (1, 100, 1000)),
+        (
+            _variant("1 rule", "Interlock, 1 rule", rules=1),
+            _variant("100 rules", "Interlock, 100 rules"),
+            _variant("1000 rules", "Interlock, 1000 rules", rules=1000),
+        ),
     ),
     Workload(
         "redaction",

@@ -19,6 +19,7 @@ from bench.install import Installed
 from bench.load import Spec
 from bench.processes import StartError, started, wait_until
 from bench.servers import servers
+from tests.trail import read_trail
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -187,6 +188,10 @@ def test_a_workload_measures_the_real_proxy(world: World) -> None:
     assert ours["rate"] > 1
     assert [turn["rate"] > 0 for turn in ours["rounds"]] == [True, True]
     assert found["direct"].cpu_us is None
+    state = world.kept["interlock", "tls"].state_dir
+    assert state
+    decided = [event for event in read_trail(state) if event["kind"] == "decided"]
+    assert len(decided) >= sum(turn["calls"] for turn in ours["rounds"])  # what was measured was recorded
 
 
 def test_refusals_and_answers_from_elsewhere_are_no_figures(world: World) -> None:

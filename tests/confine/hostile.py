@@ -1,7 +1,8 @@
 """An agent that tries every way around the proxy. The standard library alone; run inside a confinement.
 
 `python hostile.py JSON`, where JSON has what is outside: `loopback` and `udp` (ports), `addresses` of the machine,
-`service` and `kept` (unix sockets), `abstract` (a name), `state` (a folder), `policy` (a file), `site` (a URL).
+`service` and `kept` (unix sockets), `abstract` (a name), `state` (a folder), `policy` (a file), `site` (a URL),
+`host_port` (that is to be reached).
 Prints one JSON object: what became of each attempt.
 """
 
@@ -178,6 +179,8 @@ def attempts(outside: dict[str, Any]) -> dict[str, Callable[[], str]]:
         "environment": lambda: fetch(outside["site"]),
         "environment, denied": lambda: fetch("https://denied.test/"),
         "denied in the clear": lambda: fetch("http://denied.test/"),
+        "port of the host by name": lambda: fetch(f"http://localhost:{outside['host_port']}/hello.txt"),
+        "port of the host by address": lambda: fetch(f"http://127.0.0.1:{outside['host_port']}/hello.txt"),
         "interfaces": lambda: look("/proc/net/dev"),
         "status": lambda: look("/proc/self/status"),
     }

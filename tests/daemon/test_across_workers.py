@@ -165,7 +165,7 @@ def test_an_id_in_use_on_one_worker_is_refused_by_another_and_a_cut_stream_goes_
 ) -> None:
     headers = session(two, modern)
     first, second = (Line(two, number, f"{modern.url}/mcp", headers) for number in (1, 2))
-    meta = {"name": "slow", "arguments": {"ms": 1200}, "_meta": {"progressToken": "p"}}
+    meta = {"name": "slow", "arguments": {"ms": 2500}, "_meta": {"progressToken": "p"}}
     response = first.post({"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": meta})
     progress = next(event for event in events(response) if "progress" in event.get("data", ""))
     assert reason_of(second.call(5, "echo", text="x")) == "id_in_use"
@@ -175,7 +175,7 @@ def test_an_id_in_use_on_one_worker_is_refused_by_another_and_a_cut_stream_goes_
     response.close()
     answer = resume(second, progress["id"])
     assert answer["id"] == 5
-    assert "slept 1200" not in text_of(answer), "masked by the rules of its call"
+    assert "slept 2500" not in text_of(answer), "masked by the rules of its call"
     # The client was gone before the answer was there, so that is how the call ended.
     assert ended(two, began["call_id"])["outcome"] in ("upstream_error", "done")
     second.close()

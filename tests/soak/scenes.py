@@ -23,7 +23,10 @@ ANSWER_SECONDS = 30.0
 
 
 def memory(interlock: Interlock) -> int:
-    """Give the bytes that the proxy's processes take: each its own, and of what they share its part."""
+    """Give the bytes that the proxy's processes have made: each its own, and of what they share its part.
+
+    Programs and libraries are left out: how much of them counts as ours changes with what else runs.
+    """
     return sum(map(_proportional, [interlock.process.pid, *interlock.worker_pids]))
 
 
@@ -32,7 +35,7 @@ def _proportional(pid: int) -> int:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except (FileNotFoundError, ProcessLookupError):
         return 0
-    return sum(int(line.split()[1]) * KB for line in lines if line.startswith("Pss:"))
+    return sum(int(line.split()[1]) * KB for line in lines if line.startswith("Pss_Anon:"))
 
 
 @dataclass(frozen=True)
