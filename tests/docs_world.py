@@ -48,6 +48,7 @@ STAND_INS = {
     "npx": SERVER,
     "uvx": SERVER,
     "node": "case $1 in server.js) " + SERVER.strip() + " ;; esac\n",
+    "python": f'exec {sys.executable} "$@"\n',  # a link to it would not know its packages
     "claude": "exit 0\n",
     "ssh": "exec cat >/dev/null\n",
 }
@@ -168,7 +169,7 @@ class World:
         folder = self.folder / "pages" / name
         (folder / ".venv" / "bin").mkdir(parents=True)
         (folder / ".venv" / "bin" / "interlock").symlink_to(self.folder / "bin" / "interlock")
-        (folder / ".venv" / "bin" / "python").symlink_to(sys.executable)
+        (folder / ".venv" / "bin" / "python").symlink_to(self.folder / "bin" / "python")
         (folder / "examples").symlink_to(REPOSITORY / "examples")
         (folder / "deploy").symlink_to(REPOSITORY / "deploy")
         shutil.copytree(REPOSITORY / "policies", folder / "policies")
@@ -208,7 +209,7 @@ def start_world(folder: Path, postgres: Postgres) -> Iterator[World]:
     """Run the world until the block ends."""
     home = folder / "home"
     own = {"HOME": home, "PATH": folder / "bin", "XDG_STATE_HOME": folder, "SSH_AUTH_SOCK": home / "agent.sock"}
-    env = environment({name: str(path) for name, path in own.items()})
+    env = environment({name: str(path) for name, path in own.items()} | {"API_KEY": "anything"})
     (home / ".cursor").mkdir(parents=True)
     config = {"mcpServers": {"files": {"command": "npx", "args": ["-y", "some-server"]}}}
     (home / ".cursor" / "mcp.json").write_text(json.dumps(config))
@@ -234,7 +235,6 @@ def _fill_path(folder: Path, env: dict[str, str], state_dir: Path) -> None:
     for tool in TOOLS.split():
         if found := shutil.which(tool):
             (path / tool).symlink_to(found)
-    (path / "python").symlink_to(sys.executable)
     command = " ".join(module_command("proxy.cli", env=env))
     script = INTERLOCK.format(
         command=command,
