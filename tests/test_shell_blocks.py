@@ -73,7 +73,7 @@ def test_every_block_of_a_page_runs(page: str, world: World) -> None:
         cwd=world.new_folder(Path(page).stem), env=world.env, stdin=subprocess.DEVNULL,
         capture_output=True, text=True, timeout=LIMIT, check=False,
     )  # fmt: skip
-    assert run.returncode == 0, f"{page}: {run.stderr[-3000:]}{WAY_OUT}"
+    assert run.returncode == 0, f"{page}:\n{run.stdout[-2000:]}\n{run.stderr[-2000:]}{WAY_OUT}"
 
 
 def test_blocks_that_do_not_run_are_counted_here_and_say_why_in_few_words() -> None:
