@@ -130,7 +130,7 @@ class DirectHandler(ProxyConnectionHandler):
     def _told(self, hook: commands.StartHook) -> Awaitable[None] | None:
         """Tell the addons; give what is left to wait for."""
         waiting = self._table.tell(hook)
-        (data,) = hook.args()
+        (data,) = self._table.args(hook)
         if isinstance(data, Flow) and data.intercepted:
             return _resumed(waiting, data)
         return waiting

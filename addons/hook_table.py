@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import inspect
 import logging
-from typing import TYPE_CHECKING, Any
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, cast
 
 from mitmproxy import exceptions
 from mitmproxy.addonmanager import AddonManager, traverse
@@ -34,6 +35,7 @@ class HookTable(AddonManager):
     def __init__(self, master: Master) -> None:
         super().__init__(master)
         self._hearers: dict[str, tuple[Hearer, ...]] = {}
+        self._names: dict[type[Hook], tuple[str, ...]] = {}
 
     def register(self, addon: Any) -> Any:
         """Take an addon in, and look everything up anew."""
@@ -63,9 +65,16 @@ class HookTable(AddonManager):
             known = self._hearers[event.name] = tuple(one for one in found if callable(one))
         return known
 
+    def args(self, event: Hook) -> list[Any]:
+        """Give what hearers are told; its names are looked up once for each kind of event."""
+        names = self._names.get(type(event))
+        if names is None:
+            names = self._names[type(event)] = tuple(field.name for field in fields(cast("Any", event)))
+        return [getattr(event, name) for name in names]
+
     def tell(self, event: Hook) -> Awaitable[None] | None:
         """Tell of `event`, as far as that goes without waiting; give what is left to wait for, if anything is."""
-        hearers, args = self.hearers(event), event.args()
+        hearers, args = self.hearers(event), self.args(event)
         for place, hear in enumerate(hearers):
             try:
                 waiting = hear(*args)

@@ -72,8 +72,19 @@ if TYPE_CHECKING:
 log = structlog.get_logger("interlock.gate")
 
 # Messages that make a server do nothing: their events need not be awaited.
-QUIET = ("initialize", "ping", "notifications/", "logging/", "server/discover")
-QUIET_ENDINGS = ("/list",)
+QUIET = frozenset(
+    {
+        "initialize",
+        "ping",
+        "server/discover",
+        "logging/setLevel",
+        "tools/list",
+        "prompts/list",
+        "resources/list",
+        "resources/templates/list",
+        "tasks/list",
+    }
+)
 # Transports whose messages some servers, or bridges before them, read line by line.
 LINE_READ = ("websocket", "stdio")
 # Larger bodies are read in a thread, so that other clients are served meanwhile.
@@ -498,4 +509,4 @@ def _with_part(message: Message, part: str, masked: Json) -> Message:
 
 def _is_quiet(message: Message) -> bool:
     method = message.method or ""
-    return method.startswith(QUIET) or method.endswith(QUIET_ENDINGS)
+    return method in QUIET or method.startswith("notifications/")

@@ -14,6 +14,7 @@ from proxy.journal import new_id
 from proxy.model import AuditEvent
 from proxy.store.checkpoints import CHECKPOINT_FILE
 from proxy.store.choice import open_events
+from proxy.store.log_files import worker_log
 from proxy.store.notary import Notary, Places, Watch
 from proxy.store.shipper import Route, ShippingThread
 
@@ -36,8 +37,10 @@ class Recording:
         self.sink: EventSink = own if settings.on_audit_failure == "refuse" else LenientSink(own)
         notary = open_notary(settings)
         self._watch = Watch(notary, lambda: own.head, settings.checkpoint_seconds)
+        workers = range(1, settings.workers + 1 if adopts_all else 1)
         route = Route(
             state_dir=settings.state_dir,
+            spared=frozenset(worker_log(settings.state_dir, number) for number in workers) - {own.path},
             destination=destination(settings),
             adopts_all=adopts_all,
             retention_days=None if settings.postgres else settings.retention_days,

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from proxy import loops, runfile
+from proxy import logs, loops, runfile
 from proxy.ca import Authority
 from proxy.console.sockets import Listeners
 from proxy.daemon import Daemon, Station
@@ -232,7 +232,7 @@ class Supervisor:
     def _work(self, slot: Slot, channel: Channel) -> None:
         """Be a worker."""
         if len(self._slots) > 1:
-            structlog.contextvars.bind_contextvars(worker=slot.number)
+            logs.name_worker(slot.number)
         station = Station(
             number=slot.number,
             foundation=self._foundation,

@@ -10,6 +10,7 @@ import hypothesis
 import pytest
 import structlog
 
+from tests import trust
 from tests.harness import Certificates, make_certificates
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 # Examples are found on any machine, however busy; tests that need more of them say so themselves.
 hypothesis.settings.register_profile("house", deadline=None, max_examples=40)
 hypothesis.settings.load_profile("house")
+trust.share()
 
 
 @pytest.fixture(autouse=True)

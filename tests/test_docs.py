@@ -10,6 +10,7 @@ import pytest
 from proxy.config import Settings
 from proxy.reasons import REASONS
 from tests.command_tree import commands, options
+from tests.test_vitals import World
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
@@ -92,3 +93,11 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
         file = (page.parent / target).resolve() if target else page
         assert file.exists(), link
         assert not anchor or file.suffix != ".md" or anchor in anchors(file), link
+
+
+def test_every_metric_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (DOCS / "operations.md").read_text()
+    world = World(tmp_path, monkeypatch)
+    told = {line.split()[2] for line in world.ask("/metrics")[1].splitlines() if line.startswith("# TYPE")}
+    assert len(told) > 20
+    assert {name for name in told if f"`{name}" not in page} == set()

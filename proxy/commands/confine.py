@@ -21,7 +21,7 @@ from proxy.confine.place import bind_sockets
 from proxy.confine.refusals import explain
 from proxy.confine.rules import FORWARDER_PORT, RESOLVER_PORT, ruleset
 from proxy.errors import ConfigError, InterlockError
-from proxy.isolation import listening_sockets
+from proxy.isolation import listening_sockets, sockets_below
 from proxy.trace.launch import plan
 
 RUN_EPILOG = """
@@ -32,6 +32,8 @@ Examples:
   interlock confine --up -- claude
 
   interlock confine --agent build-bot --token-file ~/.build-bot.token -- python agent.py
+
+  interlock confine --host-port 8000 -- claude
 
   interlock confine --keep-socket "$SSH_AUTH_SOCK" -- bash
 
@@ -47,6 +49,8 @@ Example:
 
   interlock confine gateway --listen 127.0.0.1:8080
 """
+SOCKETS = (("/run", 5), ("/tmp", 2))  # noqa: S108
+"""Where to look for sockets besides, and how deep: the kernel tells of those that are in our own network alone."""
 Port = Annotated[int, typer.Option(min=1, max=65535, help="Port that TCP connections are led to.")]
 ResolverPort = Annotated[int, typer.Option(min=1, max=65535, help="Port that questions for names are led to.")]
 
@@ -62,7 +66,7 @@ class _RunByDefault(TyperGroup):
 
 app = typer.Typer(
     cls=_RunByDefault,
-    help="Run an agent where the only way out is the proxy: `interlock confine -- COMMAND`.",
+    help="Run an agent where the only way out is the proxy.\n\n`interlock confine -- COMMAND` is all it takes.",
     no_args_is_help=True,
     epilog=RUN_EPILOG,
 )
@@ -78,6 +82,10 @@ def run(
     command: Annotated[list[str], typer.Argument(help="The agent's command and its arguments, after --.")],
     keep_socket: Annotated[
         list[str] | None, typer.Option(help="A unix socket that the agent may use; it may act for the agent outside.")
+    ] = None,
+    host_port: Annotated[
+        list[int] | None,
+        typer.Option(min=1, max=65535, help="Port of this machine's localhost that is the agent's too, by the proxy."),
     ] = None,
     listen: Listen = None,
     ca_folder: CaFolder = None,
@@ -116,6 +124,7 @@ def run(
             folder=str(Path.cwd()),
             user=os.geteuid(),
             group=os.getegid(),
+            host_ports=tuple(host_port or ()),
         )
         code = confine(confinement, _say)
     except ConfinementError as error:
@@ -135,7 +144,7 @@ def _files(found: Found, way_in: Entrance, kept: list[str]) -> Files:
     secrets = [path for path in (settings.commit_keys, settings.sampler_key_file) if path is not None]
     return choose_files(
         user=os.geteuid(),
-        listening=listening_sockets(),
+        listening=[*listening_sockets(), *(path for at, deep in SOCKETS for path in sockets_below(at, deep))],
         runtime_dir=os.environ.get("XDG_RUNTIME_DIR"),
         kept=[str(Path(path).resolve()) for path in kept],
         state_dir=str(settings.state_dir.resolve()),

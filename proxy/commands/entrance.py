@@ -98,7 +98,16 @@ def find(asked: Asked) -> Found:
             "or say where one is with --state-dir or --listen"
         )
     _check_mode(running)
-    return Found(settings, running.listen, asked.agent, token, running.policy)
+    return Found(settings, running.listen, asked.agent, token, _policy(running))
+
+
+def _policy(running: runfile.Running) -> str | None:
+    """Give the path of a proxy's policy, which may be as seen from the folder that the proxy runs in."""
+    path = Path(running.policy)
+    try:
+        return str(path if path.is_absolute() else Path(f"/proc/{running.pid}/cwd").resolve(strict=True) / path)
+    except OSError:
+        return None
 
 
 def expect(asked: Asked) -> Found:

@@ -36,9 +36,10 @@ def env(
     state_dir: StateDir = None,
     config: ConfigFile = None,
 ) -> None:
-    """Print what to set in an agent's shell or container so that its programs go through the proxy and trust it.
+    """Print what to set so that an agent's programs go through the proxy.
 
-    Variables that make exceptions (NO_PROXY) are unset. A program may ignore all of
+    It is for the agent's shell or container, and lets them trust the proxy's
+    certificates too. Variables that make exceptions (NO_PROXY) are unset. A program may ignore all of
     this: `interlock confine` leaves it no choice.
     """
     asked = Asked(listen, ca_folder, agent, token_file, state_dir, config)

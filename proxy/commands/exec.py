@@ -39,11 +39,12 @@ def exec_(
     state_dir: StateDir = None,
     config: ConfigFile = None,
 ) -> None:
-    """Run an agent with an environment that sends its programs through the proxy, and lets them trust it.
+    """Run an agent with an environment that sends its programs through the proxy.
 
-    The command takes the place of this one: signals, streams and the exit code are
-    its own. NO_PROXY and whatever is Interlock's own are taken out of its
-    environment. A program may ignore its environment; `interlock confine` leaves it no choice.
+    It lets them trust the proxy's certificates too. The command takes the place of
+    this one: signals, streams and the exit code are its own. NO_PROXY and
+    whatever is Interlock's own are taken out of its environment. A program may
+    ignore its environment; `interlock confine` leaves it no choice.
 
     Exit code: the command's; 127 where there is no such program, 126 where it cannot
     be executed; 125 where it was not started, such as when no proxy runs.

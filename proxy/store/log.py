@@ -12,6 +12,7 @@ import contextlib
 import dataclasses
 import hashlib
 import json
+import operator
 import queue
 import secrets
 import socket
@@ -253,11 +254,9 @@ def encode(event: AuditEvent, stamp: Mapping[str, str] | None = None, key: bytes
 
     `stamp` says who wrote it; with a `key`, hashes are keyed.
     """
+    said = zip(_FIELDS, _values(event), strict=True)
     fields: dict[str, Any] = dict(stamp or {})
-    for name in _FIELDS:
-        value = getattr(event, name)
-        if value is not None and value not in ((), {}):
-            fields[name] = value
+    fields |= {name: value for name, value in said if value or (value is not None and value not in ((), {}))}
     for name in _HASHES:
         if key is not None and name in fields:
             # Not hmac.digest: that lets the writer's thread in between events, and commits become small and many.
@@ -265,10 +264,12 @@ def encode(event: AuditEvent, stamp: Mapping[str, str] | None = None, key: bytes
     if event.redactions:
         fields["redactions"] = [finding.data() for finding in event.redactions]
     # Half a surrogate pair (a header's odd byte, say) is no text that a database takes.
-    return spell(fields).encode("utf-8", "replace").decode()
+    text = spell(fields)
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 _FIELDS = tuple(field.name for field in dataclasses.fields(AuditEvent))
+_values = operator.attrgetter(*_FIELDS)
 _HASHES = ("arguments_hash", "result_digest")
 
 

@@ -54,8 +54,7 @@ class DaemonLog(HeldLog):
 
     def __init__(self, state_dir: Path, *, max_bytes: int = 1 << 30, worker: int = 1) -> None:
         """Take the file of a worker. Raises AuditUnavailableError where another process keeps it."""
-        path = state_dir / LOG_FILE
-        path = path if worker == 1 else path.with_stem(f"{path.stem}-{worker}")
+        path = worker_log(state_dir, worker)
         super().__init__(path, _wait_for_file(path), state_dir, max_bytes)
 
 
@@ -66,6 +65,12 @@ class RunLog(HeldLog):
         """Take a file. Raises AuditUnavailableError where there is none to have."""
         path, held = _take_free_file((state_dir / LOG_FILE).parent)
         super().__init__(path, held, state_dir, max_bytes)
+
+
+def worker_log(state_dir: Path, worker: int) -> Path:
+    """Give where a worker, which are numbered from 1, writes its log."""
+    path = state_dir / LOG_FILE
+    return path if worker == 1 else path.with_stem(f"{path.stem}-{worker}")
 
 
 def take_file(path: Path) -> IO[str] | None:

@@ -67,12 +67,12 @@ def goes_for(seen: Observation, guards: frozenset[int]) -> bool:
     return found is not None and seen.ok and int(found[1]) in guards
 
 
-def changes(seen: Observation, folder: str | None) -> bool:
-    """Tell whether something below `folder` was written or deleted, or was to be."""
+def changes(seen: Observation, places: tuple[str, ...]) -> bool:
+    """Tell whether one of `places`, or what is below one, was written or deleted, or was to be."""
     path = seen.path
-    if folder is None or path is None or seen.capability not in (Capability.FS_WRITE, Capability.FS_DELETE):
+    if path is None or seen.capability not in (Capability.FS_WRITE, Capability.FS_DELETE):
         return False
-    return path == folder or path.startswith(f"{folder}/")
+    return any(path == place or path.startswith(f"{place}/") for place in places)
 
 
 class Openings:

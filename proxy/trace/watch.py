@@ -26,7 +26,7 @@ from proxy.trace.normalise import EVERYBODY, Normaliser
 from proxy.trace.strace import Reader, Syscall
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from proxy.model import Exchange, JsonObject, Message
     from proxy.trace.attribute import Attributed
@@ -56,7 +56,7 @@ MAX_SAID = 240
 class Watch:
     """One server's trace. `report` takes what was seen: of a call, or of none. Begin it with `begin`.
 
-    `own` is the folder that is ours alone: with the log, the pins and the keys.
+    `own` is what is ours alone: the folder with the log, the pins and the keys, and the policy.
     """
 
     def __init__(
@@ -64,9 +64,9 @@ class Watch:
         channel: Channel,
         report: Report,
         notice: Callable[[Attributed], None] | None = None,
-        own: Path | None = None,
+        own: Sequence[Path] = (),
     ) -> None:
-        self._own = str(own.resolve()) if own is not None else None
+        self._own = tuple(str(each.resolve()) for each in own)
         self._channel = channel
         self._report = report
         self._notice = notice

@@ -14,8 +14,8 @@ from proxy.commands.entrance import Asked, Found, entrance, expect, find, start_
 from proxy.errors import ConfigError
 
 
-def leave_note(folder: Path, mode: str = "regular") -> None:
-    running = runfile.Running(os.getpid(), "0.0.0.0:7", mode, str(folder / "ca" / "ca.pem"), "/p.yaml", "v", 0.0)
+def leave_note(folder: Path, mode: str = "regular", policy: str = "/p.yaml") -> None:
+    running = runfile.Running(os.getpid(), "0.0.0.0:7", mode, str(folder / "ca" / "ca.pem"), policy, "v", 0.0)
     runfile.write(folder, running)
 
 
@@ -28,6 +28,11 @@ def test_a_running_proxy_is_found_by_its_note(tmp_path: Path, environment: None)
     assert Path(way_in.ca).is_file()
     assert Path(way_in.bundle).is_file()
     assert expect(asked).address == "0.0.0.0:7"
+
+
+def test_a_policy_is_where_the_proxy_sees_it(tmp_path: Path, environment: None) -> None:
+    leave_note(tmp_path, policy="policies/p.yaml")
+    assert find(Asked(state_dir=tmp_path)).policy == str(Path.cwd() / "policies" / "p.yaml")
 
 
 def test_where_none_runs_it_is_said_how_to_start_one(tmp_path: Path, environment: None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,8 @@ def worker_of(interlock: Interlock, connection: http.client.HTTPConnection) -> i
     """Give the number of the worker at the other end of a connection, by whose process has its socket."""
     ours = connection.sock.getsockname()[1]
     wanted = f"{interlock.port:04X}", f"{ours:04X}"
-    for _ in range(TRIES):
+    deadline = time.monotonic() + LIMIT
+    while time.monotonic() < deadline:
         rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
         inodes = {row[9] for row in rows if (row[1][-4:], row[2][-4:]) == wanted and row[9] != "0"}
         for number, pid in enumerate(interlock.worker_pids, 1):
@@ -30,6 +32,7 @@ def worker_of(interlock: Interlock, connection: http.client.HTTPConnection) -> i
                     continue
                 if held[8:-1] in inodes and held.startswith("socket:["):
                     return number
+        time.sleep(0.01)  # it was not accepted yet
     raise AssertionError("no worker has the connection")
 
 

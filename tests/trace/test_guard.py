@@ -61,9 +61,9 @@ def test_a_look_into_a_guards_memory_is_known(path: str, error: str | None, expe
         (Capability.FS_WRITE, "/statement", False),
     ],
 )
-def test_what_is_done_to_our_own_folder_is_known(capability: Capability, path: str, expected: bool) -> None:
-    assert changes(done(capability, "write", path), "/state") is expected
-    assert changes(done(capability, "write", path), None) is False
+def test_what_is_done_to_what_is_ours_is_known(capability: Capability, path: str, expected: bool) -> None:
+    assert changes(done(capability, "write", path), ("/policy.yaml", "/state")) is expected
+    assert changes(done(capability, "write", path), ()) is False
 
 
 def test_a_tracer_that_runs_is_told_from_one_that_does_not() -> None:
