@@ -49,9 +49,11 @@ ENV PATH=/opt/interlock/bin:$PATH \
 # An image whose policy fails its own tests is not an image.
 RUN interlock policy test /etc/interlock/policies
 USER 10001:10001
-WORKDIR /var/lib/interlock
+# Root without capabilities, which the transparent way starts as, cannot go where only the proxy may.
+WORKDIR /
 VOLUME ["/var/lib/interlock", "/share"]
 EXPOSE 8080
-HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 CMD ["interlock", "status"]
+HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 \
+    CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:8081/readyz', timeout=4)"]
 ENTRYPOINT ["interlock-entrypoint"]
 CMD ["up"]

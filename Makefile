@@ -26,7 +26,7 @@ setup: $(VENV)/.run ## the set-up alone
 
 .PHONY: test
 test: $(VENV)/.dev system-packages $(NODE) ## all tests; ARGS='-k sse' passes flags on
-	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 .PHONY: check
 check: ## lint + types + tests: what CI runs
@@ -54,19 +54,25 @@ conformance: $(VENV)/.dev $(NODE) ## the MCP conformance suite, direct and throu
 faults: $(VENV)/.dev ## what kills, outages, cuts, full disks and clock jumps lose: nothing (about 5 minutes)
 	$(BIN)/python scripts/faults.py $(ARGS)
 
+.PHONY: soak
+soak: $(VENV)/.dev ## 50,000 calls, idle connections and slow heads: does memory stay flat? (about 3 minutes)
+	$(BIN)/python scripts/soak.py $(ARGS)
+
 .PHONY: detectors
 detectors: $(VENV)/.dev ## precision and recall of every detector on the labelled set
 	$(BIN)/python scripts/detector_report.py
 
 .PHONY: bench
-bench: $(VENV)/.dev ## what policy and redaction cost, and how long small calls wait for large ones
-	$(BIN)/python bench/policy.py
-	$(BIN)/python bench/redact.py
-	$(BIN)/python bench/delay.py
-	$(BIN)/python -m bench.two_phase
-	$(BIN)/python -m bench.audit
-	$(BIN)/python -m bench.events
-	$(BIN)/python -m bench.trace
+bench: $(VENV)/.dev ## every workload beside every competitor, about 10 minutes; writes bench/results and docs/performance.md
+	$(BIN)/python -m bench $(ARGS)
+
+.PHONY: bench-quick
+bench-quick: $(VENV)/.dev ## the same in under 2 minutes: what the goals need
+	$(BIN)/python -m bench --quick $(ARGS)
+
+.PHONY: bench-parts
+bench-parts: $(VENV)/.dev ## what single parts cost: policy, redaction, delays, two-phase, audit, store, tracing
+	@for part in policy redact delay two_phase audit events trace; do echo "== $$part"; $(BIN)/python -m bench.$$part $(ARGS) || exit 1; done
 
 .PHONY: demo
 demo: $(VENV)/.dev system-packages ## a tour in under a minute: allowed, denied, redacted, two-phase, watched, recorded

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import structlog
 from mitmproxy import ctx
 
+from addons.http_flows import principal
 from addons.limits import REWRITER, EventPushed
 
 if TYPE_CHECKING:
@@ -22,6 +23,15 @@ class Announcer:
 
     def __init__(self) -> None:
         self._open: dict[str, http.HTTPFlow] = {}
+
+    @property
+    def count(self) -> int:
+        """How many streams are open."""
+        return len(self._open)
+
+    def streams_of(self, agent: str) -> int:
+        """How many streams of one agent are open."""
+        return sum(principal(flow).agent == agent for flow in self._open.values())
 
     def responseheaders(self, flow: http.HTTPFlow) -> None:
         """Remember a stream that opens."""

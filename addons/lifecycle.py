@@ -6,13 +6,14 @@ Also counts what is under way, so that a stop can wait for it.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 from mitmproxy import ctx
 
 from addons.http_flows import EVENT_STREAM, PRINCIPAL, media_type, server_name
 from addons.limits import REFUSED, BodyOverdue, Refusal, plain_response
+from proxy.meters import ACCEPTED, CONNECTIONS
 from proxy.model import Context, Principal
 
 if TYPE_CHECKING:
@@ -27,12 +28,29 @@ if TYPE_CHECKING:
 log = structlog.get_logger("interlock.connections")
 
 
+class Meters(Protocol):
+    """Counts, for this worker and all of them."""
+
+    def set(self, name: str, value: float, /) -> None:
+        """Say what this worker has."""
+        ...
+
+    def add(self, name: str, /) -> None:
+        """Count one."""
+        ...
+
+    def in_all(self, name: str, /) -> float:
+        """Give what all workers have."""
+        ...
+
+
 class Lifecycle:
-    """Bounds connections and keeps count of requests."""
+    """Bounds connections, those of all workers together, and keeps count of requests."""
 
     def __init__(
         self,
         gate: Gate,
+        meters: Meters,
         *,
         connection_limit: int,
         first_request_seconds: float,
@@ -40,6 +58,7 @@ class Lifecycle:
         default_agent: str,
     ) -> None:
         self._gate = gate
+        self._meters = meters
         self._limit = connection_limit
         self._seconds = first_request_seconds
         self._body_seconds = body_seconds
@@ -54,7 +73,9 @@ class Lifecycle:
     def client_connected(self, client: Client) -> None:
         """Refuse a connection too many; give the others a time to say something."""
         connections = _connections()
-        if len(connections) > self._limit:
+        self._meters.set(CONNECTIONS, len(connections))
+        self._meters.add(ACCEPTED)
+        if self._meters.in_all(CONNECTIONS) > self._limit:
             client.error = f"more than {self._limit} connections (connection_limit)"
             writer = connections[client.id].transports[client].writer
             if writer is not None:
@@ -65,8 +86,14 @@ class Lifecycle:
         loop = asyncio.get_running_loop()
         self._deadlines[client.id] = loop.call_later(self._seconds, self._give_up, client)
 
+    @property
+    def connections(self) -> int:
+        """How many connections clients of this worker have open."""
+        return len(_connections())
+
     def client_disconnected(self, client: Client) -> None:
         """Forget the connection, and see that its socket goes too."""
+        self._meters.set(CONNECTIONS, len(_connections()) - 1)
         self._spoke(client)
         for flow_id in [flow_id for flow_id, owner in self._under_way.items() if owner == client.id]:
             self._done(flow_id)

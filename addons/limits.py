@@ -34,6 +34,7 @@ class Limits:
     body_seconds: float = 300
     response_bytes: int = 64 << 20
     message_bytes: int = 16 << 20
+    streams: int = 512
     large_uploads: tuple[str, ...] = ()
 
     def is_large_upload(self, host: str) -> bool:

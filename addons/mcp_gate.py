@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from mitmproxy.websocket import WebSocketMessage
 
     from proxy.gate import Gate
+    from proxy.model import Board
 
 log = structlog.get_logger("interlock.http")
 
@@ -43,7 +44,17 @@ MAX_ENDPOINTS = 1000
 class McpGate:
     """The addon that every HTTP message passes."""
 
-    def __init__(self, gate: Gate, limits: Limits, seal_key: bytes, is_stopping: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        gate: Gate,
+        limits: Limits,
+        seal_key: bytes,
+        is_stopping: Callable[[], bool],
+        streams_of: Callable[[str], int],
+        board: Board | None = None,
+    ) -> None:
+        self._board = board
+        self._streams_of = streams_of
         self._gate = gate
         self._limits = limits
         self._key = seal_key
@@ -100,9 +111,9 @@ class McpGate:
             self._gate.note("request_refused", "stopping", flows.context(flow))
             self._refuse(flow, 503, "stopping")
             return
-        if not self._names_agree(flow) or not self._framing_is_plain(flow):
+        if not self._names_agree(flow) or not self._framing_is_plain(flow) or not self._may_stream(flow):
             return
-        context = flows.context(flow)
+        context = self._context(flow)
         headers = list(flow.request.headers.items(multi=True))
         verdict = await self._gate.inspect(flow.request.raw_content or b"", context, headers)
         body = b""
@@ -117,6 +128,17 @@ class McpGate:
             return True
         self._gate.note("request_refused", "host_mismatch", flows.context(flow), problem=problem)
         self._refuse(flow, 421, "host_mismatch", f"{problem[:1].upper()}{problem[1:]}.")
+        return False
+
+    def _may_stream(self, flow: http.HTTPFlow) -> bool:
+        """Refuse a stream too many."""
+        request = flow.request
+        if request.method != "GET" or flows.EVENT_STREAM not in request.headers.get("accept", "").lower():
+            return True
+        if self._streams_of(flows.principal(flow).agent) < self._limits.streams:
+            return True
+        self._gate.note("request_refused", "too_many_streams", flows.context(flow))
+        self._refuse(flow, 503, "too_many_streams")
         return False
 
     def _may_leave(self, flow: http.HTTPFlow) -> bool:
@@ -176,12 +198,23 @@ class McpGate:
             return False
         return flows.legacy_session(flow.request.path) is not None or self._is_known_endpoint(flow)
 
+    def _context(self, flow: http.HTTPFlow) -> Context:
+        """Give what the gate knows of a flow; a legacy endpoint without a session in its query is one by itself."""
+        context = flows.context(flow)
+        if context.session is None and flow.request.method == "POST" and self._is_legacy(flow):
+            return replace(context, session=flow.request.path, transport="sse")
+        return context
+
     def _is_known_endpoint(self, flow: http.HTTPFlow) -> bool:
-        return (flows.server_name(flow), urlsplit(flow.request.path).path) in self._legacy_endpoints
+        place = flows.server_name(flow), urlsplit(flow.request.path).path
+        return place in self._legacy_endpoints or (self._board is not None and self._board.is_endpoint(*place))
 
     def _learn_endpoint(self, server: str, path: str) -> None:
+        place = server, urlsplit(path).path
         if len(self._legacy_endpoints) < MAX_ENDPOINTS:
-            self._legacy_endpoints.add((server, urlsplit(path).path))
+            self._legacy_endpoints.add(place)
+        if self._board is not None:
+            self._board.add_endpoint(*place)
 
     def responseheaders(self, flow: http.HTTPFlow) -> None:
         """Choose how a response passes: rewritten event by event, whole, or untouched and unbuffered."""
@@ -232,7 +265,9 @@ class McpGate:
             return
         if REWRITER in flow.metadata:
             self._stream_ended(flow.metadata[REWRITER], responses)
-        elif response.status_code not in (202, 204):
+        elif response.status_code in (202, 204):
+            responses.share()  # the answer, where there is one to come, comes elsewhere
+        else:
             await self._take_whole(response, responses)
 
     async def _take_whole(self, response: http.Response, responses: Responses) -> None:
@@ -251,6 +286,8 @@ class McpGate:
             self._gate.abandon_session(responses.context)
         elif exchange is not None and exchange.context.session is None:
             self._gate.abandon(exchange, "interrupted")
+        elif exchange is not None and not exchange.closed:
+            responses.share()
 
     async def _rewrite_whole(self, response: http.Response, responses: Responses) -> None:
         body = response.raw_content or b""

@@ -27,6 +27,7 @@ class EventStream:
         self._splitter = Splitter(limit)
         self._inflater = inflater
         self._begun = False
+        self._resumable = False
         self.is_legacy = False
         self.on_endpoint: Callable[[str, str], None] | None = None
 
@@ -59,6 +60,9 @@ class EventStream:
         return b"event: message\ndata: " + respell(tools_changed(params)) + b"\n\n"
 
     def _pass_on(self, event: Event) -> bytes:
+        if event.id and not self._resumable:
+            self._resumable = True
+            self._responses.share()  # who has an event's id may go on from it on another connection
         if event.data is None:
             return event.raw
         self._begun = True

@@ -12,10 +12,13 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from itertools import batched
 from pathlib import Path
 
+from bench import figures
 from bench.events import make
+from bench.figures import Figure
 from proxy import logs
 from proxy.journal import new_id
 from proxy.model import AuditEvent
@@ -60,10 +63,10 @@ def event() -> AuditEvent:
     )
 
 
-async def acknowledge(folder: Path, producers: int) -> None:
+async def acknowledge(folder: Path, producers: int, seconds: float) -> list[Figure]:
     log = LocalLog(folder / f"{producers}" / "events.db")
     taken: list[float] = []
-    end = time.perf_counter() + SECONDS
+    end = time.perf_counter() + seconds
 
     async def produce() -> None:
         while (started := time.perf_counter()) < end:
@@ -73,27 +76,30 @@ async def acknowledge(folder: Path, producers: int) -> None:
     await asyncio.gather(*(produce() for _ in range(producers)))
     log.close()
     cuts = statistics.quantiles(taken, n=100)
-    rate = len(taken) / SECONDS
-    print(
-        f"{producers:4} producers: {rate:7.0f} durable acks a second   p50 {cuts[49]:6.2f} ms   p99 {cuts[98]:6.2f} ms"
-    )
+    name = f"durable acknowledgements, {producers} producers"
+    return [
+        Figure(name, len(taken) / seconds, "a second"),
+        Figure(f"{name}: p50", cuts[49], "ms"),
+        Figure(f"{name}: p99", cuts[98], "ms"),
+    ]
 
 
-async def ship(name: str, state_dir: Path, url: str | None) -> None:
+async def ship(name: str, state_dir: Path, url: str | None, backlog: int) -> list[Figure]:
     """Move a backlog to a store, then verify it there."""
     log = DaemonLog(state_dir, max_bytes=8 << 30)
-    for _ in range(BACKLOG):
+    for _ in range(backlog):
         log.record_later(event())
     log.close()
     store, notary = open_events(url, state_dir), Notary(state_dir, Places(state_dir / CHECKPOINT_FILE))
     started = time.perf_counter()
     moved = await Shipper(Route(state_dir, "bench"), store, notary, None).move_left()
-    print(f"{name:9} {moved / (time.perf_counter() - started):7.0f} events a second shipped")
+    shipped = Figure(f"{name}: events shipped", moved / (time.perf_counter() - started), "a second")
     started = time.perf_counter()
     report = await verify(WholeTrail(LogsTrail(state_dir), StoreTrail(store)), {})
     assert not report.problems
-    print(f"{name:9} {report.checked / (time.perf_counter() - started):7.0f} events a second verified")
+    verified = Figure(f"{name}: events verified", report.checked / (time.perf_counter() - started), "a second")
     await store.close()
+    return [shipped, verified]
 
 
 def fill(state_dir: Path, count: int) -> None:
@@ -144,18 +150,23 @@ async def drain(count: int) -> None:
     print(f"processor time by the event: proxy {1e6 * own / moved:.1f} µs, Postgres {1e6 * used / moved:.1f} µs")
 
 
-async def main() -> None:
+def measure(quick: bool) -> Iterator[Figure]:  # noqa: FBT001
+    logs.hush()
+    backlog = BACKLOG // 5 if quick else BACKLOG
     with tempfile.TemporaryDirectory() as folder:
         for producers in (1, 32, 256):
-            await acknowledge(Path(folder), producers)
-        await ship("sqlite", Path(folder) / "sqlite", None)
+            yield from asyncio.run(acknowledge(Path(folder), producers, SECONDS / 3 if quick else SECONDS))
+        yield from asyncio.run(ship("sqlite", Path(folder) / "sqlite", None, backlog))
         postgres = Postgres(DURABLE)
         try:
-            await ship("postgres", Path(folder) / "postgres", postgres.new_database())
+            yield from asyncio.run(ship("postgres", Path(folder) / "postgres", postgres.new_database(), backlog))
         finally:
             postgres.stop()
 
 
 if __name__ == "__main__":
-    logs.hush()
-    asyncio.run(drain(int((sys.argv[2:] or ["1_000_000"])[0])) if "backlog" in sys.argv[1:2] else main())
+    if "backlog" in sys.argv[1:2]:
+        logs.hush()
+        asyncio.run(drain(int((sys.argv[2:] or ["1_000_000"])[0])))
+    else:
+        figures.main(measure, __doc__)

@@ -1,4 +1,4 @@
-"""How long small calls wait while large ones pass: `python bench/delay.py`.
+"""How long small calls wait while large ones pass: `python -m bench.delay`.
 
 A real proxy with the default policy, a server and two clients, each a process of its own. One client makes
 small calls one after the other and notes how long each takes; meanwhile the other does nothing, or passes
@@ -21,11 +21,15 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
 
-ROOT = Path(__file__).parents[1]
+from bench import figures
+from bench.figures import Figure
+from bench.processes import ROOT
+
 SIZE = 5_000_000
 SECONDS = 6.0
 PAUSE = 0.002
@@ -118,13 +122,13 @@ class Times(NamedTuple):
     used: list[float]
 
 
-def measure(proxy: Proxy) -> Times:
+def small_calls(proxy: Proxy, seconds: float) -> Times:
     """Make small calls for a while."""
     connection = http.client.HTTPConnection("127.0.0.1", proxy.port)
     body, times = call("small", {"text": "hello"}), Times([], [])
     for _ in range(50):
         post(connection, body)
-    end = time.perf_counter() + SECONDS
+    end = time.perf_counter() + seconds
     while time.perf_counter() < end:
         start, used = time.perf_counter(), proxy.used()
         post(connection, body)
@@ -134,7 +138,7 @@ def measure(proxy: Proxy) -> Times:
     return times
 
 
-def beside(proxy: Proxy, kind: str, port: int) -> tuple[Times, int]:
+def beside(proxy: Proxy, kind: str, port: int, seconds: float) -> tuple[Times, int]:
     """Measure while large calls go to `port`; give the times, and how many passed."""
     passed = SPAWN.Value("i", 0)
     worker = SPAWN.Process(target=load, args=(port, kind, passed), daemon=True)
@@ -146,7 +150,7 @@ def beside(proxy: Proxy, kind: str, port: int) -> tuple[Times, int]:
                 raise RuntimeError("no large call passed")
             time.sleep(0.01)
         before = passed.value
-        return measure(proxy), passed.value - before
+        return small_calls(proxy, seconds), passed.value - before
     finally:
         worker.terminate()
         worker.join()
@@ -166,16 +170,17 @@ def start_proxy(upstream: int, state: Path) -> Proxy:
     raise RuntimeError("the proxy did not start")
 
 
-def show(name: str, times: Times, passed: int = 0) -> None:
-    """Print one line."""
-    cells = f"{name:34}{len(times.wall):7}{passed:7}"
-    for taken in map(sorted, times):
-        cells += f"{taken[len(taken) // 2]:9.1f}{taken[int(len(taken) * 0.99)]:7.1f}{taken[-1]:7.1f}"
-    print(cells)
+def show(name: str, times: Times, passed: int = 0) -> Iterator[Figure]:
+    """Give the figures of one row."""
+    many = f", {passed} of them" if passed else ""
+    for what, taken in (("wall", sorted(times.wall)), ("CPU", sorted(times.used))):
+        yield Figure(f"small calls {name}{many}: p50, {what}", taken[len(taken) // 2], "ms")
+        yield Figure(f"small calls {name}{many}: p99, {what}", taken[int(len(taken) * 0.99)], "ms")
 
 
-def main() -> None:
-    """Print the figures."""
+def measure(quick: bool) -> Iterator[Figure]:  # noqa: FBT001
+    """Give the figures."""
+    seconds = SECONDS / 3 if quick else SECONDS
     ports = SPAWN.Queue()
     server = SPAWN.Process(target=serve, args=(ports,), daemon=True)
     server.start()
@@ -183,12 +188,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         proxy = start_proxy(upstream, Path(folder))
         try:
-            head = f"{'p50':>9}{'p99':>7}{'max':>7}"
-            print(f"{'small calls, ms (wall, used)':34}{'calls':>7}{'large':>7}{head}{head}")
-            show("alone", measure(proxy))
+            yield from show("alone", small_calls(proxy, seconds))
             for kind in ("results", "arguments"):
-                show(f"beside 5 MB {kind}, past it", *beside(proxy, kind, upstream))
-                show(f"beside 5 MB {kind}, through it", *beside(proxy, kind, proxy.port))
+                yield from show(f"beside 5 MB {kind} past it", *beside(proxy, kind, upstream, seconds))
+                yield from show(f"beside 5 MB {kind} through it", *beside(proxy, kind, proxy.port, seconds))
         finally:
             proxy.process.send_signal(signal.SIGTERM)
             proxy.process.wait(START_LIMIT)
@@ -196,4 +199,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    figures.main(measure, __doc__)

@@ -1,6 +1,6 @@
-"""How fast events go into the store, and how fast questions are answered. One line per figure.
+"""How fast events go into the store, and how fast questions are answered: `python -m bench.events`.
 
-`python -m bench.events [EVENTS] [CONNECTIONS]`: a real Postgres that syncs to disk, events of 30 days.
+A real Postgres that syncs to disk, events of 30 days.
 """
 
 import asyncio
@@ -8,11 +8,12 @@ import datetime as dt
 import hashlib
 import re
 import statistics
-import sys
 import time
 
 import uuid_utils
 
+from bench import figures
+from bench.figures import Figure
 from proxy.events import Entry, Filter
 from proxy.model import AuditEvent, Finding
 from proxy.resources import sql_dir
@@ -22,6 +23,8 @@ from proxy.store.log import encode
 from tests.postgres import Postgres
 
 BATCH = 1000
+EVENTS = 200_000
+CONNECTIONS = 2
 DAYS = 30
 DURABLE = "shared_buffers = 1GB\nmax_wal_size = 4GB\n"
 
@@ -128,26 +131,32 @@ async def ask_all(store, url, count):
     return rows
 
 
-async def main(count, connections):
+async def fill_and_ask(server, url, count):
+    """Fill a store and ask it."""
+    store = open_events(url, server.folder, timeout=120)
+    rates = await fill(store, count, CONNECTIONS)
+    found = [
+        Figure("events shipped, median of the batches", statistics.median(rates), "a second"),
+        Figure("events shipped, the slowest batch", min(rates), "a second"),
+    ]
+    server.psql("VACUUM ANALYZE", url)
+    size = int(server.psql("SELECT pg_database_size(current_database())", url))
+    found.append(Figure(f"{count} events take", size / 1e6, "MB"))
+    asked = await ask_all(store, url, count)
+    await store.close()
+    return found + [Figure(f"{name} ({rows} rows)", milliseconds, "ms") for name, milliseconds, rows in asked]
+
+
+def measure(quick):
     server = Postgres(DURABLE)
     try:
         url = server.new_database()
         today = dt.datetime.now(dt.UTC).date()
         server.psql(f"SELECT interlock_make_partitions('{today - dt.timedelta(days=DAYS + 1)}', '{today}')", url)
-        store = open_events(url, server.folder, timeout=120)
-        rates = await fill(store, count, connections)
-        print(f"{'events shipped a second, median of 100,000s':45} {statistics.median(rates):9.0f}")
-        print(f"{'the slowest 100,000':45} {min(rates):9.0f}")
-        server.psql("VACUUM ANALYZE", url)
-        size = server.psql("SELECT pg_size_pretty(pg_database_size(current_database()))", url)
-        print(f"{count} events take {size}")
-        for name, milliseconds, found in await ask_all(store, url, count):
-            print(f"{name:45} {milliseconds:9.1f} ms  {found} rows")
-        await store.close()
+        yield from asyncio.run(fill_and_ask(server, url, EVENTS // 10 if quick else EVENTS))
     finally:
         server.stop()
 
 
 if __name__ == "__main__":
-    arguments = [int(argument) for argument in sys.argv[1:]]
-    asyncio.run(main(*(arguments + [200_000, 2][len(arguments) :])))
+    figures.main(measure, __doc__)

@@ -1,8 +1,10 @@
-"""CPU time per decision, for policies of a thousand rules. One line per figure."""
+"""CPU time per decision, for policies of a thousand rules: `python -m bench.policy`."""
 
 import statistics
 import time
 
+from bench import figures
+from bench.figures import Figure
 from proxy.model import Call
 from proxy.policy.decide import CompiledPolicy
 from proxy.policy.rules import PolicyFile
@@ -24,7 +26,7 @@ def make(tool_of):
     return CompiledPolicy(content.rules, default="allow")
 
 
-def measure(policy, calls, repeat):
+def per_decision(policy, calls, repeat):
     for call in calls:
         policy.decide(call)
     times = []
@@ -43,26 +45,21 @@ def calls_to(tools, path):
     ]
 
 
-def main():
+def measure(_quick):
     spread = make(lambda i: f"tool_{i % 200}")
     single = make(lambda _: "tool")
     tools = [f"tool_{i}" for i in range(200)]
     plain, crooked = "/home/agent/project/src/main.py", "/home/agent/..%2f..%2fsrv2/caf\u00e9/./x"
     rows = [
-        ("1000 rules over 200 tools, plain path", measure(spread, calls_to(tools, plain), 10), 10),
-        ("1000 rules over 200 tools, encoded path", measure(spread, calls_to(tools, crooked), 3), None),
-        ("1000 rules on one tool, plain path", measure(single, calls_to(["tool"], plain), 50), 300),
-        ("1000 rules on one tool, encoded path", measure(single, calls_to(["tool"], crooked), 50), None),
-        (
-            "1000 rules on one tool, last one denies",
-            measure(single, calls_to(["tool"], "/srv/999/x"), 50),
-            300,
-        ),
+        ("1000 rules over 200 tools, plain path", spread, calls_to(tools, plain), 10, 10),
+        ("1000 rules over 200 tools, encoded path", spread, calls_to(tools, crooked), 3, None),
+        ("1000 rules on one tool, plain path", single, calls_to(["tool"], plain), 50, 300),
+        ("1000 rules on one tool, encoded path", single, calls_to(["tool"], crooked), 50, None),
+        ("1000 rules on one tool, last one denies", single, calls_to(["tool"], "/srv/999/x"), 50, 300),
     ]
-    for name, figure, limit in rows:
-        bound = f"(at most {limit})" if limit else ""
-        print(f"{name:45} {figure:8.1f} µs per decision {bound}")
+    for name, policy, calls, repeat, limit in rows:
+        yield Figure(name, per_decision(policy, calls, repeat), "µs a decision", at_most=limit)
 
 
 if __name__ == "__main__":
-    main()
+    figures.main(measure, __doc__)

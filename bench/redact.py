@@ -1,4 +1,4 @@
-"""What scanning costs: `python bench/redact.py`.
+"""What scanning costs: `python -m bench.redact`.
 
 Each figure is the best of several runs of the whole masking of one string, all detectors on,
 in processor time of the thread.
@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import base64
 import random
-import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
+from bench import figures
+from bench.figures import Figure
 from proxy.redact import Masker, builtin
 from proxy.redact.scan import Scanner
 from proxy.redact.validators import luhn
@@ -77,27 +77,29 @@ def best(masker: Masker, text: str, runs: int) -> float:
     return min(times)
 
 
-def main() -> None:
-    """Print the figures beside their goals."""
+def measure(quick: bool) -> Iterator[Figure]:  # noqa: FBT001
+    """Give the figures beside their goals."""
     start = time.thread_time()
     masker = Masker(b"a key for the benchmark")
-    print(f"compiled {len(builtin().detectors)} detectors in {time.thread_time() - start:.2f} s")
+    yield Figure(f"{len(builtin().detectors)} detectors compiled", time.thread_time() - start, "s")
     scanner, chosen = Scanner(builtin()), builtin().select(DETECTORS)
     words = prose()
     data = words.encode()
     start = time.thread_time()
     scanner.matches(data, chosen)
-    print(f"scan alone, 5 MB of prose       {SIZE / (time.thread_time() - start) / 1e6:7.1f} MB/s")
+    yield Figure("scan alone, 5 MB of prose", SIZE / (time.thread_time() - start) / 1e6, "MB/s")
     for name, text in (("prose", words), ("source code", source_code())):
         small = best(masker, text[10_000:12_048], 300)
-        large = best(masker, text, 3)
-        print(f"mask, 2 KB of {name:<17} {small * 1e6:7.1f} us    (goal 60)")
-        print(f"mask, 5 MB of {name:<17} {SIZE / large / 1e6:7.1f} MB/s  (goal 50)")
+        large = best(masker, text, 1 if quick else 3)
+        yield Figure(f"mask 2 KB of {name}", small * 1e6, "µs", at_most=60)
+        yield Figure(f"mask 5 MB of {name}", SIZE / large / 1e6, "MB/s", at_least=50)
+    if quick:
+        return
     base = best(masker, words, 2)
     for name, text in adversarial().items():
         took = best(masker, text, 1)
-        print(f"adversarial, {name:<18} {SIZE / took / 1e6:7.1f} MB/s  {took / base:5.1f} x prose (goal 10)")
+        yield Figure(f"mask 5 MB, adversarial: {name}", took / base, "x prose", at_most=10)
 
 
 if __name__ == "__main__":
-    main()
+    figures.main(measure, __doc__)

@@ -6,7 +6,6 @@ and how much of what overlapping calls do is told right, in the recordings of th
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import statistics
@@ -14,10 +13,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from bench import figures
+from bench.figures import Figure
 from proxy.trace.attribute import Attributor
 from proxy.trace.normalise import Normaliser
 from proxy.trace.strace import Reader
@@ -92,7 +93,7 @@ def timed(work: Callable[[], None], count: int) -> list[float]:
     return times
 
 
-def measure(command: list[str], folder: Path, rounds: int, calls: int) -> dict[str, dict[str, float]]:
+def measure_ways(command: list[str], folder: Path, rounds: int, calls: int) -> dict[str, dict[str, float]]:
     """Measure each way in turns, so that a busy minute of the machine is everybody's."""
     policy = folder / "policy.yaml"
     policy.write_text(POLICY)
@@ -130,21 +131,18 @@ def summary(each: dict[str, list[float]]) -> dict[str, float]:
     }
 
 
-def show(name: str, figures: dict[str, dict[str, float]]) -> None:
-    plain = figures["plain"]
-    print(f"\n{name}: echo p50, p99; {FILES} files read in one call, p50; echo calls a second, ten at a time")
-    for way, each in figures.items():
-        print(
-            f"  {way:8} {each['p50']:7.2f} ms ({each['p50'] / plain['p50']:4.2f}x)  p99 {each['p99']:7.2f} ms   "
-            f"{each['many']:8.1f} ms ({each['many'] / plain['many']:4.2f}x)   {each['rate']:7.0f}/s"
-        )
-    off, traced = figures["off"], figures["require"]
-    print(
-        f"  traced beside untraced: echo {traced['p50'] / off['p50']:.2f}x, files {traced['many'] / off['many']:.2f}x"
-    )
+def show(name: str, figures_of: dict[str, dict[str, float]]) -> Iterator[Figure]:
+    for way, each in figures_of.items():
+        yield Figure(f"{name}, {way}: echo p50", each["p50"], "ms")
+        yield Figure(f"{name}, {way}: echo p99", each["p99"], "ms")
+        yield Figure(f"{name}, {way}: {FILES} files read in a call", each["many"], "ms")
+        yield Figure(f"{name}, {way}: echo calls, ten at a time", each["rate"], "a second")
+    off, traced = figures_of["off"], figures_of["require"]
+    yield Figure(f"{name}, traced beside untraced: echo", traced["p50"] / off["p50"], "x")
+    yield Figure(f"{name}, traced beside untraced: files", traced["many"] / off["many"], "x")
 
 
-def measure_servers(rounds: int, calls: int) -> None:
+def measure_servers(rounds: int, calls: int) -> Iterator[Figure]:
     for name, command in (
         ("Python SDK", [sys.executable, "-m", "tests.servers.files"]),
         ("TypeScript SDK", server_command("files")),
@@ -154,16 +152,17 @@ def measure_servers(rounds: int, calls: int) -> None:
             (folder / "files").mkdir()
             for number in range(FILES):
                 (folder / "files" / f"{number:04}").write_text("content\n")
-            show(name, measure(command, folder, rounds, calls))
+            yield from show(name, measure_ways(command, folder, rounds, calls))
 
 
-def lines_per_second() -> None:
+def lines_per_second() -> Iterator[Figure]:
     for name in ("sync-8", "spawn-8"):
         lines = load(name)["lines"]
         lines *= 100_000 // len(lines)
-        read = max(_rate(lines, sense=False) for _ in range(5))
-        sense = max(_rate(lines, sense=True) for _ in range(5))
-        print(f"{name}: {read:,.0f} lines read a second of CPU; {sense:,.0f} with what they mean and whose they are")
+        read = max(_rate(lines, sense=False) for _ in range(3))
+        sense = max(_rate(lines, sense=True) for _ in range(3))
+        yield Figure(f"{name}: lines of strace's read", read, "a CPU second")
+        yield Figure(f"{name}: with what they mean and whose they are", sense, "a CPU second")
 
 
 def _rate(lines: list[str], *, sense: bool) -> float:
@@ -177,28 +176,23 @@ def _rate(lines: list[str], *, sense: bool) -> float:
     return len(lines) / (time.process_time() - started)
 
 
-def attribution() -> None:
+def attribution() -> Iterator[Figure]:
     for mode in MODES:
         for paths in ("-paths", ""):
             told = list(truths(play(load(f"{mode}-{AT_ONCE}{paths}"))))
             right = sum(each.attribution.calls[0] == call for call, each in told)
             among = sum(call in each.attribution.calls for call, each in told)
             named = "named by arguments" if paths else "not named"
-            print(
-                f"{AT_ONCE} at once, {mode:7} {named:18}: first {right / len(told):4.0%}, "
-                f"among the candidates {among / len(told):4.0%}, of {len(told)}"
-            )
+            name = f"{AT_ONCE} calls at once, {mode}, {named}: of {len(told)} deeds"
+            yield Figure(f"{name}, the right call first", right / len(told) * 100, "%")
+            yield Figure(f"{name}, among the candidates", among / len(told) * 100, "%")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--calls", type=int, default=200)
-    options = parser.parse_args()
-    lines_per_second()
-    attribution()
-    measure_servers(options.rounds, options.calls)
+def measure(quick: bool) -> Iterator[Figure]:  # noqa: FBT001
+    yield from lines_per_second()
+    yield from attribution()
+    yield from measure_servers(1 if quick else 5, 60 if quick else 200)
 
 
 if __name__ == "__main__":
-    main()
+    figures.main(measure, __doc__)

@@ -12,9 +12,11 @@ import json
 import statistics
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+from bench import figures
+from bench.figures import Figure
 from proxy import logs
 from proxy.catalogue import Catalogue
 from proxy.gate import Gate
@@ -95,26 +97,28 @@ class Times:
         self._taken.append((time.perf_counter() - started) * 1000)
         return done
 
-    def __str__(self) -> str:
+    def figures(self, name: str) -> list[Figure]:
         cuts = statistics.quantiles(self._taken, n=100)
-        return f"p50 {cuts[49]:7.2f} ms   p99 {cuts[98]:7.2f} ms"
+        return [Figure(f"{name}, p50", cuts[49], "ms"), Figure(f"{name}, p99", cuts[98], "ms")]
 
 
-async def measure(name: str, folder: Path, url: str | None) -> None:
+async def one_store(name: str, folder: Path, url: str | None, count: int) -> list[Figure]:
     async with open_gate(folder, url) as gate:
         calls, proposals, commits = Times(), Times(), Times()
-        for number in range(CALLS):
+        for number in range(count):
             await calls.of(plain(gate, number))
             given = await proposals.of(propose(gate, number))
             await commits.of(commit(gate, number, given))
-        print(f"{name:9} plain call {calls}")
-        print(f"{name:9} propose    {proposals}")
-        print(f"{name:9} commit     {commits}")
-        await at_once(name, gate)
+        return [
+            *calls.figures(f"{name}: plain call"),
+            *proposals.figures(f"{name}: propose"),
+            *commits.figures(f"{name}: commit"),
+            await at_once(name, gate, count),
+        ]
 
 
-async def at_once(name: str, gate: Gate) -> None:
-    tickets = [await propose(gate, number) for number in range(CALLS)]
+async def at_once(name: str, gate: Gate, count: int) -> Figure:
+    tickets = [await propose(gate, number) for number in range(count)]
     waiting = iter(enumerate(tickets))
 
     async def client() -> None:
@@ -123,19 +127,20 @@ async def at_once(name: str, gate: Gate) -> None:
 
     started = time.perf_counter()
     await asyncio.gather(*(client() for _ in range(CLIENTS)))
-    print(f"{name:9} {CLIENTS} clients: {CALLS / (time.perf_counter() - started):7.0f} commits a second")
+    return Figure(f"{name}: commits, {CLIENTS} clients", count / (time.perf_counter() - started), "a second")
 
 
-async def main() -> None:
+def measure(quick: bool) -> Iterator[Figure]:  # noqa: FBT001
     logs.hush()
+    count = CALLS // 4 if quick else CALLS
     with tempfile.TemporaryDirectory() as folder:
-        await measure("sqlite", Path(folder) / "sqlite", None)
+        yield from asyncio.run(one_store("sqlite", Path(folder) / "sqlite", None, count))
         postgres = Postgres(DURABLE)
         try:
-            await measure("postgres", Path(folder) / "postgres", postgres.new_database())
+            yield from asyncio.run(one_store("postgres", Path(folder) / "postgres", postgres.new_database(), count))
         finally:
             postgres.stop()
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    figures.main(measure, __doc__)

@@ -42,15 +42,19 @@ class Authority:
         if not self.key_file.exists():
             key, made = _make()
             make_private(self.key_file, _key_pem(key) + _pem(made))
+        certificate = self.look()
+        _refresh(self.certificate_file, _pem(certificate))
+        _refresh(self.bundle_file, system_roots() + b"\n" + _pem(certificate))
+        return certificate
+
+    def look(self) -> x509.Certificate:
+        """Give the CA's certificate, and make nothing. Raises ConfigError where it cannot be used."""
         try:
-            certificate = _read(self.key_file.read_bytes())
+            return _read(self.key_file.read_bytes())
         except (OSError, ValueError, TypeError) as error:
             raise ConfigError(
                 f"the CA at {self.key_file} cannot be read ({error}); restore it, or delete it to make a new one"
             ) from error
-        _refresh(self.certificate_file, _pem(certificate))
-        _refresh(self.bundle_file, system_roots() + b"\n" + _pem(certificate))
-        return certificate
 
     def upstream_roots(self, extra: Path | None) -> Path:
         """Give the file of roots that servers are verified against: the system's and `extra`."""
@@ -78,6 +82,11 @@ def system_roots() -> bytes:
         if path and Path(path).is_file():
             return Path(path).read_bytes()
     return b""
+
+
+def holds(file: Path, certificate: x509.Certificate) -> bool:
+    """Say whether a file of PEM certificates has this one in it. Raises OSError."""
+    return _pem(certificate).strip() in file.read_bytes().replace(b"\r\n", b"\n")
 
 
 def fingerprint(certificate: x509.Certificate) -> str:

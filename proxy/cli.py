@@ -34,9 +34,10 @@ class Commands(LazyGroup):
     entries = (
         Entry("up", "Run the proxy until it is told to stop (SIGTERM or Ctrl-C).", PROXY),
         Entry("status", "Say whether a proxy runs here, where it listens and which policy is in force.", PROXY),
+        Entry("doctor", "Look whether Interlock can work here, and say how to mend what it lacks.", PROXY),
         Entry("confine", "Run an agent where the only way out is the proxy.", AGENT),
-        Entry("exec", "Run an agent with an environment that leads through the proxy.", AGENT),
-        Entry("env", "Print what to set for an agent to go through the proxy.", AGENT),
+        Entry("exec", "Run an agent with an environment that sends its programs through the proxy.", AGENT),
+        Entry("env", "Print what to set so that an agent's programs go through the proxy.", AGENT),
         Entry("run", "Run a stdio MCP server behind the proxy, in place of its own command.", LOCAL),
         Entry("wrap", "Put an MCP client's stdio servers behind the proxy, and back.", LOCAL),
         Entry("probe", "Run a stdio MCP server where it can do no harm, and say what its tools really do.", LOCAL),
@@ -112,7 +113,10 @@ def _complain(message: str) -> NoReturn:
     from rich.console import Console  # noqa: PLC0415  not needed where all goes well
     from rich.text import Text  # noqa: PLC0415
 
-    Console(stderr=True, soft_wrap=True).print(Text.assemble(("error:", "bold red"), " ", message))
+    from proxy.commands.terminal import printable_lines  # noqa: PLC0415
+
+    shown = Text.assemble(("error:", "bold red"), " ", printable_lines(message))
+    Console(stderr=True, soft_wrap=True).print(shown)
     sys.exit(EXIT_ERROR)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from proxy.errors import ConfigError
@@ -162,7 +163,14 @@ def _why_not(server: Member) -> str | None:
         raise ConfigError(f"server {server.key!r} has a command that is no text")
     if not (isinstance(arguments, list) and all(isinstance(argument, str) for argument in arguments)):
         raise ConfigError(f"server {server.key!r} has args that are no list of texts")
-    return "it is wrapped already" if _wrapped(value) is not None else None
+    return "it is wrapped already" if _runs_interlock([command, *arguments]) else None
+
+
+def _runs_interlock(words: Sequence[str]) -> bool:
+    """Say whether a command is an `interlock run`, also one written by hand or started by another program."""
+    ours = words[: words.index("--")] if "--" in words else words
+    names = [word.rpartition("/")[2] for word in ours]
+    return any(name in ("interlock", "proxy.cli") and following == "run" for name, following in pairwise(names))
 
 
 def _wrapped(value: Any) -> list[str] | None:

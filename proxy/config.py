@@ -40,6 +40,7 @@ AGENT_TOKEN_ENV = "INTERLOCK_AGENT_TOKEN"  # noqa: S105
 SECRET_VARIABLES = frozenset({COMMIT_SECRET, SAMPLER_KEY, OPERATOR_TOKEN_ENV, AGENT_TOKEN_ENV})
 # Orchestrators hand secrets over as files, and a variable can be read in more places than a file can.
 DATABASE_URL_FILE = "INTERLOCK_DATABASE_URL_FILE"
+MAX_WORKERS = 64
 CONFIG_FILE = Path("interlock.yaml")
 _LISTEN = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^:\[\]]+):(?P<port>\d{1,5})")
 _REVERSE = re.compile(r"reverse:https?://(\[[0-9a-fA-F:.]+\]|[^/:\s]+)(:\d{1,5})?/?")
@@ -79,6 +80,14 @@ def _command(value: str) -> str:
 def _database_url(value: SecretStr) -> SecretStr:
     check_database_url(value.get_secret_value())
     return value
+
+
+def _listen_or_off(value: str) -> str:
+    return value if value == "off" else _listen(value)
+
+
+def _default_workers() -> int:
+    return min(4, len(os.sched_getaffinity(0)))
 
 
 def _expand(path: Path) -> Path:
@@ -136,6 +145,13 @@ class Settings(BaseModel):
     operator_listen: Annotated[str, AfterValidator(_listen)] | None = Field(
         None, description="Address the operators' API listens on, beside its unix socket."
     )
+    workers: int = Field(
+        default_factory=_default_workers, ge=1, le=MAX_WORKERS, description="Processes that share the work."
+    )
+    health_listen: Annotated[str, AfterValidator(_listen_or_off)] = Field(
+        "127.0.0.1:8081", description="Address of /healthz, /readyz and /metrics, or off."
+    )
+    ready_lag: Seconds = Field(300, description="Seconds an audit event may wait for the store before /readyz says no.")
     header_limit: Size = Field(ByteSize(64 << 10), description="Largest request head; past it 431.")
     header_timeout: Seconds = Field(30, description="Seconds for a request head to arrive; past it 408.")
     body_limit: Size = Field(ByteSize(16 << 20), description="Largest request body; past it 413.")
@@ -146,6 +162,7 @@ class Settings(BaseModel):
     response_limit: Size = Field(ByteSize(64 << 20), description="Largest MCP response body that is not a stream.")
     event_limit: Size = Field(ByteSize(16 << 20), description="Largest server-sent event or WebSocket message.")
     connection_limit: int = Field(2048, ge=1, description="Open client connections; past it 503.")
+    stream_limit: int = Field(512, ge=1, description="Event streams an agent may have open; past it 503.")
     idle_timeout: Seconds = Field(600, ge=1, description="Seconds after which a silent connection is closed.")
     drain_timeout: Seconds = Field(10, description="Seconds that calls under way get to finish at a stop.")
     audit_log_limit: Size = Field(ByteSize(1 << 30), description="Largest local audit log; past it calls are refused.")
@@ -182,6 +199,11 @@ class Settings(BaseModel):
     def operator_address(self) -> tuple[str, int] | None:
         """Host and port for operators, where there is to be one."""
         return split_address(self.operator_listen) if self.operator_listen else None
+
+    @property
+    def health_address(self) -> tuple[str, int] | None:
+        """Host and port for health and metrics, where there is to be one."""
+        return None if self.health_listen == "off" else split_address(self.health_listen)
 
     @property
     def postgres(self) -> str | None:

@@ -1,15 +1,17 @@
-"""The composition root: builds the gate, the addons and mitmproxy's Master, and runs them until told to stop."""
+"""The composition root of one worker: builds the gate, the addons and mitmproxy's Master, and runs them.
+
+What workers share comes from their supervisor, and was made before they were forked.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
-import os
 import signal
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import structlog
 from mitmproxy import options
@@ -22,24 +24,33 @@ from addons.hook_table import Embedded
 from addons.identity import Identity
 from addons.lifecycle import Lifecycle
 from addons.limits import Limits
+from addons.listening import replace_listening
 from addons.mcp_gate import McpGate
 from addons.next_layer import HttpOnly
-from proxy import runfile
 from proxy.agents import AgentBook
 from proxy.ca import Authority
 from proxy.console.server import Console
 from proxy.desk import Desk
 from proxy.egress import EgressGuard
 from proxy.errors import ConfigError
-from proxy.files import FolderLock, read_or_make_key
-from proxy.parts import Parts
+from proxy.files import read_or_make_key
+from proxy.metered import MeteredSink
+from proxy.meters import CONNECTIONS, STREAMS, UNDER_WAY
+from proxy.parts import Foundation, Parts
+from proxy.store.board import Board
 from proxy.store.log_files import DaemonLog
 from proxy.wire import legacy
+from proxy.workers import Channel, Report
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
+    from pathlib import Path
 
     from proxy.config import Settings
+    from proxy.console.sockets import Listeners
+    from proxy.meters import Row
+    from proxy.model import EventSink
+    from proxy.ports import Address
 
 log = structlog.get_logger("interlock")
 
@@ -47,25 +58,52 @@ log = structlog.get_logger("interlock")
 # How long a thread that works on a large body may keep the event loop waiting for its turn; Python's own is 5 ms,
 # and a call takes some ten turns.
 TURN_SECONDS = 0.0005
+TICK_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Station:
+    """What a worker is given by its supervisor."""
+
+    number: int
+    """From 1; the one that takes a worker's place has the same."""
+    foundation: Foundation
+    addresses: Sequence[Address]
+    """Where it listens, beside the others."""
+    private: Sequence[Address]
+    """Where others of this proxy listen that agents must not reach."""
+    listeners: Listeners
+    channel: Channel
+    meters: Row
+    board: Path | None = None
+    """Where workers show each other their calls, if there are several."""
 
 
 class Daemon:
-    """One proxy process. Make it inside a running event loop, then `run` it."""
+    """One worker. Make it inside a running event loop, then `run` it."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, station: Station) -> None:
         self._settings = settings
+        self._station = station
         self._stop = asyncio.Event()
-        self._running: runfile.Running | None = None
-        self._lock = FolderLock(settings.state_dir)
-        runfile.clear(settings.state_dir)
         self.announcer = Announcer()
-        self.parts = Parts(settings, self._open_log, self.announcer.tools_changed, self._tell)
+        self.board = Board(station.board) if station.board is not None else None
+        self.parts = Parts(
+            settings,
+            self._open_log,
+            self.announcer.tools_changed,
+            self._tell,
+            foundation=station.foundation,
+            meter=self._metered,
+            lead=station.number == 1,
+            board=self.board,
+        )
         self.policy, self.gate = self.parts.policy, self.parts.gate
         self.authority = Authority(settings.state_dir)
-        self.authority.ensure()
         self.console = self._console()
         self.lifecycle = Lifecycle(
             self.gate,
+            self._station.meters,
             connection_limit=settings.connection_limit,
             first_request_seconds=2 * settings.header_timeout,  # tunnel and TLS first; a slow head has its own deadline
             body_seconds=settings.body_timeout,
@@ -74,37 +112,59 @@ class Daemon:
         self.master = self._master()
 
     def _open_log(self) -> DaemonLog:
-        return DaemonLog(self._settings.state_dir, max_bytes=self._settings.audit_log_limit)
+        settings = self._settings
+        return DaemonLog(settings.state_dir, max_bytes=settings.audit_log_limit, worker=self._station.number)
+
+    def _metered(self, sink: EventSink) -> EventSink:
+        return MeteredSink(sink, self._station.meters)
 
     def stop(self) -> None:
         """Begin a graceful stop."""
         self._stop.set()
 
-    async def run(self, on_ready: Callable[[runfile.Running], None] = lambda _: None) -> None:
+    async def run(self) -> None:
         """Serve until stopped; let calls under way finish; leave nothing unwritten.
 
         Raises ConfigError where the address cannot be listened on.
         """
+        self._station.meters.begin()
         await self.parts.check()
         self.console.start()  # before the first request can come, so that none is let through to it
         sys.setswitchinterval(TURN_SECONDS)
         serving = asyncio.create_task(self.master.run())
-        watching = asyncio.create_task(self.parts.watch())
+        watching = asyncio.create_task(self._watch())
         try:
-            running = self._running = await self._listening(serving)
+            await self._listening(serving)
             self._handle_signals()
             self._tell()
-            on_ready(running)
             stopped = asyncio.create_task(self._stop.wait())
-            await asyncio.wait([serving, stopped], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([serving, stopped, watching], return_when=asyncio.FIRST_COMPLETED)
+            if not self._stop.is_set():
+                raise RuntimeError("a part that runs for ever has ended") from _why(serving, watching)
             await self._drain()
         finally:
             watching.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
+            with contextlib.suppress(asyncio.CancelledError, Exception):
                 await watching
             await self._shut_down(serving)
 
-    async def _listening(self, serving: asyncio.Task[None]) -> runfile.Running:
+    async def _watch(self) -> None:
+        await asyncio.gather(self.parts.watch(), self._tick())
+
+    async def _tick(self) -> None:
+        """Say every second how this worker is. Runs until cancelled."""
+        meters = self._station.meters
+        while True:
+            await asyncio.sleep(TICK_SECONDS)
+            meters.beat()
+            meters.set(CONNECTIONS, self.lifecycle.connections)
+            meters.set(UNDER_WAY, self.gate.under_way)
+            meters.set(STREAMS, self.announcer.count)
+            self.gate.catch_up()
+            self.parts.recording.look_after()
+            self._tell()
+
+    async def _listening(self, serving: asyncio.Task[None]) -> None:
         server = self.master.addons.get("proxyserver")
         while not server.listen_addrs():
             failed = next((s.last_exception for s in server.servers if s.last_exception), None)
@@ -114,34 +174,16 @@ class Daemon:
                 serving.result()
                 raise ConfigError("the proxy ended before it was ready")
             await asyncio.sleep(0.005)
-        return runfile.Running(
-            pid=os.getpid(),
-            listen=_spell(server.listen_addrs()[0]),
-            mode=self._settings.mode,
-            ca=str(self.authority.certificate_file),
-            policy=str(self._settings.policy),
-            policy_version=self.policy.current().version,
-            started=time.time(),
-            operator_socket=str(self.console.path),
-            operator_listen=next(map(_spell, self.console.addresses), None),
-        )
 
     def _console(self) -> Console:
         settings, parts = self._settings, self.parts
         desk = Desk(parts.store, parts.sink, time.time)
-        return Console(desk, parts.operators, parts.sink, settings.state_dir, settings.operator_address)
+        return Console(desk, parts.operators, parts.sink, settings.state_dir, listeners=self._station.listeners)
 
     def _tell(self) -> None:
-        """Leave a note of what is in force, for `interlock status`."""
-        if self._running is None:
-            return
-        running = dataclasses.replace(
-            self._running, policy_version=self.policy.current().version, policy_problem=self.policy.problem
-        )
-        try:
-            runfile.write(self._settings.state_dir, running)
-        except OSError as error:
-            log.exception("the run file cannot be written", state_dir=str(self._settings.state_dir), error=str(error))
+        """Tell the supervisor how this worker is."""
+        version, problem = self.policy.current().version, self.policy.problem
+        self._station.channel.report(Report(version, problem, self.parts.recording.problem))
 
     async def _refuse_to_listen(self, error: Exception) -> None:
         reason = str(error.strerror if isinstance(error, OSError) and error.strerror else error).partition("\n")[0]
@@ -163,23 +205,22 @@ class Daemon:
             log.warning("stopping with calls under way", count=self.gate.under_way)
 
     async def _shut_down(self, serving: asyncio.Task[None]) -> None:
-        self._running = None
-        runfile.remove(self._settings.state_dir)
         self.master.shutdown()
         with contextlib.suppress(Exception):
             await asyncio.wait_for(serving, timeout=5)
         await self.console.stop()
         await self.parts.close()
-        self._lock.release()
+        if self.board is not None:
+            self.board.close()
 
-    def _own_addresses(self) -> list[tuple[str, int]]:
-        listening = self.master.addons.get("proxyserver").listen_addrs()
-        return [*((address[0], address[1]) for address in listening), *self.console.addresses]
+    def _own_addresses(self) -> list[Address]:
+        return [*self._station.addresses, *self._station.private, *self.console.addresses]
 
     def _master(self) -> Embedded:
         settings = self._settings
         limits = _limits(settings)
         seal_key = read_or_make_key(settings.state_dir / "keys" / "seal.key", legacy.KEY_BYTES)
+        replace_listening(self._station.addresses)
         embed()
         master = Embedded(options.Options())
         master.addons.add(
@@ -196,7 +237,9 @@ class Daemon:
                 required=settings.agent_auth == "required",
             ),
             Egress(EgressGuard(self.policy.current, self._own_addresses), self.gate),
-            McpGate(self.gate, limits, seal_key, lambda: self.lifecycle.stopping),
+            McpGate(
+                self.gate, limits, seal_key, lambda: self.lifecycle.stopping, self.announcer.streams_of, self.board
+            ),
             self.announcer,
         )
         host, port = settings.listen_address
@@ -214,9 +257,10 @@ class Daemon:
         return master
 
 
-def _spell(address: Sequence[Any]) -> str:
-    host, port = address[:2]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+def _why(*tasks: asyncio.Task[None]) -> BaseException | None:
+    """Give what ended one of these tasks."""
+    ended = (task.exception() for task in tasks if task.done() and not task.cancelled())
+    return next((error for error in ended if error is not None), None)
 
 
 def _limits(settings: Settings) -> Limits:
@@ -227,5 +271,6 @@ def _limits(settings: Settings) -> Limits:
         body_seconds=settings.body_timeout,
         response_bytes=settings.response_limit,
         message_bytes=settings.event_limit,
+        streams=settings.stream_limit,
         large_uploads=settings.large_uploads,
     )

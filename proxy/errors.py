@@ -8,6 +8,7 @@ InterlockError
 ├── StartError          a server's program cannot be started; it has the exit code for that
 ├── TracingError        a server cannot be traced; the message says what to allow
 ├── ServerError         a server cannot be probed: it ended, or does not answer
+├── BoardUnavailableError  what workers share cannot be read or written
 ├── PinsUnavailableError   the tools' pins cannot be read or written
 ├── StoreUnavailableError  the store of proposals cannot be reached
 │   ├── SchemaError     the store's tables are not those that this version needs
@@ -62,6 +63,10 @@ class TracingError(InterlockError):
 
 class AuditUnavailableError(InterlockError):
     """The durable log did not take an event, so nothing may be forwarded."""
+
+
+class BoardUnavailableError(InterlockError):
+    """What workers share cannot be read or written, so a call that may be answered elsewhere is refused."""
 
 
 class PinsUnavailableError(InterlockError):

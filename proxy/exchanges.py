@@ -1,43 +1,104 @@
-"""Calls under way: forwarded, and not answered yet. Bounded, in memory, one of it for each process."""
+"""Calls under way: forwarded, and not answered yet. Bounded, in memory, one of it for each process.
+
+Where there are several workers, a call that may be answered on a stream of another is shown to all of them on a board,
+and ids in use are claimed there. A call that was shown ends once, whichever worker sees its answer.
+"""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from proxy.model import Message
+import structlog
+
+from proxy.errors import BoardUnavailableError
+from proxy.model import Kind, Message
 from proxy.wire.jsonrpc import is_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from proxy.model import Context, Exchange, JsonObject, MessageId
+    from proxy.model import Board, Context, Exchange, JsonObject, MessageId
+
+    type Key = tuple[str, str, MessageId]
+
+log = structlog.get_logger("interlock.exchanges")
 
 MAX_OPEN = 10_000
+MAX_OF_AGENT = 2_000
+LEGACY = "sse"
 
 
 class Exchanges:
     """Finds the call that an answer belongs to."""
 
-    def __init__(self, limit: int = MAX_OPEN) -> None:
+    def __init__(self, limit: int = MAX_OPEN, of_agent: int = MAX_OF_AGENT, board: Board | None = None) -> None:
         self._limit = limit
+        self._of_agent = of_agent
+        self._board = board
         self._open: OrderedDict[str, Exchange] = OrderedDict()
-        self._by_session: OrderedDict[tuple[str, str, MessageId], Exchange] = OrderedDict()
+        self._agents: dict[str, OrderedDict[str, Exchange]] = {}
+        self._by_session: OrderedDict[Key, Exchange] = OrderedDict()
+        self._claimed: dict[Key, str] = {}  # by which call; none while it is decided on
 
     def __len__(self) -> int:
         return len(self._open)
 
+    def claim(self, context: Context, message: Message) -> bool:
+        """Take a request's id for it; say no where its session has a request of that id under way, in any worker.
+
+        What cannot be known raises BoardUnavailableError. Where it is not forwarded then, `let_go` of it.
+        """
+        key = _key(context, message.id)
+        if message.kind is not Kind.REQUEST or key is None:
+            return True
+        if key in self._claimed or not self._claim_everywhere(context, key[2]):
+            return False
+        self._claimed[key] = ""
+        return True
+
+    def _claim_everywhere(self, context: Context, message_id: MessageId) -> bool:
+        if self._board is None:
+            return True
+        if context.transport == LEGACY:  # a worker that is gone may have left one that is still answered
+            left = self._board.find(context, message_id)
+            if left is not None and not left.closed:
+                return False
+        return self._board.claim(context, message_id)
+
+    def let_go(self, context: Context, message: Message) -> None:
+        """Give the id of a request back that came to nothing."""
+        key = _key(context, message.id)
+        if message.kind is Kind.REQUEST and key is not None:
+            self._release(context, key, "")
+
     def add(self, exchange: Exchange) -> None:
-        """Take a call that is being forwarded."""
+        """Take a call that is being forwarded.
+
+        One of a legacy session is shown to all workers: its answer comes on a stream that any of them may have.
+        Raises BoardUnavailableError where that fails.
+        """
+        if exchange.context.transport == LEGACY and exchange.context.session is not None:
+            self.share(exchange)
         self._open[exchange.call_id] = exchange
-        if key := _session_key(exchange):
+        self._agents.setdefault(exchange.call.agent, OrderedDict())[exchange.call_id] = exchange
+        if (key := _key(exchange.context, exchange.message.id)) is not None:
+            self._claimed[key] = exchange.call_id
             self._by_session.pop(key, None)
             self._by_session[key] = exchange
             while len(self._by_session) > 2 * self._limit:
                 self._by_session.popitem(last=False)
 
-    def surplus(self) -> Iterator[Exchange]:
-        """Give the oldest calls past the bound; the caller ends them."""
+    def share(self, exchange: Exchange) -> None:
+        """Show a call, and what is known of it now, to the other workers. Raises BoardUnavailableError."""
+        if self._board is not None:
+            self._board.post(exchange)
+            exchange.shared = True
+
+    def surplus(self, agent: str) -> Iterator[Exchange]:
+        """Give the oldest calls past the bounds, that of the agent and that of all; the caller ends them."""
+        while (mine := self._agents.get(agent)) is not None and len(mine) > self._of_agent:
+            yield next(iter(mine.values()))
         while len(self._open) > self._limit:
             yield next(iter(self._open.values()))
 
@@ -47,33 +108,79 @@ class Exchanges:
             yield next(iter(self._open.values()))
 
     def of_session(self, context: Context) -> list[Exchange]:
-        """Give the calls of this session that are under way."""
+        """Give the calls of this session that are under way, in any worker."""
         if context.session is None:
             return []
         ours = (context.server, context.session)
-        return [each for each in self._open.values() if (each.context.server, each.context.session) == ours]
-
-    def is_open(self, context: Context, message_id: object) -> bool:
-        """Say whether a call of this session and id is under way."""
-        found = self.find(context, message_id)
-        return found is not None and not found.closed
+        mine = [each for each in self._open.values() if (each.context.server, each.context.session) == ours]
+        known = {each.call_id for each in mine}
+        try:
+            others = self._board.of_session(context) if self._board is not None else []
+        except BoardUnavailableError as error:
+            log.warning("calls of other workers are not known", error=str(error))
+            others = []
+        return mine + [each for each in others if each.call_id not in known]
 
     def find(self, context: Context, message_id: object) -> Exchange | None:
-        """Give the call of this session that a response of this id answers.
+        """Give the call of this session that a response of this id answers, forwarded by whichever worker.
 
         Calls that have ended are remembered for a while: a stream may be replayed.
         """
-        if context.session is None or not is_id(message_id):
+        key = _key(context, message_id)
+        if key is None:
             return None
-        return self._by_session.get((context.server, context.session, message_id))  # type: ignore[arg-type]
+        found = self._by_session.get(key)
+        if found is not None or self._board is None:
+            return found
+        try:
+            return self._board.find(context, key[2])
+        except BoardUnavailableError as error:
+            log.warning("a call of another worker cannot be found", error=str(error))
+            return None
 
     def end(self, exchange: Exchange) -> bool:
-        """Take a call out; say whether it was still under way."""
+        """Take a call out; say whether it was still under way, and nobody else has ended it."""
         if exchange.closed:
             return False
+        self._forget(exchange)
+        if not exchange.shared or self._board is None:
+            return True
+        try:
+            return self._board.end(exchange.call_id)
+        except BoardUnavailableError as error:
+            log.warning("a call may be recorded as ended twice", call_id=exchange.call_id, error=str(error))
+            return True
+
+    def catch_up(self) -> None:
+        """Let go of calls that other workers saw the answers of."""
+        shared = [exchange for exchange in self._open.values() if exchange.shared]
+        if self._board is None or not shared:
+            return
+        try:
+            ended = self._board.ended(exchange.call_id for exchange in shared)
+        except BoardUnavailableError as error:
+            log.warning("what other workers have ended is not known", error=str(error))
+            return
+        for exchange in shared:
+            if exchange.call_id in ended:
+                self._forget(exchange)
+
+    def _forget(self, exchange: Exchange) -> None:
         exchange.closed = True
         self._open.pop(exchange.call_id, None)
-        return True
+        mine = self._agents.get(exchange.call.agent)
+        if mine is not None:
+            mine.pop(exchange.call_id, None)
+            if not mine:
+                del self._agents[exchange.call.agent]
+        if (key := _key(exchange.context, exchange.message.id)) is not None:
+            self._release(exchange.context, key, exchange.call_id)
+
+    def _release(self, context: Context, key: Key, call_id: str) -> None:
+        if self._claimed.get(key) == call_id:
+            del self._claimed[key]
+            if self._board is not None:
+                self._board.release(context, key[2])
 
 
 def without_arguments(message: Message) -> Message:
@@ -86,8 +193,7 @@ def without_arguments(message: Message) -> Message:
     return Message(message.kind, {"params": kept}, message.method, message.id)
 
 
-def _session_key(exchange: Exchange) -> tuple[str, str, MessageId] | None:
-    session, message_id = exchange.context.session, exchange.message.id
-    if session is None or message_id is None:
+def _key(context: Context, message_id: object) -> Key | None:
+    if context.session is None or not is_id(message_id):
         return None
-    return exchange.context.server, session, message_id
+    return context.server, context.session, message_id  # type: ignore[return-value]

@@ -7,6 +7,7 @@ import fcntl
 import os
 import secrets
 import shlex
+import shutil
 import stat
 import tempfile
 from typing import TYPE_CHECKING
@@ -15,6 +16,19 @@ from proxy.errors import ConfigError
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+FULL = 1 << 20
+
+
+def room_hint(path: Path) -> str:
+    """Give what to add to an error about a file where its disk is full; else nothing."""
+    folder = next((parent for parent in path.absolute().parents if parent.is_dir()), None)
+    try:
+        free = shutil.disk_usage(folder).free if folder else FULL
+    except OSError:
+        return ""
+    return f"; its disk is full, with {free >> 10} KiB left: make room in {folder}" if free < FULL else ""
 
 
 def write_private(path: Path, data: bytes) -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import structlog
 
 from proxy.catalogue import TOOLS_LIST, is_tool_list
-from proxy.errors import AuditUnavailableError, PhaseError, StoreUnavailableError, WireError
+from proxy.errors import AuditUnavailableError, BoardUnavailableError, PhaseError, StoreUnavailableError, WireError
 from proxy.exchanges import Exchanges, without_arguments
 from proxy.journal import RECORDED, Journal, digest, new_id
 from proxy.model import (
@@ -65,15 +65,26 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy.catalogue import Catalogue
-    from proxy.model import EventSink, Policy, Redaction, Redactor
+    from proxy.model import Board, EventSink, Policy, Redaction, Redactor
     from proxy.phases import Phases
     from proxy.wire.body import Reading
 
 log = structlog.get_logger("interlock.gate")
 
 # Messages that make a server do nothing: their events need not be awaited.
-QUIET = ("initialize", "ping", "notifications/", "logging/", "server/discover")
-QUIET_ENDINGS = ("/list",)
+QUIET = frozenset(
+    {
+        "initialize",
+        "ping",
+        "server/discover",
+        "logging/setLevel",
+        "tools/list",
+        "prompts/list",
+        "resources/list",
+        "resources/templates/list",
+        "tasks/list",
+    }
+)
 # Transports whose messages some servers, or bridges before them, read line by line.
 LINE_READ = ("websocket", "stdio")
 # Larger bodies are read in a thread, so that other clients are served meanwhile.
@@ -94,15 +105,17 @@ class Gate:
         clock: Callable[[], float] = time.time,
         catalogue: Catalogue | None = None,
         phases: Phases | None = None,
+        board: Board | None = None,
     ) -> None:
         self._policy = policy
         self._catalogue = catalogue
         self._redactor = redactor
         self._body_limit = body_limit
-        self._clock = clock
-        self._journal = Journal(sink, redactor, clock, self.aside)
+        # What a call took is no matter of the wall clock, which may jump.
+        self._timer = time.monotonic if clock is time.time else clock
+        self._journal = Journal(sink, redactor, clock, self.aside, self._timer)
         self._customs = Customs(redactor, body_limit)
-        self._exchanges = Exchanges()
+        self._exchanges = Exchanges(board=board)
         self._two_steps = TwoSteps(phases, catalogue, self._journal) if phases and catalogue else None
         # Threads of their own: looking up names must not queue behind large bodies.
         self._readers = ThreadPoolExecutor(READERS, "interlock-reader")
@@ -112,7 +125,7 @@ class Gate:
 
         `before` is what the same stream said just before, where there is one.
         """
-        step = Step(new_id(), context, self._clock(), len(body))
+        step = Step(new_id(), context, self._timer(), len(body))
         try:
             return await self._inspect(body, headers, step, before)
         except Exception as error:  # noqa: BLE001  the gate's one boundary: any failure refuses
@@ -161,8 +174,17 @@ class Gate:
 
     async def _decide(self, message: Message, headers: Headers, step: Step) -> Verdict:
         step.call = as_call(message, step.context)
-        if self._exchanges.is_open(step.context, message.id):
+        if not self._exchanges.claim(step.context, message):
             return await self._refuse(step, "id_in_use")
+        verdict: Verdict | None = None
+        try:
+            verdict = await self._decide_claimed(message, headers, step)
+        finally:
+            if not isinstance(verdict, Forward):
+                self._exchanges.let_go(step.context, message)
+        return verdict
+
+    async def _decide_claimed(self, message: Message, headers: Headers, step: Step) -> Verdict:
         if not may_leave(step.context):
             step.decision = step.context.egress
             return await self._refuse(step, egress_reason(step.context), egress_why(step.context))
@@ -283,19 +305,15 @@ class Gate:
     def _begin(self, message: Message, step: Step) -> Exchange:
         assert step.decision is not None
         assert step.call is not None
-        if message.kind is Kind.REQUEST and self._exchanges.is_open(step.context, message.id):
-            raise RuntimeError("another call of this id was forwarded while this one was decided")
         known = step.call
-        kept, call = (
-            without_arguments(message),
-            Call(known.method, known.server, known.agent, known.tool, None, known.hints),
-        )
+        kept = without_arguments(message)
+        call = Call(known.method, known.server, known.agent, known.tool, None, known.hints)
         exchange = Exchange(
-            step.call_id, kept, step.context, call, step.decision, step.started, self._clock(), commit=step.commit
+            step.call_id, kept, step.context, call, step.decision, step.started, self._timer(), commit=step.commit
         )
         if message.kind is Kind.REQUEST:
             self._exchanges.add(exchange)
-            for oldest in self._exchanges.surplus():
+            for oldest in self._exchanges.surplus(call.agent):
                 self.abandon(oldest, "unknown")
         return exchange
 
@@ -368,15 +386,47 @@ class Gate:
             log.exception("a message could not be masked", call_id=exchange.call_id, error=str(error))
             return self._withheld(exchange, exchange.message.id, "internal_error")
 
-    def overhear(self, context: Context, value: JsonObject) -> JsonObject:
-        """Take a response to no call under way, such as a stream's replay: a tool list is cut as any other."""
-        if not is_tool_list(value):
-            return value
+    def share(self, exchange: Exchange) -> None:
+        """Let other workers know of a call whose answer may come on another stream than its own.
+
+        Where that fails, its answer is one to a call that nobody knows.
+        """
+        if exchange.context.session is None:
+            return
         try:
-            return self._show_tools(context, value, continued=False)
+            self._exchanges.share(exchange)
+        except BoardUnavailableError as error:
+            log.warning("other workers do not know of a call", call_id=exchange.call_id, error=str(error))
+
+    def catch_up(self) -> None:
+        """Let go of calls that other workers saw the answers of."""
+        self._exchanges.catch_up()
+
+    def overhear(self, context: Context, value: JsonObject) -> JsonObject:
+        """Take a response to a call that nobody knows, such as a replay after a restart.
+
+        A tool list is cut as any other, and all is masked that some rule might have asked for.
+        """
+        try:
+            shown = self._show_tools(context, value, continued=False) if is_tool_list(value) else value
+            if context.session is None and "jsonrpc" not in value:
+                return shown
+            return self._mask_unmatched(context, shown)
         except Exception as error:
-            log.exception("a tool list is withheld", server=context.server, error=str(error))
-            return answers.refuse(value["id"], TOOLS_LIST, withheld("internal_error", TOOLS_LIST))
+            log.exception("an unexpected answer is withheld", server=context.server, error=str(error))
+            return answers.refuse(value.get("id", 0), TOOLS_LIST, withheld("internal_error", TOOLS_LIST))
+
+    def _mask_unmatched(self, context: Context, value: JsonObject) -> JsonObject:
+        decision, now = self._policy().unmatched(context.server), self._timer()
+        nobodys = Message(Kind.REQUEST, {}, None, value.get("id"))
+        call = Call("", context.server, context.principal.agent)
+        masked, findings = mask_result(
+            self._redactor, Exchange(new_id(), nobodys, context, call, decision, now, now), value
+        )
+        if findings:
+            kinds = sorted({finding.detector for finding in findings})
+            log.warning("an answer to no known call held secrets", server=context.server, detectors=kinds)
+        return masked or answers.refuse(value.get("id", 0), TOOLS_LIST, withheld("secret_found", TOOLS_LIST))
 
     def _show_tools(self, context: Context, value: JsonObject, continued: bool) -> JsonObject:  # noqa: FBT001
         """Give a tool list with what the agent may see, and record what was found in it."""
@@ -459,4 +509,4 @@ def _with_part(message: Message, part: str, masked: Json) -> Message:
 
 def _is_quiet(message: Message) -> bool:
     method = message.method or ""
-    return method.startswith(QUIET) or method.endswith(QUIET_ENDINGS)
+    return method in QUIET or method.startswith("notifications/")

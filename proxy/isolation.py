@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import os
 import shutil
+import stat
 import struct
 import subprocess
 from dataclasses import dataclass
@@ -137,6 +138,18 @@ def hide(cover: Hidden) -> None:
         mount(cover.over, path, None, MS_BIND | MS_REC)
     elif cover.over is None and os.path.isdir(path):  # noqa: PTH112
         mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV)
+
+
+def sockets_below(folder: str, depth: int) -> list[str]:
+    """Give the paths of the unix sockets in a folder and those in it, so many levels deep, as far as we may look."""
+    found = []
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(folder):
+            if entry.is_dir(follow_symlinks=False):
+                found += sockets_below(entry.path, depth - 1) if depth > 1 else []
+            elif not entry.is_file(follow_symlinks=False) and not entry.is_symlink():
+                found += [entry.path] if stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode) else []
+    return found
 
 
 def listening_sockets() -> tuple[str, ...]:

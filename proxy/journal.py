@@ -39,11 +39,19 @@ MAX_FOUND = 100
 class Journal:
     """Makes events and sees that they are kept."""
 
-    def __init__(self, sink: EventSink, redactor: Redactor, clock: Callable[[], float], aside: Aside) -> None:
+    def __init__(
+        self,
+        sink: EventSink,
+        redactor: Redactor,
+        clock: Callable[[], float],
+        aside: Aside,
+        timer: Callable[[], float] | None = None,
+    ) -> None:
         self._sink = sink
         self._redactor = redactor
         self._clock = clock
         self._aside = aside
+        self._timer = timer or clock
 
     async def decided(
         self, step: Step, reason: str | None = None, *, with_arguments: bool = True, quietly: bool = False
@@ -62,12 +70,12 @@ class Journal:
 
     def completed(self, exchange: Exchange, *, redactions: tuple[Finding, ...] = (), **fields: Any) -> None:
         """Keep how a call ended."""
-        message, now = exchange.message, self._clock()
+        message, now = exchange.message, self._timer()
         self._later(
             AuditEvent(
                 event_id=new_id(),
                 kind="completed",
-                time=now,
+                time=self._clock(),
                 call_id=exchange.call_id,
                 jsonrpc_id=message.id,
                 method=message.method,
@@ -175,7 +183,7 @@ class Journal:
             shadow_rules=_shadow(decision, step.context.egress),
             policy_version=decision.policy_version if decision else None,
             redactions=(*step.findings, *_only_recorded(step, found)),
-            gate_ms=_ms(self._clock() - step.started),
+            gate_ms=_ms(self._timer() - step.started),
             detail={**egress_detail(step.context), **step.phase_detail, **_nature(call)},
             **_origin(step.context),
         )

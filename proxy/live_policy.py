@@ -43,7 +43,7 @@ class LivePolicy:
         book: DetectorBook | None = None,
     ) -> None:
         self._path = path
-        self._on_change = on_change
+        self.on_change = on_change
         self._prepare = prepare
         self._book = book
         self._asked = asyncio.Event()
@@ -63,19 +63,33 @@ class LivePolicy:
     async def reload(self) -> bool:
         """Load the files anew, in a thread; say whether they are in force now. A bad policy leaves the old one."""
         self._stamp = self._look()
+        before = self._policy.version
         try:
-            policy, adopt = await asyncio.to_thread(self._load)
-            adopt()
+            self._take(await asyncio.to_thread(self._load))
         except Exception as error:  # whatever is wrong with the new one, the watch and the old one go on
-            self.problem = str(error) or type(error).__name__
+            self.problem = _tell(error)
             log.exception("the new policy is bad; the old one stays in force", path=str(self._path), error=self.problem)
         else:
-            self.problem = None
-            if policy.version != self._policy.version:
-                log.info("policy in force", path=str(self._path), version=policy.version)
-            self._policy = policy
-        self._on_change()
+            if self._policy.version != before:
+                log.info("policy in force", path=str(self._path), version=self._policy.version)
+        self.on_change()
         return self.problem is None
+
+    def follow(self) -> None:
+        """Do once, at once, what `watch` does: for a process without an event loop, which others speak for."""
+        stamp = self._look()
+        if stamp == self._stamp:
+            return
+        self._stamp = stamp
+        try:
+            self._take(self._load())
+        except Exception as error:  # noqa: BLE001  the workers tell of it
+            self.problem = _tell(error)
+
+    def _take(self, ready: Ready) -> None:
+        policy, adopt = ready
+        adopt()
+        self._policy, self.problem = policy, None
 
     def _load(self) -> Ready:
         policy = load_policy(self._path, self._book)
@@ -95,3 +109,7 @@ class LivePolicy:
             return tuple((str(f), f.stat().st_mtime_ns, f.stat().st_size) for f in policy_files(self._path))
         except (OSError, PolicyError):
             return ()
+
+
+def _tell(error: Exception) -> str:
+    return str(error) or type(error).__name__

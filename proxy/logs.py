@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
 if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+
     from structlog.typing import Processor
 
 NOISY = ("mitmproxy", "asyncio", "hpack", "uvicorn")
+_WORKER: dict[str, int] = {}
 
 
 def hush() -> None:
@@ -19,10 +22,16 @@ def hush() -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
 
 
+def name_worker(number: int) -> None:
+    """Have every line of this process say which worker wrote it."""
+    _WORKER["worker"] = number
+
+
 def configure(level: str = "info", log_format: str = "auto") -> None:
     """Send every log line to stderr in one format."""
     as_json = log_format == "json" or (log_format == "auto" and not sys.stderr.isatty())
     shared: list[Processor] = [
+        _add_worker,
         structlog.stdlib.add_logger_name,
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -53,6 +62,11 @@ def configure(level: str = "info", log_format: str = "auto") -> None:
         wrapper_class=structlog.make_filtering_bound_logger(level.upper()),
         cache_logger_on_first_use=True,
     )
+
+
+def _add_worker(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    line.update(_WORKER)
+    return line
 
 
 class _Lines:

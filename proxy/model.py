@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from proxy.masking import Suppression
     from proxy.proposals import Running, Terms
@@ -384,6 +384,10 @@ class Policy(Protocol):
         """What becomes of tools that change."""
         ...
 
+    def unmatched(self, server: str) -> Decision:
+        """Say what becomes of an answer whose call nobody knows: all that any rule might have asked for it."""
+        ...
+
 
 class Redactor(Protocol):
     """Finds and masks secrets in JSON values."""
@@ -441,6 +445,48 @@ class Exchange:
     """What was found in that."""
     begun: bool = False
     """Whether part of a secret had gone before the rest of it was found."""
+    shared: bool = False
+    """Whether other workers know of it, and any of them may end it."""
+
+
+class Board(Protocol):
+    """What workers show each other. What cannot be read or written raises BoardUnavailableError."""
+
+    def claim(self, context: Context, message_id: MessageId) -> bool:
+        """Take an id of a session; say whether no other worker has it."""
+        ...
+
+    def release(self, context: Context, message_id: MessageId) -> None:
+        """Let an id go."""
+        ...
+
+    def post(self, exchange: Exchange) -> None:
+        """Show a call that may be answered on a stream of another worker."""
+        ...
+
+    def find(self, context: Context, message_id: MessageId) -> Exchange | None:
+        """Give the call of a session that an answer of this id belongs to, if any worker showed one."""
+        ...
+
+    def of_session(self, context: Context) -> list[Exchange]:
+        """Give the calls of a session that no answer was seen to."""
+        ...
+
+    def end(self, call_id: str) -> bool:
+        """Take a call for ended; say whether this worker is the one that ended it."""
+        ...
+
+    def ended(self, call_ids: Iterable[str]) -> set[str]:
+        """Say which of these calls have ended."""
+        ...
+
+    def add_endpoint(self, server: str, path: str) -> None:
+        """Keep where a legacy server takes messages whose answers come on a stream."""
+        ...
+
+    def is_endpoint(self, server: str, path: str) -> bool:
+        """Say whether a legacy server takes messages there."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from proxy.catalogue import Catalogue
@@ -29,9 +30,28 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy.config import Settings
+    from proxy.model import Board, EventSink
     from proxy.store.log import LocalLog
 
 MASK_KEY_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Foundation:
+    """What is costly to make and may be forked with a process: no thread, no connection, no event loop."""
+
+    policy: LivePolicy
+    masker: LiveMasker
+
+
+def lay_foundation(settings: Settings) -> Foundation:
+    """Load the policy and compile what it masks with. Raises ConfigError and PolicyError."""
+    masker = LiveMasker(
+        read_or_make_key(settings.state_dir / "keys" / "mask.key", MASK_KEY_BYTES),
+        cache=FileCache(settings.state_dir / "cache"),
+    )
+    policy = LivePolicy(settings.policy, prepare=lambda policy: masker.prepare(policy.detectors), book=Book())
+    return Foundation(policy, masker)
 
 
 class Parts:
@@ -40,7 +60,9 @@ class Parts:
     `tools_changed` is called when clients should list tools again: those of the
     server named, or of all. `reloaded` is called after each look at the policy,
     whether it could be used or not. `server` is the one that the gate stands
-    before, where there is one alone.
+    before, where there is one alone. `meter` may put something before the sink. Of
+    several workers one has the `lead`, and records what all of them notice; they
+    share a `board`.
     """
 
     def __init__(
@@ -50,22 +72,21 @@ class Parts:
         tools_changed: Callable[[str | None], None],
         reloaded: Callable[[], None] = lambda: None,
         server: str | None = None,
+        foundation: Foundation | None = None,
+        meter: Callable[[EventSink], EventSink] = lambda sink: sink,
+        *,
+        lead: bool = True,
+        board: Board | None = None,
     ) -> None:
         self._tools_changed = tools_changed
         self._on_reload = reloaded
         self._server = server
-        self.masker = LiveMasker(
-            read_or_make_key(settings.state_dir / "keys" / "mask.key", MASK_KEY_BYTES),
-            cache=FileCache(settings.state_dir / "cache"),
-        )
-        self.policy = LivePolicy(
-            settings.policy,
-            self._policy_reloaded,
-            prepare=lambda policy: self.masker.prepare(policy.detectors),
-            book=Book(),
-        )
+        self._lead = lead
+        foundation = foundation or lay_foundation(settings)
+        self.policy, self.masker = foundation.policy, foundation.masker
+        self.policy.on_change = self._policy_reloaded
         self.recording = Recording(settings, open_sink(), adopts_all=server is None)
-        self.sink = self.recording.sink
+        self.sink = meter(self.recording.sink)
         self.pins = PinFiles(settings.state_dir)
         self._database = open_database(settings.postgres, settings.state_dir)
         self.store = Proposals(self._database)
@@ -82,6 +103,7 @@ class Parts:
             redactor=self.masker,
             sink=self.sink,
             body_limit=settings.body_limit,
+            board=board,
         )
 
     async def check(self) -> None:
@@ -110,5 +132,7 @@ class Parts:
     def _approved(self, server: str) -> None:
         """Record that somebody changed what is approved, and let clients list the tools again."""
         if self._server in (None, server):
-            self.sink.record_later(AuditEvent(event_id=new_id(), kind="pins_approved", time=time.time(), server=server))
+            if self._lead:
+                event = AuditEvent(event_id=new_id(), kind="pins_approved", time=time.time(), server=server)
+                self.sink.record_later(event)
             self._tools_changed(server)

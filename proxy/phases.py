@@ -158,6 +158,7 @@ class Phases:
 
     async def sweep_forever(self) -> None:
         """Sweep expired rows, every minute, until cancelled."""
+        self._loop = asyncio.get_running_loop()  # a commit may end here that another worker began
         while True:
             try:
                 await self._store.sweep(self._clock(), GRACE_SECONDS)

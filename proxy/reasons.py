@@ -105,6 +105,7 @@ REASONS: dict[str, Reason] = {
         Reason("head_too_slow", "The request's head did not arrive in time.", "Send it at once.", retryable=True),
         Reason("trailers", "Request trailers are not accepted.", "Send headers before the body."),
         Reason("too_many_connections", "The proxy has all the connections it takes.", "Reuse them.", retryable=True),
+        Reason("too_many_streams", "The agent has all the event streams it may have.", "Close some.", retryable=True),
         Reason("event_too_large", "A server-sent event is larger than the proxy accepts.", "Ask for less."),
         Reason("duplicate_header", "A header that must be single stands twice.", _FORM),
         Reason("header_mismatch", "An Mcp-* header does not match the body.", _FORM),

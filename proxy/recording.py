@@ -14,6 +14,7 @@ from proxy.journal import new_id
 from proxy.model import AuditEvent
 from proxy.store.checkpoints import CHECKPOINT_FILE
 from proxy.store.choice import open_events
+from proxy.store.log_files import worker_log
 from proxy.store.notary import Notary, Places, Watch
 from proxy.store.shipper import Route, ShippingThread
 
@@ -36,13 +37,25 @@ class Recording:
         self.sink: EventSink = own if settings.on_audit_failure == "refuse" else LenientSink(own)
         notary = open_notary(settings)
         self._watch = Watch(notary, lambda: own.head, settings.checkpoint_seconds)
+        workers = range(1, settings.workers + 1 if adopts_all else 1)
         route = Route(
             state_dir=settings.state_dir,
+            spared=frozenset(worker_log(settings.state_dir, number) for number in workers) - {own.path},
             destination=destination(settings),
             adopts_all=adopts_all,
             retention_days=None if settings.postgres else settings.retention_days,
         )
         self._shipping = ShippingThread(route, lambda: open_events(settings.postgres, settings.state_dir), notary, own)
+
+    @property
+    def problem(self) -> str | None:
+        """Why the log could not be written the last time, if so."""
+        return self._log.problem
+
+    def look_after(self) -> None:
+        """Have a log that could not be written tried again, so that its recovery is noticed without a call."""
+        if self._log.problem is not None:
+            self._log.try_again()
 
     def close(self) -> None:
         """Leave nothing unwritten, sign the end, and move to the store what a short time allows."""

@@ -28,16 +28,24 @@ class Responses:
         self.exchange = exchange
         self._key = seal_key
 
+    def share(self) -> None:
+        """Let other workers know of the call: its answer may come to one of them."""
+        if self.exchange is not None:
+            self._gate.share(self.exchange)
+
     def rewrite(self, body: bytes) -> list[bytes] | None:
-        """Give what to pass on in place of one message: None means as it is."""
+        """Give what to pass on in place of one message: None means as it is.
+
+        What names a member twice is spelt anew, as it was read: a client might take the other one.
+        """
         try:
-            value = json.loads(body)
+            value, twice = _read(body)
         except ValueError:
             return self._unreadable(body)
         values = value if isinstance(value, list) else [value]
         taken = [self._take(item, body) for item in values]
         if all(item is None for item in taken):
-            return None
+            return [respell(value)] if twice else None
         kept = [[original] if item is None else item for item, original in zip(taken, values, strict=True)]
         flat = [message for messages in kept for message in messages]
         return [respell(flat)] if isinstance(value, list) else [respell(message) for message in flat]
@@ -86,6 +94,25 @@ class Responses:
         if mine is not None and mine.message.id == message_id and type(mine.message.id) is type(message_id):
             return mine
         return self._gate.find(self.context, message_id)
+
+
+class _TwiceError(Exception):
+    """An object names a member twice."""
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise _TwiceError
+    return value
+
+
+def _read(body: bytes) -> tuple[Any, bool]:
+    """Give a value, and whether something in it is named twice. Raises ValueError."""
+    try:
+        return json.loads(body, object_pairs_hook=_once), False
+    except _TwiceError:
+        return json.loads(body), True
 
 
 def subscription(exchange: Exchange) -> dict[str, Any] | None:

@@ -14,12 +14,24 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class RunningWorker:
+    """One worker: its process (0 where there is none now), whether it serves, and how often it had to be replaced."""
+
+    number: int
+    pid: int
+    serves: bool
+    restarts: int
+    policy_version: str | None = None
+
+
+@dataclass(frozen=True)
 class Running:
     """Where a proxy can be reached, and the policy in force.
 
     `policy_problem` says why the policy on disk is not the one in force.
     `operator_socket` is where operators reach it, `operator_listen` the TCP
-    address that does the same, where there is one.
+    address that does the same, where there is one. `health` is the address of
+    health and metrics. `pid` is the supervisor's.
     """
 
     pid: int
@@ -32,6 +44,8 @@ class Running:
     policy_problem: str | None = None
     operator_socket: str | None = None
     operator_listen: str | None = None
+    health: str | None = None
+    workers: tuple[RunningWorker, ...] = ()
 
 
 def write(state_dir: Path, running: Running) -> None:
@@ -42,9 +56,11 @@ def write(state_dir: Path, running: Running) -> None:
 def read(state_dir: Path) -> Running | None:
     """Give the note of a proxy that is alive; None where there is none."""
     try:
-        running = Running(**json.loads(_path(state_dir).read_bytes()))
+        fields = json.loads(_path(state_dir).read_bytes())
+        fields["workers"] = tuple(RunningWorker(**worker) for worker in fields.get("workers", ()))
+        running = Running(**fields)
         os.kill(running.pid, 0)
-    except (OSError, ValueError, TypeError, OverflowError):
+    except (OSError, ValueError, TypeError, AttributeError, OverflowError):
         return None
     return running
 

@@ -22,7 +22,7 @@ from ruamel.yaml import YAML
 
 from tests.image import Layer, namespace_command
 
-LIMIT = 25.0
+LIMIT = 60.0
 
 
 def read_compose(file: Path, variables: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -50,6 +50,9 @@ class Service:
     """Where what it prints goes."""
     hosts: str = "127.0.0.1 localhost\n"
 
+    network: Sequence[str] = ("ip link set lo up",)
+    """Commands that make the network of its own."""
+
     def command(self, *words: str, network: int | None = None) -> list[str]:
         """Give the command that runs the service, in a network of its own or that of a process."""
         told = self.layer.told
@@ -69,7 +72,7 @@ class Service:
             "sh",
         ]
         if network is None:
-            return namespace_command(self.layer, ["ip link set lo up", *self._mounts()], [*inside, *entry], "--net")
+            return namespace_command(self.layer, [*self.network, *self._mounts()], [*inside, *entry], "--net")
         return [
             "nsenter",
             f"--net=/proc/{network}/ns/net",
@@ -115,9 +118,10 @@ class Service:
         return [*lines, f'mount -o remount,ro,bind "$LAYER/root{target}"'] if read_only else lines
 
     @contextlib.contextmanager
-    def running(self) -> Iterator[int]:
+    def running(self, network: int | None = None) -> Iterator[int]:
         """Run it until the block ends; give the process that is its first."""
-        with self.shown.open("wb") as out, subprocess.Popen(self.command(), stdout=out, stderr=out) as process:
+        command = self.command(network=network)
+        with self.shown.open("wb") as out, subprocess.Popen(command, stdout=out, stderr=out) as process:
             try:
                 yield _only_child(process)
             finally:
@@ -136,7 +140,15 @@ class Service:
     def exec(self, first: int, words: Sequence[str], user: str = "10001") -> subprocess.CompletedProcess[str]:
         """Run a command in a running service, as `docker exec` and health checks do."""
         env = [f"{name}={value}" for name, value in self.layer.env.items()]
-        enter = ["nsenter", f"--target={first}", "--mount", "--pid", "--net", f"--root=/proc/{first}/root"]
+        enter = [
+            "nsenter",
+            f"--target={first}",
+            "--mount",
+            "--pid",
+            "--net",
+            f"--root=/proc/{first}/root",
+            f"--wd=/proc/{first}/cwd",
+        ]
         drop = ["setpriv", "--reuid", user, "--regid", user, "--clear-groups", "--bounding-set=-all", "--inh-caps=-all"]
         command = [*enter, *drop, "env", "-i", *env, *words]
         return subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, check=False)

@@ -3,21 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
 import structlog
 
+from tests import trust
 from tests.harness import Certificates, make_certificates
 
 if TYPE_CHECKING:
     from tests.postgres import Postgres
 
+TESTS = Path(__file__).resolve().parent
+LONGEST = (
+    "bypass/test_bypass.py",
+    "acceptance/test_python_sdk.py",
+    "daemon/test_pins.py",
+    "trace/test_probe.py",
+    "trace/test_runner.py",
+    "acceptance/test_typescript_clients.py",
+    "daemon/test_stalls.py",
+    "wire/test_body_work.py",
+    "commands/test_probe.py",
+    "daemon/test_two_phase.py",
+    "bypass/test_stdio.py",
+    "acceptance/test_stdio.py",
+    "faults/test_faults.py",
+    "test_wheel.py",
+    "test_examples.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the longest files first: one left for the end would run alone, with nothing for the others to do."""
+    places = {TESTS / name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path, len(places)))
+
 
 # Examples are found on any machine, however busy; tests that need more of them say so themselves.
 hypothesis.settings.register_profile("house", deadline=None, max_examples=40)
 hypothesis.settings.load_profile("house")
+trust.share()
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from proxy.gate import Gate
@@ -75,6 +75,10 @@ class World:
         self.calls.append(subject)
         decided: Decision = self.decision
         return decided
+
+    def unmatched(self, server: str) -> Decision:
+        self._step("unmatched")
+        return replace(ALLOW, redactions=(MASK,))
 
     def mask(self, value: Json, detectors: Any, suppressions: Any = ()) -> tuple[Json, tuple[Finding, ...]]:
         self._step("mask")

@@ -48,6 +48,8 @@ __all__ = [
 
 START_LIMIT = 15.0
 STOP_LIMIT = 15.0
+WORKERS = "TEST_WORKERS"
+"""A variable that says how many workers a proxy has: one is the cheapest, and what several change has its own tests."""
 SETTLE = 0.2
 
 DENY_ALL_DANGER = """\
@@ -254,6 +256,16 @@ class Interlock:
     def ca_file(self) -> Path:
         return Path(self.run["ca"])
 
+    @property
+    def worker_pids(self) -> list[int]:
+        """The processes that serve now, by the number of their place."""
+        run = json.loads((self.state_dir / "run.json").read_bytes())
+        return [worker["pid"] for worker in run["workers"]]
+
+    @property
+    def health_url(self) -> str:
+        return f"http://{self.run['health']}"
+
     def cli(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run another interlock command on the same state directory."""
         return interlock_cli(*arguments, "--state-dir", str(self.state_dir))
@@ -345,6 +357,10 @@ def start_interlock(
     _seed_cache(state_dir)
     argv = [*program, "up", "--listen", "127.0.0.1:0", "--mode", mode]
     argv += ["--policy", str(policy_file), "--state-dir", str(state_dir), *flags]
+    if "--workers" not in flags and "workers" not in (settings or {}):
+        argv += ["--workers", os.environ.get(WORKERS, "1")]
+    if "--health-listen" not in flags:
+        argv += ["--health-listen", "127.0.0.1:0"]
     if upstream_ca:
         argv += ["--upstream-ca", str(upstream_ca)]
     if settings is not None:

@@ -39,6 +39,21 @@ def start_site(folder: Path, certificates: Certificates | None = None) -> Iterat
     _git("commit", "-q", "-m", "Say hello", cwd=work)
     _git("clone", "-q", "--bare", str(work), str(root / "repo.git"), cwd=folder)
     _git("update-server-info", cwd=root / "repo.git")
+    with _serve(root, certificates) as port:
+        yield port
+
+
+@contextlib.contextmanager
+def start_page(folder: Path) -> Iterator[int]:
+    """Serve `hello.txt` alone, in the clear; give the port."""
+    folder.mkdir()
+    (folder / "hello.txt").write_text(PAGE)
+    with _serve(folder) as port:
+        yield port
+
+
+@contextlib.contextmanager
+def _serve(root: Path, certificates: Certificates | None = None) -> Iterator[int]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Handler, directory=str(root)))
     server.daemon_threads = True
     if certificates:

@@ -95,6 +95,7 @@ PURE = (
     "proxy.trace.report",
     "proxy.client_config",
     "proxy.event_schema",
+    "proxy.passing_on",
     "proxy.dns",
     "proxy.agent_env",
     "proxy.confine.rules",
@@ -117,6 +118,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "proxy.pins": ("proxy.descriptions", *MODEL),
     "proxy.schema_fit": ("proxy.policy.regex", *MODEL),
     "proxy.said": MODEL,
+    "proxy.passing_on": MODEL,
     "proxy.results": ("proxy.said", *MODEL),
     "proxy.outbound": ("proxy.said", "proxy.wire", *MODEL),
     "proxy.catalogue": PURE,
@@ -144,6 +146,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "proxy.pins",
         "proxy.database_url",
         "proxy.audit_keys",
+        "proxy.passing_on",
     ),
     "proxy.recording": ("proxy.store", "proxy.config", "proxy.database_url", "proxy.journal", *MODEL),
     "proxy.responses": ("proxy.gate", *PURE),
@@ -155,6 +158,22 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "proxy.files",
         "proxy.isolation",
         *PURE,
+    ),
+    "proxy.doctor": (
+        "proxy.doctor",
+        "proxy.agent_env",
+        "proxy.ca",
+        "proxy.config",
+        "proxy.confine.refusals",
+        "proxy.database_url",
+        "proxy.isolation",
+        "proxy.policy",
+        "proxy.recording",
+        "proxy.redact",
+        "proxy.runfile",
+        "proxy.store",
+        "proxy.trace.tracer",
+        *MODEL,
     ),
     "proxy.desk": ("proxy.journal", *MODEL),
     "proxy.console": (
@@ -173,6 +192,22 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "proxy.logs": (),
     "proxy.files": ("proxy.errors",),
     "proxy.embedding": (),
+    "proxy.ports": ("proxy.errors",),
+    "proxy.workers": ("proxy.errors",),
+    "proxy.health": (),
+    "proxy.meters": ("proxy.reasons", "proxy.redact", *MODEL),
+    "proxy.metered": ("proxy.meters", *MODEL),
+    "proxy.exposition": ("proxy.meters",),
+    "proxy.vitals": (
+        "proxy.config",
+        "proxy.exposition",
+        "proxy.health",
+        "proxy.live_policy",
+        "proxy.meters",
+        "proxy.resources",
+        "proxy.store",
+        "proxy.workers",
+    ),
     "proxy.loops": (),
     "proxy.isolation": (),
     "proxy.confine": ("proxy.confine", "proxy.isolation", "proxy.dns"),
@@ -198,9 +233,11 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "proxy.wire",
         "proxy.model",
         "proxy.reasons",
+        "proxy.ports",
+        "proxy.meters",
     ),
 }
-ROOTS = ("proxy.cli", "proxy.parts", "proxy.daemon", "proxy.commands")
+ROOTS = ("proxy.cli", "proxy.parts", "proxy.daemon", "proxy.supervisor", "proxy.commands")
 IO_MODULES = [
     "aiohttp",
     "apsw",
@@ -328,7 +365,7 @@ def test_the_reader_of_imports_sees_them() -> None:
     assert "mitmproxy" in imports("proxy.daemon")
     assert "proxy.wire.body" in imports("proxy.gate")
     assert "proxy.reasons" in imports("proxy.refusals")
-    assert "proxy.daemon" in imports("proxy.commands.up")
+    assert "proxy.supervisor" in imports("proxy.commands.up")
     assert "collections.abc" not in imports("proxy.model", typing_too=False)
 
 

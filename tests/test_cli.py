@@ -15,6 +15,8 @@ from types import SimpleNamespace
 
 import pytest
 import typer
+from typer.core import TyperGroup
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from proxy import cli
@@ -68,12 +70,14 @@ def test_every_example_is_read_by_the_parser_as_it_stands(
     (tmp_path / "prompts").mkdir()
     (tmp_path / "prompts" / "payments.txt").touch()
     monkeypatch.chdir(tmp_path)
-    words = in_words(line)
-    name = max((name for name in commands() if words[: len(name.split())] == name.split()), key=len)
-    with commands()[name].make_context(name, words[len(name.split()) :]) as context:
-        for value in context.params.values():
-            if isinstance(value, io.IOBase):
-                value.close()
+    context = get_command(cli.app).make_context("interlock", in_words(line)[1:])
+    while isinstance(context.command, TyperGroup):
+        left = [*context._protected_args, *context.args]
+        name, command, rest = context.command.resolve_command(context, left)
+        context = command.make_context(name, rest, parent=context)
+    for value in context.params.values():
+        if isinstance(value, io.IOBase):
+            value.close()
 
 
 def test_commands_that_use_the_state_folder_take_both_ways_to_say_where_it_is() -> None:
@@ -169,8 +173,14 @@ def no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return place
 
 
-STARTING = {"interlock up", "interlock run", "interlock probe"}
-KEEPING = [name for name in commands() if "--state-dir" in options(name) and name not in STARTING]
+def starts(name: str) -> bool:
+    """Whether the command starts another, or goes on until it is stopped."""
+    return name in {"interlock up", "interlock confine gateway"} or any(
+        parameter.name == "command" for parameter in commands()[name].params
+    )
+
+
+KEEPING = [name for name in commands() if "--state-dir" in options(name) and not starts(name)]
 
 
 @pytest.mark.parametrize("name", KEEPING)
@@ -184,13 +194,13 @@ def test_a_state_folder_that_cannot_be_used_is_no_traceback(
     assert code == 0 or len(err.splitlines()) == 1 or out
 
 
-@pytest.mark.parametrize("words", [["up"], ["run"], ["probe"]], ids=" ".join)
+@pytest.mark.parametrize("words", [["up"], ["run"], ["probe"], ["exec"], ["confine"]], ids=" ".join)
 def test_nothing_is_started_on_a_state_folder_that_cannot_be_used(words: list[str], no_folder: Path) -> None:
     server = ["--", "touch", str(no_folder.with_name("started"))] if words != ["up"] else []
     done = run_module("proxy.cli", *words, "--state-dir", str(no_folder), *server, env=environment())
-    assert done.returncode == 1
+    assert done.returncode in {1, 125}
+    assert done.stderr
     assert "Traceback" not in done.stderr
-    assert "error: " in done.stderr
     assert not no_folder.with_name("started").exists()
 
 

@@ -114,6 +114,22 @@ def test_a_command_with_dashes_of_its_own_comes_back_whole() -> None:
     assert json.loads(unwrap(done.text).text) == json.loads(text)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["interlock", "run", "--", "x"],
+        ["/opt/bin/interlock", "run", "--agent", "me", "--server-name", "a", "--", "x"],
+        ["uvx", "--from", "mcp-interlock", "interlock", "run", "--", "x"],
+        ["python3", "-m", "proxy.cli", "run", "x"],
+    ],
+)
+def test_what_runs_behind_interlock_by_hand_is_not_wrapped_again(words: list[str]) -> None:
+    text = json.dumps({"mcpServers": {"a": {"command": words[0], "args": words[1:]}}})
+    done = wrap(text, NAME)
+    assert (done.text, done.unchanged) == (text, {"a": "it is wrapped already"})
+    assert unwrap(text).changed == ()
+
+
 def test_a_server_that_only_looks_wrapped_is_wrapped() -> None:
     text = '{"mcpServers":{"a":{"command":"other","args":["run","--server-name","a","--","x"]}}}'
     assert wrap(text, NAME).changed == ("a",)

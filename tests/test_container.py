@@ -19,7 +19,11 @@ from tests.postgres import Postgres
 from tests.system import needs
 
 COMPOSE = REPOSITORY / "docker-compose.yml"
+TRANSPARENT = REPOSITORY / "deploy" / "compose.transparent.yml"
 SOCKET = ".s.PGSQL.5432"
+LOOPBACK = ("ip link set lo up",)
+# Every address is one that packets have a way to, as in a container with a default route; it ends here.
+OUTSIDE = (*LOOPBACK, "ip route add local 0.0.0.0/0 dev lo")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="SKIPPED FOR WANT OF root: the image is built in overlays")
 
 
@@ -28,6 +32,13 @@ def wait_for(file: Path, service: Service, first: int) -> None:
     while not file.exists():
         assert time.monotonic() < deadline, service.shown.read_text()
         assert Path(f"/proc/{first}").exists(), service.shown.read_text()
+        time.sleep(0.05)
+
+
+def wait_for_words(words: str, service: Service) -> None:
+    deadline = time.monotonic() + LIMIT
+    while words not in service.shown.read_text():
+        assert time.monotonic() < deadline, service.shown.read_text()
         time.sleep(0.05)
 
 
@@ -50,34 +61,41 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Layer:
     return build(REPOSITORY / "Dockerfile", tmp_path_factory.mktemp("image"))
 
 
+class Composed:
+    """The services of a compose file, on the image, with a real database behind a socket."""
+
+    def __init__(self, file: Path, image: Layer, folder: Path, postgres: Postgres) -> None:
+        self.folder, self._image = folder, image
+        self._said = read_compose(file)["services"]
+        for name in ("state", "certificate"):
+            (folder / name).mkdir()
+        url = postgres.new_database(migrated=False)
+        (folder / "database_url").write_text(url.partition("?")[0] + "?host=/run/postgresql\n")
+        self._socket = Path(url.partition("host=")[2], SOCKET)
+
+    def interlock(self, *network: str) -> Service:
+        said = self._said["interlock"]
+        said = said | {"volumes": [*said["volumes"], f"socket:/run/postgresql/{SOCKET}"]}
+        volumes = {name: self.folder / name for name in ("state", "certificate")} | {"socket": self._socket}
+        secrets = {"database_url": self.folder / "database_url"}
+        return Service(self._image, said, volumes, secrets, self.folder / "interlock.out", network=network or LOOPBACK)
+
+    def gateway(self) -> Service:
+        return Service(self._image, self._said["gateway"], {}, shown=self.folder / "gateway.out")
+
+    def agent(self) -> Service:
+        code, certificate = REPOSITORY / "examples" / "agent", self.folder / "certificate"
+        volumes = {"./examples/agent": code, "../examples/agent": code, "certificate": certificate}
+        return Service(Layer(self.folder / "agent"), self._said["agent"], volumes, hosts="127.0.0.1 interlock\n")
+
+
 @pytest.fixture(scope="module")
 def running(image: Layer, postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    folder = tmp_path_factory.mktemp("compose")
-    services = read_compose(COMPOSE)["services"]
-    for name in ("state", "certificate"):
-        (folder / name).mkdir()
-    url = postgres.new_database(migrated=False)
-    (folder / "database_url").write_text(url.partition("?")[0] + "?host=/run/postgresql\n")
-    interlock = Service(
-        image,
-        services["interlock"] | {"volumes": [*services["interlock"]["volumes"], f"socket:/run/postgresql/{SOCKET}"]},
-        {
-            "state": folder / "state",
-            "certificate": folder / "certificate",
-            "socket": Path(url.partition("host=")[2], SOCKET),
-        },
-        {"database_url": folder / "database_url"},
-        folder / "interlock.out",
-    )
-    agent = Service(
-        Layer(tmp_path_factory.mktemp("agent") / "layer"),
-        services["agent"],
-        {"./examples/agent": REPOSITORY / "examples" / "agent", "certificate": folder / "certificate"},
-        hosts="127.0.0.1 interlock\n",
-    )
+    composed = Composed(COMPOSE, image, tmp_path_factory.mktemp("compose"), postgres)
+    interlock = composed.interlock()
     with interlock.running() as first:
-        wait_for(folder / "state" / "run.json", interlock, first)
-        yield Running(interlock, agent, first, folder)
+        wait_for(composed.folder / "state" / "run.json", interlock, first)
+        yield Running(interlock, composed.agent(), first, composed.folder)
 
 
 @needs_root
@@ -113,3 +131,36 @@ class TestSidecar:
     def test_the_agent_is_refused_in_tls_by_that_certificate_and_finds_no_way_around(self, running: Running) -> None:
         done = running.agent.run(network=running.first)
         assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "held"), done.stdout + done.stderr
+
+
+@needs_root
+@needs("setpriv", "nsenter", "nft", "ip")
+class TestTransparentSidecar:
+    def test_an_agent_in_its_network_is_led_to_the_proxy_and_has_no_other_way(
+        self, image: Layer, postgres: Postgres, tmp_path: Path
+    ) -> None:
+        composed = Composed(TRANSPARENT, image, tmp_path, postgres)
+        interlock, gateway, agent = composed.interlock(*OUTSIDE), composed.gateway(), composed.agent()
+        agent.layer.write("/etc/resolv.conf", "nameserver 10.99.0.53\n", 0o644)
+        with interlock.running() as first:
+            wait_for(tmp_path / "state" / "run.json", interlock, first)
+            status = Path(f"/proc/{first}/status").read_text()
+            assert re.search(r"^Uid:\t10001\t10001\t10001\t10001$", status, re.MULTILINE)
+            assert set(re.findall(r"^Cap(?:Inh|Prm|Eff|Bnd|Amb):\t(\w+)$", status, re.MULTILINE)) == {"0" * 16}
+            alone = agent.run(network=first)
+            assert "Refused by Interlock" not in alone.stdout
+            assert "REACHED" not in alone.stdout
+            with gateway.running(network=first):
+                wait_for_words("leads connections", gateway)
+                done = agent.run(network=first)
+        assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "held"), done.stdout + done.stderr
+
+    def test_without_the_right_to_confine_it_does_not_start(
+        self, image: Layer, postgres: Postgres, tmp_path: Path
+    ) -> None:
+        interlock = Composed(TRANSPARENT, image, tmp_path, postgres).interlock()
+        interlock.said = interlock.said | {"cap_add": ["SETUID", "SETGID", "SETPCAP"]}
+        done = interlock.run()
+        assert done.returncode == 1
+        assert "give the container NET_ADMIN" in done.stderr
+        assert not (tmp_path / "state" / "run.json").exists()

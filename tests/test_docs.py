@@ -10,6 +10,7 @@ import pytest
 from proxy.config import Settings
 from proxy.reasons import REASONS
 from tests.command_tree import commands, options
+from tests.test_vitals import World
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
@@ -74,7 +75,29 @@ def test_a_commands_section_has_an_example_with_options_there_are(name: str) -> 
         assert option in known
 
 
-@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.name)
+def test_the_tests_that_the_threat_model_names_are_there() -> None:
+    named = set(re.findall(r"`(tests/[\w/.]+)`", (DOCS / "threat-model.md").read_text()))
+    assert len(named) > 20
+    assert [path for path in sorted(named) if not (DOCS.parent / path).exists()] == []
+
+
+def anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", sorted([*DOCS.glob("*.md"), *DOCS.parent.glob("*.md")]), ids=lambda page: page.name)
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
-        assert (page.parent / target).exists(), target
+    for link in re.findall(r"\]\((?!https?:|mailto:)([^)\s]+)\)", page.read_text()):
+        target, _, anchor = link.partition("#")
+        file = (page.parent / target).resolve() if target else page
+        assert file.exists(), link
+        assert not anchor or file.suffix != ".md" or anchor in anchors(file), link
+
+
+def test_every_metric_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (DOCS / "operations.md").read_text()
+    world = World(tmp_path, monkeypatch)
+    told = {line.split()[2] for line in world.ask("/metrics")[1].splitlines() if line.startswith("# TYPE")}
+    assert len(told) > 20
+    assert {name for name in told if f"`{name}" not in page} == set()

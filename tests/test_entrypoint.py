@@ -81,7 +81,8 @@ def test_rules_are_applied_before_anything_else_has_the_network(stage: Stage) ->
         ({"interlock": NOTE + "exit 1\n"}, {"SIDECAR_CONFINE": "1"}, "no rules to confine the agent by"),
         ({"interlock": NOTE}, {"SIDECAR_CONFINE": "1"}, "no rules to confine the agent by"),
         ({}, {"SIDECAR_SHARE": "/nowhere"}, "SIDECAR_SHARE=/nowhere is no folder"),
-        ({"interlock": NOTE + "exit 1\n"}, {"SIDECAR_SHARE": "/tmp"}, "the certificate could not be put into /tmp"),
+        ({"interlock": NOTE + "exit 1\n"}, {"SIDECAR_SHARE": "/tmp"}, "there is no certificate to share"),
+        ({}, {"SIDECAR_SHARE": "/tmp", "INTERLOCK_STATE_DIR": "/nowhere"}, "could not be put there as /tmp/ca.pem"),
         (
             {"interlock": NOTE + "echo no route >&2; exit 1\n"},
             {"INTERLOCK_DATABASE_URL_FILE": "/x", "SIDECAR_WAIT": "0"},
@@ -105,6 +106,24 @@ def test_who_is_not_root_cannot_be_asked_to_confine(stage: Stage) -> None:
         code, calls, stderr = stage.run(*words, uid=10001, SIDECAR_CONFINE="1")
         assert (code, calls) == (1, [])
         assert "by root alone" in stderr
+
+
+def test_the_agent_gets_certificates_and_nothing_with_a_key_in_it(stage: Stage) -> None:
+    ca, share = stage.folder / "ca", stage.folder / "share"
+    share.mkdir()
+    ca.mkdir()
+    (ca / "ca.pem").write_text("certificate")
+    (ca / "bundle.pem").write_text("certificates\n-----BEGIN EC PRIVATE KEY-----\n")
+    env = {"INTERLOCK_STATE_DIR": str(stage.folder), "SIDECAR_SHARE": str(share)}
+    code, _, stderr = stage.run(**env)
+    assert (code, "has a key in it" in stderr) == (1, True)
+    (ca / "bundle.pem").write_text("certificates")
+    (ca / "bundle.pem").chmod(0o600)
+    assert stage.run(**env)[0] == 0
+    assert {path.name: path.stat().st_mode & 0o777 for path in share.iterdir()} == {
+        "ca.pem": 0o644,
+        "bundle.pem": 0o644,
+    }
 
 
 def test_a_database_that_comes_late_is_waited_for_and_one_that_is_not_ours_is_left(stage: Stage) -> None:

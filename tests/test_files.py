@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -10,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from proxy.errors import ConfigError
-from proxy.files import FileCache, FolderLock, make_private, read_or_make_key, read_private, write_private
+from proxy.errors import AuditUnavailableError, ConfigError, StoreUnavailableError
+from proxy.files import FileCache, FolderLock, make_private, read_or_make_key, read_private, room_hint, write_private
+from proxy.store.log import open_log
+from proxy.store.sqlite import SqliteDatabase
 
 
 def mode(path: Path) -> int:
@@ -135,3 +139,13 @@ def test_a_secret_is_read_from_a_file_of_its_owners_alone(tmp_path: Path) -> Non
     path.chmod(0o640)
     with pytest.raises(ConfigError, match=r"\(mode 0640\); run: chmod 600 '.*a secret'"):
         read_private(path)
+
+
+def test_an_error_about_a_file_says_where_there_is_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert room_hint(tmp_path / "new" / "file") == ""
+    monkeypatch.setattr("shutil.disk_usage", lambda _: shutil._ntuple_diskusage(1 << 30, 1 << 30, 4096))  # type: ignore[attr-defined]
+    assert room_hint(tmp_path / "new" / "file") == f"; its disk is full, with 4 KiB left: make room in {tmp_path}"
+    with pytest.raises(AuditUnavailableError, match="its disk is full, with 4 KiB left"):
+        open_log(tmp_path, 1 << 20)
+    with pytest.raises(StoreUnavailableError, match="its disk is full, with 4 KiB left"):
+        asyncio.run(SqliteDatabase(tmp_path).check())

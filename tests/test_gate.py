@@ -35,7 +35,7 @@ async def test_an_allowed_call_is_forwarded_after_its_event_is_durable() -> None
 )
 async def test_what_makes_a_server_do_nothing_does_not_wait_for_the_disk(method: str) -> None:
     world = World()
-    await world.forward({"jsonrpc": "2.0", "id": 1, "method": method})
+    await world.inspect({"jsonrpc": "2.0", "id": 1, "method": method})
     assert "record_later" in world.order
     assert "record" not in world.order
 
@@ -218,6 +218,22 @@ async def test_a_call_that_cannot_be_recorded_is_refused_as_such() -> None:
 async def test_a_denial_that_cannot_be_recorded_is_still_that_denial() -> None:
     world = World(DENY, fail={"record": AuditUnavailableError("disk full")})
     assert denial_of(only_reply(await world.inspect(call())))["reason"] == "policy_denied"
+
+
+@pytest.mark.parametrize(
+    ("method", "how"),
+    [
+        ("tools/list", "record_later"),
+        ("ping", "record_later"),
+        ("logging/rotate", "record"),
+        ("tools/every/list", "record"),
+        ("tasks/result", "record"),
+    ],
+)
+async def test_only_what_is_known_to_do_nothing_goes_before_its_event_is_durable(method: str, how: str) -> None:
+    world = World()
+    await world.inspect({"jsonrpc": "2.0", "id": 1, "method": method})
+    assert [step for step in world.order if step.startswith("record")] == [how]
 
 
 async def test_a_quiet_message_whose_event_is_not_taken_is_refused() -> None:

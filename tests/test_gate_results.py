@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from proxy.errors import BoardUnavailableError
+from proxy.gate import Gate
 from proxy.model import Answer
 from tests.gate_world import ALLOW, BOOM, CONTEXT, MASK, World, call, denial_of
 
@@ -159,3 +161,47 @@ async def test_the_log_has_a_line_per_decision_and_no_arguments() -> None:
     (line,) = [line for line in lines if line["event"] == "decided"]
     assert {"call_id", "agent", "server", "tool", "decision", "rule", "ms"} <= line.keys()
     assert "hush" not in repr(lines)
+
+
+def test_an_answer_to_a_call_that_nobody_knows_is_masked_by_all_that_might_have_been_asked() -> None:
+    world = World()
+    answer = {"jsonrpc": "2.0", "id": 4, "result": {"content": [{"type": "text", "text": "secret"}]}}
+    assert "secret" not in json.dumps(world.gate.overhear(CONTEXT, answer))
+    clean = {"jsonrpc": "2.0", "id": 4, "result": {"content": []}}
+    assert world.gate.overhear(CONTEXT, clean) is clean
+    elsewhere = replace(CONTEXT, session=None)
+    assert "secret" not in json.dumps(world.gate.overhear(elsewhere, answer))
+    other = {"id": 4, "result": "secret"}
+    assert world.gate.overhear(elsewhere, other) is other, "no session, and no JSON-RPC: not MCP's"
+    assert "secret" not in json.dumps(world.gate.overhear(CONTEXT, other))
+
+
+@pytest.mark.parametrize("part", ["unmatched", "mask"])
+def test_an_answer_that_cannot_be_masked_is_withheld_whoever_asked(part: str) -> None:
+    world = World(fail={part: BOOM})
+    answer = {"jsonrpc": "2.0", "id": 4, "result": {"content": [{"type": "text", "text": "secret"}]}}
+    said = world.gate.overhear(CONTEXT, answer)
+    assert (said["id"], denial_of(said)["reason"]) == (4, "internal_error")
+    assert "secret" not in json.dumps(said)
+
+
+async def test_a_call_is_refused_where_workers_cannot_agree_on_its_id() -> None:
+    class Broken:
+        def __getattr__(self, name: str) -> Any:
+            raise BoardUnavailableError("gone")
+
+    world = World()
+    world.gate = Gate(policy=lambda: world, redactor=world, sink=world, board=Broken())  # type: ignore[arg-type]
+    verdict = await world.inspect(call())
+    assert isinstance(verdict, Answer)
+    assert denial_of(verdict.replies[0])["reason"] == "internal_error"
+    exchange = (await World().forward(call())).exchange
+    world.gate.share(exchange)
+    assert not exchange.shared
+
+
+async def test_a_clients_answer_to_a_server_is_not_taken_for_a_call_of_the_same_id() -> None:
+    world = World()
+    await world.forward(call())
+    answer = {"jsonrpc": "2.0", "id": 7, "result": {"roots": []}}
+    assert (await world.forward(answer)).message.id == 7

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.isolation import NamespaceError, listening_sockets, mount, run_program
+from proxy.isolation import NamespaceError, listening_sockets, mount, run_program, sockets_below
 from tests.harness import REPOSITORY
 from tests.system import needs_namespaces
 
@@ -20,6 +20,8 @@ def test_unix_sockets_that_listen_are_found(tmp_path: Path) -> None:
         listener.bind(str(path))
         listener.listen()
         assert str(path) in listening_sockets()
+        assert str(path) in sockets_below(str(tmp_path.parent), 2)
+        assert sockets_below(str(tmp_path.parent), 1) == []
 
 
 def test_a_program_that_is_not_there_or_fails_is_told() -> None:

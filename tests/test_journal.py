@@ -63,6 +63,16 @@ async def test_a_decision_is_recorded_with_masked_arguments():
     assert (event.time, event.gate_ms, event.agent, event.session) == (12.5, 500.0, "bot", "s1")
 
 
+async def test_what_a_call_took_is_no_matter_of_the_wall_clock():
+    fakes = Fakes()
+    kept = Journal(fakes, fakes, lambda: -3600.0, at_once, lambda: 12.25)
+    await kept.decided(step())
+    kept.completed(Exchange("c", step().message, CONTEXT, step().call, ALLOW, 10.0, 11.0), outcome="done")
+    decided, completed = fakes.events
+    assert (decided.time, decided.gate_ms) == (-3600.0, 250.0)
+    assert (completed.time, completed.upstream_ms, completed.total_ms) == (-3600.0, 1250.0, 2250.0)
+
+
 async def test_a_refusal_is_not_blamed_on_the_rule_that_allowed():
     fakes = Fakes()
     await journal(fakes).decided(step(), "internal_error", with_arguments=False)

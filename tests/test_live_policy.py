@@ -157,3 +157,19 @@ async def test_the_watch_reloads_when_asked_though_no_file_changed(path: Path) -
     watching.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await watching
+
+
+def test_a_process_without_an_event_loop_follows_the_files_too(path: Path) -> None:
+    live = LivePolicy(path)
+    live.follow()
+    assert (outcome(live), live.problem) == (Outcome.ALLOW, None)
+    path.write_text(DENY)
+    live.follow()
+    assert outcome(live) is Outcome.DENY
+    path.write_text("rules: [")
+    live.follow()
+    assert outcome(live) is Outcome.DENY
+    assert "policy.yaml" in (live.problem or "")
+    path.write_text(ALLOW)
+    live.follow()
+    assert (outcome(live), live.problem) == (Outcome.ALLOW, None)

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from proxy.logs import configure, hush
+from proxy import logs
+from proxy.logs import configure, hush, name_worker
 
 
 @pytest.fixture(autouse=True)
@@ -84,3 +85,15 @@ def test_a_command_s_output_has_no_log_lines(capsys: pytest.CaptureFixture[str])
     configure()
     log.warning("trying again")
     assert "trying again" in capsys.readouterr().err
+
+
+def test_lines_of_a_worker_say_which_it_is(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "_WORKER", {})
+    configure()
+    ours = structlog.get_logger("interlock.gate")
+    ours.info("before")
+    name_worker(3)
+    ours.info("after")
+    logging.getLogger("somebody.else").warning("careful")
+    said = [json.loads(line).get("worker") for line in capsys.readouterr().err.splitlines()]
+    assert said == [None, 3, 3]

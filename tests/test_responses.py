@@ -44,6 +44,23 @@ async def test_members_of_an_array_are_taken_one_by_one() -> None:
     assert rewrite(responses, values) == [[values[0], {**values[1], "result": {"t": "***"}}]]
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"jsonrpc":"2.0","id":1,"result":{"t":"secret"},"result":{"t":"plain"}}',
+        b'{"jsonrpc":"2.0","id":1,"result":{"t":"secret","t":"plain"}}',
+        b'[{"jsonrpc":"2.0","id":7,"id":1,"result":{"t":"plain"}}]',
+    ],
+)
+async def test_what_names_a_member_twice_is_passed_on_as_it_was_read(body: bytes) -> None:
+    world = World(decision=MASKING)
+    responses = Responses(world.gate, CONTEXT, await begin(world))
+    (payload,) = responses.rewrite(body) or []
+    assert json.loads(payload) == json.loads(body)
+    assert b"secret" not in payload
+    assert payload.count(b'"t"') == payload.count(b'"id"') == 1
+
+
 async def test_what_cannot_be_read_is_withheld_where_results_are_masked() -> None:
     world = World(decision=MASKING)
     responses = Responses(world.gate, CONTEXT, await begin(world))

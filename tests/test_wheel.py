@@ -71,7 +71,7 @@ def test_its_proxy_starts_and_stops(installed: Path, tmp_path: Path):
         process = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=out, stderr=out)
     with process:
         note = tmp_path / "state" / "run.json"
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not note.exists() and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.05)
         try:

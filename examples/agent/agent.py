@@ -20,8 +20,8 @@ CALL = {
     "params": {"name": "read_file", "arguments": {"path": "/etc/passwd"}},
 }
 HEADERS = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
-# By number, by name, and what the proxy itself records to.
-AROUND = [("1.1.1.1", 443), ("example.com", 443), ("db", 5432)]
+# By number, by name, what the proxy itself records to, and QUIC's way.
+AROUND = "tcp:1.1.1.1:443 tcp:example.com:443 tcp:db:5432 udp:1.1.1.1:443"
 
 
 def call(url: str) -> str:
@@ -36,10 +36,17 @@ def call(url: str) -> str:
         return f"unreachable: {error}"
 
 
-def reach(host: str, port: int) -> str | None:
-    """Try to connect without the proxy; give why that failed."""
+def reach(kind: str, host: str, port: int) -> str | None:
+    """Try to be answered without the proxy; give why that failed."""
     try:
-        socket.create_connection((host, port), timeout=3).close()
+        if kind == "tcp":
+            socket.create_connection((host, port), timeout=3).close()
+        else:
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+                sock.settimeout(3)
+                sock.connect((host, port))
+                sock.send(b"anybody?")
+                sock.recv(1)
     except OSError as error:
         return str(error)
     return None
@@ -50,9 +57,10 @@ def main() -> None:
     answer = call(os.environ["MCP_URL"])
     print(f"read_file /etc/passwd: {answer}")
     held = "Refused by Interlock" in answer
-    for host, port in json.loads(os.environ.get("AROUND", "null")) or AROUND:
-        why = reach(host, port)
-        print(f"around the proxy to {host}:{port}: {why or 'REACHED'}")
+    for way in os.environ.get("AROUND", AROUND).split():
+        kind, host, port = way.split(":")
+        why = reach(kind, host, int(port))
+        print(f"around the proxy by {way}: {why or 'REACHED'}")
         held = held and why is not None
     print("held" if held else "NOT HELD")
     sys.exit(0 if held else 1)

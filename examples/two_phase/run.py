@@ -132,7 +132,8 @@ def main() -> None:
             assert server.stdout is not None
             target = f"http://127.0.0.1:{json.loads(server.stdout.readline())['port']}"
             flags = ["--listen", "127.0.0.1:0", "--mode", f"reverse:{target}", "--policy", str(HERE / "policy.yaml")]
-            with running("-m", "proxy.cli", "up", *flags, "--state-dir", str(state_dir), "--log-level", "error"):
+            flags += ["--workers", "1", "--health-listen", "off", "--state-dir", str(state_dir), "--log-level", "error"]
+            with running("-m", "proxy.cli", "up", *flags):
                 url = f"http://{wait_for_proxy(state_dir)}/mcp"
                 good = asyncio.run(follow(url, state_dir, log))
     sys.exit(0 if good else 1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
-import json
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,7 +13,7 @@ from rich.text import Text
 
 from proxy.commands import audit_export, audit_query, audit_stats, audit_verify, trail
 from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, require_trail, store_settings
-from proxy.commands.terminal import printable
+from proxy.commands.terminal import printable, spell_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -49,7 +48,7 @@ def tail(
         for place, batch in enumerate(batches):
             if as_json:
                 for event in batch:
-                    typer.echo(json.dumps(event, ensure_ascii=False))
+                    typer.echo(spell_json(event))
             else:
                 _print(batch, with_header=place == 0)
 

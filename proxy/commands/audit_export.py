@@ -8,6 +8,7 @@ import csv
 import datetime as dt
 import json
 import os
+import re
 import sys
 import tempfile
 import time
@@ -24,7 +25,7 @@ from proxy.commands.audit_checkpoints import EXIT_BAD, read_checkpoints
 from proxy.commands.audit_filter import Agent, Arg, Decision, Rule, Server, Since, Tool, Until, read_filter
 from proxy.commands.moments import parse_moment, spell_moment
 from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, require_trail, store_settings
-from proxy.commands.terminal import printable
+from proxy.commands.terminal import printable, spell_json
 from proxy.config import Settings
 from proxy.errors import ConfigError
 from proxy.event_schema import StoredEvent
@@ -38,7 +39,8 @@ from proxy.store.walk import Problem
 from proxy.store.whole import open_whole
 
 TIMEOUT = 3600.0
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+_CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 EXPORT_EPILOG = """
 Examples:
 
@@ -195,7 +197,7 @@ def _opened(path: Path | None) -> Iterator[IO[str]]:
 
 def _writer(form: str, file: IO[str]) -> Callable[[Entry], None]:
     if form == "jsonl":
-        return lambda entry: print(json.dumps(asdict(entry), ensure_ascii=False), file=file)
+        return lambda entry: print(spell_json(asdict(entry)), file=file)
     rows = csv.writer(file)
     rows.writerow(COLUMNS)
     return lambda entry: rows.writerow(_cells(entry))
@@ -211,6 +213,7 @@ def _cell(value: Any) -> Any:
     if value is None or isinstance(value, (int, float)):
         return json.dumps(value) if isinstance(value, bool) else value
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = _CONTROLS.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
     # A spreadsheet takes what begins so for a formula, and agents choose what is written here.
     return f"'{text}" if text.startswith(FORMULA) else text
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import Annotated, Literal
 
@@ -10,7 +11,9 @@ import typer
 from proxy.commands.moments import parse_moment
 from proxy.errors import ConfigError
 from proxy.events import Filter
+from proxy.store.event_text import segments
 
+_ARGUMENT = re.compile(r"""((?:\["(?:[^"\\]|\\.)*"\]|[^=])*?)=(.*)""", re.DOTALL)
 Since = Annotated[
     str | None, typer.Option(help="From then on: an age (90s, 30m, 12h, 7d, 2w) or a time (2026-01-31T18:00, UTC).")
 ]
@@ -54,10 +57,13 @@ def read_filter(
 
 
 def _argument(text: str) -> tuple[str, str]:
-    path, equals, value = text.partition("=")
-    parts = path.replace("[", ".").replace("]", "").split(".")
-    if not equals or not all(parts):
+    match = _ARGUMENT.fullmatch(text)
+    path, value = match.groups() if match else (".", "")
+    try:
+        segments(path or ".")
+    except ValueError as error:
         raise ConfigError(
-            f"--arg {text!r} is not a path and its value; write path=/etc/passwd, options.depth=3 or files[0].name=x"
-        )
+            f"--arg {text!r} is not a path and its value; write path=/etc/passwd, options.depth=3, files[0].name=x, "
+            """or ["a.b=c"].d=x for a name with dots or other signs in it"""
+        ) from error
     return path, value

@@ -16,7 +16,7 @@ from proxy.commands.audit_filter import Agent, Arg, Decision, Rule, Server, Sinc
 from proxy.commands.call_table import COLOURS, print_calls
 from proxy.commands.moments import spell_moment
 from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, require_trail, store_settings
-from proxy.commands.terminal import printable
+from proxy.commands.terminal import printable, spell_json
 from proxy.config import Settings
 from proxy.errors import ConfigError
 from proxy.events import CallRecord, Filter
@@ -74,7 +74,7 @@ def show(
     events = asyncio.run(_find(settings, call))
     if as_json:
         for event in events:
-            typer.echo(json.dumps(event, ensure_ascii=False))
+            typer.echo(spell_json(event))
         return
     _print_events(events)
 
@@ -83,7 +83,7 @@ async def _query(settings: Settings, where: Filter, limit: int, *, as_json: bool
     async with open_whole(settings.postgres, settings.state_dir) as whole:
         if as_json:
             async for call in _calls(whole, where, limit):
-                typer.echo(json.dumps(dataclasses.asdict(call), ensure_ascii=False))
+                typer.echo(spell_json(dataclasses.asdict(call)))
         else:
             _print_calls([call async for call in _calls(whole, where, limit)], limit)
 

@@ -15,7 +15,7 @@ from rich.table import Table
 from proxy.commands.audit_filter import Agent, Arg, Decision, Rule, Server, Since, Tool, Until, read_filter
 from proxy.commands.moments import spell_moment
 from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, require_trail, store_settings
-from proxy.commands.terminal import printable
+from proxy.commands.terminal import printable, spell_json
 from proxy.config import Settings
 from proxy.events import DayStats, DenialStats, Filter, SecretStats, Stats, ToolStats
 from proxy.store.whole import open_whole
@@ -71,7 +71,7 @@ def _print_json(found: Stats) -> None:
     }
     for kind, rows in groups.items():
         for row in rows:
-            typer.echo(json.dumps({"kind": kind, **asdict(row)}, ensure_ascii=False))
+            typer.echo(spell_json({"kind": kind, **asdict(row)}))
 
 
 def _print(found: Stats, limit: int) -> None:

@@ -11,8 +11,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from proxy.agent_env import change, reached, without_proxy
-from proxy.commands.entrance import Agent, Asked, CaFolder, Found, Listen, TokenFile, find
+from proxy.agent_env import Entrance, change, reached, without_proxy
+from proxy.commands.entrance import Agent, Asked, CaFolder, Found, Listen, TokenFile, Up, entrance, find
 from proxy.commands.exec import refuse
 from proxy.commands.options import ConfigFile, StateDir
 from proxy.config import split_address
@@ -21,7 +21,7 @@ from proxy.confine.place import bind_sockets
 from proxy.confine.refusals import explain
 from proxy.confine.rules import FORWARDER_PORT, RESOLVER_PORT, ruleset
 from proxy.errors import ConfigError, InterlockError
-from proxy.isolation import listening_sockets
+from proxy.isolation import listening_sockets, sockets_below
 from proxy.trace.launch import plan
 
 RUN_EPILOG = """
@@ -29,7 +29,11 @@ Examples:
 
   interlock confine -- claude
 
+  interlock confine --up -- claude
+
   interlock confine --agent build-bot --token-file ~/.build-bot.token -- python agent.py
+
+  interlock confine --host-port 8000 -- claude
 
   interlock confine --keep-socket "$SSH_AUTH_SOCK" -- bash
 
@@ -45,6 +49,8 @@ Example:
 
   interlock confine gateway --listen 127.0.0.1:8080
 """
+SOCKETS = (("/run", 5), ("/tmp", 2))  # noqa: S108
+"""Where to look for sockets besides, and how deep: the kernel tells of those that are in our own network alone."""
 Port = Annotated[int, typer.Option(min=1, max=65535, help="Port that TCP connections are led to.")]
 ResolverPort = Annotated[int, typer.Option(min=1, max=65535, help="Port that questions for names are led to.")]
 
@@ -60,7 +66,7 @@ class _RunByDefault(TyperGroup):
 
 app = typer.Typer(
     cls=_RunByDefault,
-    help="Run an agent where the only way out is the proxy: `interlock confine -- COMMAND`.",
+    help="Run an agent where the only way out is the proxy.\n\n`interlock confine -- COMMAND` is all it takes.",
     no_args_is_help=True,
     epilog=RUN_EPILOG,
 )
@@ -77,10 +83,15 @@ def run(
     keep_socket: Annotated[
         list[str] | None, typer.Option(help="A unix socket that the agent may use; it may act for the agent outside.")
     ] = None,
+    host_port: Annotated[
+        list[int] | None,
+        typer.Option(min=1, max=65535, help="Port of this machine's localhost that is the agent's too, by the proxy."),
+    ] = None,
     listen: Listen = None,
     ca_folder: CaFolder = None,
     agent: Agent = None,
     token_file: TokenFile = None,
+    up: Up = False,  # noqa: FBT002
     state_dir: StateDir = None,
     config: ConfigFile = None,
 ) -> None:
@@ -98,19 +109,22 @@ def run(
     from proxy.confine.launch import Confinement, ConfinementError, confine  # noqa: PLC0415  not for --help
 
     try:
-        found = find(Asked(listen, ca_folder, agent, token_file), state_dir, config, must_run=True)
-        environ = change(os.environ, without_proxy(found.entrance))
+        asked = Asked(listen, ca_folder, agent, token_file, state_dir, config, up)
+        found = find(asked)
+        way_in = entrance(asked, found)
+        environ = change(os.environ, without_proxy(way_in))
         launch = plan(command, environ)
         confinement = Confinement(
             program=str(Path(launch.program).absolute()),
             argv=launch.argv,
             environ=environ,
             proxy=split_address(reached(found.address)),
-            credentials=(found.agent, found.token) if found.agent and found.token else None,
-            files=_files(found, keep_socket or []),
+            credentials=found.credentials,
+            files=_files(found, way_in, keep_socket or []),
             folder=str(Path.cwd()),
             user=os.geteuid(),
             group=os.getegid(),
+            host_ports=tuple(host_port or ()),
         )
         code = confine(confinement, _say)
     except ConfinementError as error:
@@ -120,17 +134,17 @@ def run(
     raise typer.Exit(code)
 
 
-def _files(found: Found, kept: list[str]) -> Files:
+def _files(found: Found, way_in: Entrance, kept: list[str]) -> Files:
     """Say what is covered: whoever could act for the agent, and what is the proxy's alone."""
     for path in kept:
         if not Path(path).is_socket():
             raise ConfigError(f"--keep-socket {path!r} is no socket; leave it out, or name one that is there")
     settings = found.settings
-    public = [Path(path) for path in (found.entrance.ca, found.entrance.bundle)]
+    public = [Path(path) for path in (way_in.ca, way_in.bundle)]
     secrets = [path for path in (settings.commit_keys, settings.sampler_key_file) if path is not None]
     return choose_files(
         user=os.geteuid(),
-        listening=listening_sockets(),
+        listening=[*listening_sockets(), *(path for at, deep in SOCKETS for path in sockets_below(at, deep))],
         runtime_dir=os.environ.get("XDG_RUNTIME_DIR"),
         kept=[str(Path(path).resolve()) for path in kept],
         state_dir=str(settings.state_dir.resolve()),
@@ -174,12 +188,11 @@ def gateway(
     """
     from proxy.confine.gateway import serve_gateway  # noqa: PLC0415
 
-    found = find(Asked(listen, None, agent, token_file), state_dir, config, must_run=True)
-    credentials = (found.agent, found.token) if found.agent and found.token else None
+    found = find(Asked(listen, None, agent, token_file, state_dir, config))
     sockets = bind_sockets(port, resolver_port)
 
     def announce() -> None:
         typer.echo(f"interlock leads connections to {found.address} (port {port}, names on {resolver_port}).")
         sys.stdout.flush()
 
-    asyncio.run(serve_gateway(split_address(reached(found.address)), credentials, sockets, _say, announce))
+    asyncio.run(serve_gateway(split_address(reached(found.address)), found.credentials, sockets, _say, announce))

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -14,7 +18,9 @@ from proxy.agents import AgentBook
 from proxy.ca import Authority
 from proxy.config import AGENT_TOKEN_ENV, Settings, load_settings
 from proxy.errors import ConfigError
+from proxy.isolation import PR_SET_PDEATHSIG, prctl
 
+START_SECONDS = 60.0
 NOT_STARTED = 125
 """Exit code where the agent was not started for a reason of ours; 126 and 127 are its own program's, as in shells."""
 
@@ -41,6 +47,12 @@ Agent = Annotated[
 TokenFile = Annotated[Path | None, typer.Option("--token-file", help="File with the agent's token.")]
 
 
+Up = Annotated[
+    bool,
+    typer.Option("--up", help="Where no proxy runs, start one for as long as the command runs, with all settings."),
+]
+
+
 class Asked(NamedTuple):
     """What the options say."""
 
@@ -48,6 +60,9 @@ class Asked(NamedTuple):
     ca_folder: Path | None = None
     agent: str | None = None
     token_file: Path | None = None
+    state_dir: Path | None = None
+    config: Path | None = None
+    up: bool = False
 
 
 class Found(NamedTuple):
@@ -55,47 +70,87 @@ class Found(NamedTuple):
 
     settings: Settings
     address: str
-    entrance: Entrance
     agent: str | None
     token: str | None
-    policy: str | None
+    policy: str | None = None
     """The policy that the proxy has in force, where that is known."""
 
+    @property
+    def credentials(self) -> tuple[str, str] | None:
+        """The agent's name and token, where it has one."""
+        return (self.agent, self.token) if self.agent and self.token else None
 
-def find(asked: Asked, state_dir: Path | None, config: Path | None, *, must_run: bool) -> Found:
-    """Find the proxy: where the options say, else by the note that a running one leaves.
 
-    Raises ConfigError where none runs and one must, where it is not one for
-    HTTPS_PROXY, and where the agent's token is not there or not the agent's.
+def find(asked: Asked) -> Found:
+    """Find the proxy that is to be used now: where the options say, else by the note that a running one leaves.
+
+    Raises ConfigError where none runs, where it is not one for HTTPS_PROXY, and
+    where the agent's token is not there or not the agent's.
     """
-    flags = {"state_dir": state_dir, "listen": asked.listen}
-    settings = load_settings(flags, config_file=config).settings
-    running = None if asked.listen else runfile.read(settings.state_dir)
-    if running is None and asked.listen is None and must_run:
+    settings = _settings(asked)
+    token = _token(asked, settings)
+    if asked.listen is not None:
+        return Found(settings, settings.listen, asked.agent, token)
+    running = runfile.read(settings.state_dir) or (start_proxy(settings.state_dir, asked.config) if asked.up else None)
+    if running is None:
         raise ConfigError(
-            f"no proxy runs on {settings.state_dir}; start one with `interlock up`, "
+            f"no proxy runs on {settings.state_dir}; start one with `interlock up` or --up, "
             "or say where one is with --state-dir or --listen"
         )
-    if running is not None and running.mode != "regular":
-        raise ConfigError(
-            f"the proxy on {settings.state_dir} runs in mode {running.mode!r}, and agents are sent through one in "
-            "mode 'regular'; start one with `interlock up --mode regular`, or say where one is with --listen"
-        )
-    address = running.listen if running else settings.listen
+    _check_mode(running)
+    return Found(settings, running.listen, asked.agent, token, _policy(running))
+
+
+def _policy(running: runfile.Running) -> str | None:
+    """Give the path of a proxy's policy, which may be as seen from the folder that the proxy runs in."""
+    path = Path(running.policy)
+    try:
+        return str(path if path.is_absolute() else Path(f"/proc/{running.pid}/cwd").resolve(strict=True) / path)
+    except OSError:
+        return None
+
+
+def expect(asked: Asked) -> Found:
+    """Find the proxy that is to be used some time: the one that runs, else where it would listen."""
+    settings = _settings(asked)
     token = _token(asked, settings)
-    ca = _authority(asked, settings)
-    url = proxy_url(address, asked.agent, token)
-    entrance = Entrance(url, str(ca / "ca.pem"), str(ca / "bundle.pem"))
-    return Found(settings, address, entrance, asked.agent, token, running.policy if running else None)
+    running = None if asked.listen else runfile.read(settings.state_dir)
+    if running is not None:
+        _check_mode(running)
+    return Found(settings, running.listen if running else settings.listen, asked.agent, token)
 
 
-def _authority(asked: Asked, settings: Settings) -> Path:
-    """Give the folder of the CA's certificate. One that is named may be there for the agent alone."""
-    if asked.ca_folder is not None:
-        return asked.ca_folder.expanduser().absolute()
-    authority = Authority(settings.state_dir)
-    authority.ensure()
-    return authority.folder.absolute()
+def entrance(asked: Asked, found: Found, *, here: bool = True) -> Entrance:
+    """Say how an agent gets in; `here`: on this machine, where the CA's files must be.
+
+    Raises ConfigError where they are not. A folder that is named may be there for
+    the agent alone, and of a proxy that is named the CA cannot be made up.
+    """
+    authority = Authority(found.settings.state_dir)
+    folder = (asked.ca_folder.expanduser() if asked.ca_folder else authority.folder).absolute()
+    if asked.ca_folder is None and not (here and asked.listen):
+        authority.ensure()
+    missing = [name for name in ("ca.pem", "bundle.pem") if here and not (folder / name).is_file()]
+    if missing:
+        raise ConfigError(
+            f"there is no {missing[0]} in {folder}, by which the agent could trust the proxy; "
+            "say with --ca-folder where those of the proxy's ca folder are"
+        )
+    url = proxy_url(found.address, asked.agent, found.token)
+    return Entrance(url, str(folder / "ca.pem"), str(folder / "bundle.pem"))
+
+
+def _settings(asked: Asked) -> Settings:
+    flags = {"state_dir": asked.state_dir, "listen": asked.listen}
+    return load_settings(flags, config_file=asked.config).settings
+
+
+def _check_mode(running: runfile.Running) -> None:
+    if running.mode != "regular":
+        raise ConfigError(
+            f"the proxy on {running.listen} runs in mode {running.mode!r}, and agents are sent through one in mode "
+            "'regular'; start one with `interlock up --mode regular`, or say where one is with --listen"
+        )
 
 
 def _token(asked: Asked, settings: Settings) -> str | None:
@@ -115,3 +170,36 @@ def _token(asked: Asked, settings: Settings) -> str | None:
             "`interlock agents list` shows who is"
         )
     return token
+
+
+def start_proxy(state_dir: Path, config: Path | None) -> runfile.Running:
+    """Start a proxy that ends with this process, whatever this process becomes.
+
+    It listens on a port of its own and logs to a file in the state folder. Raises
+    ConfigError with its last words where it does not start.
+    """
+    state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    log = state_dir / "up.log"
+    words = [sys.executable, "-m", "proxy.cli", "up", "--listen", "127.0.0.1:0", "--mode", "regular"]
+    words += ["--state-dir", str(state_dir), *(["--config", str(config)] if config else [])]
+    with log.open("wb") as output:
+        log.chmod(0o600)
+        process = subprocess.Popen(  # noqa: S603
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,  # a terminal's Ctrl-C is the agent's
+            preexec_fn=lambda: prctl(PR_SET_PDEATHSIG, signal.SIGTERM),  # noqa: PLW1509  we have one thread
+        )
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline and process.poll() is None:
+        running = runfile.read(state_dir)
+        if running is not None and running.pid == process.pid:
+            process.returncode = 0  # it is left to itself: nobody here waits for it
+            return running
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    said = (log.read_text(errors="replace").strip().splitlines() or ["nothing"])[-1]
+    raise ConfigError(f"the proxy did not start: {said.removeprefix('error: ')} (all it said is in {log})")

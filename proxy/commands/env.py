@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from proxy.agent_env import through_proxy
-from proxy.commands.entrance import Agent, Asked, CaFolder, Listen, TokenFile, find
+from proxy.commands.entrance import Agent, Asked, CaFolder, Listen, TokenFile, entrance, expect
 from proxy.commands.options import ConfigFile, StateDir
 from proxy.errors import ConfigError
 
@@ -36,13 +36,14 @@ def env(
     state_dir: StateDir = None,
     config: ConfigFile = None,
 ) -> None:
-    """Print what to set in an agent's shell or container so that its programs go through the proxy and trust it.
+    """Print what to set so that an agent's programs go through the proxy.
 
-    Variables that make exceptions (NO_PROXY) are unset. A program may ignore all of
+    It is for the agent's shell or container, and lets them trust the proxy's
+    certificates too. Variables that make exceptions (NO_PROXY) are unset. A program may ignore all of
     this: `interlock confine` leaves it no choice.
     """
-    found = find(Asked(listen, ca_folder, agent, token_file), state_dir, config, must_run=False)
-    for name, value in through_proxy(found.entrance).items():
+    asked = Asked(listen, ca_folder, agent, token_file, state_dir, config)
+    for name, value in through_proxy(entrance(asked, expect(asked), here=False)).items():
         typer.echo(spell(shell, name, value))
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from proxy.agent_env import change, through_proxy
-from proxy.commands.entrance import NOT_STARTED, Agent, Asked, CaFolder, Listen, TokenFile, find
+from proxy.commands.entrance import NOT_STARTED, Agent, Asked, CaFolder, Listen, TokenFile, Up, entrance, find
 from proxy.commands.options import ConfigFile, StateDir
 from proxy.errors import InterlockError, StartError
 from proxy.trace.launch import plan
@@ -20,6 +20,8 @@ EPILOG = """
 Examples:
 
   interlock exec -- claude
+
+  interlock exec --up -- claude
 
   INTERLOCK_AGENT_TOKEN=ilk_… interlock exec --agent build-bot -- python agent.py
 
@@ -33,21 +35,23 @@ def exec_(
     ca_folder: CaFolder = None,
     agent: Agent = None,
     token_file: TokenFile = None,
+    up: Up = False,  # noqa: FBT002
     state_dir: StateDir = None,
     config: ConfigFile = None,
 ) -> None:
-    """Run an agent with an environment that sends its programs through the proxy, and lets them trust it.
+    """Run an agent with an environment that sends its programs through the proxy.
 
-    The command takes the place of this one: signals, streams and the exit code are
-    its own. NO_PROXY and whatever is Interlock's own are taken out of its
-    environment. A program may ignore its environment; `interlock confine` leaves it no choice.
+    It lets them trust the proxy's certificates too. The command takes the place of
+    this one: signals, streams and the exit code are its own. NO_PROXY and
+    whatever is Interlock's own are taken out of its environment. A program may
+    ignore its environment; `interlock confine` leaves it no choice.
 
     Exit code: the command's; 127 where there is no such program, 126 where it cannot
     be executed; 125 where it was not started, such as when no proxy runs.
     """
     try:
-        found = find(Asked(listen, ca_folder, agent, token_file), state_dir, config, must_run=True)
-        become(command, change(os.environ, through_proxy(found.entrance)))
+        asked = Asked(listen, ca_folder, agent, token_file, state_dir, config, up)
+        become(command, change(os.environ, through_proxy(entrance(asked, find(asked)))))
     except (InterlockError, OSError) as error:
         refuse("exec", error)
 

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from proxy.commands.options import ConfigFile, StateDir
-from proxy.commands.terminal import printable
+from proxy.commands.terminal import printable, printable_lines
 from proxy.config import Settings, load_settings
 from proxy.errors import ConfigError, StartError, TracingError
 from proxy.trace import baseline
@@ -84,11 +84,11 @@ def probe(
         else:
             report = _probe_local(settings, name, command, _variables(env or []), repeats, call_timeout, known)
     except TracingError as error:
-        Console(stderr=True, soft_wrap=True).print(Text.assemble(("error:", "bold red"), f" {error}"))
+        Console(stderr=True, soft_wrap=True).print(Text.assemble(("error:", "bold red"), f" {printable_lines(error)}"))
         raise typer.Exit(IMPOSSIBLE) from None
     except StartError as error:
         said = str(error).removeprefix("interlock run: ")
-        Console(stderr=True, soft_wrap=True).print(Text.assemble(("error:", "bold red"), f" {said}"))
+        Console(stderr=True, soft_wrap=True).print(Text.assemble(("error:", "bold red"), f" {printable_lines(said)}"))
         raise typer.Exit(OTHER_ERROR) from None
     _keep(settings, name, report, known=known, accept=accept)
     if as_json:
@@ -188,7 +188,7 @@ def _print(report: Report) -> None:
     _print_findings(console, rest)
     for said in (report.note, report.problem):
         if said:
-            console.print(f"\n{said}")
+            console.print(f"\n{printable_lines(said)}")
     counts = {level: sum(found.severity == level for found in report.findings) for level in ("high", "info")}
     console.print(f"\n{len(report.findings)} findings: {counts['high']} high, {counts['info']} info")
 

@@ -123,7 +123,7 @@ async def _serve(settings: Settings, context: Context, launch: Launch, strace: s
     if strace is not None:
         channel = Channel()
         launch = under_strace(launch, strace, channel.path)
-        watch = Watch(channel, partial(parts.gate.observed, context))
+        watch = Watch(channel, partial(parts.gate.observed, context), own=(settings.state_dir, settings.policy))
     incoming, outgoing = take_standard_streams()
     runner = Runner(
         parts.gate,

@@ -26,8 +26,8 @@ EPILOG = "Example:  interlock status --json"
 def status(state_dir: StateDir = None, config: ConfigFile = None, as_json: AsJson = False) -> None:  # noqa: FBT002
     """Say whether a proxy runs here, where it listens and which policy is in force.
 
-    It looks at this state folder, and says also how many audit events wait to be moved to the store, since when, and
-    what keeps them.
+    It names the workers, and where health and metrics are, and says how many audit events wait to be moved to the
+    store, since when, and what keeps them.
 
     Exit code 0: it runs, and the policy on disk is in force. Exit code 1: it does
     not run, or the policy on disk could not be loaded and an older one stays in force.
@@ -59,6 +59,16 @@ def _show_audit(audit: Backlog) -> None:
         console.print(f"[bold red]AUDIT PROBLEM[/]: [red]{escape(problem)}[/]")
 
 
+def _workers(running: Running) -> str:
+    serving = sum(worker.serves for worker in running.workers)
+    each = ", ".join(
+        f"{worker.number}: {f'process {worker.pid}' if worker.pid else 'none now'}"
+        + (f", replaced {worker.restarts} times" if worker.restarts else "")
+        for worker in running.workers
+    )
+    return f"{serving} of {len(running.workers)} serve ({each})"
+
+
 def _show(running: Running) -> None:
     console = Console(soft_wrap=True, highlight=False)
     since = dt.datetime.fromtimestamp(running.started, dt.UTC)
@@ -70,6 +80,8 @@ def _show(running: Running) -> None:
         ("version", running.policy_version),
         ("certificate", running.ca),
         ("operators", " ".join(filter(None, (running.operator_socket, running.operator_listen)))),
+        ("health", f"http://{running.health}/readyz" if running.health else "off"),
+        ("workers", _workers(running)),
     ):
         console.print(f"{name:<12} {escape(value)}")
     if running.policy_problem is not None:

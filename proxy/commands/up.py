@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from proxy import embedding, logs, loops
+from proxy import embedding, logs
 from proxy.agent_env import SHOWN, Entrance, proxy_url, through_proxy
 from proxy.commands.env import spell
 from proxy.commands.options import ConfigFile, StateDir
@@ -23,6 +23,8 @@ Examples:
   interlock up --listen 0.0.0.0:8080 --policy policies/
 
   interlock up --mode reverse:https://mcp.example.com --upstream-ca corp.pem
+
+  interlock up --workers 4 --health-listen 0.0.0.0:8081
 """
 
 
@@ -44,6 +46,9 @@ def up(
     default_agent: Annotated[str | None, _option("default_agent")] = None,
     agent_auth: Annotated[str | None, _option("agent_auth")] = None,
     operator_listen: Annotated[str | None, _option("operator_listen")] = None,
+    workers: Annotated[int | None, _option("workers")] = None,
+    health_listen: Annotated[str | None, _option("health_listen")] = None,
+    ready_lag: Annotated[float | None, _option("ready_lag")] = None,
     header_limit: Annotated[str | None, _option("header_limit")] = None,
     header_timeout: Annotated[float | None, _option("header_timeout")] = None,
     body_limit: Annotated[str | None, _option("body_limit")] = None,
@@ -52,6 +57,7 @@ def up(
     response_limit: Annotated[str | None, _option("response_limit")] = None,
     event_limit: Annotated[str | None, _option("event_limit")] = None,
     connection_limit: Annotated[int | None, _option("connection_limit")] = None,
+    stream_limit: Annotated[int | None, _option("stream_limit")] = None,
     idle_timeout: Annotated[float | None, _option("idle_timeout")] = None,
     drain_timeout: Annotated[float | None, _option("drain_timeout")] = None,
     audit_log_limit: Annotated[str | None, _option("audit_log_limit")] = None,
@@ -75,14 +81,10 @@ def up(
     }
     settings = load_settings(flags, config_file=config).settings
     logs.configure(settings.log_level, settings.log_format)
-    loops.run(_serve(settings))
-
-
-async def _serve(settings: Settings) -> None:
     embedding.import_only_what_is_used()
-    from proxy.daemon import Daemon  # noqa: PLC0415  mitmproxy is slow to import, and --help need not wait
+    from proxy.supervisor import Supervisor  # noqa: PLC0415  mitmproxy is slow to import, and --help need not wait
 
-    await Daemon(settings).run(_announce)
+    Supervisor(settings).run(_announce)
 
 
 def _announce(running: Running) -> None:

@@ -31,7 +31,10 @@ TOKEN_WANTED = "the proxy wants to know who calls; give --agent and its token"  
 
 
 class Forwarder:
-    """Forwards to one proxy. `say` tells the person at the terminal what would otherwise stay unseen."""
+    """Forwards to one proxy. `say` tells the person at the terminal what would otherwise stay unseen.
+
+    `host_ports` are those of the machine's own loopback that are reached as the agent's own.
+    """
 
     def __init__(
         self,
@@ -39,8 +42,10 @@ class Forwarder:
         book: NameBook,
         credentials: tuple[str, str] | None = None,
         say: Callable[[str], None] = lambda _: None,
+        host_ports: Iterable[int] = (),
     ) -> None:
         self._proxy = proxy
+        self._host_ports = frozenset(host_ports)
         self._book = book
         self._credentials = _header(*credentials) if credentials else ""
         self._say = say
@@ -62,7 +67,12 @@ class Forwarder:
             writer.transport.abort()
 
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        target = self.target(*original_destination(writer.get_extra_info("socket")))
+        address, port = original_destination(writer.get_extra_info("socket"))
+        first = b""
+        if port in self._host_ports and ipaddress.ip_address(address).is_loopback:
+            async with asyncio.timeout(FIRST_BYTE_SECONDS):
+                first = await reader.read(CHUNK)
+        target = self.target(address, port, first)
         if target is None:
             return
         try:
@@ -77,26 +87,30 @@ class Forwarder:
                 head = await outside.readuntil(b"\r\n\r\n")
             status = head.split(b" ", 2)[1]
             if status == b"200":
+                proxy.write(first)
                 await _pump(reader, writer, outside, proxy)
             else:
                 self._tell(TOKEN_WANTED if status == b"407" else "")
-                await _explain(reader, writer, head, outside)
+                await _explain(reader, writer, first, head, outside)
         finally:
             proxy.transport.abort()
 
-    def target(self, address: str, port: int) -> str | None:
+    def target(self, address: str, port: int, first: bytes = b"") -> str | None:
         """Say for whom a connection to `address` is, as a request line has it; None where it is for nobody.
 
-        An address of loopback was dialled here, not through a redirection, and one
-        that could stand for a name and does not was made up.
+        An address of loopback was dialled here, not through a redirection, but for the
+        host's own ports; and one that could stand for a name and does not was made up.
         """
         literal = ipaddress.ip_address(address)
+        if literal.is_loopback and port in self._host_ports:
+            # One address, two names; the proxy insists on the one that the client uses, which it says first.
+            return f"{'localhost' if b'localhost' in first.lower() else _spell(literal)}:{port}"
         if literal.is_loopback or literal.is_unspecified:
             return None
         name = self._book.name(address)
         if name is None and self._book.covers(address):
             return None
-        return f"{name or (address if literal.version == 4 else f'[{address}]')}:{port}"
+        return f"{name or _spell(literal)}:{port}"
 
     def _tell(self, text: str) -> None:
         """Say a thing once: an agent tries again and again."""
@@ -112,6 +126,10 @@ def original_destination(connection: socket.socket) -> tuple[str, int]:
         return socket.inet_ntop(socket.AF_INET, raw[4:8]), int.from_bytes(raw[2:4])
     raw = connection.getsockopt(socket.IPPROTO_IPV6, IP6T_SO_ORIGINAL_DST, 28)
     return socket.inet_ntop(socket.AF_INET6, raw[8:24]), int.from_bytes(raw[2:4])
+
+
+def _spell(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> str:
+    return str(address) if address.version == 4 else f"[{address}]"
 
 
 def _header(agent: str, token: str) -> str:
@@ -143,11 +161,11 @@ async def _copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> N
 
 
 async def _explain(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes, outside: asyncio.StreamReader
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, first: bytes, head: bytes, outside: asyncio.StreamReader
 ) -> None:
     """Pass on why the proxy refuses, to a client that speaks plain HTTP; one that speaks TLS could not read it."""
     async with asyncio.timeout(FIRST_BYTE_SECONDS):
-        first = await reader.read(CHUNK)
+        first = first or await reader.read(CHUNK)
         if first and not first.startswith(TLS_HANDSHAKE):
             writer.write(head + await outside.read(MAX_HEAD))
             await writer.drain()

@@ -4,27 +4,43 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import resource
 import signal
 from typing import TYPE_CHECKING
 
-from proxy.confine.forwarder import Forwarder
+from proxy.confine.forwarder import MAX_CONNECTIONS, Forwarder
 from proxy.confine.resolver import new_book, serve_names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from proxy.confine.place import Sockets
 
+DESCRIPTORS = 2 * MAX_CONNECTIONS + 64
+
 
 async def start(
-    proxy: tuple[str, int], credentials: tuple[str, str] | None, sockets: Sockets, say: Callable[[str], None]
+    proxy: tuple[str, int],
+    credentials: tuple[str, str] | None,
+    sockets: Sockets,
+    say: Callable[[str], None],
+    host_ports: Iterable[int] = (),
 ) -> list[asyncio.Server]:
     """Forward connections and answer names, from now on; give what to keep for that."""
+    allow_descriptors(DESCRIPTORS)
     book = new_book()
     for each in (*sockets.forwarder, *sockets.datagrams, *sockets.streams):
         each.setblocking(False)
-    servers = await Forwarder(proxy, book, credentials, say).serve(sockets.forwarder)
+    servers = await Forwarder(proxy, book, credentials, say, host_ports).serve(sockets.forwarder)
     return servers + await serve_names(book, sockets.datagrams, sockets.streams)
+
+
+def allow_descriptors(count: int) -> None:
+    """Let this process open so many files, as far as the system lets it: every connection takes two."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = count if hard == resource.RLIM_INFINITY else min(count, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 async def serve_gateway(

@@ -1,7 +1,7 @@
-"""Confines a command: three processes, one outside and two inside, and nothing started unless all is in place.
+"""Confines a command: three processes besides its own, and nothing started unless all is in place.
 
     outside   forwards connections to the proxy and signals to the agent; ends with the agent's exit code
-    keeper    outside of the agent's namespaces, waits; when `outside` dies it is killed, and with it all inside
+    keeper    makes the namespaces and waits; when `outside` dies it is killed, and with it all that is inside
     first     process 1 inside: makes the place, hands its listening sockets out, starts the agent, waits
 
 The network and the mounts belong to a user namespace of `first`; the agent has one
@@ -60,6 +60,7 @@ class Confinement:
     folder: str
     user: int
     group: int
+    host_ports: tuple[int, ...] = ()
 
 
 class ConfinementError(Exception):
@@ -71,6 +72,8 @@ def confine(plan: Confinement, say: Callable[[str], None]) -> int:
 
     Raises ConfinementError where it was not started.
     """
+    _fill_standard_streams()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where it is ignored nobody could be waited for
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {*PASSED_ON, signal.SIGCHLD})
     sys.stdout.flush()
@@ -89,12 +92,17 @@ def confine(plan: Confinement, say: Callable[[str], None]) -> int:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
+def _fill_standard_streams() -> None:
+    """See that nothing of ours takes the place of a standard stream that was closed, and so gets to the agent."""
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(number, True)
+    os.close(number)
+
+
 def _start(plan: Confinement, channel: socket.socket, keeper: int, say: Callable[[str], None]) -> int:
     """Take the sockets from inside, serve them, and let the agent start; give a handle of it."""
-    sockets = _receive_sockets(channel)
-    ready = threading.Event()
-    threading.Thread(target=_serve, args=(plan, sockets, ready, keeper, say), daemon=True).start()
-    ready.wait()
+    service = _Service(plan, _receive_sockets(channel), keeper, say)
+    service.start()
     with contextlib.suppress(BrokenPipeError):  # what it said before is there to be read
         channel.send(GO)
     words, handles, _, _ = socket.recv_fds(channel, MAX_WORDS, 1)
@@ -112,23 +120,40 @@ def _receive_sockets(channel: socket.socket) -> Sockets:
     return Sockets(sockets[:third], sockets[third : 2 * third], sockets[2 * third :])
 
 
-def _serve(
-    plan: Confinement, sockets: Sockets, ready: threading.Event, keeper: int, say: Callable[[str], None]
-) -> None:
-    """Forward and resolve for as long as the process lives; where that fails, nothing inside goes on."""
+class _Service:
+    """Forwards and resolves in a thread for as long as the process lives; where that fails, nothing inside goes on."""
 
-    async def serve() -> None:
-        servers = await gateway.start(plan.proxy, plan.credentials, sockets, say)
-        ready.set()
+    def __init__(self, plan: Confinement, sockets: Sockets, keeper: int, say: Callable[[str], None]) -> None:
+        self._plan = plan
+        self._sockets = sockets
+        self._keeper = keeper
+        self._say = say
+        self._settled = threading.Event()
+        self._problem: str | None = "it ended"
+
+    def start(self) -> None:
+        """Serve. Raises ConfinementError where that cannot be."""
+        threading.Thread(target=self._run, daemon=True).start()
+        self._settled.wait()
+        if self._problem is not None:
+            raise ConfinementError(f"the forwarder failed: {self._problem}")
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except Exception as error:  # noqa: BLE001  the boundary of the thread
+            self._problem = repr(error)
+            self._say(f"the forwarder failed: {error!r}")
+        finally:
+            os.kill(self._keeper, signal.SIGKILL)
+            self._settled.set()
+
+    async def _serve(self) -> None:
+        plan = self._plan
+        servers = await gateway.start(plan.proxy, plan.credentials, self._sockets, self._say, plan.host_ports)
+        self._problem = None
+        self._settled.set()
         await asyncio.gather(*(server.serve_forever() for server in servers))
-
-    try:
-        asyncio.run(serve())
-    except Exception as error:  # noqa: BLE001  the boundary of the thread
-        say(f"the forwarder failed: {error!r}")
-    finally:
-        os.kill(keeper, signal.SIGKILL)
-        ready.set()
 
 
 def _watch(keeper: int, agent: int) -> int:
@@ -193,7 +218,7 @@ def _be_first(plan: Confinement, channel: socket.socket, mask: set[int]) -> NoRe
     try:
         _die_with(0)
         arrange_files(plan.files, socket.gethostname())
-        sockets = arrange_network()
+        sockets = arrange_network(plan.host_ports)
         every = (*sockets.forwarder, *sockets.datagrams, *sockets.streams)
         socket.send_fds(channel, [b"sockets"], [each.fileno() for each in every])
         for each in every:

@@ -11,6 +11,7 @@ import ctypes
 import os
 import re
 import socket
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -57,9 +58,11 @@ def arrange_files(files: Files, hostname: str) -> None:
     kept = [(path, os.open(path, os.O_PATH)) for path in files.kept]
     mount(None, "/", None, MS_REC | MS_PRIVATE)
     mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV)
-    for path in (*files.sockets, *files.secrets):
-        if path not in files.kept:
+    for path in files.sockets:  # of another mount namespace's, the path may be of something else here
+        if path not in files.kept and _is_socket(path):
             hide(Hidden(path, "/dev/null"))
+    for path in files.secrets:
+        hide(Hidden(path, "/dev/null"))
     for path in files.folders:
         hide(Hidden(path))
     for path, content in files.given.items():
@@ -68,13 +71,19 @@ def arrange_files(files: Files, hostname: str) -> None:
     for path, handle in kept:
         _show(path, handle)
         os.close(handle)
-    _replace_files(own_files(hostname))
+    _replace_files(own_files(hostname), files.folders)
     for path in (*UNWRITABLE, *files.unwritable):
         if os.path.exists(path):  # noqa: PTH110
             mount(path, path, None, MS_BIND | MS_REC)
             set_read_only(path, on=True, flags=AT_RECURSIVE)
     if os.path.ismount("/sys"):
         set_read_only("/sys", on=True, flags=AT_RECURSIVE)
+
+
+def _is_socket(path: str) -> bool:
+    with contextlib.suppress(OSError):  # where we may not look the agent may not either
+        return stat.S_ISSOCK(os.stat(path).st_mode)  # noqa: PTH116
+    return False
 
 
 def _show(path: str, handle: int) -> None:
@@ -98,30 +107,31 @@ def own_files(hostname: str) -> dict[str, str]:
     }
 
 
-def _replace_files(contents: dict[str, str]) -> None:
-    """Lay files that are on no disk over files of the machine; one that is not there needs none."""
+def _replace_files(contents: dict[str, str], covered: tuple[str, ...]) -> None:
+    """Lay files that are on no disk over the machine's; what is not there is made in covered folders alone."""
     mount("tmpfs", LOBBY, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755")
     for path, text in contents.items():
         source = Path(LOBBY, Path(path).name)
         source.write_text(text)
         target = os.path.realpath(path)
-        with contextlib.suppress(OSError):  # what cannot be made is not there, and is not read
+        if not os.path.exists(target) and any(Path(target).is_relative_to(folder) for folder in covered):  # noqa: PTH110
+            Path(target).parent.mkdir(parents=True, exist_ok=True)
             Path(target).touch()
-        if os.path.exists(target):  # noqa: PTH110
+        if os.path.exists(target):  # noqa: PTH110  else names are asked of 127.0.0.1, which is right
             mount(str(source), target, None, MS_BIND)
             set_read_only(target, on=True)
     if ctypes.CDLL(None, use_errno=True).umount2(LOBBY.encode(), MNT_DETACH) != 0:
         raise NamespaceError(f"uncovering {LOBBY}: {os.strerror(ctypes.get_errno())}")
 
 
-def arrange_network() -> Sockets:
+def arrange_network(host_ports: tuple[int, ...] = ()) -> Sockets:
     """Make every address local, and lead all to the sockets that are given. Raises NamespaceError, OSError."""
     run_program("ip", "link", "set", "lo", "up")
     run_program("ip", "addr", "add", OWN_ADDRESS, "dev", "lo")
     run_program("ip", "route", "add", "local", "0.0.0.0/0", "dev", "lo")
     with contextlib.suppress(NamespaceError):  # a machine without IPv6 has no way out by it
         run_program("ip", "-6", "route", "add", "local", "::/0", "dev", "lo")
-    run_program("nft", "-f", "-", said=ruleset())
+    run_program("nft", "-f", "-", said=ruleset(host_ports=host_ports))
     return bind_sockets(FORWARDER_PORT, RESOLVER_PORT)
 
 

@@ -18,6 +18,8 @@ _SWITCHES: Final = (
         "sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0, or an AppArmor profile that has `userns,`",
     ),
 )
+_KERNEL: Final = ("a user namespace", "network, mount", "mounting")
+"""How the problems begin that are the kernel's refusals."""
 _PACKAGES: Final = {"'nft'": "nftables", "'ip'": "iproute2"}
 
 
@@ -34,6 +36,8 @@ def explain(problem: str, read: Callable[[str], str | None] = read_switch) -> st
     for program, package in _PACKAGES.items():
         if f"no program {program}" in problem:
             return f"{problem}; install it, for example: sudo apt-get install {package}"
+    if not problem.startswith(_KERNEL):
+        return problem
     closed = [f"{name} is {value}: {remedy}" for name, value, remedy in _SWITCHES if read(name) == value]
     if closed:
         return f"the system refuses {problem} ({'; '.join(closed)})"

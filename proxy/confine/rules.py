@@ -7,23 +7,36 @@ shares with the proxy, where all but the proxy's own user is redirected.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 FORWARDER_PORT = 15001
 RESOLVER_PORT = 15053
 DOCKER_RESOLVER = "127.0.0.11"
 """Where Docker answers names inside a container, by asking outside: names could carry data out that way."""
 
 
-def ruleset(*, port: int = FORWARDER_PORT, resolver_port: int = RESOLVER_PORT, proxy_uid: int | None = None) -> str:
+def ruleset(
+    *,
+    port: int = FORWARDER_PORT,
+    resolver_port: int = RESOLVER_PORT,
+    proxy_uid: int | None = None,
+    host_ports: Iterable[int] = (),
+) -> str:
     """Give rules for `nft -f -`: TCP goes to `port`, names to `resolver_port`, nothing else goes anywhere.
 
-    `proxy_uid` is the user whose own traffic is let out. Applied again, they replace
-    themselves in one step.
+    `proxy_uid` is the user whose own traffic is let out; connections to `host_ports` of
+    loopback go to `port` too. Applied again, the rules replace themselves in one step.
     """
+    theirs = ", ".join(str(number) for number in sorted(set(host_ports)))
     own = () if proxy_uid is None else (f"meta skuid {proxy_uid} accept",)
     redirect = (
         "type nat hook output priority -101; policy accept;",  # before Docker's own, which are at -100
         *own,
         f"meta l4proto {{ tcp, udp }} th dport 53 redirect to :{resolver_port}",
+        *((f"tcp dport {{ {theirs} }} redirect to :{port}",) if theirs else ()),
         "ip daddr 127.0.0.0/8 accept",
         "ip6 daddr ::1 accept",
         f"meta l4proto tcp redirect to :{port}",

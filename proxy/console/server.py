@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -13,7 +12,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from proxy.console.api import make_app
 from proxy.console.door import Door, TcpName
-from proxy.console.sockets import listen_tcp, listen_unix
+from proxy.console.sockets import SOCKET, Listeners
 
 if TYPE_CHECKING:
     import socket
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("interlock.operators")
 
-SOCKET: Final = "operator.sock"  # in the state folder
 MAX_CONNECTIONS: Final = 32
 CONNECTION_SECONDS: Final = 30.0
 STOP_SECONDS: Final = 2
@@ -43,35 +41,46 @@ class Console:
     """
 
     def __init__(
-        self, desk: Desk, book: OperatorBook, sink: EventSink, state_dir: Path, listen: tuple[str, int] | None = None
+        self,
+        desk: Desk,
+        book: OperatorBook,
+        sink: EventSink,
+        state_dir: Path,
+        listen: tuple[str, int] | None = None,
+        listeners: Listeners | None = None,
     ) -> None:
+        """Be ready to serve; with `listeners`, on sockets that other processes serve too and somebody else closes."""
         self._desk = desk
         self._book = book
         self._sink = sink
+        self._state_dir = state_dir
         self._listen = listen
+        self._shared = listeners
+        self._own: Listeners | None = None
         self._servers: list[tuple[_Server, asyncio.Task[None]]] = []
         self.path = state_dir / SOCKET
-        self.addresses: Sequence[tuple[str, int]] = ()
+        self.addresses: Sequence[tuple[str, int]] = listeners.addresses if listeners is not None else ()
         """The TCP addresses it listens on, which no agent may reach."""
 
     def start(self) -> None:
         """Listen, in the running event loop. Raises ConfigError where the address cannot be listened on."""
-        if self._listen is not None:
-            tcp = listen_tcp(*self._listen)
-            host, port = tcp.getsockname()[:2]
-            self.addresses = ((host, port),)
-            if not ipaddress.ip_address(host).is_loopback:
-                log.warning("operators are served beyond this machine, without TLS", listen=f"{host}:{port}")
-            self._serve(tcp, Door(self._book, self._sink, TcpName(self._listen[0], port)))
-        self._serve(listen_unix(self.path), Door(self._book, self._sink))
+        if self._shared is None:
+            self._own = Listeners(self._state_dir, self._listen)
+        listeners = self._shared or self._own
+        assert listeners is not None
+        self.addresses = listeners.addresses
+        if listeners.tcp is not None:
+            name = TcpName(listeners.host, listeners.addresses[0][1])
+            self._serve(listeners.tcp, Door(self._book, self._sink, name))
+        self._serve(listeners.unix, Door(self._book, self._sink))
 
     async def stop(self) -> None:
         """Let requests under way finish, for a moment, and stop listening."""
         for server, _ in self._servers:
             server.should_exit = True
         await asyncio.gather(*(task for _, task in self._servers), return_exceptions=True)
-        if self._servers:
-            self.path.unlink(missing_ok=True)
+        if self._own is not None:
+            self._own.close()
 
     def _serve(self, sock: socket.socket, door: Door) -> None:
         server = _Server(_config(make_app(self._desk, door)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import os
 import shutil
 import socket
@@ -10,12 +11,42 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import structlog
+
 from proxy.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 BACKLOG = 64
+SOCKET = "operator.sock"  # in the state folder
+
+log = structlog.get_logger("interlock.operators")
+
+
+class Listeners:
+    """The sockets of the operators' side. Whoever opens them may fork: each process then takes requests from them."""
+
+    def __init__(self, state_dir: Path, listen: tuple[str, int] | None = None) -> None:
+        """Listen. Raises ConfigError where the address cannot be listened on."""
+        self.path = state_dir / SOCKET
+        self.host = listen[0] if listen is not None else ""
+        self.tcp = listen_tcp(*listen) if listen is not None else None
+        if self.tcp is not None and not ipaddress.ip_address(self.addresses[0][0]).is_loopback:
+            log.warning("operators are served beyond this machine, without TLS", listen=self.addresses[0])
+        self.unix = listen_unix(self.path)
+
+    @property
+    def addresses(self) -> Sequence[tuple[str, int]]:
+        """The TCP addresses, which no agent may reach."""
+        return () if self.tcp is None else (self.tcp.getsockname()[:2],)
+
+    def close(self) -> None:
+        """Stop listening, and leave nothing behind."""
+        self.unix.close()
+        if self.tcp is not None:
+            self.tcp.close()
+        self.path.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

@@ -273,6 +273,17 @@ class CompiledPolicy:
             return "never"
         return "always" if any(rule.when is None for rule in phased) else "sometimes"
 
+    def unmatched(self, server: str) -> Decision:
+        """Give the redactions of every rule that might have spoken of a call to `server`; nothing is suppressed."""
+        names = (server, fold(server).strip())
+        found = [
+            Hit(rule)
+            for rule in self.compiled
+            if not rule.shadow and isinstance(rule.rule, RedactRule) and any(map(rule.fits_server, names))
+        ]
+        redactions = _redactions(found, (), Call("", server, ""))
+        return Decision(Outcome.ALLOW, DEFAULT_ALLOW, redactions=redactions, policy_version=self.version)
+
     def rules_for(self, call: Call) -> tuple[CompiledRule, ...]:
         """Give the rules whose globs fit the call, in the order of their ids."""
         key = (call.method, call.server, call.tool, call.agent, call.hints)

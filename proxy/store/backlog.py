@@ -10,7 +10,10 @@ from proxy.errors import AuditUnavailableError
 from proxy.store.log_files import log_states
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
+
+    from proxy.store.log_table import LogState
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +33,19 @@ class Backlog:
 def read_backlog(state_dir: Path, now: float) -> Backlog:
     """Look into the logs of a state folder; a log that cannot be read is a problem to tell, not an error."""
     try:
-        states = log_states(state_dir)
+        return sum_up(log_states(state_dir), now)
     except AuditUnavailableError as error:
         return Backlog(0, None, 0, (str(error),))
+
+
+def sum_up(states: Mapping[Path, LogState], now: float, problems: Sequence[str] = ()) -> Backlog:
+    """Say how several logs stand together, beside problems that are known."""
     lags = [now - _time(state.oldest) for state in states.values() if state.oldest is not None]
     return Backlog(
         events=sum(state.backlog for state in states.values()),
         lag_seconds=max(0.0, *lags) if lags else None,
         rejected=sum(state.rejected for state in states.values()),
-        problems=tuple(f"{path.name}: {state.problem}" for path, state in states.items() if state.problem),
+        problems=(*problems, *(f"{path.name}: {state.problem}" for path, state in states.items() if state.problem)),
     )
 
 

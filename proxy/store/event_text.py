@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any, TypeGuard
 
 MAX_TIME = 253_402_300_800  # the year 10000
 MAX_NAME = 200
 MAX_INTEGER = 1 << 63
 MIN_TIME_DIGITS = 8
+MAX_PLACE_DIGITS = 9
 DAY = 86_400
 REPLACEMENT = "\ufffd"
+_SEGMENT = re.compile(
+    r"""\.?\[("(?:[^"\\]|\\.)*")\](?=[.\[]|$)|\.?\[([0-9]+)\](?=[.\[]|$)|(?:(?<!^)\.|^)([^.\[\]]+)(?=[.\[]|$)"""
+)
 
 TEXTS = (
     "call_id",
@@ -140,8 +145,21 @@ def spelt(text: str) -> list[Any]:
 
 
 def segments(path: str) -> list[str]:
-    """Take a path such as `files[0].name` or `files.0.name` apart."""
-    return [clean(part) for part in path.replace("[", ".").replace("]", "").split(".")]
+    """Take a path such as `files[0].name`, `files.0.name` or `["a.b"].c` apart. Raises ValueError."""
+    parts, place = ([] if path else [""]), 0
+    while place < len(path):
+        match = _SEGMENT.match(path, place)
+        if match is None:
+            raise ValueError(f"{path!r} is no path")
+        quoted, number, name = match.groups()
+        parts.append(clean(json.loads(quoted) if quoted else number or name))
+        place = match.end()
+    return parts
+
+
+def is_place(part: str) -> bool:
+    """Say whether part of a path may be a place in a list."""
+    return part.isascii() and part.isdecimal() and len(part) <= MAX_PLACE_DIGITS
 
 
 def time_of(prefix: str) -> tuple[float, float] | None:

@@ -25,6 +25,7 @@ import apsw
 import structlog
 
 from proxy.errors import AuditUnavailableError
+from proxy.files import room_hint
 from proxy.model import AuditEvent
 from proxy.resources import version
 from proxy.spelling import spell
@@ -58,7 +59,11 @@ class _Discard:
     done: Future[None]
 
 
-type _Item = list[_Entry] | _Discard | None
+class _Trial:
+    """Asks whether the log can be written."""
+
+
+type _Item = list[_Entry] | _Discard | _Trial | None
 """None: close."""
 
 
@@ -75,6 +80,8 @@ class LocalLog:
         self._gathered: list[_Entry] = []
         self._turn: tuple[asyncio.AbstractEventLoop | None, int] = None, 0
         self._closed = False
+        self.problem: str | None = None
+        """Why the last event could not be written, if so."""
         self._connection = open_log(path, max_bytes)
         self.head: Head = log_table.read_head(self._connection)
         """The last event that is on disk."""
@@ -127,6 +134,11 @@ class LocalLog:
         except Exception as error:
             raise AuditUnavailableError(f"the audit log {self.path} cannot be cleared: {error}") from error
 
+    def try_again(self) -> None:
+        """Have a log with a `problem` tried; where it can be written again, the problem goes."""
+        if not self._closed:
+            self._queue.put(_Trial())
+
     def close(self) -> None:
         """Write what is queued and release the file."""
         if not self._closed:
@@ -151,6 +163,8 @@ class LocalLog:
                     self._discard(item)  # first, and by itself: it makes the room that the others may need
             gathered = [entry for item in batch if isinstance(item, list) for entry in item]
             entries = [entry for entry in gathered if self._encode(entry)]
+            if any(isinstance(item, _Trial) for item in batch):
+                self._try()
             if entries:
                 self._settle(entries, self._write(entries))
 
@@ -170,9 +184,19 @@ class LocalLog:
         try:
             self.head = self._append(bodies)
         except Exception as error:
-            log.exception("the audit log cannot be written", path=str(self.path), error=str(error))
+            self.problem = what = f"{str(error) or type(error).__name__}{room_hint(self.path)}"
+            log.exception("the audit log cannot be written", path=str(self.path), error=what)
             return error
+        self.problem = None
         return None
+
+    def _try(self) -> None:
+        try:
+            log_table.try_to_write(self._connection)
+        except Exception as error:  # noqa: BLE001  whatever it is, the log cannot be written yet
+            self.problem = str(error) or type(error).__name__
+        else:
+            self.problem = None
 
     def _append(self, bodies: list[str]) -> Head:
         try:
@@ -220,7 +244,8 @@ def open_log(path: Path, max_bytes: int) -> apsw.Connection:
         return log_table.connect(path, max_bytes)
     except (apsw.Error, OSError) as error:
         raise AuditUnavailableError(
-            f"the audit log {path} cannot be opened ({error}); restore or move it, or give another --state-dir"
+            f"the audit log {path} cannot be opened ({error})"
+            + (room_hint(path) or "; restore or move it, or give another --state-dir")
         ) from error
 
 

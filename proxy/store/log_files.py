@@ -1,8 +1,8 @@
 """The audit logs of one state folder: one writer a file, and one reading of them all.
 
-The daemon writes `events.db`. Each `interlock run` takes a file of its own, `run-1.db`,
-`run-2.db` and so on, for as long as it runs; a later one goes on in the same file. Who
-writes a file holds the lock beside it; what a process left behind can be taken by another.
+The daemon's first worker writes `events.db`, the others `events-2.db` and so on. Each `interlock run` takes a file of
+its own, `run-1.db`, `run-2.db` and so on, for as long as it runs; a later one goes on in the same file. Who writes a
+file holds the lock beside it; what a process left behind can be taken by another.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ class HeldLog(LocalLog):
 
 
 class DaemonLog(HeldLog):
-    """The log of the daemon, and of commands that act in its place while it does not run."""
+    """The log of one worker of the daemon, and of commands that act in its place while it does not run."""
 
-    def __init__(self, state_dir: Path, *, max_bytes: int = 1 << 30) -> None:
-        """Take the file. Raises AuditUnavailableError where another process keeps it."""
-        path = state_dir / LOG_FILE
+    def __init__(self, state_dir: Path, *, max_bytes: int = 1 << 30, worker: int = 1) -> None:
+        """Take the file of a worker. Raises AuditUnavailableError where another process keeps it."""
+        path = worker_log(state_dir, worker)
         super().__init__(path, _wait_for_file(path), state_dir, max_bytes)
 
 
@@ -65,6 +65,12 @@ class RunLog(HeldLog):
         """Take a file. Raises AuditUnavailableError where there is none to have."""
         path, held = _take_free_file((state_dir / LOG_FILE).parent)
         super().__init__(path, held, state_dir, max_bytes)
+
+
+def worker_log(state_dir: Path, worker: int) -> Path:
+    """Give where a worker, which are numbered from 1, writes its log."""
+    path = state_dir / LOG_FILE
+    return path if worker == 1 else path.with_stem(f"{path.stem}-{worker}")
 
 
 def take_file(path: Path) -> IO[str] | None:
@@ -107,6 +113,15 @@ def _take_free_file(folder: Path) -> tuple[Path, IO[str]]:
 def log_files(state_dir: Path) -> list[Path]:
     """Give the logs there are."""
     return sorted((state_dir / LOG_FILE).parent.glob("*.db"))
+
+
+def log_bytes(state_dir: Path) -> int:
+    """Give the size of the logs on disk, with what is beside them."""
+    total = 0
+    for path in (state_dir / LOG_FILE).parent.glob("*.db*"):
+        with contextlib.suppress(OSError):
+            total += path.stat().st_size
+    return total
 
 
 def log_states(state_dir: Path) -> dict[Path, LogState]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 PAGE_BYTES = 4096
 BUSY_MS = 5_000
 MAX_PAGE = 8 << 20
+TRIAL_BYTES = 16 << 10
 _INSERT = "INSERT INTO events (seq, body, chain) VALUES (?, ?, ?)"
 # Each statement that is carried out lets other threads go first: so few statements, and so few kinds of them that
 # all stay prepared.
@@ -156,6 +157,21 @@ def discard(connection: apsw.Connection, last: int, rejected: Mapping[int, str],
         )
         connection.execute(_MOVED, {"last": last, "now": now})
         connection.execute("DELETE FROM events WHERE seq <= ?", (last,))
+
+
+def try_to_write(connection: apsw.Connection) -> None:
+    """Raise apsw.Error where an event could not be added now; leave nothing behind where it could."""
+    last = _rows(connection, "SELECT coalesce(max(seq), (SELECT moved FROM log)) FROM events")[0][0]
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        # As large as a large event, so that a log that is nearly full is not taken for one with room.
+        connection.execute(_INSERT, (last + 1, "x" * TRIAL_BYTES, ""))
+        connection.cache_flush()
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+    with change(connection):
+        connection.execute("UPDATE log SET problem = problem")
 
 
 def note_problem(connection: apsw.Connection, problem: str | None) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from proxy.errors import StoreRefusedError
 from proxy.resources import sql_dir
-from proxy.store.event_text import segments, spelt
+from proxy.store.event_text import is_place, segments, spelt
 from proxy.store.events import Conditions, Events
 from proxy.store.steps import Query
 
@@ -83,7 +83,7 @@ class PostgresEvents(Events):
 
     def _has_argument(self, conditions: Conditions, path: str, value: str) -> str:
         parts = segments(path)
-        if any(part.isdecimal() for part in parts):
+        if any(map(is_place, parts)):
             # A number may be a place in a list or a name, which containment cannot say.
             at = f"arguments #> {conditions.bind(parts)}::text[]"
             fits = [f"{at} = {conditions.bind(json.dumps(one))}::jsonb" for one in spelt(value)]

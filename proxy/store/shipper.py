@@ -54,6 +54,8 @@ class Route:
     """Names the store, without secrets: logs that others left are moved only where they were meant to go."""
     adopts_all: bool = False
     """Whether logs that were meant for another store are moved as well."""
+    spared: frozenset[Path] = frozenset()
+    """Logs that are never taken for left: whoever comes to go on with one need not wait for it."""
     retention_days: float | None = None
     """How long the store keeps events; None: that is not for the shipper to see to."""
 
@@ -96,6 +98,8 @@ class Shipper:
         """Move all that nobody writes to any more."""
         moved, route = 0, self._route
         for path in others(route.state_dir, self.own.path if self.own is not None else None):
+            if path in route.spared:
+                continue
             try:
                 with left_behind(path, route.destination, time.time(), any_destination=route.adopts_all) as source:
                     moved += await self._move_all(source) if source is not None else 0

@@ -14,6 +14,7 @@ import apsw
 import structlog
 
 from proxy.errors import SchemaError, StoreRefusedError, StoreUnavailableError
+from proxy.files import room_hint
 from proxy.store.migrations import migrations
 from proxy.store.steps import Undo, drive
 
@@ -92,7 +93,7 @@ class SqliteDatabase:
         except Exception as error:
             self._roll_back(connection)
             kind = StoreRefusedError if isinstance(error, REFUSED) else StoreUnavailableError
-            raise kind(f"the store {self.path} cannot be used: {error}") from error
+            raise kind(f"the store {self.path} cannot be used: {error}{room_hint(self.path)}") from error
         return result
 
     def _roll_back(self, connection: apsw.Connection) -> None:
@@ -109,7 +110,8 @@ class SqliteDatabase:
                 self._connection = _connect(self.path, self._timeout)
             except (apsw.Error, OSError) as error:
                 raise StoreUnavailableError(
-                    f"the store {self.path} cannot be opened ({error}); restore or move it, or give another --state-dir"
+                    f"the store {self.path} cannot be opened ({error})"
+                    + (room_hint(self.path) or "; restore or move it, or give another --state-dir")
                 ) from error
         return self._connection
 

@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from proxy.resources import sql_dir
-from proxy.store.event_text import readable, segments, spelt
+from proxy.store.event_text import MAX_INTEGER, is_place, readable, segments, spelt
 from proxy.store.events import Conditions, Events
 from proxy.store.steps import Query
 
@@ -89,7 +89,7 @@ def _paths(parts: Sequence[str]) -> Iterator[str]:
     ways = []
     for part in parts:
         name = f".{json.dumps(part, ensure_ascii=False)}"
-        ways.append((f"[{int(part)}]", name) if part.isdecimal() else (name,))
+        ways.append((f"[{int(part)}]", name) if is_place(part) else (name,))
     return ("$" + "".join(steps) for steps in itertools.product(*ways))
 
 
@@ -97,5 +97,7 @@ def _equals(conditions: Conditions, path: str, value: Any) -> str:
     kind = f"json_type(arguments, {path})"
     if value is None or isinstance(value, bool):
         return f"{kind} = {conditions.bind(json.dumps(value))}"
+    if isinstance(value, int) and not -MAX_INTEGER <= value < MAX_INTEGER:
+        return f"(arguments -> {path}) = {conditions.bind(str(value))}"
     kinds = "('text')" if isinstance(value, str) else "('integer', 'real')"
     return f"({kind} IN {kinds} AND json_extract(arguments, {path}) = {conditions.bind(value)})"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
+import os
 import re
 import secrets
 import shutil
@@ -99,9 +100,28 @@ def restore_documents(home: CanaryHome) -> None:
     for canary in home.canaries:
         write = DOCUMENTS.get(canary.source.removeprefix("~/"))
         if write is not None:
-            path = home.folder / canary.source[2:]
             with contextlib.suppress(OSError):  # whatever stands in the way is the server's own doing
-                _write(path, write(canary.value), 0o644)
+                _put_back(home.folder, canary.source[2:], write(canary.value))
+
+
+def _put_back(folder: Path, below: str, text: str) -> None:
+    """Write a file anew, following no link: the server may have laid one, and here, outside, it would lead out."""
+    *folders, name = below.split("/")
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        for each in folders:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(each, 0o755, dir_fd=handle)
+            inner = os.open(each, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=handle)
+            os.close(handle)
+            handle = inner
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=handle)
+        made = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644, dir_fd=handle)
+        with os.fdopen(made, "w") as file:
+            file.write(text)
+    finally:
+        os.close(handle)
 
 
 def _token() -> str:

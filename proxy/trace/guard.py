@@ -67,6 +67,14 @@ def goes_for(seen: Observation, guards: frozenset[int]) -> bool:
     return found is not None and seen.ok and int(found[1]) in guards
 
 
+def changes(seen: Observation, places: tuple[str, ...]) -> bool:
+    """Tell whether one of `places`, or what is below one, was written or deleted, or was to be."""
+    path = seen.path
+    if path is None or seen.capability not in (Capability.FS_WRITE, Capability.FS_DELETE):
+        return False
+    return any(path == place or path.startswith(f"{place}/") for place in places)
+
+
 class Openings:
     """Counts how often a file is opened, by whatever name. None are seen where the system has no more inotify.
 

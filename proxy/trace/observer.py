@@ -17,7 +17,7 @@ from proxy.trace.capability import Capability, Observation
 from proxy.trace.facts import Deed
 from proxy.trace.lineage import STARTERS
 from proxy.trace.normalise import Normaliser
-from proxy.trace.strace import Reader, Syscall
+from proxy.trace.strace import Ended, Reader, Syscall
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,6 +57,9 @@ class Observer:
         self.deeds: list[Deed] = []
         self.dropped = 0
         self.last = 0.0
+        self._first: int | None = None
+        self.saw_end = False
+        """Whether the program that was started was seen to end: what is not traced after that has no more to show."""
 
     @property
     def lines(self) -> int:
@@ -85,8 +88,11 @@ class Observer:
                 self._take(observation)
 
     def _follow(self, event: Event) -> None:
-        """Learn whose a new process is."""
+        """Learn whose a new process is, and whether the first has ended."""
+        if isinstance(event, Ended):
+            self.saw_end = self.saw_end or event.pid == self._first
         if isinstance(event, Syscall):
+            self._first = self._first or event.pid
             self._world.pids.add(event.pid)
             if event.name in STARTERS and event.ok and event.value:
                 self._world.pids.add(event.value)

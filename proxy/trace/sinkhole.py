@@ -117,6 +117,7 @@ def _run(sinkhole: Sinkhole) -> int:
 
     folder, home = Path(sinkhole.folder), Path(sinkhole.home)
     notes = Notes(os.open(sinkhole.notes, os.O_WRONLY))
+    sinkhole.notes.unlink()  # both ends are open: nobody else is to write there
     stderr = os.open(sinkhole.stderr, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
     authority = Authority()
     _write_trust(folder / "trust.pem", authority.pem)

@@ -6,6 +6,7 @@ by the letter of the schema alone, and left out where that does not fit either.
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,11 @@ if TYPE_CHECKING:
 MAX_DEPTH = 8
 MAX_VARIANTS = 6
 MAX_ITEMS = 3
+MAX_TEXT = 1 << 16
+MAX_SCHEMA = 1 << 16
+"""Letters of a schema. One that is larger is there to hold somebody up, and gets what nothing is known of."""
+# What a schema with numbers past all bounds, or nested past them, makes of whoever fills it in.
+ABSURD = (RecursionError, OverflowError, MemoryError, ValueError, TypeError, AttributeError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +55,31 @@ class Input:
 def synthesise(tool: JsonObject, places: Places) -> tuple[Input, ...]:
     """Give several sets of arguments that differ: what is required alone, all there is, other values, each choice."""
     schema = tool.get("inputSchema")
-    root: JsonObject = schema if isinstance(schema, dict) else {}
+    root: JsonObject = schema if isinstance(schema, dict) and _is_small(schema) else {}
     if re.search(r"\b(director(y|ies)|folder|tree|search)\b", _words(str(tool.get("name", "")))):
         places = replace(places, file=places.folder, other_file=places.folder)
     tried: list[Input] = []
     for label, maker in _makers(root, places):
-        arguments = maker.object(root)
+        arguments = _fill_in(maker, root)
         if arguments is None or not _fits(root, arguments):
-            arguments = maker.plainly().object(root)
+            arguments = _fill_in(maker.plainly(), root)
         if arguments is not None and _fits(root, arguments) and all(arguments != each.arguments for each in tried):
             tried.append(Input(label, arguments))
     return tuple(tried[:MAX_VARIANTS])
+
+
+def _is_small(schema: JsonObject) -> bool:
+    try:
+        return len(json.dumps(schema)) <= MAX_SCHEMA
+    except ABSURD:
+        return False
+
+
+def _fill_in(maker: _Maker, root: JsonObject) -> JsonObject | None:
+    try:
+        return maker.object(root)
+    except ABSURD:
+        return None
 
 
 def _makers(root: JsonObject, places: Places) -> Iterator[tuple[str, _Maker]]:
@@ -75,7 +95,7 @@ def _fits(schema: JsonObject, arguments: JsonObject) -> bool:
     try:
         _Validator.check_schema(schema)
         return bool(_Validator(schema, registry=Registry()).is_valid(arguments))
-    except (SchemaError, Unresolvable, RecursionError):
+    except (SchemaError, Unresolvable, *ABSURD):
         return True  # a schema that nobody can check forbids nothing
 
 
@@ -176,8 +196,8 @@ class _Maker:
             return wanted[self.turn % len(wanted)]
         made = example(pattern) if isinstance(pattern, str) else None
         text = made if made is not None else FORMATS.get(str(schema.get("format")), ("text",))[0]
-        least, most = _int(schema.get("minLength"), 0), _int(schema.get("maxLength"), 1 << 16)
-        return text.ljust(least, "x")[:most]
+        least, most = _int(schema.get("minLength"), 0), _int(schema.get("maxLength"), MAX_TEXT)
+        return text.ljust(min(least, MAX_TEXT), "x")[:most]
 
     def _guesses(self, name: str, schema: JsonObject) -> tuple[str, ...]:
         form = FORMATS.get(str(schema.get("format")))
@@ -274,7 +294,7 @@ def _singular(name: str) -> str:
 
 def _suits(text: str, schema: JsonObject) -> bool:
     pattern = schema.get("pattern")
-    within = _int(schema.get("minLength"), 0) <= len(text) <= _int(schema.get("maxLength"), 1 << 16)
+    within = _int(schema.get("minLength"), 0) <= len(text) <= _int(schema.get("maxLength"), MAX_TEXT)
     return within and (not isinstance(pattern, str) or is_found(pattern, text))
 
 

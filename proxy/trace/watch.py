@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING
 import structlog
 
 from proxy.trace.attribute import Attributor
-from proxy.trace.guard import find_tracer, goes_for, tracer_state
+from proxy.trace.guard import changes, find_tracer, goes_for, tracer_state
 from proxy.trace.ledger import Ledger
 from proxy.trace.normalise import EVERYBODY, Normaliser
 from proxy.trace.strace import Reader, Syscall
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from proxy.model import Exchange, JsonObject, Message
     from proxy.trace.attribute import Attributed
@@ -54,9 +54,19 @@ MAX_SAID = 240
 
 
 class Watch:
-    """One server's trace. `report` takes what was seen: of a call, or of none. Begin it with `begin`."""
+    """One server's trace. `report` takes what was seen: of a call, or of none. Begin it with `begin`.
 
-    def __init__(self, channel: Channel, report: Report, notice: Callable[[Attributed], None] | None = None) -> None:
+    `own` is what is ours alone: the folder with the log, the pins and the keys, and the policy.
+    """
+
+    def __init__(
+        self,
+        channel: Channel,
+        report: Report,
+        notice: Callable[[Attributed], None] | None = None,
+        own: Sequence[Path] = (),
+    ) -> None:
+        self._own = tuple(str(each.resolve()) for each in own)
         self._channel = channel
         self._report = report
         self._notice = notice
@@ -176,7 +186,7 @@ class Watch:
             if not self.started:
                 self._look_for_start(event)
             for each in seen:
-                if goes_for(each, self._guards):
+                if goes_for(each, self._guards) or changes(each, self._own):
                     self._tampered(f"{each.action} {each.path}", each.line)
             if seen or type(event) is Syscall:
                 self._take(self._attributor.take(event, seen))

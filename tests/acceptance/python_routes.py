@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import ssl
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -35,6 +36,12 @@ class Server(NamedTuple):
         return "/sse" if self.module == "python_sse" else "/mcp"
 
 
+@functools.cache
+def _trusting(ca_file: Path | None) -> ssl.SSLContext:
+    """Give a context that trusts that CA, or the usual ones; reading those takes longer than a whole test."""
+    return ssl.create_default_context(cafile=ca_file)
+
+
 @dataclass(frozen=True)
 class Route:
     """A running server and the way a client gets to it."""
@@ -48,10 +55,14 @@ class Route:
 
     def http(self, **options: Any) -> httpx2.AsyncClient:
         """Give an HTTP client that takes this way."""
-        verify = ssl.create_default_context(cafile=self.ca_file) if self.ca_file else True
         timeout = options.pop("timeout", httpx2.Timeout(LIMIT))
         return httpx2.AsyncClient(
-            base_url=self.url, proxy=self.proxy, verify=verify, trust_env=False, timeout=timeout, **options
+            base_url=self.url,
+            proxy=self.proxy,
+            verify=_trusting(self.ca_file),
+            trust_env=False,
+            timeout=timeout,
+            **options,
         )
 
     @contextlib.asynccontextmanager

@@ -57,11 +57,17 @@ class TestExport:
         assert found[0]["time"] == "2025-11-13T02:13:21.250000+00:00"
         assert (found[1]["is_error"], found[4]["is_error"], found[0]["is_error"]) == ("false", "true", "")
 
-    @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@x", "\tx", "\rx"])
+    @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@x", "\tx", "\rx", "\nx", "\uff1dx"])
     def test_no_cell_is_a_formula(self, run: Run, world: World, text: str) -> None:
         world.record(event(1, agent=text))
         out = run("audit", "export", "--format", "csv", *world.flags).stdout
-        assert f"'{text.strip()}" in out.replace("\t", "").replace("\r", "")
+        assert f"'{text.strip()}" in out.replace("\t", "").replace("\r", "").replace("\n", "")
+
+    def test_no_cell_drives_a_terminal(self, run: Run, world: World) -> None:
+        world.record(event(1, agent="\x1b[2J\x9b", arguments={"a": "\x9b\u202e"}))
+        out = run("audit", "export", "--format", "csv", *world.flags).stdout
+        assert "\\x1b[2J\\x9b" in out
+        assert not {"\x1b", "\x9b", "\u202e"} & set(out)
 
     def test_an_export_that_fails_leaves_no_file(self, run: Run, world: World, tmp_path: Path) -> None:
         world.record(*TRAIL)

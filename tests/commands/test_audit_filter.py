@@ -14,7 +14,9 @@ def test_nothing_given_fits_everything() -> None:
 
 
 def test_every_option_is_part_of_the_filter() -> None:
-    made = read_filter("2025-11-13", "2025-11-14", "ada", "s", "t*", "deny", "r", ["path=/etc", "a.b[0]=x=y", "n="])
+    made = read_filter(
+        "2025-11-13", "2025-11-14", "ada", "s", "t*", "deny", "r", ["path=/etc", "a.b[0]=x=y", "n=", '["k=v"].a=1=']
+    )
     assert made == Filter(
         since=1_762_992_000.0,
         until=1_763_078_400.0,
@@ -23,11 +25,11 @@ def test_every_option_is_part_of_the_filter() -> None:
         tool="t*",
         decision="deny",
         rule="r",
-        arguments=(("path", "/etc"), ("a.b[0]", "x=y"), ("n", "")),
+        arguments=(("path", "/etc"), ("a.b[0]", "x=y"), ("n", ""), ('["k=v"].a', "1=")),
     )
 
 
-@pytest.mark.parametrize("text", ["path", "", "=x", "a..b=x", ".a=x", "a.=x", "[0]x=1", "a[]=1"])
+@pytest.mark.parametrize("text", ["path", "", "=x", "a..b=x", ".a=x", "a.=x", "[0]x=1", "a[]=1", '["a=1'])
 def test_an_argument_without_path_or_value_is_refused_with_the_way_out(text: str) -> None:
     with pytest.raises(ConfigError, match=r"--arg .* write path=/etc/passwd"):
         read_filter(arguments=[text])

@@ -13,13 +13,15 @@ from proxy.confine import launch
 from proxy.confine.launch import Confinement
 from tests.commands.conftest import Run
 from tests.commands.test_entrance import leave_note
+from tests.commands.test_exec import ca_folder
 
-FOUND = ["--listen", "0.0.0.0:9"]
+FOUND = ["--listen", "0.0.0.0:9", "--ca-folder", "."]
 
 
 @pytest.fixture
-def confined(monkeypatch: pytest.MonkeyPatch) -> list[Confinement]:
+def confined(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Confinement]:
     """Confine nobody, and keep what would have been."""
+    ca_folder(tmp_path)
     plans: list[Confinement] = []
 
     def confine(plan: Confinement, say: object) -> int:
@@ -38,7 +40,7 @@ def test_run_may_be_left_out(words: list[str], run: Run, confined: list[Confinem
     assert (plan.argv, plan.proxy, plan.folder) == (("sh", "-c", "rules"), ("127.0.0.1", 9), str(tmp_path))
     assert (plan.user, plan.group) == (os.geteuid(), os.getegid())
     assert not {"HTTPS_PROXY", "INTERLOCK_LOG_LEVEL"} & plan.environ.keys()
-    assert plan.environ["SSL_CERT_FILE"] == str(tmp_path / "state" / "ca" / "bundle.pem")
+    assert plan.environ["SSL_CERT_FILE"] == str(tmp_path / "bundle.pem")
 
 
 def test_the_proxys_own_files_are_covered_but_for_the_certificates(
@@ -81,7 +83,9 @@ def test_what_is_not_started_is_told_by_message_and_exit_code(
     assert done.stderr.startswith(said)
 
 
-def test_a_system_that_refuses_is_explained(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_system_that_refuses_is_explained(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    ca_folder(tmp_path)
+
     def confine(*_: object) -> int:
         raise launch.ConfinementError("there is no program 'nft'")
 

@@ -3,41 +3,65 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from proxy import runfile
-from proxy.commands.entrance import Asked, find
+from proxy.commands.entrance import Asked, Found, entrance, expect, find, start_proxy
 from proxy.errors import ConfigError
 
 
-def leave_note(folder: Path, mode: str = "regular") -> None:
-    running = runfile.Running(os.getpid(), "0.0.0.0:7", mode, str(folder / "ca" / "ca.pem"), "/p.yaml", "v", 0.0)
+def leave_note(folder: Path, mode: str = "regular", policy: str = "/p.yaml") -> None:
+    running = runfile.Running(os.getpid(), "0.0.0.0:7", mode, str(folder / "ca" / "ca.pem"), policy, "v", 0.0)
     runfile.write(folder, running)
 
 
 def test_a_running_proxy_is_found_by_its_note(tmp_path: Path, environment: None) -> None:
     leave_note(tmp_path)
-    found = find(Asked(), tmp_path, None, must_run=True)
-    assert (found.address, found.entrance.url, found.policy) == ("0.0.0.0:7", "http://127.0.0.1:7", "/p.yaml")
-    assert Path(found.entrance.ca).is_file()
-    assert Path(found.entrance.bundle).is_file()
+    asked = Asked(state_dir=tmp_path)
+    found = find(asked)
+    way_in = entrance(asked, found)
+    assert (found.address, way_in.url, found.policy) == ("0.0.0.0:7", "http://127.0.0.1:7", "/p.yaml")
+    assert Path(way_in.ca).is_file()
+    assert Path(way_in.bundle).is_file()
+    assert expect(asked).address == "0.0.0.0:7"
+
+
+def test_a_policy_is_where_the_proxy_sees_it(tmp_path: Path, environment: None) -> None:
+    leave_note(tmp_path, policy="policies/p.yaml")
+    assert find(Asked(state_dir=tmp_path)).policy == str(Path.cwd() / "policies" / "p.yaml")
 
 
 def test_where_none_runs_it_is_said_how_to_start_one(tmp_path: Path, environment: None) -> None:
     with pytest.raises(ConfigError, match="interlock up"):
-        find(Asked(), tmp_path, None, must_run=True)
-    assert find(Asked(), tmp_path, None, must_run=False).address == "127.0.0.1:8080"
+        find(Asked(state_dir=tmp_path))
+    assert expect(Asked(state_dir=tmp_path)).address == "127.0.0.1:8080"
 
 
-def test_one_in_another_mode_is_not_taken(tmp_path: Path, environment: None) -> None:
+@pytest.mark.parametrize("look", [find, expect])
+def test_one_in_another_mode_is_not_taken(tmp_path: Path, environment: None, look: Callable[[Asked], Found]) -> None:
     leave_note(tmp_path, "transparent")
     with pytest.raises(ConfigError, match="mode 'transparent'"):
-        find(Asked(), tmp_path, None, must_run=True)
+        look(Asked(state_dir=tmp_path))
 
 
-def test_one_that_is_named_needs_no_note_and_no_state_folder(tmp_path: Path, environment: None) -> None:
-    found = find(Asked("127.0.0.1:9", tmp_path / "elsewhere"), tmp_path / "none", None, must_run=True)
-    assert found.entrance.bundle == str(tmp_path / "elsewhere" / "bundle.pem")
+def test_one_that_is_named_needs_no_note_but_its_own_certificate(tmp_path: Path, environment: None) -> None:
+    asked = Asked("127.0.0.1:9", tmp_path / "elsewhere", state_dir=tmp_path / "none")
+    with pytest.raises(ConfigError, match=r"there is no ca\.pem in .*elsewhere.* --ca-folder"):
+        entrance(asked, find(asked))
+    with pytest.raises(ConfigError, match=r"there is no ca.pem in .*/none/ca"):
+        entrance(asked._replace(ca_folder=None), find(asked))
     assert not (tmp_path / "none").exists()
+    assert entrance(asked, find(asked), here=False).bundle == str(tmp_path / "elsewhere" / "bundle.pem")
+
+
+def test_one_that_does_not_start_has_its_last_words_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    failing = tmp_path / "python"
+    failing.write_text("#!/bin/sh\necho 'error: policy.yaml: no such file' >&2\nexit 1\n")
+    failing.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(failing))
+    with pytest.raises(ConfigError, match=r"the proxy did not start: policy\.yaml: no such file .*up\.log"):
+        start_proxy(tmp_path / "state", None)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -12,17 +14,25 @@ from tests.commands.conftest import Run
 from tests.harness import environment
 from tests.processes import start_module
 
+THERE = ["--listen", "127.0.0.1:9", "--ca-folder", "."]
+
+
+def ca_folder(folder: Path) -> Path:
+    """Make a folder that looks like that of a CA."""
+    for name in ("ca.pem", "bundle.pem"):
+        (folder / name).touch()
+    return folder
+
 
 def test_the_command_is_the_process_itself(tmp_path: Path) -> None:
     script = "echo $$; echo ${INTERLOCK_LOG_LEVEL-unset} $SSL_CERT_FILE; read line; exit 7"
-    state = ["--listen", "127.0.0.1:9", "--state-dir", str(tmp_path)]
-    words = ["exec", *state, "--", "sh", "-c", script]
+    words = ["exec", "--listen", "127.0.0.1:9", "--ca-folder", str(ca_folder(tmp_path)), "--", "sh", "-c", script]
     environ = environment({"INTERLOCK_LOG_LEVEL": "error"})
     with start_module("proxy.cli", *words, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout
         assert process.stdin
         assert int(process.stdout.readline()) == process.pid
-        assert process.stdout.readline().decode() == f"unset {tmp_path}/ca/bundle.pem\n"
+        assert process.stdout.readline().decode() == f"unset {tmp_path}/bundle.pem\n"
         process.stdin.write(b"\n")
         process.stdin.close()
         assert process.wait(20) == 7
@@ -35,12 +45,28 @@ def test_the_command_is_the_process_itself(tmp_path: Path) -> None:
     ("words", "code", "said"),
     [
         (["--", "true"], 125, "interlock exec: no proxy runs on "),
-        (["--listen", "127.0.0.1:9", "--", "no-such-program"], 127, "interlock exec: cannot start 'no-such-program'"),
-        (["--listen", "127.0.0.1:9", "--", "/"], 126, "interlock exec: cannot start '/': is a directory"),
+        (["--listen", "127.0.0.1:9", "--", "true"], 125, "interlock exec: there is no ca.pem in "),
+        ([*THERE, "--", "no-such-program"], 127, "interlock exec: cannot start 'no-such-program'"),
+        ([*THERE, "--", "/"], 126, "interlock exec: cannot start '/': is a directory"),
         (["--agent", "a", "--token-file", "gone", "--listen", "127.0.0.1:9", "--", "true"], 125, "interlock exec: "),
     ],
 )
-def test_what_is_not_started_is_told_by_message_and_exit_code(words: list[str], code: int, said: str, run: Run) -> None:
+def test_what_is_not_started_is_told_by_message_and_exit_code(
+    words: list[str], code: int, said: str, run: Run, tmp_path: Path
+) -> None:
+    ca_folder(tmp_path)
     done = run("exec", *words)
     assert (done.returncode, done.stdout) == (code, "")
     assert done.stderr.startswith(said)
+
+
+def test_a_proxy_is_started_for_the_command_and_ends_with_it(run_process: Run, tmp_path: Path) -> None:
+    done = run_process("exec", "--up", "--", "sh", "-c", "echo $HTTPS_PROXY; curl -sS http://127.0.0.1:1/; exit 7")
+    assert done.returncode == 7, done.stderr
+    url, answer = done.stdout.split("\n", 1)
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+", url)
+    assert "Bad Gateway" in answer or "502" in answer or "refused" in answer.lower()
+    deadline = time.monotonic() + 30
+    while (tmp_path / "state" / "run.json").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not (tmp_path / "state" / "run.json").exists()

@@ -80,10 +80,11 @@ def test_what_changed_is_told_until_it_is_accepted(run: Run, state: Path) -> Non
 
 
 @live
-def test_a_server_that_ended_is_told_as_that(run: Run, state: Path) -> None:
-    said = complaint(run("probe", "--", "sh", "-c", "echo oh no >&2; exit 4"))
+def test_a_server_that_ended_is_told_as_that_and_its_words_do_not_drive_the_terminal(run: Run, state: Path) -> None:
+    said = complaint(run("probe", "--", "sh", "-c", r"printf 'oh no\n\033]0;mine\007' >&2; exit 4"))
     assert "the server ended with exit code 4" in said
-    assert "oh no" in said
+    assert "oh no\n\\x1b]0;mine\\x07" in said
+    assert "\x1b]" not in said
     assert load(state, "sh") is None
 
 

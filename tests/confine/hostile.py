@@ -1,7 +1,8 @@
 """An agent that tries every way around the proxy. The standard library alone; run inside a confinement.
 
 `python hostile.py JSON`, where JSON has what is outside: `loopback` and `udp` (ports), `addresses` of the machine,
-`service` and `kept` (unix sockets), `abstract` (a name), `state` (a folder), `policy` (a file), `site` (a URL).
+`service` and `kept` (unix sockets), `abstract` (a name), `state` (a folder), `policy` (a file), `site` (a URL),
+`host_port` (that is to be reached).
 Prints one JSON object: what became of each attempt.
 """
 
@@ -84,6 +85,14 @@ def knock(address: str) -> str:
         return f"heard {channel.recv(100)!r}"
 
 
+def look_under(folder: Path) -> str:
+    """Show the covered folder by another view of the one above it, in namespaces of our own."""
+    bind = f"mount --bind {folder.parent} /mnt"
+    overlay = f"mount -t overlay overlay -o lowerdir={folder.parent}:/mnt /mnt"
+    script = f"for view in '{bind}' '{overlay}'; do $view && ls -R /mnt/{folder.name} && umount /mnt; done; exit 1"
+    return run("unshare", "-Urm", "sh", "-c", script)
+
+
 def attach(pid: int) -> str:
     if LIBC.ptrace(PTRACE_ATTACH, pid, 0, 0) == 0:
         return "done"
@@ -163,6 +172,7 @@ def attempts(outside: dict[str, Any]) -> dict[str, Callable[[], str]]:
         "ip link": lambda: run("ip", "link", "add", "d0", "type", "dummy"),
         "new user namespace": lambda: run("unshare", "-Ur", "nft", "flush", "ruleset"),
         "uncover": lambda: run("unshare", "-Urm", "sh", "-c", f"umount {outside['state']}; cat {outside['state']}/*"),
+        "look under the cover": lambda: look_under(Path(outside["state"])),
         "mount": lambda: run("umount", "/etc/resolv.conf"),
         "ptrace": lambda: attach(1),
         "kill": kill_first,
@@ -178,6 +188,8 @@ def attempts(outside: dict[str, Any]) -> dict[str, Callable[[], str]]:
         "environment": lambda: fetch(outside["site"]),
         "environment, denied": lambda: fetch("https://denied.test/"),
         "denied in the clear": lambda: fetch("http://denied.test/"),
+        "port of the host by name": lambda: fetch(f"http://localhost:{outside['host_port']}/hello.txt"),
+        "port of the host by address": lambda: fetch(f"http://127.0.0.1:{outside['host_port']}/hello.txt"),
         "interfaces": lambda: look("/proc/net/dev"),
         "status": lambda: look("/proc/self/status"),
     }

@@ -33,6 +33,14 @@ def test_a_connection_to_ourselves_or_to_a_made_up_address_is_for_nobody(address
     assert Forwarder(("127.0.0.1", 1), new_book()).target(address, 80) is None
 
 
+def test_a_port_of_the_host_is_for_the_name_that_the_client_uses() -> None:
+    forwarder = Forwarder(("127.0.0.1", 1), new_book(), host_ports=[8000])
+    assert forwarder.target("127.0.0.1", 8000, b"GET / HTTP/1.1\r\nHost: LocalHost:8000\r\n\r\n") == "localhost:8000"
+    assert forwarder.target("127.0.0.1", 8000, b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n") == "127.0.0.1:8000"
+    assert forwarder.target("::1", 8000) == "[::1]:8000"
+    assert forwarder.target("127.0.0.1", 8001) is None
+
+
 async def heard(reader: asyncio.StreamReader) -> bytes:
     """Give what comes until the other end closes, or breaks off."""
     try:
@@ -43,7 +51,7 @@ async def heard(reader: asyncio.StreamReader) -> bytes:
 
 @asynccontextmanager
 async def forwarding(
-    monkeypatch: pytest.MonkeyPatch, answer: bytes | None, said: list[str]
+    monkeypatch: pytest.MonkeyPatch, answer: bytes | None, said: list[str], *, dies: bool = False
 ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter, list[bytes]]]:
     """Give a connection by way of a forwarder to a proxy that answers so and then echoes; and what that was asked."""
     asked: list[bytes] = []
@@ -52,6 +60,8 @@ async def forwarding(
         assert answer is not None
         asked.append(await reader.readuntil(b"\r\n\r\n"))
         writer.write(answer)
+        while dies and await reader.read(1 << 16):
+            writer.transport.abort()
         while data := await reader.read(1 << 16):
             writer.write(data)
         writer.write(b"end")
@@ -109,6 +119,12 @@ async def test_where_the_proxy_does_not_answer_or_answers_nonsense_nothing_passe
         writer.write(b"\x16\x03\x01secret")
         assert await heard(reader) == b""
     assert bool(said) is (answer is None)
+
+
+async def test_a_proxy_that_dies_takes_its_connections_with_it(monkeypatch) -> None:
+    async with forwarding(monkeypatch, b"HTTP/1.1 200 OK\r\n\r\n", [], dies=True) as (reader, writer, _):
+        writer.write(b"\x16\x03\x01secret")
+        assert await heard(reader) == b""
 
 
 async def test_past_the_limit_connections_are_closed(monkeypatch) -> None:

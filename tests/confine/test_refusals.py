@@ -33,6 +33,10 @@ def test_the_way_out_is_named(problem: str, switches: dict[str, str], parts: lis
     assert all(part in said for part in parts), said
 
 
+def test_what_is_no_refusal_of_the_kernels_is_told_as_it_is() -> None:
+    assert explain("nft -f -: syntax error", lambda _: "0") == "nft -f -: syntax error"
+
+
 def test_a_setting_of_the_kernel_is_read_where_there_is_one() -> None:
     assert read_switch("kernel.ostype") == "Linux"
     assert read_switch("kernel.no_such_setting") is None

@@ -13,7 +13,7 @@ from tests.system import needs, needs_namespaces
 @needs("nft", "unshare")
 @needs_namespaces
 def test_nft_takes_them_once_and_again() -> None:
-    both = [ruleset(), ruleset(proxy_uid=0, port=15006, resolver_port=15054)]
+    both = [ruleset(host_ports=[8000, 3000]), ruleset(proxy_uid=0, port=15006, resolver_port=15054)]
     script = "nft -f - <<'end'\n{0}end\nnft -f - <<'end'\n{0}end\nnft list ruleset\n"
     done = subprocess.run(
         ["unshare", "-Urn", "sh", "-ec", "".join(script.format(rules) for rules in both)],
@@ -25,6 +25,7 @@ def test_nft_takes_them_once_and_again() -> None:
     assert done.returncode == 0, done.stderr
     first, second = done.stdout.split("table inet interlock {")[1:]
     assert "redirect to :15001" in first
+    assert "tcp dport { 3000, 8000 } redirect to :15001" in first
     assert "skuid" not in first
     assert "redirect to :15006" in second
     assert "redirect to :15001" not in second

@@ -27,13 +27,13 @@ from tests.harness import (
     start_python_server,
 )
 from tests.processes import REPOSITORY, run_module
-from tests.site import start_site
+from tests.site import start_page, start_site
 
 POLICY = f"""{DENY_ALL_DANGER}
 egress:
   default: deny
   rules:
-    - {{id: known, action: allow, hosts: [mcp.test, site.test]}}
+    - {{id: known, action: allow, hosts: [mcp.test, site.test, localhost]}}
 """
 LIMIT = 100.0
 
@@ -46,6 +46,7 @@ class World:
     interlock: Interlock
     server: ServerHandle
     site: str
+    host_port: int
     listeners: dict[str, socket.socket] = field(default_factory=dict)
 
     def confine(
@@ -58,12 +59,14 @@ class World:
             found += ["--state-dir", str(self.folder / "own-state")]
         else:
             found = ["--state-dir", str(interlock.state_dir)]
-        words = [sys.executable, "-m", "proxy.cli", "confine", *found, *flags, "--", *command]
-        who = [sys.executable, "-m", "tests.confine.ordinary"] if ordinary else []
+        words = ["proxy.cli", "confine", *found, *flags, "--", *command]
+        environ = environment({"HOME": str(self.folder)})
+        if not ordinary:
+            return run_module(*words, env=environ, timeout=LIMIT)
         return subprocess.run(
-            [*who, *words],
+            [sys.executable, "-m", "tests.confine.ordinary", sys.executable, "-m", *words],
             cwd=REPOSITORY,
-            env=environment({"HOME": str(self.folder)}),
+            env=environ,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -71,11 +74,17 @@ class World:
             check=False,
         )
 
-    def execute(self, *command: str) -> subprocess.CompletedProcess[str]:
+    def add_agent(self, name: str) -> list[str]:
+        """Add an agent to the proxy; give the flags that call in its name."""
+        token = self.folder / f"{name}.token"
+        token.write_text(self.interlock.cli("agents", "add", name).stdout.splitlines()[0].split()[-1])
+        return ["--agent", name, "--token-file", str(token)]
+
+    def execute(self, *command: str, flags: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
         """Run a command by `interlock exec`, for a caller whose own environment goes around the proxy."""
         around = {"NO_PROXY": "*", "no_proxy": "site.test", "HTTPS_PROXY": "http://127.0.0.1:1"}
         state = ["--state-dir", str(self.interlock.state_dir)]
-        return run_module("proxy.cli", "exec", *state, "--", *command, env=environment(around), timeout=LIMIT)
+        return run_module("proxy.cli", "exec", *state, *flags, "--", *command, env=environment(around), timeout=LIMIT)
 
     def outside(self, *, ordinary: bool = False) -> dict[str, Any]:
         """Say what there is to attack."""
@@ -89,6 +98,7 @@ class World:
             "state": str(self.folder / "own-state" if ordinary else self.interlock.state_dir),
             "policy": str(self.interlock.run["policy"]),
             "site": f"{self.site}/hello.txt",
+            "host_port": self.host_port,
         }
 
     def heard(self) -> list[str]:
@@ -147,11 +157,12 @@ def _greet(listener: socket.socket) -> None:
 @contextlib.contextmanager
 def make_world() -> Iterator[World]:
     with contextlib.ExitStack() as stack:
-        folder = Path(tempfile.mkdtemp(prefix="confine-"))
+        folder = Path(tempfile.mkdtemp(prefix="confine-", dir="/tmp"))  # where every user may come
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         folder.chmod(0o777)
         certificates = make_certificates(folder / "certificates", "mcp.test", "site.test")
         port = stack.enter_context(start_site(folder / "site", certificates))
+        host_port = stack.enter_context(start_page(folder / "page"))
         flags = ["--stateless", "--json", "--host", "0.0.0.0"]
         server = stack.enter_context(
             start_python_server("python_modern", folder / "server", certificates=certificates, flags=flags)
@@ -170,7 +181,7 @@ def make_world() -> Iterator[World]:
         if os.geteuid() == 0:
             for each in (token, token.parent, token.parent.parent):
                 os.chown(each, NOBODY, NOBODY)
-        world = World(folder, interlock, server, f"https://site.test:{port}")
+        world = World(folder, interlock, server, f"https://site.test:{port}", host_port)
         world.listeners = listen() | {"service": listen_on_path(folder / "service.sock")}
         kept = listen_on_path(folder / "kept.sock")
         threading.Thread(target=_greet, args=(kept,), daemon=True).start()

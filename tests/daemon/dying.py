@@ -18,6 +18,12 @@ POINTS = {
 }
 
 
+def kill_all() -> None:
+    """Kill the whole proxy: this worker, and the supervisor that would replace it."""
+    os.kill(os.getppid(), signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def die(point: str) -> None:
     module, owner, name, when = POINTS[point]
     holder = getattr(importlib.import_module(module), owner)
@@ -31,12 +37,12 @@ def die(point: str) -> None:
 
         async def dying(self: Any, *arguments: Any) -> Any:
             await original(self, *arguments)
-            os.kill(os.getpid(), signal.SIGKILL)
+            kill_all()
     else:
 
         def dying(self: Any, *arguments: Any) -> Any:
             if is_commit(self, *arguments):
-                os.kill(os.getpid(), signal.SIGKILL)
+                kill_all()
             return original(self, *arguments)
 
     setattr(holder, name, dying)

@@ -1,8 +1,13 @@
-"""`interlock` with one part that always fails: `python -m tests.daemon.faulty PART up …`."""
+"""`interlock` with a part that fails, the one that FILE names just then: `python -m tests.daemon.faulty FILE up …`."""
 
 from __future__ import annotations
 
+import contextlib
+import inspect
+import pkgutil
 import sys
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -31,13 +36,25 @@ PARTS = {
 }
 
 
-def fail(*_: Any, **__: Any) -> Any:
-    raise RuntimeError("injected failure")
+def failing(file: Path, part: str) -> Callable[..., Any]:
+    """Give what stands in for the part: itself, unless the file says that it fails."""
+    real = pkgutil.resolve_name(PARTS[part])
+
+    def stand_in(*arguments: Any, **options: Any) -> Any:
+        if file.read_text() == part:
+            raise RuntimeError("injected failure")
+        return real(*arguments, **options)
+
+    owner, _, name = PARTS[part].rpartition(".")
+    kept = inspect.getattr_static(pkgutil.resolve_name(owner), name)
+    return staticmethod(stand_in) if isinstance(kept, staticmethod) else stand_in
 
 
 def main() -> None:
-    part = sys.argv.pop(1)
-    with mock.patch(PARTS[part], fail):
+    file = Path(sys.argv.pop(1))
+    with contextlib.ExitStack() as stack:
+        for part, target in PARTS.items():
+            stack.enter_context(mock.patch(target, failing(file, part)))
         cli.main()
 
 

@@ -27,7 +27,8 @@ def answer(host: Any, *rest: Any, **more: Any) -> Any:
 
 
 def main() -> None:
-    with mock.patch("socket.getaddrinfo", answer):
+    # uvloop looks names up in C, where nobody can answer for it.
+    with mock.patch("socket.getaddrinfo", answer), mock.patch("proxy.loops.loop_factory", return_value=None):
         cli.main()
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from tests.daemon.faulty import PARTS
-from tests.harness import ServerHandle, start_interlock, start_python_server
+from tests.harness import Interlock, ServerHandle, start_interlock, start_python_server
 from tests.raw import parse_answers, send_raw
 
 CALL = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"text":"hi"}}}'
@@ -40,25 +42,43 @@ def test_the_call_executes_where_nothing_fails(tmp_path, server: ServerHandle):
     assert [run["tool"] for run in server.new_executions()] == ["echo"]
 
 
+class Faulty(NamedTuple):
+    """A proxy whose parts fail as they are told to."""
+
+    interlock: Interlock
+    told: Path
+
+    def refusals(self) -> int:
+        return sum(event.get("reason") == "internal_error" for event in self.interlock.events(some=False))
+
+
+@pytest.fixture(scope="module")
+def faulty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Faulty]:
+    told = tmp_path_factory.mktemp("faulty") / "part"
+    told.write_text("")
+    with start_interlock(told.parent, program=["tests.daemon.faulty", str(told)]) as interlock:
+        yield Faulty(interlock, told)
+
+
 @pytest.mark.parametrize("part", PARTS)
-def test_a_failing_part_refuses_the_call_and_leaves_an_event(tmp_path, server: ServerHandle, part: str):
+def test_a_failing_part_refuses_the_call_and_leaves_an_event(faulty: Faulty, server: ServerHandle, part: str):
     server.new_executions()
-    with start_interlock(tmp_path, program=["tests.daemon.faulty", part]) as interlock:
-        status, body = post(interlock.port, server)
-        interlock.stop()
-        events = interlock.events()
+    before = faulty.refusals()
+    faulty.told.write_text(part)
+    status, body = post(faulty.interlock.port, server)
+    faulty.told.write_text("")
     assert server.new_executions() == []
     assert "internal_error" in body, (status, body)
-    refused = [event for event in events if event.get("reason") == "internal_error"]
-    assert bool(refused) == (part not in UNRECORDED)
+    assert faulty.refusals() - before == (part not in UNRECORDED)
+    assert post(faulty.interlock.port, server)[0] == 200, "it does not go on once the part works again"
+    assert [run["tool"] for run in server.new_executions()] == ["echo"]
 
 
 def test_an_audit_log_on_a_full_disk_refuses_calls_and_says_so(tmp_path, server: ServerHandle):
     server.new_executions()
-    big = CALL.replace(b'"hi"', b'"' + b"x" * 20_000 + b'"')
+    # Small ones are moved to the store sooner than they fill the log; this one does not fit whatever is moved.
+    big = CALL.replace(b'"hi"', b'"' + b"x" * 400_000 + b'"')
     with start_interlock(tmp_path, settings={"audit_log_limit": "128KiB"}) as interlock:
-        answers = [post(interlock.port, server, big) for _ in range(12)]
-    executed = len(server.new_executions())
-    refused = [body for _, body in answers if "audit_unavailable" in body]
-    assert len(refused) > 0
-    assert executed == len(answers) - len(refused)
+        answers = [post(interlock.port, server, body)[1] for body in (CALL, big, CALL)]
+    assert ["audit_unavailable" in body for body in answers] == [False, True, False]
+    assert len(server.new_executions()) == 2

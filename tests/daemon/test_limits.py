@@ -130,6 +130,26 @@ def test_a_connection_too_many_gets_503_and_others_go_on(tight: Pair):
     pytest.fail("the proxy did not recover")
 
 
+def test_a_stream_too_many_gets_503_until_another_ends(tight: Pair):
+    wanted = request(tight.target, "Accept: text/event-stream", path="/events?pause=4")
+    with contextlib.ExitStack() as stack:
+        for _ in range(2):
+            held = socket.create_connection(("127.0.0.1", tight.interlock.port), timeout=8)
+            stack.callback(held.close)
+            held.sendall(wanted)
+            assert held.recv(4096).startswith(b"HTTP/1.1 200")
+        seen = len(refusals(tight.interlock))
+        status, body = ask(tight, wanted)
+        assert (status, "too_many_streams" in body) == (503, True)
+        assert ask(tight, request(tight.target))[0] == 200, "what is no stream passes"
+        assert next_refusal(tight.interlock, seen)["reason"] == "too_many_streams"
+    for _ in range(50):
+        if ask(tight, request(tight.target, "Accept: text/event-stream", path="/events?pause=0"))[0] == 200:
+            return
+        time.sleep(0.05)
+    pytest.fail("streams that ended are still counted")
+
+
 def ask_or_none(pair: Pair) -> int | None:
     answers = parse_answers(send_raw("127.0.0.1", pair.interlock.port, [request(pair.target)], limit=2))
     return answers[0].status if answers else None

@@ -156,9 +156,11 @@ def test_a_large_upload_is_told_of_where_secrets_are_reported(client, interlock:
 def test_where_looking_through_fails_nothing_leaves(tmp_path, web: ServerHandle):
     seen = arrived(web)
     settings = {"large_uploads": ["*"], "body_limit": "64KiB"}
+    told = tmp_path / "part"
+    told.write_text("customs")
     with (
         start_interlock(
-            tmp_path, policy=POLICY, program=["tests.daemon.faulty", "customs"], settings=settings
+            tmp_path, policy=POLICY, program=["tests.daemon.faulty", str(told)], settings=settings
         ) as interlock,
         httpx2.Client(proxy=interlock.proxy_url, timeout=20, trust_env=False) as client,
     ):

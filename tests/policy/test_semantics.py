@@ -264,3 +264,18 @@ def test_what_cannot_be_judged_could_not_be_allowed(monkeypatch):
     made = policy()
     monkeypatch.setattr(made, "rules_for", lambda _call: 1 / 0)
     assert made.could_allow(Call("tools/call", "server", "agent", "tool")) is False
+
+
+def test_an_answer_without_a_call_gets_every_redaction_that_its_server_might_have():
+    rules = [
+        {**REDACT, "id": "narrow", "tools": ["one"], "agents": ["x"], "when": {"arg": "a", "equals": 1}},
+        {**REDACT, "id": "method", "methods": ["tasks/result"]},
+        {**REDACT, "id": "elsewhere", "servers": ["another"]},
+        {**REDACT, "id": "trial", "mode": "shadow"},
+        DENY,
+    ]
+    decision = policy(*rules).unmatched("SERVER ")
+    assert decision.outcome is Outcome.ALLOW
+    assert [redaction.rule for redaction in decision.redactions] == ["method", "narrow"]
+    found = policy(*rules).unmatched("another").redactions
+    assert [redaction.rule for redaction in found] == ["elsewhere", "method", "narrow"]

@@ -79,10 +79,26 @@ def test_a_value_is_its_text_and_what_it_spells(text: str, values: list[Any]) ->
 
 
 @pytest.mark.parametrize(
-    ("path", "parts"), [("a", ["a"]), ("a.b", ["a", "b"]), ("a[0].b", ["a", "0", "b"]), ("a.0.b", ["a", "0", "b"])]
+    ("path", "parts"),
+    [
+        ("a", ["a"]),
+        ("a.b", ["a", "b"]),
+        ("a[0].b", ["a", "0", "b"]),
+        ("a.0.b", ["a", "0", "b"]),
+        ('["a.b"].c', ["a.b", "c"]),
+        ('a["x=]\\""][1]', ["a", 'x=]"', "1"]),
+        ('q"', ['q"']),
+        ("", [""]),
+    ],
 )
 def test_a_path_is_taken_apart(path: str, parts: list[str]) -> None:
     assert segments(path) == parts
+
+
+@pytest.mark.parametrize("path", ["a.", ".a", "a..b", "a[", "a]", "a[x]", "a[]", '["a"b', 'a["x"', "[0]a", '["\\x"]'])
+def test_what_is_no_path_is_refused(path: str) -> None:
+    with pytest.raises(ValueError, match=r"path|escape"):
+        segments(path)
 
 
 def test_the_beginning_of_an_id_says_about_when() -> None:

@@ -236,7 +236,12 @@ class TestFilters:
                 decided(2, agent="bob", tool="read_file", decision="deny", reason="policy_denied", rule="no-etc"),
                 decided(3, agent="ada", tool="fs_write", server="other:1", arguments={"a": {"b": ["x", {"c": True}]}}),
                 decided(4, agent="eve", tool="fsXwrite", arguments={"n": "3", "null": None, "a.b": 1}),
-                decided(5, agent="100%", tool="[odd]?", arguments={"0": "zero", 'q"\\': 1, "f": 2.5, "é": "ü"}),
+                decided(
+                    5,
+                    agent="100%",
+                    tool="[odd]?",
+                    arguments={"0": "zero", 'q"\\': 1, "f": 2.5, "é": "ü", "big": 10**25},
+                ),
             ]
         )
 
@@ -278,6 +283,15 @@ class TestFilters:
             ({"arguments": (("f", "2.50"),)}, [5]),
             ({"arguments": (("é", "ü"),)}, [5]),
             ({"arguments": (("", ""),)}, []),
+            ({"arguments": (("a.b", "1"),)}, []),
+            ({"arguments": (('["a.b"]', "1"),)}, [4]),
+            ({"arguments": (('["a"].["b"][0]', "x"),)}, [3]),
+            ({"arguments": (("big", "10000000000000000000000000"),)}, [5]),
+            ({"arguments": (("big", "10000000000000000000000001"),)}, []),
+            ({"arguments": (("a.b[99999999999999999999]", "x"),)}, []),
+            ({"arguments": (("a.b.\u0660", "x"),)}, []),
+            ({"arguments": (("a.b", "x"),)}, []),
+            ({"arguments": (("n", "1e999"),)}, []),
             ({"arguments": (("path", "'; DROP TABLE events; --"),)}, []),
             ({"tool": "\0", "arguments": (("\0", "\ud800"),)}, []),
             ({"tool": "x" * 10_000}, []),

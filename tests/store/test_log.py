@@ -238,3 +238,22 @@ def test_a_file_that_is_no_log_is_named_with_the_way_out(path: Path, content: by
         LocalLog(path)
     with pytest.raises(AuditUnavailableError, match=r"events\.db"):
         list(read_log(path))
+
+
+async def test_a_problem_is_known_until_the_log_can_be_written_again(path: Path) -> None:
+    sink = LocalLog(path, max_bytes=100_000)
+    assert sink.problem is None
+    big = {"arguments": {"x": "y" * 3000}}
+    taken = await fill(sink, big)
+    assert "full" in (sink.problem or "")
+    sink.try_again()
+    await asyncio.to_thread(sink.discard, 0, {})  # comes after it
+    assert "full" in (sink.problem or "")
+    await asyncio.to_thread(sink.discard, taken, {})
+    sink.try_again()
+    await asyncio.to_thread(sink.discard, 0, {})
+    assert sink.problem is None
+    await sink.record(event(7))
+    sink.close()
+    assert ids(path) == ["7"], "a trial leaves nothing behind"
+    sink.try_again()

@@ -14,7 +14,7 @@ from proxy.errors import AuditUnavailableError
 from proxy.model import AuditEvent
 from proxy.store import log_files as module
 from proxy.store.log import LOG_FILE, LocalLog
-from proxy.store.log_files import RunLog, log_files, read_logs
+from proxy.store.log_files import DaemonLog, RunLog, log_bytes, log_files, read_logs
 
 type Open = Callable[[], RunLog]
 
@@ -121,3 +121,15 @@ def test_a_log_that_cannot_be_opened_lets_its_slot_go(open_run: Open, tmp_path: 
         open_run()
     (tmp_path / "log" / "run-1.db").rmdir()
     assert open_run().path.name == "run-1.db"
+
+
+def test_workers_have_a_file_each_and_one_that_comes_later_goes_on_in_it(tmp_path: Path) -> None:
+    first, second = DaemonLog(tmp_path), DaemonLog(tmp_path, worker=2)
+    writer = second.head.writer
+    assert [path.name for path in log_files(tmp_path)] == ["events-2.db", "events.db"]
+    assert log_bytes(tmp_path) > 0
+    first.close()
+    second.close()
+    again = DaemonLog(tmp_path, worker=2)
+    assert again.head.writer == writer
+    again.close()

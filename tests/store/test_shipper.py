@@ -21,7 +21,7 @@ from proxy.store import shipper as module
 from proxy.store.choice import open_events
 from proxy.store.events import Events
 from proxy.store.log import LOG_FILE
-from proxy.store.log_files import DaemonLog, RunLog, log_states
+from proxy.store.log_files import DaemonLog, RunLog, log_states, worker_log
 from proxy.store.shipper import Route, Shipper, ShippingThread
 from proxy.store.sources import OwnSource
 from tests.trail_world import event, move, notary, signed, verified, write
@@ -272,6 +272,16 @@ asyncio.run(main())
         write(tmp_path, [1])
         (tmp_path / "log" / "a.db").write_bytes(b"garbage " * 500)
         assert await move(tmp_path, events) == 1
+
+    async def test_the_log_of_a_worker_that_is_about_to_be_replaced_is_left_to_the_next(
+        self, tmp_path: Path, events: Events
+    ) -> None:
+        gone = DaemonLog(tmp_path, worker=2)
+        await gone.record(event(1))
+        gone.close()
+        spared = frozenset({worker_log(tmp_path, 2)})
+        assert await shipper(tmp_path, events, spared=spared).move_left() == 0
+        assert await shipper(tmp_path, events).move_left() == 1
 
     async def test_two_shippers_at_once_store_each_event_once(self, where: Where) -> None:
         url, folder = where

@@ -53,6 +53,25 @@ def test_documents_are_put_back_as_they_were(tmp_path: Path) -> None:
     assert {file.name: file.read_text() for file in home.documents.iterdir()} == before
 
 
+def test_nothing_is_put_back_through_a_link(tmp_path: Path) -> None:
+    """The server lays links inside; whoever puts documents back is outside, where they lead to real files."""
+    home = make_home(tmp_path / "home")
+    victim, folder = tmp_path / "victim", tmp_path / "real"
+    victim.write_text("mine")
+    victim.chmod(0o600)
+    folder.mkdir()
+    notes, text = home.documents / "notes.md", (home.documents / "notes.md").read_text()
+    notes.unlink()
+    notes.symlink_to(victim)
+    restore_documents(home)
+    assert (victim.read_text(), victim.stat().st_mode & 0o777) == ("mine", 0o600)
+    assert (notes.is_symlink(), notes.read_text()) == (False, text)
+    home.documents.rename(home.folder / "away")
+    home.documents.symlink_to(folder)
+    restore_documents(home)
+    assert list(folder.iterdir()) == []
+
+
 def test_the_repository_has_a_history_and_a_change(home: CanaryHome) -> None:
     def git(*words: str) -> str:
         return subprocess.run(["git", *words], cwd=home.repository, capture_output=True, text=True, check=True).stdout

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from proxy.trace.capability import Capability, Observation
-from proxy.trace.guard import Openings, find_tracer, goes_for, tracer_state
+from proxy.trace.guard import Openings, changes, find_tracer, goes_for, tracer_state
 
 SELF = os.getpid()
 PIPE = subprocess.PIPE
@@ -50,6 +50,20 @@ def test_what_is_done_to_a_guard_is_known(action: str, path: str, expected: bool
 )
 def test_a_look_into_a_guards_memory_is_known(path: str, error: str | None, expected: bool) -> None:
     assert goes_for(done(Capability.FS_READ, "open", path, error), GUARDS) is expected
+
+
+@pytest.mark.parametrize(
+    ("capability", "path", "expected"),
+    [
+        (Capability.FS_WRITE, "/state/pins.db", True),
+        (Capability.FS_DELETE, "/state", True),
+        (Capability.FS_READ, "/state/pins.db", False),
+        (Capability.FS_WRITE, "/statement", False),
+    ],
+)
+def test_what_is_done_to_what_is_ours_is_known(capability: Capability, path: str, expected: bool) -> None:
+    assert changes(done(capability, "write", path), ("/policy.yaml", "/state")) is expected
+    assert changes(done(capability, "write", path), ()) is False
 
 
 def test_a_tracer_that_runs_is_told_from_one_that_does_not() -> None:

@@ -152,11 +152,13 @@ def test_secrets_in_system_calls_are_masked(tmp_path: Path) -> None:
     assert SECRET not in json.dumps(run.events())
 
 
-def test_a_storm_is_one_event_with_counts(tmp_path: Path) -> None:
+def test_a_storm_is_counted_in_few_events(tmp_path: Path) -> None:
     run = do(tmp_path, f"for n in range(3000): open(f'{tmp_path}/{{n}}', 'w').close()")
-    (event,) = [each for each in observed(run) if each.get("call_id")]
-    assert len(event["detail"]["observations"]) <= 80
-    assert event["detail"]["more"]["fs.write"] == 3000 - 40
+    pages = [each["detail"] for each in observed(run) if each.get("call_id")]
+    assert len(pages) <= 3  # one, but where the machine takes longer than a page stays open
+    assert all(len(page["observations"]) <= 80 for page in pages)
+    written = [entry for page in pages for entry in page["observations"] if entry["capability"] == "fs.write"]
+    assert len(written) + sum(page["more"]["fs.write"] for page in pages if "more" in page) == 3000
 
 
 def test_the_server_holds_nothing_of_the_trace(tmp_path: Path) -> None:
@@ -208,6 +210,7 @@ TAMPERING = {
     "os.open(f'/proc/{tracer}/fd/{held}', os.O_RDONLY | os.O_NONBLOCK)": "somebody opened the trace",
     "os.open(f'/proc/{tracer}/mem', os.O_RDWR)": "open /proc/",
     "signal.pidfd_send_signal(os.pidfd_open(tracer), signal.SIGCONT)": "kill ",
+    "os.rename(STATE + '/log', STATE + '/gone')": "rename ",
 }
 
 
@@ -215,7 +218,7 @@ TAMPERING = {
 def test_a_server_that_goes_for_its_tracer_is_ended_and_that_is_told(code: str, tmp_path: Path) -> None:
     with start_run(tmp_path, obedient(), "--trace", "auto", policy=ALLOW) as run:
         run.ask("initialize", 0, **INITIALIZE)
-        run.send(tool_call(1, f"{HANDS}{code}\ntime.sleep(60)"))
+        run.send(tool_call(1, f"STATE = {str(run.state_dir)!r}{HANDS}{code}\ntime.sleep(60)"))
         assert run.wait() == 128 + signal.SIGKILL
     (told,) = [event for event in observed(run) if "tampering" in event["detail"]]
     assert told["detail"]["tampering"].startswith(TAMPERING[code])

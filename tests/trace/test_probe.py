@@ -94,6 +94,21 @@ def test_whoever_stops_the_tracer_is_found_and_nothing_goes_on_unwatched(number:
     assert report.tools[1].calls == ()
 
 
+def test_a_server_that_crashes_in_a_call_is_told_as_that_and_not_as_tampering() -> None:
+    report = ours("stopper", "crash", call_seconds=5.0)
+    assert found(report) == {}
+    assert report.problem
+    assert report.problem.startswith("the server ended during a call of tidy; not called: later; the server ended with")
+    assert report.tools[1].calls == ()
+
+
+def test_a_tool_that_takes_too_long_twice_is_called_no_more() -> None:
+    report = ours("stopper", "hang", call_seconds=0.1, repeats=3)
+    assert [call.outcome for call in report.tools[0].calls] == ["timeout", "timeout"]
+    assert report.tools[1].calls
+    assert report.problem is None
+
+
 def test_a_server_that_ends_is_told_with_its_last_words() -> None:
     with pytest.raises(ServerError, match=r"exit code 4 .*\n?oh no"):
         probe("sh", "-c", "echo oh no >&2; exit 4")

@@ -119,6 +119,27 @@ def test_an_odd_schema_stops_nobody(tool: dict[str, Any]) -> None:
         assert json.dumps(each.arguments)
 
 
+@pytest.mark.parametrize(
+    "property_",
+    [
+        {"type": "string", "minLength": 10**12},
+        {"type": "array", "minItems": 10**12, "items": {"type": "string"}},
+        {"type": "integer", "minimum": 10**5000},
+        {"type": "number", "multipleOf": 1e-300, "minimum": 1e300},
+    ],
+    ids=lambda schema: next(iter(schema.values())),
+)
+def test_a_schema_past_all_bounds_holds_nobody_up(property_: dict[str, Any]) -> None:
+    tool = {"name": "x", "inputSchema": {"type": "object", "properties": {"a": property_}, "required": ["a"]}}
+    assert all(len(str(each.arguments)) < 1 << 17 for each in synthesise(tool, PLACES))
+
+
+def test_of_a_schema_that_is_too_large_nothing_is_made() -> None:
+    names = [f"k{number}" for number in range(200_000)]
+    tool = {"name": "x", "inputSchema": {"type": "object", "properties": {}, "required": names}}
+    assert [each.arguments for each in synthesise(tool, PLACES)] == [{}]
+
+
 def test_a_schema_that_contains_itself_comes_to_an_end() -> None:
     node = {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}, "required": ["next"]}
     assert synthesise({"inputSchema": {"$ref": "#/$defs/node", "$defs": {"node": node}}}, PLACES) is not None

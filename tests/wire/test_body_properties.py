@@ -104,17 +104,18 @@ def test_no_bytes_and_no_headers_make_the_reader_raise(body: bytes, types: list[
     read_body(body, content_types=types, encodings=encodings, limit=10_000)
 
 
-BOMBS = {
-    "gzip": gzip.compress(b" " * (64 << 20)),
-    "br": brotli.compress(b" " * (64 << 20), quality=1),
-    "zstd": zstandard.compress(b" " * (64 << 20)),
-    "deflate": zlib.compress(b" " * (64 << 20)),
+BOMBS: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": gzip.compress,
+    "br": lambda blanks: brotli.compress(blanks, quality=1),
+    "zstd": zstandard.compress,
+    "deflate": zlib.compress,
 }
 
 
 @pytest.mark.parametrize("coding", BOMBS)
 def test_a_decompression_bomb_is_refused(coding: str) -> None:
-    reading = read_body(BOMBS[coding], content_types=JSON_TYPE, encodings=[coding], limit=1 << 20)
+    bomb = BOMBS[coding](b" " * (16 << 20))
+    reading = read_body(bomb, content_types=JSON_TYPE, encodings=[coding], limit=1 << 20)
     assert isinstance(reading, Refused)
     assert reading.reason == "body_too_large"
 

@@ -1,0 +1,1 @@
+"""Benchmarks: Interlock beside its alternatives, in one run on one machine. `python -m bench --help`."""

@@ -1,0 +1,95 @@
+"""`interlock doctor`: what is wrong here, and how to mend it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from proxy import runfile
+from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir
+from proxy.commands.terminal import printable, spell_json
+from proxy.config import Settings, load_settings
+from proxy.doctor import folder, machine, rules, trail, ways
+from proxy.doctor.findings import LIMIT, Examination, Found, examine, fail
+from proxy.errors import ConfigError
+
+EPILOG = """
+Examples:
+
+  interlock doctor
+
+  interlock doctor --json | jq -r 'select(.state == "fail") | .mend'
+"""
+_COLOURS = {"ok": "green", "warn": "yellow", "fail": "bold red"}
+
+
+def doctor(
+    state_dir: StateDir = None,
+    database_url: DatabaseUrl = None,
+    config: ConfigFile = None,
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds for all that is looked at together.")] = LIMIT,
+    as_json: AsJson = False,  # noqa: FBT002
+) -> None:
+    """Look whether Interlock can work here, and say how to mend what it lacks. Nothing is changed.
+
+    Exit code 0: nothing fails, though some of it may be worth a warning. Exit code 1: something fails.
+    """
+    flags = {"state_dir": state_dir, "database_url": database_url}
+    try:
+        settings = load_settings(flags, config_file=config).settings
+    except ConfigError as error:
+        known = [fail("settings", str(error), "`interlock config show` shows each setting and where it comes from")]
+        found = [*known, *examine(_of_the_machine(os.environ), timeout)]
+    else:
+        found = list(examine([*_of_the_machine(os.environ), *_of_the_proxy(settings, os.environ)], timeout))
+    counted = Counter(one.state for one in found)
+    if as_json:
+        for one in found:
+            typer.echo(spell_json({"kind": "check", **one.data()}))
+        typer.echo(spell_json({"kind": "summary", **{state: counted[state] for state in ("ok", "warn", "fail")}}))
+    else:
+        _print(found)
+    sys.stdout.flush()
+    raise typer.Exit(1 if counted["fail"] else 0)
+
+
+def _of_the_machine(environ: Mapping[str, str]) -> list[tuple[str, Examination]]:
+    return [("python", machine.python), ("kernel", lambda: machine.kernel(environ))]
+
+
+def _of_the_proxy(settings: Settings, environ: Mapping[str, str]) -> list[tuple[str, Examination]]:
+    state_dir, running = settings.state_dir, runfile.read(settings.state_dir)
+    return [
+        ("strace", lambda: machine.strace(settings.trace, environ)),
+        ("clock", lambda: machine.clock(folder.newest_file(state_dir))),
+        ("state folder", lambda: folder.state_folder(state_dir)),
+        ("disk", lambda: folder.room(state_dir, settings.audit_log_limit)),
+        ("ca", lambda: folder.authority(state_dir)),
+        ("policy", lambda: rules.policy(settings.policy)),
+        ("proxy", lambda: ways.proxy(running, state_dir)),
+        ("listen", lambda: ways.addresses(settings, running)),
+        ("environment", lambda: ways.environment(settings, running, environ)),
+        ("audit log", lambda: trail.backlog(settings)),
+        ("checkpoints", lambda: trail.checkpoints(settings)),
+        ("database", lambda: trail.database(settings)),
+    ]
+
+
+def _print(found: Iterable[Found]) -> None:
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for name in ("check", "state", "what"):
+        table.add_column(name, overflow="fold")
+    for one in found:
+        what = Text(printable(one.said))
+        if one.mend:
+            what.append(f"\n→ {printable(one.mend)}", "italic")
+        table.add_row(one.check, Text(one.state, _COLOURS[one.state]), what)
+    Console(markup=False, emoji=False, highlight=False).print(table)

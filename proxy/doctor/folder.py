@@ -1,0 +1,107 @@
+"""The state folder: whose it is, who may read it, how much room there is, and the CA in it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import shutil
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from proxy.ca import Authority, holds
+from proxy.doctor.findings import Found, fail, ok, warn
+from proxy.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LEAST_ROOM = 64 << 20
+LEAST_FILES = 1000
+SOON = dt.timedelta(days=30)
+OTHERS = stat.S_IRWXG | stat.S_IRWXO
+OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+PRIVATE = ("keys", "log", "store", "checkpoints")
+
+
+def state_folder(path: Path) -> Iterator[Found]:
+    """Look at the folder and at what is private in it."""
+    try:
+        about = path.stat()
+    except FileNotFoundError:
+        yield warn("state folder", f"{path} is not there", "`interlock up` makes it; or give --state-dir")
+        return
+    if not path.is_dir():
+        yield fail("state folder", f"{path} is no folder", "move it away, or give another --state-dir")
+    elif not os.access(path, os.R_OK | os.W_OK | os.X_OK):
+        yield fail("state folder", f"{path} is not ours to write", f"sudo chown -R $(id -un) {path}")
+    elif about.st_mode & OTHERS_WRITE:
+        yield fail("state folder", f"others may write to {path} ({about.st_mode & 0o777:o})", f"chmod go-w {path}")
+    else:
+        open_files = list(_open_files(path))
+        for file in open_files:
+            yield fail("state folder", f"others may read or write {file}", f"chmod go-rwx {file}")
+        if not open_files:
+            yield ok("state folder", f"{path}, what is secret in it readable by its owner alone")
+
+
+def _open_files(path: Path) -> Iterator[Path]:
+    secret = [Authority(path).key_file, *(file for name in PRIVATE for file in (path / name).rglob("*"))]
+    for file in filter(Path.is_file, secret):
+        public = "audit-public" in file.parts or file.suffix == ".lock"
+        # A folder that only its owner may enter keeps what is in it, whatever the files' own modes.
+        closed = any(
+            not parent.stat().st_mode & OTHERS for parent in (file, *file.parents) if parent.is_relative_to(path)
+        )
+        if not public and not closed:
+            yield file
+
+
+def room(path: Path, log_limit: int) -> Iterator[Found]:
+    """Look how much room there is for the audit log."""
+    folder = next(parent for parent in (path.absolute(), *path.absolute().parents) if parent.is_dir())
+    free, files = shutil.disk_usage(folder).free, os.statvfs(folder)
+    said = f"{free >> 20} MiB are free for {folder}"
+    mend = "make room: calls are refused where their events cannot be written"
+    if free < LEAST_ROOM:
+        yield fail("disk", said, mend)
+    elif files.f_files and files.f_favail < LEAST_FILES:
+        yield fail("disk", f"{said}, but only {files.f_favail} more files", mend)
+    elif free < log_limit:
+        yield warn("disk", f"{said}, less than audit_log_limit ({log_limit >> 20} MiB)", f"{mend}; or lower the limit")
+    else:
+        yield ok("disk", said)
+
+
+def authority(state_dir: Path, now: dt.datetime | None = None) -> Iterator[Found]:
+    """Look at the CA: that it is there, whole, and valid for long enough, and that its bundle has it."""
+    files, now = Authority(state_dir), now or dt.datetime.now(dt.UTC)
+    if not files.key_file.exists():
+        yield warn("ca", f"there is none at {files.key_file}", "`interlock up` makes one")
+        return
+    try:
+        certificate = files.look()
+    except ConfigError as error:
+        yield fail("ca", str(error), "agents must trust the new one then: `interlock ca export`")
+        return
+    ends = certificate.not_valid_after_utc
+    anew = f"stop the proxy, delete {files.key_file}, start it, and give agents the new certificate"
+    if not certificate.not_valid_before_utc <= now <= ends:
+        yield fail("ca", f"its certificate is valid until {ends:%Y-%m-%d}, and not now", anew)
+    elif ends - now < SOON:
+        yield warn("ca", f"its certificate ends in {(ends - now).days} days", anew)
+    elif not files.bundle_file.is_file() or not holds(files.bundle_file, certificate):
+        yield warn("ca", f"{files.bundle_file} does not hold it", "restart the proxy: it is written at every start")
+    else:
+        yield ok("ca", f"valid until {ends:%Y-%m-%d}")
+
+
+def newest_file(state_dir: Path) -> float | None:
+    """Give when the audit logs of a state folder were last written."""
+    times = []
+    for file in (state_dir / "log").glob("*.db"):
+        try:
+            times.append(file.stat().st_mtime)
+        except OSError:
+            continue  # it has just been moved
+    return max(times, default=None)

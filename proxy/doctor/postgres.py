@@ -1,0 +1,57 @@
+"""One look at a Postgres database: one short connection that reads and changes nothing."""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from dataclasses import dataclass
+
+from proxy.database_url import shown
+from proxy.store.connections import TIMEOUT, connect, unavailable
+from proxy.store.migrate import read_schema
+
+_ABOUT = (
+    "SELECT current_setting('server_version'), current_setting('server_version_num')::int / 10000, current_user, "
+    "extract(epoch FROM clock_timestamp())::float8"
+)
+_RIGHTS = (
+    "SELECT has_table_privilege('events', 'INSERT'), "
+    "has_table_privilege('events', 'UPDATE') OR has_table_privilege('events', 'DELETE'), to_regclass($1) IS NOT NULL"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a look at a database shows. `delay` is how long an answer took, in seconds."""
+
+    where: str
+    version: str
+    major: int
+    user: str
+    skew: float
+    delay: float
+    problem: str | None
+    migrations: int
+    may_insert: bool = False
+    may_change: bool = False
+    has_tomorrow: bool = False
+
+
+async def look(url: str) -> Seen:
+    """Look at a database. Raises StoreUnavailableError."""
+    connection = await connect(url)
+    try:
+        before = time.time()
+        ((version, major, user, theirs),) = await connection.fetch(_ABOUT)
+        after = time.time()
+        schema = await read_schema(connection)
+        seen = (shown(url), version, major, user, theirs - (before + after) / 2, after - before)
+        if schema.problem():
+            return Seen(*seen, schema.problem(), len(schema.applied))
+        tomorrow = dt.datetime.fromtimestamp(theirs, dt.UTC) + dt.timedelta(days=1)
+        (rights,) = await connection.fetch(_RIGHTS, f"events_{tomorrow:%Y%m%d}")
+        return Seen(*seen, None, len(schema.applied), *rights)
+    except Exception as error:
+        raise unavailable(url, error) from error
+    finally:
+        await connection.close(timeout=TIMEOUT)

@@ -1,0 +1,34 @@
+"""The policy on disk: that it loads, and that the tests beside its rules pass."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from proxy.doctor.findings import Found, fail, ok
+from proxy.errors import PolicyError
+from proxy.policy.load import compile_sources, load_sources
+from proxy.policy.suite import run_tests
+from proxy.redact.book import Book
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+def policy(path: Path) -> Iterator[Found]:
+    """Look at a policy as `interlock policy check` and `test` do."""
+    try:
+        sources = load_sources(path, Book())
+        compile_sources(sources)
+    except PolicyError as error:
+        yield fail("policy", str(error).splitlines()[0], f"`interlock policy check {path}` says what to write instead")
+        return
+    rules = [rule for source in sources for rule in source.content.rules]
+    egress = [rule for source in sources if source.content.egress for rule in source.content.egress.rules]
+    results = run_tests(rules, egress)
+    failed = [result for result in results if not result.passed]
+    if failed:
+        said = f"{len(failed)} of {len(results)} tests in {path} fail, the first of rule {failed[0].rule}"
+        yield fail("policy", said, f"`interlock policy test {path}` shows them")
+    else:
+        yield ok("policy", f"{path}: {len(rules) + len(egress)} rules, {len(results)} tests pass")

@@ -1,0 +1,115 @@
+"""The audit trail: what waits to be moved to the store, where checkpoints go, and the store itself."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import shutil
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from proxy.doctor.findings import Found, fail, ok, warn
+from proxy.errors import InterlockError, StoreUnavailableError
+from proxy.recording import checkpoint_file
+from proxy.store.glance import read_backlog_untouched, stored_version
+from proxy.store.migrations import migrations
+from proxy.store.sqlite import STORE_FILE, check_version
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from proxy.config import Settings
+
+LATE_SECONDS = 300.0
+SKEW_SECONDS = 5.0
+OLDEST_POSTGRES = 15
+
+
+def backlog(settings: Settings) -> Iterator[Found]:
+    """Look at what waits in the local logs."""
+    waiting = read_backlog_untouched(settings.state_dir, time.time())
+    said = f"{waiting.events} events wait to be moved to the store"
+    for problem in waiting.problems:
+        yield fail("audit log", problem, "mend the store; the events are kept until then")
+    if waiting.rejected:
+        mend = "they are in the table `rejected` of their log; docs/audit.md says more"
+        yield warn("audit log", f"{waiting.rejected} events that the store does not take were set aside", mend)
+    if waiting.lag_seconds is not None and waiting.lag_seconds > LATE_SECONDS:
+        said += f", the oldest for {waiting.lag_seconds:.0f} s"
+        yield warn("audit log", said, "start the proxy: it moves them; if it runs, look at its log")
+    elif not waiting.problems:
+        yield ok("audit log", said)
+
+
+def checkpoints(settings: Settings) -> Iterator[Found]:
+    """Look whether checkpoints can be written where they are to go."""
+    file = checkpoint_file(settings)
+    folder = next((parent for parent in file.absolute().parents if parent.is_dir()), Path("/"))
+    if not os.access(file if file.exists() else folder, os.W_OK):
+        yield fail("checkpoints", f"{file} cannot be written", "name another with checkpoint_file, or mend its rights")
+        return
+    command = shlex.split(settings.checkpoint_command or "")
+    if command and shutil.which(command[0]) is None:
+        yield fail("checkpoints", f"there is no program {command[0]!r}", "mend checkpoint_command")
+    elif command:
+        yield ok("checkpoints", f"they go to {file} and to {command[0]}")
+    else:
+        mend = "send them elsewhere with checkpoint_command: who holds the state folder holds their key (docs/audit.md)"
+        yield warn("checkpoints", f"they go to {file} alone", mend)
+
+
+def database(settings: Settings) -> Iterator[Found]:
+    """Look at the store."""
+    if settings.postgres is None:
+        yield _embedded(settings.state_dir / STORE_FILE)
+        return
+    try:
+        yield from asyncio.run(_postgres(settings.postgres))
+    except StoreUnavailableError as error:
+        yield fail("database", str(error), "see that it runs, and that database_url is right: `interlock db status`")
+
+
+def _embedded(path: Path) -> Found:
+    known = len(migrations("sqlite"))
+    try:
+        version = stored_version(path)
+        check_version(path, version or 0, known)
+    except InterlockError as error:
+        return fail("database", str(error), "restore the file from a copy, or move it away: a new one is made")
+    if version is None:
+        return ok("database", f"{path} is not there yet; it is made when it is first used")
+    state = "up to date" if version == known else "brought up to date at its next use"
+    return ok("database", f"{path}, schema {version} of {known}: {state}")
+
+
+async def _postgres(url: str) -> list[Found]:
+    from proxy.doctor.postgres import look  # noqa: PLC0415  the driver is for those who have Postgres
+
+    seen = await look(url)
+    found = [ok("database", f"{seen.where} answers, Postgres {seen.version}")]
+    if seen.major < OLDEST_POSTGRES:
+        found = [fail("database", f"{seen.where} is Postgres {seen.version}", f"use {OLDEST_POSTGRES} or newer")]
+    if seen.problem:
+        return [*found, fail("schema", seen.problem, "`interlock db migrate`, with the login that owns the tables")]
+    found.append(ok("schema", f"{seen.migrations} migrations, all that this version needs"))
+    if not seen.may_insert:
+        mend = f"as the owner: GRANT interlock_writer TO {seen.user}"
+        found.append(fail("role", f"{seen.user} may not insert events", mend))
+    elif seen.may_change:
+        mend = "give proxies a login that has interlock_writer alone (docs/store.md): it can only add events"
+        found.append(warn("role", f"{seen.user} may change and delete events", mend))
+    else:
+        found.append(ok("role", f"{seen.user} may add events, and not change them"))
+    if not seen.has_tomorrow:
+        found.append(
+            warn("partitions", "there is none for tomorrow", "keep a proxy running, or `interlock db migrate`")
+        )
+    skew = f"the database's clock is {seen.skew:+.1f} s off ours"
+    if abs(seen.skew) > max(SKEW_SECONDS, seen.delay):
+        mend = "keep both right with NTP: commit tokens and retention go by them"
+        found.append(warn("database clock", skew, mend))
+    else:
+        found.append(ok("database clock", skew))
+    return found

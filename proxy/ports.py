@@ -1,0 +1,93 @@
+"""TCP ports that several workers listen on: reserved by one process, listened on by each with a socket of its own.
+
+With SO_REUSEPORT the kernel spreads new connections over the sockets that listen, and takes a worker that dies out at
+once. A reserved socket is bound and never listens: it keeps the port, also a chosen one, while workers come and go.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING, Final
+
+from proxy.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+BACKLOG: Final = 1024
+
+type Address = tuple[str, int]
+
+
+class Reserved:
+    """The addresses of one setting, kept until `close`."""
+
+    def __init__(self, setting: str, host: str, port: int) -> None:
+        """Reserve them. Raises ConfigError where somebody listens there already, or nobody may."""
+        self._sockets: list[socket.socket] = []
+        self.addresses: list[Address] = []
+        """Each host, as an address, and its port."""
+        try:
+            for family, address in _resolve(host, port):
+                # With SO_REUSEPORT, a port would be shared with another proxy of the same user and nobody be told.
+                if address[1]:
+                    _bound(family, address, shared=False).close()
+                chosen = port or (self.addresses[0][1] if self.addresses else 0)
+                self._sockets.append(_bound(family, (address[0], chosen), shared=True))
+                self.addresses.append(self._sockets[-1].getsockname()[:2])
+        except OSError as error:
+            self.close()
+            raise unusable(setting, host, port, error) from error
+
+    def close(self) -> None:
+        """Let the addresses go."""
+        for sock in self._sockets:
+            sock.close()
+
+
+def listen_shared(address: Address) -> socket.socket:
+    """Listen on a reserved address, beside whoever else does. Raises OSError."""
+    sock = _bound(socket.AF_INET6 if ":" in address[0] else socket.AF_INET, address, shared=True)
+    try:
+        sock.listen(BACKLOG)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def unusable(setting: str, host: str, port: int, error: OSError) -> ConfigError:
+    """Say that an address cannot be listened on, and the way out."""
+    flag = f"--{setting.replace('_', '-')}"
+    reason = (error.strerror or str(error)).partition("\n")[0]
+    return ConfigError(
+        f"setting {setting} = '{host}:{port}': {reason}; "
+        f"stop what uses that address, or choose another, for example {flag} 127.0.0.1:0"
+    )
+
+
+def spell(address: Sequence[str | int]) -> str:
+    """Give an address as it is written in settings."""
+    host, port = address[:2]
+    return f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"
+
+
+def _resolve(host: str, port: int) -> list[tuple[socket.AddressFamily, Address]]:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    every = [(family, (str(address[0]), port)) for family, _, _, _, address in found]
+    return list(dict.fromkeys(every))
+
+
+def _bound(family: socket.AddressFamily, address: Address, *, shared: bool) -> socket.socket:
+    # The protocol is named since asyncio sets TCP_NODELAY only where it is.
+    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, int(shared))
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        sock.bind(address)
+    except BaseException:
+        sock.close()
+        raise
+    return sock

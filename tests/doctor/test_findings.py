@@ -1,0 +1,45 @@
+"""Examinations are carried out in bounded time, and what is wrong with one is a finding."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+from proxy.doctor.findings import Found, examine, fail, ok, warn
+from proxy.errors import ConfigError
+
+
+def test_what_is_found_comes_in_order_whatever_goes_wrong() -> None:
+    never = threading.Event()
+
+    def broken() -> Iterator[Found]:
+        yield ok("b", "first")
+        raise KeyError("x")
+
+    def refused() -> Iterator[Found]:
+        raise ConfigError("the way out")
+        yield
+
+    found = list(
+        examine(
+            [
+                ("hangs", lambda: [ok("hangs", str(never.wait()))]),
+                ("a", lambda: [ok("a", "one"), warn("a", "two", "do")]),
+                ("b", broken),
+                ("c", refused),
+            ],
+            0.3,
+        )
+    )
+    never.set()
+    assert [(one.check, one.state) for one in found] == [
+        ("hangs", "fail"),
+        ("a", "ok"),
+        ("a", "warn"),
+        ("b", "fail"),
+        ("c", "fail"),
+    ]
+    assert "no answer within" in found[0].said
+    assert found[4].said == "the way out"
+    assert all(one.mend for one in found if one.state != "ok")
+    assert fail("x", "y", "z").data() == {"check": "x", "state": "fail", "said": "y", "mend": "z"}
