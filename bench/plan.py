@@ -73,9 +73,9 @@ def jobs(world: World, options: Options, say: Say) -> Iterator[Job]:
             keeps=True,
         )
     quick, rounds = options.quick, options.rounds or (2 if options.quick else 3)
+    yield Job("download", lambda: download.run(world, say, 1 if quick else rounds), keeps=True)
     yield Job("gateways", lambda: gateways.run(world, say, 25 if quick else 60, rounds))
     yield Job("stdio", lambda: stdio.run(world, say, 100 if quick else 300, rounds), in_quick=False)
-    yield Job("download", lambda: download.run(world, say, 1 if quick else rounds))
     yield Job("start", lambda: dict(lifetime.start_times(world, say, 1 if quick else rounds)))
     yield Job("memory", lambda: dict(lifetime.memory(world, say, 3_000 if quick else goals.CALLS)))
 
