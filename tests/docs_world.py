@@ -155,6 +155,7 @@ class World:
         assert self.proxy.cli("operators", "add", "bob").returncode == 0
         for book in BOOKS:
             shutil.copy(self.proxy.state_dir / book, self.folder / Path(book).name)
+        shutil.copytree(self.proxy.state_dir / "pins", self.folder / "pins")
         vault = self.folder / "vault"
         vault.mkdir()
         exported = self.proxy.cli("audit", "export", "--output", str(vault / "trail.jsonl"))
@@ -176,8 +177,9 @@ class World:
     def new_folder(self, name: str) -> Path:
         """Make a folder for a page: a checkout as far as blocks look at it, and the files that they name.
 
-        Agents and operators are again who they were before the last page.
+        Agents, operators and pins are again what they were before the last page.
         """
+        shutil.copytree(self.folder / "pins", self.proxy.state_dir / "pins", dirs_exist_ok=True)
         for book in BOOKS:
             shutil.copy(self.folder / Path(book).name, self.proxy.state_dir / book)
         folder = self.folder / "pages" / name
