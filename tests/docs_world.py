@@ -7,13 +7,15 @@ leave the machine, or run until they are stopped, have stand-ins: STAND_INS. Bes
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import shutil
+import socket
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from tests.harness import (
     Interlock,
     ServerHandle,
     environment,
+    free_port,
     make_certificates,
     start_interlock,
     start_python_server,
@@ -31,39 +34,57 @@ from tests.processes import module_command
 from tests.stdio_harness import start_run
 
 TOOLS = """
-basename bash cat chmod cp curl cut date dirname env false grep head id ip jq kill ls mkdir mktemp mv nft rm sed seq
+basename bash cat chmod cp curl cut date dirname env false grep head id jq kill ls mkdir mktemp mv readlink rm sed seq
 setpriv sh sleep sort strace tail tee test timeout touch tr true unshare wc
 """
 """Programs of the system's own that blocks and interlock may use."""
 
 SERVER = f"exec {sys.executable} -I {REPOSITORY}/tests/servers/formatter.py\n"
+# The machine's own network is not for pages to change: there rules are checked, and links are only looked at.
+ELSEWHERE = f'[ "$(readlink /proc/self/ns/net)" != "{Path("/proc/self/ns/net").readlink()}" ]'
 STAND_INS = {
+    "nft": f'{ELSEWHERE} && exec {shutil.which("nft")} "$@"\nexec {shutil.which("nft")} --check "$@"\n',
+    "ip": f'{ELSEWHERE} && exec {shutil.which("ip")} "$@"\nexec {shutil.which("ip")} link show\n',
     "make": f'exec {shutil.which("make")} --dry-run -C {REPOSITORY} "$@"\n',  # .ci/run makes the real ones
     "npx": SERVER,
     "uvx": SERVER,
     "node": "case $1 in server.js) " + SERVER.strip() + " ;; esac\n",
+    "python": f'exec {sys.executable} "$@"\n',  # a link to it would not know its packages
     "claude": "exit 0\n",
     "ssh": "exec cat >/dev/null\n",
 }
 INTERLOCK = """\
 real() {{ {command} "$@"; }}
+# until_ready FILE WORD…: what runs until it is stopped is started for real, and stopped once FILE has something in it.
+until_ready() {{
+    file=$1
+    shift
+    {command} "$@" &
+    for _ in $(seq 300); do [ -s "$file" ] && break; kill -0 $! || break; sleep 0.1; done
+    [ -s "$file" ] && kill $!
+    wait $! || [ $? = 143 ]
+}}
 case "$*" in
-up*)  # started for real, and stopped once it listens
+up*)
     shift
     state=$(mktemp -d)
     cp -r "{cache}" "$state/cache"
-    {command} up "$@" --listen 127.0.0.1:0 --state-dir "$state" --log-level error --workers 1 --health-listen off &
-    for _ in $(seq 300); do [ -e "$state/run.json" ] && break; kill -0 $! || break; sleep 0.1; done
-    [ -e "$state/run.json" ] && kill $!
-    wait $!
+    set -- up "$@" --listen 127.0.0.1:0 --state-dir "$state" --log-level error --workers 1 --health-listen off
+    until_ready "$state/run.json" "$@"
+    ;;
+"confine gateway"*)
+    said=$(mktemp)
+    until_ready "$said" "$@" --port {ports[0]} --resolver-port {ports[1]} >"$said"
     ;;
 "audit tail"*--follow* | "audit tail"*-f*) timeout --signal=INT 1 {command} "$@" || [ $? = 124 ] ;;
 --install-completion) exec env PYTHONPATH={repository} {python} -m proxy.cli "$@" ;;  # asks its parent for its shell
 "audit prune"*) echo y | real "$@" ;;
+doctor*) real "$@" || [ $? = 1 ] ;;  # what it finds is the machine's
 "probe"* | "policy replay"*) real "$@" || [ $? = 3 ] ;;  # 3: it ran, and found something
 *) real "$@" ;;
 esac
 """
+BOOKS = ("agents.json", "operators.json", "keys/operator.token")
 RULE = """\
   - id: large-sums-by-a-person
     description: A person decides
@@ -96,6 +117,7 @@ class World:
     env: dict[str, str]
     call_id: str = ""
     digest: str = ""
+    amounts: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def filled(self, script: str) -> str:
         """Put in what stands for what a page names; proposals and databases are made for those who want one."""
@@ -109,7 +131,9 @@ class World:
         drafts = ["moved", "moved"]
         with self._session() as session:
             session.ask("tools/list", 1)
-            answer = session.call("transfer_funds_propose", 2, amount=5, _interlock={"candidate_outputs": drafts})
+            answer = session.call(
+                "transfer_funds_propose", 2, amount=next(self.amounts), _interlock={"candidate_outputs": drafts}
+            )
         return str(answer["result"]["structuredContent"]["proposal_id"])
 
     def new_database(self) -> str:
@@ -128,6 +152,10 @@ class World:
         token = re.search(r"ilk_\S+", self.proxy.cli("agents", "add", "build-bot").stdout)
         assert token
         (self.folder / "home" / ".build-bot.token").write_text(token[0])
+        assert self.proxy.cli("operators", "add", "bob").returncode == 0
+        for book in BOOKS:
+            shutil.copy(self.proxy.state_dir / book, self.folder / Path(book).name)
+        shutil.copytree(self.proxy.state_dir / "pins", self.folder / "pins")
         vault = self.folder / "vault"
         vault.mkdir()
         exported = self.proxy.cli("audit", "export", "--output", str(vault / "trail.jsonl"))
@@ -147,11 +175,17 @@ class World:
             assert session.end() == 0, session.errors()
 
     def new_folder(self, name: str) -> Path:
-        """Make a folder for a page: a checkout as far as blocks look at it, and the files that they name."""
+        """Make a folder for a page: a checkout as far as blocks look at it, and the files that they name.
+
+        Agents, operators and pins are again what they were before the last page.
+        """
+        shutil.copytree(self.folder / "pins", self.proxy.state_dir / "pins", dirs_exist_ok=True)
+        for book in BOOKS:
+            shutil.copy(self.folder / Path(book).name, self.proxy.state_dir / book)
         folder = self.folder / "pages" / name
         (folder / ".venv" / "bin").mkdir(parents=True)
         (folder / ".venv" / "bin" / "interlock").symlink_to(self.folder / "bin" / "interlock")
-        (folder / ".venv" / "bin" / "python").symlink_to(sys.executable)
+        (folder / ".venv" / "bin" / "python").symlink_to(self.folder / "bin" / "python")
         (folder / "examples").symlink_to(REPOSITORY / "examples")
         (folder / "deploy").symlink_to(REPOSITORY / "deploy")
         shutil.copytree(REPOSITORY / "policies", folder / "policies")
@@ -180,6 +214,7 @@ PLACEHOLDERS: dict[str, Callable[[World], str]] = {
     "postgresql://interlock:PASSWORD@db.example.com/interlock?sslmode=verify-full": lambda world: world.new_database(),
     "postgresql://interlock@db.example.com/interlock": lambda world: world.new_database(),
     "/usr/share/": lambda world: f"{world.folder}/share/",
+    "/run/secrets/token": lambda world: f"{world.folder}/home/.build-bot.token",
     "/vault/": lambda world: f"{world.folder}/vault/",
     "/srv/interlock-ca": lambda world: f"{world.proxy.state_dir}/ca",
 }
@@ -189,7 +224,8 @@ PLACEHOLDERS: dict[str, Callable[[World], str]] = {
 def start_world(folder: Path, postgres: Postgres) -> Iterator[World]:
     """Run the world until the block ends."""
     home = folder / "home"
-    env = environment({"HOME": str(home), "PATH": str(folder / "bin"), "XDG_STATE_HOME": str(folder)})
+    own = {"HOME": home, "PATH": folder / "bin", "XDG_STATE_HOME": folder, "SSH_AUTH_SOCK": home / "agent.sock"}
+    env = environment({name: str(path) for name, path in own.items()} | {"API_KEY": "anything"})
     (home / ".cursor").mkdir(parents=True)
     config = {"mcpServers": {"files": {"command": "npx", "args": ["-y", "some-server"]}}}
     (home / ".cursor" / "mcp.json").write_text(json.dumps(config))
@@ -198,6 +234,9 @@ def start_world(folder: Path, postgres: Postgres) -> Iterator[World]:
     for place in ("bash-completion/completions", "zsh/site-functions", "fish/vendor_completions.d"):
         (folder / "share" / place).mkdir(parents=True)
     with ExitStack() as stack:
+        agent = stack.enter_context(socket.socket(socket.AF_UNIX))
+        agent.bind(env["SSH_AUTH_SOCK"])
+        agent.listen()
         server = stack.enter_context(start_python_server("python_modern", folder))
         proxy = stack.enter_context(start_interlock(folder / "proxy", policy=POLICY, env={"HOME": str(home)}))
         world = World(folder, proxy, server, postgres, env)
@@ -212,9 +251,14 @@ def _fill_path(folder: Path, env: dict[str, str], state_dir: Path) -> None:
     for tool in TOOLS.split():
         if found := shutil.which(tool):
             (path / tool).symlink_to(found)
-    (path / "python").symlink_to(sys.executable)
     command = " ".join(module_command("proxy.cli", env=env))
-    script = INTERLOCK.format(command=command, cache=state_dir / "cache", repository=REPOSITORY, python=sys.executable)
+    script = INTERLOCK.format(
+        command=command,
+        cache=state_dir / "cache",
+        repository=REPOSITORY,
+        python=sys.executable,
+        ports=(free_port(), free_port()),
+    )
     for name, text in {**STAND_INS, "interlock": script}.items():
         (path / name).write_text(f"#!/bin/sh\n{text}")
         (path / name).chmod(0o755)

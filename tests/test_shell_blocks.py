@@ -15,7 +15,8 @@ from tests.docs_world import World, start_world
 from tests.harness import REPOSITORY
 from tests.postgres import Postgres
 
-LIMIT = 60
+pytestmark = pytest.mark.timeout(240)  # a page is dozens of commands, and the world is made by the first that asks
+LIMIT = 200
 PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
 FENCE = re.compile(r"^( *)```([^\n`]*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 SHELL = re.compile(r"(?:sh|bash|shell|console)\b(?P<mark>.*)")
@@ -73,7 +74,7 @@ def test_every_block_of_a_page_runs(page: str, world: World) -> None:
         cwd=world.new_folder(Path(page).stem), env=world.env, stdin=subprocess.DEVNULL,
         capture_output=True, text=True, timeout=LIMIT, check=False,
     )  # fmt: skip
-    assert run.returncode == 0, f"{page}: {run.stderr[-3000:]}{WAY_OUT}"
+    assert run.returncode == 0, f"{page}:\n{run.stdout[-2000:]}\n{run.stderr[-2000:]}{WAY_OUT}"
 
 
 def test_blocks_that_do_not_run_are_counted_here_and_say_why_in_few_words() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import sys
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -18,6 +19,7 @@ from rich.table import Table
 
 from proxy.audit_keys import AuditKeys
 from proxy.commands.audit_checkpoints import EXIT_BAD, read_checkpoints
+from proxy.commands.moments import parse_moment
 from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, state_folder, store_settings
 from proxy.commands.terminal import printable
 from proxy.config import Settings
@@ -48,6 +50,10 @@ def verify(
     public_key: Annotated[
         list[Path] | None, typer.Option(help="Public keys to trust (PEM); default: those of the state folder.")
     ] = None,
+    exported_at: Annotated[
+        str | None,
+        typer.Option(help="When the export was made, as an age or a time: what was signed later is not missed."),
+    ] = None,
     local: Annotated[bool, typer.Option("--local", help="Only what is still in the local logs.")] = False,  # noqa: FBT002
     database_url: DatabaseUrl = None,
     state_dir: StateDir = None,
@@ -64,7 +70,8 @@ def verify(
     is bad, but there are writers of which no checkpoint speaks.
     """
     settings = store_settings(database_url, state_dir, config)
-    signed, broken = read_checkpoints(settings, checkpoints or (), public_key or ())
+    until = parse_moment(exported_at, "--exported-at", time.time()) if exported_at else None
+    signed, broken = read_checkpoints(settings, checkpoints or (), public_key or (), until)
     report = asyncio.run(_verify(settings, export, signed, local=local))
     if as_json:
         _print_json(report, broken)

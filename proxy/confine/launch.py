@@ -1,7 +1,7 @@
-"""Confines a command: three processes, one outside and two inside, and nothing started unless all is in place.
+"""Confines a command: three processes besides its own, and nothing started unless all is in place.
 
     outside   forwards connections to the proxy and signals to the agent; ends with the agent's exit code
-    keeper    outside of the agent's namespaces, waits; when `outside` dies it is killed, and with it all inside
+    keeper    makes the namespaces and waits; when `outside` dies it is killed, and with it all that is inside
     first     process 1 inside: makes the place, hands its listening sockets out, starts the agent, waits
 
 The network and the mounts belong to a user namespace of `first`; the agent has one

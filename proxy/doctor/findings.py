@@ -12,7 +12,7 @@ from proxy.errors import InterlockError
 
 type State = Literal["ok", "warn", "fail"]
 
-LIMIT = 20.0
+LIMIT = 30.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import re2
 
@@ -19,10 +19,20 @@ def compile_search(pattern: str) -> Callable[[str], bool]:
     """
     options = re2.Options()
     options.log_errors = False
+    options.never_capture = True  # what a group holds is never asked
     try:
-        search = re2.compile(pattern, options).search
+        match = re2.compile(pattern, options)._regexp.Match  # noqa: SLF001  its `search` makes objects that cost more than it
     except re2.error as error:
         detail = error.args[0]
         said = detail.decode(errors="replace") if isinstance(detail, bytes) else str(detail)
         raise ValueError(f"RE2 refuses this pattern: {said}") from None
-    return lambda text: search(text) is not None
+
+    def search(text: str) -> bool:
+        data = text.encode()
+        return bool(match(_ANYWHERE, data, 0, len(data))[0] != _NOWHERE)
+
+    return search
+
+
+_ANYWHERE: Final = re2._Anchor.UNANCHORED  # noqa: SLF001
+_NOWHERE: Final = (-1, -1)

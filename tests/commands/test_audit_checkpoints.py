@@ -23,6 +23,7 @@ def test_the_file_and_keys_are_those_of_the_settings_or_those_given(tmp_path: Pa
     kept = Path(shutil.copy(tmp_path / "state" / "checkpoints" / "checkpoints.jsonl", vault))
     (key,) = (tmp_path / "state" / "keys" / "audit-public").glob("*.pem")
     assert read_checkpoints(empty, [kept], [key]) == (signed, [])
+    assert read_checkpoints(empty, [kept], [key], until=1.0) == ({}, [])
     with kept.open("a") as file:
         file.write("{}\n")
     assert len(read_checkpoints(empty, [kept], [key])[1]) == 1

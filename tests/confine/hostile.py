@@ -85,6 +85,14 @@ def knock(address: str) -> str:
         return f"heard {channel.recv(100)!r}"
 
 
+def look_under(folder: Path) -> str:
+    """Show the covered folder by another view of the one above it, in namespaces of our own."""
+    bind = f"mount --bind {folder.parent} /mnt"
+    overlay = f"mount -t overlay overlay -o lowerdir={folder.parent}:/mnt /mnt"
+    script = f"for view in '{bind}' '{overlay}'; do $view && ls -R /mnt/{folder.name} && umount /mnt; done; exit 1"
+    return run("unshare", "-Urm", "sh", "-c", script)
+
+
 def attach(pid: int) -> str:
     if LIBC.ptrace(PTRACE_ATTACH, pid, 0, 0) == 0:
         return "done"
@@ -164,6 +172,7 @@ def attempts(outside: dict[str, Any]) -> dict[str, Callable[[], str]]:
         "ip link": lambda: run("ip", "link", "add", "d0", "type", "dummy"),
         "new user namespace": lambda: run("unshare", "-Ur", "nft", "flush", "ruleset"),
         "uncover": lambda: run("unshare", "-Urm", "sh", "-c", f"umount {outside['state']}; cat {outside['state']}/*"),
+        "look under the cover": lambda: look_under(Path(outside["state"])),
         "mount": lambda: run("umount", "/etc/resolv.conf"),
         "ptrace": lambda: attach(1),
         "kill": kill_first,

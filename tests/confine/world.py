@@ -157,7 +157,7 @@ def _greet(listener: socket.socket) -> None:
 @contextlib.contextmanager
 def make_world() -> Iterator[World]:
     with contextlib.ExitStack() as stack:
-        folder = Path(tempfile.mkdtemp(prefix="confine-"))
+        folder = Path(tempfile.mkdtemp(prefix="confine-", dir="/tmp"))  # where every user may come
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         folder.chmod(0o777)
         certificates = make_certificates(folder / "certificates", "mcp.test", "site.test")

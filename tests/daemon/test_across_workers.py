@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -15,7 +17,7 @@ from mcp import Client
 from mcp.client.sse import sse_client
 
 from tests.daemon.lines_to import Line, events, reason_of, text_of
-from tests.daemon.reload import replace_policy
+from tests.daemon.reload import replace_policy, wait_for
 from tests.faults.load import wait_until
 from tests.harness import Interlock, ServerHandle, start_interlock, start_python_server
 
@@ -227,3 +229,23 @@ def test_clients_of_every_worker_hear_that_tools_changed(two: Interlock, modern:
         told = next(json.loads(event["data"]) for event in stream if "list_changed" in event.get("data", ""))
         assert told["method"] == "notifications/tools/list_changed"
         line.close()
+
+
+def test_a_call_outlives_the_worker_that_forwarded_it(two: Interlock, legacy: ServerHandle) -> None:
+    reader, writer = Line(two, 1, legacy.url), Line(two, 2, legacy.url, {"Accept": "*/*"})
+    stream = reader.stream("/sse")
+    path = next(stream)["data"]
+    handshake(writer, path, stream)
+    params = {"name": "slow", "arguments": {"ms": 1500}}
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    assert writer.post(call, path).read() == b"Accepted"
+    os.kill(two.worker_pids[1], signal.SIGKILL)
+    answer = next(json.loads(event["data"]) for event in stream if '"id":1' in event.get("data", "").replace(" ", ""))
+    assert "slept 1500" not in text_of(answer)
+    began = decided(two, tool="slow")
+    done = ended(two, began["call_id"])
+    assert done["outcome"] == "done"
+    assert done["writer"] != began["writer"]
+    wait_for(two, lambda run: all(worker["serves"] for worker in run["workers"]))
+    reader.close()
+    writer.close()

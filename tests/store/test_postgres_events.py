@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import asyncpg
@@ -14,18 +15,22 @@ import pytest
 
 from proxy.errors import StoreUnavailableError
 from proxy.events import Entry, Filter, Written
-from proxy.model import Finding
+from proxy.model import AuditEvent, Finding
 from proxy.proposals import Baseline, Consumed, State
 from proxy.resources import sql_dir
 from proxy.store import events as room
 from proxy.store.chain import Head
+from proxy.store.log_files import DaemonLog
 from proxy.store.postgres import PostgresDatabase
 from proxy.store.postgres_events import PostgresEvents
 from proxy.store.proposals import Proposals
+from proxy.store.shipper import Route, Shipper
+from proxy.store.sources import OwnSource
 from tests.cutter import Cutter, How
 from tests.postgres import Postgres
 from tests.store.test_events import completed, decided, event
 from tests.store.test_proposals import NOW, commit, proposal
+from tests.trail_world import notary
 
 DAY = 86_400
 WHERE = "SELECT tableoid::regclass::text, count(*) FROM events GROUP BY 1 ORDER BY 1"
@@ -105,6 +110,27 @@ class TestPartitions:
         assert postgres.psql(WHERE, fresh) == f"{partition(today)}|1"
         assert postgres.psql(f"SELECT to_regclass('{partition(today - DAY)}')", fresh) == ""
         assert postgres.psql(f"SELECT to_regclass('{partition(today + DAY)}')", fresh) == partition(today + DAY)
+
+
+async def test_a_long_report_holds_up_no_shipping(
+    alone: PostgresEvents, fresh: str, postgres: Postgres, tmp_path: Path
+) -> None:
+    postgres.psql(f"DROP TABLE {partition(time.time() + DAY)}", fresh)
+    postgres.psql("ALTER FUNCTION interlock_make_partitions SET lock_timeout = '50ms'", fresh)
+    report = await asyncpg.connect(fresh)
+    async with report.transaction():
+        await report.execute("SELECT count(*) FROM events")
+        log = DaemonLog(tmp_path)
+        await log.record(AuditEvent(event_id="e", kind="k", time=time.time()))
+        own = OwnSource(log, "here")
+        assert await Shipper(Route(tmp_path, "here"), alone, notary(tmp_path), own).round() == 1
+        own.connection.close()
+        log.close()
+        with pytest.raises(StoreUnavailableError, match="lock timeout"):
+            await alone.prepare(time.time())
+    await report.close()
+    await alone.prepare(time.time())
+    assert postgres.psql(f"SELECT to_regclass('{partition(time.time() + DAY)}')", fresh)
 
 
 @pytest.mark.parametrize("how", ["before", "after"])
