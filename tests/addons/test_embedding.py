@@ -15,6 +15,9 @@ import pytest
 from mitmproxy import addonmanager, http, master, version
 from mitmproxy.proxy import mode_servers, server
 from mitmproxy.proxy.layers import http as http_layers
+from mitmproxy.proxy.layers import websocket
+from mitmproxy.proxy.layers.http import HttpStream
+from mitmproxy.proxy.layers.http._http1 import Http1Connection
 
 from addons import embedding
 from addons.dialling import dial
@@ -36,6 +39,12 @@ SOURCES = {
     addonmanager.AddonManager.invoke_addon: "13180532440359de",
     master.Master.__init__: "8e2a46cc1aca56ca",
     http.MessageData.__post_init__: "f65088e210cd9cc1",
+    Http1Connection._handle_event: "2ac8db3e43ae743f",
+    Http1Connection.read_body: "aece271029af36e4",
+    Http1Connection.wait: "c99d0494a840a2b6",
+    HttpStream.handle_connect_finish: "eb3a0054cb5b716e",
+    HttpStream.passthrough: "a6df32aba1ae251a",
+    websocket.WebsocketLayer.relay_messages: "2d451252c7287da0",
 }
 
 
