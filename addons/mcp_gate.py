@@ -331,6 +331,11 @@ class McpGate:
             self._gate.note("request_refused", "event_too_large", flows.context(flow))
             _inject(flow, flows.refusal_body(_denial("event_too_large", "the message")), is_text=message.is_text)
             return
+        if message.from_client and self._is_stopping():
+            message.drop()
+            self._gate.note("request_refused", "stopping", flows.context(flow))
+            _inject(flow, flows.refusal_body(_denial("stopping", "the message")), is_text=message.is_text)
+            return
         context = _websocket_context(flow)
         if not message.from_client:
             payloads = Responses(self._gate, context, None, self._key).rewrite(message.content)
