@@ -24,7 +24,7 @@ LOOPBACK = {dns.A: "127.0.0.1", dns.AAAA: "::1"}
 MAX_NAME = 253
 IDLE_SECONDS = 10.0
 _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
-_HOST = re.compile(rf"(?:{_LABEL}\.)*(?![0-9]+$){_LABEL}")
+_HOST = re.compile(rf"(?:{_LABEL}\.)*(?!(?:[0-9]+|0x[0-9a-f]*)$){_LABEL}")
 
 
 def new_book() -> dns.NameBook:
@@ -45,7 +45,7 @@ def answer_query(query: bytes, book: dns.NameBook) -> bytes | None:
     name = asked.lower().removesuffix(".")
     if name == "localhost" or name.endswith(".localhost"):
         return dns.make_answer(query, end, LOOPBACK.get(kind))
-    # What is no name of a host must not get into a request line, and a number is an address.
+    # What is no name of a host must not get into a request line, and a number, hexadecimal too, is an address.
     if len(name) > MAX_NAME or not _HOST.fullmatch(name):
         return dns.make_answer(query, end, code=dns.NO_SUCH_NAME)
     if kind not in LOOPBACK:

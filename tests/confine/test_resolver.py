@@ -50,6 +50,8 @@ def test_of_other_types_there_is_nothing() -> None:
         "a:80",
         "evil.example\r\nX-A: b",
         "10.0.0.1",
+        "0x7f000001",
+        "10.0x1",
         "-a.example",
         "a-.example",
         "*.example",
