@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import json
 import re
 from urllib.parse import parse_qsl, urlsplit
 
 from mitmproxy import http
-from mitmproxy.net.http.url import parse_authority
+from mitmproxy.net.http import url
 from mitmproxy.proxy.mode_specs import TransparentMode
 
 from proxy.egress import UNJUDGED
@@ -116,7 +117,7 @@ def _same_place(request: http.Request, authority: str) -> bool:
 
 def _same_port(request: http.Request, authority: str) -> bool:
     try:
-        port = parse_authority(authority, check=True)[1]
+        port = _parse_authority(authority)[1]
     except ValueError:
         return False
     return (port or DEFAULT_PORTS.get(request.scheme)) == request.port
@@ -167,6 +168,7 @@ def _bare(host: str) -> str:
     return host.strip("[]").rstrip(".").lower()
 
 
+@functools.lru_cache(maxsize=1024)
 def is_address(host: str) -> bool:
     """Say whether a host is an address in its plain spelling."""
     try:
@@ -176,11 +178,16 @@ def is_address(host: str) -> bool:
     return True
 
 
+@functools.lru_cache(maxsize=1024)
+def _parse_authority(authority: str) -> tuple[str, int | None]:
+    return url.parse_authority(authority, check=True)
+
+
 def _host_of(authority: str | None) -> str | None:
     if not authority:
         return None
     try:
-        return _bare(parse_authority(authority, check=True)[0])
+        return _bare(_parse_authority(authority)[0])
     except ValueError:
         return authority
 

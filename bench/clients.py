@@ -129,6 +129,8 @@ def run_load(spec: Spec, pid: int | None, servers: Servers | None = None, proces
         times.merge({int(bucket): count for bucket, count in one["times"].items()})
     _check_failures([one["failures"] for one in said], finished)
     bounded = bool(spec.calls)
+    if not bounded and not len(times):
+        raise LoadError(f"no call was answered within the {spec.seconds:g} s of a turn")
     return Sample(
         calls=finished if bounded else len(times),
         seconds=took if bounded else spec.seconds,
@@ -196,7 +198,20 @@ def run_wrk(spec: Spec, pid: int | None, servers: Servers) -> Sample:
         url = f"http://127.0.0.1:{spec.port}{spec.path}"
         threads = processes_for(spec.connections)
         seconds = max(1, round(spec.seconds))
-        argv = [program, "-t", threads, "-c", spec.connections, "-d", f"{seconds}s", "-s", script, url]
+        argv = [
+            program,
+            "-t",
+            threads,
+            "-c",
+            spec.connections,
+            "-d",
+            f"{seconds}s",
+            "--timeout",
+            "20s",
+            "-s",
+            script,
+            url,
+        ]
         start = servers.served()
         wrk = stack.enter_context(started("wrk", [str(word) for word in argv], folder))
         time.sleep(WRK_HEAD)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-START_LIMIT = 30.0
+START_LIMIT = 60.0
 STOP_LIMIT = 15.0
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 _LIBC = ctypes.CDLL(None)

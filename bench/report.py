@@ -134,6 +134,8 @@ def _part_row(figure: Mapping[str, Any]) -> Row:
     return [figure["name"], _number(figure["value"]), figure["unit"], bound]
 
 
+IN_WORDS = ("Goals", "Left out")
+"""Tables of text, not of numbers."""
 BOUNDS = {"at_most": "at most", "at_least": "at least"}
 
 
@@ -153,7 +155,7 @@ def show(results: Mapping[str, Any], console: Console) -> None:
     for title, head, rows in tables(results):
         table = Table(title=title, title_justify="left", show_edge=False)
         for number, name in enumerate(head):
-            table.add_column(name, justify="right" if number and title not in ("Goals", "Left out") else "left")
+            table.add_column(name, justify="right" if number and title not in IN_WORDS else "left")
         for row in rows:
             table.add_row(*(cell.replace("[", r"\[") for cell in row))
         console.print(table)
@@ -161,19 +163,18 @@ def show(results: Mapping[str, Any], console: Console) -> None:
     console.print(about(results), markup=False)
 
 
-def _markdown(head: Row, rows: Sequence[Row]) -> str:
-    lines = [head, ["---"] + ["---:" for _ in head[1:]], *rows]
-    return "\n".join(
-        "| " + " | ".join(cell.replace("|", r"\|").replace("\n", " ") for cell in line) + " |" for line in lines
-    )
+def _markdown(title: str, head: Row, rows: Sequence[Row]) -> str:
+    aligned = "---" if title in IN_WORDS else "---:"
+    lines = [head, ["---", *(aligned for _ in head[1:])], *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |" for line in lines)
 
 
 def markdown(results: Mapping[str, Any]) -> str:
     """Give the results as they stand in the documentation."""
     parts = [about(results)]
     for title, head, rows in tables(results):
-        cells = [[cell.replace("; ", "<br>") for cell in row] for row in rows] if title == "Goals" else rows
-        parts.append(f"### {title[0].upper()}{title[1:]}\n\n{_markdown(head, cells)}")
+        cells = [[row[0], row[1].replace("; ", "<br>"), *row[2:]] for row in rows] if title == "Goals" else rows
+        parts.append(f"### {title[0].upper()}{title[1:]}\n\n{_markdown(title, head, cells)}")
     return "\n\n".join(parts) + "\n"
 
 

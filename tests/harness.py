@@ -48,6 +48,8 @@ __all__ = [
 
 START_LIMIT = 15.0
 STOP_LIMIT = 15.0
+WORKERS = "TEST_WORKERS"
+"""A variable that says how many workers a proxy has: one is the cheapest, and what several change has its own tests."""
 SETTLE = 0.2
 
 DENY_ALL_DANGER = """\
@@ -356,7 +358,7 @@ def start_interlock(
     argv = [*program, "up", "--listen", "127.0.0.1:0", "--mode", mode]
     argv += ["--policy", str(policy_file), "--state-dir", str(state_dir), *flags]
     if "--workers" not in flags and "workers" not in (settings or {}):
-        argv += ["--workers", "1"]  # the cheapest; what several of them change has tests of its own
+        argv += ["--workers", os.environ.get(WORKERS, "1")]
     if "--health-listen" not in flags:
         argv += ["--health-listen", "127.0.0.1:0"]
     if upstream_ca:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import sys
@@ -126,6 +127,15 @@ def test_the_chart_is_svg_for_light_and_dark_pages_with_bars_to_scale() -> None:
     assert [panel.title for panel in chart.panels(results())] == ["Calls a second", "CPU a call", "Added to a call"]
 
 
+def test_the_page_and_the_chart_say_what_the_last_whole_run_measured() -> None:
+    found = json.loads(report.FULL.read_bytes())
+    assert report.fill_in(report.PAGE.read_text(), found) == report.PAGE.read_text()
+    assert chart.draw(chart.panels(found["workloads"])) == report.CHART.read_text()
+    assert [goal["id"] for goal in found["goals"]] == list(goals.SOURCES)
+    for goal in found["goals"]:
+        assert goal["met"] is not None or goal["reason"]
+
+
 BURN = """
 import os, subprocess, sys, time
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
@@ -227,5 +237,6 @@ def test_every_workload_of_the_plan_is_there_once() -> None:
         "workers",
     ):
         assert needed in ids
-    page = report.PAGE.read_text()
-    assert all(name in page for name in re.findall(r"make bench[a-z-]*", (report.ROOT / "Makefile").read_text()))
+    targets = re.findall(r"^(bench[a-z-]*):", (report.ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert len(targets) == 3
+    assert all(f"make {target} " in report.PAGE.read_text() for target in targets)

@@ -30,7 +30,7 @@ from tests.harness import (
     start_interlock,
     start_python_server,
 )
-from tests.processes import start_module
+from tests.processes import Process, start_module
 
 TWO = ["--workers", "2"]
 
@@ -147,8 +147,8 @@ def test_a_worker_killed_under_load_loses_nothing_and_is_replaced(tmp_path: Path
     scene = Scene("kill a worker", tmp_path, server, None)
     with start_interlock(tmp_path, policy="version: 1\ndefault: allow\n", flags=TWO) as interlock:
         with Load(interlock.port, server.port, scene.marks, scene.seen):
-            for number in (0, 1, 0):
-                scene.reach(60)
+            for number in (0, 1):
+                scene.reach(50)
                 victim = interlock.worker_pids[number]
                 os.kill(victim, signal.SIGKILL)
                 run = wait_for(
@@ -157,10 +157,10 @@ def test_a_worker_killed_under_load_loses_nothing_and_is_replaced(tmp_path: Path
                 )
                 assert run["pid"] == interlock.process.pid
             wait_until(lambda: health(interlock)[0] == 200)
-            scene.reach(60)
+            scene.reach(50)
         restarts = json.loads((interlock.state_dir / "run.json").read_bytes())["workers"]
-        assert [worker["restarts"] for worker in restarts] == [2, 1]
-        assert "interlock_worker_restarts_total 3" in health(interlock, "/metrics")[1]
+        assert [worker["restarts"] for worker in restarts] == [1, 1]
+        assert "interlock_worker_restarts_total 2" in health(interlock, "/metrics")[1]
         scene.drain(interlock)
     counts = scene.count()
     assert counts.good, counts
@@ -181,8 +181,7 @@ def test_a_worker_that_takes_a_place_later_knows_the_policy_in_force_and_not_an_
         every_worker(lambda: refuse(interlock))
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_stop_reaches_all_and_lets_calls_finish(tmp_path: Path, number: signal.Signals) -> None:
+def test_a_stop_reaches_all_and_lets_calls_finish(tmp_path: Path) -> None:
     with (
         start_python_server("python_modern", tmp_path / "server", flags=["--stateless", "--json"]) as slow,
         start_interlock(tmp_path / "proxy", flags=TWO) as interlock,
@@ -204,7 +203,7 @@ def test_a_stop_reaches_all_and_lets_calls_finish(tmp_path: Path, number: signal
         for thread in threads:
             thread.start()
         wait_until(lambda: len(slow.executions()) == 6)
-        interlock.process.send_signal(number)
+        interlock.process.send_signal(signal.SIGINT)  # SIGTERM ends every other proxy of these tests
         assert interlock.process.wait(15) == 0
         interlock.stopped = True
         for thread in threads:
@@ -217,13 +216,18 @@ def test_a_stop_reaches_all_and_lets_calls_finish(tmp_path: Path, number: signal
     assert not (interlock.state_dir / "operator.sock").exists()
 
 
-def test_a_stop_while_it_starts_is_no_error(tmp_path: Path) -> None:
-    argv = ["proxy.cli", "up", "--listen", "127.0.0.1:0", "--health-listen", "off", "--workers", "2"]
+@contextlib.contextmanager
+def bare(tmp_path: Path, *flags: str) -> Iterator[Process]:
+    """Run `interlock up` with these flags and what it needs, until the block ends it."""
+    argv = ["proxy.cli", "up", "--listen", "127.0.0.1:0", "--state-dir", str(tmp_path / "state"), *flags]
     with (tmp_path / "stderr").open("wb") as errors:
-        process = start_module(
-            *argv, "--state-dir", str(tmp_path / "state"), env=environment(), stdout=errors, stderr=errors
-        )
+        process = start_module(*argv, env=environment(), stdout=errors, stderr=errors)
     with process:
+        yield process
+
+
+def test_a_stop_while_it_starts_is_no_error(tmp_path: Path) -> None:
+    with bare(tmp_path, "--health-listen", "off", "--workers", "2") as process:
         wait_until((tmp_path / "state" / "operator.sock").exists)
         process.send_signal(signal.SIGTERM)
         code = process.wait(15)
@@ -249,5 +253,12 @@ def test_a_health_port_that_was_set_and_is_taken_stops_the_start_and_the_default
         flags = ["--listen", "127.0.0.1:0", "--state-dir", str(tmp_path / "set")]
         done = interlock_cli("up", *flags, "--health-listen", address)
         assert (done.returncode, address in done.stderr) == (1, True)
-        with start_interlock(tmp_path, flags=["--health-listen", "off"]) as interlock:
-            assert interlock.run["health"] is None
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):  # then somebody else has it
+            stack.enter_context(socket.create_server(("127.0.0.1", 8081)))
+        process = stack.enter_context(bare(tmp_path, "--workers", "1"))
+        wait_until((tmp_path / "state" / "run.json").exists)
+        assert json.loads((tmp_path / "state" / "run.json").read_bytes())["health"] is None
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(15) == 0
+    assert "health and metrics are not served" in (tmp_path / "stderr").read_text()

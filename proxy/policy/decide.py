@@ -230,6 +230,7 @@ class CompiledPolicy:
         self._default_deny = Decision(Outcome.DENY, DEFAULT_DENY, message=_SILENT, policy_version=version)
         self._index = _Index(self.compiled)
         self._buckets: dict[tuple[str, str, str | None, str, Hints], tuple[CompiledRule, ...]] = {}
+        self._conclusions: dict[tuple[str, str, str | None, tuple[Hit, ...]], Decision] = {}
 
     def decide(self, call: Call) -> Decision:
         """Decide `call`; a value that cannot be judged is a deny with its own reason."""
@@ -294,7 +295,18 @@ class CompiledPolicy:
         return found
 
     def conclude(self, call: Call, hits: Sequence[Hit]) -> Decision:
-        """Weigh what the rules said."""
+        """Weigh what the rules said; where they said the same of such a call before, what came of it then."""
+        if any(hit.detail for hit in hits):
+            return self._weigh(call, hits)
+        key = (call.method, call.server, call.tool, tuple(hits))
+        known = self._conclusions.get(key)
+        if known is None:
+            if len(self._conclusions) >= _MAX_BUCKETS:
+                self._conclusions.clear()
+            known = self._conclusions[key] = self._weigh(call, hits)
+        return known
+
+    def _weigh(self, call: Call, hits: Sequence[Hit]) -> Decision:
         shadow = tuple(sorted(hit.rule.id for hit in hits if hit.rule.shadow and _matched(hit)))
         live = [hit for hit in hits if not hit.rule.shadow]
         winner = _winner(live)

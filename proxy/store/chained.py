@@ -126,6 +126,7 @@ def _wrong_column(body: str, event_id: str, time: float, columns: Sequence[Any])
         return "body"
     if event_id != said["event_id"] or abs(time - said["time"]) > CLOSE:
         return "event_id or ts"
+    said |= {name: str(said[name]) for name in TEXTS if type(said.get(name)) is int}
     said["proposal_id"] = said.get("proposal_id") or _text(said.get("detail"), "proposal_id")
     pairs = zip(_READ, columns, strict=True)
     return next((name for name, column in pairs if not _same(name, column, said.get(name))), None)

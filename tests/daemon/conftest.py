@@ -26,6 +26,7 @@ SETTINGS = {
     "body_timeout": 1,
     "connection_limit": 8,
     "stream_limit": 2,
+    "workers": 1,  # which count streams each for itself
     "large_uploads": ["127.0.0.1"],
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import socket
 import statistics
 import threading
@@ -16,8 +17,9 @@ from tests.faults.load import request
 from tests.harness import Interlock
 
 KB = 1024
-MAX_SLOPE = 20.0
-"""KB that all processes together may grow by in 1000 calls and still be called flat."""
+MAX_SLOPE = 100.0
+"""KB that all processes together may grow by in 1000 calls and still be called flat: less than anything takes that
+is kept of a call. Memory comes in pages and arenas, so there is some."""
 CLIENTS = 8
 ANSWER_SECONDS = 30.0
 
@@ -48,12 +50,14 @@ class Soak:
 
     @property
     def slope(self) -> float:
-        """KB per 1000 calls, over the second half: what is kept for a while has filled up by then."""
+        """KB per 1000 calls, over the second half: what is kept for a while has filled up by then.
+
+        The median over all pairs of samples, which one step up or down does not move.
+        """
         settled = [sample for sample in self.samples if sample[0] >= self.calls / 2]
-        if len({calls for calls, _ in settled}) < 2:
-            return 0.0
-        calls, sizes = zip(*settled, strict=True)
-        return statistics.linear_regression(calls, sizes).slope * 1000 / KB
+        pairs = [(one, two) for one, two in itertools.combinations(settled, 2) if one[0] != two[0]]
+        slopes = [(two[1] - one[1]) / (two[0] - one[0]) for one, two in pairs]
+        return statistics.median(slopes) * 1000 / KB if slopes else 0.0
 
     @property
     def flat(self) -> bool:

@@ -66,10 +66,11 @@ FULL: dict[str, Any] = {
         {"arguments": {"a\0b": "\0"}, "tool": "a\0b"},
         {"arguments": {"x": float("inf")}},
         {"detail": {"proposal_id": 5}},
+        {"jsonrpc_id": 7, "detail": {"proposal_id": "p1"}},
         {"arguments": "text", "time": 1763000000.123456},
         {"arguments": {"deep": [True, False, None, 1.0, 0]}},
     ],
-    ids=range(8),
+    ids=range(9),
 )
 async def test_columns_as_they_were_written_say_what_the_text_says(fields: dict[str, Any], events: Events) -> None:
     assert (await events.write([entry(1, **fields)])).poison == {}
