@@ -144,7 +144,8 @@ def _files(asked: Asked, found: Found, way_in: Entrance, kept: list[str]) -> Fil
     url_file = os.environ.get(DATABASE_URL_FILE)
     secrets = [settings.commit_keys, settings.sampler_key_file, asked.token_file, Path(url_file) if url_file else None]
     states = _state_folders(settings.state_dir, public[0].parent)
-    files = config_path(asked.config, os.environ), Path(found.policy) if found.policy else None
+    relied_on = [config_path(asked.config, os.environ), Path(found.policy) if found.policy else None]
+    relied_on += [settings.checkpoint_file, settings.upstream_ca]
     return choose_files(
         user=os.geteuid(),
         listening=[*listening_sockets(), *(path for at, deep in SOCKETS for path in sockets_below(at, deep))],
@@ -153,7 +154,7 @@ def _files(asked: Asked, found: Found, way_in: Entrance, kept: list[str]) -> Fil
         state_dirs=[str(state) for state in states],
         given={str(path.resolve()): path.read_bytes() for path in public if states & {*path.resolve().parents}},
         secrets=[str(path.resolve()) for path in secrets if path is not None and path.is_file()],
-        unwritable=[str(path.resolve()) for path in files if path is not None],
+        unwritable=[str(path.resolve()) for path in relied_on if path is not None],
     )
 
 

@@ -49,7 +49,7 @@ def test_the_proxys_own_files_are_covered_but_for_the_certificates(
     leave_note(tmp_path / "state")
     for name in ("keys.json", "url"):
         (tmp_path / name).write_text("postgresql://localhost/x")
-    (tmp_path / "interlock.yaml").write_text("")
+    (tmp_path / "interlock.yaml").write_text("checkpoint_file: /c.jsonl\nupstream_ca: /u.pem")
     environ = {"INTERLOCK_COMMIT_KEYS": str(tmp_path / "keys.json"), "INTERLOCK_DATABASE_URL_FILE": "url"}
     run("confine", "--", "sh", **environ)
     files = confined[0].files
@@ -57,7 +57,7 @@ def test_the_proxys_own_files_are_covered_but_for_the_certificates(
     assert state in files.folders
     assert {*files.given} == {f"{state}/ca/ca.pem", f"{state}/ca/bundle.pem"}
     assert files.secrets == (str(tmp_path / "keys.json"), str(tmp_path / "url"))
-    assert {"/p.yaml", str(tmp_path / "interlock.yaml")} <= {*files.unwritable}
+    assert {"/p.yaml", "/c.jsonl", "/u.pem", str(tmp_path / "interlock.yaml")} <= {*files.unwritable}
 
 
 def test_a_proxy_that_is_named_has_its_token_file_and_the_state_around_its_certificates_covered(
