@@ -7,6 +7,7 @@ leave the machine, or run until they are stopped, have stand-ins: STAND_INS. Bes
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import shutil
@@ -14,7 +15,7 @@ import socket
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -78,10 +79,12 @@ up*)
 "audit tail"*--follow* | "audit tail"*-f*) timeout --signal=INT 1 {command} "$@" || [ $? = 124 ] ;;
 --install-completion) exec env PYTHONPATH={repository} {python} -m proxy.cli "$@" ;;  # asks its parent for its shell
 "audit prune"*) echo y | real "$@" ;;
+doctor*) real "$@" || [ $? = 1 ] ;;  # what it finds is the machine's
 "probe"* | "policy replay"*) real "$@" || [ $? = 3 ] ;;  # 3: it ran, and found something
 *) real "$@" ;;
 esac
 """
+BOOKS = ("agents.json", "operators.json", "keys/operator.token")
 RULE = """\
   - id: large-sums-by-a-person
     description: A person decides
@@ -114,6 +117,7 @@ class World:
     env: dict[str, str]
     call_id: str = ""
     digest: str = ""
+    amounts: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def filled(self, script: str) -> str:
         """Put in what stands for what a page names; proposals and databases are made for those who want one."""
@@ -127,7 +131,9 @@ class World:
         drafts = ["moved", "moved"]
         with self._session() as session:
             session.ask("tools/list", 1)
-            answer = session.call("transfer_funds_propose", 2, amount=5, _interlock={"candidate_outputs": drafts})
+            answer = session.call(
+                "transfer_funds_propose", 2, amount=next(self.amounts), _interlock={"candidate_outputs": drafts}
+            )
         return str(answer["result"]["structuredContent"]["proposal_id"])
 
     def new_database(self) -> str:
@@ -146,6 +152,10 @@ class World:
         token = re.search(r"ilk_\S+", self.proxy.cli("agents", "add", "build-bot").stdout)
         assert token
         (self.folder / "home" / ".build-bot.token").write_text(token[0])
+        assert self.proxy.cli("operators", "add", "bob").returncode == 0
+        for book in BOOKS:
+            shutil.copy(self.proxy.state_dir / book, self.folder / Path(book).name)
+        shutil.copytree(self.proxy.state_dir / "pins", self.folder / "pins")
         vault = self.folder / "vault"
         vault.mkdir()
         exported = self.proxy.cli("audit", "export", "--output", str(vault / "trail.jsonl"))
@@ -165,7 +175,13 @@ class World:
             assert session.end() == 0, session.errors()
 
     def new_folder(self, name: str) -> Path:
-        """Make a folder for a page: a checkout as far as blocks look at it, and the files that they name."""
+        """Make a folder for a page: a checkout as far as blocks look at it, and the files that they name.
+
+        Agents, operators and pins are again what they were before the last page.
+        """
+        shutil.copytree(self.folder / "pins", self.proxy.state_dir / "pins", dirs_exist_ok=True)
+        for book in BOOKS:
+            shutil.copy(self.folder / Path(book).name, self.proxy.state_dir / book)
         folder = self.folder / "pages" / name
         (folder / ".venv" / "bin").mkdir(parents=True)
         (folder / ".venv" / "bin" / "interlock").symlink_to(self.folder / "bin" / "interlock")

@@ -18,6 +18,7 @@ from tests.image import Layer, build
 from tests.postgres import Postgres
 from tests.system import needs
 
+pytestmark = pytest.mark.timeout(240)  # the image is built by the first that asks
 COMPOSE = REPOSITORY / "docker-compose.yml"
 TRANSPARENT = REPOSITORY / "deploy" / "compose.transparent.yml"
 SOCKET = ".s.PGSQL.5432"

@@ -15,7 +15,8 @@ from tests.docs_world import World, start_world
 from tests.harness import REPOSITORY
 from tests.postgres import Postgres
 
-LIMIT = 60
+pytestmark = pytest.mark.timeout(240)  # a page is dozens of commands, and the world is made by the first that asks
+LIMIT = 200
 PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
 FENCE = re.compile(r"^( *)```([^\n`]*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 SHELL = re.compile(r"(?:sh|bash|shell|console)\b(?P<mark>.*)")
