@@ -270,9 +270,14 @@ def _describe(error: ValidationError, values: Mapping[str, Any], sources: Mappin
     return "\n".join(lines)
 
 
+def config_path(named: Path | None, environ: Mapping[str, str]) -> Path:
+    """Say which file settings are read from, be it there or not."""
+    return named or Path(environ.get(CONFIG_ENV) or CONFIG_FILE)
+
+
 def _read_file(path: Path | None, environ: Mapping[str, str]) -> tuple[Path, dict[str, Any]]:
-    named = path or (Path(environ[CONFIG_ENV]) if environ.get(CONFIG_ENV) else None)
-    path = named or CONFIG_FILE
+    named = path is not None or bool(environ.get(CONFIG_ENV))
+    path = config_path(path, environ)
     if not path.exists():
         if named:
             raise ConfigError(f"config file {str(path)!r} does not exist; make it, or drop --config and {CONFIG_ENV}")

@@ -153,9 +153,39 @@ def sockets_below(folder: str, depth: int) -> list[str]:
 
 
 def listening_sockets() -> tuple[str, ...]:
-    """Give the paths of the unix sockets of this machine, as far as they are told; ask outside of any namespace."""
+    """Give the paths of the unix sockets of this machine, as far as they are told; ask outside of any namespace.
+
+    The kernel tells the name that each was given at first. One that has another since, as those that ssh
+    makes for its connections, is looked for in the same folder; one without a folder, wherever a process is.
+    """
+    names: set[str] = set()
     with contextlib.suppress(OSError):
         lines = Path("/proc/net/unix").read_text(errors="surrogateescape").splitlines()[1:]
-        paths = {words[7] for words in (line.split(None, 7) for line in lines) if len(words) == 8}
-        return tuple(sorted(path for path in paths if path.startswith("/")))
-    return ()
+        names = {words[7] for words in (line.split(None, 7) for line in lines) if len(words) == 8}
+    found = {name for name in names if name.startswith("/")}
+    for folder in {os.path.dirname(name) for name in found if not os.path.exists(name)}:  # noqa: PTH110, PTH120
+        if not folder.startswith("/proc/"):  # what is there is of whoever looks
+            found.update(sockets_below(folder, 1))
+    near = [name for name in names if not name.startswith(("/", "@"))]
+    if near:
+        places = (os.path.normpath(f"{folder}/{name}") for folder in _working_folders() for name in near)
+        found.update(path for path in places if Path(path).is_socket())
+    return tuple(sorted(found))
+
+
+def _working_folders() -> set[str]:
+    """Give the folders that processes are in, as far as we may look."""
+    found = set()
+    for name in os.listdir("/proc"):  # noqa: PTH208  names, of which most are no process's
+        if name.isdigit():
+            with contextlib.suppress(OSError):
+                found.add(os.readlink(f"/proc/{name}/cwd"))  # noqa: PTH115
+    return found
+
+
+def close_from(first: int) -> None:
+    """Close every file from that number on, those past a limit that was lowered since among them."""
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208
+        if int(name) >= first:
+            with contextlib.suppress(OSError):  # the one that the list was read by
+                os.close(int(name))

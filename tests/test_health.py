@@ -63,11 +63,19 @@ def test_requests_are_answered_by_path_and_closed() -> None:
         assert ask(address, b"GET /large HTTP/1.1\r\n\r\n").endswith(b"/large" * (1 << 16))
 
 
-def test_connections_that_hold_on_are_closed_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "SECONDS", 0.5)
+def test_connections_that_hold_on_are_bounded_and_make_room() -> None:
     with served() as address:
         crowd = [socket.create_connection(address, timeout=5) for _ in range(MAX_CONNECTIONS + 5)]
-        assert ask(address, b"GET / HTTP/1.1\r\n\r\n").endswith(b"/")  # once there is room again
-        assert crowd[0].recv(1) == b""
+        assert ask(address, b"GET / HTTP/1.1\r\n\r\n").endswith(b"/")
+        assert [sock.recv(1) for sock in crowd[:5]] == [b""] * 5
+        for sock in crowd:
+            sock.close()
+
+
+def test_connections_that_hold_on_are_closed_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "SECONDS", 0.2)
+    with served() as address:
+        crowd = [socket.create_connection(address, timeout=5) for _ in range(2)]
+        assert [sock.recv(1) for sock in crowd] == [b"", b""]
         for sock in crowd:
             sock.close()

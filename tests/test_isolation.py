@@ -24,6 +24,35 @@ def test_unix_sockets_that_listen_are_found(tmp_path: Path) -> None:
         assert sockets_below(str(tmp_path.parent), 1) == []
 
 
+def test_so_are_those_that_were_named_anew_or_without_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with socket.socket(socket.AF_UNIX) as linked, socket.socket(socket.AF_UNIX) as near:
+        linked.bind(str(tmp_path / "master.x7"))
+        (tmp_path / "master").hardlink_to("master.x7")
+        Path("master.x7").unlink()
+        near.bind("near.sock")
+        linked.listen()
+        near.listen()
+        assert {str(tmp_path / "master"), str(tmp_path / "near.sock")} <= {*listening_sockets()}
+
+
+CLOSED = """
+import os, resource, sys
+sys.path.insert(0, sys.argv[1])
+from proxy.isolation import close_from
+os.dup2(0, 900)
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+close_from(3)
+print(*sorted(os.listdir("/proc/self/fd")))
+"""
+
+
+def test_files_are_closed_though_the_limit_was_lowered_below_their_number() -> None:
+    command = [sys.executable, "-I", "-c", CLOSED, str(REPOSITORY)]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30, check=True)
+    assert done.stdout.split() == ["0", "1", "2", "3"]  # the last is what the list is read by
+
+
 def test_a_program_that_is_not_there_or_fails_is_told() -> None:
     with pytest.raises(NamespaceError, match="there is no program 'no-such-program'"):
         run_program("no-such-program")

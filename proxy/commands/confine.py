@@ -15,7 +15,7 @@ from proxy.agent_env import Entrance, change, reached, without_proxy
 from proxy.commands.entrance import Agent, Asked, CaFolder, Found, Listen, TokenFile, Up, entrance, find
 from proxy.commands.exec import refuse
 from proxy.commands.options import ConfigFile, StateDir
-from proxy.config import split_address
+from proxy.config import DATABASE_URL_FILE, config_path, split_address
 from proxy.confine.covers import Files, choose_files
 from proxy.confine.place import bind_sockets
 from proxy.confine.refusals import explain
@@ -120,7 +120,7 @@ def run(
             environ=environ,
             proxy=split_address(reached(found.address)),
             credentials=found.credentials,
-            files=_files(found, way_in, keep_socket or []),
+            files=_files(asked, found, way_in, keep_socket or []),
             folder=str(Path.cwd()),
             user=os.geteuid(),
             group=os.getegid(),
@@ -134,24 +134,34 @@ def run(
     raise typer.Exit(code)
 
 
-def _files(found: Found, way_in: Entrance, kept: list[str]) -> Files:
+def _files(asked: Asked, found: Found, way_in: Entrance, kept: list[str]) -> Files:
     """Say what is covered: whoever could act for the agent, and what is the proxy's alone."""
     for path in kept:
         if not Path(path).is_socket():
             raise ConfigError(f"--keep-socket {path!r} is no socket; leave it out, or name one that is there")
     settings = found.settings
     public = [Path(path) for path in (way_in.ca, way_in.bundle)]
-    secrets = [path for path in (settings.commit_keys, settings.sampler_key_file) if path is not None]
+    url_file = os.environ.get(DATABASE_URL_FILE)
+    secrets = [settings.commit_keys, settings.sampler_key_file, asked.token_file, Path(url_file) if url_file else None]
+    states = _state_folders(settings.state_dir, public[0].parent)
+    relied_on = [config_path(asked.config, os.environ), Path(found.policy) if found.policy else None]
+    relied_on += [settings.checkpoint_file, settings.upstream_ca]
     return choose_files(
         user=os.geteuid(),
         listening=[*listening_sockets(), *(path for at, deep in SOCKETS for path in sockets_below(at, deep))],
         runtime_dir=os.environ.get("XDG_RUNTIME_DIR"),
         kept=[str(Path(path).resolve()) for path in kept],
-        state_dir=str(settings.state_dir.resolve()),
-        given={str(path.resolve()): path.read_bytes() for path in public if path.is_relative_to(settings.state_dir)},
-        secrets=[str(path.resolve()) for path in secrets],
-        unwritable=[str(Path(found.policy).resolve())] if found.policy else [],
+        state_dirs=[str(state) for state in states],
+        given={str(path.resolve()): path.read_bytes() for path in public if states & {*path.resolve().parents}},
+        secrets=[str(path.resolve()) for path in secrets if path is not None and path.is_file()],
+        unwritable=[str(path.resolve()) for path in relied_on if path is not None],
     )
+
+
+def _state_folders(own: Path, ca: Path) -> set[Path]:
+    """Give the proxy's state folder: the one of the settings, and the one that a named folder of certificates is in."""
+    named = ca.resolve().parent
+    return {own.resolve(), *([named] if ca.resolve().name == "ca" and (named / "keys").is_dir() else [])}
 
 
 @app.command(epilog=RULES_EPILOG)

@@ -49,23 +49,24 @@ def choose_files(
     listening: Iterable[str],
     runtime_dir: str | None = None,
     kept: Iterable[str] = (),
-    state_dir: str | None = None,
+    state_dirs: Iterable[str] = (),
     given: Mapping[str, bytes] | None = None,
     secrets: Iterable[str] = (),
     unwritable: Iterable[str] = (),
 ) -> Files:
     """Say which files are to be different inside.
 
-    `listening` are the machine's unix sockets, of which only `kept` stay reachable. The
-    state folder is empty but for what is `given`; `secrets` are files elsewhere.
+    `listening` are the machine's unix sockets, of which only `kept` stay reachable. State
+    folders are empty but for what is `given`; `secrets` are files elsewhere.
     """
+    states = tuple(state_dirs)
     folders = [*SERVICES, *(path.format(user=user) for path in USERS)]
-    folders += [path for path in (runtime_dir, state_dir) if path]
+    folders += [*([runtime_dir] if runtime_dir else []), *states]
     return Files(
         folders=tuple(dict.fromkeys(folders)),
         sockets=tuple(dict.fromkeys((*listening, *DOCKER))),
         kept=tuple(kept),
         secrets=tuple(secrets),
-        unwritable=(*unwritable, *([state_dir] if state_dir else [])),
+        unwritable=(*unwritable, *states),
         given=dict(given or {}),
     )

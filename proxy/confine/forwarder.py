@@ -33,7 +33,8 @@ TOKEN_WANTED = "the proxy wants to know who calls; give --agent and its token"  
 class Forwarder:
     """Forwards to one proxy. `say` tells the person at the terminal what would otherwise stay unseen.
 
-    `host_ports` are those of the machine's own loopback that are reached as the agent's own.
+    `host_ports` are those of the machine's own loopback that are reached as the agent's own. There are
+    at most so many connections at a time; one past that is closed at once.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class Forwarder:
         credentials: tuple[str, str] | None = None,
         say: Callable[[str], None] = lambda _: None,
         host_ports: Iterable[int] = (),
+        most: int = MAX_CONNECTIONS,
     ) -> None:
         self._proxy = proxy
         self._host_ports = frozenset(host_ports)
@@ -51,6 +53,7 @@ class Forwarder:
         self._say = say
         self._said: set[str] = set()
         self._open = 0
+        self._most = most
 
     async def serve(self, listeners: Iterable[socket.socket]) -> list[asyncio.Server]:
         """Forward what comes to the listeners, from now on; give what to keep for that."""
@@ -60,7 +63,7 @@ class Forwarder:
         self._open += 1
         try:
             with contextlib.suppress(OSError, EOFError, TimeoutError, ValueError, asyncio.LimitOverrunError):
-                if self._open <= MAX_CONNECTIONS:
+                if self._open <= self._most:
                     await self._forward(reader, writer)
         finally:
             self._open -= 1

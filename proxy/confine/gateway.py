@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from proxy.confine.place import Sockets
 
-DESCRIPTORS = 2 * MAX_CONNECTIONS + 64
+SPARE = 512
+"""Files for all but connections to the proxy: questions for names, and what is accepted in one go and closed."""
 
 
 async def start(
@@ -27,20 +28,22 @@ async def start(
     host_ports: Iterable[int] = (),
 ) -> list[asyncio.Server]:
     """Forward connections and answer names, from now on; give what to keep for that."""
-    allow_descriptors(DESCRIPTORS)
+    allowed = allow_descriptors(2 * MAX_CONNECTIONS + SPARE)
+    most = max(1, min(MAX_CONNECTIONS, (allowed - SPARE) // 2))
     book = new_book()
     for each in (*sockets.forwarder, *sockets.datagrams, *sockets.streams):
         each.setblocking(False)
-    servers = await Forwarder(proxy, book, credentials, say, host_ports).serve(sockets.forwarder)
+    servers = await Forwarder(proxy, book, credentials, say, host_ports, most).serve(sockets.forwarder)
     return servers + await serve_names(book, sockets.datagrams, sockets.streams)
 
 
-def allow_descriptors(count: int) -> None:
-    """Let this process open so many files, as far as the system lets it: every connection takes two."""
+def allow_descriptors(count: int) -> int:
+    """Let this process open so many files, as far as the system lets it; give how many. A connection takes two."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = count if hard == resource.RLIM_INFINITY else min(count, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return wanted
 
 
 async def serve_gateway(

@@ -26,6 +26,7 @@ from proxy.confine.place import Sockets, arrange_files, arrange_network
 from proxy.isolation import (
     PR_SET_PDEATHSIG,
     NamespaceError,
+    close_from,
     enter_user_namespace,
     prctl,
     renounce_capabilities,
@@ -266,7 +267,7 @@ def _be_agent(plan: Confinement, channel: socket.socket, held: int, mask: set[in
         if os.read(held, len(GO)) != GO:
             os._exit(code)
         channel.close()
-        os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+        close_from(3)
         os.chdir(plan.folder)
         for number in (*PASSED_ON, *RESTORED, signal.SIGCHLD):
             if signal.getsignal(number) != signal.SIG_IGN or number in RESTORED:

@@ -23,8 +23,9 @@ NETWORKS = (ipaddress.ip_network("198.18.0.0/15"), ipaddress.ip_network("fd69:6e
 LOOPBACK = {dns.A: "127.0.0.1", dns.AAAA: "::1"}
 MAX_NAME = 253
 IDLE_SECONDS = 10.0
+MAX_STREAMS = 64
 _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
-_HOST = re.compile(rf"(?:{_LABEL}\.)*(?![0-9]+$){_LABEL}")
+_HOST = re.compile(rf"(?:{_LABEL}\.)*(?!(?:[0-9]+|0x[0-9a-f]*)$){_LABEL}")
 
 
 def new_book() -> dns.NameBook:
@@ -45,7 +46,7 @@ def answer_query(query: bytes, book: dns.NameBook) -> bytes | None:
     name = asked.lower().removesuffix(".")
     if name == "localhost" or name.endswith(".localhost"):
         return dns.make_answer(query, end, LOOPBACK.get(kind))
-    # What is no name of a host must not get into a request line, and a number is an address.
+    # What is no name of a host must not get into a request line, and a number, hexadecimal too, is an address.
     if len(name) > MAX_NAME or not _HOST.fullmatch(name):
         return dns.make_answer(query, end, code=dns.NO_SUCH_NAME)
     if kind not in LOOPBACK:
@@ -75,9 +76,20 @@ async def serve_names(
     book: dns.NameBook, datagrams: Iterable[socket.socket], listeners: Iterable[socket.socket]
 ) -> list[asyncio.Server]:
     """Answer queries that come over UDP and over TCP, from now on; give what to keep for that."""
+    talking = 0
+
+    async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal talking
+        talking += 1
+        try:
+            if talking <= MAX_STREAMS:
+                await converse(reader, writer)
+        finally:
+            talking -= 1
+            writer.close()
 
     async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError, EOFError, TimeoutError), contextlib.closing(writer):
+        with contextlib.suppress(OSError, EOFError, TimeoutError):
             while True:
                 async with asyncio.timeout(IDLE_SECONDS):
                     query = await reader.readexactly(int.from_bytes(await reader.readexactly(2)))
@@ -90,4 +102,4 @@ async def serve_names(
     loop = asyncio.get_running_loop()
     for datagram in datagrams:
         await loop.create_datagram_endpoint(lambda: _Datagrams(book), sock=datagram)
-    return [await asyncio.start_server(converse, sock=listener) for listener in listeners]
+    return [await asyncio.start_server(take, sock=listener) for listener in listeners]

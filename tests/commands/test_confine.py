@@ -47,14 +47,32 @@ def test_the_proxys_own_files_are_covered_but_for_the_certificates(
     run: Run, confined: list[Confinement], tmp_path: Path
 ) -> None:
     leave_note(tmp_path / "state")
-    (tmp_path / "keys.json").write_text("")
-    run("confine", "--", "sh", INTERLOCK_COMMIT_KEYS=str(tmp_path / "keys.json"))
+    for name in ("keys.json", "url"):
+        (tmp_path / name).write_text("postgresql://localhost/x")
+    (tmp_path / "interlock.yaml").write_text("checkpoint_file: /c.jsonl\nupstream_ca: /u.pem")
+    environ = {"INTERLOCK_COMMIT_KEYS": str(tmp_path / "keys.json"), "INTERLOCK_DATABASE_URL_FILE": "url"}
+    run("confine", "--", "sh", **environ)
     files = confined[0].files
     state = str(tmp_path / "state")
     assert state in files.folders
     assert {*files.given} == {f"{state}/ca/ca.pem", f"{state}/ca/bundle.pem"}
-    assert files.secrets == (str(tmp_path / "keys.json"),)
-    assert "/p.yaml" in files.unwritable
+    assert files.secrets == (str(tmp_path / "keys.json"), str(tmp_path / "url"))
+    assert {"/p.yaml", "/c.jsonl", "/u.pem", str(tmp_path / "interlock.yaml")} <= {*files.unwritable}
+
+
+def test_a_proxy_that_is_named_has_its_token_file_and_the_state_around_its_certificates_covered(
+    run: Run, confined: list[Confinement], tmp_path: Path
+) -> None:
+    (tmp_path / "other" / "keys").mkdir(parents=True)
+    (tmp_path / "other" / "ca").mkdir()
+    ca_folder(tmp_path / "other" / "ca")
+    (tmp_path / "bot.token").write_text("ilk_x")
+    named = ["--listen", "127.0.0.1:9", "--ca-folder", "other/ca", "--agent", "bot", "--token-file", "bot.token"]
+    run("confine", *named, "--", "sh")
+    files = confined[0].files
+    assert str(tmp_path / "other") in files.folders
+    assert {*files.given} == {str(tmp_path / "other" / "ca" / name) for name in ("ca.pem", "bundle.pem")}
+    assert files.secrets == (str(tmp_path / "bot.token"),)
 
 
 def test_a_socket_is_kept_where_it_is_one(run: Run, confined: list[Confinement], tmp_path: Path) -> None:

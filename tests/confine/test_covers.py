@@ -11,7 +11,7 @@ def test_services_sockets_and_the_proxys_own_are_covered() -> None:
         listening=["/run/x.sock", "/home/me/y.sock"],
         runtime_dir="/run/elsewhere",
         kept=["/home/me/y.sock"],
-        state_dir="/home/me/state",
+        state_dirs=["/home/me/state"],
         given={"/home/me/state/ca/ca.pem": b"pem"},
         secrets=["/home/me/keys"],
         unwritable=["/home/me/policy.yaml"],

@@ -51,7 +51,7 @@ async def heard(reader: asyncio.StreamReader) -> bytes:
 
 @asynccontextmanager
 async def forwarding(
-    monkeypatch: pytest.MonkeyPatch, answer: bytes | None, said: list[str], *, dies: bool = False
+    monkeypatch: pytest.MonkeyPatch, answer: bytes | None, said: list[str], *, dies: bool = False, most: int = 9
 ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter, list[bytes]]]:
     """Give a connection by way of a forwarder to a proxy that answers so and then echoes; and what that was asked."""
     asked: list[bytes] = []
@@ -72,7 +72,7 @@ async def forwarding(
     port = server.sockets[0].getsockname()[1] if server else free_port()
     listener = socket.create_server(("127.0.0.1", 0))
     listener.setblocking(False)
-    forwarder = Forwarder(("127.0.0.1", port), new_book(), ("bot", "ilk_1"), said.append)
+    forwarder = Forwarder(("127.0.0.1", port), new_book(), ("bot", "ilk_1"), said.append, most=most)
     servers = await forwarder.serve([listener])
     reader, writer = await asyncio.open_connection(*listener.getsockname())
     async with asyncio.timeout(LIMIT):
@@ -128,7 +128,6 @@ async def test_a_proxy_that_dies_takes_its_connections_with_it(monkeypatch) -> N
 
 
 async def test_past_the_limit_connections_are_closed(monkeypatch) -> None:
-    monkeypatch.setattr(module, "MAX_CONNECTIONS", 0)
-    async with forwarding(monkeypatch, b"HTTP/1.1 200 OK\r\n\r\n", []) as (reader, _, asked):
+    async with forwarding(monkeypatch, b"HTTP/1.1 200 OK\r\n\r\n", [], most=0) as (reader, _, asked):
         assert await heard(reader) == b""
     assert asked == []

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from proxy.confine.gateway import allow_descriptors
 from tests.harness import environment, free_port
 from tests.processes import REPOSITORY, start_module
 from tests.system import needs
@@ -41,3 +43,11 @@ def test_it_says_where_it_listens_and_stops_when_told(tmp_path: Path) -> None:
         assert f"port {port}, names on {resolver}" in process.stdout.readline().decode()
         process.terminate()
         assert process.wait(20) == 0
+
+
+def test_it_is_known_how_many_files_the_system_lets_it_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = {"now": (256, 1024)}
+    monkeypatch.setattr(resource, "getrlimit", lambda _: limits["now"])
+    monkeypatch.setattr(resource, "setrlimit", lambda _, wanted: limits.update(now=wanted))
+    assert allow_descriptors(2560) == 1024
+    assert limits["now"] == (1024, 1024)

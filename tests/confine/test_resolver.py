@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
+import socket
 import struct
 
 import pytest
 
-from proxy.confine.resolver import NETWORKS, answer_query, new_book
+from proxy.confine.resolver import MAX_STREAMS, NETWORKS, answer_query, new_book, serve_names
 from proxy.dns import AAAA, NO_SUCH_NAME, A
 from tests.test_dns import query
 
@@ -50,6 +52,8 @@ def test_of_other_types_there_is_nothing() -> None:
         "a:80",
         "evil.example\r\nX-A: b",
         "10.0.0.1",
+        "0x7f000001",
+        "10.0x1",
         "-a.example",
         "a-.example",
         "*.example",
@@ -72,3 +76,20 @@ def test_a_name_that_is_too_long_does_not_exist() -> None:
 )
 def test_what_is_no_query_gets_no_answer(data: bytes) -> None:
     assert answer_query(data, new_book()) is None
+
+
+async def test_questions_over_tcp_are_answered_and_past_the_limit_connections_are_closed() -> None:
+    listener = socket.create_server(("127.0.0.1", 0))
+    listener.setblocking(False)
+    (server,) = await serve_names(new_book(), [], [listener])
+    crowd = [await asyncio.open_connection(*listener.getsockname()) for _ in range(MAX_STREAMS + 1)]
+    async with asyncio.timeout(20):
+        assert await crowd[-1][0].read() == b""
+        data = query("mcp.test")
+        crowd[0][1].write(len(data).to_bytes(2) + data)
+        answer = await crowd[0][0].readexactly(int.from_bytes(await crowd[0][0].readexactly(2)))
+    assert answer.endswith(bytes([198, 18, 0, 1]))
+    for _, writer in crowd:
+        writer.close()
+        await writer.wait_closed()
+    server.close()
