@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from addons.hook_table import HookTable
 
 UNREAD_BYTES = 1 << 20
-"""How much a connection may bring while a hook is waited for, before it is read no further."""
+"""How much a connection may bring while a hook or another connection is waited for, before it is read no further."""
 
 
 class DirectHandler(ProxyConnectionHandler):
@@ -47,11 +47,24 @@ class DirectHandler(ProxyConnectionHandler):
         self._wires: dict[Wire, None] = {}
         self._full: set[Wire] = set()
         self._awaited = 0
+        self._dialled: set[commands.OpenConnection] = set()
         self._unread: collections.Counter[Wire] = collections.Counter()
 
     async def server_event(self, event: events.Event) -> None:
         """Give the layers an event."""
         self.take(event)
+        if isinstance(event, events.OpenConnectionCompleted):
+            self._dialled.discard(event.command)
+            self._catch_up()
+
+    async def open_connection(self, command: commands.OpenConnection) -> None:
+        """Open a connection and see it through to its end; until it is open, the layers wait."""
+        self._dialled.add(command)
+        try:
+            await super().open_connection(command)
+        finally:
+            self._dialled.discard(command)
+            self._catch_up()
 
     def take(self, event: events.Event) -> None:
         """Give the layers an event; one that comes while they are busy with another is for them to take next."""
@@ -133,8 +146,7 @@ class DirectHandler(ProxyConnectionHandler):
                 self.take(events.HookCompleted(hook))
         finally:
             self._awaited -= 1
-            if self._unread and not self._awaited:
-                self._catch_up()
+            self._catch_up()
 
     async def handle_hook(self, hook: commands.StartHook) -> None:
         """Tell the addons of something, and wait until they are done with it."""
@@ -205,14 +217,16 @@ class DirectHandler(ProxyConnectionHandler):
                         each.resume()
 
     def count(self, wire: Wire, size: int) -> None:
-        """Read no more of a wire that brings much while a hook is waited for: the layers would keep it all."""
-        if self._awaited:
+        """Read no more of a wire that brings much while the layers wait for something: they would keep it all."""
+        if self._awaited or self._dialled:
             self._unread[wire] += size
             if self._unread[wire] > UNREAD_BYTES:
                 wire.pause()
 
     def _catch_up(self) -> None:
-        """Read on: no hook is waited for, so that the layers have taken all that came."""
+        """Read on where nothing is waited for, so that the layers have taken all that came."""
+        if self._awaited or self._dialled or not self._unread:
+            return
         wires = list(self._unread)
         self._unread.clear()
         for wire in wires:

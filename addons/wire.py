@@ -56,6 +56,8 @@ class Wire(asyncio.Protocol):
             self.data_received(buffered)
         if reader.exception() is not None or reader._eof:  # type: ignore[attr-defined]  # noqa: SLF001
             self._end()
+        if self._transport.get_write_buffer_size() > self._transport.get_write_buffer_limits()[1]:
+            self._taker.press(self)  # the stream was told so, and nobody else will be
         if self._taker.is_full:
             self.pause()
         else:

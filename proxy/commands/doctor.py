@@ -38,7 +38,9 @@ def doctor(
     timeout: Annotated[float, typer.Option(min=1, help="Seconds for all that is looked at together.")] = LIMIT,
     as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
-    """Look whether Interlock can work here, and say how to mend what it lacks. Nothing is changed.
+    """Look whether Interlock can work here, and say how to mend what it lacks.
+
+    Nothing is changed.
 
     Exit code 0: nothing fails, though some of it may be worth a warning. Exit code 1: something fails.
     """

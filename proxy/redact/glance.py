@@ -24,11 +24,11 @@ _DEEP: Final = 16
 _SPECIAL: Final = re.compile(r"\\|%[0-9A-Fa-f]{2}|%u00|&#x|\[(?:secret|pii|custom):")
 
 
-def nothing_in(value: Any, chosen: frozenset[int], scanner: Scanner, part: Any = None) -> bool:
+def nothing_in(value: Any, chosen: frozenset[int], scanner: Scanner, limits: tuple[int, int], part: Any = None) -> bool:
     """Say that none of the `chosen` detectors would find anything in `value`, or run into a limit there.
 
-    Nor would they in `part` of it taken by itself: its strings end to end are looked at too.
-    False says nothing: there may be something.
+    Nor would they in `part` of it taken by itself: its strings end to end are looked at too. It may decode to
+    no more than its length the first of `limits` times and the second of them. False says nothing: there may be something.
     """
     text = _Flat().read(value)
     if part is not None and part is not value and text is not None:
@@ -36,8 +36,13 @@ def nothing_in(value: Any, chosen: frozenset[int], scanner: Scanner, part: Any =
     if text is None or not text.isascii() or _SPECIAL.search(text) is not None:
         return False
     layer: Layer | None = Root(text.encode())
+    growth, slack = limits
+    budget = growth * len(text) + slack
     for depth in range(MAX_DEPTH + 1):
         assert layer is not None
+        budget -= len(layer.data)
+        if budget < 0:
+            return False
         survey = scanner.survey(layer.data)
         if not chosen.isdisjoint(survey) and scanner.settled(layer.data, chosen, survey):
             return False

@@ -84,14 +84,14 @@ class Masker:
         finding is `maskable`. Raises PolicyError for a detector name that chooses nothing.
         """
         chosen = self.catalogue.select(detectors)
-        if chosen and nothing_in(value, chosen, self._scanner):
+        if chosen and nothing_in(value, chosen, self._scanner, (GROWTH, SLACK)):
             return value, ()
         return _Masking(self, value, chosen, suppressions).run()
 
     def is_clean(self, value: Json, part: Json, detectors: Sequence[str]) -> bool:
         """Say that nothing is found in `value`, nor in `part` of it by itself. False says nothing."""
         chosen = self.catalogue.select(detectors)
-        return bool(chosen) and nothing_in(value, chosen, self._scanner, part)
+        return bool(chosen) and nothing_in(value, chosen, self._scanner, (GROWTH, SLACK), part)
 
     def mask_text(
         self, text: str, detectors: Sequence[str], suppressions: Sequence[Suppression] = ()

@@ -210,7 +210,7 @@ TAMPERING = {
     "os.open(f'/proc/{tracer}/fd/{held}', os.O_RDONLY | os.O_NONBLOCK)": "somebody opened the trace",
     "os.open(f'/proc/{tracer}/mem', os.O_RDWR)": "open /proc/",
     "signal.pidfd_send_signal(os.pidfd_open(tracer), signal.SIGCONT)": "kill ",
-    "os.rename(STATE + '/log', STATE + '/gone')": "rename ",
+    "os.rename(STATE + '/cache', STATE + '/gone')": "rename ",
 }
 
 
