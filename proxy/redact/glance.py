@@ -27,8 +27,8 @@ _SPECIAL: Final = re.compile(r"\\|%[0-9A-Fa-f]{2}|%u00|&#x|\[(?:secret|pii|custo
 def nothing_in(value: Any, chosen: frozenset[int], scanner: Scanner, limits: tuple[int, int], part: Any = None) -> bool:
     """Say that none of the `chosen` detectors would find anything in `value`, or run into a limit there.
 
-    Nor would they in `part` of it taken by itself: its strings end to end are looked at too. It may decode to
-    no more than its length the first of `limits` times and the second of them. False says nothing: there may be something.
+    Nor would they in `part` of it taken by itself: its strings end to end are looked at too. All that it decodes to may
+    be its length times the first of `limits`, and the second of them more. False says nothing: there may be something.
     """
     text = _Flat().read(value)
     if part is not None and part is not value and text is not None:
