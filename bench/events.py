@@ -1,6 +1,7 @@
-"""How fast events go into the store, and how fast questions are answered: `python -m bench.events`.
+"""How fast events go into the store, and how fast questions are answered: `python -m bench.events [EVENTS]`.
 
-A real Postgres that syncs to disk, events of 30 days.
+A real Postgres that syncs to disk, events of 30 days; 200,000 of them unless told otherwise. Five million take eight
+minutes and 9 GB.
 """
 
 import asyncio
@@ -8,6 +9,7 @@ import datetime as dt
 import hashlib
 import re
 import statistics
+import sys
 import time
 
 import uuid_utils
@@ -159,4 +161,6 @@ def measure(quick):
 
 
 if __name__ == "__main__":
+    if sys.argv[1:] and sys.argv[1].isdecimal():
+        EVENTS = int(sys.argv.pop(1))
     figures.main(measure, __doc__)
