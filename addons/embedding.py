@@ -12,6 +12,7 @@ from mitmproxy.proxy.layers import http as http_layers
 
 from addons.dialling import DiallingAsyncio
 from addons.direct import DirectHandler
+from addons.headers import METHODS
 from addons.http_connections import GuardedHttp1Client
 
 KNOWN = "12.2."
@@ -25,6 +26,7 @@ def embed() -> None:
     replace_http1_client()
     replace_handler()
     drop_type_checks()
+    index_headers()
 
 
 def replace_dialling() -> None:
@@ -49,3 +51,9 @@ def drop_type_checks() -> None:
 
 def _trust(_: http.MessageData) -> None:
     """Check nothing."""
+
+
+def index_headers() -> None:
+    """Have headers looked up by an index."""
+    for name, method in METHODS.items():
+        setattr(http.Headers, name, method)

@@ -13,6 +13,7 @@ import inspect
 
 import pytest
 from mitmproxy import addonmanager, http, master, version
+from mitmproxy.coretypes import multidict
 from mitmproxy.proxy import mode_servers, server
 from mitmproxy.proxy.layers import http as http_layers
 from mitmproxy.proxy.layers import websocket
@@ -22,6 +23,7 @@ from mitmproxy.proxy.layers.http._http1 import Http1Connection
 from addons import embedding
 from addons.dialling import dial
 from addons.direct import DirectHandler
+from addons.headers import METHODS
 from addons.http_connections import GuardedHttp1Client
 
 # Of each function that ours stand in for, or lean on, the digest of its source.
@@ -39,6 +41,8 @@ SOURCES = {
     addonmanager.AddonManager.invoke_addon: "13180532440359de",
     master.Master.__init__: "8e2a46cc1aca56ca",
     http.MessageData.__post_init__: "f65088e210cd9cc1",
+    http.Headers: "947aa0298abd4010",
+    multidict._MultiDict: "9d8341c83747569d",
     Http1Connection._handle_event: "2ac8db3e43ae743f",
     Http1Connection.read_body: "aece271029af36e4",
     Http1Connection.wait: "c99d0494a840a2b6",
@@ -55,6 +59,7 @@ def restored(monkeypatch):
         (http_layers, "Http1Client"),
         (mode_servers, "ProxyConnectionHandler"),
         (http.MessageData, "__post_init__"),
+        *((http.Headers, name) for name in METHODS),
     ):
         monkeypatch.setattr(owner, name, getattr(owner, name))
 
@@ -73,6 +78,7 @@ def test_mitmproxy_takes_our_parts():
     assert "Http1Client" in http_layers.HttpClient._handle_event.__wrapped__.__code__.co_names
     assert mode_servers.ProxyConnectionHandler is DirectHandler
     assert "ProxyConnectionHandler" in mode_servers.ServerInstance.handle_stream.__code__.co_names
+    assert {name: getattr(http.Headers, name) for name in METHODS} == METHODS
     http.RequestData(*[None] * len(dataclasses.fields(http.RequestData)))  # whatever the types
 
 
