@@ -45,7 +45,7 @@ def _bytes(text: str | bytes) -> bytes:
 
 
 def _init(self: Headers, fields: Iterable[tuple[bytes, bytes]] = (), **headers: str | bytes) -> None:
-    self.fields = tuple([tuple(field) for field in fields])  # type: ignore[assignment]
+    self.fields = tuple([tuple(field) for field in fields])  # type: ignore[misc]
     for name, value in self.fields:
         if not isinstance(name, bytes) or not isinstance(value, bytes):
             raise TypeError("Header fields must be bytes.")
