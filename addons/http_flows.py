@@ -143,8 +143,9 @@ def odd_framing(request: http.Request) -> str | None:
     a GET's body and read on in it.
     """
     data = request.data
-    parts = (data.method, data.path, *(part for pair in request.headers.fields for part in pair))
-    if any(_CONTROL.search(part) for part in parts) or b" " in data.method + data.path:
+    line = data.method + data.path
+    head = b"".join([line, *[part for pair in request.headers.fields for part in pair]])
+    if _CONTROL.search(head) or b" " in line:
         return "odd_head"
     codings = [value.strip().lower() for value in request.headers.get_all("transfer-encoding")]
     if codings not in ([], ["chunked"]):
