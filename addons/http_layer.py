@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mitmproxy.proxy import commands, events
-from mitmproxy.proxy.context import Context
 from mitmproxy.proxy.layers.http import (
     DropStream,
     GetHttpConnection,
@@ -30,6 +29,7 @@ from addons.limits import BodyOverdue, EventPushed, Limits
 
 if TYPE_CHECKING:
     from mitmproxy import flow as mflow
+    from mitmproxy.proxy.context import Context
     from mitmproxy.proxy.layer import CommandGenerator, Layer
 
 
@@ -114,7 +114,7 @@ class GuardedHttpLayer(HttpLayer):
         return [s for s in streams if s.child_layer and not isinstance(s.child_layer, GuardedWebsocketLayer)]
 
     def make_stream(self, stream_id: int) -> CommandGenerator[None]:
-        stream = self.streams[stream_id] = GuardedHttpStream(_fork(self.context), stream_id, self._limits)
+        stream = self.streams[stream_id] = GuardedHttpStream(self.context.fork(), stream_id, self._limits)
         yield from stream.handle_event(events.Start())
 
 
@@ -125,11 +125,3 @@ class QuickHttpClient(HttpClient):
         """Take an event."""
         child: Layer | None = self.__dict__.get("child_layer")
         return super().handle_event(event) if child is None or self._paused else child.handle_event(event)
-
-
-def _fork(context: Context) -> Context:
-    """Give what `context.fork()` does; that makes a connection each time, and throws it away."""
-    made = Context.__new__(Context)
-    made.client, made.server, made.options = context.client, context.server, context.options
-    made.layers = context.layers.copy()
-    return made
