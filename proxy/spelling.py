@@ -30,10 +30,10 @@ _ASCII_ESCAPES: Final = {**_ESCAPES, "\x7f": "\\u007f"}
 def spell(value: Any, *, ensure_ascii: bool = False, allow_nan: bool = True) -> str:
     """Give the compact JSON text of `value`. Raises as `json.dumps` does."""
     spelling = _SPELLINGS[ensure_ascii, allow_nan]
-    return spelling.at_once(value) if not _is_heavy(value, DEPTH) else "".join(spelling.pieces(value, DEPTH))
+    return spelling.at_once(value) if not is_heavy(value) else "".join(spelling.pieces(value, DEPTH))
 
 
-def _is_heavy(value: Any, depth: int) -> bool:
+def is_heavy(value: Any, depth: int = DEPTH) -> bool:
     """Say whether spelling `value` may take long; what is light is told by a few steps."""
     if isinstance(value, str):
         return len(value) > LONG
@@ -45,7 +45,7 @@ def _is_heavy(value: Any, depth: int) -> bool:
         if isinstance(child, str):
             if len(child) > LONG:
                 return True
-        elif isinstance(child, (dict, list)) and _is_heavy(child, depth - 1):
+        elif isinstance(child, (dict, list)) and is_heavy(child, depth - 1):
             return True
     return False
 
@@ -56,7 +56,7 @@ class _Spelling:
         self.at_once = json.JSONEncoder(ensure_ascii=ensure_ascii, allow_nan=allow_nan, separators=(",", ":")).encode
 
     def pieces(self, value: Any, depth: int) -> Iterator[str]:
-        if not _is_heavy(value, depth):
+        if not is_heavy(value, depth):
             yield self.at_once(value)
         elif isinstance(value, str):
             yield from self._string(value)
