@@ -62,7 +62,15 @@ def ours(module: str) -> set[str]:
     return {name for name in imports(module) if within(name, ("proxy", "addons")) and name != "proxy"}
 
 
-MODEL = ("proxy.model", "proxy.proposals", "proxy.events", "proxy.masking", "proxy.errors", "proxy.spelling")
+MODEL = (
+    "proxy.model",
+    "proxy.frozen",
+    "proxy.proposals",
+    "proxy.events",
+    "proxy.masking",
+    "proxy.errors",
+    "proxy.spelling",
+)
 PURE = (
     *MODEL,
     "proxy.reasons",
@@ -108,6 +116,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "proxy.masking": MODEL,
     "proxy.events": MODEL,
     "proxy.errors": (),
+    "proxy.frozen": (),
     "proxy.spelling": (),
     "proxy.reasons": (),
     "proxy.wire": ("proxy.wire", *MODEL),

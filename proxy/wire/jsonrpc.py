@@ -20,12 +20,15 @@ MAX_DEPTH = 100
 MAX_INTEGER_DIGITS = 20
 
 
-def folded(*names: str) -> dict[str, str]:
-    """Index `names` by the form in which a case-insensitive parser compares them."""
-    return {name.casefold(): name for name in names}
+class Names(dict[str, str]):
+    """Names, each under the form in which a case-insensitive parser compares it."""
+
+    def __init__(self, *names: str) -> None:
+        super().__init__({name.casefold(): name for name in names})
+        self.written = frozenset(names)
 
 
-ENVELOPE = folded("jsonrpc", "id", "method", "params", "result", "error")
+ENVELOPE = Names("jsonrpc", "id", "method", "params", "result", "error")
 
 
 def parse_json(data: bytes) -> Json:
@@ -103,8 +106,10 @@ def parse_message(value: Json) -> Message:
     return _parse_response(value)
 
 
-def refuse_misspelt(value: JsonObject, names: dict[str, str]) -> None:
+def refuse_misspelt(value: JsonObject, names: Names) -> None:
     """Refuse a key that only a case-insensitive parser (Go's, for one) takes for one of `names`."""
+    if value.keys() <= names.written:
+        return
     for key in value:
         meant = names.get(key.casefold(), key)
         if meant != key:
