@@ -500,12 +500,15 @@ class Pass:
 class Forward:
     """Forward the canonical form of `message`, and bring what comes back to `exchange`.
 
-    `headers` are those that mirror the body and must change with it.
+    `headers` are those that mirror the body and must change with it. `spelt` is the
+    canonical form itself, where it is known already; `size` how much work it is to make.
     """
 
     message: Message
     exchange: Exchange
     headers: dict[str, str] = field(default_factory=dict[str, str])
+    spelt: bytes | None = None
+    size: int = 0
 
 
 @frozen()

@@ -136,7 +136,16 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "proxy.exchanges": PURE,
     "proxy.phases": ("proxy.journal", *PURE),
     "proxy.two_steps": ("proxy.phases", "proxy.refusals", "proxy.journal", "proxy.catalogue", *PURE),
+    "proxy.way_back": (
+        "proxy.two_steps",
+        "proxy.refusals",
+        "proxy.journal",
+        "proxy.exchanges",
+        "proxy.catalogue",
+        *PURE,
+    ),
     "proxy.gate": (
+        "proxy.way_back",
         "proxy.two_steps",
         "proxy.refusals",
         "proxy.phases",
