@@ -5,9 +5,9 @@ from __future__ import annotations
 import ipaddress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from proxy.policy.conditions import many
 from proxy.policy.globs import compile_globs
 from proxy.policy.hosts import Host, UrlViews, canonical_host, read_url
-from proxy.policy.rules import many
 from proxy.policy.values import AMBIGUOUS, Trouble
 from proxy.policy.views import WrongTypeError, gather
 

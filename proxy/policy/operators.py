@@ -11,8 +11,8 @@ import operator
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy.policy import host_operators, path_operator, programs
+from proxy.policy.conditions import All, Any_, Bounds, Condition, Not, many
 from proxy.policy.regex import compile_search
-from proxy.policy.rules import All, Any_, Bounds, Condition, Not, many
 from proxy.policy.text import fold, read_text
 from proxy.policy.values import parse_arg
 from proxy.policy.views import (
@@ -30,7 +30,7 @@ from proxy.policy.views import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy.policy.rules import When
+    from proxy.policy.conditions import When
     from proxy.policy.values import ArgPath, Reading
     from proxy.policy.views import Gather, NumberView, Views
 

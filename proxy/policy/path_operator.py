@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from proxy.policy.conditions import many
 from proxy.policy.paths import PathViews, read_path, read_plain
 from proxy.policy.regex import compile_search, escape
 from proxy.policy.roots import glob_may_reach, read_root, search_may_reach
-from proxy.policy.rules import many
 from proxy.policy.values import AMBIGUOUS, Trouble
 from proxy.policy.views import WrongTypeError, gather
 
