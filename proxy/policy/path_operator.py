@@ -49,10 +49,11 @@ def _plain_paths(arg: ArgPath, reading: Reading) -> Paths | None:
     exact, loose, trouble = arg.select(reading)
     if len(exact) != 1 or loose or trouble is not None or type(exact[0]) is not str:
         return None
-    views = read_plain(exact[0])
-    if views is None:
+    path = read_plain(exact[0])
+    if path is None:
         return None
-    return Paths(views.folded, views.exact, (), (), True, None, views.folded[0])
+    folded = path.lower()
+    return Paths((folded,), (path,), (), (), True, None, folded, ())
 
 
 def _merge(views: Views) -> Paths:
