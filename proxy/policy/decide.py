@@ -16,6 +16,7 @@ from proxy.policy.asking import POLICY_ERROR, Hit, compile_rule
 from proxy.policy.egress import CompiledEgress
 from proxy.policy.globs import is_glob
 from proxy.policy.masking import compile_suppression
+from proxy.policy.plan import Plan
 from proxy.policy.rules import AllowRule, DenyRule, Egress, RedactRule, TwoPhaseRule
 from proxy.policy.text import fold
 from proxy.policy.values import Reading
@@ -60,6 +61,9 @@ PLUMBING: Final = frozenset(
     }
 )
 
+type _Key = tuple[str, str, str | None, str, Hints]
+"""All of a call but its arguments."""
+
 _SEVERITIES: Final = ("info", "low", "medium", "high", "critical")
 _MAX_BUCKETS: Final = 4096
 _SILENT: Final = "No rule allows this call, and the policy denies by default."
@@ -96,21 +100,6 @@ def spellings(call: Call) -> tuple[tuple[str, str, str], ...]:
     return (names,) if lax == names else (names, lax)
 
 
-def _ask_all(rules: Iterable[CompiledRule], reading: Reading) -> list[Hit]:
-    hits: list[Hit] = []
-    for rule in rules:
-        # Most rules say no, and asking their test alone first is the cheaper way to hear it.
-        try:
-            if not rule.test(reading):
-                continue
-        except Exception:  # noqa: BLE001, S110 - `ask` meets it again and tells of it
-            pass
-        hit = rule.ask(reading)
-        if hit is not None:
-            hits.append(hit)
-    return hits
-
-
 class CompiledPolicy:
     """A policy ready to decide; implements `model.Policy`."""
 
@@ -136,15 +125,17 @@ class CompiledPolicy:
         self._default_allow = Decision(Outcome.ALLOW, DEFAULT_ALLOW, policy_version=version)
         self._default_deny = Decision(Outcome.DENY, DEFAULT_DENY, message=_SILENT, policy_version=version)
         self._index = _Index(self.compiled)
-        self._buckets: dict[tuple[str, str, str | None, str, Hints], tuple[CompiledRule, ...]] = {}
+        self._buckets: dict[_Key, tuple[CompiledRule, ...]] = {}
+        self._prepared: dict[_Key, tuple[Plan, Decision]] = {}
+        self._plans: dict[tuple[CompiledRule, ...], Plan] = {}
         self._conclusions: dict[tuple[str, str, str | None, tuple[Hit, ...]], Decision] = {}
 
     def decide(self, call: Call) -> Decision:
         """Decide `call`; a value that cannot be judged is a deny with its own reason."""
         try:
-            reading = Reading(call.arguments or {})
-            hits = _ask_all(self.rules_for(call), reading)
-            return self.conclude(call, hits) if hits else self._silence(call)
+            plan, otherwise = self._plan_for(call)
+            hits = plan.ask(Reading(call.arguments or {}))
+            return otherwise if hits is None else self.conclude(call, hits)
         except Exception as error:  # noqa: BLE001 - the boundary: whatever goes wrong is a refusal
             return Decision(
                 Outcome.DENY,
@@ -199,6 +190,23 @@ class CompiledPolicy:
             if len(self._buckets) >= _MAX_BUCKETS:
                 self._buckets.clear()
             found = self._buckets[key] = self._index.rules_for(call)
+        return found
+
+    def _plan_for(self, call: Call) -> tuple[Plan, Decision]:
+        """Give how to ask the rules whose globs fit, and what holds where no condition of theirs does."""
+        key = (call.method, call.server, call.tool, call.agent, call.hints)
+        found = self._prepared.get(key)
+        if found is None:
+            rules = self.rules_for(call)
+            if len(self._prepared) >= _MAX_BUCKETS:
+                self._prepared.clear()
+                self._plans.clear()
+            plan = self._plans.get(rules)
+            if plan is None:
+                plan = self._plans[rules] = Plan(rules)
+            certain = list(plan.certain.values())
+            otherwise = self.conclude(call, certain) if certain else self._silence(call)
+            found = self._prepared[key] = (plan, otherwise)
         return found
 
     def conclude(self, call: Call, hits: Sequence[Hit]) -> Decision:
