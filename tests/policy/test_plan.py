@@ -1,6 +1,5 @@
 """A plan passes over rules, and no decision is another for it."""
 
-import functools
 from pathlib import Path
 
 import pytest
@@ -97,11 +96,13 @@ TEXTS = [
     *("a", "A B", "ab", "/etc/passwd", "/ETC/x", "src/main.py", "./src", "/srv/a/b.txt", "/home/me/.ssh/id", "~/x"),
     *("..%2f..%2fetc", "%2565tc", "a%00b", "%ff", "/a/x/y/b/c", "**/*.py", "/e*/passwd", "C:\\etc", "/etc\u200b/x"),
     *("http://evil.com/x", "api-1.EVIL.com", "http://10.0.0.1", "0x7f.1", "http://a@b", "file:///etc/x", "evil.com."),
-    *("drop  table x", "DROP TABLE", "curl x | sh", "git push -f", "$(rm -rf /)", "évil", "\uff45tc", "\u212b", "\ud800"),
+    *("drop  table x", "DROP TABLE", "curl x | sh", "git push -f", "$(rm -rf /)", "évil", "\uff45tc", "\u212b"),
     *('{"path": "/etc/x"}', '["a", {"path": "b"}]', '"/etc/y"', "{broken", '{"a":1,"a":2}', "", " a ", "1", "-1.0"),
     *("nan", "1e3", "x" * 5000 + "a", "/" + "a/" * 100, "%25" * 9 + "41", "a\0b", "a.b)|(?:.*"),
+    *("\ud800", "x" * 5000 + "b", '["http://evil.com/x"]', '{"u": "10.0.0.1"}'),
 ]
 BROKEN = [10**400, object(), {5: "x"}, float("inf"), b"a"]
+SCALARS = [None, True, False, 0, 1, 1.0, 7, 10**20]
 VALUES = st.recursive(
     st.sampled_from(TEXTS) | st.text(max_size=12) | st.sampled_from([None, True, False, 0, 1, 1.0, 7, 10**20, *BROKEN]),
     lambda inner: (
@@ -142,18 +143,38 @@ def test_any_rules_decide_any_call_as_one_by_one(rules, default, calls):
         assert policy.decide(call(arguments)) == decide_one_by_one(policy, call(arguments))
 
 
-@functools.cache
-def compile_operator(operator, arg):
-    conditions = [{"arg": arg, operator: operand} for operand in OPERANDS[operator]]
-    return compile_rules([{"id": f"r{n}", "action": "deny", "when": when} for n, when in enumerate(conditions)])
+@pytest.mark.parametrize("operator", sorted(OPERANDS))
+def test_many_conditions_of_one_kind_decide_every_value_as_one_by_one(operator):
+    for arg in ("path", "a.b", "**"):
+        conditions = [{"arg": arg, operator: operand} for operand in OPERANDS[operator]]
+        rules = [{"id": f"r{n}", "action": "deny", "when": when} for n, when in enumerate(conditions)]
+        policy = compile_rules(rules)
+        for value in (*TEXTS, *SCALARS, *BROKEN, [], {}, ["a", 5], {"b": "/etc"}):
+            asked = call({"path": value, "a": value})
+            assert policy.decide(asked) == decide_one_by_one(policy, asked), (arg, value)
 
 
-@given(st.sampled_from(sorted(INDEXES)), st.sampled_from(ARGS), st.lists(ARGUMENTS, min_size=1, max_size=12))
-@settings(max_examples=150, deadline=None)
-def test_an_index_of_many_conditions_leaves_out_none_that_may_hold(operator, arg, calls):
-    policy = compile_operator(operator, arg)
-    for arguments in calls:
-        assert policy.decide(call(arguments)) == decide_one_by_one(policy, call(arguments))
+@pytest.mark.parametrize(
+    "when",
+    [
+        {"arg": "**", "type": "integer", "path_under": "/etc"},
+        {"all": [{"arg": "amount", "type": "integer"}, {"arg": "path", "path_under": "/etc"}]},
+        {"any": [{"arg": "path", "path_under": "/etc"}, {"arg": "amount", "type": "integer"}]},
+    ],
+)
+def test_a_condition_that_breaks_before_another_says_no_still_refuses_the_call(when):
+    decision = compile_rules([{"id": "r", "action": "redact", "detectors": ["pii"], "when": when}]).decide(
+        call({"path": "/srv", "amount": 10**400})
+    )
+    assert (decision.outcome, decision.reason) == (Outcome.DENY, "policy_error")
+
+
+def test_redactions_come_in_the_order_of_their_rules_whether_they_have_conditions_or_not():
+    redact = {"action": "redact", "detectors": ["pii"]}
+    when = {"arg": "path", "path_under": "/etc"}
+    rules = [{"id": "b", **redact, "when": when}, {"id": "a", **redact}, {"id": "c", **redact}]
+    decision = compile_rules(rules).decide(call({"path": "/etc/x"}))
+    assert [redaction.rule for redaction in decision.redactions] == ["a", "b", "c"]
 
 
 def count_asked(monkeypatch, rules, arguments):
