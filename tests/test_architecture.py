@@ -189,7 +189,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "proxy.database_url": (),
     "proxy.client_config": ("proxy.errors",),
     "proxy.resources": (),
-    "proxy.logs": (),
+    "proxy.logs": ("proxy.embedding",),
     "proxy.files": ("proxy.errors",),
     "proxy.embedding": (),
     "proxy.ports": ("proxy.errors",),
