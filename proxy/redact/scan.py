@@ -13,7 +13,6 @@ import math
 import threading
 from collections import Counter
 from dataclasses import dataclass
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from proxy.redact.decode import ANY_SIGN, Signs
@@ -91,7 +90,8 @@ class HyperscanEngine:
         expressions = [(detector.hint or detector.pattern).encode() for detector in catalogue.detectors]
         self._runs, self._hex_lines = len(expressions), len(expressions) + 1
         expressions += (RUN.encode(), HEX_LINE.encode())
-        digest = hashlib.sha256(b"\0".join([version("hyperscan").encode(), *expressions])).hexdigest()
+        version: str = hyperscan.__version__  # type: ignore[attr-defined]
+        digest = hashlib.sha256(b"\0".join([version.encode(), *expressions])).hexdigest()
         database: Any = _load(cache.get(digest) if cache is not None else None)
         if database is None:
             database = _compile(expressions)
