@@ -135,8 +135,8 @@ class Supervisor:
 
         Raises InterlockError where they cannot be started, keep failing, or did not end well.
         """
-        gc.collect()
         gc.freeze()  # what is never collected is never copied for a worker either
+        gc.enable()  # `interlock up` began without
         try:
             with self._signals():
                 while not self._is_over():

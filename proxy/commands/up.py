@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -81,6 +82,7 @@ def up(
     }
     settings = load_settings(flags, config_file=config).settings
     logs.configure(settings.log_level, settings.log_format)
+    gc.disable()  # what is made from here on stays, and the supervisor says so before it forks
     embedding.import_only_what_is_used()
     from proxy.supervisor import Supervisor  # noqa: PLC0415  mitmproxy is slow to import, and --help need not wait
 
