@@ -209,6 +209,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "proxy.workers",
     ),
     "proxy.loops": (),
+    "proxy.memory": (),
     "proxy.isolation": (),
     "proxy.confine": ("proxy.confine", "proxy.isolation", "proxy.dns"),
     "proxy.dns": (),

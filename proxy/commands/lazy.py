@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import importlib
 import sys
 from dataclasses import dataclass
@@ -11,6 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command, get_group
+
+from proxy import memory
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -56,13 +57,12 @@ class Placeholder(TyperCommand):
 
 
 def _import(name: str) -> ModuleType:
-    """Import a module for the first time. That makes much, and nothing to collect: not now, and not later."""
-    gc.disable()
+    """Import a module for the first time."""
+    memory.make_for_good()
     try:
         return importlib.import_module(name)
     finally:
-        gc.freeze()
-        gc.enable()
+        memory.settle()
 
 
 class LazyGroup(TyperGroup):

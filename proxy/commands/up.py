@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from proxy import embedding, logs
+from proxy import embedding, logs, memory
 from proxy.agent_env import SHOWN, Entrance, proxy_url, through_proxy
 from proxy.commands.env import spell
 from proxy.commands.options import ConfigFile, StateDir
@@ -82,7 +81,7 @@ def up(
     }
     settings = load_settings(flags, config_file=config).settings
     logs.configure(settings.log_level, settings.log_format)
-    gc.disable()  # what is made from here on stays, and the supervisor says so before it forks
+    memory.make_for_good()
     embedding.import_only_what_is_used()
     from proxy.supervisor import Supervisor  # noqa: PLC0415  mitmproxy is slow to import, and --help need not wait
 
