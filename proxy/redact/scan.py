@@ -13,7 +13,6 @@ import math
 import threading
 from collections import Counter
 from dataclasses import dataclass
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from proxy.redact.decode import ANY_SIGN, NO_SIGN, Signs
@@ -92,7 +91,8 @@ class HyperscanEngine:
         expressions = [(detector.hint or detector.pattern).encode() for detector in catalogue.detectors]
         self._signs = range(len(expressions), len(expressions) + len(_SIGNS))
         expressions += _SIGNS
-        digest = hashlib.sha256(b"\0".join([version("hyperscan").encode(), *expressions])).hexdigest()
+        version: str = hyperscan.__version__  # type: ignore[attr-defined]
+        digest = hashlib.sha256(b"\0".join([version.encode(), *expressions])).hexdigest()
         database: Any = _load(cache.get(digest) if cache is not None else None)
         if database is None:
             database = _compile(expressions)
