@@ -6,7 +6,10 @@ import logging
 import sys
 from typing import TYPE_CHECKING, Any
 
-import structlog
+from proxy.embedding import without
+
+with without("rich"):  # for tracebacks that show local variables, secrets among them: they are never used
+    import structlog
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping

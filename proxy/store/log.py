@@ -32,7 +32,7 @@ from proxy.errors import AuditUnavailableError
 from proxy.files import room_hint
 from proxy.model import AuditEvent
 from proxy.resources import version
-from proxy.spelling import spell
+from proxy.spelling import is_heavy, spell, spell_quickly
 from proxy.store import log_table
 
 if TYPE_CHECKING:
@@ -294,9 +294,10 @@ def encode(event: AuditEvent, stamp: Mapping[str, str] | None = None, key: bytes
                 fields[name] = hashlib.blake2b(fields[name].encode(), digest_size=32, key=key).hexdigest()
     if event.redactions:
         fields["redactions"] = [finding.data() for finding in event.redactions]
+    if not is_heavy(event.arguments) and not is_heavy(event.detail) and (quick := spell_quickly(fields)) is not None:
+        return quick.decode()
     # Half a surrogate pair (a header's odd byte, say) is no text that a database takes.
-    text = spell(fields)
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+    return spell(fields).encode("utf-8", "replace").decode()
 
 
 _FIELDS = tuple(field.name for field in dataclasses.fields(AuditEvent))
