@@ -9,7 +9,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import orjson
-import structlog
+
+from proxy.embedding import without
+
+with without("rich"):  # for tracebacks that show local variables, secrets among them: they are never used
+    import structlog
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
