@@ -60,7 +60,8 @@ class Journal:
         Of a message that makes a server do nothing it is kept `quietly`: nobody waits. Raises
         AuditUnavailableError where it cannot be made durable.
         """
-        event = await self._aside(step.size, self._decided, step, reason, with_arguments)
+        made = step, reason, with_arguments
+        event = self._decided(*made) if step.is_small else await self._aside(step.size, self._decided, *made)
         if quietly:
             self._sink.record_later(event)
         else:
@@ -199,7 +200,7 @@ class Journal:
             revision=context.revision,
             session=context.session,
             jsonrpc_id=message.id if message else None,
-            method=step.method,
+            method=message.method if message else step.method,
             tool=call.tool if call else None,
             arguments=shown,
             arguments_hash=digest(spelt) if spelt is not None else None,
