@@ -47,8 +47,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy.catalogue import Catalogue
-    from proxy.model import Board, Context, Denial, EventSink, Json, Policy, Redaction, Redactor, Verdict
+    from proxy.model import Context, Denial, Json, Redaction, Verdict
     from proxy.phases import Phases
+    from proxy.roles import Board, EventSink, Policy, Redactor
     from proxy.wire.body import Reading
     from proxy.wire.mcp import Head, Headers
 

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from proxy.catalogue import ToolFinding
-    from proxy.model import Call, Context, Decision, EventSink, Exchange, Finding, Json, JsonObject, Redactor
+    from proxy.model import Call, Context, Decision, Exchange, Finding, Json, JsonObject
     from proxy.outbound import Carried
     from proxy.refusals import Step
+    from proxy.roles import EventSink, Redactor
 
     class Aside(Protocol):
         """Does work on so many bytes where nobody has to wait for it."""
