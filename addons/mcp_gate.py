@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from mitmproxy.websocket import WebSocketMessage
 
     from proxy.gate import Gate
-    from proxy.model import Board
+    from proxy.roles import Board
 
 log = structlog.get_logger("interlock.http")
 

@@ -43,13 +43,16 @@ class Responses:
             value, twice = _read(body)
         except ValueError:
             return self._unreadable(body)
-        values = value if isinstance(value, list) else [value]
-        taken = [self._take(item, body) for item in values]
-        if all(item is None for item in taken):
-            return [respell(value)] if twice else None
-        kept = [[original] if item is None else item for item, original in zip(taken, values, strict=True)]
-        flat = [message for messages in kept for message in messages]
-        return [respell(flat)] if isinstance(value, list) else [respell(message) for message in flat]
+        if not isinstance(value, list):
+            taken = self._take(value, body)
+            if taken is None:
+                return [respell(value)] if twice else None
+            return [respell(message) for message in taken]
+        members = [self._take(item, body) for item in value]
+        if not twice and all(taken is None for taken in members):
+            return None
+        kept = [[original] if taken is None else taken for taken, original in zip(members, value, strict=True)]
+        return [respell([message for messages in kept for message in messages])]
 
     def rewrite_whole(self, body: bytes) -> list[bytes] | None:
         """Give what to pass on in place of a whole response: one without the answer is no answer."""

@@ -91,7 +91,7 @@ def read_body(
     """
     if not body:
         return FOREIGN
-    applied = codings(encodings) if encodings else []
+    applied = codings(encodings) if encodings else None
     reading = _read_encoded(body, applied, content_types, limit) if applied else _read_undeclared(body, content_types)
     if isinstance(reading, Single) and len(content_types) > 1:
         return _refuse(reading, "duplicate_header", "header Content-Type stands twice")
