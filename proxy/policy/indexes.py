@@ -2,7 +2,8 @@
 
 An index has the conditions of one kind on one `arg`, and gives for a call the rules
 of which one may hold. To leave a rule out is a promise that its condition would have
-said no; where that is not sure, it is given.
+said no; where that is not sure, it is given. An index is asked only where the call has
+some value there: of no value at all, every condition that has an index says no.
 """
 
 from __future__ import annotations
@@ -49,15 +50,10 @@ def _everyone(leaves: Sequence[Leaf]) -> frozenset[int]:
     return frozenset(leaf.rule for leaf in leaves)
 
 
-def index_presence(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
-    """Index any condition that says no where there is no value at all."""
+def index_presence(_arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
+    """Give every rule, for conditions of which no more is known than that they say no of nothing."""
     everyone = _everyone(leaves)
-
-    def index(reading: Reading) -> Collection[int]:
-        exact, loose, trouble = arg.select(reading)
-        return everyone if exact or loose or trouble is not None else ()
-
-    return index
+    return lambda _reading: everyone
 
 
 def index_paths(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
