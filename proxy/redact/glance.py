@@ -14,6 +14,7 @@ from proxy.redact.decode import MAX_DEPTH, Layer, Root, next_layer
 from proxy.redact.document import FRAGMENT, MASK_START, PROTOCOL, SMALLEST_NUMBER, WALL, is_protocol_word, spells_text
 
 if TYPE_CHECKING:
+    from proxy.redact.decode import Signs
     from proxy.redact.document import Place
     from proxy.redact.scan import Scanner
 
@@ -33,6 +34,7 @@ def nothing_in(value: Any, chosen: frozenset[int], scanner: Scanner, limits: tup
     if data is None or len(data) > SMALL:
         return False
     layer: Layer | None = Root(data)
+    is_known = chosen.isdisjoint(scanner.catalogue.strange)
     growth, slack = limits
     budget = growth * len(data) + slack
     for depth in range(MAX_DEPTH + 1):
@@ -46,10 +48,19 @@ def nothing_in(value: Any, chosen: frozenset[int], scanner: Scanner, limits: tup
             return False
         if not chosen.isdisjoint(survey) and scanner.settled(layer.data, chosen, survey):
             return False
-        layer = next_layer(layer, layer.data, signs) if depth < MAX_DEPTH else None
+        if depth == MAX_DEPTH or (is_known and _is_noise(layer.data, signs, scanner, is_text=not depth)):
+            return True
+        layer = next_layer(layer, layer.data, signs)
         if layer is None:
             return True
     return True
+
+
+def _is_noise(data: bytes, signs: Signs, scanner: Scanner, *, is_text: bool) -> bool:
+    """Say that nothing is encoded in `data`, or nothing but what built-in detectors find nothing in."""
+    if signs.escapes or signs.hex_lines or (is_text and not data.isascii()):
+        return False
+    return not signs.base64_runs or scanner.is_noise(data)
 
 
 def flat(value: Any, part: Any = None) -> bytes | None:
