@@ -66,8 +66,8 @@ _BREAKING: Final = b" \t\r\n\\rn"
 _LONG: Final = 1 << 14
 _SMALL: Final = 1 << 12
 _LARGE: Final = 1 << 16
-_MANY: Final = 1 << 10
-"""From so many segments on, one search of the text is cheaper than a question to each."""
+_FEW: Final = 1 << 7
+"""Where there is a segment for so many bytes or more, a question to each is cheaper than a search of the text."""
 _PADDING: Final = (b"", b"AAA", b"AA", b"A")
 _BASE64_RATIO: Final = Fraction(3, 4)
 _HEX_RATIO: Final = Fraction(1, 2)
@@ -236,7 +236,7 @@ def _run_views(data: bytes) -> list[View]:
         return []
     segments = _segments(runs, data)
     views: list[View] = []
-    if len(runs) > 1 and (b"\n" in data or b"\\" in data) and (len(runs) < _MANY or _ANY_BREAK.search(data)):
+    if len(runs) > 1 and (b"\n" in data or b"\\" in data) and (len(data) > _FEW * len(runs) or _ANY_BREAK.search(data)):
         views += base64_views(_unwrapped(segments, data))
     if not has_long_digits(SEPARATOR.join(segments.bodies)):
         return views + base64_views(segments)
@@ -270,9 +270,9 @@ def _decoded_views(data: bytes, signs: Signs) -> list[View]:
 
 def _is_utf16(data: bytes) -> bool:
     """Tell whether there is plain text in UTF-16 somewhere in `data`."""
-    if len(data) > _SMALL:
-        return b"\x00" in data and _UTF16.search(data) is not None
-    return _MANY_NULS.search(data) is not None and _SMALL_UTF16.search(data) is not None
+    if _MANY_NULS.search(data) is None:
+        return False
+    return (_SMALL_UTF16 if len(data) <= _SMALL else _UTF16).search(data) is not None
 
 
 def views_of(data: bytes, *, is_text: bool, signs: Signs) -> list[View]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from proxy.redact.scan import Scanner
 
 SMALL: Final = 1 << 20
-"""Bytes past which a value is not for a look: that there is something costs it twice."""
+"""Characters past which a value is not for a look: that there is something costs it twice."""
 _DEEP: Final = 32
 _MASK: Final = re.compile(MASK_START.encode())
 
@@ -31,7 +31,7 @@ def nothing_in(value: Any, chosen: frozenset[int], scanner: Scanner, limits: tup
     first of `limits`, and the second of them more. False says nothing: there may be something.
     """
     data = flat(value, part)
-    if data is None or len(data) > SMALL:
+    if data is None:
         return False
     layer: Layer | None = Root(data)
     is_known = chosen.isdisjoint(scanner.catalogue.strange)
@@ -72,6 +72,8 @@ def flat(value: Any, part: Any = None) -> bytes | None:
         else:
             flattening.add_array(value if type(value) is list else [value], "", _DEEP)
     except (_NotPlainError, ValueError):  # ValueError: a number of more digits than Python will print
+        return None
+    if flattening.size() > SMALL:
         return None
     if part is None or part is value:
         return flattening.text()
@@ -135,6 +137,10 @@ class _Flattening:
             self.add_array(child, place, depth - 1)
         if child is self._part:
             self.inside = slice(line, len(self._lines)), slice(string, len(self._strings))
+
+    def size(self) -> int:
+        """Give how many characters the lines have."""
+        return sum(map(len, self._lines))
 
     def text(self, lines: slice = slice(None), strings: slice = slice(None)) -> bytes:
         """Give the text, or what it would be of some of the lines and strings."""
