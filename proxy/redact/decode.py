@@ -19,17 +19,16 @@ from proxy.redact.detectors import compile_bytes
 from proxy.redact.fold import FOLD, REVEAL, SMUGGLING
 from proxy.redact.runs import BASE32, HEX, base64_runs, has_long_digits, hex_lines
 from proxy.redact.views import (
-    ESCAPES,
     SEPARATOR,
     Chained,
     Decoded,
     Dropped,
-    Escape,
     Folded,
     Segments,
     Span,
     Unescaped,
     View,
+    escapes_in,
 )
 
 if TYPE_CHECKING:
@@ -65,7 +64,6 @@ _BREAKING: Final = b" \t\r\n\\rn"
 """What the break of a line, written out or not, is made of."""
 _LONG: Final = 1 << 14
 _SMALL: Final = 1 << 12
-_LARGE: Final = 1 << 16
 _FEW: Final = 1 << 7
 """Where there is a segment for so many bytes or more, a question to each is cheaper than a search of the text."""
 _PADDING: Final = (b"", b"AAA", b"AA", b"A")
@@ -199,20 +197,12 @@ def _folded_views(data: bytes) -> Iterator[View]:
             yield Folded(data, REVEAL)
 
 
-def _has(escape: Escape, data: bytes) -> bool:
-    """Tell whether there may be an escape in `data`. One byte is sought fast; in large data RE2 is the next fastest."""
-    if escape.marker[:1] not in data:
-        return False
-    return escape.run.search(data) is not None if len(data) > _LARGE else escape.marker in data
-
-
 def _unescaped_views(data: bytes, *, is_text: bool) -> Iterator[View]:
-    for escape in ESCAPES:
-        if _has(escape, data):
-            view = Unescaped(data, escape)
-            yield view
-            if is_text:
-                yield from (Chained(folded, view) for folded in _folded_views(view.data))
+    for escape in escapes_in(data):
+        view = Unescaped(data, escape)
+        yield view
+        if is_text:
+            yield from (Chained(folded, view) for folded in _folded_views(view.data))
 
 
 class Signs(NamedTuple):
