@@ -116,10 +116,7 @@ class McpGate:
         context = self._context(flow)
         headers = list(flow.request.headers.items(multi=True))
         verdict = await self._gate.inspect(flow.request.raw_content or b"", context, headers)
-        body = b""
-        if isinstance(verdict, Forward):
-            size = len(flow.request.raw_content or b"")
-            body = await self._gate.aside(size, partial(serialise, verdict.message.value))
+        body = await self._gate.spell(verdict) if isinstance(verdict, Forward) else b""
         self._carry_out(flow, verdict, context, body)
 
     def _names_agree(self, flow: http.HTTPFlow) -> bool:
@@ -345,8 +342,8 @@ class McpGate:
         before = flow.metadata.get(SENT, "")
         verdict = await self._gate.inspect(message.content, context, before=before)
         match verdict:
-            case Forward(message=decided):
-                message.content = await self._gate.aside(len(message.content), partial(serialise, decided.value))
+            case Forward():
+                message.content = await self._gate.spell(verdict)
             case Pass():
                 flow.metadata[SENT] = last_words(before, message.content)
             case Answer(replies=replies):

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from proxy.frozen import frozen
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -32,7 +34,7 @@ class Kind(StrEnum):
     RESPONSE = "response"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Message:
     """One strictly parsed JSON-RPC message.
 
@@ -52,7 +54,7 @@ class Message:
         return params if isinstance(params, dict) else {}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class ToolCall:
     """What a `tools/call` asks for. `arguments` is None where the message has none."""
 
@@ -60,7 +62,7 @@ class ToolCall:
     arguments: JsonObject | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Principal:
     """Who is calling: the agent's name, and whether a token proved it."""
 
@@ -68,7 +70,7 @@ class Principal:
     authenticated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Context:
     """Where a message came from and where it is going.
 
@@ -85,7 +87,7 @@ class Context:
     """What is asked for there, path and query; it may hold secrets, so it is never recorded."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Hints:
     """What a server says of a tool's nature (MCP's annotations); what it does not say is taken as MCP takes it."""
 
@@ -120,7 +122,7 @@ UNSAID = Hints()
 """The hints of a tool of which nothing is known."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Call:
     """One thing a client asks a server for: the subject of a decision.
 
@@ -137,7 +139,7 @@ class Call:
     hints: Hints = UNSAID
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class EgressRequest:
     """A connection or request that wants to leave.
 
@@ -163,7 +165,7 @@ class Outcome(StrEnum):
     DENY = "deny"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Redaction:
     """What one matching redact rule asks for."""
 
@@ -176,7 +178,7 @@ class Redaction:
     """Findings to let be."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Decision:
     """A policy's answer, as data: outcome, stable reason code, and the rules behind it."""
 
@@ -194,7 +196,7 @@ class Decision:
     """Of a two_phase: on what terms."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Finding:
     """A secret or personal datum found in a value: what and where, never the value."""
 
@@ -218,7 +220,7 @@ class Finding:
         return told | {"record_only": True} if self.record_only else told
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Denial:
     """Why something was refused, as the agent and the operator read it."""
 
@@ -243,7 +245,7 @@ SCHEMA_VERSION = 1
 """Of events: raised when a field changes its meaning or goes, not when one is added (docs/audit.md)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class AuditEvent:
     """One thing that happened. Append-only; arguments are masked before they get here.
 
@@ -283,7 +285,7 @@ class AuditEvent:
     detail: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class PinRules:
     """What a policy makes of tools that change, and of descriptions with hidden characters."""
 
@@ -291,7 +293,7 @@ class PinRules:
     hidden_characters: Literal["record", "enforce"] = "enforce"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class ToolPrint:
     """What a server says of one tool, as digests: of the whole, without the name, and field by field.
 
@@ -306,7 +308,7 @@ class ToolPrint:
     definition: JsonObject | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Pin:
     """One tool of one server: as last seen, and as approved, if it ever was.
 
@@ -325,7 +327,7 @@ class Pin:
         return self.approved is not None and not self.drifted
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class ServerPins:
     """The pinned tools of one server.
 
@@ -489,24 +491,27 @@ class Board(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Pass:
     """Not MCP: leave it as it is."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Forward:
     """Forward the canonical form of `message`, and bring what comes back to `exchange`.
 
-    `headers` are those that mirror the body and must change with it.
+    `headers` are those that mirror the body and must change with it. `spelt` is the
+    canonical form itself, where it is known already; `size` how much work it is to make.
     """
 
     message: Message
     exchange: Exchange
     headers: dict[str, str] = field(default_factory=dict[str, str])
+    spelt: bytes | None = None
+    size: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Answer:
     """Answer in the server's place; nothing is forwarded.
 
@@ -519,7 +524,7 @@ class Answer:
     status: int = 200
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Reject:
     """Refuse something whose sender cannot be answered by id."""
 

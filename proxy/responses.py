@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from proxy.wire.jsonrpc import respell
 from proxy.wire.legacy import carried
+from proxy.wire.quick import read_quickly
 
 if TYPE_CHECKING:
     from proxy.gate import Gate
@@ -109,6 +110,9 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _read(body: bytes) -> tuple[Any, bool]:
     """Give a value, and whether something in it is named twice. Raises ValueError."""
+    quickly = read_quickly(body)
+    if quickly is not None:
+        return quickly[0], False
     try:
         return json.loads(body, object_pairs_hook=_once), False
     except _TwiceError:

@@ -62,7 +62,15 @@ def ours(module: str) -> set[str]:
     return {name for name in imports(module) if within(name, ("proxy", "addons")) and name != "proxy"}
 
 
-MODEL = ("proxy.model", "proxy.proposals", "proxy.events", "proxy.masking", "proxy.errors", "proxy.spelling")
+MODEL = (
+    "proxy.model",
+    "proxy.frozen",
+    "proxy.proposals",
+    "proxy.events",
+    "proxy.masking",
+    "proxy.errors",
+    "proxy.spelling",
+)
 PURE = (
     *MODEL,
     "proxy.reasons",
@@ -108,6 +116,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "proxy.masking": MODEL,
     "proxy.events": MODEL,
     "proxy.errors": (),
+    "proxy.frozen": (),
     "proxy.spelling": (),
     "proxy.reasons": (),
     "proxy.wire": ("proxy.wire", *MODEL),
@@ -127,7 +136,16 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "proxy.exchanges": PURE,
     "proxy.phases": ("proxy.journal", *PURE),
     "proxy.two_steps": ("proxy.phases", "proxy.refusals", "proxy.journal", "proxy.catalogue", *PURE),
+    "proxy.way_back": (
+        "proxy.two_steps",
+        "proxy.refusals",
+        "proxy.journal",
+        "proxy.exchanges",
+        "proxy.catalogue",
+        *PURE,
+    ),
     "proxy.gate": (
+        "proxy.way_back",
         "proxy.two_steps",
         "proxy.refusals",
         "proxy.phases",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from proxy.policy.conditions import many
 from proxy.policy.finder import Finder, Program, program_name
 from proxy.policy.globs import compile_globs
-from proxy.policy.rules import many
 from proxy.policy.shell import Simple
 from proxy.policy.text import read_text
 from proxy.policy.values import AMBIGUOUS, Trouble

@@ -60,9 +60,14 @@ def fold(text: str) -> str:
     return text.casefold() if text.isascii() else clean(clean(text).casefold())
 
 
+def has_one_reading(raw: str) -> bool:
+    """Tell whether a string can be read as it stands alone."""
+    return "%" not in raw and raw.isascii()
+
+
 def read_text(raw: str) -> Text:
     """Give every reading of `raw`."""
-    if "%" not in raw and raw.isascii():
+    if has_one_reading(raw):
         return Text((raw,))
     seen = {raw: None}
     current = raw

@@ -10,15 +10,14 @@ from __future__ import annotations
 import binascii
 import re
 from bisect import bisect_right
-from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import accumulate, compress, islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from proxy.redact.detectors import compile_bytes
 from proxy.redact.fold import FOLD, REVEAL, SMUGGLING
-from proxy.redact.runs import base64_runs, hex_lines
+from proxy.redact.runs import BASE32, HEX, base64_runs, has_long_digits, hex_lines
 from proxy.redact.views import (
     ESCAPES,
     SEPARATOR,
@@ -40,11 +39,11 @@ MAX_DEPTH: Final = 3
 GROWTH: Final = 24
 SLACK: Final = 1 << 20
 
-_HEX: Final = compile_bytes("[0-9A-Fa-f]{26,}")
-_BASE32: Final = compile_bytes("[A-Z2-7]{22,}={0,6}|[a-z2-7]{22,}={0,6}")
+_HEX: Final = compile_bytes(HEX)
+_BASE32: Final = compile_bytes(BASE32)
 # The same for small texts, where Python's own engine is quicker to start; nothing in them makes it go back far.
-_SMALL_HEX: Final = re.compile(rb"[0-9A-Fa-f]{26,}")
-_SMALL_BASE32: Final = re.compile(rb"[A-Z2-7]{22,}={0,6}|[a-z2-7]{22,}={0,6}")
+_SMALL_HEX: Final = re.compile(HEX.encode())
+_SMALL_BASE32: Final = re.compile(BASE32.encode())
 _SMALL_UTF16: Final = re.compile(rb"(?:[\x20-\x7e]\x00){8}|(?:\x00[\x20-\x7e]){8}")
 _LINE_BREAK: Final = compile_bytes(r"[ \t]{0,4}(?:\r?\n|(?:\\{1,8}r)?\\{1,8}n)[ \t]{0,16}")
 # Of a written-out `\\n` the letter belongs to the alphabet, and so to the segment after it.
@@ -54,12 +53,16 @@ _ANY_BREAK: Final = compile_bytes(
     r"[A-Za-z0-9+/_=-][ \t]{0,4}(?:\r?\n|(?:\\{1,8}r)?\\{1,8}n)[ \t]{0,16}[A-Za-z0-9+/_-]"
 )
 _LAST_LINE: Final = compile_bytes(r"[A-Za-z0-9+/_-]{1,19}={0,2}")
+# Part of either, and sought fast for the byte that it begins with.
+_MANY_NULS: Final = re.compile(rb"\x00[\x20-\x7e]\x00[\x20-\x7e]\x00[\x20-\x7e]\x00")
 _UTF16: Final = compile_bytes(r"(?:[\x20-\x7e]\x00){8}|(?:\x00[\x20-\x7e]){8}")
 
 _HEX_DIGITS: Final = b"0123456789abcdefABCDEF"
 _NOT_HEX: Final = bytes(set(range(256)) - set(_HEX_DIGITS))
 _SHORTEST_HEX: Final = 26
 _LONGEST_BREAK: Final = 24
+_BREAKING: Final = b" \t\r\n\\rn"
+"""What the break of a line, written out or not, is made of."""
 _LONG: Final = 1 << 14
 _SMALL: Final = 1 << 12
 _LARGE: Final = 1 << 16
@@ -131,13 +134,13 @@ def _is_hex(body: bytes) -> bool:
 def _unwrapped(segments: Segments, data: bytes) -> Segments:
     """Give the segments that are the lines of one, put together."""
     found = Segments([], [], [])
-    neighbours = zip(segments.ends, islice(segments.starts, 1, None), strict=False)
-    gaps = [data[end:start] if start - end <= _LONGEST_BREAK else b"" for end, start in neighbours]
-    breaks = {gap for gap in set(gaps) if _breaks_line(gap) or _WRITTEN_BREAK.fullmatch(gap)}
+    neighbours = enumerate(zip(segments.ends, islice(segments.starts, 1, None), strict=False))
+    near = [(index, data[end:start]) for index, (end, start) in neighbours if start - end <= _LONGEST_BREAK]
+    breaks = {gap for gap in {gap for _, gap in near} if _is_break(gap)}
     lines: list[bytes] = []
     first = last = -1
-    for index in [index for index, gap in enumerate(gaps) if gap in breaks]:
-        line = _next_line(gaps[index], segments.bodies[index + 1])
+    for index, gap in [(index, gap) for index, gap in near if gap in breaks]:
+        line = _next_line(gap, segments.bodies[index + 1])
         if line is None:
             continue
         if last != index:
@@ -150,12 +153,14 @@ def _unwrapped(segments: Segments, data: bytes) -> Segments:
 
 
 def _next_line(gap: bytes, body: bytes) -> bytes | None:
-    """Give `body` as the next line, if `gap` before it is the break of a line."""
+    """Give `body` as the next line, if `gap`, the break before it, is not the word `n` after a backslash."""
     if _breaks_line(gap):
         return body
-    if body.startswith(b"n") and _WRITTEN_BREAK.fullmatch(gap):
-        return body[1:]
-    return None
+    return body[1:] if body.startswith(b"n") else None
+
+
+def _is_break(gap: bytes) -> bool:
+    return not gap.strip(_BREAKING) and (_breaks_line(gap) or _WRITTEN_BREAK.fullmatch(gap) is not None)
 
 
 @lru_cache(maxsize=256)
@@ -196,8 +201,6 @@ def _has(escape: Escape, data: bytes) -> bool:
 
 
 def _unescaped_views(data: bytes, *, is_text: bool) -> Iterator[View]:
-    if b"%" not in data and b"\\" not in data and b"&" not in data:
-        return
     for escape in ESCAPES:
         if _has(escape, data):
             view = Unescaped(data, escape)
@@ -206,15 +209,18 @@ def _unescaped_views(data: bytes, *, is_text: bool) -> Iterator[View]:
                 yield from (Chained(folded, view) for folded in _folded_views(view.data))
 
 
-@dataclass(frozen=True, slots=True)
-class Signs:
+class Signs(NamedTuple):
     """What a survey of a text has shown of encodings in it: whether there can be any of a kind."""
 
-    hex_lines: bool = True
-    base64_runs: bool = True
+    hex_lines: bool
+    base64_runs: bool
+    escapes: bool
+    masks: bool
+    """Whether part of the text can be a mask."""
 
 
-ANY_SIGN: Final = Signs()
+ANY_SIGN: Final = Signs(hex_lines=True, base64_runs=True, escapes=True, masks=True)
+NO_SIGN: Final = Signs(hex_lines=False, base64_runs=False, escapes=False, masks=False)
 
 
 def _decoded_views(data: bytes, signs: Signs) -> Iterator[View]:
@@ -226,36 +232,46 @@ def _decoded_views(data: bytes, signs: Signs) -> Iterator[View]:
     segments = _segments(runs, data)
     if len(runs) > 1 and (b"\n" in data or b"\\" in data) and (len(runs) < _MANY or _ANY_BREAK.search(data)):
         yield from base64_views(_unwrapped(segments, data))
-    worth_asking = len(runs) < _MANY or _HEX.search(data) is not None
-    is_hex = [_is_hex(body) for body in segments.bodies] if worth_asking else []
+    has_digits = has_long_digits(SEPARATOR.join(segments.bodies))
+    is_hex = [_is_hex(body) for body in segments.bodies] if has_digits else []
     if any(is_hex):
         yield from hex_views(segments.chosen(is_hex))
         segments = segments.chosen([not flag for flag in is_hex])
     if segments.bodies:
         yield from base64_views(segments)
-        yield from _inner_views(segments)
+        if has_digits:
+            yield from _inner_views(segments)
 
 
 def _inner_views(segments: Segments) -> Iterator[View]:
     """Give what runs of hexadecimal or base32 digits within segments decode to."""
-    words = Decoded(segments, SEPARATOR.join(segments.bodies), segments.bodies, _SAME_SIZE)
-    small = len(words.data) <= _SMALL
+    joined = SEPARATOR.join(segments.bodies)
+    small = len(joined) <= _SMALL
     hexes, base32 = (_SMALL_HEX, _SMALL_BASE32) if small else (_HEX, _BASE32)
     for regex, decode in ((hexes, hex_views), (base32, base32_views)):
-        spans = [match.span() for match in regex.finditer(words.data)]
+        spans = [match.span() for match in regex.finditer(joined)]
         if spans:
-            yield from (Chained(view, words) for view in decode(_segments(spans, words.data)))
+            words = Decoded(segments, joined, segments.bodies, _SAME_SIZE)
+            yield from (Chained(view, words) for view in decode(_segments(spans, joined)))
 
 
 def views_of(data: bytes, *, is_text: bool, signs: Signs = ANY_SIGN) -> Iterator[View]:
     """Give the other readings of `data`: of the text itself, and of what is encoded in it."""
     if is_text:
         yield from _folded_views(data)
-    yield from _unescaped_views(data, is_text=is_text)
+    if signs.escapes:
+        yield from _unescaped_views(data, is_text=is_text)
     for view in _decoded_views(data, signs):
         yield view
-        if b"\x00" in view.data and (_SMALL_UTF16 if len(view.data) <= _SMALL else _UTF16).search(view.data):
+        if b"\x00" in view.data and _is_utf16(view.data):
             yield Chained(Dropped(view.data), view)
+
+
+def _is_utf16(data: bytes) -> bool:
+    """Tell whether there is plain text in UTF-16 somewhere in `data`."""
+    if len(data) <= _SMALL:
+        return _MANY_NULS.search(data) is not None and _SMALL_UTF16.search(data) is not None
+    return _UTF16.search(data) is not None
 
 
 class Layer:
@@ -264,8 +280,11 @@ class Layer:
     def __init__(self, below: Layer | None, views: Sequence[View]) -> None:
         self.below = below
         self._views = views
-        self._offsets = [0, *accumulate(len(view.data) + 1 for view in views)]
-        self.data = b"\n".join(view.data for view in views)
+        self.data = b"\n".join([view.data for view in views])
+
+    @cached_property
+    def _offsets(self) -> list[int]:
+        return [0, *accumulate(len(view.data) + 1 for view in self._views)]
 
     def root_span(self, start: int, end: int) -> Span:
         """Give the span of the text at the bottom that a span of this layer came from."""

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
 _FAST: Final = hyperscan is not None
 SHORTEST: Final = 20
-_SMALL: Final = 1 << 12
-_LARGE: Final = 1 << 14
+_LARGE: Final = 1 << 17
 _SAMPLE: Final = 256
 _SAMPLES: Final = 31
 _ALPHABET: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-"
@@ -33,6 +32,9 @@ _SPACED: Final = bytes(byte if byte in _ALPHABET else ord(" ") for byte in range
 _BASE64: Final = compile_bytes(rf"[A-Za-z0-9+/_-]{{{SHORTEST},}}={{0,2}}")
 HEX_LINE: Final = r"(?:[0-9A-Fa-f]{2}[\s:,;-]{1,2}(?:0x)?){12}"
 _HEX_LINES: Final = compile_bytes(rf"{HEX_LINE}(?:[0-9A-Fa-f]{{2}}[\s:,;-]{{0,2}}(?:0x)?)*")
+HEX: Final = "[0-9A-Fa-f]{26,}"
+BASE32: Final = "[A-Z2-7]{22,}={0,6}|[a-z2-7]{22,}={0,6}"
+_LONG_DIGITS: Final = "[0-9A-Fa-f]{26}|[A-Z2-7]{22}|[a-z2-7]{22}"
 RUN: Final = rf"[A-Za-z0-9+/_-]{{{SHORTEST}}}"
 # Found once for each run, SHORTEST characters after its start.
 _START: Final = rf"(?:^|[^A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{{{SHORTEST}}}"
@@ -47,9 +49,7 @@ _HEX_LINE_SIZE: Final = 12 * 6
 
 def base64_runs(data: bytes) -> list[Span]:
     """Give the runs of base64 characters, with their padding."""
-    if len(data) <= _SMALL:
-        return [match.span() for match in _PADDED.finditer(data)]
-    if _is_dense(data):
+    if len(data) > _LARGE and _is_dense(data):
         return _long_words(data)
     if not _FAST:
         return _spans(_BASE64, data)
@@ -58,11 +58,9 @@ def base64_runs(data: bytes) -> list[Span]:
 
 def _is_dense(data: bytes) -> bool:
     """Guess from samples whether so many words of a large text are long that splitting it is the fastest way."""
-    if len(data) <= _LARGE:
-        return False
     samples = b" ".join(data[at : at + _SAMPLE] for at in range(0, len(data), len(data) // _SAMPLES))
     words = samples.translate(_SPACED).split()
-    return sum(len(word) >= SHORTEST for word in words) * _SAMPLES > len(words)
+    return len([word for word in words if len(word) >= SHORTEST]) * _SAMPLES > len(words)
 
 
 def _long_words(data: bytes) -> list[Span]:
@@ -81,6 +79,11 @@ def hex_lines(data: bytes) -> list[Span]:
     return _spans(_HEX_LINES, data, max(0, first[0] - _HEX_LINE_SIZE)) if first else []
 
 
+def has_long_digits(data: bytes) -> bool:
+    """Tell whether there may be something for `HEX` or `BASE32` to match."""
+    return not _FAST or bool(_ends(data, _LONG_DIGITS, hyperscan.HS_FLAG_SINGLEMATCH))
+
+
 def _spans(regex: Any, data: bytes, position: int = 0) -> list[Span]:
     return [match.span() for match in regex.finditer(data, position)]
 
@@ -94,12 +97,12 @@ def _end(data: bytes, inside: int) -> int:
 def _ends(data: bytes, expression: str, flags: int) -> list[int]:
     """Give where hyperscan sees matches end."""
     ends: list[int] = []
-
-    def note(_identifier: int, _from: int, to: int, _flags: int, _context: object) -> None:
-        ends.append(to)
-
-    _database(expression, flags).scan(data, match_event_handler=note, scratch=_scratch(expression, flags))
+    _database(expression, flags).scan(data, _note_end, 0, ends, _scratch(expression, flags))
     return ends
+
+
+def _note_end(_identifier: int, _from: int, to: int, _flags: int, ends: list[int]) -> None:
+    ends.append(to)
 
 
 @functools.cache

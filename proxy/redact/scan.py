@@ -13,13 +13,14 @@ import math
 import threading
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
-from proxy.redact.decode import ANY_SIGN, Signs
+from proxy.redact.decode import ANY_SIGN, NO_SIGN, Signs
 from proxy.redact.detectors import KEYWORD_REACH, Catalogue, Detector, compile_bytes, compile_search
-from proxy.redact.document import WALL
+from proxy.redact.document import MASK_START, WALL
 from proxy.redact.runs import HEX_LINE, RUN
 from proxy.redact.validators import VALIDATORS
+from proxy.redact.views import ANY_ESCAPE
 
 try:
     import hyperscan
@@ -88,8 +89,8 @@ class HyperscanEngine:
 
     def __init__(self, catalogue: Catalogue, cache: DatabaseCache | None = None) -> None:
         expressions = [(detector.hint or detector.pattern).encode() for detector in catalogue.detectors]
-        self._runs, self._hex_lines = len(expressions), len(expressions) + 1
-        expressions += (RUN.encode(), HEX_LINE.encode())
+        self._signs = range(len(expressions), len(expressions) + len(_SIGNS))
+        expressions += _SIGNS
         version: str = hyperscan.__version__  # type: ignore[attr-defined]
         digest = hashlib.sha256(b"\0".join([version.encode(), *expressions])).hexdigest()
         database: Any = _load(cache.get(digest) if cache is not None else None)
@@ -109,26 +110,33 @@ class HyperscanEngine:
 
     def survey(self, data: bytes) -> Survey:
         scratch = self._scratch()
+        size = len(data)
+        if size <= BLOCK:
+            return {hit: [(0, size)] for hit in self._hits(data, scratch)}
         survey: dict[int, list[Region]] = {}
-        for start in range(0, len(data), BLOCK):
-            end = min(start + BLOCK, len(data))
-            for hit in self._hits(data[max(0, start - OVERLAP) : end] if len(data) > BLOCK else data, scratch):
+        for start in range(0, size, BLOCK):
+            end = min(start + BLOCK, size)
+            for hit in self._hits(data[max(0, start - OVERLAP) : end], scratch):
                 regions = survey.setdefault(hit, [])
                 joins = bool(regions) and regions[-1][1] == start
                 regions.append((regions.pop()[0] if joins else start, end))
         return survey
 
     def signs(self, survey: Survey) -> Signs:
-        return Signs(hex_lines=self._hex_lines in survey, base64_runs=self._runs in survey)
+        return Signs(*[sign in survey for sign in self._signs]) if survey else NO_SIGN
 
     def _hits(self, block: bytes, scratch: Any) -> list[int]:
         hits: list[int] = []
-
-        def note(identifier: int, _from: int, _to: int, _flags: int, _context: object) -> None:
-            hits.append(identifier)
-
-        self._database.scan(block, match_event_handler=note, scratch=scratch)
+        self._database.scan(block, _note_hit, 0, hits, scratch)
         return hits
+
+
+def _note_hit(identifier: int, _from: int, _to: int, _flags: int, hits: list[int]) -> None:
+    hits.append(identifier)
+
+
+# In the order of `Signs`; sought in the same pass as what detectors describe.
+_SIGNS: Final = tuple(sign.encode() for sign in (HEX_LINE, RUN, ANY_ESCAPE, MASK_START))
 
 
 def _load(stored: bytes | None) -> Any:

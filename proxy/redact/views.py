@@ -172,6 +172,15 @@ ESCAPES: Final = (
 )
 
 
+def _written(escape: Escape) -> str:
+    start = "".join(f"\\x{byte:02x}" for byte in escape.marker)
+    return f"{start}[0-9A-Fa-f]{{2}}{escape.tail.decode()}"
+
+
+ANY_ESCAPE: Final = "|".join(map(_written, ESCAPES))
+"""Matches where there is an escape of any kind."""
+
+
 def _unescaped(run: bytes, escape: Escape) -> bytes:
     """Give `run`, in which there is no NUL, with the escapes undone, all of them at once.
 

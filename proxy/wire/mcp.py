@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from proxy.errors import WireError
 from proxy.model import Message, ToolCall
-from proxy.wire.jsonrpc import folded, parse_json, parse_message, refuse_misspelt
+from proxy.wire.jsonrpc import Names, parse_json, parse_message, refuse_misspelt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -37,12 +37,12 @@ METHOD_PREFIXES = (
     "tasks/",
     "tools/",
 )
-PARAM_KEYS = folded(
+PARAM_KEYS = Names(
     "name", "arguments", "uri", "task", "taskId", "_meta", "inputResponses", "requestState", "cursor", "ref"
 )
 NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
-METHODS = folded(
+METHODS = Names(
     "completion/complete",
     "elicitation/create",
     "initialize",
@@ -70,6 +70,8 @@ METHODS = folded(
     "tools/call",
     "tools/list",
 )
+SURELY_MCP = frozenset(method for method in METHODS.written if method.startswith(METHOD_PREFIXES))
+"""Methods that make a message one of MCP's, whatever else is in it."""
 MAX_TOOL_NAME = 256
 UNSEEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 # Letters and symbols that look like white space: fillers of Hangul, and Braille's empty cell.
@@ -97,6 +99,8 @@ def refuse_misspelt_method(method: str) -> None:
 
     Raises WireError `misspelt_method`.
     """
+    if method in METHODS.written:
+        return
     meant = METHODS.get(plain(method), method)
     if meant != method or not is_mcp_method(method) or not _METHOD.fullmatch(method):
         raise WireError("misspelt_method", f"method {method[:60]!r} stands for {meant[:60]!r} to some servers")
@@ -136,22 +140,24 @@ def _check_tool_name(name: str) -> None:
     """Refuse a name that some server cuts, trims or strips into another one."""
     if len(name) > MAX_TOOL_NAME:
         raise WireError("bad_tool_call", f"a tool's name of more than {MAX_TOOL_NAME} characters")
+    if name.isascii() and name.isprintable() and name.strip() == name:
+        return
     hidden = {char for char in name if unicodedata.category(char) in UNSEEN_CATEGORIES}
     hidden |= {char for char in name[:1] + name[-1:] if char.isspace() or char in BLANK_LETTERS}
     if hidden:
         raise WireError("bad_tool_call", f"a tool's name with {min(hidden)!a} in it, which servers may drop")
 
 
-def check_message(message: Message) -> Message:
-    """Give `message` back if its parameters mean the same to every server.
+def check_message(message: Message) -> ToolCall | None:
+    """Give the tool call that `message` makes, if it does, once its parameters mean the same to every server.
 
     Raises WireError `misspelt_method`, `misspelt_key` or `bad_tool_call`.
     """
-    if message.method is not None:
-        refuse_misspelt_method(message.method)
-        refuse_misspelt(message.params, PARAM_KEYS)
-        parse_tool_call(message)
-    return message
+    if message.method is None:
+        return None
+    refuse_misspelt_method(message.method)
+    refuse_misspelt(message.params, PARAM_KEYS)
+    return parse_tool_call(message)
 
 
 def check_headers(message: Message, headers: Headers) -> None:
