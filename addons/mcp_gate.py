@@ -16,8 +16,8 @@ import structlog
 from addons import http_flows as flows
 from addons.limits import REWRITER, SCANNER, WATCH, Limits, ResponseChunk
 from addons.streams import EventStream
-from proxy.gate import READ_AT_ONCE
 from proxy.model import Answer, Context, Denial, Exchange, Forward, Pass, Reject, Verdict
+from proxy.refusals import READ_AT_ONCE
 from proxy.responses import Responses
 from proxy.wire.encoding import codings, decode_body, inflater
 from proxy.wire.jsonrpc import serialise
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from mitmproxy import http
 
     from proxy.gate import Gate
-    from proxy.model import Board
     from proxy.outbound import UploadWatch
+    from proxy.roles import Board
 
 log = structlog.get_logger("interlock.http")
 
@@ -118,9 +118,7 @@ class McpGate:
             context = self._context(flow)
             content = flow.request.raw_content or b""
             verdict = await self._gate.inspect(content, context, list(flow.request.headers.items(multi=True)))
-            body = b""
-            if isinstance(verdict, Forward):
-                body = await self._gate.aside(len(content), partial(serialise, verdict.message.value))
+            body = await self._gate.spell(verdict) if isinstance(verdict, Forward) else b""
             self._carry_out(flow, verdict, context, body)
         except Exception as error:  # noqa: BLE001  a hook's boundary: any failure refuses
             self._fail(flow, error)

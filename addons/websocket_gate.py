@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
@@ -73,8 +72,8 @@ class WebsocketGate:
         before = flow.metadata.get(SENT, "")
         verdict = await self._gate.inspect(message.content, context, before=before)
         match verdict:
-            case Forward(message=decided):
-                message.content = await self._gate.aside(len(message.content), partial(serialise, decided.value))
+            case Forward():
+                message.content = await self._gate.spell(verdict)
             case Pass():
                 flow.metadata[SENT] = last_words(before, message.content)
             case Answer(replies=replies):

@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from proxy.config import Settings
     from proxy.console.sockets import Listeners
     from proxy.meters import Row
-    from proxy.model import EventSink
     from proxy.ports import Address
+    from proxy.roles import EventSink
 
 log = structlog.get_logger("interlock")
 

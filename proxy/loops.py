@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 from functools import partial
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -23,7 +22,8 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
         import uvloop  # noqa: PLC0415  it may be missing
     except ImportError:
         return None
-    return None if version("uvloop") in BROKEN else partial(_without_io_uring, uvloop.new_event_loop)
+    known: str = uvloop.__version__  # type: ignore[attr-defined]  # the package's metadata takes far longer to read
+    return None if known in BROKEN else partial(_without_io_uring, uvloop.new_event_loop)
 
 
 def _without_io_uring[T](make: Callable[[], T]) -> T:
