@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from proxy.redact.decode import MAX_DEPTH, Layer, Root, next_layer
 from proxy.redact.document import FRAGMENT, MASK_START, PROTOCOL, SMALLEST_NUMBER, WALL, is_protocol_word, spells_text
+from proxy.redact.views import escapes_in
 
 if TYPE_CHECKING:
     from proxy.redact.decode import Signs
@@ -27,38 +28,39 @@ _MASK: Final = re.compile(MASK_START.encode())
 def nothing_in(value: Any, chosen: frozenset[int], scanner: Scanner, limits: tuple[int, int], part: Any = None) -> bool:
     """Say that none of the `chosen` detectors would find anything in `value`, or run into a limit there.
 
-    Nor would they in `part` of it taken by itself. All that it decodes to may be its length times the
-    first of `limits`, and the second of them more. False says nothing: there may be something.
+    Nor would they in `part` of it taken by itself. All that it decodes to may be its length times the first
+    of `limits`, and the second of them more; of a part, however short, the second. False says nothing: there
+    may be something.
     """
     data = flat(value, part)
     if data is None:
         return False
-    layer: Layer | None = Root(data)
     is_known = chosen.isdisjoint(scanner.catalogue.strange)
     growth, slack = limits
-    budget = growth * len(data) + slack
-    for depth in range(MAX_DEPTH + 1):
-        assert layer is not None
-        budget -= len(layer.data)
+    budget = slack if part is not None else growth * len(data) + slack
+    layer: Layer | None = Root(data)
+    depth = 0
+    while layer is not None:
+        data = layer.data
+        budget -= len(data)
         if budget < 0:
             return False
-        survey = scanner.survey(layer.data)
+        survey = scanner.survey(data)
         signs = scanner.signs(survey)
         if not depth and signs.masks and _MASK.search(data) is not None:
             return False
-        if not chosen.isdisjoint(survey) and scanner.settled(layer.data, chosen, survey):
+        if not chosen.isdisjoint(survey) and scanner.settled(data, chosen, survey):
             return False
-        if depth == MAX_DEPTH or (is_known and _is_noise(layer.data, signs, scanner, is_text=not depth)):
+        if depth == MAX_DEPTH or (is_known and _is_noise(data, signs, scanner, is_text=not depth)):
             return True
-        layer = next_layer(layer, layer.data, signs)
-        if layer is None:
-            return True
+        layer = next_layer(layer, data, signs)
+        depth += 1
     return True
 
 
 def _is_noise(data: bytes, signs: Signs, scanner: Scanner, *, is_text: bool) -> bool:
     """Say that nothing is encoded in `data`, or nothing but what built-in detectors find nothing in."""
-    if signs.escapes or signs.hex_lines or (is_text and not data.isascii()):
+    if signs.hex_lines or (is_text and not data.isascii()) or escapes_in(data):
         return False
     return not signs.base64_runs or scanner.is_noise(data)
 
