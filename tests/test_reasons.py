@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.policy import decide
+from proxy.policy import asking, decide
 from proxy.reasons import REASONS, explain
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -60,7 +60,7 @@ def test_every_reason_the_wire_gives_is_known() -> None:
 
 
 def test_every_reason_the_policy_denies_with_is_known() -> None:
-    denying = {decide.DENIED, decide.DEFAULT_DENY, decide.POLICY_ERROR, "wrong_type", "ambiguous_value"}
+    denying = {decide.DENIED, decide.DEFAULT_DENY, asking.POLICY_ERROR, "wrong_type", "ambiguous_value"}
     assert denying <= REASONS.keys()
 
 

@@ -8,30 +8,30 @@ be judged is denied.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from proxy.model import Call, Decision, Outcome, PinRules, Redaction
+from proxy.policy.asking import POLICY_ERROR, Hit, compile_rule
 from proxy.policy.egress import CompiledEgress
-from proxy.policy.globs import compile_globs, is_glob
+from proxy.policy.globs import is_glob
 from proxy.policy.masking import compile_suppression
-from proxy.policy.operators import YES, compile_when
+from proxy.policy.plan import Plan
 from proxy.policy.rules import AllowRule, DenyRule, Egress, RedactRule, TwoPhaseRule
 from proxy.policy.text import fold
 from proxy.policy.values import Reading
 from proxy.proposals import Terms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from proxy.model import Governed, Hints, Respond
+    from proxy.policy.asking import CompiledRule
     from proxy.policy.masking import CompiledSuppression, Suppression
-    from proxy.policy.operators import Test
-    from proxy.policy.rules import Annotations, Rule
+    from proxy.policy.rules import Rule
 
 DENIED: Final = "policy_denied"
 DEFAULT_DENY: Final = "default_deny"
-POLICY_ERROR: Final = "policy_error"
 TWO_PHASE: Final = "two_phase_required"
 ALLOWED: Final = "policy_allowed"
 DEFAULT_ALLOW: Final = "default_allow"
@@ -61,101 +61,12 @@ PLUMBING: Final = frozenset(
     }
 )
 
+type _Key = tuple[str, str, str | None, str, Hints]
+"""All of a call but its arguments."""
+
 _SEVERITIES: Final = ("info", "low", "medium", "high", "critical")
 _MAX_BUCKETS: Final = 4096
 _SILENT: Final = "No rule allows this call, and the policy denies by default."
-
-
-def _always(_reading: Reading) -> int:
-    return YES
-
-
-class Hit(NamedTuple):
-    """A rule that speaks of a call, and why where it is not plainly its condition."""
-
-    rule: CompiledRule
-    reason: str | None = None
-    detail: str = ""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class CompiledRule:
-    """A rule ready to be asked."""
-
-    rule: Rule
-    test: Test
-    fits_method: Callable[[str], bool]
-    fits_server: Callable[[str], bool]
-    fits_tool: Callable[[str], bool]
-    fits_agent: Callable[[str], bool]
-    fits_hints: Callable[[Hints], bool]
-    allows: bool
-    shadow: bool
-
-    @property
-    def id(self) -> str:
-        """The rule's id."""
-        return self.rule.id
-
-    def speaks_of(self, call: Call, names: Sequence[tuple[str, str, str]]) -> bool:
-        """Tell whether the rule's globs fit: some spelling for a restriction, all for an allow."""
-        if not self.fits_method(call.method) or not self.fits_hints(call.hints):
-            return False
-        quantifier = all if self.allows else any
-        return quantifier(
-            self.fits_server(server) and self.fits_tool(tool) and self.fits_agent(agent)
-            for server, tool, agent in names
-        )
-
-    def ask(self, reading: Reading) -> Hit | None:
-        """Tell whether the rule matches.
-
-        Of an allow that does not, tell why where a value could not be judged.
-        """
-        try:
-            bits = self.test(reading)
-            if not bits:
-                return None
-            if bits == YES or reading.unknown is None:
-                return Hit(self) if bits == YES or not self.allows else None
-            return self._ask_again(reading)
-        except Exception as error:  # noqa: BLE001 - whatever goes wrong in a rule is a refusal
-            return Hit(self, POLICY_ERROR, f"{type(error).__name__}: {error}")
-
-    def _ask_again(self, reading: Reading) -> Hit | None:
-        """Find out whether the rule matched only because a value could not be judged."""
-        reading.take_trouble()
-        reading.guess = 2
-        try:
-            bits = self.test(reading)
-        finally:
-            reading.guess = 1
-        trouble = reading.take_trouble()
-        if trouble is None or (bits & 1 and not self.allows):
-            return None if self.allows else Hit(self)
-        return Hit(self, trouble.reason, trouble.detail)
-
-
-def compile_rule(rule: Rule) -> CompiledRule:
-    """Compile one rule."""
-    return CompiledRule(
-        rule,
-        compile_when(rule.when) if rule.when is not None else _always,
-        compile_globs(rule.methods or ["tools/call"]),
-        compile_globs(rule.servers),
-        compile_globs(rule.tools),
-        compile_globs(rule.agents),
-        _compile_hints(rule.annotations),
-        isinstance(rule, AllowRule),
-        rule.mode == "shadow",
-    )
-
-
-def _compile_hints(wanted: Annotations | None) -> Callable[[Hints], bool]:
-    if wanted is None:
-        return lambda _hints: True
-    asked = tuple((name, getattr(wanted, name)) for name in wanted.model_fields_set)
-    return lambda hints: all(value is None or getattr(hints, name) is value for name, value in asked)
 
 
 class _Index:
@@ -189,23 +100,8 @@ def spellings(call: Call) -> tuple[tuple[str, str, str], ...]:
     return (names,) if lax == names else (names, lax)
 
 
-def _ask_all(rules: Iterable[CompiledRule], reading: Reading) -> list[Hit]:
-    hits: list[Hit] = []
-    for rule in rules:
-        # Most rules say no, and asking their test alone first is the cheaper way to hear it.
-        try:
-            if not rule.test(reading):
-                continue
-        except Exception:  # noqa: BLE001, S110 - `ask` meets it again and tells of it
-            pass
-        hit = rule.ask(reading)
-        if hit is not None:
-            hits.append(hit)
-    return hits
-
-
 class CompiledPolicy:
-    """A policy ready to decide; implements `model.Policy`."""
+    """A policy ready to decide; implements `roles.Policy`."""
 
     def __init__(
         self,
@@ -229,15 +125,17 @@ class CompiledPolicy:
         self._default_allow = Decision(Outcome.ALLOW, DEFAULT_ALLOW, policy_version=version)
         self._default_deny = Decision(Outcome.DENY, DEFAULT_DENY, message=_SILENT, policy_version=version)
         self._index = _Index(self.compiled)
-        self._buckets: dict[tuple[str, str, str | None, str, Hints], tuple[CompiledRule, ...]] = {}
+        self._buckets: dict[_Key, tuple[CompiledRule, ...]] = {}
+        self._prepared: dict[_Key, tuple[Plan, Decision]] = {}
+        self._plans: dict[tuple[CompiledRule, ...], Plan] = {}
         self._conclusions: dict[tuple[str, str, str | None, tuple[Hit, ...]], Decision] = {}
 
     def decide(self, call: Call) -> Decision:
         """Decide `call`; a value that cannot be judged is a deny with its own reason."""
         try:
-            reading = Reading(call.arguments or {})
-            hits = _ask_all(self.rules_for(call), reading)
-            return self.conclude(call, hits) if hits else self._silence(call)
+            plan, otherwise = self._plan_for(call)
+            hits = plan.ask(Reading(call.arguments or {}))
+            return otherwise if hits is None else self.conclude(call, hits)
         except Exception as error:  # noqa: BLE001 - the boundary: whatever goes wrong is a refusal
             return Decision(
                 Outcome.DENY,
@@ -292,6 +190,23 @@ class CompiledPolicy:
             if len(self._buckets) >= _MAX_BUCKETS:
                 self._buckets.clear()
             found = self._buckets[key] = self._index.rules_for(call)
+        return found
+
+    def _plan_for(self, call: Call) -> tuple[Plan, Decision]:
+        """Give how to ask the rules whose globs fit, and what holds where no condition of theirs does."""
+        key = (call.method, call.server, call.tool, call.agent, call.hints)
+        found = self._prepared.get(key)
+        if found is None:
+            rules = self.rules_for(call)
+            if len(self._prepared) >= _MAX_BUCKETS:
+                self._prepared.clear()
+                self._plans.clear()
+            plan = self._plans.get(rules)
+            if plan is None:
+                plan = self._plans[rules] = Plan(rules)
+            certain = list(plan.certain.values())
+            otherwise = self.conclude(call, certain) if certain else self._silence(call)
+            found = self._prepared[key] = (plan, otherwise)
         return found
 
     def conclude(self, call: Call, hits: Sequence[Hit]) -> Decision:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from proxy.policy.conditions import All, Any_, Condition, Not
 from proxy.policy.decide import spellings
 from proxy.policy.hosts import UrlViews
 from proxy.policy.operators import OPERATORS, YES, compile_when
 from proxy.policy.path_operator import Paths
 from proxy.policy.programs import CommandView
-from proxy.policy.rules import All, Any_, Condition, Not
 from proxy.policy.values import Reading, parse_arg
 from proxy.policy.views import NumberView, ScalarView, TextView
 
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from proxy.model import Call, Decision
-    from proxy.policy.decide import CompiledPolicy, CompiledRule, Hit
-    from proxy.policy.rules import When
+    from proxy.policy.asking import CompiledRule, Hit
+    from proxy.policy.conditions import When
+    from proxy.policy.decide import CompiledPolicy
 
 _FAMILIES: Final = {
     "equals": "scalar",

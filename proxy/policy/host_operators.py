@@ -5,9 +5,9 @@ from __future__ import annotations
 import ipaddress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from proxy.policy.conditions import many
 from proxy.policy.globs import compile_globs
 from proxy.policy.hosts import Host, UrlViews, canonical_host, read_url
-from proxy.policy.rules import many
 from proxy.policy.values import AMBIGUOUS, Trouble
 from proxy.policy.views import WrongTypeError, gather
 
@@ -28,11 +28,11 @@ def view_url(value: Any) -> UrlViews:
 
 
 class HostSet(NamedTuple):
-    """Host patterns ready to compare: names, `*.suffix`, globs, addresses."""
+    """Host patterns ready to compare: names, `*.suffix`, globs (None where there are none), addresses."""
 
     names: frozenset[str]
     suffixes: tuple[str, ...]
-    fits_glob: Callable[[str], bool]
+    fits_glob: Callable[[str], bool] | None
     addresses: frozenset[Address]
 
     def may(self, host: Host) -> bool:
@@ -46,7 +46,9 @@ class HostSet(NamedTuple):
         return self._has_name(host.name)
 
     def _has_name(self, name: str) -> bool:
-        return name in self.names or name.endswith(self.suffixes) or self.fits_glob(name)
+        return (
+            name in self.names or name.endswith(self.suffixes) or (self.fits_glob is not None and self.fits_glob(name))
+        )
 
 
 def compile_hosts(patterns: tuple[str, ...]) -> HostSet:
@@ -69,7 +71,7 @@ def compile_hosts(patterns: tuple[str, ...]) -> HostSet:
             host = canonical_host(pattern)
             names.add(host.name if host else pattern.lower())
             addresses.update(host.addresses[:1] if host else ())
-    fits = compile_globs(globs) if globs else lambda _name: False
+    fits = compile_globs(globs) if globs else None
     return HostSet(frozenset(names), tuple(suffixes), fits, frozenset(addresses))
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from proxy.policy.conditions import All, Condition
 from proxy.policy.globs import compile_globs, is_glob
-from proxy.policy.rules import All, Condition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from proxy.policy.rules import Egress, EgressRule, Rule, When
+    from proxy.policy.conditions import When
+    from proxy.policy.rules import Egress, EgressRule, Rule
 
 _STRICTNESS: Final = {"allow": 0, "two_phase": 1, "deny": 2}
 

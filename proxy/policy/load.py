@@ -19,10 +19,11 @@ from ruamel.yaml.scalarbool import ScalarBoolean
 
 from proxy.errors import PolicyError
 from proxy.model import PinRules
+from proxy.policy.conditions import Condition
 from proxy.policy.decide import CompiledPolicy
 from proxy.policy.egress import SECRETS, CompiledEgress
 from proxy.policy.masking import Detector, Suppression, complaints
-from proxy.policy.rules import Annotations, Condition, DenyRule, Egress, Pins, PolicyFile, RedactRule, TwoPhaseRule
+from proxy.policy.rules import Annotations, DenyRule, Egress, Pins, PolicyFile, RedactRule, TwoPhaseRule
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -11,8 +11,8 @@ import operator
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy.policy import host_operators, path_operator, programs
+from proxy.policy.conditions import All, Any_, Bounds, Condition, Not, many
 from proxy.policy.regex import compile_search
-from proxy.policy.rules import All, Any_, Bounds, Condition, Not, many
 from proxy.policy.text import fold, read_text
 from proxy.policy.values import parse_arg
 from proxy.policy.views import (
@@ -30,7 +30,7 @@ from proxy.policy.views import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy.policy.rules import When
+    from proxy.policy.conditions import When
     from proxy.policy.values import ArgPath, Reading
     from proxy.policy.views import Gather, NumberView, Views
 
@@ -155,14 +155,14 @@ def _judge_scalar(names: frozenset[str], exact: list[tuple[type, Any]]) -> Judge
     return judge
 
 
-def _spellings(operand: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def spellings(operand: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Give an operand's texts as written and read, and the same folded."""
     readings = tuple(dict.fromkeys(r for word in many(operand) for r in read_text(word).readings))
     return readings, tuple(dict.fromkeys(fold(reading) for reading in readings))
 
 
 def _starts_with(arg: ArgPath, operand: Any) -> Test:
-    exact, folded = _spellings(operand)
+    exact, folded = spellings(operand)
 
     def judge(view: TextView) -> int:
         if not any(text.startswith(folded) for text in view.folded):
@@ -173,7 +173,7 @@ def _starts_with(arg: ArgPath, operand: Any) -> Test:
 
 
 def _ends_with(arg: ArgPath, operand: Any) -> Test:
-    exact, folded = _spellings(operand)
+    exact, folded = spellings(operand)
 
     def judge(view: TextView) -> int:
         if not any(text.endswith(folded) for text in view.folded):
@@ -184,7 +184,7 @@ def _ends_with(arg: ArgPath, operand: Any) -> Test:
 
 
 def _contains(arg: ArgPath, operand: Any) -> Test:
-    exact, folded = _spellings(operand)
+    exact, folded = spellings(operand)
     elements = _judge_scalar(frozenset(folded), [(str, text) for text in exact])
 
     def judge(view: TextView | tuple[ScalarView, ...]) -> int:

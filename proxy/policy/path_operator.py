@@ -5,17 +5,17 @@ Roots may hold globs: `*` within a component, `**` for any number of them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from proxy.policy.conditions import many
 from proxy.policy.paths import PathViews, read_path, read_plain
 from proxy.policy.regex import compile_search, escape
 from proxy.policy.roots import glob_may_reach, read_root, search_may_reach
-from proxy.policy.rules import many
-from proxy.policy.values import AMBIGUOUS, Trouble
+from proxy.policy.values import AMBIGUOUS, NOTHING, Trouble
 from proxy.policy.views import WrongTypeError, gather
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from proxy.policy.values import ArgPath, Reading
     from proxy.policy.views import Views
@@ -37,6 +37,9 @@ class Paths(NamedTuple):
     searches: tuple[str, ...] = ()
 
 
+_NO_PATHS: Final = Paths((), (), (), (), False, None, None, ())
+
+
 def view_path(value: Any) -> PathViews:
     """View a string as a path."""
     if not isinstance(value, str):
@@ -49,10 +52,27 @@ def _plain_paths(arg: ArgPath, reading: Reading) -> Paths | None:
     exact, loose, trouble = arg.select(reading)
     if len(exact) != 1 or loose or trouble is not None or type(exact[0]) is not str:
         return None
-    views = read_plain(exact[0])
-    if views is None:
+    path = read_plain(exact[0])
+    if path is None:
         return None
-    return Paths(views.folded, views.exact, (), (), True, None, views.folded[0])
+    folded = path.lower()
+    return Paths((folded,), (path,), (), (), True, None, folded, ())
+
+
+def gather_paths(arg: ArgPath) -> Callable[[Reading], Paths]:
+    """Give the function that finds, once per call, the paths that `arg` names."""
+    views = gather(arg, "path", view_path)
+    key = "paths:" + arg.text
+
+    def paths_of(reading: Reading) -> Paths:
+        paths: Paths | None = reading.memo.get(key)
+        if paths is None:
+            if arg.select(reading) is NOTHING:
+                return _NO_PATHS
+            paths = reading.memo[key] = _plain_paths(arg, reading) or _merge(views(reading))
+        return paths
+
+    return paths_of
 
 
 def _merge(views: Views) -> Paths:
@@ -74,17 +94,22 @@ def _merge(views: Views) -> Paths:
     )
 
 
-class _Roots(NamedTuple):
+class Roots(NamedTuple):
+    """The folders of one `path_under`, ready to compare; `globs` are those with marks, without case."""
+
     exact: tuple[str, ...]
     folded: tuple[str, ...]
     relative: tuple[str, ...]
     exact_glob: Callable[[str], bool] | None
     folded_glob: Callable[[str], bool] | None
+    globs: tuple[str, ...]
 
     def hold(self, path: str) -> bool:
+        """Tell whether an absolute path is under one of them."""
         return path.startswith(self.exact) or (self.exact_glob is not None and self.exact_glob(path))
 
     def hold_relative(self, path: str) -> bool:
+        """Tell whether a path that hangs on the server's folder is under one of them."""
         if path == "../":
             return False
         return any(root == "./" or path.startswith(root[2:]) for root in self.relative)
@@ -92,16 +117,15 @@ class _Roots(NamedTuple):
 
 def path_under(arg: ArgPath, operand: Any) -> Callable[[Reading], int]:
     """Compile `path_under`."""
-    roots = _compile(many(operand))
-    views = gather(arg, "path", view_path)
-    key = "paths:" + arg.text
+    roots = compile_roots(many(operand))
+    paths_of = gather_paths(arg)
     folded_roots = roots.folded
     simple = roots.folded_glob is None and not roots.relative
 
     def test(reading: Reading) -> int:
-        paths: Paths | None = reading.memo.get(key)
-        if paths is None:
-            paths = reading.memo[key] = _plain_paths(arg, reading) or _merge(views(reading))
+        paths = paths_of(reading)
+        if paths is _NO_PATHS:
+            return 0
         if simple and paths.plain is not None:
             return _how_sure(paths, roots, reading) if paths.plain.startswith(folded_roots) else 0
         for path in paths.folded:
@@ -116,35 +140,41 @@ def path_under(arg: ArgPath, operand: Any) -> Callable[[Reading], int]:
     return test
 
 
-def _may_by_pattern(paths: Paths, roots: _Roots) -> bool:
+def _may_by_pattern(paths: Paths, roots: Roots) -> bool:
     if roots.folded_glob is not None and any(map(roots.folded_glob, paths.folded)):
         return True
     if any(roots.hold_relative(path) for path in paths.relative):
         return True
-    return any(
-        any(glob_may_reach(pattern, root) for pattern in paths.globs)
-        or any(search_may_reach(pattern, root) for pattern in paths.searches)
-        for root in roots.folded
+    return any(pattern_may_reach(paths, root) for root in roots.folded)
+
+
+def pattern_may_reach(paths: Paths, root: str) -> bool:
+    """Tell whether one of the patterns among `paths` may name something under a folder (folded)."""
+    return any(glob_may_reach(pattern, root) for pattern in paths.globs) or any(
+        search_may_reach(pattern, root) for pattern in paths.searches
     )
 
 
-def _how_sure(paths: Paths, roots: _Roots, reading: Reading) -> int:
+def _how_sure(paths: Paths, roots: Roots, reading: Reading) -> int:
     if paths.trouble is not None:
         return 1 | reading.give_up(paths.trouble)
     must = paths.sure and all(map(roots.hold, paths.exact)) and all(map(roots.hold_relative, paths.relative))
     return 3 if must else 1
 
 
-def _compile(operand: tuple[str, ...]) -> _Roots:
+def compile_roots(operand: tuple[str, ...]) -> Roots:
+    """Compile the folders of one `path_under`."""
     roots = [read_root(root) for root in operand]
     plain = tuple(r for r in roots if r.startswith("/") and not _is_glob(r))
     globs = [r if r.startswith("/") else "/**/" + r[2:] for r in roots if _is_glob(r)]
-    return _Roots(
+    folded_globs = [g.casefold() for g in globs]
+    return Roots(
         plain,
         tuple(r.casefold() for r in plain),
         tuple(r for r in roots if r.startswith("./") and not _is_glob(r)),
-        _glob_search(globs),
-        _glob_search([g.casefold() for g in globs]),
+        glob_search(globs),
+        glob_search(folded_globs),
+        tuple(folded_globs),
     )
 
 
@@ -152,7 +182,8 @@ def _is_glob(root: str) -> bool:
     return "*" in root or "?" in root
 
 
-def _glob_search(globs: list[str]) -> Callable[[str], bool] | None:
+def glob_search(globs: Sequence[str]) -> Callable[[str], bool] | None:
+    """Give the test whether a path is under one of `globs`; None where there are none."""
     if not globs:
         return None
     pattern = "|".join(_translate(glob) for glob in globs)

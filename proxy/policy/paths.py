@@ -114,7 +114,7 @@ def read_path(raw: str) -> PathViews:
     """Give every file `raw` may name."""
     plain = read_plain(raw)
     if plain is not None:
-        return plain
+        return PathViews((plain,), (plain.lower(),))
     found = _Found()
     if len(raw) > MAX_PATH:
         return PathViews((), (), problem=f"longer than {MAX_PATH} characters")
@@ -125,16 +125,9 @@ def read_path(raw: str) -> PathViews:
     return found.views()
 
 
-def read_plain(raw: str) -> PathViews | None:
-    """Give the views of a path that has one reading only; None where it may have more."""
-    if not _is_plain(raw):
-        return None
-    path = raw if raw[-1] == "/" else raw + "/"
-    return PathViews((path,), (path.lower(),))
-
-
-def _is_plain(raw: str) -> bool:
-    return (
+def read_plain(raw: str) -> str | None:
+    """Give the path, ending in `/`, of a string that names one only; None where it may name more."""
+    if (
         raw[:1] == "/"
         and len(raw) <= MAX_PATH
         and not raw.strip(_SAFE)
@@ -148,7 +141,9 @@ def _is_plain(raw: str) -> bool:
         and raw[-1] not in ". "
         and raw[2:3] not in ("/", "")
         and not raw.lower().startswith(_SPECIAL_HEADS)
-    )
+    ):
+        return raw if raw[-1] == "/" else raw + "/"
+    return None
 
 
 def _read_one(reading: str, found: _Found) -> None:

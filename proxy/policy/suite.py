@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from proxy.model import EgressRequest
-from proxy.policy.decide import compile_rule, spellings
+from proxy.policy.asking import compile_rule
+from proxy.policy.decide import spellings
 from proxy.policy.egress import CompiledEgressRule, read_target
 from proxy.policy.values import Reading
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from proxy.model import Call
-    from proxy.policy.decide import CompiledRule
+    from proxy.policy.asking import CompiledRule
     from proxy.policy.rules import EgressRule, Rule, RuleTest
 
 

@@ -31,6 +31,8 @@ _RANGES = (
     (0xE0000, 0xE0FFF),
 )
 INVISIBLE: dict[int, None] = dict.fromkeys(code for low, high in _RANGES for code in range(low, high + 1))
+INVISIBLE_CLASS = "".join(f"{chr(low)}-{chr(high)}" for low, high in _RANGES)
+"""The same, as what stands in the brackets of a regular expression."""
 
 MAX_DECODES = 8
 NOT_UTF8 = "percent-encoded bytes that are not UTF-8"
@@ -58,9 +60,14 @@ def fold(text: str) -> str:
     return text.casefold() if text.isascii() else clean(clean(text).casefold())
 
 
+def has_one_reading(raw: str) -> bool:
+    """Tell whether a string can be read as it stands alone."""
+    return "%" not in raw and raw.isascii()
+
+
 def read_text(raw: str) -> Text:
     """Give every reading of `raw`."""
-    if "%" not in raw and raw.isascii():
+    if has_one_reading(raw):
         return Text((raw,))
     seen = {raw: None}
     current = raw

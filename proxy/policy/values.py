@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from proxy.policy.text import fold
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
     from proxy.model import JsonObject
 
@@ -76,6 +76,10 @@ class Selection(NamedTuple):
     trouble: Trouble | None = None
 
 
+NOTHING: Final = Selection((), (), None)
+"""Given wherever there is no value at all."""
+
+
 class Reading:
     """One call being judged: its arguments, and what was already worked out about them.
 
@@ -83,13 +87,20 @@ class Reading:
     bit 1: must match); `unknown` is the last trouble met.
     """
 
-    __slots__ = ("arguments", "guess", "memo", "unknown")
+    __slots__ = ("_names", "arguments", "guess", "memo", "unknown")
 
     def __init__(self, arguments: JsonObject) -> None:
         self.arguments = arguments
         self.memo: dict[str, Any] = {}
         self.guess = 1
         self.unknown: Trouble | None = None
+        self._names: Mapping[str, Sequence[str]] | None = None
+
+    def names(self, folded: str) -> Sequence[str]:
+        """Give the arguments whose names fold to `folded`; all are folded once per call."""
+        if self._names is None:
+            self._names = _fold_names(self.arguments)
+        return self._names.get(folded, ())
 
     def give_up(self, trouble: Trouble) -> int:
         """Note why a condition cannot be judged and answer with the guess."""
@@ -178,24 +189,35 @@ class _Node(NamedTuple):
 def _select(reading: Reading, steps: tuple[Step, ...]) -> Selection:
     arguments = reading.arguments
     if len(steps) == 1 and type(steps[0]) is Key:
-        exact, loose = _members(arguments, steps[0].name)
-        return Selection(exact, loose)
+        name = steps[0].name
+        alike = reading.names(_fold_key(name))
+        exact = (arguments[name],) if name in alike else ()
+        if len(alike) == len(exact):
+            return Selection(exact, (), None) if exact else NOTHING
+        return Selection(exact, tuple([arguments[other] for other in alike if other != name]), None)
     try:
         nodes = _walk(reading, steps)
         _bound(len(nodes), MAX_VALUES)
     except AmbiguousError as error:
         return Selection((), (), Trouble(AMBIGUOUS, str(error)))
+    if not nodes:
+        return NOTHING
     return Selection(
-        tuple(n.value for n in nodes if n.exact),
-        tuple(n.value for n in nodes if not n.exact),
+        tuple([n.value for n in nodes if n.exact]),
+        tuple([n.value for n in nodes if not n.exact]),
     )
 
 
 def _walk(reading: Reading, steps: tuple[Step, ...]) -> list[_Node]:
     nodes = [_Node(reading.arguments, True)]
     if len(steps) > 1 and isinstance(steps[0], Deep):
-        nodes = _everything(reading)
-        steps = steps[1:]
+        if isinstance(steps[1], Key):
+            nodes = _named(reading, steps[1].name)
+            _bound(len(nodes), MAX_NODES)
+            steps = steps[2:]
+        else:
+            nodes = _everything(reading)
+            steps = steps[1:]
     for position, step in enumerate(steps):
         last = position == len(steps) - 1
         nodes = [found for node in nodes for found in _step(node, step, last=last)]
@@ -215,6 +237,24 @@ def _everything(reading: Reading) -> list[_Node]:
     return found
 
 
+def _named(reading: Reading, name: str) -> list[_Node]:
+    """Give every member of that name at any depth; where the names stand is worked out once per call."""
+    places: dict[str, list[tuple[_Node, Sequence[str]]]] | None = reading.memo.get("**.")
+    if places is None:
+        places = {}
+        for node in _everything(reading):
+            if isinstance(node.value, dict):
+                for folded, names in _fold_names(node.value).items():
+                    places.setdefault(folded, []).append((node, names))
+        reading.memo["**."] = places
+    found: list[_Node] = []
+    for (value, exact), names in places.get(_fold_key(name), ()):
+        if name in names:
+            found.append(_Node(value[name], exact))
+        found.extend([_Node(value[other], False) for other in names if other != name])
+    return found
+
+
 def _bound(count: int, most: int) -> None:
     if count > most:
         raise AmbiguousError(f"more than {most} values")
@@ -225,6 +265,17 @@ def _members(value: dict[str, Any], name: str) -> tuple[tuple[Any, ...], tuple[A
     exact = (value[name],) if name in value else ()
     loose = [v for k, v in value.items() if k != name and _fold_key(k) == folded]
     return exact, tuple(loose)
+
+
+def _fold_names(value: dict[str, Any]) -> Mapping[str, Sequence[str]]:
+    names = value.keys()  # what is no object raises here
+    folded = {_fold_short(name) if len(name) <= 64 else _fold_any(name): (name,) for name in names}
+    if len(folded) == len(names):
+        return folded
+    alike: dict[str, list[str]] = {}
+    for name in names:
+        alike.setdefault(_fold_key(name), []).append(name)
+    return alike
 
 
 def _fold_key(key: str) -> str:
@@ -294,16 +345,24 @@ def _descend(node: _Node, *, last: bool) -> Iterator[_Node]:
             stack.extend((v, exact, hops) for v in value)
 
 
+def looks_like_json(text: str) -> bool:
+    """Tell whether a text may hold a JSON object, array or string."""
+    return text.lstrip(_BLANKS)[:1] in _OPENINGS
+
+
+_BLANKS: Final = " \t\r\n\ufeff"
+_OPENINGS: Final = frozenset('{["')
+
+
 def embedded(text: str) -> Any:
     """Give the JSON object, array or string that `text` holds, or None.
 
     Raises AmbiguousError where readers would disagree on it.
     """
-    head = text.lstrip(" \t\r\n\ufeff")
-    if head[:1] not in ("{", "[", '"'):
+    if not looks_like_json(text):
         return None
     try:
-        return json.loads(head, object_pairs_hook=_no_duplicates)
+        return json.loads(text.lstrip(_BLANKS), object_pairs_hook=_no_duplicates)
     except RecursionError:
         raise AmbiguousError("JSON nested too deeply inside a string") from None
     except ValueError:

@@ -6,15 +6,23 @@ once per call and `arg`, however many rules ask.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from proxy.policy.text import NOT_UTF8, fold, read_text
-from proxy.policy.values import AMBIGUOUS, WRONG_TYPE, AmbiguousError, Trouble, inner_strings
+from proxy.policy.text import NOT_UTF8, fold, has_one_reading, read_text
+from proxy.policy.values import (
+    AMBIGUOUS,
+    NOTHING,
+    WRONG_TYPE,
+    AmbiguousError,
+    Trouble,
+    inner_strings,
+    looks_like_json,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from proxy.policy.values import ArgPath, Reading
+    from proxy.policy.values import ArgPath, Reading, Selection
 
 
 class Views(NamedTuple):
@@ -30,6 +38,8 @@ class Views(NamedTuple):
     sure: bool
     trouble: Trouble | None
 
+
+_NO_VIEWS: Final = Views((), (), False, None)
 
 type Make = Callable[[Any], Any]
 type Gather = Callable[[Reading], Views]
@@ -76,6 +86,13 @@ def gather(arg: ArgPath, family: str, make: Make) -> Gather:
 
 def _make_views(arg: ArgPath, make: Make, reading: Reading) -> Views:
     selection = arg.select(reading)
+    if selection is NOTHING:
+        return _NO_VIEWS
+    if is_simple(selection):
+        try:
+            return Views((make(selection.exact[0]),), (), True, None)
+        except (WrongTypeError, AmbiguousError):
+            pass
     items: list[Any] = []
     extra: list[Any] = []
     trouble = selection.trouble
@@ -91,6 +108,15 @@ def _make_views(arg: ArgPath, make: Make, reading: Reading) -> Views:
             trouble = Trouble(AMBIGUOUS, str(error))
     sure = any(value is not None for value in selection.exact)
     return Views(tuple(items), tuple(extra), sure, trouble)
+
+
+def is_simple(selection: Selection) -> bool:
+    """Tell whether all that was found is one string that every server reads alike and that holds no JSON."""
+    exact, loose, trouble = selection
+    if len(exact) != 1 or loose or trouble is not None:
+        return False
+    value = exact[0]
+    return type(value) is str and has_one_reading(value) and not looks_like_json(value)
 
 
 def _distinct(values: tuple[Any, ...]) -> Iterator[Any]:
@@ -123,6 +149,10 @@ def view_text(value: Any) -> TextView:
     """View a string as text."""
     if not isinstance(value, str):
         raise WrongTypeError("a string", value)
+    if has_one_reading(value):
+        whole = value.lower()
+        stripped = whole.strip()
+        return TextView((value,), (whole,) if stripped == whole else (whole, stripped))
     text = read_text(value)
     if text.problem and text.problem != NOT_UTF8:
         raise AmbiguousError(text.problem)
@@ -186,7 +216,7 @@ def view_number(value: Any) -> NumberView:
 
 def read_number(text: str) -> float | None:
     """Read a numeric string as a server that coerces would, or give None."""
-    if len(text) > 400:
+    if len(text) > 400 or (text.isascii() and text.strip()[:1] not in _STARTS):
         return None
     try:
         return int(text)
@@ -197,6 +227,10 @@ def read_number(text: str) -> float | None:
     except ValueError:
         return None
     return None if number != number else number  # noqa: PLR0124 - the test for NaN
+
+
+_STARTS = frozenset("0123456789+-.iInN")
+"""What a number may start with: `inf` and `nan` are read as some, too."""
 
 
 def view_length(value: Any) -> tuple[int, ...]:

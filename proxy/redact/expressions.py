@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 try:
@@ -73,7 +72,8 @@ def _note_end(_index: int, _from: int, to: int, _flags: int, ends: list[int]) ->
 
 
 def _kept(expressions: Sequence[str], cache: DatabaseCache) -> Any:
-    name = hashlib.sha256("\0".join([version("hyperscan"), *expressions]).encode()).hexdigest()
+    version: str = hyperscan.__version__  # type: ignore[attr-defined]
+    name = hashlib.sha256("\0".join([version, *expressions]).encode()).hexdigest()
     database = _load(cache.get(name))
     if database is None:
         database = compile_all(expressions)
