@@ -96,7 +96,7 @@ class HyperscanEngine:
         return Signs(*[sign in survey for sign in self._signs]) if survey else NO_SIGN
 
     def is_noise(self, data: bytes) -> bool:
-        return len(data) <= LARGEST_NOISE and not self._promising.found(data)
+        return len(data) <= LARGEST_NOISE and not self._promising.any_in(data)
 
 
 @functools.lru_cache(maxsize=8)
