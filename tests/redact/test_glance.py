@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.redact import Masker
+from proxy.redact import Masker, builtin
 from proxy.redact.decode import GROWTH, SLACK
 from proxy.redact.document import Document, Text
 from proxy.redact.glance import SMALL, flat, nothing_in
@@ -138,3 +138,11 @@ def test_what_is_clean_as_a_whole_is_clean_in_part(name: Any, part: Any):
     if MASKER.is_clean(value, part, ("secrets", "pii")):
         assert _Masking(MASKER, value, ALL).run() == (value, ())
         assert _Masking(MASKER, part, ALL).run() == (part, ())
+
+
+def test_what_is_noise_to_built_in_detectors_is_decoded_for_another():
+    value = {"path": in_base64(b"\xfe\xca\xef\xfe\x9a\xe8\xb5\xb6\xf9\xfa\xe1Q7~\xca\xef\xfe\x9a")}
+    own = {"id": "custom.short", "description": "Three characters", "regex": "Q7~"}
+    masker = Masker(b"k" * 32, builtin().extended([own]))
+    assert nothing_in(value, ALL, MASKER._scanner, (GROWTH, SLACK))
+    assert [finding.detector for finding in masker.mask(value, ("secrets", "custom"))[1]] == ["custom.short"]
