@@ -95,7 +95,7 @@ def test_what_is_looked_at_is_what_the_whole_way_looks_at(value: Any):
     assert flat(value) in {None, whole_text(value)}
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(VALUES)
 def test_nothing_that_the_whole_way_finds_is_called_nothing(value: Any):
     if nothing_in(value, ALL, MASKER._scanner, (GROWTH, SLACK)):
@@ -131,7 +131,7 @@ def test_a_part_by_itself_is_looked_at_too():
     assert MASKER.is_clean({"name": "x", "arguments": {"a": "b"}}, {"a": "b"}, ("secrets",))
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(VALUES, VALUES)
 def test_what_is_clean_as_a_whole_is_clean_in_part(name: Any, part: Any):
     value = {"name": name, "arguments": part, "_meta": name}
