@@ -143,7 +143,7 @@ def _connect(path: Path, timeout: float) -> apsw.Connection:
     connection = apsw.Connection(str(path))
     try:
         connection.set_busy_timeout(int(timeout * 1000))
-        # Of a file that is just being made: an event takes some 1.6 kB, and a page costs about the same whatever its size.
+        # Of a file that is just being made: an event takes 1.6 kB, and a page costs about the same whatever its size.
         connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
         connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
         connection.execute("PRAGMA journal_mode=WAL")
