@@ -240,7 +240,10 @@ class GuardedHttpStream(AtOnce, HttpStream):
 
 def _broken_line(request: http.Request) -> str | None:
     """Name a header whose value holds what some servers take for the end of a line."""
-    for name, value in request.headers.fields:
+    fields = request.headers.fields
+    if not LINE_BREAKS.search(b" ".join([value for _, value in fields])):
+        return None
+    for name, value in fields:
         if LINE_BREAKS.search(value):
             return f"the value of header {name!r} holds a line break or a NUL"
     return None

@@ -76,6 +76,10 @@ class Selection(NamedTuple):
     trouble: Trouble | None = None
 
 
+NOTHING: Final = Selection((), (), None)
+"""Given wherever there is no value at all."""
+
+
 class Reading:
     """One call being judged: its arguments, and what was already worked out about them.
 
@@ -189,24 +193,31 @@ def _select(reading: Reading, steps: tuple[Step, ...]) -> Selection:
         alike = reading.names(_fold_key(name))
         exact = (arguments[name],) if name in alike else ()
         if len(alike) == len(exact):
-            return Selection(exact, (), None)
+            return Selection(exact, (), None) if exact else NOTHING
         return Selection(exact, tuple([arguments[other] for other in alike if other != name]), None)
     try:
         nodes = _walk(reading, steps)
         _bound(len(nodes), MAX_VALUES)
     except AmbiguousError as error:
         return Selection((), (), Trouble(AMBIGUOUS, str(error)))
+    if not nodes:
+        return NOTHING
     return Selection(
-        tuple(n.value for n in nodes if n.exact),
-        tuple(n.value for n in nodes if not n.exact),
+        tuple([n.value for n in nodes if n.exact]),
+        tuple([n.value for n in nodes if not n.exact]),
     )
 
 
 def _walk(reading: Reading, steps: tuple[Step, ...]) -> list[_Node]:
     nodes = [_Node(reading.arguments, True)]
     if len(steps) > 1 and isinstance(steps[0], Deep):
-        nodes = _everything(reading)
-        steps = steps[1:]
+        if isinstance(steps[1], Key):
+            nodes = _named(reading, steps[1].name)
+            _bound(len(nodes), MAX_NODES)
+            steps = steps[2:]
+        else:
+            nodes = _everything(reading)
+            steps = steps[1:]
     for position, step in enumerate(steps):
         last = position == len(steps) - 1
         nodes = [found for node in nodes for found in _step(node, step, last=last)]
@@ -223,6 +234,24 @@ def _everything(reading: Reading) -> list[_Node]:
         descent = _descend(_Node(reading.arguments, True), last=False)
         # The descent has looked into strings, so nothing is left to find in them.
         found = reading.memo["**"] = [node for node in descent if isinstance(node.value, dict | list)]
+    return found
+
+
+def _named(reading: Reading, name: str) -> list[_Node]:
+    """Give every member of that name at any depth; where the names stand is worked out once per call."""
+    places: dict[str, list[tuple[_Node, Sequence[str]]]] | None = reading.memo.get("**.")
+    if places is None:
+        places = {}
+        for node in _everything(reading):
+            if isinstance(node.value, dict):
+                for folded, names in _fold_names(node.value).items():
+                    places.setdefault(folded, []).append((node, names))
+        reading.memo["**."] = places
+    found: list[_Node] = []
+    for (value, exact), names in places.get(_fold_key(name), ()):
+        if name in names:
+            found.append(_Node(value[name], exact))
+        found.extend([_Node(value[other], False) for other in names if other != name])
     return found
 
 

@@ -14,11 +14,12 @@ from proxy.redact.decode import MAX_DEPTH, Layer, Root, next_layer
 from proxy.redact.document import FRAGMENT, MASK_START, PROTOCOL, SMALLEST_NUMBER, WALL, is_protocol_word, spells_text
 
 if TYPE_CHECKING:
+    from proxy.redact.decode import Signs
     from proxy.redact.document import Place
     from proxy.redact.scan import Scanner
 
 SMALL: Final = 1 << 20
-"""Bytes past which a value is not for a look: that there is something costs it twice."""
+"""Characters past which a value is not for a look: that there is something costs it twice."""
 _DEEP: Final = 32
 _MASK: Final = re.compile(MASK_START.encode())
 
@@ -30,9 +31,10 @@ def nothing_in(value: Any, chosen: frozenset[int], scanner: Scanner, limits: tup
     first of `limits`, and the second of them more. False says nothing: there may be something.
     """
     data = flat(value, part)
-    if data is None or len(data) > SMALL:
+    if data is None:
         return False
     layer: Layer | None = Root(data)
+    is_known = chosen.isdisjoint(scanner.catalogue.strange)
     growth, slack = limits
     budget = growth * len(data) + slack
     for depth in range(MAX_DEPTH + 1):
@@ -46,10 +48,19 @@ def nothing_in(value: Any, chosen: frozenset[int], scanner: Scanner, limits: tup
             return False
         if not chosen.isdisjoint(survey) and scanner.settled(layer.data, chosen, survey):
             return False
-        layer = next_layer(layer, layer.data, signs) if depth < MAX_DEPTH else None
+        if depth == MAX_DEPTH or (is_known and _is_noise(layer.data, signs, scanner, is_text=not depth)):
+            return True
+        layer = next_layer(layer, layer.data, signs)
         if layer is None:
             return True
     return True
+
+
+def _is_noise(data: bytes, signs: Signs, scanner: Scanner, *, is_text: bool) -> bool:
+    """Say that nothing is encoded in `data`, or nothing but what built-in detectors find nothing in."""
+    if signs.escapes or signs.hex_lines or (is_text and not data.isascii()):
+        return False
+    return not signs.base64_runs or scanner.is_noise(data)
 
 
 def flat(value: Any, part: Any = None) -> bytes | None:
@@ -61,6 +72,8 @@ def flat(value: Any, part: Any = None) -> bytes | None:
         else:
             flattening.add_array(value if type(value) is list else [value], "", _DEEP)
     except (_NotPlainError, ValueError):  # ValueError: a number of more digits than Python will print
+        return None
+    if flattening.size() > SMALL:
         return None
     if part is None or part is value:
         return flattening.text()
@@ -124,6 +137,10 @@ class _Flattening:
             self.add_array(child, place, depth - 1)
         if child is self._part:
             self.inside = slice(line, len(self._lines)), slice(string, len(self._strings))
+
+    def size(self) -> int:
+        """Give how many characters the lines have."""
+        return sum(map(len, self._lines))
 
     def text(self, lines: slice = slice(None), strings: slice = slice(None)) -> bytes:
         """Give the text, or what it would be of some of the lines and strings."""

@@ -13,8 +13,8 @@ from typing import Any, Never
 
 from proxy.errors import WireError
 from proxy.model import Json, JsonObject, Kind, Message, MessageId
-from proxy.spelling import is_heavy, spell
-from proxy.wire.quick import read_quickly, spell_quickly
+from proxy.spelling import is_heavy, spell, spell_quickly
+from proxy.wire.quick import read_quickly
 
 MAX_DEPTH = 100
 MAX_INTEGER_DIGITS = 20

@@ -7,8 +7,7 @@ shows whether any of that happened, so nothing is taken for granted: in doubt th
 
 from __future__ import annotations
 
-from math import isfinite
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import orjson
 
@@ -17,9 +16,6 @@ if TYPE_CHECKING:
 
 LIMIT: Final = 1 << 20
 """Bytes up to which a body is read in one go: larger ones are read in steps, in which other threads have a turn."""
-_AS_JSON_DOES: Final = (
-    orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
-)
 # What stands in the spelling of every float as large as an integer past 64 bits is.
 _EXPONENT: Final = orjson.dumps(1e19).strip(b"0123456789")
 
@@ -43,27 +39,3 @@ def _is_whole(spelt: bytes, data: bytes) -> bool:
     is written as a number. So where the quotes are as many, no string was dropped, and so no member.
     """
     return spelt.count(b'"') == data.count(b'"') and b"\\u0022" not in data and _EXPONENT not in spelt
-
-
-def spell_quickly(value: Json) -> bytes | None:
-    """Give the compact spelling of `value`; None where it has none, or only `json` can tell."""
-    try:
-        spelt = orjson.dumps(value, option=_AS_JSON_DOES)
-    except TypeError:
-        return None
-    return spelt if b"null" not in spelt or _is_finite(value) else None
-
-
-def _is_finite(value: Json) -> bool:
-    """Say that there is no number in `value` that orjson spells as null: infinity, or none at all."""
-    stack: list[Any] = [value]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, float):
-            if not isfinite(item):
-                return False
-        elif isinstance(item, dict):
-            stack.extend(item.values())
-        elif isinstance(item, list | tuple):
-            stack.extend(item)
-    return True

@@ -12,6 +12,7 @@ import hashlib
 import inspect
 
 import pytest
+from h11._readers import ContentLengthReader
 from mitmproxy import addonmanager, http, master, version
 from mitmproxy.coretypes import multidict
 from mitmproxy.proxy import mode_servers, server
@@ -20,7 +21,7 @@ from mitmproxy.proxy.layer import Layer
 from mitmproxy.proxy.layers import http as http_layers
 from mitmproxy.proxy.layers import tls, websocket
 from mitmproxy.proxy.layers.http import HttpStream
-from mitmproxy.proxy.layers.http._http1 import Http1Connection
+from mitmproxy.proxy.layers.http._http1 import Http1Client, Http1Connection, Http1Server
 from mitmproxy.proxy.tunnel import TunnelLayer
 
 from addons import embedding
@@ -51,6 +52,10 @@ SOURCES = {
     Http1Connection._handle_event: "2ac8db3e43ae743f",
     Http1Connection.read_body: "aece271029af36e4",
     Http1Connection.wait: "c99d0494a840a2b6",
+    Http1Connection.mark_done: "dc5ed395ce4f0763",
+    Http1Server: "cc8428d0bb6f79a5",
+    Http1Client: "706b7a68f2809929",
+    ContentLengthReader: "fdf438f5ca7e0d9d",
     HttpStream.handle_connect_finish: "eb3a0054cb5b716e",
     HttpStream.passthrough: "a6df32aba1ae251a",
     Layer: "e98dedd896fb7cd2",

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.errors import WireError
-from proxy.spelling import spell
+from proxy.spelling import spell, spell_quickly
 from proxy.wire import jsonrpc, quick
 from proxy.wire.jsonrpc import parse_json, serialise
-from proxy.wire.quick import LIMIT, read_quickly, spell_quickly
+from proxy.wire.quick import LIMIT, read_quickly
 from tests.bypass.cases import CASES
 from tests.bypass.shot import Aim, benign_shot, denied_shot
 from tests.wire.test_jsonrpc import VALUES
