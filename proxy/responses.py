@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from proxy.model import Context, Exchange, JsonObject
 
 TOOLS_CHANGED = "notifications/tools/list_changed"
-# Up to so many bytes the compiled reader is worth asking: it spells what it reads, and a long text takes either as long.
+# Up to so many bytes the compiled reader is the quicker one: over a long text either takes long, and it spells it, too.
 SHORT = 1 << 14
 SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 
