@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from proxy.policy.conditions import many
-from proxy.policy.paths import PathViews, read_path, read_plain
+from proxy.policy.paths import PathViews, read_path
+from proxy.policy.plain_paths import read_plain
 from proxy.policy.regex import compile_search, escape
 from proxy.policy.roots import glob_may_reach, read_root, search_may_reach
 from proxy.policy.values import AMBIGUOUS, NOTHING, Trouble
@@ -56,7 +57,9 @@ def _plain_paths(arg: ArgPath, reading: Reading) -> Paths | None:
     if path is None:
         return None
     folded = path.lower()
-    return Paths((folded,), (path,), (), (), True, None, folded, ())
+    if exact[0][0] == "/":
+        return Paths((folded,), (path,), (), (), True, None, folded, ())
+    return Paths((folded,), (), (path[1:],), (), True, None, None, ())
 
 
 def gather_paths(arg: ArgPath) -> Callable[[Reading], Paths]:
