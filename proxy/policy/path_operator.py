@@ -18,7 +18,7 @@ from proxy.policy.views import WrongTypeError, gather
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from proxy.policy.values import ArgPath, Reading
+    from proxy.policy.values import ArgPath, Reading, Selection
     from proxy.policy.views import Views
 
 
@@ -48,9 +48,9 @@ def view_path(value: Any) -> PathViews:
     return read_path(value)
 
 
-def _plain_paths(arg: ArgPath, reading: Reading) -> Paths | None:
-    """Take the short way where the arg is one string that has one reading."""
-    exact, loose, trouble = arg.select(reading)
+def _plain_paths(selection: Selection) -> Paths | None:
+    """Take the short way where all that was found is one string that has one reading."""
+    exact, loose, trouble = selection
     if len(exact) != 1 or loose or trouble is not None or type(exact[0]) is not str:
         return None
     path = read_plain(exact[0])
@@ -70,9 +70,10 @@ def gather_paths(arg: ArgPath) -> Callable[[Reading], Paths]:
     def paths_of(reading: Reading) -> Paths:
         paths: Paths | None = reading.memo.get(key)
         if paths is None:
-            if arg.select(reading) is NOTHING:
+            selection = arg.select(reading)
+            if selection is NOTHING:
                 return _NO_PATHS
-            paths = reading.memo[key] = _plain_paths(arg, reading) or _merge(views(reading))
+            paths = reading.memo[key] = _plain_paths(selection) or _merge(views(reading))
         return paths
 
     return paths_of

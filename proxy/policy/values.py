@@ -15,12 +15,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from proxy.policy.steps import AnyKey, Deep, Each, Index, Key, parse_steps
 from proxy.policy.text import fold
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from proxy.model import JsonObject
+    from proxy.policy.steps import Step
 
 WRONG_TYPE: Final = "wrong_type"
 AMBIGUOUS: Final = "ambiguous_value"
@@ -39,33 +41,6 @@ class Trouble(NamedTuple):
 
 class AmbiguousError(Exception):
     """A value that different readers would read differently."""
-
-
-class Key(NamedTuple):
-    """One named step."""
-
-    name: str
-
-
-class Each(NamedTuple):
-    """`[*]`: every element."""
-
-
-class Index(NamedTuple):
-    """`[3]`: one element."""
-
-    position: int
-
-
-class AnyKey(NamedTuple):
-    """`*`: every member of an object or array."""
-
-
-class Deep(NamedTuple):
-    """`**`: the value and everything inside it."""
-
-
-type Step = Key | Each | Index | AnyKey | Deep
 
 
 class Selection(NamedTuple):
@@ -121,6 +96,10 @@ class ArgPath:
     steps: tuple[Step, ...]
     key: str
     """The selection's name among what is worked out once per call."""
+    member: str | None
+    """The name of the one argument that it stands for, where it is that simple."""
+    folded: str
+    """That name, folded."""
 
     @property
     def sweeps(self) -> bool:
@@ -131,7 +110,11 @@ class ArgPath:
         """Find the values of one call; worked out once per call."""
         found: Selection | None = reading.memo.get(self.key)
         if found is None:
-            found = reading.memo[self.key] = _select(reading, self.steps)
+            found = reading.memo[self.key] = (
+                _select(reading, self.steps)
+                if self.member is None
+                else _select_member(reading, self.member, self.folded)
+            )
         return found
 
 
@@ -140,45 +123,15 @@ def parse_arg(text: str) -> ArgPath:
 
     Raises ValueError, saying what to write, where it is not one.
     """
-    steps = tuple(_parse_steps(text))
+    steps = tuple(parse_steps(text))
     if not steps:
         raise ValueError("an arg path names at least one step, such as path or files[*].path")
     if len(steps) > 1 and steps[0] == Key("arguments"):
         steps = steps[1:]
     elif steps == (Key("arguments"),):
         steps = ()
-    return ArgPath(text, steps, "=" + text)
-
-
-def _parse_steps(text: str) -> Iterator[Step]:
-    rest = text
-    while rest:
-        if rest.startswith("["):
-            step, rest = _parse_bracket(rest, text)
-            yield step
-        else:
-            end = min((i for i in (rest.find("."), rest.find("[")) if i >= 0), default=len(rest))
-            name, rest = rest[:end], rest[end:]
-            if not name:
-                raise ValueError(f"empty step in {text!r}; write names with one dot between them")
-            yield Deep() if name == "**" else AnyKey() if name == "*" else Key(name)
-        if rest.startswith("."):
-            rest = rest[1:]
-            if not rest:
-                raise ValueError(f"{text!r} ends in a dot; drop it or name the next key")
-
-
-def _parse_bracket(rest: str, text: str) -> tuple[Step, str]:
-    inside, closed, tail = rest[1:].partition("]")
-    if not closed:
-        raise ValueError(f"missing ] in {text!r}")
-    if inside == "*":
-        return Each(), tail
-    if inside.isdecimal():
-        return Index(int(inside)), tail
-    if len(inside) > 2 and inside[0] == inside[-1] and inside[0] in "\"'":
-        return Key(inside[1:-1]), tail
-    raise ValueError(f"cannot read [{inside}] in {text!r}; write [*], [0] or ['key']")
+    member = steps[0].name if len(steps) == 1 and isinstance(steps[0], Key) else None
+    return ArgPath(text, steps, "=" + text, member, _fold_key(member or ""))
 
 
 class _Node(NamedTuple):
@@ -186,15 +139,18 @@ class _Node(NamedTuple):
     exact: bool
 
 
-def _select(reading: Reading, steps: tuple[Step, ...]) -> Selection:
+def _select_member(reading: Reading, name: str, folded: str) -> Selection:
+    alike = reading.names(folded)
+    if not alike:
+        return NOTHING
     arguments = reading.arguments
-    if len(steps) == 1 and type(steps[0]) is Key:
-        name = steps[0].name
-        alike = reading.names(_fold_key(name))
-        exact = (arguments[name],) if name in alike else ()
-        if len(alike) == len(exact):
-            return Selection(exact, (), None) if exact else NOTHING
-        return Selection(exact, tuple([arguments[other] for other in alike if other != name]), None)
+    exact = (arguments[name],) if name in alike else ()
+    if len(alike) == len(exact):
+        return Selection(exact, (), None)
+    return Selection(exact, tuple([arguments[other] for other in alike if other != name]), None)
+
+
+def _select(reading: Reading, steps: tuple[Step, ...]) -> Selection:
     try:
         nodes = _walk(reading, steps)
         _bound(len(nodes), MAX_VALUES)
@@ -213,6 +169,8 @@ def _walk(reading: Reading, steps: tuple[Step, ...]) -> list[_Node]:
     if len(steps) > 1 and isinstance(steps[0], Deep):
         if isinstance(steps[1], Key):
             nodes = _named(reading, steps[1].name)
+            if not nodes:
+                return nodes
             _bound(len(nodes), MAX_NODES)
             steps = steps[2:]
         else:
