@@ -19,6 +19,7 @@ from mitmproxy.proxy import commands, events
 from mitmproxy.proxy.mode_servers import ProxyConnectionHandler
 from mitmproxy.proxy.server import ConnectionIO
 
+from addons.at_once import done
 from addons.limits import Descend
 from addons.wire import Wire
 
@@ -43,6 +44,7 @@ class DirectHandler(ProxyConnectionHandler):
         self._waiting: collections.deque[events.Event] = collections.deque()
         self._busy = False
         self._inside = False
+        self._starting: commands.StartHook | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._wires: dict[Wire, None] = {}
         self._full: set[Wire] = set()
@@ -133,8 +135,10 @@ class DirectHandler(ProxyConnectionHandler):
     def _start(self, hook: commands.StartHook) -> None:
         waiting = self._told(hook)
         if waiting is not None:
+            self._starting = hook
             self._begin(self._finish(hook, waiting))
-        elif hook.blocking:
+            self._starting = None
+        elif hook.blocking and not done(hook):
             self._waiting.append(events.HookCompleted(hook))
 
     async def _finish(self, hook: commands.StartHook, waiting: Awaitable[None]) -> None:
@@ -142,7 +146,7 @@ class DirectHandler(ProxyConnectionHandler):
         try:
             with self.timeout_watchdog.disarm():
                 await waiting
-            if hook.blocking:
+            if hook.blocking and not (self._starting is hook and done(hook)):
                 self.take(events.HookCompleted(hook))
         finally:
             self._awaited -= 1
@@ -157,8 +161,8 @@ class DirectHandler(ProxyConnectionHandler):
 
     def _told(self, hook: commands.StartHook) -> Awaitable[None] | None:
         """Tell the addons; give what is left to wait for."""
-        waiting = self._table.tell(hook)
-        (data,) = self._table.args(hook)
+        args = self._table.args(hook)
+        waiting, data = self._table.tell(hook, args), args[0]
         if isinstance(data, Flow) and data.intercepted:
             return _resumed(waiting, data)
         return waiting

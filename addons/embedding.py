@@ -9,10 +9,14 @@ from __future__ import annotations
 from mitmproxy import http, version
 from mitmproxy.proxy import mode_servers, server
 from mitmproxy.proxy.layers import http as http_layers
+from mitmproxy.proxy.layers import tls as tls_layers
 
 from addons.dialling import DiallingAsyncio
 from addons.direct import DirectHandler
+from addons.headers import METHODS
 from addons.http_connections import GuardedHttp1Client
+from addons.http_layer import QuickHttpClient
+from addons.tls_layers import OpenServerTls
 
 KNOWN = "12.2."
 
@@ -22,9 +26,10 @@ def embed() -> None:
     if not version.VERSION.startswith(KNOWN):
         raise RuntimeError(f"mitmproxy is {version.VERSION}, and this interlock is made for {KNOWN}x; install that")
     replace_dialling()
-    replace_http1_client()
+    replace_layers()
     replace_handler()
     drop_type_checks()
+    index_headers()
 
 
 def replace_dialling() -> None:
@@ -32,9 +37,11 @@ def replace_dialling() -> None:
     server.asyncio = DiallingAsyncio()  # type: ignore[assignment]
 
 
-def replace_http1_client() -> None:
-    """Make mitmproxy take GuardedHttp1Client for every HTTP/1 connection to a server."""
+def replace_layers() -> None:
+    """Make mitmproxy take ours for the layers of a connection to a server; those of a client's are ours to choose."""
     http_layers.Http1Client = GuardedHttp1Client  # type: ignore[misc]
+    http_layers.HttpClient = QuickHttpClient  # type: ignore[misc]
+    tls_layers.ServerTLSLayer = OpenServerTls  # type: ignore[misc]
 
 
 def replace_handler() -> None:
@@ -49,3 +56,9 @@ def drop_type_checks() -> None:
 
 def _trust(_: http.MessageData) -> None:
     """Check nothing."""
+
+
+def index_headers() -> None:
+    """Have headers looked up by an index."""
+    for name, method in METHODS.items():
+        setattr(http.Headers, name, method)

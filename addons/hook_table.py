@@ -58,12 +58,12 @@ class HookTable(AddonManager):
         super().clear()
         self._hearers = {}
 
-    def hearers(self, event: Hook) -> tuple[Hearer, ...]:
-        """Give who is to be told of `event`, in their order."""
-        known = self._hearers.get(event.name)
+    def hearers(self, name: str) -> tuple[Hearer, ...]:
+        """Give who is to be told of events of this name, in their order."""
+        known = self._hearers.get(name)
         if known is None:
-            found = [getattr(each, event.name, None) for addon in self.chain for each in traverse([addon])]
-            known = self._hearers[event.name] = tuple(one for one in found if callable(one))
+            found = [getattr(each, name, None) for addon in self.chain for each in traverse([addon])]
+            known = self._hearers[name] = tuple(one for one in found if callable(one))
         return known
 
     def args(self, event: Hook) -> list[Any]:
@@ -73,9 +73,9 @@ class HookTable(AddonManager):
             names = self._names[type(event)] = tuple(field.name for field in fields(cast("Any", event)))
         return [getattr(event, name) for name in names]
 
-    def tell(self, event: Hook) -> Awaitable[None] | None:
+    def tell(self, event: Hook, args: list[Any]) -> Awaitable[None] | None:
         """Tell of `event`, as far as that goes without waiting; give what is left to wait for, if anything is."""
-        hearers, args = self.hearers(event), self.args(event)
+        hearers = self.hearers(event.name)
         for place, hear in enumerate(hearers):
             try:
                 waiting = hear(*args)
@@ -111,14 +111,16 @@ class HookTable(AddonManager):
             await update
 
     def _tell_of_update(self, event: Hook, args: list[Any]) -> Awaitable[None] | None:
-        if isinstance(event, UpdateHook) or not args or not isinstance(args[0], Flow):
+        if not self.hearers(UpdateHook.name) or isinstance(event, UpdateHook):
+            return None
+        if not args or not isinstance(args[0], Flow):
             return None
         update = UpdateHook([args[0]])
-        return self.tell(update) if self.hearers(update) else None
+        return self.tell(update, self.args(update))
 
     async def handle_lifecycle(self, event: Hook) -> None:
         """Tell of `event`, and wait until everybody has done with it."""
-        waiting = self.tell(event)
+        waiting = self.tell(event, self.args(event))
         if waiting is not None:
             await waiting
 

@@ -20,8 +20,6 @@ from mitmproxy.proxy.layers.http import (
     DropStream,
     ErrorCode,
     HttpErrorHook,
-    HttpLayer,
-    HTTPMode,
     HttpRequestHeadersHook,
     HttpStream,
     RequestData,
@@ -32,13 +30,12 @@ from mitmproxy.proxy.layers.http import (
     ResponseHeaders,
     ResponseProtocolError,
     SendHttp,
-    is_h3_alpn,
     validate_request,
 )
 from wsproto import events as wsevents
 from wsproto.handshake import WEBSOCKET_VERSION
 
-from addons.http_connections import GuardedHttp1Server, GuardedHttp2Server
+from addons.at_once import AtOnce
 from addons.http_flows import egress
 from addons.limits import (
     REFUSED,
@@ -69,7 +66,7 @@ MAX_CONTROL = 16
 LINE_BREAKS = re.compile(rb"[\r\n\0]")
 
 
-class GuardedHttpStream(HttpStream):
+class GuardedHttpStream(AtOnce, HttpStream):
     """One request and its response, bounded; responses may be rewritten as they stream."""
 
     def __init__(self, context: Context, stream_id: int, limits: Limits) -> None:
@@ -243,7 +240,10 @@ class GuardedHttpStream(HttpStream):
 
 def _broken_line(request: http.Request) -> str | None:
     """Name a header whose value holds what some servers take for the end of a line."""
-    for name, value in request.headers.fields:
+    fields = request.headers.fields
+    if not LINE_BREAKS.search(b" ".join([value for _, value in fields])):
+        return None
+    for name, value in fields:
         if LINE_BREAKS.search(value):
             return f"the value of header {name!r} holds a line break or a NUL"
     return None
@@ -300,35 +300,3 @@ class GuardedWebsocketLayer(websocket.WebsocketLayer):
         """Say whether a payload could be a message, or a secret on its way to where none may go."""
         guarded = any(redaction.action == "deny" for redaction in egress(self.flow).redactions)
         return could_be_json(payload) or (guarded and len(payload) > MAX_CONTROL)
-
-
-class GuardedHttpLayer(HttpLayer):
-    """mitmproxy's HTTP layer with bounded parts."""
-
-    def __init__(self, context: Context, mode: HTTPMode, limits: Limits) -> None:
-        super().__init__(context, mode)
-        self._limits = limits
-
-    def _handle_event(self, event: events.Event) -> CommandGenerator[None]:
-        alpn = self.context.client.alpn
-        if isinstance(event, events.Start) and alpn != b"h2" and not is_h3_alpn(alpn):
-            self.connections[self.context.client] = GuardedHttp1Server(self.context.fork(), self._limits)
-        elif isinstance(event, events.Start) and alpn == b"h2":
-            self.connections[self.context.client] = GuardedHttp2Server(self.context.fork(), self._limits)
-        if isinstance(event, EventPushed | BodyOverdue):
-            for stream in self._streams_for(event.flow):
-                yield from self.event_to_child(stream, event)
-            return
-        yield from super()._handle_event(event)
-
-    def _streams_for(self, flow: mflow.Flow) -> list[HttpStream]:
-        """Give the flow's stream, or the tunnels it may be in."""
-        streams = list(self.streams.values())
-        mine = [stream for stream in streams if getattr(stream, "flow", None) is flow]
-        if mine:
-            return [stream for stream in mine if stream.child_layer is None]
-        return [s for s in streams if s.child_layer and not isinstance(s.child_layer, GuardedWebsocketLayer)]
-
-    def make_stream(self, stream_id: int) -> CommandGenerator[None]:
-        self.streams[stream_id] = GuardedHttpStream(self.context.fork(), stream_id, self._limits)
-        yield from self.event_to_child(self.streams[stream_id], events.Start())

@@ -1,6 +1,6 @@
 """Bounds that mitmproxy does not set: how much, how long, and what addons are told where something is refused.
 
-The layers that keep to them are in http_connections.py and http_stream.py.
+The layers that keep to them are in http_connections.py, http_stream.py and http_layer.py.
 """
 
 from __future__ import annotations

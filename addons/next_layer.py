@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 from mitmproxy.net.tls import starts_like_tls_record
 from mitmproxy.proxy import tunnel
-from mitmproxy.proxy.layers import ClientTLSLayer, modes
+from mitmproxy.proxy.layers import modes
 from mitmproxy.proxy.layers.http import HTTPMode
 from mitmproxy.proxy.mode_specs import ReverseMode
 
-from addons.http_stream import GuardedHttpLayer
+from addons.http_layer import GuardedHttpLayer
+from addons.tls_layers import OpenClientTls
 
 if TYPE_CHECKING:
     from mitmproxy.proxy.context import Context
@@ -45,14 +46,14 @@ class HttpOnly:
         outermost = len(context.layers) == 1
         if outermost and isinstance(context.layers[0], modes.HttpProxy):
             if is_tls:
-                stack /= ClientTLSLayer(context)
+                stack /= OpenClientTls(context)
             stack /= GuardedHttpLayer(context, HTTPMode.regular, self._limits)
             return stack[0]
         if outermost and isinstance(context.layers[0], modes.ReverseProxy):
             return self._reverse(context, stack, is_tls=is_tls)
         if is_tls:
             context.server.tls = True  # what is dialled has TLS as well, in a layer of its own
-            return ClientTLSLayer(context)  # which asks again for what is inside it
+            return OpenClientTls(context)  # which asks again for what is inside it
         return GuardedHttpLayer(context, HTTPMode.transparent, self._limits)
 
     def _reverse(self, context: Context, stack: tunnel.LayerStack, *, is_tls: bool) -> Layer:
@@ -60,6 +61,6 @@ class HttpOnly:
         assert isinstance(mode, ReverseMode)
         context.server.tls = mode.scheme == "https"  # what is dialled has it in a layer of its own
         if is_tls:
-            stack /= ClientTLSLayer(context)
+            stack /= OpenClientTls(context)
         stack /= GuardedHttpLayer(context, HTTPMode.transparent, self._limits)
         return stack[0]

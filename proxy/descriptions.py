@@ -11,14 +11,14 @@ import unicodedata
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy.policy.regex import compile_search
-from proxy.policy.text import INVISIBLE, fold
+from proxy.policy.text import INVISIBLE_CLASS, fold
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MAX_PLACES: Final = 20
 _CONTROLS: Final = "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff"
-_SUSPECT: Final = re.compile(f"[{_CONTROLS}{''.join(map(chr, INVISIBLE))}]")
+_SUSPECT: Final = re.compile(f"[{_CONTROLS}{INVISIBLE_CLASS}]")
 _JOINERS: Final = "\u200c\u200d"
 _EMOJI_SELECTORS: Final = "\ufe0e\ufe0f"
 

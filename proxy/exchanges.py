@@ -18,7 +18,8 @@ from proxy.wire.jsonrpc import is_id
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from proxy.model import Board, Context, Exchange, JsonObject, MessageId
+    from proxy.model import Context, Exchange, JsonObject, MessageId
+    from proxy.roles import Board
 
     type Key = tuple[str, str, MessageId]
 
@@ -81,7 +82,10 @@ class Exchanges:
         if exchange.context.transport == LEGACY and exchange.context.session is not None:
             self.share(exchange)
         self._open[exchange.call_id] = exchange
-        self._agents.setdefault(exchange.call.agent, OrderedDict())[exchange.call_id] = exchange
+        mine = self._agents.get(exchange.call.agent)
+        if mine is None:
+            mine = self._agents[exchange.call.agent] = OrderedDict()
+        mine[exchange.call_id] = exchange
         if (key := _key(exchange.context, exchange.message.id)) is not None:
             self._claimed[key] = exchange.call_id
             self._by_session.pop(key, None)
@@ -187,7 +191,11 @@ def without_arguments(message: Message) -> Message:
     """Give what the way back needs of a message: not the arguments, which may be large."""
     params = message.params
     wanted = params.get("notifications")
-    kept: JsonObject = {name: True for name in ("cursor", "task") if params.get(name) is not None}
+    kept: JsonObject = {}
+    if params.get("cursor") is not None:
+        kept["cursor"] = True
+    if params.get("task") is not None:
+        kept["task"] = True
     if isinstance(wanted, dict):
         kept["notifications"] = {"toolsListChanged": wanted.get("toolsListChanged") is True}
     return Message(message.kind, {"params": kept}, message.method, message.id)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
@@ -18,14 +17,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from proxy.catalogue import ToolFinding
-    from proxy.model import Call, Context, Decision, EventSink, Exchange, Finding, Json, JsonObject, Redactor
+    from proxy.model import Call, Context, Decision, Exchange, Finding, Json, JsonObject
     from proxy.outbound import Carried
     from proxy.refusals import Step
+    from proxy.roles import EventSink, Redactor
 
     class Aside(Protocol):
         """Does work on so many bytes where nobody has to wait for it."""
 
-        async def __call__[T](self, size: int, work: Callable[[], T], /) -> T: ...
+        async def __call__[*A, T](self, size: int, work: Callable[[*A], T], /, *args: *A) -> T: ...
 
 
 log = structlog.get_logger("interlock.gate")
@@ -61,32 +61,50 @@ class Journal:
         Of a message that makes a server do nothing it is kept `quietly`: nobody waits. Raises
         AuditUnavailableError where it cannot be made durable.
         """
-        event = await self._aside(step.size, partial(self._decided, step, reason, with_arguments=with_arguments))
+        made = step, reason, with_arguments
+        event = self._decided(*made) if step.is_small else await self._aside(step.size, self._decided, *made)
         if quietly:
             self._sink.record_later(event)
         else:
             await self._sink.record(event)
         _log_decision(event)
 
-    def completed(self, exchange: Exchange, *, redactions: tuple[Finding, ...] = (), **fields: Any) -> None:
+    def completed(
+        self,
+        exchange: Exchange,
+        outcome: str,
+        *,
+        is_error: bool | None = None,
+        result_size: int | None = None,
+        result_digest: str | None = None,
+        findings: tuple[Finding, ...] = (),
+    ) -> None:
         """Keep how a call ended."""
-        message, now = exchange.message, self._timer()
+        message, context, now = exchange.message, exchange.context, self._timer()
         self._later(
             AuditEvent(
                 event_id=new_id(),
                 kind="completed",
                 time=self._clock(),
                 call_id=exchange.call_id,
+                agent=context.principal.agent,
+                authenticated=context.principal.authenticated,
+                server=context.server,
+                transport=context.transport,
+                revision=context.revision,
+                session=context.session,
                 jsonrpc_id=message.id,
                 method=message.method,
                 tool=exchange.call.tool,
+                policy_version=exchange.decision.policy_version,
+                redactions=exchange.findings + findings,
                 upstream_ms=_ms(now - exchange.forwarded),
                 total_ms=_ms(now - exchange.started),
-                policy_version=exchange.decision.policy_version,
-                redactions=(*exchange.findings, *redactions),
+                result_digest=result_digest,
+                result_size=result_size,
+                is_error=is_error,
+                outcome=outcome,
                 detail=_ending(exchange),
-                **_origin(exchange.context),
-                **fields,
             )
         )
 
@@ -161,31 +179,41 @@ class Journal:
         except Exception as error:
             log.exception("an event could not be recorded", kind=event.kind, call_id=event.call_id, error=str(error))
 
-    def _decided(self, step: Step, reason: str | None, *, with_arguments: bool) -> AuditEvent:
-        call, decision, message = step.call, step.decision, step.message
+    def _decided(self, step: Step, reason: str | None, with_arguments: bool) -> AuditEvent:  # noqa: FBT001
+        call, decision, message, context = step.call, step.decision, step.message, step.context
         arguments = call.arguments if call and with_arguments else None
-        clean = arguments is step.clean  # nothing was found in them, or there are none
-        shown, found = (arguments, ()) if clean or arguments is None else self._redactor.mask(arguments, RECORDED)
+        shown: Json = arguments
+        findings, spelt = step.findings, None
+        if arguments is not None:
+            spelt = serialise(arguments, small=step.is_small)
+            if arguments is not step.clean:
+                shown, found = self._redactor.mask(arguments, RECORDED)
+                findings += tuple(_only_recorded(step, found))
         return AuditEvent(
             event_id=new_id(),
             kind="decided",
             time=self._clock(),
             call_id=step.call_id,
+            agent=context.principal.agent,
+            authenticated=context.principal.authenticated,
+            server=context.server,
+            transport=context.transport,
+            revision=context.revision,
+            session=context.session,
             jsonrpc_id=message.id if message else None,
-            method=step.method,
+            method=message.method if message else step.method,
             tool=call.tool if call else None,
             arguments=shown,
-            arguments_hash=digest(serialise(arguments)) if arguments is not None else None,
+            arguments_hash=digest(spelt) if spelt is not None else None,
             decision="deny" if reason else "propose" if step.phase == "propose" else "allow",
             reason=reason or step.told or (decision.reason if decision else None),
             rule=decision.rule if decision and not reason else step.rule,
             rules=decision.matched if decision else (),
-            shadow_rules=_shadow(decision, step.context.egress),
+            shadow_rules=_shadow(decision, context.egress),
             policy_version=decision.policy_version if decision else None,
-            redactions=(*step.findings, *_only_recorded(step, found)),
+            redactions=findings,
             gate_ms=_ms(self._timer() - step.started),
-            detail={**egress_detail(step.context), **step.phase_detail, **_nature(call)},
-            **_origin(step.context),
+            detail=_detail(step),
         )
 
     def phased(self, step: Step, kind: str, detail: JsonObject) -> None:
@@ -231,18 +259,31 @@ def _only_recorded(step: Step, found: Sequence[Finding]) -> Iterator[Finding]:
 
 
 def _shadow(decision: Decision | None, egress: Decision | None) -> tuple[str, ...]:
-    told = (*(decision.shadow if decision else ()), *(egress.shadow if egress else ()))
-    return tuple(dict.fromkeys(told))
+    ours, theirs = decision.shadow if decision else (), egress.shadow if egress else ()
+    return tuple(dict.fromkeys(ours + theirs)) if theirs else ours
 
 
 def _ending(exchange: Exchange) -> JsonObject:
-    told: JsonObject = {"secret_begun": True} if exchange.begun else {}
-    return told | ({"proposal_id": exchange.commit.proposal_id} if exchange.commit else {})
+    told: JsonObject = {}
+    if exchange.begun:
+        told["secret_begun"] = True
+    if exchange.commit:
+        told["proposal_id"] = exchange.commit.proposal_id
+    return told
 
 
-def _nature(call: Call | None) -> JsonObject:
+def _detail(step: Step) -> JsonObject:
+    told = egress_detail(step.context)
+    if step.phase is not None:
+        told |= step.phase_detail
+    if step.call is not None:
+        told |= _nature(step.call)
+    return told
+
+
+def _nature(call: Call) -> JsonObject:
     """Give what the server says of the tool, where it says something: a replay decides by it again."""
-    return {"annotations": call.hints.data()} if call is not None and call.hints != UNSAID else {}
+    return {"annotations": call.hints.data()} if call.hints is not UNSAID and call.hints != UNSAID else {}
 
 
 def _origin(context: Context) -> dict[str, Any]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from proxy.masking import Suppression
     from proxy.model import Finding, Json
-    from proxy.redact.scan import DatabaseCache
+    from proxy.redact.expressions import DatabaseCache
 
 REMEMBERED = 4
 """How many maskers are kept for calls that were decided before a reload."""

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-import structlog
+import orjson
+
+from proxy.embedding import without
+
+with without("rich"):  # for tracebacks that show local variables, secrets among them: they are never used
+    import structlog
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
@@ -15,6 +22,7 @@ if TYPE_CHECKING:
 
 NOISY = ("mitmproxy", "asyncio", "hpack", "uvicorn")
 _WORKER: dict[str, int] = {}
+_AS_JSON_DOES = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
 
 
 def hush() -> None:
@@ -37,7 +45,7 @@ def configure(level: str = "info", log_format: str = "auto") -> None:
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     final: list[Processor] = (
-        [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+        [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(serializer=_spell)]
         if as_json
         else [_console_renderer()]
     )
@@ -55,9 +63,10 @@ def configure(level: str = "info", log_format: str = "auto") -> None:
         logging.getLogger(name).setLevel(logging.WARNING)
     # The daemon says itself, and with its own way out, when it cannot listen.
     logging.getLogger("mitmproxy.addons.proxyserver").setLevel(logging.CRITICAL)
-    # Our own lines, one for each decision, do not take the way through the standard library's logging.
+    # Our own lines, one for each decision, do not take the way through the standard library's logging,
+    # and are completed in one step.
     structlog.configure(
-        processors=[*shared, *final],
+        processors=[_stamp, *final],
         logger_factory=_Lines,
         wrapper_class=structlog.make_filtering_bound_logger(level.upper()),
         cache_logger_on_first_use=True,
@@ -67,6 +76,23 @@ def configure(level: str = "info", log_format: str = "auto") -> None:
 def _add_worker(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     line.update(_WORKER)
     return line
+
+
+def _stamp(logger: Any, method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    line.update(_WORKER)
+    line["logger"] = logger.name
+    line["level"] = "error" if method == "exception" else method
+    line["timestamp"] = datetime.now(UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
+    return line
+
+
+def _spell(line: dict[str, Any], **options: Any) -> str:
+    """Give a line as JSON, in ASCII whatever stderr takes."""
+    try:
+        spelt = orjson.dumps(line, options.get("default"), _AS_JSON_DOES)
+    except TypeError:  # an integer or a character that it does not take
+        return json.dumps(line, **options)
+    return spelt.decode() if spelt.isascii() else json.dumps(line, **options)
 
 
 class _Lines:

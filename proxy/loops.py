@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -19,7 +18,8 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
         import uvloop  # noqa: PLC0415  it may be missing
     except ImportError:
         return None
-    return None if version("uvloop") in BROKEN else uvloop.new_event_loop
+    known: str = uvloop.__version__  # type: ignore[attr-defined]  # the package's metadata takes far longer to read
+    return None if known in BROKEN else uvloop.new_event_loop
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:

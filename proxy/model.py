@@ -1,4 +1,4 @@
-"""The frozen values that travel through Interlock, and the roles its parts play.
+"""The frozen values that travel through Interlock.
 
 Pure: standard library only, no I/O. Everything here is read by many rooms, so
 nothing here knows how bytes look on the wire, how a rule is written or where an
@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
+
+from proxy.frozen import frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Mapping
 
     from proxy.masking import Suppression
     from proxy.proposals import Running, Terms
@@ -32,7 +34,7 @@ class Kind(StrEnum):
     RESPONSE = "response"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Message:
     """One strictly parsed JSON-RPC message.
 
@@ -52,7 +54,7 @@ class Message:
         return params if isinstance(params, dict) else {}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class ToolCall:
     """What a `tools/call` asks for. `arguments` is None where the message has none."""
 
@@ -60,7 +62,7 @@ class ToolCall:
     arguments: JsonObject | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Principal:
     """Who is calling: the agent's name, and whether a token proved it."""
 
@@ -68,7 +70,7 @@ class Principal:
     authenticated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Context:
     """Where a message came from and where it is going.
 
@@ -85,7 +87,7 @@ class Context:
     """What is asked for there, path and query; it may hold secrets, so it is never recorded."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Hints:
     """What a server says of a tool's nature (MCP's annotations); what it does not say is taken as MCP takes it."""
 
@@ -120,7 +122,7 @@ UNSAID = Hints()
 """The hints of a tool of which nothing is known."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Call:
     """One thing a client asks a server for: the subject of a decision.
 
@@ -137,7 +139,7 @@ class Call:
     hints: Hints = UNSAID
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class EgressRequest:
     """A connection or request that wants to leave.
 
@@ -163,7 +165,7 @@ class Outcome(StrEnum):
     DENY = "deny"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Redaction:
     """What one matching redact rule asks for."""
 
@@ -176,7 +178,7 @@ class Redaction:
     """Findings to let be."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Decision:
     """A policy's answer, as data: outcome, stable reason code, and the rules behind it."""
 
@@ -194,7 +196,7 @@ class Decision:
     """Of a two_phase: on what terms."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Finding:
     """A secret or personal datum found in a value: what and where, never the value."""
 
@@ -218,7 +220,7 @@ class Finding:
         return told | {"record_only": True} if self.record_only else told
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Denial:
     """Why something was refused, as the agent and the operator read it."""
 
@@ -243,7 +245,7 @@ SCHEMA_VERSION = 1
 """Of events: raised when a field changes its meaning or goes, not when one is added (docs/audit.md)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class AuditEvent:
     """One thing that happened. Append-only; arguments are masked before they get here.
 
@@ -283,146 +285,12 @@ class AuditEvent:
     detail: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class PinRules:
     """What a policy makes of tools that change, and of descriptions with hidden characters."""
 
     mode: Literal["off", "record", "enforce"] = "record"
     hidden_characters: Literal["record", "enforce"] = "enforce"
-
-
-@dataclass(frozen=True, slots=True)
-class ToolPrint:
-    """What a server says of one tool, as digests: of the whole, without the name, and field by field.
-
-    `hidden` tells where invisible characters stand. `definition` is what was
-    said itself, where it is not too long to keep.
-    """
-
-    digest: str
-    body: str
-    fields: Mapping[str, str]
-    hidden: tuple[str, ...] = ()
-    definition: JsonObject | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Pin:
-    """One tool of one server: as last seen, and as approved, if it ever was.
-
-    `drifted` holds from the first departure until somebody approves, even where
-    the server goes back to what it said before.
-    """
-
-    seen: ToolPrint
-    approved: ToolPrint | None
-    drifted: bool
-    since: float
-
-    @property
-    def stands(self) -> bool:
-        """Whether the tool is as approved, and has been all along."""
-        return self.approved is not None and not self.drifted
-
-
-@dataclass(frozen=True, slots=True)
-class ServerPins:
-    """The pinned tools of one server.
-
-    `listing` holds while the pages of the first list are still coming;
-    `approvals` counts how often somebody changed what is approved.
-    """
-
-    first_seen: float
-    listing: bool
-    tools: Mapping[str, Pin]
-    approvals: int = 0
-
-
-class PinStore(Protocol):
-    """Keeps pins. Safe for several processes; what cannot be read or written raises PinsUnavailableError."""
-
-    def read(self, server: str) -> ServerPins | None:
-        """Give a server's pins; None where it was never seen."""
-        ...
-
-    def update(self, server: str, change: Callable[[ServerPins | None], ServerPins | None]) -> ServerPins | None:
-        """Replace a server's pins by what `change`, which is pure, makes of them; give the new ones.
-
-        Nobody else's update comes between. None forgets the server; giving the
-        same object back changes nothing.
-        """
-        ...
-
-    def servers(self) -> Sequence[str]:
-        """Give the servers that have pins, by name."""
-        ...
-
-
-class Policy(Protocol):
-    """Decides calls. Implementations do no I/O and never raise for a bad call."""
-
-    @property
-    def version(self) -> str:
-        """A hash of the policy's content."""
-        ...
-
-    def decide(self, call: Call) -> Decision:
-        """Decide `call`; a value that cannot be judged is a deny with its own reason."""
-        ...
-
-    def could_allow(self, call: Call) -> bool:
-        """Say whether there may be arguments with which a call of the tool is not denied."""
-        ...
-
-    def governs(self, call: Call) -> Governed:
-        """Say whether calls of the tool are two-phase: never, by their arguments, or always."""
-        ...
-
-    @property
-    def pins(self) -> PinRules:
-        """What becomes of tools that change."""
-        ...
-
-    def unmatched(self, server: str) -> Decision:
-        """Say what becomes of an answer whose call nobody knows: all that any rule might have asked for it."""
-        ...
-
-
-class Redactor(Protocol):
-    """Finds and masks secrets in JSON values."""
-
-    def mask(
-        self, value: Json, detectors: Sequence[str], suppressions: Sequence[Suppression] = ()
-    ) -> tuple[Json, tuple[Finding, ...]]:
-        """Give `value` with what `detectors` find masked, and what was found; not what `suppressions` let be.
-
-        The masked value holds no finding and may always be recorded. It may be
-        forwarded only where every finding is `maskable`.
-        """
-        ...
-
-    def is_clean(self, value: Json, part: Json, detectors: Sequence[str]) -> bool:
-        """Say that `mask` would find nothing in `value`, nor in `part` of it by itself, with any of `detectors`.
-
-        False says nothing: it is for `mask` to tell.
-        """
-        ...
-
-
-class EventSink(Protocol):
-    """Takes audit events."""
-
-    async def record(self, event: AuditEvent) -> None:
-        """Return once `event` is durable.
-
-        Raises AuditUnavailableError where it cannot be made so.
-        """
-        ...
-
-    def record_later(self, event: AuditEvent) -> None:
-        """Take `event` without making anybody wait for it."""
-        ...
 
 
 @dataclass(slots=True)
@@ -449,64 +317,27 @@ class Exchange:
     """Whether other workers know of it, and any of them may end it."""
 
 
-class Board(Protocol):
-    """What workers show each other. What cannot be read or written raises BoardUnavailableError."""
-
-    def claim(self, context: Context, message_id: MessageId) -> bool:
-        """Take an id of a session; say whether no other worker has it."""
-        ...
-
-    def release(self, context: Context, message_id: MessageId) -> None:
-        """Let an id go."""
-        ...
-
-    def post(self, exchange: Exchange) -> None:
-        """Show a call that may be answered on a stream of another worker."""
-        ...
-
-    def find(self, context: Context, message_id: MessageId) -> Exchange | None:
-        """Give the call of a session that an answer of this id belongs to, if any worker showed one."""
-        ...
-
-    def of_session(self, context: Context) -> list[Exchange]:
-        """Give the calls of a session that no answer was seen to."""
-        ...
-
-    def end(self, call_id: str) -> bool:
-        """Take a call for ended; say whether this worker is the one that ended it."""
-        ...
-
-    def ended(self, call_ids: Iterable[str]) -> set[str]:
-        """Say which of these calls have ended."""
-        ...
-
-    def add_endpoint(self, server: str, path: str) -> None:
-        """Keep where a legacy server takes messages whose answers come on a stream."""
-        ...
-
-    def is_endpoint(self, server: str, path: str) -> bool:
-        """Say whether a legacy server takes messages there."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Pass:
     """Not MCP: leave it as it is."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Forward:
     """Forward the canonical form of `message`, and bring what comes back to `exchange`.
 
-    `headers` are those that mirror the body and must change with it.
+    `headers` are those that mirror the body and must change with it. `spelt` is the
+    canonical form itself, where it is known already; `size` how much work it is to make.
     """
 
     message: Message
     exchange: Exchange
     headers: dict[str, str] = field(default_factory=dict[str, str])
+    spelt: bytes | None = None
+    size: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Answer:
     """Answer in the server's place; nothing is forwarded.
 
@@ -519,7 +350,7 @@ class Answer:
     status: int = 200
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Reject:
     """Refuse something whose sender cannot be answered by id."""
 

@@ -21,7 +21,6 @@ from proxy.operators import OperatorBook
 from proxy.phases import Phases
 from proxy.recording import Recording
 from proxy.redact import Book
-from proxy.sampler import open_sampler
 from proxy.store.choice import check_at_start, open_database
 from proxy.store.pins import PinFiles
 from proxy.store.proposals import Proposals
@@ -30,7 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy.config import Settings
-    from proxy.model import Board, EventSink
+    from proxy.roles import Board, EventSink
+    from proxy.sampler import Sampler
     from proxy.store.log import LocalLog
 
 MASK_KEY_BYTES = 32
@@ -90,7 +90,7 @@ class Parts:
         self.pins = PinFiles(settings.state_dir)
         self._database = open_database(settings.postgres, settings.state_dir)
         self.store = Proposals(self._database)
-        self.sampler = open_sampler(settings, os.environ)
+        self.sampler = _open_sampler(settings)
         self.operators = OperatorBook(settings.state_dir)
         self.operators.ensure()
         keys = open_keys(settings, os.environ)
@@ -136,3 +136,11 @@ class Parts:
                 event = AuditEvent(event_id=new_id(), kind="pins_approved", time=time.time(), server=server)
                 self.sink.record_later(event)
             self._tools_changed(server)
+
+
+def _open_sampler(settings: Settings) -> Sampler | None:
+    if settings.sampler_url is None:
+        return None
+    from proxy.sampler import open_sampler  # noqa: PLC0415  its HTTP client is large, and few ask a model
+
+    return open_sampler(settings, os.environ)

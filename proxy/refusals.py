@@ -12,35 +12,44 @@ from proxy.wire.jsonrpc import is_id
 from proxy.wire.mcp import parse_tool_call
 
 if TYPE_CHECKING:
-    from proxy.model import Context, Decision, Finding, JsonObject, Message, Verdict
+    from proxy.model import Context, Decision, Finding, JsonObject, Message, ToolCall, Verdict
     from proxy.outbound import Carried
     from proxy.proposals import Running
     from proxy.wire.body import Reading
 
 MAX_PLACES = 5
+READ_AT_ONCE = 1 << 16
+"""Bytes up to which a message is worked on at once; larger ones in a thread, so that other clients are served."""
 
 
 class Step:
     """How far one message has come; whatever is known when something fails."""
+
+    reading: Reading | None = None
+    call: Call | None = None
+    decision: Decision | None = None
+    findings: tuple[Finding, ...] = ()
+    clean: JsonObject | None = None
+    """The arguments, where it is known that there is nothing to mask in them."""
+    blocked_by: str | None = None
+    phase: str | None = None
+    called_as: str | None = None
+    proposal_id: str | None = None
+    commit: Running | None = None
+    told: str | None = None
+    size = 0
+    """How much work it is, in bytes."""
 
     def __init__(self, call_id: str, context: Context, started: float, length: int = 0) -> None:
         self.call_id = call_id
         self.context = context
         self.started = started
         self.length = length
-        self.reading: Reading | None = None
-        self.call: Call | None = None
-        self.decision: Decision | None = None
-        self.findings: tuple[Finding, ...] = ()
-        self.clean: JsonObject | None = None
-        """The arguments, where it is known that there is nothing to mask in them."""
-        self.blocked_by: str | None = None
-        self.phase: str | None = None
-        self.called_as: str | None = None
-        self.proposal_id: str | None = None
-        self.commit: Running | None = None
-        self.told: str | None = None
-        self.size = 0
+
+    @property
+    def is_small(self) -> bool:
+        """Whether working on it holds nobody up."""
+        return self.size <= READ_AT_ONCE
 
     @property
     def message(self) -> Message | None:
@@ -85,15 +94,15 @@ class Step:
         )
 
 
-def as_call(message: Message, context: Context) -> Call:
-    """Give what policy decides on."""
-    tool_call = parse_tool_call(message)
-    agent, server = context.principal.agent, context.server
-    if tool_call is not None:
-        return Call(message.method or "", server, agent, tool_call.tool, tool_call.arguments)
+def as_call(message: Message, context: Context, called: ToolCall | None = None) -> Call:
+    """Give what policy decides on; `called` is the tool call that the message makes, where that was parsed."""
+    method, server, agent = message.method or "", context.server, context.principal.agent
+    called = called or parse_tool_call(message)
+    if called is not None:
+        return Call(method, server, agent, called.tool, called.arguments)
     if message.kind is Kind.RESPONSE:
         return Call("response", server, agent, None, message.value)
-    return Call(message.method or "", server, agent, None, message.params)
+    return Call(method, server, agent, None, message.params)
 
 
 def refused_verdict(step: Step, denial: Denial) -> Verdict:

@@ -1,8 +1,12 @@
-"""JSON text of large values, without keeping other threads waiting. Pure: standard library only.
+"""JSON text of values: quickly, or without keeping other threads waiting. Pure.
 
 `json.dumps` spells a string of 5 MB in one go of 25 ms, in which nothing else in the process
-runs. Here a long string is spelt in steps of a millisecond or two, and long lists in parts. What
+runs. By `spell` a long string is spelt in steps of a millisecond or two, and long lists in parts. What
 comes out is what `json.dumps` gives.
+
+orjson takes a tenth of the time over a value that is not heavy. What it cannot spell, or would spell as something
+else (integers past 64 bits, half a surrogate pair, numbers that are none), is for `spell`. Either text reads back as
+the same value; a small float may be `1e-7` or `1e-07`.
 """
 
 from __future__ import annotations
@@ -10,7 +14,10 @@ from __future__ import annotations
 import json
 from itertools import batched
 from json.encoder import encode_basestring_ascii
+from math import isfinite
 from typing import TYPE_CHECKING, Any, Final
+
+import orjson
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,6 +28,9 @@ MANY: Final = 1 << 10
 """Members from which a list or an object is spelt in parts."""
 DEPTH: Final = 8
 """Levels in which long strings are looked for; below, all is spelt at once."""
+_AS_JSON_DOES: Final = (
+    orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
+)
 _SHORT: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
 _CONTROLS: Final = {chr(code): _SHORT.get(chr(code), f"\\u{code:04x}") for code in range(32)}
 _ESCAPES: Final = {"\\": "\\\\", '"': '\\"', **_CONTROLS}
@@ -30,10 +40,34 @@ _ASCII_ESCAPES: Final = {**_ESCAPES, "\x7f": "\\u007f"}
 def spell(value: Any, *, ensure_ascii: bool = False, allow_nan: bool = True) -> str:
     """Give the compact JSON text of `value`. Raises as `json.dumps` does."""
     spelling = _SPELLINGS[ensure_ascii, allow_nan]
-    return spelling.at_once(value) if not _is_heavy(value, DEPTH) else "".join(spelling.pieces(value, DEPTH))
+    return spelling.at_once(value) if not is_heavy(value) else "".join(spelling.pieces(value, DEPTH))
 
 
-def _is_heavy(value: Any, depth: int) -> bool:
+def spell_quickly(value: Any) -> bytes | None:
+    """Give the compact spelling of `value`; None where it has none, or only `json` can tell."""
+    try:
+        spelt = orjson.dumps(value, option=_AS_JSON_DOES)
+    except TypeError:
+        return None
+    return spelt if b"null" not in spelt or _is_finite(value) else None
+
+
+def _is_finite(value: Any) -> bool:
+    """Say that there is no number in `value` that orjson spells as null: infinity, or none at all."""
+    stack: list[Any] = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, float):
+            if not isfinite(item):
+                return False
+        elif isinstance(item, dict):
+            stack.extend(item.values())
+        elif isinstance(item, list | tuple):
+            stack.extend(item)
+    return True
+
+
+def is_heavy(value: Any, depth: int = DEPTH) -> bool:
     """Say whether spelling `value` may take long; what is light is told by a few steps."""
     if isinstance(value, str):
         return len(value) > LONG
@@ -45,7 +79,7 @@ def _is_heavy(value: Any, depth: int) -> bool:
         if isinstance(child, str):
             if len(child) > LONG:
                 return True
-        elif isinstance(child, (dict, list)) and _is_heavy(child, depth - 1):
+        elif isinstance(child, (dict, list)) and is_heavy(child, depth - 1):
             return True
     return False
 
@@ -56,7 +90,7 @@ class _Spelling:
         self.at_once = json.JSONEncoder(ensure_ascii=ensure_ascii, allow_nan=allow_nan, separators=(",", ":")).encode
 
     def pieces(self, value: Any, depth: int) -> Iterator[str]:
-        if not _is_heavy(value, depth):
+        if not is_heavy(value, depth):
             yield self.at_once(value)
         elif isinstance(value, str):
             yield from self._string(value)

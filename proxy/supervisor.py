@@ -8,7 +8,6 @@ no event loop, so that it can fork at any time.
 from __future__ import annotations
 
 import contextlib
-import gc
 import os
 import select
 import signal
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from proxy import logs, loops, runfile
+from proxy import logs, loops, memory, runfile
 from proxy.ca import Authority
 from proxy.console.sockets import Listeners
 from proxy.daemon import Daemon, Station
@@ -135,8 +134,8 @@ class Supervisor:
 
         Raises InterlockError where they cannot be started, keep failing, or did not end well.
         """
-        gc.collect()
-        gc.freeze()  # what is never collected is never copied for a worker either
+        memory.give_back()
+        memory.settle()
         try:
             with self._signals():
                 while not self._is_over():

@@ -22,6 +22,7 @@ from proxy.model import (
     Redaction,
     Verdict,
 )
+from proxy.wire.jsonrpc import serialise
 
 CONTEXT = Context(Principal("bot", authenticated=True), "mcp.example.com", revision="2025-06-18", session="s1")
 ALLOW = Decision(Outcome.ALLOW, "allowed", rule="yes", message="All fine", policy_version="v1")
@@ -99,6 +100,8 @@ class World:
     async def inspect(self, value: Any, headers: Any = (), context: Context = CONTEXT) -> Verdict:
         body = value if isinstance(value, bytes) else json.dumps(value).encode()
         verdict = await self.gate.inspect(body, context, headers)
+        if isinstance(verdict, Forward):  # what goes on is what was decided, however it was spelt
+            assert await self.gate.spell(verdict) == serialise(verdict.message.value)
         self.order.append(type(verdict).__name__)
         return verdict
 

@@ -93,7 +93,9 @@ class World:
         given |= {name: proposed[name] for name in ("proposal_id", "commit_token") if name in proposed}
         verdict = await self.inspect(f"{tool}_commit", given, **more)
         if isinstance(verdict, Forward):
-            self.forwarded.append(verdict.message.params)
+            spelt = json.loads(await self.gate.spell(verdict))
+            assert spelt == verdict.message.value
+            self.forwarded.append(spelt["params"])
             return verdict
         return reason(verdict)
 

@@ -62,7 +62,16 @@ def ours(module: str) -> set[str]:
     return {name for name in imports(module) if within(name, ("proxy", "addons")) and name != "proxy"}
 
 
-MODEL = ("proxy.model", "proxy.proposals", "proxy.events", "proxy.masking", "proxy.errors", "proxy.spelling")
+MODEL = (
+    "proxy.model",
+    "proxy.roles",
+    "proxy.frozen",
+    "proxy.proposals",
+    "proxy.events",
+    "proxy.masking",
+    "proxy.errors",
+    "proxy.spelling",
+)
 PURE = (
     *MODEL,
     "proxy.reasons",
@@ -104,10 +113,12 @@ PURE = (
 # Room, and which of our own modules it may import. The longest name that fits a module is its room.
 ROOMS: dict[str, tuple[str, ...]] = {
     "proxy.model": MODEL,
+    "proxy.roles": MODEL,
     "proxy.proposals": MODEL,
     "proxy.masking": MODEL,
     "proxy.events": MODEL,
     "proxy.errors": (),
+    "proxy.frozen": (),
     "proxy.spelling": (),
     "proxy.reasons": (),
     "proxy.wire": ("proxy.wire", *MODEL),
@@ -127,7 +138,16 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "proxy.exchanges": PURE,
     "proxy.phases": ("proxy.journal", *PURE),
     "proxy.two_steps": ("proxy.phases", "proxy.refusals", "proxy.journal", "proxy.catalogue", *PURE),
+    "proxy.way_back": (
+        "proxy.two_steps",
+        "proxy.refusals",
+        "proxy.journal",
+        "proxy.exchanges",
+        "proxy.catalogue",
+        *PURE,
+    ),
     "proxy.gate": (
+        "proxy.way_back",
         "proxy.two_steps",
         "proxy.refusals",
         "proxy.phases",
@@ -189,7 +209,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "proxy.database_url": (),
     "proxy.client_config": ("proxy.errors",),
     "proxy.resources": (),
-    "proxy.logs": (),
+    "proxy.logs": ("proxy.embedding",),
     "proxy.files": ("proxy.errors",),
     "proxy.embedding": (),
     "proxy.ports": ("proxy.errors",),
@@ -209,6 +229,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "proxy.workers",
     ),
     "proxy.loops": (),
+    "proxy.memory": (),
     "proxy.isolation": (),
     "proxy.confine": ("proxy.confine", "proxy.isolation", "proxy.dns"),
     "proxy.dns": (),
@@ -232,6 +253,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "proxy.outbound",
         "proxy.wire",
         "proxy.model",
+        "proxy.roles",
         "proxy.reasons",
         "proxy.ports",
         "proxy.meters",
@@ -377,6 +399,7 @@ def mirror(module: str) -> Path:
 # These are data alone; the daemon is tested by the acceptance tests.
 WITHOUT_MIRROR = {
     "proxy.model",
+    "proxy.roles",
     "proxy.proposals",
     "proxy.masking",
     "proxy.events",

@@ -271,6 +271,7 @@ async def test_secrets_are_masked_before_they_leave_and_before_they_are_recorded
     world = World(replace(ALLOW, redactions=(MASK,)))
     verdict = await world.forward(call(arguments={"a": ["secret"]}))
     assert verdict.message.params["arguments"] == {"a": ["***"]}
+    assert b"secret" not in await world.gate.spell(verdict)
     assert world.events[0].arguments == {"a": ["***"]}
     assert [finding.detector for finding in world.events[0].redactions] == ["secrets.test"]
 

@@ -36,8 +36,8 @@ class Fakes:
         return masked(value), ()
 
 
-async def at_once(_size: int, work: Callable[[], Any]) -> Any:
-    return work()
+async def at_once(_size: int, work: Callable[..., Any], *args: Any) -> Any:
+    return work(*args)
 
 
 def journal(fakes: Fakes) -> Journal:

@@ -20,7 +20,7 @@ def test_uvloop_is_taken_where_it_is_installed_and_starts_tasks_at_once():
 
 
 def test_a_uvloop_that_is_missing_or_known_to_be_broken_is_not_taken(monkeypatch):
-    monkeypatch.setattr(loops, "version", lambda _: loops.BROKEN[0])
+    monkeypatch.setattr(uvloop, "__version__", loops.BROKEN[0])
     assert loops.loop_factory() is None
     monkeypatch.setitem(sys.modules, "uvloop", None)
     assert loops.loop_factory() is None

@@ -28,7 +28,15 @@ from typing import Any, NoReturn
 PR_SET_PDEATHSIG = 1
 MAX_REQUEST = 1 << 17
 LIFELINE = 0
-INTERLOCK = ("proxy.cli", "proxy.supervisor", "proxy.parts", "proxy.trace.runner", "proxy.trace.pipes")
+INTERLOCK = (
+    "proxy.cli",
+    "proxy.supervisor",
+    "proxy.parts",
+    "proxy.sampler",
+    "proxy.console.serving",
+    "proxy.trace.runner",
+    "proxy.trace.pipes",
+)
 SERVERS = ("changing", "funds", "lenient", "python_modern", "python_sse", "python_stdio", "web")
 IMPORTED_LATE = (
     "anyio._backends._asyncio",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -10,7 +11,11 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command, get_group
 
+from proxy import memory
+
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from typer._click import Command, Context
 
 
@@ -41,7 +46,7 @@ class Placeholder(TyperCommand):
         A function whose name is Python's own already (exec) has a _ behind it.
         """
         name = self._entry.name
-        module = importlib.import_module(self._entry.module)
+        module = sys.modules.get(self._entry.module) or _import(self._entry.module)
         if hasattr(module, "app"):
             group = get_group(module.app)
             group.name = name
@@ -49,6 +54,15 @@ class Placeholder(TyperCommand):
         alone = typer.Typer(add_completion=False)
         alone.command(name, epilog=module.EPILOG)(getattr(module, name, None) or getattr(module, f"{name}_"))
         return get_command(alone)
+
+
+def _import(name: str) -> ModuleType:
+    """Import a module for the first time."""
+    memory.make_for_good()
+    try:
+        return importlib.import_module(name)
+    finally:
+        memory.settle()
 
 
 class LazyGroup(TyperGroup):

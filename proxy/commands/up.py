@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from proxy import embedding, logs
+from proxy import embedding, logs, memory
 from proxy.agent_env import SHOWN, Entrance, proxy_url, through_proxy
 from proxy.commands.env import spell
 from proxy.commands.options import ConfigFile, StateDir
@@ -81,6 +81,7 @@ def up(
     }
     settings = load_settings(flags, config_file=config).settings
     logs.configure(settings.log_level, settings.log_format)
+    memory.make_for_good()
     embedding.import_only_what_is_used()
     from proxy.supervisor import Supervisor  # noqa: PLC0415  mitmproxy is slow to import, and --help need not wait
 

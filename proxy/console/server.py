@@ -1,36 +1,28 @@
-"""The operators' API on its sockets, served inside the daemon's event loop."""
+"""The operators' API on its sockets, served inside the daemon's event loop from the first connection on."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from typing import TYPE_CHECKING, Final
+import importlib
+from typing import TYPE_CHECKING
 
 import structlog
-import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from proxy.console.api import make_app
 from proxy.console.door import Door, TcpName
 from proxy.console.sockets import SOCKET, Listeners
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Sequence
-    from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from starlette.types import ASGIApp
+    import uvicorn
 
     from proxy.desk import Desk
-    from proxy.model import EventSink
     from proxy.operators import OperatorBook
+    from proxy.roles import EventSink
 
 log = structlog.get_logger("interlock.operators")
-
-MAX_CONNECTIONS: Final = 32
-CONNECTION_SECONDS: Final = 30.0
-STOP_SECONDS: Final = 2
 
 
 class Console:
@@ -57,7 +49,7 @@ class Console:
         self._listen = listen
         self._shared = listeners
         self._own: Listeners | None = None
-        self._servers: list[tuple[_Server, asyncio.Task[None]]] = []
+        self._served: list[_Served] = []
         self.path = state_dir / SOCKET
         self.addresses: Sequence[tuple[str, int]] = listeners.addresses if listeners is not None else ()
         """The TCP addresses it listens on, which no agent may reach."""
@@ -71,56 +63,48 @@ class Console:
         self.addresses = listeners.addresses
         if listeners.tcp is not None:
             name = TcpName(listeners.host, listeners.addresses[0][1])
-            self._serve(listeners.tcp, Door(self._book, self._sink, name))
-        self._serve(listeners.unix, Door(self._book, self._sink))
+            self._served.append(_Served(listeners.tcp, self._desk, Door(self._book, self._sink, name)))
+        self._served.append(_Served(listeners.unix, self._desk, Door(self._book, self._sink)))
 
     async def stop(self) -> None:
         """Let requests under way finish, for a moment, and stop listening."""
-        for server, _ in self._servers:
-            server.should_exit = True
-        await asyncio.gather(*(task for _, task in self._servers), return_exceptions=True)
+        for each in self._served:
+            each.stop()
+        await asyncio.gather(*(each.task for each in self._served), return_exceptions=True)
         if self._own is not None:
             self._own.close()
 
-    def _serve(self, sock: socket.socket, door: Door) -> None:
-        server = _Server(_config(make_app(self._desk, door)))
-        task = asyncio.create_task(server.serve([sock]))
-        task.add_done_callback(_ended)
-        self._servers.append((server, task))
+
+class _Served:
+    """A socket that is watched until somebody connects, and served from then on."""
+
+    def __init__(self, sock: socket.socket, desk: Desk, door: Door) -> None:
+        self._server: uvicorn.Server | None = None
+        self.task = asyncio.create_task(self._run(sock, desk, door))
+        self.task.add_done_callback(_ended)
+
+    async def _run(self, sock: socket.socket, desk: Desk, door: Door) -> None:
+        await _connected(sock)
+        serving = await asyncio.to_thread(importlib.import_module, "proxy.console.serving")
+        self._server = serving.make_server(desk, door)
+        await self._server.serve([sock])
+
+    def stop(self) -> None:
+        """Begin to end it."""
+        if self._server is None:
+            self.task.cancel()
+        else:
+            self._server.should_exit = True
 
 
-class _Server(uvicorn.Server):
-    """uvicorn as a guest: signals are the daemon's."""
-
-    def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
-        return contextlib.nullcontext()
-
-
-class _Brief(H11Protocol):
-    """A connection with an end: after a while it closes, or finishes the request under way and then closes."""
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._end = self.loop.call_later(CONNECTION_SECONDS, self.shutdown)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._end.cancel()
-        super().connection_lost(exc)
-
-
-def _config(app: ASGIApp) -> uvicorn.Config:
-    return uvicorn.Config(
-        app,
-        http=_Brief,
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        limit_concurrency=MAX_CONNECTIONS,
-        timeout_graceful_shutdown=STOP_SECONDS,
-    )
+async def _connected(sock: socket.socket) -> None:
+    """Wait until there is a connection to accept."""
+    loop, there = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(sock, there.set)
+    try:
+        await there.wait()
+    finally:
+        loop.remove_reader(sock)
 
 
 def _ended(task: asyncio.Task[None]) -> None:

@@ -101,7 +101,7 @@ def spellings(call: Call) -> tuple[tuple[str, str, str], ...]:
 
 
 class CompiledPolicy:
-    """A policy ready to decide; implements `model.Policy`."""
+    """A policy ready to decide; implements `roles.Policy`."""
 
     def __init__(
         self,

@@ -31,6 +31,8 @@ _RANGES = (
     (0xE0000, 0xE0FFF),
 )
 INVISIBLE: dict[int, None] = dict.fromkeys(code for low, high in _RANGES for code in range(low, high + 1))
+INVISIBLE_CLASS = "".join(f"{chr(low)}-{chr(high)}" for low, high in _RANGES)
+"""The same, as what stands in the brackets of a regular expression."""
 
 MAX_DECODES = 8
 NOT_UTF8 = "percent-encoded bytes that are not UTF-8"

@@ -10,27 +10,25 @@ from __future__ import annotations
 import binascii
 import re
 from bisect import bisect_right
-from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import accumulate, compress, islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from proxy.redact.detectors import compile_bytes
 from proxy.redact.fold import FOLD, REVEAL, SMUGGLING
-from proxy.redact.runs import base64_runs, hex_lines
+from proxy.redact.runs import BASE32, HEX, base64_runs, has_long_digits, hex_lines
 from proxy.redact.views import (
-    ESCAPES,
     SEPARATOR,
     Chained,
     Decoded,
     Dropped,
-    Escape,
     Folded,
     Segments,
     Span,
     Unescaped,
     View,
+    escapes_in,
 )
 
 if TYPE_CHECKING:
@@ -40,11 +38,11 @@ MAX_DEPTH: Final = 3
 GROWTH: Final = 24
 SLACK: Final = 1 << 20
 
-_HEX: Final = compile_bytes("[0-9A-Fa-f]{26,}")
-_BASE32: Final = compile_bytes("[A-Z2-7]{22,}={0,6}|[a-z2-7]{22,}={0,6}")
+_HEX: Final = compile_bytes(HEX)
+_BASE32: Final = compile_bytes(BASE32)
 # The same for small texts, where Python's own engine is quicker to start; nothing in them makes it go back far.
-_SMALL_HEX: Final = re.compile(rb"[0-9A-Fa-f]{26,}")
-_SMALL_BASE32: Final = re.compile(rb"[A-Z2-7]{22,}={0,6}|[a-z2-7]{22,}={0,6}")
+_SMALL_HEX: Final = re.compile(HEX.encode())
+_SMALL_BASE32: Final = re.compile(BASE32.encode())
 _SMALL_UTF16: Final = re.compile(rb"(?:[\x20-\x7e]\x00){8}|(?:\x00[\x20-\x7e]){8}")
 _LINE_BREAK: Final = compile_bytes(r"[ \t]{0,4}(?:\r?\n|(?:\\{1,8}r)?\\{1,8}n)[ \t]{0,16}")
 # Of a written-out `\\n` the letter belongs to the alphabet, and so to the segment after it.
@@ -54,61 +52,69 @@ _ANY_BREAK: Final = compile_bytes(
     r"[A-Za-z0-9+/_=-][ \t]{0,4}(?:\r?\n|(?:\\{1,8}r)?\\{1,8}n)[ \t]{0,16}[A-Za-z0-9+/_-]"
 )
 _LAST_LINE: Final = compile_bytes(r"[A-Za-z0-9+/_-]{1,19}={0,2}")
+# Part of either, and sought fast for the byte that it begins with.
+_MANY_NULS: Final = re.compile(rb"\x00[\x20-\x7e]\x00[\x20-\x7e]\x00[\x20-\x7e]\x00")
 _UTF16: Final = compile_bytes(r"(?:[\x20-\x7e]\x00){8}|(?:\x00[\x20-\x7e]){8}")
 
 _HEX_DIGITS: Final = b"0123456789abcdefABCDEF"
 _NOT_HEX: Final = bytes(set(range(256)) - set(_HEX_DIGITS))
 _SHORTEST_HEX: Final = 26
 _LONGEST_BREAK: Final = 24
+_BREAKING: Final = b" \t\r\n\\rn"
+"""What the break of a line, written out or not, is made of."""
 _LONG: Final = 1 << 14
 _SMALL: Final = 1 << 12
-_LARGE: Final = 1 << 16
-_MANY: Final = 1 << 10
-"""From so many segments on, one search of the text is cheaper than a question to each."""
+_FEW: Final = 1 << 7
+"""Where there is a segment for so many bytes or more, a question to each is cheaper than a search of the text."""
 _PADDING: Final = (b"", b"AAA", b"AA", b"A")
 _BASE64_RATIO: Final = Fraction(3, 4)
 _HEX_RATIO: Final = Fraction(1, 2)
 _SAME_SIZE: Final = Fraction(1)
 _SEPARATOR_BASE64: Final = binascii.b2a_base64(SEPARATOR, newline=False)
+_SHIFTS: Final = [(shift, b"A" * shift + _SEPARATOR_BASE64, b"A" * shift) for shift in (1, 2, 3)]
 _STANDARD: Final = bytes.maketrans(b"-_", b"+/")
 _BASE32_DIGITS: Final = bytes.maketrans(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", b"0123456789abcdefghijklmnopqrstuv")
 
 
-def base64_views(segments: Segments) -> Iterator[View]:
+def base64_views(segments: Segments) -> list[View]:
     """Decode each segment from each of its first four characters.
 
     What stands before an encoded text and belongs to the same alphabet, a path or a
     name, would otherwise shift it out of step. Long segments are taken to begin where
     they begin.
     """
+    if not segments.bodies:
+        return []
     padded = [body + _PADDING[len(body) & 3] for body in segments.bodies]
-    for shift in range(4):
-        if shift == 1:
-            short = [len(body) <= _LONG for body in segments.bodies]
-            segments, padded = segments.chosen(short), list(compress(padded, short))
-        if not padded:
-            return
+    decoded = binascii.a2b_base64(_SEPARATOR_BASE64.join(padded).translate(_STANDARD))
+    views: list[View] = [Decoded(segments, decoded, padded, _BASE64_RATIO)]
+    if decoded.isascii():
+        return views  # nothing was out of step
+    if len(max(padded, key=len)) > _LONG:
+        short = [len(body) <= _LONG for body in padded]
+        segments, padded = segments.chosen(short), list(compress(padded, short))
+    for shift, separator, filler in _SHIFTS if padded else ():
         # What the shift drops before the first group, it adds as padding after the last.
-        filler = b"A" * shift
-        joined = (filler + _SEPARATOR_BASE64).join([body[shift:] for body in padded] if shift else padded) + filler
+        joined = separator.join([body[shift:] for body in padded]) + filler
         decoded = binascii.a2b_base64(joined.translate(_STANDARD))
-        yield Decoded(segments, decoded, padded, _BASE64_RATIO)
-        if not shift and decoded.isascii():
-            return  # nothing was out of step
+        views.append(Decoded(segments, decoded, padded, _BASE64_RATIO))
+    return views
 
 
-def hex_views(segments: Segments) -> Iterator[View]:
+def hex_views(segments: Segments) -> list[View]:
     """Decode each segment from its first and from its second digit."""
+    views: list[View] = []
     for shift in range(2):
         bodies = [body[shift : len(body) - (len(body) - shift & 1)] for body in segments.bodies]
         decoded = SEPARATOR.join(map(binascii.unhexlify, bodies))
-        yield Decoded(segments, decoded, bodies, _HEX_RATIO)
+        views.append(Decoded(segments, decoded, bodies, _HEX_RATIO))
+    return views
 
 
-def base32_views(segments: Segments) -> Iterator[View]:
+def base32_views(segments: Segments) -> list[View]:
     """Decode each segment, in upper or lower case, padding or not."""
     decoded = [_base32(body.upper()) for body in segments.bodies]
-    yield Decoded(segments, SEPARATOR.join(decoded), decoded, _SAME_SIZE)
+    return [Decoded(segments, SEPARATOR.join(decoded), decoded, _SAME_SIZE)]
 
 
 def _base32(body: bytes) -> bytes:
@@ -118,8 +124,9 @@ def _base32(body: bytes) -> bytes:
 
 
 def _segments(spans: Sequence[Span], data: bytes) -> Segments:
-    words = [data[start:end] for start, end in spans]
-    bodies = [word.rstrip(b"=") for word in words] if b"=" in data else words
+    bodies = [data[start:end] for start, end in spans]
+    if b"=" in data:
+        bodies = [body.rstrip(b"=") for body in bodies]
     return Segments([start for start, _ in spans], [end for _, end in spans], bodies)
 
 
@@ -131,13 +138,13 @@ def _is_hex(body: bytes) -> bool:
 def _unwrapped(segments: Segments, data: bytes) -> Segments:
     """Give the segments that are the lines of one, put together."""
     found = Segments([], [], [])
-    neighbours = zip(segments.ends, islice(segments.starts, 1, None), strict=False)
-    gaps = [data[end:start] if start - end <= _LONGEST_BREAK else b"" for end, start in neighbours]
-    breaks = {gap for gap in set(gaps) if _breaks_line(gap) or _WRITTEN_BREAK.fullmatch(gap)}
+    neighbours = enumerate(zip(segments.ends, islice(segments.starts, 1, None), strict=False))
+    near = [(index, data[end:start]) for index, (end, start) in neighbours if start - end <= _LONGEST_BREAK]
+    breaks = {gap for gap in {gap for _, gap in near} if _is_break(gap)}
     lines: list[bytes] = []
     first = last = -1
-    for index in [index for index, gap in enumerate(gaps) if gap in breaks]:
-        line = _next_line(gaps[index], segments.bodies[index + 1])
+    for index, gap in [(index, gap) for index, gap in near if gap in breaks]:
+        line = _next_line(gap, segments.bodies[index + 1])
         if line is None:
             continue
         if last != index:
@@ -150,12 +157,14 @@ def _unwrapped(segments: Segments, data: bytes) -> Segments:
 
 
 def _next_line(gap: bytes, body: bytes) -> bytes | None:
-    """Give `body` as the next line, if `gap` before it is the break of a line."""
+    """Give `body` as the next line, if `gap`, the break before it, is not the word `n` after a backslash."""
     if _breaks_line(gap):
         return body
-    if body.startswith(b"n") and _WRITTEN_BREAK.fullmatch(gap):
-        return body[1:]
-    return None
+    return body[1:] if body.startswith(b"n") else None
+
+
+def _is_break(gap: bytes) -> bool:
+    return not gap.strip(_BREAKING) and (_breaks_line(gap) or _WRITTEN_BREAK.fullmatch(gap) is not None)
 
 
 @lru_cache(maxsize=256)
@@ -188,74 +197,84 @@ def _folded_views(data: bytes) -> Iterator[View]:
             yield Folded(data, REVEAL)
 
 
-def _has(escape: Escape, data: bytes) -> bool:
-    """Tell whether there may be an escape in `data`. One byte is sought fast; in large data RE2 is the next fastest."""
-    if escape.marker[:1] not in data:
-        return False
-    return escape.run.search(data) is not None if len(data) > _LARGE else escape.marker in data
-
-
 def _unescaped_views(data: bytes, *, is_text: bool) -> Iterator[View]:
-    if b"%" not in data and b"\\" not in data and b"&" not in data:
-        return
-    for escape in ESCAPES:
-        if _has(escape, data):
-            view = Unescaped(data, escape)
-            yield view
-            if is_text:
-                yield from (Chained(folded, view) for folded in _folded_views(view.data))
+    for escape in escapes_in(data):
+        view = Unescaped(data, escape)
+        yield view
+        if is_text:
+            yield from (Chained(folded, view) for folded in _folded_views(view.data))
 
 
-@dataclass(frozen=True, slots=True)
-class Signs:
+class Signs(NamedTuple):
     """What a survey of a text has shown of encodings in it: whether there can be any of a kind."""
 
-    hex_lines: bool = True
-    base64_runs: bool = True
+    hex_lines: bool
+    base64_runs: bool
+    escapes: bool
+    masks: bool
+    """Whether part of the text can be a mask."""
 
 
-ANY_SIGN: Final = Signs()
+ANY_SIGN: Final = Signs(hex_lines=True, base64_runs=True, escapes=True, masks=True)
+NO_SIGN: Final = Signs(hex_lines=False, base64_runs=False, escapes=False, masks=False)
 
 
-def _decoded_views(data: bytes, signs: Signs) -> Iterator[View]:
-    if signs.hex_lines and (lines := hex_lines(data)):
-        yield from hex_views(_hex_segments(lines, data))
-    runs = base64_runs(data) if signs.base64_runs else []
+def _run_views(data: bytes) -> list[View]:
+    """Give what runs of base64 characters decode to, and what is in them of other digits."""
+    runs = base64_runs(data)
     if not runs:
-        return
+        return []
     segments = _segments(runs, data)
-    if len(runs) > 1 and (b"\n" in data or b"\\" in data) and (len(runs) < _MANY or _ANY_BREAK.search(data)):
-        yield from base64_views(_unwrapped(segments, data))
-    worth_asking = len(runs) < _MANY or _HEX.search(data) is not None
-    is_hex = [_is_hex(body) for body in segments.bodies] if worth_asking else []
+    views: list[View] = []
+    if len(runs) > 1 and (b"\n" in data or b"\\" in data) and (len(data) > _FEW * len(runs) or _ANY_BREAK.search(data)):
+        views += base64_views(_unwrapped(segments, data))
+    if not has_long_digits(SEPARATOR.join(segments.bodies)):
+        return views + base64_views(segments)
+    is_hex = [_is_hex(body) for body in segments.bodies]
     if any(is_hex):
-        yield from hex_views(segments.chosen(is_hex))
+        views += hex_views(segments.chosen(is_hex))
         segments = segments.chosen([not flag for flag in is_hex])
-    if segments.bodies:
-        yield from base64_views(segments)
-        yield from _inner_views(segments)
+    return [*views, *base64_views(segments), *_inner_views(segments)]
 
 
 def _inner_views(segments: Segments) -> Iterator[View]:
     """Give what runs of hexadecimal or base32 digits within segments decode to."""
-    words = Decoded(segments, SEPARATOR.join(segments.bodies), segments.bodies, _SAME_SIZE)
-    small = len(words.data) <= _SMALL
+    joined = SEPARATOR.join(segments.bodies)
+    small = len(joined) <= _SMALL
     hexes, base32 = (_SMALL_HEX, _SMALL_BASE32) if small else (_HEX, _BASE32)
     for regex, decode in ((hexes, hex_views), (base32, base32_views)):
-        spans = [match.span() for match in regex.finditer(words.data)]
+        spans = [match.span() for match in regex.finditer(joined)]
         if spans:
-            yield from (Chained(view, words) for view in decode(_segments(spans, words.data)))
+            words = Decoded(segments, joined, segments.bodies, _SAME_SIZE)
+            yield from (Chained(view, words) for view in decode(_segments(spans, joined)))
 
 
-def views_of(data: bytes, *, is_text: bool, signs: Signs = ANY_SIGN) -> Iterator[View]:
+def _decoded_views(data: bytes, signs: Signs) -> list[View]:
+    views: list[View] = []
+    if signs.hex_lines and (lines := hex_lines(data)):
+        views += hex_views(_hex_segments(lines, data))
+    if signs.base64_runs:
+        views += _run_views(data)
+    return views + [Chained(Dropped(view.data), view) for view in views if _is_utf16(view.data)]
+
+
+def _is_utf16(data: bytes) -> bool:
+    """Tell whether there is plain text in UTF-16 somewhere in `data`."""
+    if _MANY_NULS.search(data) is None:
+        return False
+    return (_SMALL_UTF16 if len(data) <= _SMALL else _UTF16).search(data) is not None
+
+
+def views_of(data: bytes, *, is_text: bool, signs: Signs) -> list[View]:
     """Give the other readings of `data`: of the text itself, and of what is encoded in it."""
-    if is_text:
-        yield from _folded_views(data)
-    yield from _unescaped_views(data, is_text=is_text)
-    for view in _decoded_views(data, signs):
-        yield view
-        if b"\x00" in view.data and (_SMALL_UTF16 if len(view.data) <= _SMALL else _UTF16).search(view.data):
-            yield Chained(Dropped(view.data), view)
+    views: list[View] = []
+    if is_text and not data.isascii():
+        views += _folded_views(data)
+    if signs.escapes:
+        views += _unescaped_views(data, is_text=is_text)
+    if signs.hex_lines or signs.base64_runs:
+        views += _decoded_views(data, signs)
+    return [view for view in views if view.data]
 
 
 class Layer:
@@ -264,8 +283,11 @@ class Layer:
     def __init__(self, below: Layer | None, views: Sequence[View]) -> None:
         self.below = below
         self._views = views
-        self._offsets = [0, *accumulate(len(view.data) + 1 for view in views)]
-        self.data = b"\n".join(view.data for view in views)
+        self.data = b"\n".join([view.data for view in views])
+
+    @cached_property
+    def _offsets(self) -> list[int]:
+        return [0, *accumulate(len(view.data) + 1 for view in self._views)]
 
     def root_span(self, start: int, end: int) -> Span:
         """Give the span of the text at the bottom that a span of this layer came from."""
@@ -288,5 +310,5 @@ class Root(Layer):
 
 def next_layer(layer: Layer, data: bytes, signs: Signs = ANY_SIGN) -> Layer | None:
     """Give what `data`, all or the beginning of `layer`, reads as one decoding further; None where that is nothing."""
-    views = [view for view in views_of(data, is_text=layer.below is None, signs=signs) if view.data]
+    views = views_of(data, is_text=layer.below is None, signs=signs)
     return Layer(layer, views) if views else None

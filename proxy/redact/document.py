@@ -29,7 +29,7 @@ SMALLEST_NUMBER: Final = 1_000_000
 _SHORTEST_SPELLING: Final = 13
 _MAX_STEPS: Final = 64
 _BINARY: Final = ("blob", "data")
-_PROTOCOL: Final = frozenset(("type", "role", "audience", "mimeType", "jsonrpc", "resultType"))
+PROTOCOL: Final = frozenset(("type", "role", "audience", "mimeType", "jsonrpc", "resultType"))
 _PROTOCOL_WORD: Final = re.compile(
     r"text|image|audio|resource|resource_link|tool_use|tool_result|user|assistant|2\.0|complete|input_required"
     r"|[a-z]+/[a-z0-9.+-]+"
@@ -41,6 +41,8 @@ _MARKS: Final[dict[LeafKind, tuple[str, str]]] = {
 }
 WALL: Final = b"\x00"
 """Stands in for text that is already masked: no detector matches it or looks past it."""
+MASK_START: Final = r"\[(?:secret|pii|custom):"
+"""Matches how every mask begins."""
 UNREADABLE: Final = "\x00"
 """Stands for a number with more digits than can be looked at."""
 
@@ -217,7 +219,7 @@ def _free_name(name: str, taken: set[str]) -> str:
 
 def is_protocol_word(name: Place, text: str) -> bool:
     """Tell a word of the protocol by the key it stands under."""
-    return name in _PROTOCOL and _PROTOCOL_WORD.fullmatch(text) is not None
+    return name in PROTOCOL and _PROTOCOL_WORD.fullmatch(text) is not None
 
 
 def spells_text(item: list[Any]) -> bool:

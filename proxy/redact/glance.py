@@ -1,4 +1,4 @@
-"""A first look at a small value: whether anything could be found in it at all.
+"""A first look at a value: whether anything could be found in it at all.
 
 Pure. Most values hold nothing, and to know that needs no account of what stands where. What is looked at
 is the very text that `document.Text` makes and the readings that `decode` gives of it; where a look is not
@@ -11,111 +11,176 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy.redact.decode import MAX_DEPTH, Layer, Root, next_layer
-from proxy.redact.document import FRAGMENT, SMALLEST_NUMBER, is_protocol_word, spells_text
+from proxy.redact.document import FRAGMENT, MASK_START, PROTOCOL, SMALLEST_NUMBER, WALL, is_protocol_word, spells_text
 
 if TYPE_CHECKING:
+    from proxy.redact.decode import Signs
     from proxy.redact.document import Place
     from proxy.redact.scan import Scanner
 
-SMALL: Final = 1 << 13
-"""Characters past which a value is not small."""
-_DEEP: Final = 16
-# A mask, or an escape of any kind that `views.ESCAPES` has.
-_SPECIAL: Final = re.compile(r"\\|%[0-9A-Fa-f]{2}|%u00|&#x|\[(?:secret|pii|custom):")
+SMALL: Final = 1 << 20
+"""Characters past which a value is not for a look: that there is something costs it twice."""
+_DEEP: Final = 32
+_MASK: Final = re.compile(MASK_START.encode())
 
 
 def nothing_in(value: Any, chosen: frozenset[int], scanner: Scanner, limits: tuple[int, int], part: Any = None) -> bool:
     """Say that none of the `chosen` detectors would find anything in `value`, or run into a limit there.
 
-    Nor would they in `part` of it taken by itself: its strings end to end are looked at too. All that it decodes to may
-    be its length times the first of `limits`, and the second of them more. False says nothing: there may be something.
+    Nor would they in `part` of it taken by itself. All that it decodes to may be its length times the
+    first of `limits`, and the second of them more. False says nothing: there may be something.
     """
-    text = _Flat().read(value)
-    if part is not None and part is not value and text is not None:
-        text += _Flat().joined(part) or ""
-    if text is None or not text.isascii() or _SPECIAL.search(text) is not None:
+    data = flat(value, part)
+    if data is None:
         return False
-    layer: Layer | None = Root(text.encode())
+    layer: Layer | None = Root(data)
+    is_known = chosen.isdisjoint(scanner.catalogue.strange)
     growth, slack = limits
-    budget = growth * len(text) + slack
+    budget = growth * len(data) + slack
     for depth in range(MAX_DEPTH + 1):
         assert layer is not None
         budget -= len(layer.data)
         if budget < 0:
             return False
         survey = scanner.survey(layer.data)
+        signs = scanner.signs(survey)
+        if not depth and signs.masks and _MASK.search(data) is not None:
+            return False
         if not chosen.isdisjoint(survey) and scanner.settled(layer.data, chosen, survey):
             return False
-        layer = next_layer(layer, layer.data, scanner.signs(survey)) if depth < MAX_DEPTH else None
+        if depth == MAX_DEPTH or (is_known and _is_noise(layer.data, signs, scanner, is_text=not depth)):
+            return True
+        layer = next_layer(layer, layer.data, signs)
         if layer is None:
             return True
     return True
 
 
-class _TooMuchError(Exception):
-    """A value that is not small."""
+def _is_noise(data: bytes, signs: Signs, scanner: Scanner, *, is_text: bool) -> bool:
+    """Say that nothing is encoded in `data`, or nothing but what built-in detectors find nothing in."""
+    if signs.escapes or signs.hex_lines or (is_text and not data.isascii()):
+        return False
+    return not signs.base64_runs or scanner.is_noise(data)
 
 
-class _Flat:
-    """The text of a small value, as `document.Text` makes it."""
+def flat(value: Any, part: Any = None) -> bytes | None:
+    """Give the text of `value`, and after a wall that of `part` of it by itself; None where it takes the whole way."""
+    flattening = _Flattening(part)
+    try:
+        if type(value) is dict:
+            flattening.add_object(value, _DEEP)
+        else:
+            flattening.add_array(value if type(value) is list else [value], "", _DEEP)
+    except (_NotPlainError, ValueError):  # ValueError: a number of more digits than Python will print
+        return None
+    if flattening.size() > SMALL:
+        return None
+    if part is None or part is value:
+        return flattening.text()
+    if flattening.inside is None:
+        alone = flat(part)
+        return None if alone is None else flattening.text() + WALL + alone
+    return flattening.text() + WALL + flattening.text(*flattening.inside)
 
-    def __init__(self) -> None:
+
+class _NotPlainError(Exception):
+    """A value that a look is not enough for."""
+
+
+class _Flattening:
+    """The lines of a value, as `document.Text` has them, and its strings with their names."""
+
+    def __init__(self, part: Any) -> None:
+        self._part = part
         self._lines: list[str] = []
-        self._strings: list[tuple[Place, str, bool]] = []
-        self._room = SMALL
+        self._names: list[Place] = []
+        self._strings: list[str] = []
+        self.inside: tuple[slice, slice] | None = None
+        """Which lines and which strings are those of the part."""
 
-    def read(self, value: Any) -> str | None:
-        """Give the text; None where the value is not small."""
-        try:
-            self._add(value, "", "", _DEEP)
-        except (_TooMuchError, ValueError):  # ValueError: a number of more digits than Python will print
-            return None
-        return "".join([*self._lines, *self._joins()])
+    def add_object(self, value: dict[str, Any], depth: int) -> None:
+        if not depth:
+            raise _NotPlainError
+        lines = self._lines
+        for key, child in value.items():
+            kind = type(child)
+            if kind is str:
+                lines.append(f'"{key}": "{child}"\n')
+                self._names.append(key)
+                self._strings.append(child)
+            elif kind is dict or kind is list:
+                lines.append(f'"{key}": ')
+                self._enter(child, key, depth)
+            else:
+                lines.append(f'"{key}": {_number(child)}')
 
-    def joined(self, value: Any) -> str:
-        """Give the strings of part of a small value, end to end."""
-        self._add(value, "", "", _DEEP)
-        return "".join(self._joins())
+    def add_array(self, value: list[Any], place: Place, depth: int) -> None:
+        if not depth or spells_text(value):
+            raise _NotPlainError
+        lines = self._lines
+        for index, child in enumerate(value):
+            kind = type(child)
+            if kind is str:
+                lines.append(f'"{child}"\n')
+                self._names.append(place)
+                self._strings.append(child)
+            elif kind is dict or kind is list:
+                self._enter(child, index, depth)
+            else:
+                lines.append(_number(child))
 
-    def _add(self, value: Any, place: Place, above: Place, depth: int) -> None:
-        if isinstance(value, str):
-            self._spend(len(value))
-            name = place if isinstance(place, str) else above
-            self._lines.append(f'"{value}"\n')
-            self._strings.append((name, value, is_protocol_word(name, value)))
-        elif isinstance(value, dict):
-            self._spend(len(value), depth)
-            for key, child in value.items():
-                self._spend(len(key))
-                self._lines.append(f'"{key}": ')
-                self._add(child, key, place, depth - 1)
-        elif isinstance(value, list):
-            self._spend(len(value), depth)
-            if spells_text(value):
-                raise _TooMuchError
-            for index, child in enumerate(value):
-                self._add(child, index, place, depth - 1)
-        elif value and abs(value) >= SMALLEST_NUMBER:
-            self._lines.append(f"{value!r}\n")
+    def _enter(self, child: Any, place: Place, depth: int) -> None:
+        line, string = len(self._lines), len(self._strings)
+        if type(child) is dict:
+            self.add_object(child, depth - 1)
+        else:
+            self.add_array(child, place, depth - 1)
+        if child is self._part:
+            self.inside = slice(line, len(self._lines)), slice(string, len(self._strings))
 
-    def _spend(self, size: int, depth: int = 1) -> None:
-        self._room -= size
-        if self._room < 0 or depth == 0:
-            raise _TooMuchError
+    def size(self) -> int:
+        """Give how many characters the lines have."""
+        return sum(map(len, self._lines))
 
-    def _joins(self) -> list[str]:
-        strings = self._strings
-        if len(strings) < 2:
-            return []
+    def text(self, lines: slice = slice(None), strings: slice = slice(None)) -> bytes:
+        """Give the text, or what it would be of some of the lines and strings."""
+        body = "".join(self._lines[lines]).encode("utf-8", "surrogatepass")
+        return b"".join([body, *_joined(self._names[strings], self._strings[strings])])
+
+
+def _number(value: Any) -> str:
+    """Give the line of what is no string and no container."""
+    if value is None or value is False or value is True:
+        return ""
+    if type(value) is not int and type(value) is not float:
+        raise _NotPlainError
+    return f"{value!r}\n" if abs(value) >= SMALLEST_NUMBER else ""
+
+
+def _joined(names: list[Place], strings: list[str]) -> list[bytes]:
+    """Give the strings end to end: all but the protocol's own words, and those of each name that several have."""
+    if len(strings) < 2:
+        return []
+    groups = [strings]
+    different = set(names)
+    if not PROTOCOL.isdisjoint(different):
+        groups = [[text for name, text in zip(names, strings, strict=True) if not is_protocol_word(name, text)]]
+    if 1 < len(different) < len(names):
         by_name: dict[Place, list[str]] = {}
-        for name, text, _ in strings:
+        for name, text in zip(names, strings, strict=True):
             by_name.setdefault(name, []).append(text)
-        groups = [[text for _, text, is_word in strings if not is_word]]
-        if len(by_name) > 1:
-            groups += [group for group in by_name.values() if len(group) > 1]
-        return ["\n" + "".join(map(_fragment, group)) for group in groups]
+        groups += [group for group in by_name.values() if len(group) > 1]
+    return [b"\n" + _end_to_end(group) for group in groups]
 
 
-def _fragment(text: str) -> str:
-    """Give a string whole, or of a long one both ends. Counted in characters: what is not ASCII goes the whole way."""
-    return text if len(text) <= 2 * FRAGMENT else f"{text[:FRAGMENT]}\n{text[-FRAGMENT:]}"
+def _end_to_end(strings: list[str]) -> bytes:
+    whole = "".join(strings)
+    if len(whole) <= 2 * FRAGMENT and whole.isascii():
+        return whole.encode()
+    return b"".join([_fragment(text) for text in strings])
+
+
+def _fragment(text: str) -> bytes:
+    """Give a string whole, or of a long one both ends."""
+    data = text.encode("utf-8", "surrogatepass")
+    return data if len(data) <= 2 * FRAGMENT else b"%b\n%b" % (data[:FRAGMENT], data[-FRAGMENT:])

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 from proxy.model import Finding
 from proxy.redact.decode import GROWTH, MAX_DEPTH, SLACK, Layer, Root, next_layer
 from proxy.redact.detectors import Catalogue, builtin, compile_bytes
-from proxy.redact.document import UNREADABLE, WALL, Document, Text
+from proxy.redact.document import MASK_START, UNREADABLE, WALL, Document, Text
 from proxy.redact.glance import nothing_in
-from proxy.redact.scan import DatabaseCache, EngineName, Match, scanner_for, unclaimed
+from proxy.redact.scan import EngineName, Match, scanner_for, unclaimed
 from proxy.redact.suppress import cover
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from proxy.masking import Suppression
     from proxy.model import Json
     from proxy.redact.document import Leaf
+    from proxy.redact.expressions import DatabaseCache
     from proxy.redact.views import Span
 
 DECODING_LIMIT: Final = "limits.decoding"
@@ -34,7 +35,7 @@ NUMBER_LIMIT: Final = "limits.number"
 
 _MIN_KEY: Final = 16
 _MASK_DIGITS: Final = 4
-_MASK_START: Final = compile_bytes(r"\[(?:secret|pii|custom):")
+_MASK_START: Final = compile_bytes(MASK_START)
 _MAX_ROUNDS: Final = 4
 _LARGE: Final = 1 << 16
 _NEAR: Final = 1 << 12

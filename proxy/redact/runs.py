@@ -8,24 +8,17 @@ from __future__ import annotations
 
 import functools
 import re
-import threading
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy.redact.detectors import compile_bytes
-
-try:
-    import hyperscan
-except ImportError:  # no wheel for this platform
-    hyperscan = None  # type: ignore[assignment]
+from proxy.redact.expressions import AVAILABLE, Expressions
 
 if TYPE_CHECKING:
     from proxy.redact.views import Span
 
-_FAST: Final = hyperscan is not None
 SHORTEST: Final = 20
-_SMALL: Final = 1 << 12
-_LARGE: Final = 1 << 14
+_LARGE: Final = 1 << 17
 _SAMPLE: Final = 256
 _SAMPLES: Final = 31
 _ALPHABET: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-"
@@ -33,7 +26,12 @@ _SPACED: Final = bytes(byte if byte in _ALPHABET else ord(" ") for byte in range
 _BASE64: Final = compile_bytes(rf"[A-Za-z0-9+/_-]{{{SHORTEST},}}={{0,2}}")
 HEX_LINE: Final = r"(?:[0-9A-Fa-f]{2}[\s:,;-]{1,2}(?:0x)?){12}"
 _HEX_LINES: Final = compile_bytes(rf"{HEX_LINE}(?:[0-9A-Fa-f]{{2}}[\s:,;-]{{0,2}}(?:0x)?)*")
+HEX: Final = "[0-9A-Fa-f]{26,}"
+BASE32: Final = "[A-Z2-7]{22,}={0,6}|[a-z2-7]{22,}={0,6}"
+LONG_DIGITS: Final = ("[0-9A-Fa-f]{26}", "[A-Z2-7]{22}", "[a-z2-7]{22}")
 RUN: Final = rf"[A-Za-z0-9+/_-]{{{SHORTEST}}}"
+BROKEN_RUN: Final = rf"{RUN}={{0,2}}[ \t]{{0,4}}[\r\n\\]"
+"""A run after which a line ends, be the end written out."""
 # Found once for each run, SHORTEST characters after its start.
 _START: Final = rf"(?:^|[^A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{{{SHORTEST}}}"
 # A class repeated and nothing after it to go back for: as linear as RE2, and quicker to start.
@@ -47,22 +45,18 @@ _HEX_LINE_SIZE: Final = 12 * 6
 
 def base64_runs(data: bytes) -> list[Span]:
     """Give the runs of base64 characters, with their padding."""
-    if len(data) <= _SMALL:
-        return [match.span() for match in _PADDED.finditer(data)]
-    if _is_dense(data):
+    if len(data) > _LARGE and _is_dense(data):
         return _long_words(data)
-    if not _FAST:
+    if not AVAILABLE:
         return _spans(_BASE64, data)
-    return [(to - SHORTEST, _end(data, to)) for to in _ends(data, _START, 0)]
+    return [(to - SHORTEST, _end(data, to)) for to in _sought(_START, throughout=True).ends(data)]
 
 
 def _is_dense(data: bytes) -> bool:
     """Guess from samples whether so many words of a large text are long that splitting it is the fastest way."""
-    if len(data) <= _LARGE:
-        return False
     samples = b" ".join(data[at : at + _SAMPLE] for at in range(0, len(data), len(data) // _SAMPLES))
     words = samples.translate(_SPACED).split()
-    return sum(len(word) >= SHORTEST for word in words) * _SAMPLES > len(words)
+    return len([word for word in words if len(word) >= SHORTEST]) * _SAMPLES > len(words)
 
 
 def _long_words(data: bytes) -> list[Span]:
@@ -75,10 +69,15 @@ def _long_words(data: bytes) -> list[Span]:
 
 def hex_lines(data: bytes) -> list[Span]:
     """Give the stretches of hexadecimal digits in pairs, with something between the pairs."""
-    if not _FAST:
+    if not AVAILABLE:
         return _spans(_HEX_LINES, data)
-    first = _ends(data, HEX_LINE, hyperscan.HS_FLAG_SINGLEMATCH)
+    first = _sought(HEX_LINE).ends(data)
     return _spans(_HEX_LINES, data, max(0, first[0] - _HEX_LINE_SIZE)) if first else []
+
+
+def has_long_digits(data: bytes) -> bool:
+    """Tell whether there may be something for `HEX` or `BASE32` to match."""
+    return not AVAILABLE or bool(_sought(*LONG_DIGITS).found(data))
 
 
 def _spans(regex: Any, data: bytes, position: int = 0) -> list[Span]:
@@ -91,31 +90,6 @@ def _end(data: bytes, inside: int) -> int:
     return rest.end()
 
 
-def _ends(data: bytes, expression: str, flags: int) -> list[int]:
-    """Give where hyperscan sees matches end."""
-    ends: list[int] = []
-
-    def note(_identifier: int, _from: int, to: int, _flags: int, _context: object) -> None:
-        ends.append(to)
-
-    _database(expression, flags).scan(data, match_event_handler=note, scratch=_scratch(expression, flags))
-    return ends
-
-
 @functools.cache
-def _database(expression: str, flags: int) -> Any:
-    database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
-    database.compile(expressions=[expression.encode()], ids=[0], elements=1, flags=flags)
-    return database
-
-
-_local = threading.local()
-
-
-def _scratch(expression: str, flags: int) -> Any:
-    # Scratch space serves one scan at a time, so each thread has its own.
-    scratch = getattr(_local, expression, None)
-    if scratch is None:
-        scratch = hyperscan.Scratch(_database(expression, flags))
-        setattr(_local, expression, scratch)
-    return scratch
+def _sought(*expressions: str, throughout: bool = False) -> Expressions:
+    return Expressions(expressions, throughout=throughout)

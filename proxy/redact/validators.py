@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import base64
 import binascii
+import functools
 import hashlib
-import itertools
 from collections.abc import Callable
 from typing import Final
 
@@ -35,18 +35,13 @@ def luhn(digits: list[int]) -> bool:
     return (sum(digits[-1::-2]) + sum(_DOUBLED[digit] for digit in digits[-2::-2])) % 10 == 0
 
 
-# The Luhn sum of each four digits, the first and the third doubled.
-_QUADS: Final = {
-    b"%d%d%d%d" % (one, two, three, four): _DOUBLED[one] + two + _DOUBLED[three] + four
-    for one, two, three, four in itertools.product(range(10), repeat=4)
-}
+_SINGLE: Final = bytes.maketrans(b"0123456789", bytes(range(10)))
+_DOUBLE: Final = bytes.maketrans(b"0123456789", bytes(_DOUBLED))
 
 
 def _luhn_card(digits: bytes) -> bool:
-    """Tell what `luhn` tells, of up to 20 digits as they are written."""
-    text = digits.zfill(20)
-    total = _QUADS[text[:4]] + _QUADS[text[4:8]] + _QUADS[text[8:12]] + _QUADS[text[12:16]] + _QUADS[text[16:]]
-    return total % 10 == 0
+    """Tell what `luhn` tells, of digits as they are written."""
+    return (sum(digits[-1::-2].translate(_SINGLE)) + sum(digits[-2::-2].translate(_DOUBLE))) % 10 == 0
 
 
 def weighted(digits: list[int], weights: tuple[int, ...]) -> int:
@@ -62,8 +57,10 @@ def _on_digits(check: Callable[[list[int]], bool]) -> Validator:
     return lambda value: len(value) if check(digits_of(value)) else 0
 
 
-def _brand_lengths(prefix: int) -> tuple[int, ...]:
-    """Give the lengths, longest first, of the cards whose first four digits are `prefix`."""
+@functools.cache
+def _brand_lengths(digits: bytes) -> tuple[int, ...]:
+    """Give the lengths, longest first, of the cards with these first four digits."""
+    prefix = int(digits)
     first, two = prefix // 1000, prefix // 100
     if first == 4:
         return (19, 16)
@@ -76,9 +73,6 @@ def _brand_lengths(prefix: int) -> tuple[int, ...]:
     return (19, 18, 17, 16) if two in {35, 60, 62, 64, 65} else ()
 
 
-_CARD_LENGTHS: Final = {b"%04d" % prefix: _brand_lengths(prefix) for prefix in range(10_000)}
-
-
 def card(value: bytes) -> int:
     """Accept the longest leading card number: brand, length, Luhn, more than two distinct digits.
 
@@ -86,7 +80,7 @@ def card(value: bytes) -> int:
     European article number would be one.
     """
     plain = value.translate(None, _NOT_DIGITS)
-    for length in _CARD_LENGTHS[plain[:4]]:
+    for length in _brand_lengths(plain[:4]):
         head = plain[:length]
         if len(head) == length and _luhn_card(head) and len(set(head)) > 1:
             end = _end_of_digits(value, length)

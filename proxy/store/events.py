@@ -20,7 +20,7 @@ from proxy.events import (
     ToolStats,
     Written,
 )
-from proxy.store.event_text import MAX_NAME, PoisonError, clean, readable, time_of
+from proxy.store.event_text import MAX_NAME, PoisonError, clean, time_of
 from proxy.store.steps import Query
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ _FLAGS = ("authenticated", "is_error")
 _ENTRY = "ts, event_id, body, writer, seq, chain"
 _FIND = f"SELECT {_ENTRY} FROM events WHERE call_id = $1 OR event_id = $1 ORDER BY ts, event_id"
 
-type Read = tuple[Entry, str | None]
-"""An entry, and what its columns are read from where that is not its text."""
+type Read = tuple[Entry, Any]
+"""An entry, and what `_read` makes of its text; None where the database reads the text itself."""
 
 
 class Conditions:
@@ -85,9 +85,20 @@ class Events(abc.ABC):
                 pass  # one of them is odd; which one is found below
             else:
                 return Written(len(entries))
-        whole, poison = await asyncio.to_thread(_read_all, entries)
+        whole, poison = await asyncio.to_thread(self._read_all, entries)
         await self._insert_but_poison(whole, poison)
         return Written(len(entries) - len(poison), poison)
+
+    def _read_all(self, entries: Sequence[Entry]) -> tuple[dict[int, Read], dict[int, str]]:
+        """Read the entries of a batch; give those that are events, and why the others are none."""
+        whole: dict[int, Read] = {}
+        poison: dict[int, str] = {}
+        for number, entry in enumerate(entries):
+            try:
+                whole[number] = entry, self._read(entry.body)
+            except PoisonError as error:
+                poison[number] = str(error)
+        return whole, poison
 
     async def _insert_but_poison(self, reads: dict[int, Read], poison: dict[int, str]) -> None:
         """Insert, by halves where the database refuses, until only what it refuses is left."""
@@ -217,6 +228,10 @@ class Events(abc.ABC):
         """Delete the beginnings of chains, and what is of no chain and older; give how many events are gone."""
 
     @abc.abstractmethod
+    def _read(self, body: str) -> Any:
+        """Give what the database needs to know of an event's text. Raises PoisonError where it is none."""
+
+    @abc.abstractmethod
     async def _insert(self, reads: Sequence[Read]) -> None:
         """Keep entries, all or none. Raises StoreRefusedError where the database does not take one of them."""
 
@@ -255,18 +270,6 @@ _DAYS = (
     "SELECT {}, count(*), count(*) FILTER (WHERE decision = 'deny') "
     "FROM events WHERE kind = 'decided' AND method = 'tools/call' AND {} GROUP BY 1 ORDER BY 1"
 )
-
-
-def _read_all(entries: Sequence[Entry]) -> tuple[dict[int, Read], dict[int, str]]:
-    """Read the entries of a batch; give those that are events, and why the others are none."""
-    whole: dict[int, Read] = {}
-    poison: dict[int, str] = {}
-    for number, entry in enumerate(entries):
-        try:
-            whole[number] = entry, readable(entry.body)
-        except PoisonError as error:
-            poison[number] = str(error)
-    return whole, poison
 
 
 def _beyond(conditions: Conditions, time: str, operator: str, cursor: Cursor) -> str:

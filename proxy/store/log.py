@@ -3,6 +3,10 @@
 One SQLite file in WAL mode with `synchronous=FULL`, written by one thread that
 takes whatever has queued up into one transaction (group commit), so that a
 thousand waiting calls cost one fsync. Each event is a link of the log's chain.
+
+A commit costs as much as many events, so events gather on the event loop first:
+one that somebody waits for is handed over as soon as the loop has nothing else to
+do, and soon in any case; one that nobody waits for goes with the next that is.
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ from proxy.errors import AuditUnavailableError
 from proxy.files import room_hint
 from proxy.model import AuditEvent
 from proxy.resources import version
-from proxy.spelling import spell
+from proxy.spelling import is_heavy, spell, spell_quickly
 from proxy.store import log_table
 
 if TYPE_CHECKING:
@@ -43,6 +47,12 @@ LOG_FILE = "log/events.db"  # below the state folder
 MAX_BATCH = 512
 DIGEST_KEY_BYTES = 32
 DISCARD_SECONDS = 60.0
+GATHER_SECONDS = 0.005
+"""How long an event that somebody waits for gathers company at most, while the event loop is busy anyhow."""
+LATER_SECONDS = 0.02
+"""How long one that nobody waits for does."""
+QUIET_SECONDS = 0.00005
+"""A turn of the event loop that takes no longer than this had nothing to do."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -78,7 +88,11 @@ class LocalLog:
         self._key = digest_key or secrets.token_bytes(DIGEST_KEY_BYTES)
         self._queue: queue.SimpleQueue[_Item] = queue.SimpleQueue()
         self._gathered: list[_Entry] = []
-        self._turn: tuple[asyncio.AbstractEventLoop | None, int] = None, 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread_id = 0
+        self._since = self._turned = 0.0
+        """When the first event that somebody waits for came, and when the event loop turned last; 0: none waits."""
+        self._timer: asyncio.TimerHandle | None = None
         self._closed = False
         self.problem: str | None = None
         """Why the last event could not be written, if so."""
@@ -94,34 +108,49 @@ class LocalLog:
         if self._closed:
             raise AuditUnavailableError(f"the audit log {self.path} is closed")
         loop = asyncio.get_running_loop()
-        if loop is not self._turn[0]:
+        if loop is not self._loop:
             self._hand_over()  # a loop that ended may have left some
-            self._turn = loop, threading.get_ident()
+            self._loop, self._thread_id = loop, threading.get_ident()
         done: asyncio.Future[None] = loop.create_future()
-        self._gather(loop, _Entry(event, done))
+        self._gathered.append(_Entry(event, done))
+        if not self._since:
+            self._since = self._turned = time.monotonic()
+            loop.call_soon(self._turn, loop)
         await done
-
-    def _gather(self, loop: asyncio.AbstractEventLoop, entry: _Entry) -> None:
-        """Wake the writer once for all that is recorded in one turn of the event loop."""
-        if not self._gathered:
-            loop.call_soon(self._hand_over)
-        self._gathered.append(entry)
-
-    def _hand_over(self) -> None:
-        gathered, self._gathered = self._gathered, []
-        if gathered:
-            self._queue.put(gathered)
 
     def record_later(self, event: AuditEvent) -> None:
         """Queue `event`; a failure to write it is logged."""
         if self._closed:
             log.error("an event came after the audit log was closed", kind=event.kind, call_id=event.call_id)
             return
-        loop, thread = self._turn
-        if loop is not None and thread == threading.get_ident() and loop.is_running():
-            self._gather(loop, _Entry(event))
-        else:
+        loop = self._loop
+        if loop is None or self._thread_id != threading.get_ident() or not loop.is_running():
             self._queue.put([_Entry(event)])
+            return
+        self._gathered.append(_Entry(event))
+        if not self._since and self._timer is None:
+            self._timer = loop.call_later(LATER_SECONDS, self._hand_over)
+
+    def _turn(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Hand over if this turn of the event loop had no other work, or it has been long enough."""
+        if loop is not self._loop or not self._since:
+            return  # another loop goes on, or all was handed over
+        now = time.monotonic()
+        if now - self._turned <= QUIET_SECONDS or now - self._since >= GATHER_SECONDS:
+            self._hand_over()
+        else:
+            self._turned = now
+            loop.call_soon(self._turn, loop)
+
+    def _hand_over(self) -> None:
+        """Wake the writer for all that has gathered."""
+        gathered, self._gathered = self._gathered, []
+        self._since = 0.0
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if gathered:
+            self._queue.put(gathered)
 
     def discard(self, last: int, rejected: Mapping[int, str]) -> None:
         """Let go of events up to number `last`, which are in the store, and set aside those it rejected.
@@ -203,11 +232,9 @@ class LocalLog:
 
     def _append(self, bodies: list[str]) -> Head:
         try:
-            with log_table.change(self._connection):
-                return log_table.append(self._connection, self.head, bodies)
+            return log_table.add(self._connection, self.head, bodies)
         except log_table.BehindError:
-            with log_table.change(self._connection):
-                return log_table.append(self._connection, log_table.read_head(self._connection), bodies)
+            return log_table.add(self._connection, log_table.read_head(self._connection), bodies)
 
     def _discard(self, item: _Discard) -> None:
         try:
@@ -258,17 +285,19 @@ def encode(event: AuditEvent, stamp: Mapping[str, str] | None = None, key: bytes
     `stamp` says who wrote it; with a `key`, hashes are keyed.
     """
     said = zip(_FIELDS, _values(event), strict=True)
-    fields: dict[str, Any] = dict(stamp or {})
+    fields: dict[str, Any] = {**stamp} if stamp else {}
     fields |= {name: value for name, value in said if value or (value is not None and value not in ((), {}))}
-    for name in _HASHES:
-        if key is not None and name in fields:
-            # Not hmac.digest: that lets the writer's thread in between events, and commits become small and many.
-            fields[name] = hashlib.blake2b(fields[name].encode(), digest_size=32, key=key).hexdigest()
+    if key is not None:
+        for name in _HASHES:
+            if name in fields:
+                # Not hmac.digest: that lets the writer's thread in between events, and commits become small and many.
+                fields[name] = hashlib.blake2b(fields[name].encode(), digest_size=32, key=key).hexdigest()
     if event.redactions:
         fields["redactions"] = [finding.data() for finding in event.redactions]
+    if not is_heavy(event.arguments) and not is_heavy(event.detail) and (quick := spell_quickly(fields)) is not None:
+        return quick.decode()
     # Half a surrogate pair (a header's odd byte, say) is no text that a database takes.
-    text = spell(fields)
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+    return spell(fields).encode("utf-8", "replace").decode()
 
 
 _FIELDS = tuple(field.name for field in dataclasses.fields(AuditEvent))

@@ -27,7 +27,8 @@ TRIAL_BYTES = 16 << 10
 _INSERT = "INSERT INTO events (seq, body, chain) VALUES (?, ?, ?)"
 # Each statement that is carried out lets other threads go first: so few statements, and so few kinds of them that
 # all stay prepared.
-_ROWS = (64, 16, 4, 1)
+AT_ONCE = 64
+_ROWS = (AT_ONCE, 16, 4, 1)
 _HEAD = (
     "SELECT log.writer, coalesce(last.seq, log.moved), coalesce(last.chain, log.hash) "
     "FROM log LEFT JOIN (SELECT seq, chain FROM events ORDER BY seq DESC LIMIT 1) AS last"
@@ -41,6 +42,9 @@ _MOVED = (
     "problem = NULL WHERE moved < $last"
 )
 _PAGE = "SELECT body, seq, chain FROM events WHERE seq > $after ORDER BY seq LIMIT $limit"
+_PAGE_SIZE = f"SELECT count(*), sum(octet_length(body)) FROM ({_PAGE})"
+_PAGE_AT_ONCE = f"SELECT group_concat(body, char(30)), group_concat(seq), group_concat(chain) FROM ({_PAGE})"
+SEPARATOR = "\x1e"  # JSON writes it as an escape
 _PAGE_OF_ALL = (
     "SELECT body, seq, chain FROM events WHERE seq > $after "
     "UNION ALL SELECT body, seq, chain FROM rejected WHERE seq > $after ORDER BY seq LIMIT $limit"
@@ -123,22 +127,38 @@ def _begin(connection: apsw.Connection) -> None:
     connection.execute("INSERT INTO log (id, writer, hash) VALUES (1, ?, ?)", (head.writer, head.hash))
 
 
-def append(connection: apsw.Connection, head: Head, bodies: Sequence[str]) -> Head:
-    """Add events behind the last one, which is `head`. To be used within a change; give the new head.
+def add(connection: apsw.Connection, head: Head, bodies: Sequence[str]) -> Head:
+    """Add events behind the last one, which is `head`, all or none; give the new head once they are on disk.
 
     Raises BehindError where another process has written meanwhile.
     """
-    seq, tip = head.seq, head.hash
-    rows: list[int | str] = []
-    for body in bodies:
-        seq, tip = seq + 1, link(tip, seq + 1, body)
-        rows += (seq, body, tip)
+    if len(bodies) > AT_ONCE:
+        with change(connection):
+            return append(connection, head, bodies)
+    rows, new = _link(head, bodies)
+    _insert(connection, len(bodies), rows)  # by itself a statement is a change as a whole
+    return new
+
+
+def append(connection: apsw.Connection, head: Head, bodies: Sequence[str]) -> Head:
+    """Do as `add`, but within a change."""
+    rows, new = _link(head, bodies)
     place = 0
     for count in _ROWS:
         while len(rows) - place >= 3 * count:
             _insert(connection, count, rows[place : place + 3 * count])
             place += 3 * count
-    return Head(head.writer, seq, tip)
+    return new
+
+
+def _link(head: Head, bodies: Sequence[str]) -> tuple[list[int | str], Head]:
+    seq, tip = head.seq, head.hash
+    rows: list[int | str] = []
+    for body in bodies:
+        seq += 1
+        tip = link(tip, seq, body)
+        rows += (seq, body, tip)
+    return rows, Head(head.writer, seq, tip)
 
 
 def _insert(connection: apsw.Connection, count: int, values: list[int | str]) -> None:
@@ -206,6 +226,8 @@ def page(connection: apsw.Connection, writer: str, after: int, limit: int, *, re
 
     Never more than `limit`, nor much more than MAX_PAGE characters.
     """
+    if not rejected and (at_once := _page_at_once(connection, writer, after, limit)) is not None:
+        return at_once
     found: list[Entry] = []
     size = 0
     cursor: Any = connection.execute(_PAGE_OF_ALL if rejected else _PAGE, {"after": after, "limit": limit})
@@ -216,6 +238,22 @@ def page(connection: apsw.Connection, writer: str, after: int, limit: int, *, re
             break
     cursor.close(True)
     return found
+
+
+def _page_at_once(connection: apsw.Connection, writer: str, after: int, limit: int) -> list[Entry] | None:
+    """Give a page by two statements, since each row that is fetched lets other threads go first; None where it is odd.
+
+    So it is where it would be too large, where a text holds what parts them, or where one has no link.
+    """
+    ((count, size),) = _rows(connection, _PAGE_SIZE, after, limit)
+    if not count or size >= MAX_PAGE:
+        return None if count else []
+    # Other processes may add to the log in between, never to what it held.
+    ((bodies, seqs, tips),) = _rows(connection, _PAGE_AT_ONCE, after, count)
+    parts = bodies.split(SEPARATOR), [int(seq) for seq in seqs.split(",")], (tips or "").split(",")
+    if any(len(part) != count for part in parts) or parts[1] != sorted(parts[1]):
+        return None
+    return [Entry(body, writer, seq, tip) for body, seq, tip in zip(*parts, strict=True)]
 
 
 def _rows(connection: apsw.Connection, sql: str, *values: Any) -> list[Any]:

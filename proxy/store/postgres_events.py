@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from proxy.errors import StoreRefusedError
 from proxy.resources import sql_dir
-from proxy.store.event_text import is_place, segments, spelt
+from proxy.store.event_text import is_place, readable, segments, spelt
 from proxy.store.events import Conditions, Events
 from proxy.store.steps import Query
 
@@ -52,6 +52,9 @@ class PostgresEvents(Events):
         """Drop the days that are over and hold nothing else, and delete the rest of it."""
         places = [head.writer for head in heads], [head.seq for head in heads]
         return int(await self._ask(Query(_DROP, (float(before), *places))))
+
+    def _read(self, body: str) -> str:
+        return readable(body)
 
     async def _insert(self, reads: Sequence[Read]) -> None:
         entries = [entry for entry, _ in reads]

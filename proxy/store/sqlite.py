@@ -7,7 +7,9 @@ that the event loop never waits for a disk.
 from __future__ import annotations
 
 import asyncio
+import re
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import apsw
@@ -29,6 +31,7 @@ log = structlog.get_logger("interlock.store")
 
 STORE_FILE = "store/interlock.db"  # below the state folder
 TIMEOUT = 5.0
+_MARK = re.compile(r"\$(\d+)")
 # What is wrong with the data, not with the database.
 REFUSED = (apsw.ConstraintError, apsw.MismatchError, apsw.TooBigError)
 
@@ -122,8 +125,13 @@ class SqliteDatabase:
 
 
 def _execute(connection: apsw.Connection, query: Query) -> Sequence[Row]:
-    values = {str(number): value for number, value in enumerate(query.values, start=1)}
-    return connection.execute(query.sql, values).fetchall()
+    return connection.execute(_numbered(query.sql), query.values).fetchall()
+
+
+@lru_cache(maxsize=256)
+def _numbered(sql: str) -> str:
+    """Have `$1` stand for the first value by its number: SQLite takes it for a name."""
+    return _MARK.sub(r"?\1", sql)
 
 
 def _connect(path: Path, timeout: float) -> apsw.Connection:

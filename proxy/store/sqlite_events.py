@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from proxy.resources import sql_dir
-from proxy.store.event_text import MAX_INTEGER, is_place, readable, segments, spelt
+from proxy.store.event_text import COLUMNS, MAX_INTEGER, columns, is_place, segments, spelt
 from proxy.store.events import Conditions, Events
 from proxy.store.steps import Query
 
@@ -31,9 +31,14 @@ _PRUNE_LOOSE = (
 )
 
 
+_ROWS = (32, 8, 1)
+"""How many events a statement keeps: few statements, each of which lets other threads go first, and few kinds."""
+_ROW = f"({', '.join('?' * (len(COLUMNS) + 4))})"
+
+
 @cache
-def _insert_sql() -> str:
-    return (sql_dir() / "sqlite_insert_events.sql").read_text()
+def _insert_sql(rows: int) -> str:
+    return (sql_dir() / "sqlite_insert_events.sql").read_text().replace("{rows}", ", ".join([_ROW] * rows))
 
 
 class SqliteEvents(Events):
@@ -66,11 +71,20 @@ class SqliteEvents(Events):
             gone += deleted
         return gone
 
+    def _read(self, body: str) -> list[Any]:
+        return columns(body)
+
     async def _insert(self, reads: Sequence[Read]) -> None:
         def steps(_: bool) -> Steps[None]:  # noqa: FBT001  as Database says
-            for entry, read in reads:
-                columns = read or readable(entry.body)
-                yield Query(_insert_sql(), (entry.body, columns, entry.writer, entry.seq, entry.chain))
+            place = 0
+            for count in _ROWS:
+                while len(reads) - place >= count:
+                    values: list[Any] = []
+                    for entry, read in reads[place : place + count]:
+                        values += read
+                        values += (entry.writer, entry.seq, entry.chain, entry.body)
+                    yield Query(_insert_sql(count), tuple(values))
+                    place += count
 
         await self.database.write(steps)
 

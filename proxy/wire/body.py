@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from proxy.errors import WireError
+from proxy.frozen import frozen
 from proxy.wire.encoding import (
     MAX_CODINGS,
     codings,
@@ -24,8 +25,8 @@ from proxy.wire.encoding import (
     undo_overlong,
     wide_texts,
 )
-from proxy.wire.jsonrpc import MAX_INTEGER_DIGITS, is_id, parse_json, parse_message
-from proxy.wire.mcp import METHOD_PREFIXES, PLAIN_METHODS, check_message, plain
+from proxy.wire.jsonrpc import MAX_INTEGER_DIGITS, is_id, parse_json, parse_message, read_json
+from proxy.wire.mcp import METHOD_PREFIXES, PLAIN_METHODS, SURELY_MCP, check_message, plain
 from proxy.wire.starts import could_be_json as could_be_json  # noqa: PLC0414  part of what this module offers
 from proxy.wire.starts import is_string, is_undecided
 from proxy.wire.words import has_mcp_words
@@ -33,31 +34,35 @@ from proxy.wire.words import has_mcp_words
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from proxy.model import Json, JsonObject, Message, MessageId
+    from proxy.model import Json, JsonObject, Message, MessageId, ToolCall
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Single:
     """One well-formed MCP message."""
 
     message: Message
+    call: ToolCall | None = None
+    """The tool call it makes, if it does."""
+    spelt: bytes | None = None
+    """The message as it is forwarded, where reading it made that known."""
     unpacked: int = 0
     """How many bytes it was decoded to, where it came in a content coding."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Batch:
     """Several messages in one body, which is refused whole."""
 
     values: tuple[JsonObject, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Foreign:
     """Nothing in it is MCP's."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Refused:
     """Some server might run it, and not every server would read it alike."""
 
@@ -86,7 +91,7 @@ def read_body(
     """
     if not body:
         return FOREIGN
-    applied = codings(encodings)
+    applied = codings(encodings) if encodings else None
     reading = _read_encoded(body, applied, content_types, limit) if applied else _read_undeclared(body, content_types)
     if isinstance(reading, Single) and len(content_types) > 1:
         return _refuse(reading, "duplicate_header", "header Content-Type stands twice")
@@ -100,10 +105,10 @@ def read_plain(body: bytes) -> Reading:
     if is_crowded(body):
         return _read_leniently(body, WireError("body_too_large", f"more than {MAX_PARTS} values in one body"))
     try:
-        value = parse_json(body)
+        value, spelt = read_json(body)
     except WireError as error:
         return _read_leniently(body, error)
-    return classify(value)
+    return classify(value, spelt)
 
 
 def is_crowded(body: bytes) -> bool:
@@ -115,8 +120,9 @@ def is_crowded(body: bytes) -> bool:
 
 def _read_undeclared(body: bytes, content_types: Sequence[str], depth: int = 0) -> Reading:
     """Read what no coding is declared of; some servers tell a compressed body by its first bytes."""
-    reading, coding = _read_declared(body, content_types), sniff_coding(body)
-    if coding is None or not isinstance(reading, Foreign):
+    reading = _read_declared(body, content_types)
+    coding = sniff_coding(body) if isinstance(reading, Foreign) else None
+    if coding is None:
         return reading
     if depth == MAX_CODINGS:
         return Refused("stacked_encoding", f"more than {MAX_CODINGS} content codings")
@@ -130,10 +136,10 @@ def _read_undeclared(body: bytes, content_types: Sequence[str], depth: int = 0) 
     return _refuse(inner, "encoding_mismatch", f"the body is {coding} and does not say so")
 
 
-def classify(value: Json) -> Reading:
-    """Say what a strictly parsed value is."""
+def classify(value: Json, spelt: bytes | None = None) -> Reading:
+    """Say what a strictly parsed value is; `spelt` is its spelling, where that is known."""
     if isinstance(value, dict):
-        return _classify_object(value)
+        return _classify_object(value, spelt)
     if isinstance(value, list):
         found = list(_objects(value))
         mcp = any(not isinstance(_classify_object(item), Foreign) for item in found)
@@ -147,11 +153,13 @@ def _read_inside(text: str) -> Reading:
     return read_plain(text.encode("utf-8", "replace"))
 
 
-def _classify_object(value: JsonObject) -> Reading:
-    if not _is_mcp(value.items()):
+def _classify_object(value: JsonObject, spelt: bytes | None = None) -> Reading:
+    method = value.get("method")
+    if not (isinstance(method, str) and method in SURELY_MCP) and not _is_mcp(value.items()):
         return FOREIGN
     try:
-        return Single(check_message(parse_message(value)))
+        message = parse_message(value)
+        return Single(message, check_message(message), spelt)
     except WireError as error:
         return _refusal(value, error.reason, error.detail)
 

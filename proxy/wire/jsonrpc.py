@@ -13,18 +13,22 @@ from typing import Any, Never
 
 from proxy.errors import WireError
 from proxy.model import Json, JsonObject, Kind, Message, MessageId
-from proxy.spelling import spell
+from proxy.spelling import is_heavy, spell, spell_quickly
+from proxy.wire.quick import read_quickly
 
 MAX_DEPTH = 100
 MAX_INTEGER_DIGITS = 20
 
 
-def folded(*names: str) -> dict[str, str]:
-    """Index `names` by the form in which a case-insensitive parser compares them."""
-    return {name.casefold(): name for name in names}
+class Names(dict[str, str]):
+    """Names, each under the form in which a case-insensitive parser compares it."""
+
+    def __init__(self, *names: str) -> None:
+        super().__init__({name.casefold(): name for name in names})
+        self.written = frozenset(names)
 
 
-ENVELOPE = folded("jsonrpc", "id", "method", "params", "result", "error")
+ENVELOPE = Names("jsonrpc", "id", "method", "params", "result", "error")
 
 
 def parse_json(data: bytes) -> Json:
@@ -33,6 +37,23 @@ def parse_json(data: bytes) -> Json:
     Raises WireError with the reason: `not_utf8`, `byte_order_mark`, `not_json`,
     `duplicate_key`, `not_finite`, `integer_too_long`, `too_deep`, `lone_surrogate`.
     """
+    return read_json(data)[0]
+
+
+def read_json(data: bytes) -> tuple[Json, bytes | None]:
+    """Read as `parse_json` does; give beside the value the spelling to forward, where it is known by then."""
+    quickly = read_quickly(data)
+    value = _decode(data) if quickly is None else quickly[0]
+    if data.count(b"{") + data.count(b"[") > MAX_DEPTH and _deeper_than(value, MAX_DEPTH):
+        raise WireError("too_deep", f"nested deeper than {MAX_DEPTH} levels")
+    if quickly is not None:
+        return quickly
+    if b"\\u" in data:
+        _spell_strictly(value)  # refuses half a surrogate pair
+    return value, None
+
+
+def _decode(data: bytes) -> Json:
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -45,18 +66,19 @@ def parse_json(data: bytes) -> Json:
         raise WireError("too_deep", f"nested deeper than {MAX_DEPTH} levels") from error
     except ValueError as error:
         raise WireError("not_json", str(error)) from error
-    if data.count(b"{") + data.count(b"[") > MAX_DEPTH and _deeper_than(value, MAX_DEPTH):
-        raise WireError("too_deep", f"nested deeper than {MAX_DEPTH} levels")
-    if b"\\u" in data:
-        serialise(value)
     return value
 
 
-def serialise(value: Json) -> bytes:
-    """Give the one spelling of `value` that is forwarded: compact UTF-8, keys in their order.
+def serialise(value: Json, *, small: bool = False) -> bytes:
+    """Give the spelling of `value` that is forwarded: compact UTF-8, keys in their order.
 
-    Raises WireError `lone_surrogate` where a string has half a surrogate pair.
+    `small` where it is known to be. Raises WireError `lone_surrogate` where a string has half a surrogate pair.
     """
+    spelt = spell_quickly(value) if small or not is_heavy(value) else None
+    return spelt if spelt is not None else _spell_strictly(value)
+
+
+def _spell_strictly(value: Json) -> bytes:
     try:
         return spell(value, allow_nan=False).encode()
     except UnicodeEncodeError as error:
@@ -76,7 +98,8 @@ def parse_message(value: Json) -> Message:
     """
     if not isinstance(value, dict):
         raise WireError("not_an_object", "a message is a JSON object")
-    refuse_misspelt(value, ENVELOPE)
+    if not value.keys() <= ENVELOPE.written:
+        refuse_misspelt(value, ENVELOPE)
     if value.get("jsonrpc") != "2.0":
         raise WireError("wrong_jsonrpc_version", f'jsonrpc is {value.get("jsonrpc")!r}, not "2.0"')
     if "method" in value:
@@ -84,7 +107,7 @@ def parse_message(value: Json) -> Message:
     return _parse_response(value)
 
 
-def refuse_misspelt(value: JsonObject, names: dict[str, str]) -> None:
+def refuse_misspelt(value: JsonObject, names: Names) -> None:
     """Refuse a key that only a case-insensitive parser (Go's, for one) takes for one of `names`."""
     for key in value:
         meant = names.get(key.casefold(), key)
@@ -94,7 +117,7 @@ def refuse_misspelt(value: JsonObject, names: dict[str, str]) -> None:
 
 def is_id(value: object) -> bool:
     """Say whether `value` can be a request's id: a string or an integer."""
-    return isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool))
+    return type(value) is int or type(value) is str
 
 
 def _parse_call(value: JsonObject) -> Message:

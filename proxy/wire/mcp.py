@@ -11,8 +11,9 @@ import unicodedata
 from typing import TYPE_CHECKING, Any
 
 from proxy.errors import WireError
+from proxy.frozen import frozen
 from proxy.model import Message, ToolCall
-from proxy.wire.jsonrpc import folded, parse_json, parse_message, refuse_misspelt
+from proxy.wire.jsonrpc import Names, parse_json, parse_message, refuse_misspelt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -37,12 +38,12 @@ METHOD_PREFIXES = (
     "tasks/",
     "tools/",
 )
-PARAM_KEYS = folded(
+PARAM_KEYS = Names(
     "name", "arguments", "uri", "task", "taskId", "_meta", "inputResponses", "requestState", "cursor", "ref"
 )
 NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
-METHODS = folded(
+METHODS = Names(
     "completion/complete",
     "elicitation/create",
     "initialize",
@@ -70,6 +71,8 @@ METHODS = folded(
     "tools/call",
     "tools/list",
 )
+SURELY_MCP = frozenset(method for method in METHODS.written if method.startswith(METHOD_PREFIXES))
+"""Methods that make a message one of MCP's, whatever else is in it."""
 MAX_TOOL_NAME = 256
 UNSEEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 # Letters and symbols that look like white space: fillers of Hangul, and Braille's empty cell.
@@ -136,22 +139,51 @@ def _check_tool_name(name: str) -> None:
     """Refuse a name that some server cuts, trims or strips into another one."""
     if len(name) > MAX_TOOL_NAME:
         raise WireError("bad_tool_call", f"a tool's name of more than {MAX_TOOL_NAME} characters")
+    if name.isascii() and name.isprintable() and name.strip() == name:
+        return
     hidden = {char for char in name if unicodedata.category(char) in UNSEEN_CATEGORIES}
     hidden |= {char for char in name[:1] + name[-1:] if char.isspace() or char in BLANK_LETTERS}
     if hidden:
         raise WireError("bad_tool_call", f"a tool's name with {min(hidden)!a} in it, which servers may drop")
 
 
-def check_message(message: Message) -> Message:
-    """Give `message` back if its parameters mean the same to every server.
+def check_message(message: Message) -> ToolCall | None:
+    """Give the tool call that `message` makes, if it does, once its parameters mean the same to every server.
 
     Raises WireError `misspelt_method`, `misspelt_key` or `bad_tool_call`.
     """
-    if message.method is not None:
-        refuse_misspelt_method(message.method)
-        refuse_misspelt(message.params, PARAM_KEYS)
-        parse_tool_call(message)
-    return message
+    method, params = message.method, message.params
+    if method is None:
+        return None
+    if method not in METHODS.written:
+        refuse_misspelt_method(method)
+    if not params.keys() <= PARAM_KEYS.written:
+        refuse_misspelt(params, PARAM_KEYS)
+    return parse_tool_call(message)
+
+
+@frozen()
+class Head:
+    """What matters of a request's headers to the reading of its body."""
+
+    content_types: list[str]
+    encodings: list[str]
+    mcp: list[tuple[str, str]]
+    """Those that repeat what stands in the body."""
+
+
+def read_head(headers: Headers) -> Head:
+    """Sort headers by what they are for."""
+    head = Head([], [], [])
+    for header in headers:
+        name = header[0].lower()
+        if name == "content-type":
+            head.content_types.append(header[1])
+        elif name == "content-encoding":
+            head.encodings.append(header[1])
+        elif name.startswith("mcp-"):
+            head.mcp.append(header)
+    return head
 
 
 def check_headers(message: Message, headers: Headers) -> None:

@@ -28,6 +28,8 @@ def could_be_json(body: bytes) -> bool:
     Numbers and words such as `true` may stand before it: a streaming decoder reads
     value after value.
     """
+    if body.startswith((b"{", b"[", b'"')):
+        return True
     scalars = _SCALARS.match(body)
     assert scalars is not None, "the pattern matches nothing at all, too"
     start = body[scalars.end() : scalars.end() + 8].replace(b"\0", b"")[:2]

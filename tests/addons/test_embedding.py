@@ -12,17 +12,25 @@ import hashlib
 import inspect
 
 import pytest
+from h11._readers import ContentLengthReader
 from mitmproxy import addonmanager, http, master, version
+from mitmproxy.coretypes import multidict
 from mitmproxy.proxy import mode_servers, server
+from mitmproxy.proxy.context import Context
+from mitmproxy.proxy.layer import Layer
 from mitmproxy.proxy.layers import http as http_layers
-from mitmproxy.proxy.layers import websocket
+from mitmproxy.proxy.layers import tls, websocket
 from mitmproxy.proxy.layers.http import HttpStream
-from mitmproxy.proxy.layers.http._http1 import Http1Connection
+from mitmproxy.proxy.layers.http._http1 import Http1Client, Http1Connection, Http1Server
+from mitmproxy.proxy.tunnel import TunnelLayer
 
 from addons import embedding
 from addons.dialling import dial
 from addons.direct import DirectHandler
+from addons.headers import METHODS
 from addons.http_connections import GuardedHttp1Client
+from addons.http_layer import QuickHttpClient
+from addons.tls_layers import OpenServerTls
 
 # Of each function that ours stand in for, or lean on, the digest of its source.
 SOURCES = {
@@ -39,11 +47,24 @@ SOURCES = {
     addonmanager.AddonManager.invoke_addon: "13180532440359de",
     master.Master.__init__: "8e2a46cc1aca56ca",
     http.MessageData.__post_init__: "f65088e210cd9cc1",
+    http.Headers: "947aa0298abd4010",
+    multidict._MultiDict: "9d8341c83747569d",
     Http1Connection._handle_event: "2ac8db3e43ae743f",
     Http1Connection.read_body: "aece271029af36e4",
     Http1Connection.wait: "c99d0494a840a2b6",
+    Http1Connection.mark_done: "dc5ed395ce4f0763",
+    Http1Server: "cc8428d0bb6f79a5",
+    Http1Client: "706b7a68f2809929",
+    ContentLengthReader: "fdf438f5ca7e0d9d",
     HttpStream.handle_connect_finish: "eb3a0054cb5b716e",
     HttpStream.passthrough: "a6df32aba1ae251a",
+    Layer: "e98dedd896fb7cd2",
+    TunnelLayer: "a0a2a31af17dfacb",
+    tls.TLSLayer: "c52e04ed2c416749",
+    tls.ServerTLSLayer: "8666fc7667d70e23",
+    http_layers.HttpLayer: "8da4a8a48e637b88",
+    http_layers.HttpClient: "8401d422afdaff15",
+    Context: "dd52bbec90eacace",
     websocket.WebsocketLayer.relay_messages: "2d451252c7287da0",
 }
 
@@ -53,8 +74,11 @@ def restored(monkeypatch):
     for owner, name in (
         (server, "asyncio"),
         (http_layers, "Http1Client"),
+        (http_layers, "HttpClient"),
+        (tls, "ServerTLSLayer"),
         (mode_servers, "ProxyConnectionHandler"),
         (http.MessageData, "__post_init__"),
+        *((http.Headers, name) for name in METHODS),
     ):
         monkeypatch.setattr(owner, name, getattr(owner, name))
 
@@ -71,8 +95,12 @@ def test_mitmproxy_takes_our_parts():
     assert "await asyncio.open_connection(" in inspect.getsource(server.ConnectionHandler.open_connection)
     assert http_layers.Http1Client is GuardedHttp1Client
     assert "Http1Client" in http_layers.HttpClient._handle_event.__wrapped__.__code__.co_names
+    assert http_layers.HttpClient is QuickHttpClient
+    assert http_layers.tls.ServerTLSLayer is OpenServerTls
+    assert {"HttpClient", "tls", "ServerTLSLayer"} <= {*http_layers.HttpLayer.get_connection.__code__.co_names}
     assert mode_servers.ProxyConnectionHandler is DirectHandler
     assert "ProxyConnectionHandler" in mode_servers.ServerInstance.handle_stream.__code__.co_names
+    assert {name: getattr(http.Headers, name) for name in METHODS} == METHODS
     http.RequestData(*[None] * len(dataclasses.fields(http.RequestData)))  # whatever the types
 
 

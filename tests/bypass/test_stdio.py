@@ -78,7 +78,10 @@ def read(log: Path) -> list[dict[str, Any]]:
     raw = log.read_bytes()
     read_by = {reader.__name__: [line.strip() for line in reader(raw)] for reader in READERS}
     assert len({tuple(lines) for lines in read_by.values()}) == 1, "readers of lines disagree"
-    return [check_message(parse_message(parse_json(line.encode()))).value for line in read_by["python_lines"]]
+    messages = [parse_message(parse_json(line.encode())) for line in read_by["python_lines"]]
+    for message in messages:
+        check_message(message)
+    return [message.value for message in messages]
 
 
 @pytest.fixture

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import stat
 from pathlib import Path
 
 import pytest
 
-from proxy.console import server
-from proxy.console.server import MAX_CONNECTIONS, Console
+from proxy.console.server import Console
 from proxy.errors import ConfigError
 from tests.console.conftest import Served
 
@@ -37,7 +37,7 @@ async def test_without_a_setting_there_is_no_tcp_port(tmp_path: Path) -> None:
     console = Console(served.world.desk, served.book, served.world, tmp_path)
     console.start()
     assert console.addresses == ()
-    assert len(console._servers) == 1
+    assert len(console._served) == 1
     await console.stop()
 
 
@@ -46,42 +46,6 @@ async def test_an_address_that_is_taken_stops_the_start(served: Served, tmp_path
     with pytest.raises(ConfigError, match="operator_listen"):
         other.start()
     await other.stop()
-
-
-async def test_a_crowd_on_the_tcp_port_keeps_nobody_from_the_socket(served: Served) -> None:
-    crowd = [await asyncio.open_connection("127.0.0.1", served.port) for _ in range(MAX_CONNECTIONS + 1)]
-    async with served.client("tcp") as http:
-        assert (await http.get("/proposals")).status_code == 503
-    async with served.client() as http:
-        assert (await http.get("/proposals")).status_code == 200
-    for _, writer in crowd:
-        writer.close()
-        await writer.wait_closed()
-
-
-@pytest.mark.parametrize("sent", [b"", b"GET /proposals HT", b"GET / HTTP/1.1\r\nHost: x\r\n\r\nGET /pro"])
-async def test_a_connection_that_holds_on_is_ended(sent: bytes, served: Served, monkeypatch) -> None:
-    monkeypatch.setattr(server, "CONNECTION_SECONDS", 0.3)
-    reader, writer = await asyncio.open_unix_connection(served.console.path)
-    writer.write(sent)
-    async with asyncio.timeout(5):
-        received = await reader.read()
-    assert received.startswith(b"HTTP/1.1 401" if b"\r\n" in sent else b"")
-    writer.close()
-    await writer.wait_closed()
-
-
-async def test_a_request_under_way_at_a_connections_end_is_answered(served: Served, monkeypatch) -> None:
-    monkeypatch.setattr(server, "CONNECTION_SECONDS", 0.1)
-    real = served.world.proposals
-
-    async def slow(*arguments: object) -> object:
-        await asyncio.sleep(0.4)
-        return await real(*arguments)  # type: ignore[arg-type]
-
-    served.world.proposals = slow  # type: ignore[method-assign, assignment]
-    async with served.client() as http:
-        assert len((await http.get("/proposals")).json()["proposals"]) == 1
 
 
 async def test_a_request_under_way_is_finished_at_a_stop(served: Served) -> None:
@@ -102,3 +66,24 @@ async def test_a_request_under_way_is_finished_at_a_stop(served: Served) -> None
         release.set()
         assert (await asyncio.wait_for(answer, 5)).status_code == 200
         await asyncio.wait_for(stopping, 5)
+
+
+async def test_nothing_is_made_to_serve_before_somebody_comes(served: Served) -> None:
+    assert [each._server for each in served.console._served] == [None, None]
+    async with served.client() as http:
+        assert (await http.get("/proposals")).status_code == 200
+    tcp, unix = served.console._served
+    assert tcp._server is None
+    assert unix._server is not None
+
+
+async def test_a_connection_that_comes_as_it_stops_is_closed(tmp_path: Path) -> None:
+    served = Served(tmp_path)
+    served.console.start()
+    reader, writer = await asyncio.open_unix_connection(served.console.path)
+    await asyncio.wait_for(served.console.stop(), 5)
+    with contextlib.suppress(ConnectionResetError):
+        assert await asyncio.wait_for(reader.read(), 5) == b""
+    writer.close()
+    with contextlib.suppress(ConnectionResetError):
+        await writer.wait_closed()

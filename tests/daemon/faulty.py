@@ -21,6 +21,7 @@ PARTS = {
     "egress policy": "proxy.policy.egress.CompiledEgress.decide",
     "connection": "addons.egress.Egress._admit",
     "parse": "proxy.gate.read_body",
+    "quick reader": "proxy.wire.jsonrpc.read_quickly",
     "customs": "proxy.outbound.Customs.look",
     "headers": "proxy.gate.check_headers",
     "call": "proxy.gate.as_call",
@@ -31,8 +32,8 @@ PARTS = {
     "record": "proxy.store.log.LocalLog.record",
     "begin": "proxy.gate.Gate._begin",
     "carry out": "addons.mcp_gate.McpGate._carry_out",
-    "serialise": "addons.mcp_gate.serialise",
-    "replace body": "addons.http_flows.replace_body",
+    "spell": "proxy.gate.Gate.spell",
+    "replace body": "addons.http_flows.forward_as_json",
 }
 
 

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from proxy.errors import PolicyError
-from proxy.redact.detectors import Detector, builtin, compile_bytes, compile_search, parse_detector
+from proxy.redact import detectors
+from proxy.redact.detectors import (
+    Detector,
+    builtin,
+    compile_bytes,
+    compile_search,
+    parse_catalogue,
+    parse_detector,
+    spell_catalogue,
+)
 from proxy.redact.mask import Masker
 from proxy.redact.scan import OVERLAP
 from tests.redact.labelled import Sample, load
@@ -35,6 +47,22 @@ def test_every_detector_has_positives_and_near_misses():
     covered = {(sample.detector, sample.positive) for sample in SAMPLES}
     wanted = {(detector.id, kind) for detector in builtin().detectors for kind in (True, False)}
     assert covered == wanted
+
+
+def test_what_a_start_reads_is_what_the_yaml_says():
+    folder = Path(detectors.__file__).parent
+    text = (folder / "detectors.yaml").read_bytes()
+    current = (folder / "detectors.json").read_text() == spell_catalogue(text)
+    assert current, "run python scripts/detector_data.py"
+    kept, read = builtin().detectors, parse_catalogue(text).detectors
+    assert [vars(one) for one in kept] == [vars(one) for one in read]
+
+
+def test_detectors_that_changed_since_are_read_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "detectors.yaml").write_text(json.dumps([CUSTOM]))
+    (tmp_path / "detectors.json").write_text(spell_catalogue(b"[]"))
+    monkeypatch.setattr(detectors, "files", lambda _: tmp_path)
+    assert [detector.id for detector in builtin.__wrapped__().detectors] == ["custom.badge"]
 
 
 def test_there_are_at_least_sixty_kinds_of_secret():

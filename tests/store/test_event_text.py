@@ -8,10 +8,12 @@ from typing import Any
 
 import apsw
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from proxy.store.event_text import PoisonError, clean, readable, segments, spelt, time_of
+from proxy.spelling import spell, spell_quickly
+from proxy.store import event_text
+from proxy.store.event_text import COLUMNS, VALUES, PoisonError, clean, columns, readable, segments, spelt, time_of
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=8)
 ANY_JSON: st.SearchStrategy[Any] = st.recursive(
@@ -121,8 +123,77 @@ def test_other_beginnings_say_nothing_of_time(prefix: str) -> None:
     assert time_of(prefix) is None
 
 
-def test_what_a_log_of_ours_writes_is_read_as_it_is() -> None:
-    plainly = '{"event_id":"0e1","kind":"decided","time":1.5,"tool":"t","jsonrpc_id":1,"arguments":{"a":["1e5",2]}}'
-    assert readable(plainly) is plainly
+PLAINLY = {
+    "event_id": "e",
+    "kind": "decided",
+    "time": 1.5,
+    "authenticated": False,
+    "jsonrpc_id": 1,
+    "tool": "t" * 200,
+    "decision": "allow",
+    "rules": ["é", "\x1b"],
+    "gate_ms": 0.25,
+    "result_size": 1 << 62,
+    "arguments": {"a": ["1e5", 2, 1e-7, 1e22, -0.0, {}, [], None], "\u2028": "\x7f\\"},
+    "detail": {"n": 1 << 63},
+}
+EVENT = '{{"event_id":"e","kind":"k","time":1.5,"arguments":{}}}'
+
+
+def as_we_spell(event: dict[str, Any]) -> str:
+    quick = spell_quickly(event)
+    return spell(event) if quick is None else quick.decode()
+
+
+def test_what_a_log_of_ours_writes_is_read_by_the_fast_way() -> None:
+    read = event_text._plain_columns(as_we_spell(PLAINLY | {"arguments": {"a": [1e-7, 1e22, -0.0, {}, "\x7f\\"]}}))
+    assert read is not None
+    assert dict(zip(COLUMNS, read, strict=True))["rules"] == '["é","\\u001b"]'
     for odd in ('{"a":1e999}', '{"a":[-1.5E999]}', r'"\u0000"', r'"\ud800"', "NaN"):
-        assert plain(json.loads(readable(plainly.replace('{"a":["1e5",2]}', odd))))
+        body = EVENT.format(odd)
+        assert plain(json.loads(readable(body)))
+        assert event_text._plain_columns(body) is None
+
+
+ODDLY: st.SearchStrategy[Any] = (
+    ANY_JSON
+    | st.integers(-1 << 70, 1 << 70)
+    | st.sampled_from(["x" * 300, "\0", "\ud800", {"proposal_id": 5}, 1 << 64])
+)
+
+
+@given(st.dictionaries(st.sampled_from((*COLUMNS, "zzz")), ODDLY, max_size=4), st.booleans())
+@example({}, True)
+@example({"arguments": {"n": 1 << 64}, "tool": '{"n":1.8446744073709552e19}'}, True)
+@example({"detail": {"proposal_id": "p"}}, True)
+@example({"decision": "x" * 17, "total_ms": 5}, True)
+@example({"arguments": [[[]] * 3], "call_id": True}, True)
+def test_the_fast_way_and_the_slow_way_agree_on_every_column(fields: dict[str, Any], ours: bool) -> None:
+    """However the text is spelt; JSON in columns is compared as what it says, to the last digit."""
+    event = PLAINLY | fields
+    body = as_we_spell(event) if ours else json.dumps(event)
+    try:
+        slow = event_text._columns(event_text._known(body))
+    except PoisonError:
+        assert event_text._plain_columns(body) is None
+        return
+    assert _meant(columns(body)) == _meant(slow)
+
+
+def _meant(values: list[Any]) -> list[Any]:
+    """Spell out JSON values, so that no two that differ are equal."""
+    return [
+        repr(json.loads(value)) if name in VALUES and value is not None else repr(value)
+        for name, value in zip(COLUMNS, values, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("depth", [250, 300, 900, 5000])
+def test_what_is_nested_too_deep_is_poison_and_the_rest_a_database_reads(depth: int) -> None:
+    body = EVENT.format("[" * depth + "]" * depth)
+    try:
+        text = dict(zip(COLUMNS, columns(body), strict=True))["arguments"]
+    except PoisonError:
+        assert depth > 500
+    else:
+        assert apsw.Connection("").execute("SELECT json_type(?)", (text,)).fetchall() == [("array",)]

@@ -16,6 +16,7 @@ import pytest
 
 from proxy.errors import AuditUnavailableError
 from proxy.model import AuditEvent, Finding
+from proxy.store import log as log_room
 from proxy.store.log import MAX_BATCH, LocalLog, encode, read_log
 
 
@@ -72,7 +73,9 @@ def test_nothing_acknowledged_is_lost_when_the_process_is_killed(path: Path) -> 
     assert stored == list(range(len(stored)))
 
 
-async def test_many_waiting_calls_share_commits(sink: LocalLog, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def commits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many events went into each commit."""
     batches: list[int] = []
     write = LocalLog._write
 
@@ -81,11 +84,74 @@ async def test_many_waiting_calls_share_commits(sink: LocalLog, path: Path, monk
         return write(self, entries)  # type: ignore[arg-type]
 
     monkeypatch.setattr(LocalLog, "_write", counted)
+    return batches
+
+
+async def test_many_waiting_calls_share_commits(sink: LocalLog, path: Path, commits: list[int]) -> None:
     await asyncio.gather(*(sink.record(event(number)) for number in range(200)))
     assert ids(path) == [str(number) for number in range(200)]
-    assert sum(batches) == 200
-    assert len(batches) < 100
-    assert max(batches) <= MAX_BATCH
+    assert sum(commits) == 200
+    assert len(commits) < 100
+    assert max(commits) <= MAX_BATCH
+
+
+async def test_while_the_loop_is_busy_events_gather_for_a_bounded_time(
+    sink: LocalLog, path: Path, commits: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_room, "QUIET_SECONDS", -1.0)  # as if every turn of the loop had work
+    monkeypatch.setattr(log_room, "GATHER_SECONDS", 0.2)
+
+    async def after_turns(number: int) -> None:
+        for _ in range(number):
+            await asyncio.sleep(0)
+        await sink.record(event(number))
+
+    await asyncio.wait_for(asyncio.gather(*map(after_turns, range(20))), 30)
+    assert commits == [20]
+    assert ids(path) == [str(number) for number in range(20)]
+
+
+async def test_one_caller_by_itself_is_not_kept_waiting_for_others(
+    sink: LocalLog, commits: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_room, "GATHER_SECONDS", 1000.0)
+    monkeypatch.setattr(log_room, "QUIET_SECONDS", 0.01)
+    for number in range(20):
+        await asyncio.wait_for(sink.record(event(number)), 30)
+    assert commits == [1] * 20
+
+
+async def test_an_event_that_nobody_waits_for_goes_with_the_next_one(
+    sink: LocalLog, path: Path, commits: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_room, "LATER_SECONDS", 1000.0)
+    await sink.record(event(0))
+    for number in range(1, 6):
+        sink.record_later(event(number))
+        await asyncio.sleep(0)
+    await sink.record(event(6))
+    assert commits == [1, 6]
+    sink.record_later(event(7))
+    sink.close()
+    assert commits == [1, 6, 1]
+    assert ids(path) == [str(number) for number in range(8)]
+
+
+async def test_an_event_that_nobody_waits_for_is_soon_on_disk_all_the_same(sink: LocalLog, path: Path) -> None:
+    await sink.record(event(0))
+    for number in (1, 2):
+        sink.record_later(event(number))
+        async with asyncio.timeout(30):
+            while len(ids(path)) <= number:
+                await asyncio.sleep(0.01)
+    assert ids(path) == ["0", "1", "2"]
+
+
+async def test_an_event_from_another_thread_needs_no_loop(sink: LocalLog, path: Path) -> None:
+    await sink.record(event(0))
+    await asyncio.to_thread(sink.record_later, event(1))
+    await sink.record(event(2))
+    assert sorted(ids(path)) == ["0", "1", "2"]
 
 
 async def test_order_is_kept_between_events_that_wait_and_events_that_do_not(sink: LocalLog, path: Path) -> None:

@@ -79,6 +79,29 @@ def test_who_is_behind_is_told_and_changes_nothing(table: apsw.Connection) -> No
     assert state(table).head.seq == 1
 
 
+@pytest.mark.parametrize("count", [1, 64, 65, 300])
+def test_events_are_added_all_or_none(count: int, table: apsw.Connection, path: Path) -> None:
+    head = log_table.add(table, log_table.read_head(table), [str(number) for number in range(count)])
+    assert (head, state(table).head.seq) == (log_table.read_head(table), count)
+    stale = log_table.Head(head.writer, 0, head.hash)
+    with pytest.raises(log_table.BehindError):
+        log_table.add(table, stale, ["x"] * (count + 1))
+    assert not table.in_transaction
+    with contextlib.closing(log_table.connect_reader(path)) as other:
+        assert log_table.read_head(other) == head
+
+
+@pytest.mark.parametrize("odd", ["a\x1eb", "", "é\U0001f600,"])
+def test_a_page_gives_every_text_as_it_is(odd: str, table: apsw.Connection) -> None:
+    add(table, "a", odd, "b")
+    found = log_table.page(table, "w", 0, 10)
+    assert [(one.seq, one.body) for one in found] == [(1, "a"), (2, odd), (3, "b")]
+    assert found[2].chain == state(table).head.hash
+    table.execute("UPDATE events SET chain = NULL WHERE seq = 2")
+    assert [one.chain is None for one in log_table.page(table, "w", 0, 10)] == [False, True, False]
+    assert log_table.page(table, "w", 3, 10) == []
+
+
 def test_two_connections_write_one_chain(table: apsw.Connection, path: Path) -> None:
     with contextlib.closing(log_table.connect(path, 1 << 20)) as other:
         add(table, "a")

@@ -18,7 +18,7 @@ from proxy.events import Entry, Filter, Written
 from proxy.model import AuditEvent, Finding
 from proxy.proposals import Baseline, Consumed, State
 from proxy.resources import sql_dir
-from proxy.store import events as room
+from proxy.store import postgres_events as room
 from proxy.store.chain import Head
 from proxy.store.log_files import DaemonLog
 from proxy.store.postgres import PostgresDatabase

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from proxy.events import Entry, Filter, Written
-from proxy.store import events as room
+from proxy.store import sqlite_events as room
 from proxy.store.chain import Head
 from proxy.store.choice import open_events
+from proxy.store.event_text import COLUMNS, columns
 from proxy.store.sqlite import STORE_FILE, SqliteDatabase
 from proxy.store.sqlite_events import SqliteEvents
 from tests.store.test_events import NOW, decided
@@ -30,7 +31,8 @@ async def test_pruning_gives_the_room_back(tmp_path: Path) -> None:
 async def test_what_only_the_database_refuses_is_found_by_halves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(room, "readable", lambda body: "{}" if body in "23" else decided(int(body)).body)
+    nothing = [None] * len(COLUMNS)
+    monkeypatch.setattr(room, "columns", lambda body: nothing if body in "23" else columns(decided(int(body)).body))
     events = SqliteEvents(SqliteDatabase(tmp_path / STORE_FILE))
     written = await events.write([Entry(str(number)) for number in range(8)])
     assert (written.kept, sorted(written.poison)) == (6, [2, 3])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from proxy.errors import WireError
 from proxy.model import Kind
-from proxy.wire.jsonrpc import MAX_DEPTH, is_id, parse_json, parse_message, refuse_misspelt, respell, serialise
+from proxy.wire.jsonrpc import MAX_DEPTH, Names, is_id, parse_json, parse_message, refuse_misspelt, respell, serialise
 
 INTEGERS = st.integers(-(10**20) + 1, 10**20 - 1)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
@@ -186,4 +186,4 @@ def test_an_id_is_a_string_or_an_integer(value: Any, expected: bool) -> None:
 
 
 def test_a_key_of_another_name_is_no_misspelling() -> None:
-    refuse_misspelt({"methods": 1, "x": 2}, {"method": "method"})
+    refuse_misspelt({"methods": 1, "x": 2}, Names("method"))

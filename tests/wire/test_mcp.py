@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import unicodedata
 from typing import Any
 
 import pytest
@@ -14,6 +15,11 @@ from proxy.errors import WireError
 from proxy.model import Message, ToolCall
 from proxy.wire.jsonrpc import parse_message
 from proxy.wire.mcp import (
+    METHOD_PREFIXES,
+    METHODS,
+    SURELY_MCP,
+    UNSEEN_CATEGORIES,
+    Head,
     check_headers,
     check_message,
     decode_header,
@@ -21,6 +27,9 @@ from proxy.wire.mcp import (
     is_mcp_method,
     parse_mcp_request,
     parse_tool_call,
+    plain,
+    read_head,
+    refuse_misspelt_method,
 )
 
 
@@ -86,7 +95,7 @@ def test_parameters_that_some_server_reads_as_others_are_refused(key: str) -> No
 
 def test_a_response_may_have_any_keys() -> None:
     response = parse_message({"jsonrpc": "2.0", "id": 1, "result": {"Name": 1}})
-    assert check_message(response) is response
+    assert check_message(response) is None
 
 
 @pytest.mark.parametrize(
@@ -182,3 +191,28 @@ def test_any_name_survives_as_a_header_value(value: str) -> None:
 def test_a_value_that_looks_encoded_is_encoded() -> None:
     tricky = "=?base64?" + base64.b64encode(b"x").decode() + "?="
     assert decode_header(encode_header(tricky)) == tricky
+
+
+def test_methods_as_mcp_spells_them_are_what_the_long_look_takes_for_mcps() -> None:
+    for method in METHODS.written:
+        assert METHODS[plain(method)] == method
+        assert is_mcp_method(method)
+        refuse_misspelt_method(method)
+    assert all(plain(method).startswith(METHOD_PREFIXES) for method in SURELY_MCP)
+
+
+@pytest.mark.parametrize("form", ["{}", "{}a", "a{}", "a{}b", "é{}b"])
+def test_every_ascii_character_in_a_tool_name_is_judged_by_its_category_and_place(form: str) -> None:
+    for code in range(128):
+        name = form.format(chr(code))
+        hidden = unicodedata.category(chr(code)) in UNSEEN_CATEGORIES
+        if hidden or name[0].isspace() or name[-1].isspace():
+            with pytest.raises(WireError, match="bad_tool_call"):
+                check_message(message(params={"name": name}))
+        else:
+            assert check_message(message(params={"name": name})) == ToolCall(name, None)
+
+
+def test_headers_are_sorted_by_what_they_are_for() -> None:
+    headers = [("Content-TYPE", "a"), ("x", "b"), ("MCP-Name", "c"), ("content-encoding", "d"), ("Content-Type", "e")]
+    assert read_head(headers) == Head(["a", "e"], ["d"], [("MCP-Name", "c")])

@@ -1,0 +1,115 @@
+"""TLS once it is established, with few calls for each record and one piece of cipher text for what is sent at once.
+
+mitmproxy's layers stay in charge of handshakes, failures and the end of a connection. What comes in between is
+taken here: no exception where nothing more is to be read, no new buffer for each read, and no layer's wait for
+commands of its own, since an open tunnel has none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from logging import WARNING
+from typing import TYPE_CHECKING, Any
+
+from mitmproxy.connection import ConnectionState
+from mitmproxy.proxy import commands, events
+from mitmproxy.proxy.layers.tls import ClientTLSLayer, ServerTLSLayer, TLSLayer
+from mitmproxy.proxy.tunnel import TunnelState
+from OpenSSL import SSL
+
+if TYPE_CHECKING:
+    from mitmproxy.proxy.layer import CommandGenerator
+
+_lib: Any = SSL._lib  # type: ignore[attr-defined]  # noqa: SLF001  as mitmproxy does; what is public copies more
+_ffi: Any = SSL._ffi  # type: ignore[attr-defined]  # noqa: SLF001
+_SIZE = 64 << 10
+# One for all connections: what is read into it is copied out before anything else happens.
+_BUFFER = _ffi.new("char[]", _SIZE)
+_VIEW = _ffi.buffer(_BUFFER)
+
+
+class OpenTls(TLSLayer):
+    """A layer of TLS that is quick while the tunnel is open."""
+
+    def handle_event(self, event: events.Event) -> CommandGenerator[None]:
+        """Take an event."""
+        if self.tunnel_state is not TunnelState.OPEN or self._paused:
+            return super().handle_event(event)
+        if isinstance(event, events.ConnectionEvent) and event.connection is self.conn:
+            if isinstance(event, events.DataReceived):
+                return self._take(event.data)
+            return super().handle_event(event)
+        return self._pass_on(event)
+
+    def _take(self, data: bytes) -> CommandGenerator[None]:
+        """Decrypt what came; what TLS itself has to say to it goes first."""
+        plain: list[bytes] = []
+        closed = False
+        try:
+            _read(self.tls, data, plain)
+        except SSL.ZeroReturnError:
+            closed = True
+        except SSL.Error as error:
+            yield commands.Log(f"TLS Error: {error}", WARNING)
+        if answer := _drain(self.tls):
+            yield commands.SendData(self.conn, answer)
+        if plain:
+            yield from self._pass_on(events.DataReceived(self.conn, b"".join(plain)))
+        if closed:
+            self.conn.state &= ~ConnectionState.CAN_READ
+            yield from self._pass_on(events.ConnectionClosed(self.conn))
+
+    def _pass_on(self, event: events.Event) -> CommandGenerator[None]:
+        """Give the layer inside an event; encrypt what it sends, and send together what it sends in one go."""
+        conn, tls, written = self.conn, self.tls, False
+        for command in self.child_layer.handle_event(event):
+            if type(command) is commands.SendData and command.connection is conn:
+                _write(tls, command.data)
+                written = True
+                continue
+            if written:
+                written = False
+                yield commands.SendData(conn, _drain(tls))
+            if isinstance(command, commands.ConnectionCommand) and command.connection is conn:
+                yield from self._handle_command(command)
+            else:
+                yield command
+        if written:
+            yield commands.SendData(conn, _drain(tls))
+
+
+class OpenClientTls(OpenTls, ClientTLSLayer):
+    """TLS with a client."""
+
+
+class OpenServerTls(OpenTls, ServerTLSLayer):
+    """TLS with a server."""
+
+
+def _read(tls: Any, data: bytes, plain: list[bytes]) -> None:
+    """Decrypt `data` as far as it goes. Raises SSL.Error, and ZeroReturnError at the end of what the peer sends."""
+    ssl = tls._ssl  # noqa: SLF001
+    if data:
+        tls.bio_write(data)
+    while (size := _lib.SSL_read(ssl, _BUFFER, _SIZE)) > 0:
+        plain.append(_VIEW[:size])
+    if _lib.SSL_get_error(ssl, size) != _lib.SSL_ERROR_WANT_READ:
+        tls._raise_ssl_error(ssl, size)  # noqa: SLF001
+
+
+def _write(tls: Any, data: bytes) -> None:
+    """Encrypt `data`; what a peer does not want any more is dropped."""
+    with contextlib.suppress(SSL.ZeroReturnError, SSL.SysCallError):
+        tls.sendall(data)
+
+
+def _drain(tls: Any) -> bytes:
+    """Give the cipher text that waits to be sent."""
+    source = tls._from_ssl  # noqa: SLF001
+    size = _lib.BIO_read(source, _BUFFER, _SIZE)
+    if size < _SIZE:
+        return _VIEW[:size] if size > 0 else b""
+    pieces = [_VIEW[:size]]
+    while (size := _lib.BIO_read(source, _BUFFER, _SIZE)) > 0:
+        pieces.append(_VIEW[:size])
+    return b"".join(pieces)

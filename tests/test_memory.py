@@ -1,0 +1,47 @@
+"""What is made for good is not looked through, and what was freed is given back."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+from pathlib import Path
+
+import pytest
+
+from proxy import memory
+
+
+def test_what_was_made_is_left_out_of_later_looks_for_garbage() -> None:
+    try:
+        memory.make_for_good()
+        assert not gc.isenabled()
+        made: list[object] = []
+        memory.settle()
+        assert gc.isenabled()
+        assert not any(each is made for each in gc.get_objects())
+    finally:
+        gc.enable()
+        gc.unfreeze()
+
+
+def _held() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1])
+
+
+def test_freed_memory_goes_back_to_the_system() -> None:
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype = ctypes.c_void_p
+    pieces = [libc.malloc(4000) for _ in range(8000)]  # too small for mappings of their own
+    for piece in pieces:
+        ctypes.memset(piece, 1, 4000)
+    for piece in pieces[:-1]:  # the last one keeps the heap as long as it is
+        libc.free(ctypes.c_void_p(piece))
+    before = _held()
+    memory.give_back()
+    assert _held() < before - 4000
+    libc.free(ctypes.c_void_p(pieces[-1]))
+
+
+def test_a_library_without_the_means_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: object())
+    memory.give_back()
