@@ -96,10 +96,10 @@ class ArgPath:
     steps: tuple[Step, ...]
     key: str
     """The selection's name among what is worked out once per call."""
-    member: str | None
-    """The name of the one argument that it stands for, where it is that simple."""
-    folded: str
-    """That name, folded."""
+    name: str = ""
+    """Where no member is called so, at the top (`path`) or at any depth (`**.path.x`), nothing is found."""
+    folded: str = ""
+    """The same, folded."""
 
     @property
     def sweeps(self) -> bool:
@@ -110,11 +110,8 @@ class ArgPath:
         """Find the values of one call; worked out once per call."""
         found: Selection | None = reading.memo.get(self.key)
         if found is None:
-            found = reading.memo[self.key] = (
-                _select(reading, self.steps)
-                if self.member is None
-                else _select_member(reading, self.member, self.folded)
-            )
+            select = _select_member if self.name and len(self.steps) == 1 else _select
+            found = reading.memo[self.key] = select(reading, self)
         return found
 
 
@@ -130,8 +127,11 @@ def parse_arg(text: str) -> ArgPath:
         steps = steps[1:]
     elif steps == (Key("arguments"),):
         steps = ()
-    member = steps[0].name if len(steps) == 1 and isinstance(steps[0], Key) else None
-    return ArgPath(text, steps, "=" + text, member, _fold_key(member or ""))
+    match steps:
+        case (Key(name),) | (Deep(), Key(name), *_):
+            return ArgPath(text, steps, "=" + text, name, _fold_key(name))
+        case _:
+            return ArgPath(text, steps, "=" + text)
 
 
 class _Node(NamedTuple):
@@ -139,20 +139,22 @@ class _Node(NamedTuple):
     exact: bool
 
 
-def _select_member(reading: Reading, name: str, folded: str) -> Selection:
-    alike = reading.names(folded)
+def _select_member(reading: Reading, arg: ArgPath) -> Selection:
+    alike = reading.names(arg.folded)
     if not alike:
         return NOTHING
-    arguments = reading.arguments
+    name, arguments = arg.name, reading.arguments
     exact = (arguments[name],) if name in alike else ()
     if len(alike) == len(exact):
         return Selection(exact, (), None)
     return Selection(exact, tuple([arguments[other] for other in alike if other != name]), None)
 
 
-def _select(reading: Reading, steps: tuple[Step, ...]) -> Selection:
+def _select(reading: Reading, arg: ArgPath) -> Selection:
     try:
-        nodes = _walk(reading, steps)
+        if arg.name and arg.folded not in _places(reading):
+            return NOTHING
+        nodes = _walk(reading, arg.steps)
         _bound(len(nodes), MAX_VALUES)
     except AmbiguousError as error:
         return Selection((), (), Trouble(AMBIGUOUS, str(error)))
@@ -169,8 +171,6 @@ def _walk(reading: Reading, steps: tuple[Step, ...]) -> list[_Node]:
     if len(steps) > 1 and isinstance(steps[0], Deep):
         if isinstance(steps[1], Key):
             nodes = _named(reading, steps[1].name)
-            if not nodes:
-                return nodes
             _bound(len(nodes), MAX_NODES)
             steps = steps[2:]
         else:
@@ -187,16 +187,22 @@ def _walk(reading: Reading, steps: tuple[Step, ...]) -> list[_Node]:
 
 def _everything(reading: Reading) -> list[_Node]:
     """Give every object and array of a call, those inside strings too; worked out once per call."""
-    found: list[_Node] | None = reading.memo.get("**")
+    found: list[_Node] | AmbiguousError | None = reading.memo.get("**")
     if found is None:
         descent = _descend(_Node(reading.arguments, True), last=False)
-        # The descent has looked into strings, so nothing is left to find in them.
-        found = reading.memo["**"] = [node for node in descent if isinstance(node.value, dict | list)]
+        try:
+            # The descent has looked into strings, so nothing is left to find in them.
+            found = [node for node in descent if isinstance(node.value, dict | list)]
+        except AmbiguousError as error:
+            found = error
+        reading.memo["**"] = found
+    if isinstance(found, AmbiguousError):
+        raise AmbiguousError(str(found))
     return found
 
 
-def _named(reading: Reading, name: str) -> list[_Node]:
-    """Give every member of that name at any depth; where the names stand is worked out once per call."""
+def _places(reading: Reading) -> dict[str, list[tuple[_Node, Sequence[str]]]]:
+    """Give, for each name folded, the objects at any depth that have it, and how it is spelt there; once per call."""
     places: dict[str, list[tuple[_Node, Sequence[str]]]] | None = reading.memo.get("**.")
     if places is None:
         places = {}
@@ -205,8 +211,13 @@ def _named(reading: Reading, name: str) -> list[_Node]:
                 for folded, names in _fold_names(node.value).items():
                     places.setdefault(folded, []).append((node, names))
         reading.memo["**."] = places
+    return places
+
+
+def _named(reading: Reading, name: str) -> list[_Node]:
+    """Give every member of that name at any depth."""
     found: list[_Node] = []
-    for (value, exact), names in places.get(_fold_key(name), ()):
+    for (value, exact), names in _places(reading).get(_fold_key(name), ()):
         if name in names:
             found.append(_Node(value[name], exact))
         found.extend([_Node(value[other], False) for other in names if other != name])
