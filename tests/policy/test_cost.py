@@ -75,9 +75,7 @@ def test_a_great_many_values_do_not_stall_a_decision():
     assert time.process_time() - start < LIMIT
 
 
-@pytest.mark.parametrize(
-    "value", [{"a": [0] * 100}, '{"a": 1, "a": 2}', {"a": 1}], ids=["many", "ambiguous", "fine"]
-)
+@pytest.mark.parametrize("value", [{"a": [0] * 100}, '{"a": 1, "a": 2}', {"a": 1}], ids=["many", "ambiguous", "fine"])
 def test_a_call_is_gone_through_once_however_many_names_are_looked_for_in_it(monkeypatch, value):
     descents = []
     descend = values._descend
