@@ -74,13 +74,11 @@ def index_paths(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
         paths = paths_of(reading)
         if paths.trouble is not None:
             return everyone
-        found: set[int] = set()
-        for path in paths.folded:
-            for length in lengths:
-                if (head := path[:length]) in folders:
-                    found |= folders[head]
-            if some_glob is not None and some_glob(path):
-                found.update([rule for fits, rule in globs if fits(path)])
+        heads = [head for path in paths.folded for length in lengths if (head := path[:length]) in folders]
+        found = {rule for head in heads for rule in folders[head]}
+        if some_glob is not None:
+            hit = [path for path in paths.folded if some_glob(path)]
+            found.update([rule for path in hit for fits, rule in globs if fits(path)])
         if paths.relative:
             found |= relative
         if paths.globs or paths.searches:
