@@ -6,11 +6,13 @@ its body follows at once, which leave together. All else is mitmproxy's.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from h11._readers import ContentLengthReader
 from mitmproxy.proxy import commands, events
 from mitmproxy.proxy.layers.http import ReceiveHttp, RequestHeaders, ResponseHeaders
+from mitmproxy.proxy.layers.http._base import HttpEvent
 from mitmproxy.proxy.layers.http._http1 import Http1Connection, Http1Server
 
 from addons.headers import index
@@ -18,23 +20,40 @@ from addons.headers import index
 if TYPE_CHECKING:
     from mitmproxy import http
     from mitmproxy.proxy.layer import CommandGenerator
-    from mitmproxy.proxy.layers.http._events import HttpEvent
 
 TOGETHER_BYTES = 64 << 10
 """How large a piece of a body may be that is copied to leave with its head."""
+
+
+@dataclass
+class Several(HttpEvent):
+    """Parts of one message that come at once: one way through the layers instead of one for each."""
+
+    parts: tuple[HttpEvent, ...]
+
+
+def together(parts: list[HttpEvent]) -> HttpEvent:
+    """Give several events of one stream as one."""
+    return parts[0] if len(parts) == 1 else Several(parts[0].stream_id, tuple(parts))
 
 
 class QuickHttp1(Http1Connection):
     """Stands before mitmproxy's classes in ours."""
 
     _head = b""
+    _begun: RequestHeaders | ResponseHeaders | None = None
+    """A head that was read, while it is seen whether its body is here as well."""
 
     def handle_event(self, event: events.Event) -> CommandGenerator[None]:
         """Take an event. None of what this layer asks for blocks it."""
         return self._handle_event(event)
 
     def send(self, event: HttpEvent) -> CommandGenerator[None]:
-        """Send part of a message; keep a head until what follows it at once."""
+        """Send part of a message, or several; keep a head until what follows it at once."""
+        if type(event) is Several:
+            for part in event.parts:
+                yield from self.send(part)
+            return
         keep = isinstance(event, RequestHeaders | ResponseHeaders) and _is_followed(event)
         for command in super().send(event):
             if type(command) is commands.SendData:
@@ -53,6 +72,21 @@ class QuickHttp1(Http1Connection):
             head, self._head = self._head, b""
             yield commands.SendData(self.conn, head)
 
+    def read_headers(self, event: events.ConnectionEvent) -> CommandGenerator[None]:
+        """Read a head, and with it the body that may be here already."""
+        for command in super().read_headers(event):
+            if type(command) is ReceiveHttp and isinstance(command.event, RequestHeaders | ResponseHeaders):
+                self._begun = command.event
+                continue
+            yield from self._begin()
+            yield command
+        yield from self._begin()
+
+    def _begin(self) -> CommandGenerator[None]:
+        if self._begun is not None:
+            begun, self._begun = self._begun, None
+            yield ReceiveHttp(begun)
+
     def read_body(self, event: events.Event) -> CommandGenerator[None]:
         """Take a body that is here as a whole in one step."""
         reader = self.body_reader
@@ -66,11 +100,17 @@ class QuickHttp1(Http1Connection):
         assert self.stream_id is not None
         assert self.request is not None
         reader._remaining = 0  # noqa: SLF001
+        parts: list[HttpEvent] = []
+        if self._begun is not None:
+            parts.append(self._begun)
+            self._begun = None
         if left:
             data = bytes(self.buf.maybe_extract_at_most(left) or b"")
-            yield ReceiveHttp(self.ReceiveData(self.stream_id, data))
+            parts.append(self.ReceiveData(self.stream_id, data))
         if self.request.data.method.upper() != b"CONNECT":
-            yield ReceiveHttp(self.ReceiveEndOfMessage(self.stream_id))
+            parts.append(self.ReceiveEndOfMessage(self.stream_id))
+        if parts:
+            yield ReceiveHttp(together(parts))
         is_request = isinstance(self, Http1Server)
         yield from self.mark_done(request=is_request, response=not is_request)
 

@@ -25,7 +25,7 @@ from mitmproxy.proxy.layers.http import (
 from mitmproxy.proxy.layers.http._http1 import Http1Client, Http1Server
 from mitmproxy.proxy.layers.http._http2 import Http2Server
 
-from addons.http1_quick import QuickHttp1
+from addons.http1_quick import QuickHttp1, Several
 from addons.limits import HttpRefusedHook, Limits, Refusal, plain_response, refusal_body
 
 if TYPE_CHECKING:
@@ -190,6 +190,10 @@ class GuardedHttp2Server(Http2Server):
         if isinstance(event, events.Wakeup):
             self._deadline = None
             yield from self._watch_head()
+            return
+        if isinstance(event, Several):
+            for part in event.parts:
+                yield from self._handle_event(part)
             return
         if isinstance(event, ResponseProtocolError) and self._can_answer(event):
             status = _error_status(event)

@@ -55,6 +55,14 @@ class Expressions:
         self._database.scan(data, _note_end, 0, ends, self._scratch())
         return ends
 
+    def any_in(self, data: bytes) -> bool:
+        """Tell whether one matches, and look no further."""
+        try:
+            self._database.scan(data, _stop, 0, None, self._scratch())
+        except hyperscan.ScanTerminated:
+            return True
+        return False
+
     def _scratch(self) -> Any:
         # Scratch space serves one scan at a time, so each thread has its own.
         scratch = getattr(self._local, "scratch", None)
@@ -69,6 +77,10 @@ def _note_index(index: int, _from: int, _to: int, _flags: int, found: list[int])
 
 def _note_end(_index: int, _from: int, to: int, _flags: int, ends: list[int]) -> None:
     ends.append(to)
+
+
+def _stop(_index: int, _from: int, _to: int, _flags: int, _nothing: None) -> bool:
+    return True
 
 
 def _kept(expressions: Sequence[str], cache: DatabaseCache) -> Any:

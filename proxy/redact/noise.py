@@ -27,7 +27,7 @@ LEAST_TEXT: Final = 6
 """Printable bytes that a finding has in a row."""
 WORDS: Final = ("pwd", "pass", "curl", "://")
 """One of them is in each keyword of a detector that may find fewer."""
-LARGEST_NOISE: Final = 1 << 12
+LARGEST_NOISE: Final = 1 << 16
 """Bytes past which a text has so many runs that one of them looks like something."""
 
 _ALPHABET: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"

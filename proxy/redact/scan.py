@@ -20,7 +20,6 @@ from proxy.redact.expressions import AVAILABLE, Expressions
 from proxy.redact.noise import LARGEST_NOISE, promising
 from proxy.redact.runs import HEX_LINE, RUN
 from proxy.redact.validators import VALIDATORS
-from proxy.redact.views import ANY_ESCAPE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -97,7 +96,7 @@ class HyperscanEngine:
         return Signs(*[sign in survey for sign in self._signs]) if survey else NO_SIGN
 
     def is_noise(self, data: bytes) -> bool:
-        return len(data) <= LARGEST_NOISE and not self._promising.found(data)
+        return len(data) <= LARGEST_NOISE and not self._promising.any_in(data)
 
 
 @functools.lru_cache(maxsize=8)
@@ -106,7 +105,7 @@ def _promising(cache: DatabaseCache | None) -> Expressions:
 
 
 # In the order of `Signs`; sought in the same pass as what detectors describe.
-_SIGNS: Final = (HEX_LINE, RUN, ANY_ESCAPE, MASK_START)
+_SIGNS: Final = (HEX_LINE, RUN, MASK_START)
 
 
 class KeywordEngine:

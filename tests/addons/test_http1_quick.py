@@ -23,7 +23,7 @@ from mitmproxy.proxy.layers.http import (
 )
 from mitmproxy.proxy.layers.http._http1 import Http1Client, Http1Server
 
-from addons.http1_quick import TOGETHER_BYTES, QuickHttp1
+from addons.http1_quick import TOGETHER_BYTES, QuickHttp1, Several, together
 
 
 class QuickServer(QuickHttp1, Http1Server):
@@ -69,7 +69,8 @@ def said(layer: Http1Server | Http1Client, event: events.Event) -> list[object]:
             if isinstance(command, commands.SendData):
                 done.append(command.data)
             elif isinstance(command, ReceiveHttp):
-                done.append((type(command.event), getattr(command.event, "data", b"")))
+                parts = command.event.parts if isinstance(command.event, Several) else [command.event]
+                done += [(type(part), getattr(part, "data", b"")) for part in parts]
             else:
                 done.append(type(command))
     except (AssertionError, NotImplementedError, ValueError) as error:
@@ -153,8 +154,12 @@ def test_the_same_is_sent_and_what_is_whole_leaves_together(size, stream):
         did: list[list[list[object]]] = [[], []]
         for layer, events_of in zip(both, did, strict=True):
             layer.request = request
-            events_of += [said(layer, part) for part in message if not isinstance(part, ResponseData) or size]
+            sent = [part for part in message if not isinstance(part, ResponseData) or size]
+            events_of += [said(layer, part) for part in sent]
         assert pieces(list(chain(*did[1]))) == pieces(list(chain(*did[0])))
+        at_once = quick(context())
+        at_once.request = request
+        assert pieces(said(at_once, together(sent))) == pieces(list(chain(*did[0])))
         kept = size and not stream
         assert len(did[1][0]) == (0 if kept else 1)  # a head that nothing follows at once waits for nothing
 
