@@ -47,7 +47,7 @@ LOG_FILE = "log/events.db"  # below the state folder
 MAX_BATCH = 512
 DIGEST_KEY_BYTES = 32
 DISCARD_SECONDS = 60.0
-GATHER_SECONDS = 0.005
+GATHER_SECONDS = 0.01
 """How long an event that somebody waits for gathers company at most, while the event loop is busy anyhow."""
 LATER_SECONDS = 0.02
 """How long one that nobody waits for does."""
