@@ -36,6 +36,7 @@ from wsproto import events as wsevents
 from wsproto.handshake import WEBSOCKET_VERSION
 
 from addons.at_once import AtOnce
+from addons.http1_quick import Several
 from addons.http_flows import egress
 from addons.limits import (
     REFUSED,
@@ -75,7 +76,10 @@ class GuardedHttpStream(AtOnce, HttpStream):
         self._lingering: commands.RequestWakeup | None = None
 
     def _handle_event(self, event: events.Event) -> CommandGenerator[None]:
-        if isinstance(event, events.Wakeup):
+        if isinstance(event, Several):
+            for part in event.parts:
+                yield from self._handle_event(part)
+        elif isinstance(event, events.Wakeup):
             if event.command is self._lingering:
                 yield SendHttp(ResponseProtocolError(self.stream_id, "lingered", ErrorCode.KILL), self.context.client)
                 yield DropStream(self.stream_id)
@@ -219,11 +223,17 @@ class GuardedHttpStream(AtOnce, HttpStream):
     def flow_done(self) -> CommandGenerator[None]:
         if not self.flow.websocket:
             yield from super().flow_done()
+            self._let_go()
             return
         self.child_layer = GuardedWebsocketLayer(self.context, self.flow, self._limits.message_bytes)
         self._handle_event = self.passthrough  # type: ignore[method-assign]
         yield from self.child_layer.handle_event(events.Start())
         yield SendHttp(ResponseEndOfMessage(self.stream_id), self.context.client)
+
+    def _let_go(self) -> None:
+        """Refer to itself no more: else flow and bodies wait for a look for garbage, and others pile up meanwhile."""
+        self.context.layers.remove(self)
+        self.client_state = self.server_state = _over
 
     def _end(self, text: str, code: ErrorCode) -> CommandGenerator[None]:
         """Give both sides up, and let the addons know."""
@@ -238,9 +248,16 @@ class GuardedHttpStream(AtOnce, HttpStream):
         yield DropStream(self.stream_id)
 
 
+def _over(event: events.Event) -> CommandGenerator[None]:
+    raise AssertionError(f"{event} came for a stream that is over")
+
+
 def _broken_line(request: http.Request) -> str | None:
     """Name a header whose value holds what some servers take for the end of a line."""
-    for name, value in request.headers.fields:
+    fields = request.headers.fields
+    if not LINE_BREAKS.search(b" ".join([value for _, value in fields])):
+        return None
+    for name, value in fields:
         if LINE_BREAKS.search(value):
             return f"the value of header {name!r} holds a line break or a NUL"
     return None

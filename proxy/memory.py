@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import gc
+from typing import Final
+
+M_ARENA_MAX: Final = -8
 
 
 def make_for_good() -> None:
@@ -23,3 +26,11 @@ def give_back() -> None:
 
     with contextlib.suppress(AttributeError):  # of a C library that has no such thing
         ctypes.CDLL(None).malloc_trim(0)
+
+
+def share_one_arena() -> None:
+    """Have all threads to come allocate from one place: else what one of them frees is of no use to the others."""
+    import ctypes  # noqa: PLC0415
+
+    with contextlib.suppress(AttributeError):
+        ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1)

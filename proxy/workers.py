@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import structlog
 
+from proxy import memory
 from proxy.errors import InterlockError
 
 if TYPE_CHECKING:
@@ -138,6 +139,7 @@ def _be_worker(
         signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is a policy to load anew
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         let_go()
+        memory.share_one_arena()
         work(channel)
         code = 0
     except InterlockError as error:
