@@ -18,6 +18,8 @@ from proxy.egress import UNJUDGED
 from proxy.model import Context, EgressRequest, Outcome, Principal
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from mitmproxy import http
     from mitmproxy.connection import Client
     from mitmproxy.proxy.server_hooks import ServerConnectionHookData
@@ -34,12 +36,29 @@ class _Caller(NamedTuple):
     agent: str
 
 
+class _Asked(NamedTuple):
+    """What is asked of one destination."""
+
+    host: str
+    proven: bool
+    method: str
+    addresses: tuple[str, ...]
+    agent: str
+
+
+class _Judged(NamedTuple):
+    asked: _Asked
+    decision: Decision
+
+
 @dataclass
 class _Destination:
     """One host and port as seen from one client: who may go there, and the connections that are open."""
 
     callers: set[_Caller] = field(default_factory=set)
     open: dict[str, str] = field(default_factory=dict)
+    judged: _Judged | None = None
+    """What was said of the last request, where that took no name to be looked up."""
 
 
 class Egress:
@@ -64,23 +83,34 @@ class Egress:
             log.exception("a tunnel is refused after a failure", error=str(error))
             flows.answer(flow, 403, b"")
 
-    async def requestheaders(self, flow: http.HTTPFlow) -> None:
+    def requestheaders(self, flow: http.HTTPFlow) -> Awaitable[None] | None:
         """Judge where a request goes; the gate answers for it."""
-        if flow.response is None:
-            await self._judge(flow)
+        if flow.response is not None:
+            return None
+        known = self._known(flow)
+        if known is None:
+            return self._judge(flow)
+        flow.metadata[flows.EGRESS] = known
+        return None
 
-    async def request(self, flow: http.HTTPFlow) -> None:
+    def request(self, flow: http.HTTPFlow) -> Awaitable[None] | None:
         """Judge again where the policy changed while the body came."""
-        if flow.response is None:
-            await self._judge_anew(flow)
+        return self._judge_anew(flow) if flow.response is None else None
 
-    async def websocket_message(self, flow: http.HTTPFlow) -> None:
+    def websocket_message(self, flow: http.HTTPFlow) -> Awaitable[None] | None:
         """Judge again where the policy changed since the socket was opened."""
-        await self._judge_anew(flow)
+        return self._judge_anew(flow)
 
-    async def _judge_anew(self, flow: http.HTTPFlow) -> None:
-        if flows.egress(flow).policy_version != self._guard.version:
-            await self._judge(flow)
+    def _judge_anew(self, flow: http.HTTPFlow) -> Awaitable[None] | None:
+        return self._judge(flow) if flows.egress(flow).policy_version != self._guard.version else None
+
+    def _known(self, flow: http.HTTPFlow) -> Decision | None:
+        """Give what was said of the same request on this connection, if the policy is still the same."""
+        destination = self._clients.get(flow.client_conn, {}).get((flow.request.host, flow.request.port))
+        judged = destination.judged if destination is not None else None
+        if destination is None or judged is None or judged.decision.policy_version != self._guard.version:
+            return None
+        return judged.decision if judged.asked == _asked(flow, destination) else None
 
     async def _judge(self, flow: http.HTTPFlow, *, judged_inside: bool = False) -> None:
         flow.metadata[flows.EGRESS] = UNJUDGED
@@ -90,15 +120,16 @@ class Egress:
             log.exception("a destination could not be judged", error=str(error))
 
     async def _ask(self, flow: http.HTTPFlow, *, judged_inside: bool) -> Decision:
-        request, agent = flow.request, flows.principal(flow).agent
-        destination = self._destination(flow.client_conn, (request.host, request.port))
-        host, proven = flows.named_host(flow)
-        literal = host != request.host and flows.is_address(request.host)
-        addresses = (request.host,) if literal else tuple(sorted(set(destination.open.values())))
-        asked = EgressRequest(host, request.port, request.method, addresses, agent, judged_inside)
-        judgement = await self._guard.judge(asked, proven=proven)
+        destination = self._destination(flow.client_conn, (flow.request.host, flow.request.port))
+        asked = _asked(flow, destination)
+        request = EgressRequest(
+            asked.host, flow.request.port, asked.method, asked.addresses, asked.agent, judged_inside
+        )
+        judgement = await self._guard.judge(request, proven=asked.proven)
         if judgement.allowed:
-            destination.callers.add(_Caller(host, agent))
+            destination.callers.add(_Caller(asked.host, asked.agent))
+            if asked.proven and asked.addresses and not judged_inside:  # so no name had to be looked up
+                destination.judged = _Judged(asked, judgement.decision)
         return judgement.decision
 
     def _destination(self, client: Client, address: tuple[str, int]) -> _Destination:
@@ -147,3 +178,11 @@ class Egress:
         """Forget a connection."""
         for destination in self._clients.get(data.client, {}).values():
             destination.open.pop(data.server.id, None)
+
+
+def _asked(flow: http.HTTPFlow, destination: _Destination) -> _Asked:
+    request = flow.request
+    host, proven = flows.named_host(flow)
+    literal = host != request.host and flows.is_address(request.host)
+    addresses = (request.host,) if literal else tuple(sorted(set(destination.open.values())))
+    return _Asked(host, proven, request.method, addresses, flows.principal(flow).agent)

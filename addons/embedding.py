@@ -6,8 +6,12 @@ where it was may be a check that is not made; tests/addons/test_embedding.py say
 
 from __future__ import annotations
 
-from mitmproxy import http, version
+import copy
+from typing import Any
+
+from mitmproxy import http, optmanager, version
 from mitmproxy.proxy import mode_servers, server
+from mitmproxy.proxy.context import Context
 from mitmproxy.proxy.layers import http as http_layers
 from mitmproxy.proxy.layers import tls as tls_layers
 
@@ -30,6 +34,7 @@ def embed() -> None:
     replace_handler()
     drop_type_checks()
     index_headers()
+    copy_less()
 
 
 def replace_dialling() -> None:
@@ -62,3 +67,20 @@ def index_headers() -> None:
     """Have headers looked up by an index."""
     for name, method in METHODS.items():
         setattr(http.Headers, name, method)
+
+
+def copy_less() -> None:
+    """Spare each look at an option a copy of what cannot change, and each fork of a context a connection."""
+    optmanager._Option.current = _current  # type: ignore[method-assign]  # noqa: SLF001
+    Context.fork = _fork  # type: ignore[method-assign]
+
+
+def _current(self: optmanager._Option) -> Any:
+    value = self._default if self.value is optmanager.unset else self.value
+    return value if value is None or isinstance(value, str | int | float) else copy.deepcopy(value)
+
+
+def _fork(self: Context) -> Context:
+    made = Context.__new__(Context)
+    made.client, made.server, made.options, made.layers = self.client, self.server, self.options, self.layers.copy()
+    return made

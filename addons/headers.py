@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable, Mapping
 
     from mitmproxy.http import Headers
 
@@ -34,6 +34,23 @@ def index(headers: Headers) -> Index:
     if type(fields) is tuple:
         headers.__dict__[_INDEX] = fields, made
     return made
+
+
+def respell(headers: Headers, drop: Collection[bytes], put: Mapping[bytes, bytes]) -> None:
+    """Leave fields out, and set others, all at once; names are in lower case.
+
+    The same as one `pop` and one assignment for each of them: what stands there keeps its place and its spelling.
+    """
+    left = dict(put)
+    fields = []
+    for field in headers.fields:
+        key = field[0].lower()
+        if key in put:
+            if key in left:
+                fields.append((field[0], left.pop(key)))
+        elif key not in drop:
+            fields.append(field)
+    headers.fields = (*fields, *left.items())
 
 
 def _bytes(text: str | bytes) -> bytes:

@@ -25,6 +25,7 @@ from mitmproxy.proxy.layers.http import (
 from mitmproxy.proxy.layers.http._http1 import Http1Client, Http1Server
 from mitmproxy.proxy.layers.http._http2 import Http2Server
 
+from addons.http1_quick import QuickHttp1, Several
 from addons.limits import HttpRefusedHook, Limits, Refusal, plain_response, refusal_body
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ _OWN_WORDS = {
 _INTERIM = re.compile(rb"HTTP/1\.\d\s+1(?!01)\d\d(?!\d)")
 
 
-class GuardedHttp1Server(Http1Server):
+class GuardedHttp1Server(QuickHttp1, Http1Server):
     """An HTTP/1 server whose request heads are bounded in size and time."""
 
     def __init__(self, context: Context, limits: Limits) -> None:
@@ -60,7 +61,7 @@ class GuardedHttp1Server(Http1Server):
                 yield from self._refuse(408, "head_too_slow", _slow_head(self._limits))
             return
         yield from super()._handle_event(event)
-        if isinstance(event, events.DataReceived):
+        if self.buf and isinstance(event, events.DataReceived):
             yield from self._bound_rest()
 
     def _bound_rest(self) -> CommandGenerator[None]:
@@ -93,9 +94,10 @@ class GuardedHttp1Server(Http1Server):
 
     def read_headers(self, event: events.ConnectionEvent) -> CommandGenerator[None]:
         limit = self._limits.header_bytes
-        if bytes(self.buf)[:1] in (b"\r", b"\n"):  # empty lines before a request are to be skipped (RFC 9112, 2.2)
-            self.buf += (self.buf.maybe_extract_at_most(len(self.buf)) or b"").lstrip(b"\r\n")
         start = bytes(self.buf)
+        if start[:1] in (b"\r", b"\n"):  # empty lines before a request are to be skipped (RFC 9112, 2.2)
+            self.buf += (self.buf.maybe_extract_at_most(len(self.buf)) or b"").lstrip(b"\r\n")
+            start = bytes(self.buf)
         if len(start) > limit and _head_end(start) > limit:
             text = f"the request head is larger than {limit} bytes (header_limit)"
             yield from self._refuse(431, "head_too_large", text)
@@ -143,7 +145,7 @@ class GuardedHttp1Server(Http1Server):
         self.state = self.done
 
 
-class GuardedHttp1Client(Http1Client):
+class GuardedHttp1Client(QuickHttp1, Http1Client):
     """An HTTP/1 client that waits for the final answer; mitmproxy's takes an interim one for it.
 
     It bounds what is no body, and leaves trailers out, which would end mitmproxy's without an end of the answer.
@@ -188,6 +190,10 @@ class GuardedHttp2Server(Http2Server):
         if isinstance(event, events.Wakeup):
             self._deadline = None
             yield from self._watch_head()
+            return
+        if isinstance(event, Several):
+            for part in event.parts:
+                yield from self._handle_event(part)
             return
         if isinstance(event, ResponseProtocolError) and self._can_answer(event):
             status = _error_status(event)

@@ -6,14 +6,20 @@ import functools
 import ipaddress
 import json
 import re
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlsplit
 
 from mitmproxy import http
 from mitmproxy.net.http import url
 from mitmproxy.proxy.mode_specs import TransparentMode
 
+from addons.headers import index, respell
+from proxy import reasons
 from proxy.egress import UNJUDGED
 from proxy.model import Context, Decision, Denial, Outcome, Principal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 PRINCIPAL = "interlock.principal"
 ANSWERED = "interlock.answered"
@@ -22,6 +28,7 @@ JSON_TYPE = "application/json"
 EVENT_STREAM = "text/event-stream"
 _CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 _REQUEST_LINE = re.compile(rb"[A-Za-z]+[ \t]+\S+[ \t]+HTTP/\d")
+_OF_THE_OLD_BODY = frozenset({b"content-encoding", b"transfer-encoding", b"trailer"})
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
@@ -59,6 +66,8 @@ def may_leave(flow: http.HTTPFlow) -> bool:
 
 def legacy_session(path: str) -> str | None:
     """Give the session that a legacy HTTP+SSE message endpoint names in its query."""
+    if "?" not in path:
+        return None
     for key, value in parse_qsl(urlsplit(path).query):
         if key.lower().replace("_", "") == "sessionid":
             return value
@@ -92,23 +101,24 @@ def misdirected(flow: http.HTTPFlow) -> str | None:
     Rules are matched by the server's name, so a request may not go by two.
     """
     request = flow.request
-    if len(request.headers.get_all("host")) > 1:
+    if len(index(request.headers).get(b"host", ())) > 1:
         return "the Host header stands twice"
-    sni = flow.client_conn.sni if request.scheme == "https" and not _is_reverse(flow) else None
+    scheme, authority, header = request.scheme, request.authority, request.host_header
+    sni = flow.client_conn.sni if scheme == "https" and not _is_reverse(flow) else None
     host = _bare(request.host)
     if sni and not is_address(host) and _bare(sni) != host:
         return f"the TLS server name {sni!r} is not the host {host!r}"
-    if request.authority and not request.is_http2 and not _same_place(request, request.authority):
-        return f"the request line names {request.authority!r}, not the host {host!r}"
-    if request.host_header and not _same_port(request, request.host_header):
-        return f"the Host header {request.host_header!r} names another port than {request.port}"
-    named = _host_of(request.host_header)
-    claimable = is_transparent(flow) and request.scheme == "http"  # nothing but the header has the name there
-    if named is None or (claimable and not is_address(named)):
+    if authority and not request.is_http2 and not _same_place(request, authority):
+        return f"the request line names {authority!r}, not the host {host!r}"
+    if header and not _same_port(request, header):
+        return f"the Host header {header!r} names another port than {request.port}"
+    named = _host_of(header)
+    if named is None or named == host:
         return None
-    if named not in {host, _bare(sni or host)}:
-        return f"the Host header {named!r} is not the host {host!r}"
-    return None
+    claimable = scheme == "http" and is_transparent(flow)  # nothing but the header has the name there
+    if (claimable and not is_address(named)) or named == _bare(sni or host):
+        return None
+    return f"the Host header {named!r} is not the host {host!r}"
 
 
 def _same_place(request: http.Request, authority: str) -> bool:
@@ -128,12 +138,31 @@ def settle_framing(request: http.Request) -> None:
 
     What came over HTTP/2 needs none; without one its body would be the next request of an HTTP/1 server.
     """
-    chunked = request.headers.pop("transfer-encoding", None) is not None
-    request.headers.pop("trailer", None)
+    data = request.data
+    fields, length = index(data.headers), b"%d" % len(data.content or b"")
     request.trailers = None
-    request.authority = request.authority if request.is_http2 else ""
-    if chunked or request.raw_content:
-        request.headers["content-length"] = str(len(request.raw_content or b""))
+    if not request.is_http2:
+        data.authority = b""
+    chunked = b"transfer-encoding" in fields
+    if chunked or b"trailer" in fields or (data.content and fields.get(b"content-length") != [length]):
+        put = {b"content-length": length} if chunked or data.content else {}
+        respell(data.headers, (b"transfer-encoding", b"trailer"), put)
+
+
+def forward_as_json(request: http.Request, body: bytes, more: Mapping[str, str]) -> None:
+    """Put `body` in place of what a request carried, with the one framing and the headers that go with it."""
+    request.trailers = None
+    request.raw_content = body
+    if not request.is_http2:
+        request.data.authority = b""
+    fixed = {
+        b"content-length": b"%d" % len(body),
+        b"content-type": JSON_TYPE.encode(),
+        b"accept-encoding": b"identity",
+    }
+    respell(request.headers, _OF_THE_OLD_BODY, fixed)
+    if more:
+        request.headers.update(more)
 
 
 def odd_framing(request: http.Request) -> str | None:
@@ -143,13 +172,14 @@ def odd_framing(request: http.Request) -> str | None:
     a GET's body and read on in it.
     """
     data = request.data
-    parts = (data.method, data.path, *(part for pair in request.headers.fields for part in pair))
-    if any(_CONTROL.search(part) for part in parts) or b" " in data.method + data.path:
+    line = data.method + data.path
+    head = b"".join([line, *[part for pair in request.headers.fields for part in pair]])
+    if _CONTROL.search(head) or b" " in line:
         return "odd_head"
-    codings = [value.strip().lower() for value in request.headers.get_all("transfer-encoding")]
-    if codings not in ([], ["chunked"]):
+    codings = index(data.headers).get(b"transfer-encoding")
+    if codings is not None and [value.strip().lower() for value in codings] != [b"chunked"]:
         return "transfer_coding"
-    bodiless = request.method.upper() in ("GET", "HEAD", "OPTIONS", "TRACE", "DELETE")
+    bodiless = data.method.upper() in (b"GET", b"HEAD", b"OPTIONS", b"TRACE", b"DELETE")
     if bodiless and _REQUEST_LINE.search(request.raw_content or b""):
         return "hidden_request"
     return None
@@ -211,20 +241,23 @@ def answer(flow: http.HTTPFlow, status: int, body: bytes, content_type: str = JS
     flow.metadata[ANSWERED] = True
 
 
-def answer_refused(flow: http.HTTPFlow, status: int, denial: Denial) -> None:
+def denial(reason: str, subject: str, why: str = "") -> Denial:
+    """Give the refusal of `subject` for a reason."""
+    return Denial(reason, reasons.explain(reason, subject, why), retryable=reasons.REASONS[reason].retryable)
+
+
+def answer_refused(flow: http.HTTPFlow, status: int, refusal: Denial) -> None:
     """Answer something that has no id to answer to."""
-    answer(flow, status, refusal_body(denial))
+    answer(flow, status, refusal_body(refusal))
 
 
-def refusal_body(denial: Denial) -> bytes:
+def refusal_body(refusal: Denial) -> bytes:
     """Spell a refusal for a sender that cannot be answered by id."""
-    return json.dumps({"error": {"message": denial.text, "data": denial.data()}}).encode()
+    return json.dumps({"error": {"message": refusal.text, "data": refusal.data()}}).encode()
 
 
 def replace_body(message: http.Message, body: bytes) -> None:
     """Put `body` in place of what a message carried, with headers to match."""
-    for name in ("content-encoding", "transfer-encoding", "trailer"):
-        message.headers.pop(name, None)
     message.trailers = None
     message.raw_content = body
-    message.headers["content-length"] = str(len(body))
+    respell(message.headers, _OF_THE_OLD_BODY, {b"content-length": b"%d" % len(body)})

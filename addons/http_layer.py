@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mitmproxy.proxy import commands, events
-from mitmproxy.proxy.context import Context
 from mitmproxy.proxy.layers.http import (
     DropStream,
     GetHttpConnection,
@@ -24,13 +23,16 @@ from mitmproxy.proxy.layers.http import (
 )
 
 from addons.at_once import is_done
+from addons.http1_quick import QuickHttp1, Several, together
 from addons.http_connections import GuardedHttp1Server, GuardedHttp2Server
 from addons.http_stream import GuardedHttpStream, GuardedWebsocketLayer
 from addons.limits import BodyOverdue, EventPushed, Limits
 
 if TYPE_CHECKING:
     from mitmproxy import flow as mflow
+    from mitmproxy.proxy.context import Context
     from mitmproxy.proxy.layer import CommandGenerator, Layer
+    from mitmproxy.proxy.layers.http._base import HttpEvent
 
 
 class GuardedHttpLayer(HttpLayer):
@@ -63,17 +65,22 @@ class GuardedHttpLayer(HttpLayer):
     def event_to_child(self, child: Layer, event: events.Event) -> CommandGenerator[None]:
         """Give a layer inside an event, and carry out or hand on its commands."""
         command: Any
+        to: Any = None
+        leaving: list[HttpEvent] = []
         for command in child.handle_event(event):
             kind = type(command)
+            if kind is SendHttp:
+                if leaving and command.connection is not to:
+                    yield from self.event_to_child(self.connections[to], together(leaving))
+                    leaving = []
+                to = command.connection
+                leaving.append(command.event)
+                continue
+            if leaving:
+                yield from self.event_to_child(self.connections[to], together(leaving))
+                leaving = []
             if kind is ReceiveHttp:
-                inner = command.event
-                if type(inner) is RequestHeaders:
-                    yield from self.make_stream(inner.stream_id)
-                stream = self.streams.get(inner.stream_id)
-                if stream is not None:  # one that is dropped may still be sent things
-                    yield from self.event_to_child(stream, inner)
-            elif kind is SendHttp:
-                yield from self.event_to_child(self.connections[command.connection], command.event)
+                yield from self._receive(command.event)
             elif kind is commands.SendData:
                 yield command
             elif kind is DropStream:
@@ -82,6 +89,17 @@ class GuardedHttpLayer(HttpLayer):
                 yield from self._ask(command, child)
             else:
                 yield from self._carry_out(command, child)
+        if leaving:
+            yield from self.event_to_child(self.connections[to], together(leaving))
+
+    def _receive(self, event: HttpEvent) -> CommandGenerator[None]:
+        """Give a stream what was read for it; one that is dropped may still be sent things."""
+        first = event.parts[0] if isinstance(event, Several) else event
+        if isinstance(first, RequestHeaders):
+            yield from self.make_stream(event.stream_id)
+        stream = self.streams.get(event.stream_id)
+        if stream is not None:
+            yield from self.event_to_child(stream, event)
 
     def _ask(self, hook: commands.StartHook, child: Layer) -> CommandGenerator[None]:
         """Hand a hook on; remember who is to be told when it is done, unless it is done already."""
@@ -114,7 +132,7 @@ class GuardedHttpLayer(HttpLayer):
         return [s for s in streams if s.child_layer and not isinstance(s.child_layer, GuardedWebsocketLayer)]
 
     def make_stream(self, stream_id: int) -> CommandGenerator[None]:
-        stream = self.streams[stream_id] = GuardedHttpStream(_fork(self.context), stream_id, self._limits)
+        stream = self.streams[stream_id] = GuardedHttpStream(self.context.fork(), stream_id, self._limits)
         yield from stream.handle_event(events.Start())
 
 
@@ -124,12 +142,13 @@ class QuickHttpClient(HttpClient):
     def handle_event(self, event: events.Event) -> CommandGenerator[None]:
         """Take an event."""
         child: Layer | None = self.__dict__.get("child_layer")
-        return super().handle_event(event) if child is None or self._paused else child.handle_event(event)
+        if child is None or self._paused:
+            return super().handle_event(event)
+        if isinstance(event, Several) and not isinstance(child, QuickHttp1):
+            return _one_by_one(child, event)
+        return child.handle_event(event)
 
 
-def _fork(context: Context) -> Context:
-    """Give what `context.fork()` does; that makes a connection each time, and throws it away."""
-    made = Context.__new__(Context)
-    made.client, made.server, made.options = context.client, context.server, context.options
-    made.layers = context.layers.copy()
-    return made
+def _one_by_one(child: Layer, event: Several) -> CommandGenerator[None]:
+    for part in event.parts:
+        yield from child.handle_event(part)

@@ -36,6 +36,7 @@ from wsproto import events as wsevents
 from wsproto.handshake import WEBSOCKET_VERSION
 
 from addons.at_once import AtOnce
+from addons.http1_quick import Several
 from addons.http_flows import egress
 from addons.limits import (
     REFUSED,
@@ -75,7 +76,10 @@ class GuardedHttpStream(AtOnce, HttpStream):
         self._lingering: commands.RequestWakeup | None = None
 
     def _handle_event(self, event: events.Event) -> CommandGenerator[None]:
-        if isinstance(event, events.Wakeup):
+        if isinstance(event, Several):
+            for part in event.parts:
+                yield from self._handle_event(part)
+        elif isinstance(event, events.Wakeup):
             if event.command is self._lingering:
                 yield SendHttp(ResponseProtocolError(self.stream_id, "lingered", ErrorCode.KILL), self.context.client)
                 yield DropStream(self.stream_id)
@@ -250,7 +254,10 @@ def _over(event: events.Event) -> CommandGenerator[None]:
 
 def _broken_line(request: http.Request) -> str | None:
     """Name a header whose value holds what some servers take for the end of a line."""
-    for name, value in request.headers.fields:
+    fields = request.headers.fields
+    if not LINE_BREAKS.search(b" ".join([value for _, value in fields])):
+        return None
+    for name, value in fields:
         if LINE_BREAKS.search(value):
             return f"the value of header {name!r} holds a line break or a NUL"
     return None

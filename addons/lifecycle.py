@@ -64,7 +64,8 @@ class Lifecycle:
         self._body_seconds = body_seconds
         self._agent = default_agent
         self._deadlines: dict[str, asyncio.TimerHandle] = {}
-        self._bodies: dict[str, asyncio.TimerHandle] = {}
+        self._bodies: dict[str, tuple[float, http.HTTPFlow]] = {}  # when each is overdue, the next one first
+        self._body_clock: asyncio.TimerHandle | None = None
         self._under_way: dict[str, str] = {}  # flow to client connection
         self._idle = asyncio.Event()
         self._idle.set()
@@ -106,14 +107,16 @@ class Lifecycle:
     def requestheaders(self, flow: http.HTTPFlow) -> None:
         """Count the request as under way, and give its body a time to come."""
         self._spoke(flow.client_conn)
-        loop = asyncio.get_running_loop()
-        self._bodies[flow.id] = loop.call_later(self._body_seconds, self._body_is_overdue, flow)
+        due = asyncio.get_running_loop().time() + self._body_seconds
+        self._bodies[flow.id] = due, flow
+        if self._body_clock is None:
+            self._wind_body_clock(due)
         self._under_way[flow.id] = flow.client_conn.id
         self._idle.clear()
 
     def request(self, flow: http.HTTPFlow) -> None:
         """Note that the body is whole."""
-        self._stop_body_clock(flow.id)
+        self._bodies.pop(flow.id, None)
 
     def responseheaders(self, flow: http.HTTPFlow) -> None:
         """Wait for no stream that a server keeps open for its own messages."""
@@ -164,21 +167,25 @@ class Lifecycle:
         self._gate.note("connection_refused", "not_http", context, protocol=flow.type)
 
     def _done(self, flow_id: str) -> None:
-        self._stop_body_clock(flow_id)
+        self._bodies.pop(flow_id, None)
         self._under_way.pop(flow_id, None)
         if not self._under_way:
             self._idle.set()
 
-    def _stop_body_clock(self, flow_id: str) -> None:
-        if clock := self._bodies.pop(flow_id, None):
-            clock.cancel()
+    def _wind_body_clock(self, due: float) -> None:
+        self._body_clock = asyncio.get_running_loop().call_at(due, self._end_overdue_bodies)
 
-    def _body_is_overdue(self, flow: http.HTTPFlow) -> None:
-        self._bodies.pop(flow.id, None)
-        try:
-            ctx.master.addons.get("proxyserver").inject_event(BodyOverdue(flow))
-        except ValueError:
-            log.debug("the connection is gone already", flow=flow.id)
+    def _end_overdue_bodies(self) -> None:
+        """End what is overdue; look again when the next one may be. One timer for all: few bodies keep anybody."""
+        self._body_clock = None
+        now = asyncio.get_running_loop().time()
+        while self._bodies:
+            due, flow = next(iter(self._bodies.values()))
+            if due > now:
+                self._wind_body_clock(due)
+                return
+            del self._bodies[flow.id]
+            _end_overdue_body(flow)
 
     def _spoke(self, client: Client) -> None:
         if deadline := self._deadlines.pop(client.id, None):
@@ -192,6 +199,13 @@ class Lifecycle:
             context = Context(Principal(self._agent), "unknown")
             self._gate.note("connection_refused", "no_request", context, seconds=self._seconds)
             io.handler.cancel("no request in time")
+
+
+def _end_overdue_body(flow: http.HTTPFlow) -> None:
+    try:
+        ctx.master.addons.get("proxyserver").inject_event(BodyOverdue(flow))
+    except ValueError:
+        log.debug("the connection is gone already", flow=flow.id)
 
 
 def _close_socket(client_id: str, connection: Connection) -> None:

@@ -1,4 +1,4 @@
-"""Carries HTTP bodies, event streams and WebSocket messages to the gate, and its verdicts back.
+"""Carries HTTP bodies and event streams to the gate, and its verdicts back.
 
 mitmproxy goes on when a hook raises, so every hook here has a boundary that turns
 any exception into a refusal.
@@ -16,28 +16,26 @@ import structlog
 from addons import http_flows as flows
 from addons.limits import REWRITER, SCANNER, WATCH, Limits, ResponseChunk
 from addons.streams import EventStream
-from proxy import reasons
 from proxy.model import Answer, Context, Denial, Exchange, Forward, Pass, Reject, Verdict
-from proxy.outbound import UploadWatch, last_words
 from proxy.responses import Responses
+from proxy.wire.body import READ_AT_ONCE
 from proxy.wire.encoding import codings, decode_body, inflater
 from proxy.wire.jsonrpc import serialise
 from proxy.wire.legacy import carrier
 from proxy.wire.upload import UploadScanner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from mitmproxy import http
-    from mitmproxy.websocket import WebSocketMessage
 
     from proxy.gate import Gate
-    from proxy.model import Board
+    from proxy.outbound import UploadWatch
+    from proxy.roles import Board
 
 log = structlog.get_logger("interlock.http")
 
 RESPONSES = "interlock.responses"
-SENT = "interlock.sent"
 MAX_ENDPOINTS = 1000
 
 
@@ -96,28 +94,34 @@ class McpGate:
         if watch is not None:
             self._gate.declare(flows.context(flow), watch.carried)
 
-    async def request(self, flow: http.HTTPFlow) -> None:
+    def request(self, flow: http.HTTPFlow) -> Awaitable[None] | None:
         """Decide what becomes of a request."""
         try:
-            await self._request(flow)
+            return self._inspect(flow) if self._may_be_read(flow) else None
         except Exception as error:  # noqa: BLE001  a hook's boundary: any failure refuses
             self._fail(flow, error)
+            return None
 
-    async def _request(self, flow: http.HTTPFlow) -> None:
+    def _may_be_read(self, flow: http.HTTPFlow) -> bool:
+        """Refuse what need not be read for that."""
         if flow.response is not None or flow.error is not None or SCANNER in flow.metadata:
             self._tell_of_upload(flow)
-            return
+            return False
         if self._is_stopping():
             self._gate.note("request_refused", "stopping", flows.context(flow))
             self._refuse(flow, 503, "stopping")
-            return
-        if not self._names_agree(flow) or not self._framing_is_plain(flow) or not self._may_stream(flow):
-            return
-        context = self._context(flow)
-        headers = list(flow.request.headers.items(multi=True))
-        verdict = await self._gate.inspect(flow.request.raw_content or b"", context, headers)
-        body = await self._gate.spell(verdict) if isinstance(verdict, Forward) else b""
-        self._carry_out(flow, verdict, context, body)
+            return False
+        return self._names_agree(flow) and self._framing_is_plain(flow) and self._may_stream(flow)
+
+    async def _inspect(self, flow: http.HTTPFlow) -> None:
+        try:
+            context = self._context(flow)
+            content = flow.request.raw_content or b""
+            verdict = await self._gate.inspect(content, context, list(flow.request.headers.items(multi=True)))
+            body = await self._gate.spell(verdict) if isinstance(verdict, Forward) else b""
+            self._carry_out(flow, verdict, context, body)
+        except Exception as error:  # noqa: BLE001  a hook's boundary: any failure refuses
+            self._fail(flow, error)
 
     def _names_agree(self, flow: http.HTTPFlow) -> bool:
         problem = flows.misdirected(flow)
@@ -157,12 +161,11 @@ class McpGate:
         """Do as the verdict says; `body` is what is forwarded."""
         match verdict:
             case Forward(exchange=exchange, headers=headers):
-                self._forward(flow, body, context, exchange)
-                flow.request.headers.update(headers)
+                self._forward(flow, body, context, exchange, headers)
             case Answer() if not flows.may_leave(flow) and self._is_legacy(flow):
                 _answer(flow, replace(verdict, status=403))  # the stream that would bring the answer is out of reach
             case Answer() if verdict.replies and self._is_legacy(flow):
-                self._forward(flow, serialise(carrier(verdict.replies, self._key)), context, None)
+                self._forward(flow, serialise(carrier(verdict.replies, self._key)), context, None, {})
             case Answer():
                 _answer(flow, verdict)
             case Reject(denial=denial, status=status):
@@ -172,12 +175,10 @@ class McpGate:
             case _:
                 raise TypeError(f"unknown verdict {verdict!r}")
 
-    def _forward(self, flow: http.HTTPFlow, body: bytes, context: Context, exchange: Exchange | None) -> None:
-        request = flow.request
-        flows.replace_body(request, body)
-        flows.settle_framing(request)
-        request.headers["content-type"] = flows.JSON_TYPE
-        request.headers["accept-encoding"] = "identity"
+    def _forward(
+        self, flow: http.HTTPFlow, body: bytes, context: Context, exchange: Exchange | None, headers: dict[str, str]
+    ) -> None:
+        flows.forward_as_json(flow.request, body, headers)
         flow.metadata[RESPONSES] = Responses(self._gate, context, exchange, self._key)
 
     def _let_pass(self, flow: http.HTTPFlow, context: Context) -> None:
@@ -240,38 +241,65 @@ class McpGate:
         elif responses.exchange is None and flow.request.method == "GET":
             response.stream = True
 
-    async def response_chunk(self, chunk: ResponseChunk) -> None:
+    def response_chunk(self, chunk: ResponseChunk) -> Awaitable[None] | None:
         """Rewrite a piece of an event stream. Left without `out`, the stream is cut."""
         try:
             rewriter: EventStream = chunk.flow.metadata[REWRITER]
+            if rewriter.waiting + len(chunk.data) > READ_AT_ONCE:
+                return self._rewrite_aside(chunk, rewriter)
+            chunk.out = b"" if chunk.last else rewriter.feed(chunk.data)
+        except Exception as error:
+            log.exception("an event stream is cut", server=flows.server_name(chunk.flow), exc_info=error)
+        return None
+
+    async def _rewrite_aside(self, chunk: ResponseChunk, rewriter: EventStream) -> None:
+        try:
             size = rewriter.waiting + len(chunk.data)
             chunk.out = b"" if chunk.last else await self._gate.aside(size, partial(rewriter.feed, chunk.data))
         except Exception as error:
             log.exception("an event stream is cut", server=flows.server_name(chunk.flow), exc_info=error)
 
-    async def response(self, flow: http.HTTPFlow) -> None:
+    def response(self, flow: http.HTTPFlow) -> Awaitable[None] | None:
         """Take a whole response to an MCP message."""
         try:
-            await self._take_response(flow)
+            return self._take_response(flow)
         except Exception as error:  # noqa: BLE001  a hook's boundary: any failure refuses
             self._fail(flow, error)
+            return None
 
-    async def _take_response(self, flow: http.HTTPFlow) -> None:
+    def _take_response(self, flow: http.HTTPFlow) -> Awaitable[None] | None:
         response, responses = flow.response, flow.metadata.get(RESPONSES)
         if response is None or responses is None or flow.metadata.get(flows.ANSWERED):
-            return
+            return None
         if REWRITER in flow.metadata:
             self._stream_ended(flow.metadata[REWRITER], responses)
         elif response.status_code in (202, 204):
             responses.share()  # the answer, where there is one to come, comes elsewhere
         else:
-            await self._take_whole(response, responses)
+            return self._take_whole(flow, response, responses)
+        return None
 
-    async def _take_whole(self, response: http.Response, responses: Responses) -> None:
-        if responses.exchange is not None and (response.status_code >= 400 or not response.raw_content):
+    def _take_whole(self, flow: http.HTTPFlow, response: http.Response, responses: Responses) -> Awaitable[None] | None:
+        body = response.raw_content or b""
+        if responses.exchange is not None and (response.status_code >= 400 or not body):
             self._gate.abandon(responses.exchange, f"http_{response.status_code}")
-        if response.raw_content:
-            await self._rewrite_whole(response, responses)
+        if not body:
+            return None
+        applied = codings(response.headers.get_all("content-encoding"))
+        if applied:
+            body = decode_body(body, applied, self._limits.response_bytes)
+        if len(body) > READ_AT_ONCE:
+            return self._replace_aside(flow, response, responses, body)
+        _put(response, responses.rewrite_whole(body))
+        return None
+
+    async def _replace_aside(
+        self, flow: http.HTTPFlow, response: http.Response, responses: Responses, body: bytes
+    ) -> None:
+        try:
+            _put(response, await self._gate.aside(len(body), partial(responses.rewrite_whole, body)))
+        except Exception as error:  # noqa: BLE001  a hook's boundary: any failure refuses
+            self._fail(flow, error)
 
     def _stream_ended(self, stream: EventStream, responses: Responses) -> None:
         """Note a call whose stream ended without its answer; in a session, a later stream may bring it.
@@ -286,16 +314,6 @@ class McpGate:
         elif exchange is not None and not exchange.closed:
             responses.share()
 
-    async def _rewrite_whole(self, response: http.Response, responses: Responses) -> None:
-        body = response.raw_content or b""
-        applied = codings(response.headers.get_all("content-encoding"))
-        if applied:
-            body = decode_body(body, applied, self._limits.response_bytes)
-        payloads = await self._gate.aside(len(body), partial(responses.rewrite_whole, body))
-        if payloads is not None:
-            whole = payloads[0] if len(payloads) == 1 else b"[" + b",".join(payloads) + b"]"
-            flows.replace_body(response, whole)
-
     def error(self, flow: http.HTTPFlow) -> None:
         """Record that a call's answer never came, and what a broken upload carried."""
         self._tell_of_upload(flow)
@@ -305,59 +323,8 @@ class McpGate:
         elif responses is not None and REWRITER in flow.metadata:
             self._stream_ended(flow.metadata[REWRITER], responses)
 
-    def websocket_end(self, flow: http.HTTPFlow) -> None:
-        """Record the calls that the end of a WebSocket leaves without an answer."""
-        self._gate.abandon_session(_websocket_context(flow))
-
-    async def websocket_message(self, flow: http.HTTPFlow) -> None:
-        """Decide what becomes of a WebSocket message."""
-        assert flow.websocket is not None
-        message = flow.websocket.messages[-1]
-        del flow.websocket.messages[:-1]
-        if message.injected:
-            return
-        try:
-            await self._take_websocket_message(flow, message)
-        except Exception as error:
-            log.exception("a WebSocket message is dropped", server=flows.server_name(flow), exc_info=error)
-            message.drop()
-
-    async def _take_websocket_message(self, flow: http.HTTPFlow, message: WebSocketMessage) -> None:
-        if len(message.content) > self._limits.message_bytes:
-            message.drop()
-            self._gate.note("request_refused", "event_too_large", flows.context(flow))
-            _inject(flow, flows.refusal_body(_denial("event_too_large", "the message")), is_text=message.is_text)
-            return
-        if message.from_client and self._is_stopping():
-            message.drop()
-            self._gate.note("request_refused", "stopping", flows.context(flow))
-            _inject(flow, flows.refusal_body(_denial("stopping", "the message")), is_text=message.is_text)
-            return
-        context = _websocket_context(flow)
-        if not message.from_client:
-            payloads = Responses(self._gate, context, None, self._key).rewrite(message.content)
-            if payloads is not None:
-                message.content = payloads[0]
-            return
-        before = flow.metadata.get(SENT, "")
-        verdict = await self._gate.inspect(message.content, context, before=before)
-        match verdict:
-            case Forward():
-                message.content = await self._gate.spell(verdict)
-            case Pass():
-                flow.metadata[SENT] = last_words(before, message.content)
-            case Answer(replies=replies):
-                message.drop()
-                for reply in replies:
-                    _inject(flow, serialise(reply), is_text=message.is_text)
-            case Reject(denial=denial):
-                message.drop()
-                _inject(flow, flows.refusal_body(denial), is_text=message.is_text)
-            case _:
-                raise TypeError(f"unknown verdict {verdict!r}")
-
     def _refuse(self, flow: http.HTTPFlow, status: int, reason: str, why: str = "") -> None:
-        flows.answer_refused(flow, status, _denial(reason, "the request", why))
+        flows.answer_refused(flow, status, flows.denial(reason, "the request", why))
 
     def _fail(self, flow: http.HTTPFlow, error: Exception) -> None:
         """Refuse a flow that could not be handled, and record it."""
@@ -369,12 +336,11 @@ class McpGate:
             log.exception("a refusal could not be recorded", error=str(second))
 
 
-def _websocket_context(flow: http.HTTPFlow) -> Context:
-    return replace(flows.context(flow), transport="websocket", session=flow.id, target="")
-
-
-def _denial(reason: str, subject: str, why: str = "") -> Denial:
-    return Denial(reason, reasons.explain(reason, subject, why), retryable=reasons.REASONS[reason].retryable)
+def _put(response: http.Response, payloads: list[bytes] | None) -> None:
+    """Put what is to be passed on in place of what came; None means that it passes as it is."""
+    if payloads is not None:
+        whole = payloads[0] if len(payloads) == 1 else b"[" + b",".join(payloads) + b"]"
+        flows.replace_body(response, whole)
 
 
 def _answer(flow: http.HTTPFlow, verdict: Answer) -> None:
@@ -387,9 +353,3 @@ def _answer(flow: http.HTTPFlow, verdict: Answer) -> None:
         return
     body = serialise(list(verdict.replies)) if verdict.batch else serialise(verdict.replies[0])
     flows.answer(flow, verdict.status, body)
-
-
-def _inject(flow: http.HTTPFlow, body: bytes, *, is_text: bool) -> None:
-    from mitmproxy import ctx  # noqa: PLC0415  the master exists once the daemon runs
-
-    ctx.master.commands.call("inject.websocket", flow, True, body, is_text)

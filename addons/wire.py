@@ -66,7 +66,8 @@ class Wire(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Give the layers what came."""
-        if not self.muted and self._connection.state & ConnectionState.CAN_READ:
+        state = self._connection.state
+        if not self.muted and (state is ConnectionState.OPEN or state & ConnectionState.CAN_READ):
             self._taker.take(events.DataReceived(self._connection, data))
             self._taker.count(self, len(data))
 

@@ -30,7 +30,9 @@ from proxy.wire.mcp import MODERN
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
-    from proxy.model import Context, Governed, JsonObject, PinRules, PinStore, Policy, ServerPins, ToolPrint
+    from proxy.model import Context, Governed, JsonObject, PinRules
+    from proxy.pins import PinStore, ServerPins, ToolPrint
+    from proxy.roles import Policy
 
 TOOLS_LIST: Final = "tools/list"
 NOT_PINNED: Final = "tool_not_pinned"

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 
 import structlog
 from mitmproxy import options
-from mitmproxy.addons import core, disable_h2c, proxyserver, tlsconfig
+from mitmproxy.addons import core, disable_h2c, proxyserver
 
 from addons.announce import Announcer
+from addons.certificates import Certificates
 from addons.egress import Egress
 from addons.embedding import embed
 from addons.hook_table import Embedded
@@ -27,6 +28,7 @@ from addons.limits import Limits
 from addons.listening import replace_listening
 from addons.mcp_gate import McpGate
 from addons.next_layer import HttpOnly
+from addons.websocket_gate import WebsocketGate
 from proxy.agents import AgentBook
 from proxy.ca import Authority
 from proxy.console.server import Console
@@ -49,8 +51,8 @@ if TYPE_CHECKING:
     from proxy.config import Settings
     from proxy.console.sockets import Listeners
     from proxy.meters import Row
-    from proxy.model import EventSink
     from proxy.ports import Address
+    from proxy.roles import EventSink
 
 log = structlog.get_logger("interlock")
 
@@ -227,7 +229,7 @@ class Daemon:
             core.Core(),
             proxyserver.Proxyserver(),
             HttpOnly(limits),
-            tlsconfig.TlsConfig(),
+            Certificates(),
             disable_h2c.DisableH2C(),
             self.lifecycle,
             Identity(
@@ -240,6 +242,7 @@ class Daemon:
             McpGate(
                 self.gate, limits, seal_key, lambda: self.lifecycle.stopping, self.announcer.streams_of, self.board
             ),
+            WebsocketGate(self.gate, limits.message_bytes, seal_key, lambda: self.lifecycle.stopping),
             self.announcer,
         )
         host, port = settings.listen_address

@@ -22,8 +22,9 @@ from proxy.proposals import State
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from proxy.model import EventSink, JsonObject
+    from proxy.model import JsonObject
     from proxy.proposals import Commit, Proposal, ProposalStore
+    from proxy.roles import EventSink
 
 MIN_PREFIX = 8
 SEARCHED = 1000

@@ -18,7 +18,8 @@ from proxy.wire.jsonrpc import is_id
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from proxy.model import Board, Context, Exchange, JsonObject, MessageId
+    from proxy.model import Context, Exchange, JsonObject, MessageId
+    from proxy.roles import Board
 
     type Key = tuple[str, str, MessageId]
 

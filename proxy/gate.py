@@ -24,7 +24,6 @@ from proxy.journal import RECORDED, Journal, new_id
 from proxy.model import Call, Decision, Exchange, Forward, Kind, Message, Outcome, Pass, Reject
 from proxy.outbound import Carried, Customs, UploadWatch
 from proxy.refusals import (
-    READ_AT_ONCE,
     Step,
     as_call,
     carried_denial,
@@ -38,19 +37,20 @@ from proxy.refusals import (
 )
 from proxy.two_steps import TwoSteps
 from proxy.way_back import WayBack
-from proxy.wire.body import Batch, Foreign, Refused, Single, read_body, read_lines
+from proxy.wire.body import READ_AT_ONCE, Batch, Foreign, Refused, Single, read_body, read_lines
 from proxy.wire.encoding import sniff_coding
 from proxy.wire.jsonrpc import serialise
-from proxy.wire.mcp import check_headers, mirrored_headers, parse_tool_call
+from proxy.wire.mcp import check_headers, mirrored_headers, parse_tool_call, read_head
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from proxy.catalogue import Catalogue
-    from proxy.model import Board, Context, Denial, EventSink, Json, Policy, Redaction, Redactor, Verdict
+    from proxy.model import Context, Denial, Json, Redaction, Verdict
     from proxy.phases import Phases
+    from proxy.roles import Board, EventSink, Policy, Redactor
     from proxy.wire.body import Reading
-    from proxy.wire.mcp import Headers
+    from proxy.wire.mcp import Head, Headers
 
 log = structlog.get_logger("interlock.gate")
 
@@ -110,10 +110,10 @@ class Gate(WayBack):
             return await self._fail(step, error)
 
     async def _inspect(self, body: bytes, headers: Headers, step: Step, before: str) -> Verdict:
-        encodings = [value for name, value in headers if name.lower() == "content-encoding"]
-        costly = len(body) > READ_AT_ONCE or encodings or sniff_coding(body) is not None
+        head = read_head(headers)
+        costly = len(body) > READ_AT_ONCE or head.encodings or sniff_coding(body) is not None
         step.size = READ_AT_ONCE + 1 if costly else len(body)
-        reading, carried = await self.aside(step.size, self._examine, body, headers, encodings, step.context, before)
+        reading, carried = await self.aside(step.size, self._examine, body, headers, head, step.context, before)
         if isinstance(reading, Foreign):
             return self._let_out(step.context, carried)
         step.reading = reading
@@ -122,7 +122,7 @@ class Gate(WayBack):
         if isinstance(reading, Batch):
             return await self._refuse(step, "batch")
         try:
-            check_headers(reading.message, headers)
+            check_headers(reading.message, head.mcp)
         except WireError as error:
             return await self._refuse(step, error.reason, why=sentence(error.detail))
         if carried is not None:
@@ -139,11 +139,10 @@ class Gate(WayBack):
             return await self._refuse(step, "store_unavailable")
 
     def _examine(
-        self, body: bytes, headers: Headers, encodings: Sequence[str], context: Context, before: str
+        self, body: bytes, headers: Headers, head: Head, context: Context, before: str
     ) -> tuple[Reading, Carried | None]:
         """Read what is sent, and look through what it carries beside MCP."""
-        types = [value for name, value in headers if name.lower() == "content-type"]
-        reading = read_body(body, content_types=types, encodings=encodings, limit=self._body_limit)
+        reading = read_body(body, content_types=head.content_types, encodings=head.encodings, limit=self._body_limit)
         if isinstance(reading, Foreign) and context.transport in LINE_READ:
             reading = read_lines(body)
         unread = body if isinstance(reading, Foreign) else None

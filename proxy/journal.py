@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from proxy.catalogue import ToolFinding
-    from proxy.model import Call, Context, Decision, EventSink, Exchange, Finding, Json, JsonObject, Redactor
+    from proxy.model import Call, Context, Decision, Exchange, Finding, Json, JsonObject
     from proxy.outbound import Carried
     from proxy.refusals import Step
+    from proxy.roles import EventSink, Redactor
 
     class Aside(Protocol):
         """Does work on so many bytes where nobody has to wait for it."""
@@ -60,7 +61,8 @@ class Journal:
         Of a message that makes a server do nothing it is kept `quietly`: nobody waits. Raises
         AuditUnavailableError where it cannot be made durable.
         """
-        event = await self._aside(step.size, self._decided, step, reason, with_arguments)
+        made = step, reason, with_arguments
+        event = self._decided(*made) if step.is_small else await self._aside(step.size, self._decided, *made)
         if quietly:
             self._sink.record_later(event)
         else:
@@ -199,7 +201,7 @@ class Journal:
             revision=context.revision,
             session=context.session,
             jsonrpc_id=message.id if message else None,
-            method=step.method,
+            method=message.method if message else step.method,
             tool=call.tool if call else None,
             arguments=shown,
             arguments_hash=digest(spelt) if spelt is not None else None,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from proxy.masking import Suppression
     from proxy.model import Finding, Json
-    from proxy.redact.scan import DatabaseCache
+    from proxy.redact.expressions import DatabaseCache
 
 REMEMBERED = 4
 """How many maskers are kept for calls that were decided before a reload."""
@@ -67,4 +67,7 @@ class LiveMasker:
         maskers = self._maskers
         if not maskers:
             raise PolicyError("nothing can be masked before a policy is in force")
-        return next((masker for masker in maskers if masker.catalogue.knows(detectors)), maskers[0])
+        for masker in maskers:
+            if masker.catalogue.knows(detectors):
+                return masker
+        return maskers[0]

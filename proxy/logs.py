@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import json
 import logging
 import sys
+import time
 from typing import TYPE_CHECKING, Any
+
+import orjson
 
 from proxy.embedding import without
 
@@ -18,6 +23,7 @@ if TYPE_CHECKING:
 
 NOISY = ("mitmproxy", "asyncio", "hpack", "uvicorn")
 _WORKER: dict[str, int] = {}
+_AS_JSON_DOES = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
 
 
 def hush() -> None:
@@ -39,16 +45,12 @@ def configure(level: str = "info", log_format: str = "auto") -> None:
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
-    final: list[Processor] = (
-        [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
-        if as_json
-        else [_console_renderer()]
-    )
+    final: Processor = _spell if as_json else _console_renderer()
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *final],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, final],
         )
     )
     root = logging.getLogger()
@@ -58,9 +60,10 @@ def configure(level: str = "info", log_format: str = "auto") -> None:
         logging.getLogger(name).setLevel(logging.WARNING)
     # The daemon says itself, and with its own way out, when it cannot listen.
     logging.getLogger("mitmproxy.addons.proxyserver").setLevel(logging.CRITICAL)
-    # Our own lines, one for each decision, do not take the way through the standard library's logging.
+    # Our own lines, one for each decision, do not take the way through the standard library's logging,
+    # and are completed in one step.
     structlog.configure(
-        processors=[*shared, *final],
+        processors=[_stamp, final],
         logger_factory=_Lines,
         wrapper_class=structlog.make_filtering_bound_logger(level.upper()),
         cache_logger_on_first_use=True,
@@ -70,6 +73,33 @@ def configure(level: str = "info", log_format: str = "auto") -> None:
 def _add_worker(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     line.update(_WORKER)
     return line
+
+
+def _stamp(logger: Any, method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Complete one of our own lines."""
+    now = time.time()
+    seconds = int(now)
+    line.update(_WORKER)
+    line["logger"] = logger.name
+    line["level"] = method
+    line["timestamp"] = f"{_second(seconds)}.{int((now - seconds) * 1_000_000):06}Z"
+    return line
+
+
+@functools.lru_cache(maxsize=4)
+def _second(seconds: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
+
+
+def _spell(logger: Any, method: str, line: MutableMapping[str, Any]) -> str:
+    """Give a line as JSON, in ASCII whatever stderr takes."""
+    if "exc_info" in line:
+        line = structlog.processors.format_exc_info(logger, method, line)
+    try:
+        spelt = orjson.dumps(line, repr, _AS_JSON_DOES)
+    except TypeError:  # an integer or a character that it does not take
+        return json.dumps(line, default=repr)
+    return spelt.decode() if spelt.isascii() else json.dumps(line, default=repr)
 
 
 class _Lines:

@@ -9,7 +9,8 @@ from proxy.meters import AUDIT_WRITE
 
 if TYPE_CHECKING:
     from proxy.meters import Row
-    from proxy.model import AuditEvent, EventSink
+    from proxy.model import AuditEvent
+    from proxy.roles import EventSink
 
 
 class MeteredSink:

@@ -1,4 +1,4 @@
-"""The frozen values that travel through Interlock, and the roles its parts play.
+"""The frozen values that travel through Interlock.
 
 Pure: standard library only, no I/O. Everything here is read by many rooms, so
 nothing here knows how bytes look on the wire, how a rule is written or where an
@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from proxy.frozen import frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Mapping
 
     from proxy.masking import Suppression
     from proxy.proposals import Running, Terms
@@ -293,140 +293,6 @@ class PinRules:
     hidden_characters: Literal["record", "enforce"] = "enforce"
 
 
-@frozen()
-class ToolPrint:
-    """What a server says of one tool, as digests: of the whole, without the name, and field by field.
-
-    `hidden` tells where invisible characters stand. `definition` is what was
-    said itself, where it is not too long to keep.
-    """
-
-    digest: str
-    body: str
-    fields: Mapping[str, str]
-    hidden: tuple[str, ...] = ()
-    definition: JsonObject | None = None
-
-
-@frozen()
-class Pin:
-    """One tool of one server: as last seen, and as approved, if it ever was.
-
-    `drifted` holds from the first departure until somebody approves, even where
-    the server goes back to what it said before.
-    """
-
-    seen: ToolPrint
-    approved: ToolPrint | None
-    drifted: bool
-    since: float
-
-    @property
-    def stands(self) -> bool:
-        """Whether the tool is as approved, and has been all along."""
-        return self.approved is not None and not self.drifted
-
-
-@frozen()
-class ServerPins:
-    """The pinned tools of one server.
-
-    `listing` holds while the pages of the first list are still coming;
-    `approvals` counts how often somebody changed what is approved.
-    """
-
-    first_seen: float
-    listing: bool
-    tools: Mapping[str, Pin]
-    approvals: int = 0
-
-
-class PinStore(Protocol):
-    """Keeps pins. Safe for several processes; what cannot be read or written raises PinsUnavailableError."""
-
-    def read(self, server: str) -> ServerPins | None:
-        """Give a server's pins; None where it was never seen."""
-        ...
-
-    def update(self, server: str, change: Callable[[ServerPins | None], ServerPins | None]) -> ServerPins | None:
-        """Replace a server's pins by what `change`, which is pure, makes of them; give the new ones.
-
-        Nobody else's update comes between. None forgets the server; giving the
-        same object back changes nothing.
-        """
-        ...
-
-    def servers(self) -> Sequence[str]:
-        """Give the servers that have pins, by name."""
-        ...
-
-
-class Policy(Protocol):
-    """Decides calls. Implementations do no I/O and never raise for a bad call."""
-
-    @property
-    def version(self) -> str:
-        """A hash of the policy's content."""
-        ...
-
-    def decide(self, call: Call) -> Decision:
-        """Decide `call`; a value that cannot be judged is a deny with its own reason."""
-        ...
-
-    def could_allow(self, call: Call) -> bool:
-        """Say whether there may be arguments with which a call of the tool is not denied."""
-        ...
-
-    def governs(self, call: Call) -> Governed:
-        """Say whether calls of the tool are two-phase: never, by their arguments, or always."""
-        ...
-
-    @property
-    def pins(self) -> PinRules:
-        """What becomes of tools that change."""
-        ...
-
-    def unmatched(self, server: str) -> Decision:
-        """Say what becomes of an answer whose call nobody knows: all that any rule might have asked for it."""
-        ...
-
-
-class Redactor(Protocol):
-    """Finds and masks secrets in JSON values."""
-
-    def mask(
-        self, value: Json, detectors: Sequence[str], suppressions: Sequence[Suppression] = ()
-    ) -> tuple[Json, tuple[Finding, ...]]:
-        """Give `value` with what `detectors` find masked, and what was found; not what `suppressions` let be.
-
-        The masked value holds no finding and may always be recorded. It may be
-        forwarded only where every finding is `maskable`.
-        """
-        ...
-
-    def is_clean(self, value: Json, part: Json, detectors: Sequence[str]) -> bool:
-        """Say that `mask` would find nothing in `value`, nor in `part` of it by itself, with any of `detectors`.
-
-        False says nothing: it is for `mask` to tell.
-        """
-        ...
-
-
-class EventSink(Protocol):
-    """Takes audit events."""
-
-    async def record(self, event: AuditEvent) -> None:
-        """Return once `event` is durable.
-
-        Raises AuditUnavailableError where it cannot be made so.
-        """
-        ...
-
-    def record_later(self, event: AuditEvent) -> None:
-        """Take `event` without making anybody wait for it."""
-        ...
-
-
 @dataclass(slots=True)
 class Exchange:
     """A call under way: what the way back needs to know of the way out."""
@@ -449,46 +315,6 @@ class Exchange:
     """Whether part of a secret had gone before the rest of it was found."""
     shared: bool = False
     """Whether other workers know of it, and any of them may end it."""
-
-
-class Board(Protocol):
-    """What workers show each other. What cannot be read or written raises BoardUnavailableError."""
-
-    def claim(self, context: Context, message_id: MessageId) -> bool:
-        """Take an id of a session; say whether no other worker has it."""
-        ...
-
-    def release(self, context: Context, message_id: MessageId) -> None:
-        """Let an id go."""
-        ...
-
-    def post(self, exchange: Exchange) -> None:
-        """Show a call that may be answered on a stream of another worker."""
-        ...
-
-    def find(self, context: Context, message_id: MessageId) -> Exchange | None:
-        """Give the call of a session that an answer of this id belongs to, if any worker showed one."""
-        ...
-
-    def of_session(self, context: Context) -> list[Exchange]:
-        """Give the calls of a session that no answer was seen to."""
-        ...
-
-    def end(self, call_id: str) -> bool:
-        """Take a call for ended; say whether this worker is the one that ended it."""
-        ...
-
-    def ended(self, call_ids: Iterable[str]) -> set[str]:
-        """Say which of these calls have ended."""
-        ...
-
-    def add_endpoint(self, server: str, path: str) -> None:
-        """Keep where a legacy server takes messages whose answers come on a stream."""
-        ...
-
-    def is_endpoint(self, server: str, path: str) -> bool:
-        """Say whether a legacy server takes messages there."""
-        ...
 
 
 @frozen()

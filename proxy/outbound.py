@@ -30,7 +30,8 @@ from proxy.wire.jsonrpc import parse_json
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from proxy.model import Context, Finding, Json, JsonObject, Redaction, Redactor
+    from proxy.model import Context, Finding, Json, JsonObject, Redaction
+    from proxy.roles import Redactor
     from proxy.wire.mcp import Headers
 
 CREDENTIALS: Final = frozenset(

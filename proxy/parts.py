@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy.config import Settings
-    from proxy.model import Board, EventSink
+    from proxy.roles import Board, EventSink
     from proxy.sampler import Sampler
     from proxy.store.log import LocalLog
 

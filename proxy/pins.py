@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from proxy.descriptions import find_hidden
 from proxy.errors import PinsUnavailableError
-from proxy.model import Pin, ServerPins, ToolPrint
+from proxy.frozen import frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from proxy.model import JsonObject
 
@@ -26,7 +26,75 @@ MAX_DEFINITION: Final = 32 << 10
 FIRST_LIST_SECONDS: Final = 300.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
+class ToolPrint:
+    """What a server says of one tool, as digests: of the whole, without the name, and field by field.
+
+    `hidden` tells where invisible characters stand. `definition` is what was
+    said itself, where it is not too long to keep.
+    """
+
+    digest: str
+    body: str
+    fields: Mapping[str, str]
+    hidden: tuple[str, ...] = ()
+    definition: JsonObject | None = None
+
+
+@frozen()
+class Pin:
+    """One tool of one server: as last seen, and as approved, if it ever was.
+
+    `drifted` holds from the first departure until somebody approves, even where
+    the server goes back to what it said before.
+    """
+
+    seen: ToolPrint
+    approved: ToolPrint | None
+    drifted: bool
+    since: float
+
+    @property
+    def stands(self) -> bool:
+        """Whether the tool is as approved, and has been all along."""
+        return self.approved is not None and not self.drifted
+
+
+@frozen()
+class ServerPins:
+    """The pinned tools of one server.
+
+    `listing` holds while the pages of the first list are still coming;
+    `approvals` counts how often somebody changed what is approved.
+    """
+
+    first_seen: float
+    listing: bool
+    tools: Mapping[str, Pin]
+    approvals: int = 0
+
+
+class PinStore(Protocol):
+    """Keeps pins. Safe for several processes; what cannot be read or written raises PinsUnavailableError."""
+
+    def read(self, server: str) -> ServerPins | None:
+        """Give a server's pins; None where it was never seen."""
+        ...
+
+    def update(self, server: str, change: Callable[[ServerPins | None], ServerPins | None]) -> ServerPins | None:
+        """Replace a server's pins by what `change`, which is pure, makes of them; give the new ones.
+
+        Nobody else's update comes between. None forgets the server; giving the
+        same object back changes nothing.
+        """
+        ...
+
+    def servers(self) -> Sequence[str]:
+        """Give the servers that have pins, by name."""
+        ...
+
+
+@frozen()
 class Page:
     """One page of a tool list: named tools in order, and its place among the pages."""
 
@@ -37,7 +105,7 @@ class Page:
     """No further page was announced."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen()
 class Change:
     """What one tool of a page brings that was not known before."""
 

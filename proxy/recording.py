@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from proxy.config import Settings
-    from proxy.model import EventSink
+    from proxy.roles import EventSink
     from proxy.store.log import LocalLog
 
 log = structlog.get_logger("interlock.audit")

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from proxy.model import Context, Exchange, JsonObject
 
 TOOLS_CHANGED = "notifications/tools/list_changed"
+# Up to so many bytes the compiled reader is the quicker one: over a long text either takes long, and it spells it, too.
+SHORT = 1 << 14
 SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 
 
@@ -43,13 +45,16 @@ class Responses:
             value, twice = _read(body)
         except ValueError:
             return self._unreadable(body)
-        values = value if isinstance(value, list) else [value]
-        taken = [self._take(item, body) for item in values]
-        if all(item is None for item in taken):
-            return [respell(value)] if twice else None
-        kept = [[original] if item is None else item for item, original in zip(taken, values, strict=True)]
-        flat = [message for messages in kept for message in messages]
-        return [respell(flat)] if isinstance(value, list) else [respell(message) for message in flat]
+        if not isinstance(value, list):
+            taken = self._take(value, body)
+            if taken is None:
+                return [respell(value)] if twice else None
+            return [respell(message) for message in taken]
+        members = [self._take(item, body) for item in value]
+        if not twice and all(taken is None for taken in members):
+            return None
+        kept = [[original] if taken is None else taken for taken, original in zip(members, value, strict=True)]
+        return [respell([message for messages in kept for message in messages])]
 
     def rewrite_whole(self, body: bytes) -> list[bytes] | None:
         """Give what to pass on in place of a whole response: one without the answer is no answer."""
@@ -110,7 +115,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _read(body: bytes) -> tuple[Any, bool]:
     """Give a value, and whether something in it is named twice. Raises ValueError."""
-    quickly = read_quickly(body)
+    quickly = read_quickly(body) if len(body) <= SHORT else None
     if quickly is not None:
         return quickly[0], False
     try:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from proxy.said import mask_after, said_after
 
 if TYPE_CHECKING:
-    from proxy.model import Exchange, Finding, Json, JsonObject, Redaction, Redactor
+    from proxy.model import Exchange, Finding, Json, JsonObject, Redaction
+    from proxy.roles import Redactor
 
 
 def mask_result(

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from proxy.masking import Suppression
-    from proxy.model import Finding, Json, Redactor
+    from proxy.model import Finding, Json
+    from proxy.roles import Redactor
 
 KEPT: Final = 512
 """Characters of what was said before that are looked at again; a redactor joins strings of this length whole."""

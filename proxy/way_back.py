@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from proxy.catalogue import Catalogue
     from proxy.exchanges import Exchanges
     from proxy.journal import Journal
-    from proxy.model import Context, Finding, JsonObject, Policy, Redactor
+    from proxy.model import Context, Finding, JsonObject
+    from proxy.roles import Policy, Redactor
     from proxy.two_steps import TwoSteps
 
 log = structlog.get_logger("interlock.gate")

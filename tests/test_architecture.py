@@ -64,6 +64,7 @@ def ours(module: str) -> set[str]:
 
 MODEL = (
     "proxy.model",
+    "proxy.roles",
     "proxy.frozen",
     "proxy.proposals",
     "proxy.events",
@@ -112,6 +113,7 @@ PURE = (
 # Room, and which of our own modules it may import. The longest name that fits a module is its room.
 ROOMS: dict[str, tuple[str, ...]] = {
     "proxy.model": MODEL,
+    "proxy.roles": MODEL,
     "proxy.proposals": MODEL,
     "proxy.masking": MODEL,
     "proxy.events": MODEL,
@@ -211,7 +213,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "proxy.files": ("proxy.errors",),
     "proxy.embedding": (),
     "proxy.ports": ("proxy.errors",),
-    "proxy.workers": ("proxy.errors",),
+    "proxy.workers": ("proxy.errors", "proxy.memory"),
     "proxy.health": (),
     "proxy.meters": ("proxy.reasons", "proxy.redact", *MODEL),
     "proxy.metered": ("proxy.meters", *MODEL),
@@ -251,6 +253,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "proxy.outbound",
         "proxy.wire",
         "proxy.model",
+        "proxy.roles",
         "proxy.reasons",
         "proxy.ports",
         "proxy.meters",
@@ -396,6 +399,7 @@ def mirror(module: str) -> Path:
 # These are data alone; the daemon is tested by the acceptance tests.
 WITHOUT_MIRROR = {
     "proxy.model",
+    "proxy.roles",
     "proxy.proposals",
     "proxy.masking",
     "proxy.events",

@@ -12,7 +12,8 @@ import pytest
 from proxy.catalogue import Catalogue, is_tool_list
 from proxy.errors import PinsUnavailableError
 from proxy.gate import Gate
-from proxy.model import AuditEvent, Call, Context, Forward, PinRules, Principal, ServerPins
+from proxy.model import AuditEvent, Call, Context, Forward, PinRules, Principal
+from proxy.pins import ServerPins
 from proxy.policy.decide import CompiledPolicy
 from proxy.policy.rules import PolicyFile
 

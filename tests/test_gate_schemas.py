@@ -12,7 +12,8 @@ import pytest
 from proxy.catalogue import Catalogue
 from proxy.errors import PinsUnavailableError
 from proxy.gate import Gate
-from proxy.model import AuditEvent, Call, Decision, Forward, PinRules, ServerPins
+from proxy.model import AuditEvent, Call, Decision, Forward, PinRules
+from proxy.pins import ServerPins
 from proxy.redact import Masker
 from tests.gate_world import ALLOW, CONTEXT, MASK, call, denial_of, only_reply
 

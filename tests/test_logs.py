@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import pytest
 import structlog
@@ -97,3 +98,17 @@ def test_lines_of_a_worker_say_which_it_is(capsys: pytest.CaptureFixture[str], m
     logging.getLogger("somebody.else").warning("careful")
     said = [json.loads(line).get("worker") for line in capsys.readouterr().err.splitlines()]
     assert said == [None, 3, 3]
+
+
+@pytest.mark.parametrize(
+    "value", ["é", "\ud800", 1 << 70, {1: 2}, {"a": [None, 1.5]}, object, UTC, "\x00\x7f"], ids=ascii
+)
+def test_whatever_is_in_a_line_it_is_the_json_that_json_makes_of_it(
+    value: object, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure(log_format="json")
+    structlog.get_logger("x").warning("odd", value=value)
+    err = capsys.readouterr().err
+    assert err.isascii()
+    assert json.loads(err)["value"] == json.loads(json.dumps(value, default=repr))
+    assert datetime.fromisoformat(json.loads(err)["timestamp"]).tzinfo == UTC

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from proxy import pins
 from proxy.errors import PinsUnavailableError
-from proxy.model import ServerPins
-from proxy.pins import Change, Page, print_tool, take_page
+from proxy.pins import Change, Page, ServerPins, print_tool, take_page
 
 TOOL = {
     "name": "echo",

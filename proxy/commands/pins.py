@@ -15,9 +15,9 @@ from rich.table import Table
 
 from proxy.commands.options import AsJson, ConfigFile, StateDir, state_folder
 from proxy.errors import ConfigError
-from proxy.model import JsonObject, Pin, ServerPins, ToolPrint
+from proxy.model import JsonObject
+from proxy.pins import Pin, ServerPins, ToolPrint, changed_fields
 from proxy.pins import approve as approve_pins
-from proxy.pins import changed_fields
 from proxy.store.pins import PinFiles
 
 app = typer.Typer(help="Tools as pinned, and what became of them.", no_args_is_help=True)

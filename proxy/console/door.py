@@ -18,8 +18,8 @@ from proxy.model import AuditEvent
 if TYPE_CHECKING:
     from starlette.types import Scope
 
-    from proxy.model import EventSink
     from proxy.operators import OperatorBook
+    from proxy.roles import EventSink
 
 log = structlog.get_logger("interlock.operators")
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     import uvicorn
 
     from proxy.desk import Desk
-    from proxy.model import EventSink
     from proxy.operators import OperatorBook
+    from proxy.roles import EventSink
 
 log = structlog.get_logger("interlock.operators")
 

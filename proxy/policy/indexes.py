@@ -2,7 +2,8 @@
 
 An index has the conditions of one kind on one `arg`, and gives for a call the rules
 of which one may hold. To leave a rule out is a promise that its condition would have
-said no; where that is not sure, it is given.
+said no; where that is not sure, it is given. An index is asked only where the call has
+some value there: of no value at all, every condition that has an index says no.
 """
 
 from __future__ import annotations
@@ -10,16 +11,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from proxy.policy.conditions import many
+from proxy.policy.globs import is_glob
 from proxy.policy.host_operators import compile_hosts, view_url
 from proxy.policy.operators import spellings
-from proxy.policy.path_operator import compile_roots, gather_paths, glob_search
+from proxy.policy.path_operator import compile_roots, gather_paths, glob_search, pattern_may_reach
+from proxy.policy.programs import read_entry, view_command
 from proxy.policy.regex import bundle, compile_search
 from proxy.policy.views import TextView, gather, view_contents, view_scalar, view_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
-    from proxy.policy.hosts import Host
+    from proxy.policy.hosts import Host, UrlViews
+    from proxy.policy.programs import CommandView
     from proxy.policy.values import ArgPath, Reading
     from proxy.policy.views import Views
 
@@ -49,15 +53,10 @@ def _everyone(leaves: Sequence[Leaf]) -> frozenset[int]:
     return frozenset(leaf.rule for leaf in leaves)
 
 
-def index_presence(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
-    """Index any condition that says no where there is no value at all."""
+def index_presence(_arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
+    """Give every rule, for conditions of which no more is known than that they say no of nothing."""
     everyone = _everyone(leaves)
-
-    def index(reading: Reading) -> Collection[int]:
-        exact, loose, trouble = arg.select(reading)
-        return everyone if exact or loose or trouble is not None else ()
-
-    return index
+    return lambda _reading: everyone
 
 
 def index_paths(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
@@ -73,17 +72,17 @@ def index_paths(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
 
     def index(reading: Reading) -> Collection[int]:
         paths = paths_of(reading)
-        if paths.trouble is not None or paths.globs or paths.searches:
+        if paths.trouble is not None:
             return everyone
-        found: set[int] = set()
-        for path in paths.folded:
-            for length in lengths:
-                if (head := path[:length]) in folders:
-                    found |= folders[head]
-            if some_glob is not None and some_glob(path):
-                found.update([rule for fits, rule in globs if fits(path)])
+        heads = [head for path in paths.folded for length in lengths if (head := path[:length]) in folders]
+        found = {rule for head in heads for rule in folders[head]}
+        if some_glob is not None:
+            hit = [path for path in paths.folded if some_glob(path)]
+            found.update([rule for path in hit for fits, rule in globs if fits(path)])
         if paths.relative:
             found |= relative
+        if paths.globs or paths.searches:
+            found.update(*[rules for root, rules in folders.items() if pattern_may_reach(paths, root)])
         return found
 
     return index
@@ -162,10 +161,33 @@ def _folded_words(leaves: Sequence[Leaf]) -> Table[str]:
     return _table((word, leaf.rule) for leaf in leaves for word in spellings(leaf.operand)[1])
 
 
+def index_commands(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
+    """Index `command`: the programs that a command line runs or mentions are looked up."""
+    entries = [(read_entry(text), leaf.rule) for leaf in leaves for text in many(leaf.operand)]
+    rules = _table((entry.program, rule) for entry, rule in entries if not is_glob(entry.program))
+    globs = [(entry.fits, rule) for entry, rule in entries if is_glob(entry.program)]
+
+    def find(view: CommandView) -> set[int]:
+        names = {program.name for program in (*view.run, *view.maybe)} | view.mentioned
+        found = {rule for name in names for rule in rules.get(name, ())}
+        return found | {rule for fits, rule in globs if any(map(fits, names))}
+
+    return _index_views(gather(arg, "command", view_command), leaves, find, _has_problem)
+
+
+def index_classes(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
+    """Index `ip_class`."""
+    rules = _table((kind, leaf.rule) for leaf in leaves for kind in many(leaf.operand))
+
+    def find(view: UrlViews) -> set[int]:
+        kinds = {kind for host in view.hosts for found in host.classes() for kind in found}
+        return {rule for kind in kinds for rule in rules.get(kind, ())}
+
+    return _index_views(gather(arg, "url", view_url), leaves, find, _has_problem)
+
+
 def index_hosts(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
     """Index `host_in`: a host's name, its domains and its addresses are looked up."""
-    views_of = gather(arg, "url", view_url)
-    everyone = _everyone(leaves)
     compiled = [(compile_hosts(many(leaf.operand)), leaf.rule) for leaf in leaves]
     names = _table((name, rule) for hosts, rule in compiled for name in hosts.names)
     suffixes = _table((suffix, rule) for hosts, rule in compiled for suffix in hosts.suffixes)
@@ -183,26 +205,32 @@ def index_hosts(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
         found.update([rule for fits, rule in globs if fits(name)])
         return found
 
-    def index(reading: Reading) -> Collection[int]:
-        views = views_of(reading)
-        if views.trouble is not None or any(item.problem for item in views.items):
-            return everyone
-        return {rule for item in (*views.items, *views.extra) for host in item.hosts for rule in find(host)}
+    return _index_views(
+        gather(arg, "url", view_url),
+        leaves,
+        lambda view: {rule for host in view.hosts for rule in find(host)},
+        _has_problem,
+    )
 
-    return index
+
+def _has_problem(view: UrlViews | CommandView) -> bool:
+    return view.problem is not None
 
 
 _NOBODY: Final[frozenset[int]] = frozenset()
 
 
 def _index_views(
-    views_of: Callable[[Reading], Views], leaves: Sequence[Leaf], find: Callable[[Any], Collection[int]]
+    views_of: Callable[[Reading], Views],
+    leaves: Sequence[Leaf],
+    find: Callable[[Any], Collection[int]],
+    unsure: Callable[[Any], bool] | None = None,
 ) -> Index:
     everyone = _everyone(leaves)
 
     def index(reading: Reading) -> Collection[int]:
         items, extra, _, trouble = views_of(reading)
-        if trouble is not None:
+        if trouble is not None or (unsure is not None and any(map(unsure, items))):
             return everyone
         if len(items) == 1 and not extra:
             return find(items[0])
@@ -220,5 +248,7 @@ INDEXES: Final[dict[str, Build]] = {
     "matches": index_matches,
     "path_under": index_paths,
     "host_in": index_hosts,
+    "ip_class": index_classes,
+    "command": index_commands,
 }
 """By operator; all others that say no of nothing go by `index_presence`."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from proxy.policy.asking import Hit
 from proxy.policy.conditions import All, Any_, Condition
 from proxy.policy.indexes import INDEXES, Leaf, index_presence
-from proxy.policy.values import parse_arg
+from proxy.policy.values import NOTHING, parse_arg
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from proxy.policy.asking import CompiledRule
     from proxy.policy.conditions import When
     from proxy.policy.indexes import Build, Index
-    from proxy.policy.values import Reading
+    from proxy.policy.values import ArgPath, Reading
 
 
 class _Need(NamedTuple):
@@ -48,9 +48,11 @@ class Plan:
     def ask(self, reading: Reading) -> list[Hit] | None:
         """Give what the rules say, in their order; None where those without a condition alone have a say."""
         asked = set(self._always)
-        for index, members in self._indexes:
+        for arg, indexes, members in self._indexes:
             try:
-                asked.update(index(reading))
+                if arg.select(reading) is not NOTHING:
+                    for index in indexes:
+                        asked.update(index(reading))
             except Exception:  # noqa: BLE001 - the rules themselves meet it again and tell of it
                 asked |= members
         if not asked:
@@ -96,10 +98,13 @@ def _need(condition: Condition) -> list[_Need] | None:
     return [_Need(condition.arg, build, operand)]
 
 
-def _indexes(needs: dict[int, list[_Need]]) -> Iterator[tuple[Index, frozenset[int]]]:
-    groups: dict[tuple[str, Build], list[Leaf]] = {}
+def _indexes(needs: dict[int, list[_Need]]) -> Iterator[tuple[ArgPath, tuple[Index, ...], frozenset[int]]]:
+    """Give each `arg` with its indexes and the rules that are in them."""
+    groups: dict[str, dict[Build, list[Leaf]]] = {}
     for number, found in needs.items():
         for need in found:
-            groups.setdefault((need.arg, need.build), []).append(Leaf(need.operand, number))
-    for (arg, build), leaves in groups.items():
-        yield build(parse_arg(arg), leaves), frozenset(leaf.rule for leaf in leaves)
+            groups.setdefault(need.arg, {}).setdefault(need.build, []).append(Leaf(need.operand, number))
+    for text, kinds in groups.items():
+        arg = parse_arg(text)
+        members = frozenset(leaf.rule for leaves in kinds.values() for leaf in leaves)
+        yield arg, tuple(build(arg, leaves) for build, leaves in kinds.items()), members

@@ -87,7 +87,10 @@ def _view_argv(value: list[str]) -> CommandView:
     return CommandView(tuple(finder.programs), tuple(loose.programs), mentioned, finder.problem, finder.plain)
 
 
-class _Entry(NamedTuple):
+class Entry(NamedTuple):
+    """One operand of `command`: the program, and the words that must stand behind it."""
+
+    program: str
     fits: Callable[[str], bool]
     words: tuple[str, ...]
     path: str
@@ -95,7 +98,7 @@ class _Entry(NamedTuple):
 
 def command(arg: ArgPath, operand: Any) -> Callable[[Reading], int]:
     """Compile `command`."""
-    entries = [_entry(text) for text in many(operand)]
+    entries = [read_entry(text) for text in many(operand)]
     views = gather(arg, "command", view_command)
 
     def test(reading: Reading) -> int:
@@ -117,12 +120,14 @@ def command(arg: ArgPath, operand: Any) -> Callable[[Reading], int]:
     return test
 
 
-def _entry(text: str) -> _Entry:
+def read_entry(text: str) -> Entry:
+    """Read one operand."""
     words = shlex.split(text)
-    return _Entry(compile_globs([program_name(words[0])]), tuple(words[1:]), words[0])
+    program = program_name(words[0])
+    return Entry(program, compile_globs([program]), tuple(words[1:]), words[0])
 
 
-def _judge(view: CommandView, entries: list[_Entry]) -> int:
+def _judge(view: CommandView, entries: list[Entry]) -> int:
     readable = bool(view.run) and view.problem is None and view.plain
     if readable and all(any(_covers(entry, program) for entry in entries) for program in view.run):
         return 3
@@ -131,7 +136,7 @@ def _judge(view: CommandView, entries: list[_Entry]) -> int:
     return int(any(entry.fits(name) for entry in entries for name in view.mentioned))
 
 
-def _covers(entry: _Entry, program: Program) -> bool:
+def _covers(entry: Entry, program: Program) -> bool:
     """Tell whether an allow of `entry` means this: the very program, and the words that say what it does first."""
     if not entry.fits(program.name) or not _is_itself(entry, program.path):
         return False
@@ -145,13 +150,13 @@ def _covers(entry: _Entry, program: Program) -> bool:
     )
 
 
-def _is_itself(entry: _Entry, path: str) -> bool:
+def _is_itself(entry: Entry, path: str) -> bool:
     """Tell whether a program called so is the one that `entry` names, not another of that name."""
     folder, slash, _ = path.rpartition("/")
     return path == entry.path if "/" in entry.path else not slash or folder in _TRUSTED
 
 
-def _may_match(entry: _Entry, program: Program) -> bool:
+def _may_match(entry: Entry, program: Program) -> bool:
     if not entry.fits(program.name) or _is_other_subcommand(entry, program):
         return False
     missing = [wanted for wanted in entry.words if not _has_word(wanted, program.args)]
@@ -160,7 +165,7 @@ def _may_match(entry: _Entry, program: Program) -> bool:
     return not missing or len(shapes) < len(late) or may_be_all(missing, shapes)
 
 
-def _is_other_subcommand(entry: _Entry, program: Program) -> bool:
+def _is_other_subcommand(entry: Entry, program: Program) -> bool:
     """Tell `git commit` from `git push`, whatever the words after it may be."""
     if program.name not in _SUBCOMMANDS or not entry.words or not program.args:
         return False

@@ -6,10 +6,18 @@ once per call and `arg`, however many rules ask.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from proxy.policy.text import NOT_UTF8, fold, has_one_reading, read_text
-from proxy.policy.values import AMBIGUOUS, WRONG_TYPE, AmbiguousError, Trouble, inner_strings, looks_like_json
+from proxy.policy.values import (
+    AMBIGUOUS,
+    NOTHING,
+    WRONG_TYPE,
+    AmbiguousError,
+    Trouble,
+    inner_strings,
+    looks_like_json,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,6 +38,8 @@ class Views(NamedTuple):
     sure: bool
     trouble: Trouble | None
 
+
+_NO_VIEWS: Final = Views((), (), False, None)
 
 type Make = Callable[[Any], Any]
 type Gather = Callable[[Reading], Views]
@@ -76,6 +86,8 @@ def gather(arg: ArgPath, family: str, make: Make) -> Gather:
 
 def _make_views(arg: ArgPath, make: Make, reading: Reading) -> Views:
     selection = arg.select(reading)
+    if selection is NOTHING:
+        return _NO_VIEWS
     if is_simple(selection):
         try:
             return Views((make(selection.exact[0]),), (), True, None)

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from proxy.masking import Objection
 from proxy.redact.detectors import FAMILIES, Catalogue, Detector, builtin
-from proxy.redact.scan import refusal
+from proxy.redact.expressions import AVAILABLE, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -35,7 +35,7 @@ class Book:
         except ValidationError as error:
             # What is wrong with a detector as a whole is wrong with its regex.
             return [Objection(e["loc"] or ("regex",), e["msg"].removeprefix("Value error, ")) for e in error.errors()]
-        refused = refusal(detector)
+        refused = refusal(detector.hint or detector.pattern) if AVAILABLE else None
         field = "regex" if detector.hint is None else "hint"
         advice = "simplify it, or give a simpler regex that is found in every match as hint"
         return [Objection((field,), f"hyperscan refuses it: {refused}; {advice}")] if refused else []

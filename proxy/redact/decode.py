@@ -19,17 +19,16 @@ from proxy.redact.detectors import compile_bytes
 from proxy.redact.fold import FOLD, REVEAL, SMUGGLING
 from proxy.redact.runs import BASE32, HEX, base64_runs, has_long_digits, hex_lines
 from proxy.redact.views import (
-    ESCAPES,
     SEPARATOR,
     Chained,
     Decoded,
     Dropped,
-    Escape,
     Folded,
     Segments,
     Span,
     Unescaped,
     View,
+    escapes_in,
 )
 
 if TYPE_CHECKING:
@@ -65,53 +64,57 @@ _BREAKING: Final = b" \t\r\n\\rn"
 """What the break of a line, written out or not, is made of."""
 _LONG: Final = 1 << 14
 _SMALL: Final = 1 << 12
-_LARGE: Final = 1 << 16
-_MANY: Final = 1 << 10
-"""From so many segments on, one search of the text is cheaper than a question to each."""
+_FEW: Final = 1 << 7
+"""Where there is a segment for so many bytes or more, a question to each is cheaper than a search of the text."""
 _PADDING: Final = (b"", b"AAA", b"AA", b"A")
 _BASE64_RATIO: Final = Fraction(3, 4)
 _HEX_RATIO: Final = Fraction(1, 2)
 _SAME_SIZE: Final = Fraction(1)
 _SEPARATOR_BASE64: Final = binascii.b2a_base64(SEPARATOR, newline=False)
+_SHIFTS: Final = [(shift, b"A" * shift + _SEPARATOR_BASE64, b"A" * shift) for shift in (1, 2, 3)]
 _STANDARD: Final = bytes.maketrans(b"-_", b"+/")
 _BASE32_DIGITS: Final = bytes.maketrans(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", b"0123456789abcdefghijklmnopqrstuv")
 
 
-def base64_views(segments: Segments) -> Iterator[View]:
+def base64_views(segments: Segments) -> list[View]:
     """Decode each segment from each of its first four characters.
 
     What stands before an encoded text and belongs to the same alphabet, a path or a
     name, would otherwise shift it out of step. Long segments are taken to begin where
     they begin.
     """
+    if not segments.bodies:
+        return []
     padded = [body + _PADDING[len(body) & 3] for body in segments.bodies]
-    for shift in range(4):
-        if shift == 1:
-            short = [len(body) <= _LONG for body in segments.bodies]
-            segments, padded = segments.chosen(short), list(compress(padded, short))
-        if not padded:
-            return
+    decoded = binascii.a2b_base64(_SEPARATOR_BASE64.join(padded).translate(_STANDARD))
+    views: list[View] = [Decoded(segments, decoded, padded, _BASE64_RATIO)]
+    if decoded.isascii():
+        return views  # nothing was out of step
+    if len(max(padded, key=len)) > _LONG:
+        short = [len(body) <= _LONG for body in padded]
+        segments, padded = segments.chosen(short), list(compress(padded, short))
+    for shift, separator, filler in _SHIFTS if padded else ():
         # What the shift drops before the first group, it adds as padding after the last.
-        filler = b"A" * shift
-        joined = (filler + _SEPARATOR_BASE64).join([body[shift:] for body in padded] if shift else padded) + filler
+        joined = separator.join([body[shift:] for body in padded]) + filler
         decoded = binascii.a2b_base64(joined.translate(_STANDARD))
-        yield Decoded(segments, decoded, padded, _BASE64_RATIO)
-        if not shift and decoded.isascii():
-            return  # nothing was out of step
+        views.append(Decoded(segments, decoded, padded, _BASE64_RATIO))
+    return views
 
 
-def hex_views(segments: Segments) -> Iterator[View]:
+def hex_views(segments: Segments) -> list[View]:
     """Decode each segment from its first and from its second digit."""
+    views: list[View] = []
     for shift in range(2):
         bodies = [body[shift : len(body) - (len(body) - shift & 1)] for body in segments.bodies]
         decoded = SEPARATOR.join(map(binascii.unhexlify, bodies))
-        yield Decoded(segments, decoded, bodies, _HEX_RATIO)
+        views.append(Decoded(segments, decoded, bodies, _HEX_RATIO))
+    return views
 
 
-def base32_views(segments: Segments) -> Iterator[View]:
+def base32_views(segments: Segments) -> list[View]:
     """Decode each segment, in upper or lower case, padding or not."""
     decoded = [_base32(body.upper()) for body in segments.bodies]
-    yield Decoded(segments, SEPARATOR.join(decoded), decoded, _SAME_SIZE)
+    return [Decoded(segments, SEPARATOR.join(decoded), decoded, _SAME_SIZE)]
 
 
 def _base32(body: bytes) -> bytes:
@@ -121,8 +124,9 @@ def _base32(body: bytes) -> bytes:
 
 
 def _segments(spans: Sequence[Span], data: bytes) -> Segments:
-    words = [data[start:end] for start, end in spans]
-    bodies = [word.rstrip(b"=") for word in words] if b"=" in data else words
+    bodies = [data[start:end] for start, end in spans]
+    if b"=" in data:
+        bodies = [body.rstrip(b"=") for body in bodies]
     return Segments([start for start, _ in spans], [end for _, end in spans], bodies)
 
 
@@ -193,20 +197,12 @@ def _folded_views(data: bytes) -> Iterator[View]:
             yield Folded(data, REVEAL)
 
 
-def _has(escape: Escape, data: bytes) -> bool:
-    """Tell whether there may be an escape in `data`. One byte is sought fast; in large data RE2 is the next fastest."""
-    if escape.marker[:1] not in data:
-        return False
-    return escape.run.search(data) is not None if len(data) > _LARGE else escape.marker in data
-
-
 def _unescaped_views(data: bytes, *, is_text: bool) -> Iterator[View]:
-    for escape in ESCAPES:
-        if _has(escape, data):
-            view = Unescaped(data, escape)
-            yield view
-            if is_text:
-                yield from (Chained(folded, view) for folded in _folded_views(view.data))
+    for escape in escapes_in(data):
+        view = Unescaped(data, escape)
+        yield view
+        if is_text:
+            yield from (Chained(folded, view) for folded in _folded_views(view.data))
 
 
 class Signs(NamedTuple):
@@ -214,33 +210,30 @@ class Signs(NamedTuple):
 
     hex_lines: bool
     base64_runs: bool
-    escapes: bool
     masks: bool
     """Whether part of the text can be a mask."""
 
 
-ANY_SIGN: Final = Signs(hex_lines=True, base64_runs=True, escapes=True, masks=True)
-NO_SIGN: Final = Signs(hex_lines=False, base64_runs=False, escapes=False, masks=False)
+ANY_SIGN: Final = Signs(hex_lines=True, base64_runs=True, masks=True)
+NO_SIGN: Final = Signs(hex_lines=False, base64_runs=False, masks=False)
 
 
-def _decoded_views(data: bytes, signs: Signs) -> Iterator[View]:
-    if signs.hex_lines and (lines := hex_lines(data)):
-        yield from hex_views(_hex_segments(lines, data))
-    runs = base64_runs(data) if signs.base64_runs else []
+def _run_views(data: bytes) -> list[View]:
+    """Give what runs of base64 characters decode to, and what is in them of other digits."""
+    runs = base64_runs(data)
     if not runs:
-        return
+        return []
     segments = _segments(runs, data)
-    if len(runs) > 1 and (b"\n" in data or b"\\" in data) and (len(runs) < _MANY or _ANY_BREAK.search(data)):
-        yield from base64_views(_unwrapped(segments, data))
-    has_digits = has_long_digits(SEPARATOR.join(segments.bodies))
-    is_hex = [_is_hex(body) for body in segments.bodies] if has_digits else []
+    views: list[View] = []
+    if len(runs) > 1 and (b"\n" in data or b"\\" in data) and (len(data) > _FEW * len(runs) or _ANY_BREAK.search(data)):
+        views += base64_views(_unwrapped(segments, data))
+    if not has_long_digits(SEPARATOR.join(segments.bodies)):
+        return views + base64_views(segments)
+    is_hex = [_is_hex(body) for body in segments.bodies]
     if any(is_hex):
-        yield from hex_views(segments.chosen(is_hex))
+        views += hex_views(segments.chosen(is_hex))
         segments = segments.chosen([not flag for flag in is_hex])
-    if segments.bodies:
-        yield from base64_views(segments)
-        if has_digits:
-            yield from _inner_views(segments)
+    return [*views, *base64_views(segments), *_inner_views(segments)]
 
 
 def _inner_views(segments: Segments) -> Iterator[View]:
@@ -255,23 +248,31 @@ def _inner_views(segments: Segments) -> Iterator[View]:
             yield from (Chained(view, words) for view in decode(_segments(spans, joined)))
 
 
-def views_of(data: bytes, *, is_text: bool, signs: Signs = ANY_SIGN) -> Iterator[View]:
-    """Give the other readings of `data`: of the text itself, and of what is encoded in it."""
-    if is_text:
-        yield from _folded_views(data)
-    if signs.escapes:
-        yield from _unescaped_views(data, is_text=is_text)
-    for view in _decoded_views(data, signs):
-        yield view
-        if b"\x00" in view.data and _is_utf16(view.data):
-            yield Chained(Dropped(view.data), view)
+def _decoded_views(data: bytes, signs: Signs) -> list[View]:
+    views: list[View] = []
+    if signs.hex_lines and (lines := hex_lines(data)):
+        views += hex_views(_hex_segments(lines, data))
+    if signs.base64_runs:
+        views += _run_views(data)
+    return views + [Chained(Dropped(view.data), view) for view in views if _is_utf16(view.data)]
 
 
 def _is_utf16(data: bytes) -> bool:
     """Tell whether there is plain text in UTF-16 somewhere in `data`."""
-    if len(data) <= _SMALL:
-        return _MANY_NULS.search(data) is not None and _SMALL_UTF16.search(data) is not None
-    return _UTF16.search(data) is not None
+    if _MANY_NULS.search(data) is None:
+        return False
+    return (_SMALL_UTF16 if len(data) <= _SMALL else _UTF16).search(data) is not None
+
+
+def views_of(data: bytes, *, is_text: bool, signs: Signs) -> list[View]:
+    """Give the other readings of `data`: of the text itself, and of what is encoded in it."""
+    views: list[View] = []
+    if is_text and not data.isascii():
+        views += _folded_views(data)
+    views += _unescaped_views(data, is_text=is_text)
+    if signs.hex_lines or signs.base64_runs:
+        views += _decoded_views(data, signs)
+    return [view for view in views if view.data]
 
 
 class Layer:
@@ -307,5 +308,5 @@ class Root(Layer):
 
 def next_layer(layer: Layer, data: bytes, signs: Signs = ANY_SIGN) -> Layer | None:
     """Give what `data`, all or the beginning of `layer`, reads as one decoding further; None where that is nothing."""
-    views = [view for view in views_of(data, is_text=layer.below is None, signs=signs) if view.data]
+    views = views_of(data, is_text=layer.below is None, signs=signs)
     return Layer(layer, views) if views else None

@@ -16,7 +16,7 @@ from proxy.redact.decode import GROWTH, MAX_DEPTH, SLACK, Layer, Root, next_laye
 from proxy.redact.detectors import Catalogue, builtin, compile_bytes
 from proxy.redact.document import MASK_START, UNREADABLE, WALL, Document, Text
 from proxy.redact.glance import nothing_in
-from proxy.redact.scan import DatabaseCache, EngineName, Match, scanner_for, unclaimed
+from proxy.redact.scan import EngineName, Match, scanner_for, unclaimed
 from proxy.redact.suppress import cover
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from proxy.masking import Suppression
     from proxy.model import Json
     from proxy.redact.document import Leaf
+    from proxy.redact.expressions import DatabaseCache
     from proxy.redact.views import Span
 
 DECODING_LIMIT: Final = "limits.decoding"

@@ -8,21 +8,15 @@ from __future__ import annotations
 
 import functools
 import re
-import threading
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy.redact.detectors import compile_bytes
-
-try:
-    import hyperscan
-except ImportError:  # no wheel for this platform
-    hyperscan = None  # type: ignore[assignment]
+from proxy.redact.expressions import AVAILABLE, Expressions
 
 if TYPE_CHECKING:
     from proxy.redact.views import Span
 
-_FAST: Final = hyperscan is not None
 SHORTEST: Final = 20
 _LARGE: Final = 1 << 17
 _SAMPLE: Final = 256
@@ -34,8 +28,10 @@ HEX_LINE: Final = r"(?:[0-9A-Fa-f]{2}[\s:,;-]{1,2}(?:0x)?){12}"
 _HEX_LINES: Final = compile_bytes(rf"{HEX_LINE}(?:[0-9A-Fa-f]{{2}}[\s:,;-]{{0,2}}(?:0x)?)*")
 HEX: Final = "[0-9A-Fa-f]{26,}"
 BASE32: Final = "[A-Z2-7]{22,}={0,6}|[a-z2-7]{22,}={0,6}"
-_LONG_DIGITS: Final = "[0-9A-Fa-f]{26}|[A-Z2-7]{22}|[a-z2-7]{22}"
+LONG_DIGITS: Final = ("[0-9A-Fa-f]{26}", "[A-Z2-7]{22}", "[a-z2-7]{22}")
 RUN: Final = rf"[A-Za-z0-9+/_-]{{{SHORTEST}}}"
+BROKEN_RUN: Final = rf"{RUN}={{0,2}}[ \t]{{0,4}}[\r\n\\]"
+"""A run after which a line ends, be the end written out."""
 # Found once for each run, SHORTEST characters after its start.
 _START: Final = rf"(?:^|[^A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{{{SHORTEST}}}"
 # A class repeated and nothing after it to go back for: as linear as RE2, and quicker to start.
@@ -51,9 +47,14 @@ def base64_runs(data: bytes) -> list[Span]:
     """Give the runs of base64 characters, with their padding."""
     if len(data) > _LARGE and _is_dense(data):
         return _long_words(data)
-    if not _FAST:
+    if not AVAILABLE:
         return _spans(_BASE64, data)
-    return [(to - SHORTEST, _end(data, to)) for to in _ends(data, _START, 0)]
+    rest = _REST.match
+    # What hyperscan saw end there is a run, so there is a match.
+    return [
+        (to - SHORTEST, rest(data, to - 1).end())  # type: ignore[union-attr]
+        for to in _sought(_START, throughout=True).ends(data)
+    ]
 
 
 def _is_dense(data: bytes) -> bool:
@@ -73,52 +74,21 @@ def _long_words(data: bytes) -> list[Span]:
 
 def hex_lines(data: bytes) -> list[Span]:
     """Give the stretches of hexadecimal digits in pairs, with something between the pairs."""
-    if not _FAST:
+    if not AVAILABLE:
         return _spans(_HEX_LINES, data)
-    first = _ends(data, HEX_LINE, hyperscan.HS_FLAG_SINGLEMATCH)
+    first = _sought(HEX_LINE).ends(data)
     return _spans(_HEX_LINES, data, max(0, first[0] - _HEX_LINE_SIZE)) if first else []
 
 
 def has_long_digits(data: bytes) -> bool:
     """Tell whether there may be something for `HEX` or `BASE32` to match."""
-    return not _FAST or bool(_ends(data, _LONG_DIGITS, hyperscan.HS_FLAG_SINGLEMATCH))
+    return not AVAILABLE or _sought(*LONG_DIGITS).any_in(data)
 
 
 def _spans(regex: Any, data: bytes, position: int = 0) -> list[Span]:
     return [match.span() for match in regex.finditer(data, position)]
 
 
-def _end(data: bytes, inside: int) -> int:
-    rest = _REST.match(data, inside - 1)
-    assert rest is not None
-    return rest.end()
-
-
-def _ends(data: bytes, expression: str, flags: int) -> list[int]:
-    """Give where hyperscan sees matches end."""
-    ends: list[int] = []
-    _database(expression, flags).scan(data, _note_end, 0, ends, _scratch(expression, flags))
-    return ends
-
-
-def _note_end(_identifier: int, _from: int, to: int, _flags: int, ends: list[int]) -> None:
-    ends.append(to)
-
-
 @functools.cache
-def _database(expression: str, flags: int) -> Any:
-    database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
-    database.compile(expressions=[expression.encode()], ids=[0], elements=1, flags=flags)
-    return database
-
-
-_local = threading.local()
-
-
-def _scratch(expression: str, flags: int) -> Any:
-    # Scratch space serves one scan at a time, so each thread has its own.
-    scratch = getattr(_local, expression, None)
-    if scratch is None:
-        scratch = hyperscan.Scratch(_database(expression, flags))
-        setattr(_local, expression, scratch)
-    return scratch
+def _sought(*expressions: str, throughout: bool = False) -> Expressions:
+    return Expressions(expressions, throughout=throughout)

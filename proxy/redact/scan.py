@@ -8,27 +8,23 @@ needs no further dependency and gives the same findings, later.
 from __future__ import annotations
 
 import functools
-import hashlib
 import math
-import threading
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from proxy.redact.decode import ANY_SIGN, NO_SIGN, Signs
 from proxy.redact.detectors import KEYWORD_REACH, Catalogue, Detector, compile_bytes, compile_search
 from proxy.redact.document import MASK_START, WALL
+from proxy.redact.expressions import AVAILABLE, Expressions
+from proxy.redact.noise import LARGEST_NOISE, promising
 from proxy.redact.runs import HEX_LINE, RUN
 from proxy.redact.validators import VALIDATORS
-from proxy.redact.views import ANY_ESCAPE
-
-try:
-    import hyperscan
-except ImportError:  # no wheel for this platform: the keyword engine does the work
-    hyperscan = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from proxy.redact.expressions import DatabaseCache
 
 MAX_MATCHES = 10_000
 """Matches of one detector in one buffer after which all that follows counts as matched."""
@@ -69,18 +65,8 @@ class Engine(Protocol):
         """Say what encodings a survey of some data has shown signs of."""
         ...
 
-
-class DatabaseCache(Protocol):
-    """Keeps compiled databases, which take a second to make and a millisecond to load."""
-
-    def __hash__(self) -> int: ...
-
-    def get(self, name: str) -> bytes | None:
-        """Give what was put under `name`, if anything."""
-        ...
-
-    def put(self, name: str, data: bytes) -> None:
-        """Keep `data` under `name`, or don't."""
+    def is_noise(self, data: bytes) -> bool:
+        """Say that no run of base64 characters in `data` decodes to anything for a built-in detector."""
         ...
 
 
@@ -88,35 +74,19 @@ class HyperscanEngine:
     """One pass over the data for all detectors at once."""
 
     def __init__(self, catalogue: Catalogue, cache: DatabaseCache | None = None) -> None:
-        expressions = [(detector.hint or detector.pattern).encode() for detector in catalogue.detectors]
-        self._signs = range(len(expressions), len(expressions) + len(_SIGNS))
-        expressions += _SIGNS
-        version: str = hyperscan.__version__  # type: ignore[attr-defined]
-        digest = hashlib.sha256(b"\0".join([version.encode(), *expressions])).hexdigest()
-        database: Any = _load(cache.get(digest) if cache is not None else None)
-        if database is None:
-            database = _compile(expressions)
-            if cache is not None:
-                cache.put(digest, hyperscan.dumpb(database))
-        self._database = database
-        self._local = threading.local()
-
-    def _scratch(self) -> Any:
-        # Scratch space serves one scan at a time, so each thread has its own.
-        scratch = getattr(self._local, "scratch", None)
-        if scratch is None:
-            scratch = self._local.scratch = hyperscan.Scratch(self._database)
-        return scratch
+        described = [detector.hint or detector.pattern for detector in catalogue.detectors]
+        self._signs = range(len(described), len(described) + len(_SIGNS))
+        self._sought = Expressions([*described, *_SIGNS], cache)
+        self._promising = _promising(cache)
 
     def survey(self, data: bytes) -> Survey:
-        scratch = self._scratch()
         size = len(data)
         if size <= BLOCK:
-            return {hit: [(0, size)] for hit in self._hits(data, scratch)}
+            return {hit: [(0, size)] for hit in self._sought.found(data)}
         survey: dict[int, list[Region]] = {}
         for start in range(0, size, BLOCK):
             end = min(start + BLOCK, size)
-            for hit in self._hits(data[max(0, start - OVERLAP) : end], scratch):
+            for hit in self._sought.found(data[max(0, start - OVERLAP) : end]):
                 regions = survey.setdefault(hit, [])
                 joins = bool(regions) and regions[-1][1] == start
                 regions.append((regions.pop()[0] if joins else start, end))
@@ -125,49 +95,17 @@ class HyperscanEngine:
     def signs(self, survey: Survey) -> Signs:
         return Signs(*[sign in survey for sign in self._signs]) if survey else NO_SIGN
 
-    def _hits(self, block: bytes, scratch: Any) -> list[int]:
-        hits: list[int] = []
-        self._database.scan(block, _note_hit, 0, hits, scratch)
-        return hits
+    def is_noise(self, data: bytes) -> bool:
+        return len(data) <= LARGEST_NOISE and not self._promising.any_in(data)
 
 
-def _note_hit(identifier: int, _from: int, _to: int, _flags: int, hits: list[int]) -> None:
-    hits.append(identifier)
+@functools.lru_cache(maxsize=8)
+def _promising(cache: DatabaseCache | None) -> Expressions:
+    return Expressions(promising(), cache)
 
 
 # In the order of `Signs`; sought in the same pass as what detectors describe.
-_SIGNS: Final = tuple(sign.encode() for sign in (HEX_LINE, RUN, ANY_ESCAPE, MASK_START))
-
-
-def _load(stored: bytes | None) -> Any:
-    if stored is None:
-        return None
-    try:
-        return hyperscan.loadb(stored, hyperscan.HS_MODE_BLOCK)
-    except (hyperscan.HyperscanError, ValueError):  # made by another version or for another processor
-        return None
-
-
-def refusal(detector: Detector) -> str | None:
-    """Say why hyperscan will not look for `detector`; None where it will, or is not here."""
-    if _engines("auto") is not HyperscanEngine:
-        return None
-    try:
-        _compile([(detector.hint or detector.pattern).encode()])
-    except hyperscan.error as error:
-        return str(error)
-    return None
-
-
-def _compile(expressions: list[bytes]) -> Any:
-    database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
-    database.compile(
-        expressions=expressions,
-        ids=list(range(len(expressions))),
-        elements=len(expressions),
-        flags=hyperscan.HS_FLAG_SINGLEMATCH,
-    )
-    return database
+_SIGNS: Final = (HEX_LINE, RUN, MASK_START)
 
 
 class KeywordEngine:
@@ -189,6 +127,9 @@ class KeywordEngine:
 
     def signs(self, _: Survey) -> Signs:
         return ANY_SIGN
+
+    def is_noise(self, _: bytes) -> bool:
+        return False
 
 
 class Rule:
@@ -298,6 +239,10 @@ class Scanner:
         """Say what encodings a survey of some data has shown signs of."""
         return self._engine.signs(survey)
 
+    def is_noise(self, data: bytes) -> bool:
+        """Say that no run of base64 characters in `data` decodes to anything for a built-in detector (noise.py)."""
+        return self._engine.is_noise(data)
+
     def settled(self, data: bytes, detectors: frozenset[int], survey: Survey) -> list[Match]:
         """Give the findings of `detectors` in `data`, of which this is the survey."""
         chosen = sorted(index for index in survey if index in detectors)
@@ -311,9 +256,9 @@ class Scanner:
 
 
 def _engines(name: EngineName) -> Callable[[Catalogue, DatabaseCache | None], Engine]:
-    if name == "keywords" or (name == "auto" and hyperscan is None):
+    if name == "keywords" or (name == "auto" and not AVAILABLE):
         return KeywordEngine
-    if hyperscan is None:
+    if not AVAILABLE:
         raise RuntimeError("hyperscan is not installed; use the engine 'keywords' or 'auto'")
     return HyperscanEngine
 

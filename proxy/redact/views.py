@@ -9,11 +9,12 @@ import codecs
 import re
 from bisect import bisect_right
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import accumulate, compress
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from proxy.redact.detectors import compile_bytes
+from proxy.redact.expressions import AVAILABLE, Expressions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,6 +32,7 @@ _DISGUISE: Final = compile_bytes(
 )
 _CONTEXT: Final = 80
 _BLOCK: Final = 1 << 12
+_LARGE: Final = 1 << 16
 SEPARATOR: Final = b"\n\n\n"
 
 
@@ -134,6 +136,9 @@ class Escape:
     run: Any
     """Matches such an escape and the word that it begins."""
 
+    small_run: re.Pattern[bytes]
+    """The same for small texts, where Python's own engine is quicker to start, and as linear."""
+
     stray: Any
     """Matches a marker that begins no such escape."""
 
@@ -158,7 +163,8 @@ def _escape(marker: bytes, tail: bytes = b"") -> Escape:
     plain = {pair + tail: byte for pair, byte in _HEX_PAIRS.items()}
     # The look ahead is three bytes at most: as linear as RE2, which has none.
     stray = re.compile(rf"{start}(?!{pair})".encode())
-    return Escape(marker, tail, compile_bytes(rf"{start}{pair}[^\s\"\x00]*"), stray, plain)
+    run = rf"{start}{pair}[^\t\n\f\r \"\x00]*"
+    return Escape(marker, tail, compile_bytes(run), re.compile(run.encode()), stray, plain)
 
 
 ESCAPES: Final = (
@@ -172,13 +178,24 @@ ESCAPES: Final = (
 )
 
 
-def _written(escape: Escape) -> str:
-    start = "".join(f"\\x{byte:02x}" for byte in escape.marker)
-    return f"{start}[0-9A-Fa-f]{{2}}{escape.tail.decode()}"
+def escapes_in(data: bytes) -> list[Escape]:
+    """Give the kinds of escapes that may be in `data`.
+
+    In large data the first of a kind is soon found, and hyperscan would stop at every other one.
+    """
+    if b"%" not in data and b"\\" not in data and b"&" not in data:
+        return []
+    if not AVAILABLE or len(data) > _LARGE:
+        return [escape for escape in ESCAPES if escape.marker[:1] in data and escape.run.search(data) is not None]
+    return [ESCAPES[index] for index in sorted(_kinds().found(data))]
 
 
-ANY_ESCAPE: Final = "|".join(map(_written, ESCAPES))
-"""Matches where there is an escape of any kind."""
+@cache
+def _kinds() -> Expressions:
+    starts = ["".join(f"\\x{byte:02x}" for byte in escape.marker) for escape in ESCAPES]
+    return Expressions(
+        [f"{start}[0-9A-Fa-f]{{2}}{escape.tail.decode()}" for start, escape in zip(starts, ESCAPES, strict=True)]
+    )
 
 
 def _unescaped(run: bytes, escape: Escape) -> bytes:
@@ -196,7 +213,7 @@ class Unescaped:
     def __init__(self, data: bytes, escape: Escape) -> None:
         self._source = data
         self._escape = escape
-        self._runs = list(_stretches(escape.run, data))
+        self._runs = list(_stretches(escape.run if len(data) > _LARGE else escape.small_run, data))
         self.data = b"".join(self._undone(data[start:end]) + b"\n" for start, end in self._runs)
 
     def _undone(self, run: bytes) -> bytes:

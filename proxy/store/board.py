@@ -63,7 +63,7 @@ def make_board(state_dir: Path) -> Path:
 
 
 class Board:
-    """One worker's way to the board; implements `model.Board`. Threads may use it. Open it after the fork."""
+    """One worker's way to the board; implements `roles.Board`. Threads may use it. Open it after the fork."""
 
     def __init__(self, folder: Path) -> None:
         self._lock = threading.Lock()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from proxy.model import ServerPins
+    from proxy.pins import ServerPins
 
 FOLDER = "pins"
 MAX_BYTES = 32 << 20
@@ -35,7 +35,7 @@ type Stamp = tuple[int, int, int]
 
 
 class PinFiles:
-    """The pins of one state folder; implements `model.PinStore`. A change on disk is seen a moment later."""
+    """The pins of one state folder; implements `pins.PinStore`. A change on disk is seen a moment later."""
 
     def __init__(self, state_dir: Path) -> None:
         self.folder = state_dir / FOLDER

@@ -98,7 +98,8 @@ def parse_message(value: Json) -> Message:
     """
     if not isinstance(value, dict):
         raise WireError("not_an_object", "a message is a JSON object")
-    refuse_misspelt(value, ENVELOPE)
+    if not value.keys() <= ENVELOPE.written:
+        refuse_misspelt(value, ENVELOPE)
     if value.get("jsonrpc") != "2.0":
         raise WireError("wrong_jsonrpc_version", f'jsonrpc is {value.get("jsonrpc")!r}, not "2.0"')
     if "method" in value:
@@ -108,8 +109,6 @@ def parse_message(value: Json) -> Message:
 
 def refuse_misspelt(value: JsonObject, names: Names) -> None:
     """Refuse a key that only a case-insensitive parser (Go's, for one) takes for one of `names`."""
-    if value.keys() <= names.written:
-        return
     for key in value:
         meant = names.get(key.casefold(), key)
         if meant != key:
@@ -118,7 +117,7 @@ def refuse_misspelt(value: JsonObject, names: Names) -> None:
 
 def is_id(value: object) -> bool:
     """Say whether `value` can be a request's id: a string or an integer."""
-    return isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool))
+    return type(value) is int or type(value) is str
 
 
 def _parse_call(value: JsonObject) -> Message:

@@ -11,6 +11,7 @@ import unicodedata
 from typing import TYPE_CHECKING, Any
 
 from proxy.errors import WireError
+from proxy.frozen import frozen
 from proxy.model import Message, ToolCall
 from proxy.wire.jsonrpc import Names, parse_json, parse_message, refuse_misspelt
 
@@ -99,8 +100,6 @@ def refuse_misspelt_method(method: str) -> None:
 
     Raises WireError `misspelt_method`.
     """
-    if method in METHODS.written:
-        return
     meant = METHODS.get(plain(method), method)
     if meant != method or not is_mcp_method(method) or not _METHOD.fullmatch(method):
         raise WireError("misspelt_method", f"method {method[:60]!r} stands for {meant[:60]!r} to some servers")
@@ -153,11 +152,38 @@ def check_message(message: Message) -> ToolCall | None:
 
     Raises WireError `misspelt_method`, `misspelt_key` or `bad_tool_call`.
     """
-    if message.method is None:
+    method, params = message.method, message.params
+    if method is None:
         return None
-    refuse_misspelt_method(message.method)
-    refuse_misspelt(message.params, PARAM_KEYS)
+    if method not in METHODS.written:
+        refuse_misspelt_method(method)
+    if not params.keys() <= PARAM_KEYS.written:
+        refuse_misspelt(params, PARAM_KEYS)
     return parse_tool_call(message)
+
+
+@frozen()
+class Head:
+    """What matters of a request's headers to the reading of its body."""
+
+    content_types: list[str]
+    encodings: list[str]
+    mcp: list[tuple[str, str]]
+    """Those that repeat what stands in the body."""
+
+
+def read_head(headers: Headers) -> Head:
+    """Sort headers by what they are for."""
+    head = Head([], [], [])
+    for header in headers:
+        name = header[0].lower()
+        if name == "content-type":
+            head.content_types.append(header[1])
+        elif name == "content-encoding":
+            head.encodings.append(header[1])
+        elif name.startswith("mcp-"):
+            head.mcp.append(header)
+    return head
 
 
 def check_headers(message: Message, headers: Headers) -> None:

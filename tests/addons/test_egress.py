@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from mitmproxy.connection import Server
@@ -18,6 +18,11 @@ from proxy.model import AuditEvent, Principal
 from proxy.policy.decide import CompiledPolicy
 from proxy.policy.egress import CompiledEgress
 from proxy.policy.rules import Egress as Section
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from mitmproxy import http
 
 
 class Sink:
@@ -56,6 +61,11 @@ class Scene:
             raise OSError("no such name")
         return self.names[host]
 
+    async def told(self, hook: Callable[[http.HTTPFlow], Awaitable[None] | None]) -> None:
+        waiting = hook(self.flow)
+        if waiting is not None:
+            await waiting
+
     async def dial(self) -> Server:
         server = Server(address=(self.flow.request.host, self.flow.request.port))
         await self.addon.server_connect(ServerConnectionHookData(server=server, client=self.flow.client_conn))
@@ -77,7 +87,7 @@ NO_TWO = {"rules": [{"id": "no-two", "action": "deny", "cidrs": ["192.0.2.2/32"]
 
 
 async def test_a_judged_request_is_dialled_at_every_judged_address_and_under_its_name(scene: Scene):
-    await scene.addon.requestheaders(scene.flow)
+    await scene.told(scene.addon.requestheaders)
     assert flows.may_leave(scene.flow)
     server = await scene.dial()
     assert server.error is None
@@ -88,13 +98,13 @@ async def test_a_judged_request_is_dialled_at_every_judged_address_and_under_its
 
 async def test_one_denied_address_denies_the_name(scene: Scene):
     scene.rule("two", **NO_TWO)
-    await scene.addon.requestheaders(scene.flow)
+    await scene.told(scene.addon.requestheaders)
     assert flows.egress(scene.flow).rule == "no-two"
     assert (await scene.dial()).error is not None
 
 
 async def test_a_name_that_leads_elsewhere_when_dialled_is_refused_and_recorded(scene: Scene):
-    await scene.addon.requestheaders(scene.flow)
+    await scene.told(scene.addon.requestheaders)
     scene.names["name.test"] = ("169.254.169.254",)
     server = await scene.dial()
     assert "egress_denied" in str(server.error)
@@ -110,35 +120,67 @@ async def test_a_name_that_leads_elsewhere_when_dialled_is_refused_and_recorded(
 
 async def test_a_denied_name_is_not_looked_up(scene: Scene):
     scene.rule("two", rules=[{"id": "d", "action": "deny", "hosts": ["name.test"]}])
-    await scene.addon.requestheaders(scene.flow)
+    await scene.told(scene.addon.requestheaders)
     assert not flows.may_leave(scene.flow)
     assert scene.looked_up == []
 
 
 async def test_a_name_may_be_allowed_by_its_addresses(scene: Scene):
     scene.rule("two", default="deny", rules=[{"id": "a", "action": "allow", "cidrs": ["192.0.2.0/24"]}])
-    await scene.addon.requestheaders(scene.flow)
+    await scene.told(scene.addon.requestheaders)
     assert flows.may_leave(scene.flow)
 
 
 async def test_a_kept_connection_is_judged_by_the_address_it_leads_to(scene: Scene):
-    await scene.addon.requestheaders(scene.flow)
+    await scene.told(scene.addon.requestheaders)
     server = await scene.dial()
     data = scene.connected(server, "192.0.2.2")
     scene.names["name.test"] = ("192.0.2.1",)
     scene.rule("two", **NO_TWO)
-    await scene.addon.request(scene.flow)
+    await scene.told(scene.addon.request)
     assert flows.egress(scene.flow).rule == "no-two"
     scene.addon.server_disconnected(data)
-    await scene.addon.requestheaders(scene.flow)
+    await scene.told(scene.addon.requestheaders)
     assert flows.may_leave(scene.flow)
 
 
 async def test_an_unchanged_policy_is_asked_once_per_request(scene: Scene):
-    await scene.addon.requestheaders(scene.flow)
+    await scene.told(scene.addon.requestheaders)
     asked = len(scene.looked_up)
-    await scene.addon.request(scene.flow)
+    await scene.told(scene.addon.request)
     assert len(scene.looked_up) == asked
+
+
+async def test_the_same_request_on_a_kept_connection_is_judged_again_where_something_changed(scene: Scene, monkeypatch):
+    judged: list[Any] = []
+    judge = scene.guard.judge
+
+    async def judge_and_count(request: Any, **how: Any) -> Any:
+        judged.append(request)
+        return await judge(request, **how)
+
+    async def times() -> int:
+        judged.clear()
+        scene.flow.metadata.pop(flows.EGRESS, None)
+        await scene.told(scene.addon.requestheaders)
+        return len(judged)
+
+    monkeypatch.setattr(scene.guard, "judge", judge_and_count)
+    assert [await times(), await times()] == [1, 1]  # without a connection, the name may lead elsewhere each time
+    data = scene.connected(await scene.dial(), "192.0.2.1")
+    assert [await times(), await times()] == [1, 0]
+    assert flows.may_leave(scene.flow)
+    scene.flow.request.method = "DELETE"
+    assert [await times(), await times()] == [1, 0]
+    scene.flow.metadata[flows.PRINCIPAL] = Principal("other")
+    assert [await times(), await times()] == [1, 0]
+    scene.rule("two", rules=[{"id": "no-delete", "action": "deny", "hosts": ["*"], "methods": ["DELETE"]}])
+    assert [await times(), await times()] == [1, 1]  # a refusal is not kept
+    assert not flows.may_leave(scene.flow)
+    scene.rule("three")
+    assert [await times(), await times()] == [1, 0]
+    scene.addon.server_disconnected(data)
+    assert [await times(), await times()] == [1, 1]
 
 
 async def test_a_connection_that_nobody_asked_for_is_refused(scene: Scene):
@@ -157,16 +199,16 @@ async def test_a_failing_guard_refuses(scene: Scene, part: str, monkeypatch):
     async def fail(*_: Any, **__: Any) -> Any:
         raise RuntimeError("injected failure")
 
-    await scene.addon.requestheaders(scene.flow)
+    await scene.told(scene.addon.requestheaders)
     monkeypatch.setattr(scene.guard, part, fail)
     assert (await scene.dial()).error is not None
-    await scene.addon.requestheaders(scene.flow)
+    await scene.told(scene.addon.requestheaders)
     assert not flows.may_leave(scene.flow)
 
 
 async def test_a_name_that_leads_nowhere_is_not_dialled(scene: Scene):
     scene.names.clear()
-    await scene.addon.requestheaders(scene.flow)
+    await scene.told(scene.addon.requestheaders)
     server = await scene.dial()
     assert "leads to no address" in str(server.error)
 
@@ -177,7 +219,7 @@ async def test_a_tunnel_is_not_stopped_by_rules_on_methods_inside_it(scene: Scen
     await scene.addon.http_connect(scene.flow)
     assert scene.flow.response is None
     scene.flow.request.method = "POST"
-    await scene.addon.requestheaders(scene.flow)
+    await scene.told(scene.addon.requestheaders)
     assert not flows.may_leave(scene.flow)
 
 

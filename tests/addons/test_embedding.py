@@ -12,15 +12,19 @@ import hashlib
 import inspect
 
 import pytest
-from mitmproxy import addonmanager, http, master, version
+from h11._readers import ContentLengthReader
+from mitmproxy import addonmanager, http, master, optmanager, version
+from mitmproxy.addons import tlsconfig
+from mitmproxy.connection import Client
 from mitmproxy.coretypes import multidict
+from mitmproxy.options import Options
 from mitmproxy.proxy import mode_servers, server
 from mitmproxy.proxy.context import Context
 from mitmproxy.proxy.layer import Layer
 from mitmproxy.proxy.layers import http as http_layers
 from mitmproxy.proxy.layers import tls, websocket
 from mitmproxy.proxy.layers.http import HttpStream
-from mitmproxy.proxy.layers.http._http1 import Http1Connection
+from mitmproxy.proxy.layers.http._http1 import Http1Client, Http1Connection, Http1Server
 from mitmproxy.proxy.tunnel import TunnelLayer
 
 from addons import embedding
@@ -51,6 +55,10 @@ SOURCES = {
     Http1Connection._handle_event: "2ac8db3e43ae743f",
     Http1Connection.read_body: "aece271029af36e4",
     Http1Connection.wait: "c99d0494a840a2b6",
+    Http1Connection.mark_done: "dc5ed395ce4f0763",
+    Http1Server: "cc8428d0bb6f79a5",
+    Http1Client: "706b7a68f2809929",
+    ContentLengthReader: "fdf438f5ca7e0d9d",
     HttpStream.handle_connect_finish: "eb3a0054cb5b716e",
     HttpStream.passthrough: "a6df32aba1ae251a",
     Layer: "e98dedd896fb7cd2",
@@ -59,6 +67,9 @@ SOURCES = {
     tls.ServerTLSLayer: "8666fc7667d70e23",
     http_layers.HttpLayer: "8da4a8a48e637b88",
     http_layers.HttpClient: "8401d422afdaff15",
+    optmanager._Option: "eb3f037b6cc43fb7",
+    tlsconfig.TlsConfig.tls_start_client: "05334c27c22a10ed",
+    tlsconfig.TlsConfig.request: "84c6d74b564dde72",
     Context: "dd52bbec90eacace",
     websocket.WebsocketLayer.relay_messages: "2d451252c7287da0",
 }
@@ -73,6 +84,8 @@ def restored(monkeypatch):
         (tls, "ServerTLSLayer"),
         (mode_servers, "ProxyConnectionHandler"),
         (http.MessageData, "__post_init__"),
+        (optmanager._Option, "current"),
+        (Context, "fork"),
         *((http.Headers, name) for name in METHODS),
     ):
         monkeypatch.setattr(owner, name, getattr(owner, name))
@@ -103,3 +116,18 @@ def test_another_version_of_mitmproxy_is_refused(monkeypatch):
     monkeypatch.setattr(version, "VERSION", "13.0.0")
     with pytest.raises(RuntimeError, match=r"13\.0\.0"):
         embedding.embed()
+
+
+def test_options_and_contexts_are_as_without_ours(restored):
+    options, client = Options(), Client(peername=("c", 1), sockname=("p", 2))
+    plain = {name: getattr(options, name) for name in options.keys()}  # noqa: SIM118  it is no mapping
+    before = vars(Context(client, options).fork()).keys()
+    embedding.embed()
+    assert {name: getattr(options, name) for name in options.keys()} == plain  # noqa: SIM118
+    options.mode.append("changed")
+    assert options.mode == plain["mode"]
+    context = Context(client, options)
+    fork = context.fork()
+    assert vars(fork).keys() == before
+    assert vars(fork) == vars(context)
+    assert fork.layers is not context.layers

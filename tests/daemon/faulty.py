@@ -33,7 +33,7 @@ PARTS = {
     "begin": "proxy.gate.Gate._begin",
     "carry out": "addons.mcp_gate.McpGate._carry_out",
     "spell": "proxy.gate.Gate.spell",
-    "replace body": "addons.http_flows.replace_body",
+    "replace body": "addons.http_flows.forward_as_json",
 }
 
 

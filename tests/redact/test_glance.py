@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+import textwrap
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.redact import Masker
@@ -14,6 +16,7 @@ from proxy.redact.decode import GROWTH, SLACK
 from proxy.redact.document import Document, Text
 from proxy.redact.glance import SMALL, flat, nothing_in
 from proxy.redact.mask import _Masking
+from tests.redact import labelled
 
 KEY = "AKIA" + "Z7QJ3LMNB4KXTW2V"
 MASKER = Masker(b"k" * 32)
@@ -24,20 +27,55 @@ PLAIN = [
     {"name": "get_weather", "arguments": {"city": "Paris", "path": "/workspace/a/long/path/notes.md", "days": 3}},
     {"content": [{"type": "text", "text": "fine " * 200}, {"type": "text", "text": "more"}], "isError": False},
     [["a", "b"], ["c", ["d"]], None, True, 1234567, 1.5e9],
-    {"rate": "100%", "and": "R&D"},
+    {"rate": "100%", "and": "R&D", "regex": "\\d+ \\x4", "path": "C:\\\\users\\\\x"},
+    {"text": "caf\u00e9 \u2014 \U0001f600", "beyond": "\u00e9" * 600},
+    {"notes": [f"see /srv/projects/atlas/src/page_{number}.md" for number in range(40)], "size": 12345678},
 ]
-ENCODED = (
-    base64.b64encode(KEY.encode()).decode(),
-    KEY.encode().hex(),
-    " ".join(f"{byte:02x}" for byte in KEY.encode()),
+SAMPLES = [sample.text for sample in labelled.load() if len(sample.text) < 200]
+PLAINLY = ("", "a", "Paris", KEY, KEY[:9], "4111111111111111", "text", "2.0")
+ODDLY = ("\u00e9", "\u200b", "\ud800", "%", "\\n", "\x00")
+PATHS = (
+    "/srv/projects/atlas/src/reading",
+    "test_what_is_plain_is_told",
+    "https://docs.example.com/en/stable/a_long_page",
 )
-PLAINLY = ("", "a", "Paris", KEY, KEY[:9], KEY[9:], "4111111111111111", "text", "2.0")
-PIECES = st.sampled_from((*PLAINLY, *ENCODED, "%41", "\\x41", "&#x41;", "é", "\u200b"))
+
+
+def in_base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+ENCODINGS: tuple[Callable[[bytes], str], ...] = (
+    lambda data: data.decode(errors="replace"),
+    in_base64,
+    lambda data: in_base64(b"\xfe\xca\xef\xfe\x9a\xe8" + data + b"\x9a\xe8"),
+    lambda data: "/a/" + base64.urlsafe_b64encode(data).decode().rstrip("="),
+    lambda data: "\n".join(textwrap.wrap(in_base64(data * 3), 64)),
+    lambda data: in_base64(in_base64(data).encode()),
+    lambda data: in_base64(data.decode(errors="replace").encode("utf-16-le")),
+    lambda data: in_base64("".join(f"%{byte:02x}" for byte in data).encode()),
+    lambda data: base64.b32encode(data).decode().lower(),
+    bytes.hex,
+    lambda data: data.hex(" "),
+    lambda data: "".join(f"%{byte:02X}" for byte in data),
+    lambda data: "".join(f"\\x{byte:02x}" for byte in data),
+    lambda data: "".join(f"\\u00{byte:02x}" for byte in data),
+    lambda data: "".join(f"&#x{byte:02x};" for byte in data),
+)
+ENCODED = st.builds(
+    lambda text, start, encode: encode(text[start:].encode()),
+    st.sampled_from([*SAMPLES, KEY]),
+    st.sampled_from((0, 0, 1, 3, 9)),
+    st.sampled_from(ENCODINGS),
+)
+PIECES = st.sampled_from((*PLAINLY, *ODDLY, *PATHS)) | ENCODED
 STRINGS = st.lists(PIECES, max_size=3).map("".join)
+HALVES = st.builds(lambda text, at: [text[:at], text[at:]], ENCODED, st.integers(1, 40))
+NUMBERS = st.integers(-(10**20), 10**20) | st.sampled_from((4111111111111111, 1.5e9))
 VALUES = st.recursive(
-    STRINGS | st.none() | st.booleans() | st.integers(-(10**20), 10**20) | st.lists(st.integers(32, 126), min_size=13),
+    STRINGS | HALVES | st.none() | st.booleans() | NUMBERS | st.lists(st.integers(32, 126), min_size=13),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(STRINGS | st.just("type"), inner, max_size=4),
-    max_leaves=12,
+    max_leaves=8,
 )
 
 
@@ -57,6 +95,7 @@ def test_what_is_looked_at_is_what_the_whole_way_looks_at(value: Any):
     assert flat(value) in {None, whole_text(value)}
 
 
+@settings(max_examples=300)
 @given(VALUES)
 def test_nothing_that_the_whole_way_finds_is_called_nothing(value: Any):
     if nothing_in(value, ALL, MASKER._scanner, (GROWTH, SLACK)):
@@ -92,6 +131,7 @@ def test_a_part_by_itself_is_looked_at_too():
     assert MASKER.is_clean({"name": "x", "arguments": {"a": "b"}}, {"a": "b"}, ("secrets",))
 
 
+@settings(max_examples=100)
 @given(VALUES, VALUES)
 def test_what_is_clean_as_a_whole_is_clean_in_part(name: Any, part: Any):
     value = {"name": name, "arguments": part, "_meta": name}

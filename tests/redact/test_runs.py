@@ -37,7 +37,7 @@ def test_every_line_of_hexadecimal_is_found_whole(data: bytes):
 def test_without_hyperscan_the_same_is_found(monkeypatch: pytest.MonkeyPatch):
     data = b"x " + b"QUJD" * 9 + b"== " + b"41:4b:49:" * 8
     found = runs.base64_runs(data), runs.hex_lines(data)
-    monkeypatch.setattr(runs, "_FAST", False)
+    monkeypatch.setattr(runs, "AVAILABLE", False)
     assert (runs.base64_runs(data), runs.hex_lines(data)) == found
     assert all(found)
 

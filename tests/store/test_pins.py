@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from proxy.errors import PinsUnavailableError
-from proxy.model import ServerPins
-from proxy.pins import Page, approve, print_tool, take_page
+from proxy.pins import Page, ServerPins, approve, print_tool, take_page
 from proxy.store import pins as store_room
 from proxy.store.pins import PinFiles
 

@@ -19,6 +19,7 @@ from proxy.wire.mcp import (
     METHODS,
     SURELY_MCP,
     UNSEEN_CATEGORIES,
+    Head,
     check_headers,
     check_message,
     decode_header,
@@ -27,6 +28,7 @@ from proxy.wire.mcp import (
     parse_mcp_request,
     parse_tool_call,
     plain,
+    read_head,
     refuse_misspelt_method,
 )
 
@@ -209,3 +211,8 @@ def test_every_ascii_character_in_a_tool_name_is_judged_by_its_category_and_plac
                 check_message(message(params={"name": name}))
         else:
             assert check_message(message(params={"name": name})) == ToolCall(name, None)
+
+
+def test_headers_are_sorted_by_what_they_are_for() -> None:
+    headers = [("Content-TYPE", "a"), ("x", "b"), ("MCP-Name", "c"), ("content-encoding", "d"), ("Content-Type", "e")]
+    assert read_head(headers) == Head(["a", "e"], ["d"], [("MCP-Name", "c")])

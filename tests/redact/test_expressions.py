@@ -29,7 +29,7 @@ def test_a_database_is_compiled_once_and_finds_the_same_when_loaded():
     shelf = Shelf()
     first = HyperscanEngine(builtin(), shelf).survey(SECRET)
     second = HyperscanEngine(builtin(), shelf).survey(SECRET)
-    assert (shelf.puts, bool(first), first == second) == (1, True, True)
+    assert (shelf.puts, bool(first), first == second) == (2, True, True)
 
 
 def test_a_database_that_cannot_be_loaded_is_made_anew():
@@ -38,4 +38,4 @@ def test_a_database_that_cannot_be_loaded_is_made_anew():
     for name in shelf:
         shelf[name] = b"nonsense"
     assert HyperscanEngine(builtin(), shelf).survey(SECRET) == whole
-    assert shelf.puts == 2
+    assert shelf.puts == 3

@@ -1,0 +1,171 @@
+"""HTTP/1 with fewer steps comes to what mitmproxy comes to: which connections stay, what is received and sent."""
+
+from __future__ import annotations
+
+from itertools import chain
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mitmproxy import http, options
+from mitmproxy.connection import Client, ConnectionState, Server
+from mitmproxy.net.http.http1 import read_request_head, read_response_head
+from mitmproxy.proxy import commands, events
+from mitmproxy.proxy.context import Context
+from mitmproxy.proxy.layers.http import (
+    ReceiveHttp,
+    RequestData,
+    RequestEndOfMessage,
+    RequestHeaders,
+    ResponseData,
+    ResponseEndOfMessage,
+    ResponseHeaders,
+)
+from mitmproxy.proxy.layers.http._http1 import Http1Client, Http1Server
+
+from addons.http1_quick import TOGETHER_BYTES, QuickHttp1, Several, together
+
+
+class QuickServer(QuickHttp1, Http1Server):
+    pass
+
+
+class QuickClient(QuickHttp1, Http1Client):
+    pass
+
+
+FIELDS = st.lists(
+    st.sampled_from(
+        [
+            "Connection: close",
+            "Connection: keep-alive",
+            "connection: Keep-Alive, close",
+            "Content-Length: 0",
+            "Content-Length: 5",
+            "Content-Length:",
+            "Content-Length: x",
+            "Transfer-Encoding: chunked",
+            "Transfer-Encoding: gzip",
+            "X: y",
+        ]
+    ),
+    max_size=3,
+)
+VERSIONS = st.sampled_from(["HTTP/1.1", "HTTP/1.0", "HTTP/2.0"])
+
+
+def context() -> Context:
+    made = Context(Client(peername=("c", 1), sockname=("p", 2), state=ConnectionState.OPEN), options.Options())
+    made.server = Server(address=("s", 3))
+    made.server.state = ConnectionState.OPEN
+    return made
+
+
+def said(layer: Http1Server | Http1Client, event: events.Event) -> list[object]:
+    """What a layer does with an event, with what it sends as one piece."""
+    done: list[object] = []
+    try:
+        for command in layer.handle_event(event):
+            if isinstance(command, commands.SendData):
+                done.append(command.data)
+            elif isinstance(command, ReceiveHttp):
+                parts = command.event.parts if isinstance(command.event, Several) else [command.event]
+                done += [(type(part), getattr(part, "data", b"")) for part in parts]
+            else:
+                done.append(type(command))
+    except (AssertionError, NotImplementedError, ValueError) as error:
+        done.append(type(error))
+    return done
+
+
+def pieces(did: list[object]) -> list[object]:
+    """Bytes that follow each other, as one."""
+    joined: list[object] = []
+    for one in did:
+        if isinstance(one, bytes) and joined and isinstance(joined[-1], bytes):
+            joined[-1] += one
+        else:
+            joined.append(one)
+    return joined
+
+
+@given(
+    st.sampled_from(["GET", "POST", "HEAD", "head", "CONNECT"]),
+    st.sampled_from([200, 101, 204, 304, 404]),
+    VERSIONS,
+    VERSIONS,
+    FIELDS,
+    FIELDS,
+)
+def test_the_same_connections_stay(method, status, spoken, answered, asked, said_back):
+    target = "s:3" if method == "CONNECT" else "/"
+    ends = []
+    for kind in (Http1Server, QuickServer, Http1Client, QuickClient):
+        layer = kind(context())
+        layer.state, layer.stream_id = layer.read_headers, 1
+        layer.request = read_request_head([line.encode() for line in (f"{method} {target} {spoken}", *asked)])
+        layer.response = read_response_head([line.encode() for line in (f"{answered} {status} OK", *said_back)])
+        layer.request_done = True
+        asked_for = [type(command) for command in layer.mark_done(response=True)]
+        ends.append((asked_for, layer.state.__name__, layer.stream_id, layer.request is None, layer.request_done))
+    assert ends[0] == ends[1]
+    assert ends[2] == ends[3]
+
+
+@given(st.lists(st.integers(1, 40), max_size=6), st.sampled_from(["Content-Length: 5", "Content-Length: 0", "X: y"]))
+def test_the_same_is_received_however_it_is_cut(cuts, framing):
+    sent = f"POST / HTTP/1.1\r\n{framing}\r\n\r\n".encode() + (b"hello" if "5" in framing else b"") + b"GET / "
+    received = []
+    for kind in (Http1Server, QuickServer):
+        layer, rest, got = kind(context()), sent, []
+        said(layer, events.Start())
+        for cut in (*cuts, len(sent)):
+            piece, rest = rest[:cut], rest[cut:]
+            got += said(layer, events.DataReceived(layer.conn, piece)) if piece else []
+        received.append((_whole_bodies(got), layer.state.__name__, bytes(layer.buf)))
+    assert received[0] == received[1]
+
+
+def _whole_bodies(got: list[object]) -> list[object]:
+    """What was received, with the pieces of a body as one: there may be more of them or fewer."""
+    body = b"".join(one[1] for one in got if isinstance(one, tuple))
+    return [body, *(one for one in got if not (isinstance(one, tuple) and one[1]))]
+
+
+@pytest.mark.parametrize("size", [0, 5, TOGETHER_BYTES + 1])
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_same_is_sent_and_what_is_whole_leaves_together(size, stream):
+    request, response = http.Request.make("POST", "http://s/", b"x" * size), http.Response.make(200, b"x" * size)
+    request.stream = response.stream = stream
+    parts = {
+        (Http1Server, QuickServer): (
+            ResponseHeaders(1, response, not size),
+            ResponseData(1, b"x" * size),
+            ResponseEndOfMessage(1),
+        ),
+        (Http1Client, QuickClient): (
+            RequestHeaders(1, request, not size),
+            RequestData(1, b"x" * size),
+            RequestEndOfMessage(1),
+        ),
+    }
+    for (plain, quick), message in parts.items():
+        both = plain(context()), quick(context())
+        did: list[list[list[object]]] = [[], []]
+        for layer, events_of in zip(both, did, strict=True):
+            layer.request = request
+            sent = [part for part in message if not isinstance(part, ResponseData) or size]
+            events_of += [said(layer, part) for part in sent]
+        assert pieces(list(chain(*did[1]))) == pieces(list(chain(*did[0])))
+        at_once = quick(context())
+        at_once.request = request
+        assert pieces(said(at_once, together(sent))) == pieces(list(chain(*did[0])))
+        kept = size and not stream
+        assert len(did[1][0]) == (0 if kept else 1)  # a head that nothing follows at once waits for nothing
+
+
+def test_a_head_is_not_kept_from_an_error_that_comes_instead_of_its_body():
+    layer = QuickServer(context())
+    layer.request = http.Request.make("POST", "http://s/")
+    assert said(layer, ResponseHeaders(1, http.Response.make(200, b"x"))) == []
+    assert said(layer, ResponseEndOfMessage(1))[0].startswith(b"HTTP/1.1 200")
