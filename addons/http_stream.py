@@ -223,11 +223,17 @@ class GuardedHttpStream(AtOnce, HttpStream):
     def flow_done(self) -> CommandGenerator[None]:
         if not self.flow.websocket:
             yield from super().flow_done()
+            self._let_go()
             return
         self.child_layer = GuardedWebsocketLayer(self.context, self.flow, self._limits.message_bytes)
         self._handle_event = self.passthrough  # type: ignore[method-assign]
         yield from self.child_layer.handle_event(events.Start())
         yield SendHttp(ResponseEndOfMessage(self.stream_id), self.context.client)
+
+    def _let_go(self) -> None:
+        """Refer to itself no more: else flow and bodies wait for a look for garbage, and others pile up meanwhile."""
+        self.context.layers.remove(self)
+        self.client_state = self.server_state = _over
 
     def _end(self, text: str, code: ErrorCode) -> CommandGenerator[None]:
         """Give both sides up, and let the addons know."""
@@ -240,6 +246,10 @@ class GuardedHttpStream(AtOnce, HttpStream):
         self.client_state = self.server_state = self.state_errored
         self.flow.live = False
         yield DropStream(self.stream_id)
+
+
+def _over(event: events.Event) -> CommandGenerator[None]:
+    raise AssertionError(f"{event} came for a stream that is over")
 
 
 def _broken_line(request: http.Request) -> str | None:

@@ -17,8 +17,8 @@ from addons import http_flows as flows
 from addons.limits import REWRITER, SCANNER, WATCH, Limits, ResponseChunk
 from addons.streams import EventStream
 from proxy.model import Answer, Context, Denial, Exchange, Forward, Pass, Reject, Verdict
-from proxy.refusals import READ_AT_ONCE
 from proxy.responses import Responses
+from proxy.wire.body import READ_AT_ONCE
 from proxy.wire.encoding import codings, decode_body, inflater
 from proxy.wire.jsonrpc import serialise
 from proxy.wire.legacy import carrier

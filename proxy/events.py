@@ -7,7 +7,7 @@ recorded (`store.log.encode`); whatever else is known of it was read from there.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from proxy.model import Json
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One event: its exact text, which log it came from, its place there, and the link of that log's chain."""
 
     body: str

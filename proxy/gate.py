@@ -24,7 +24,6 @@ from proxy.journal import RECORDED, Journal, new_id
 from proxy.model import Call, Decision, Exchange, Forward, Kind, Message, Outcome, Pass, Reject
 from proxy.outbound import Carried, Customs, UploadWatch
 from proxy.refusals import (
-    READ_AT_ONCE,
     Step,
     as_call,
     carried_denial,
@@ -38,7 +37,7 @@ from proxy.refusals import (
 )
 from proxy.two_steps import TwoSteps
 from proxy.way_back import WayBack
-from proxy.wire.body import Batch, Foreign, Refused, Single, read_body, read_lines
+from proxy.wire.body import READ_AT_ONCE, Batch, Foreign, Refused, Single, read_body, read_lines
 from proxy.wire.encoding import sniff_coding
 from proxy.wire.jsonrpc import serialise
 from proxy.wire.mcp import check_headers, mirrored_headers, parse_tool_call, read_head

@@ -67,4 +67,7 @@ class LiveMasker:
         maskers = self._maskers
         if not maskers:
             raise PolicyError("nothing can be masked before a policy is in force")
-        return next((masker for masker in maskers if masker.catalogue.knows(detectors)), maskers[0])
+        for masker in maskers:
+            if masker.catalogue.knows(detectors):
+                return masker
+        return maskers[0]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import sys
-from datetime import UTC, datetime
+import time
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -44,16 +45,12 @@ def configure(level: str = "info", log_format: str = "auto") -> None:
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
-    final: list[Processor] = (
-        [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(serializer=_spell)]
-        if as_json
-        else [_console_renderer()]
-    )
+    final: Processor = _spell if as_json else _console_renderer()
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *final],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, final],
         )
     )
     root = logging.getLogger()
@@ -66,7 +63,7 @@ def configure(level: str = "info", log_format: str = "auto") -> None:
     # Our own lines, one for each decision, do not take the way through the standard library's logging,
     # and are completed in one step.
     structlog.configure(
-        processors=[_stamp, *final],
+        processors=[_stamp, final],
         logger_factory=_Lines,
         wrapper_class=structlog.make_filtering_bound_logger(level.upper()),
         cache_logger_on_first_use=True,
@@ -79,20 +76,30 @@ def _add_worker(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> M
 
 
 def _stamp(logger: Any, method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Complete one of our own lines."""
+    now = time.time()
+    seconds = int(now)
     line.update(_WORKER)
     line["logger"] = logger.name
-    line["level"] = "error" if method == "exception" else method
-    line["timestamp"] = datetime.now(UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
+    line["level"] = method
+    line["timestamp"] = f"{_second(seconds)}.{int((now - seconds) * 1_000_000):06}Z"
     return line
 
 
-def _spell(line: dict[str, Any], **options: Any) -> str:
+@functools.lru_cache(maxsize=4)
+def _second(seconds: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
+
+
+def _spell(logger: Any, method: str, line: MutableMapping[str, Any]) -> str:
     """Give a line as JSON, in ASCII whatever stderr takes."""
+    if "exc_info" in line:
+        line = structlog.processors.format_exc_info(logger, method, line)
     try:
-        spelt = orjson.dumps(line, options.get("default"), _AS_JSON_DOES)
+        spelt = orjson.dumps(line, repr, _AS_JSON_DOES)
     except TypeError:  # an integer or a character that it does not take
-        return json.dumps(line, **options)
-    return spelt.decode() if spelt.isascii() else json.dumps(line, **options)
+        return json.dumps(line, default=repr)
+    return spelt.decode() if spelt.isascii() else json.dumps(line, default=repr)
 
 
 class _Lines:

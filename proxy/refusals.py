@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from proxy import reasons
 from proxy.model import Answer, Call, Denial, Kind, Outcome, Reject
 from proxy.wire import answers
-from proxy.wire.body import Batch
+from proxy.wire.body import READ_AT_ONCE, Batch
 from proxy.wire.jsonrpc import is_id
 from proxy.wire.mcp import parse_tool_call
 
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from proxy.wire.body import Reading
 
 MAX_PLACES = 5
-READ_AT_ONCE = 1 << 16
-"""Bytes up to which a message is worked on at once; larger ones in a thread, so that other clients are served."""
 
 
 class Step:

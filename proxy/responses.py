@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from proxy.model import Context, Exchange, JsonObject
 
 TOOLS_CHANGED = "notifications/tools/list_changed"
+# Up to so many bytes the compiled reader is the quicker one: over a long text either takes long, and it spells it, too.
+SHORT = 1 << 14
 SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 
 
@@ -113,7 +115,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _read(body: bytes) -> tuple[Any, bool]:
     """Give a value, and whether something in it is named twice. Raises ValueError."""
-    quickly = read_quickly(body)
+    quickly = read_quickly(body) if len(body) <= SHORT else None
     if quickly is not None:
         return quickly[0], False
     try:

@@ -213,7 +213,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "proxy.files": ("proxy.errors",),
     "proxy.embedding": (),
     "proxy.ports": ("proxy.errors",),
-    "proxy.workers": ("proxy.errors",),
+    "proxy.workers": ("proxy.errors", "proxy.memory"),
     "proxy.health": (),
     "proxy.meters": ("proxy.reasons", "proxy.redact", *MODEL),
     "proxy.metered": ("proxy.meters", *MODEL),

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from proxy.model import Context, Forward, Pass, Redaction, Reject
-from proxy.refusals import READ_AT_ONCE
+from proxy.wire.body import READ_AT_ONCE
 from tests.gate_world import ALLOW, BOOM, CONTEXT, MASK, World, call, denial_of, only_reply
 
 PLAIN = b'{"a": "secret"}'

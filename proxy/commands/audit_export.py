@@ -197,7 +197,7 @@ def _opened(path: Path | None) -> Iterator[IO[str]]:
 
 def _writer(form: str, file: IO[str]) -> Callable[[Entry], None]:
     if form == "jsonl":
-        return lambda entry: print(spell_json(asdict(entry)), file=file)
+        return lambda entry: print(spell_json(entry._asdict()), file=file)
     rows = csv.writer(file)
     rows.writerow(COLUMNS)
     return lambda entry: rows.writerow(_cells(entry))

@@ -148,12 +148,11 @@ class Condition(Strict):
 
     def operators(self) -> dict[str, Any]:
         """Give the operators written, by their name in the file."""
-        fields = type(self).model_fields
-        return {
-            fields[name].alias or name: getattr(self, name)
-            for name in fields
-            if name != "arg" and name in self.model_fields_set
-        }
+        given = self.model_fields_set
+        return {written: getattr(self, name) for name, written in _OPERATOR_FIELDS if name in given}
+
+
+_OPERATOR_FIELDS = tuple((name, field.alias or name) for name, field in Condition.model_fields.items() if name != "arg")
 
 
 class All(Strict):

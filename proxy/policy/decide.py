@@ -201,13 +201,23 @@ class CompiledPolicy:
             if len(self._prepared) >= _MAX_BUCKETS:
                 self._prepared.clear()
                 self._plans.clear()
-            plan = self._plans.get(rules)
-            if plan is None:
-                plan = self._plans[rules] = Plan(rules)
+            plan = self._plan(rules)
             certain = list(plan.certain.values())
             otherwise = self.conclude(call, certain) if certain else self._silence(call)
             found = self._prepared[key] = (plan, otherwise)
         return found
+
+    def _plan(self, rules: tuple[CompiledRule, ...]) -> Plan:
+        plan = self._plans.get(rules)
+        if plan is None:
+            plan = self._plans[rules] = Plan(rules)
+        return plan
+
+    def prepare(self) -> None:
+        """Make the plans for the tools that rules name, so that no call waits for those of many rules."""
+        tools = {tool for compiled in self.compiled for tool in compiled.rule.tools or () if not is_glob(tool)}
+        for tool in ("", *sorted(tools)):
+            self._plan(self._index.rules_for(Call("tools/call", "", "", tool)))
 
     def conclude(self, call: Call, hits: Sequence[Hit]) -> Decision:
         """Weigh what the rules said; where they said the same of such a call before, what came of it then."""

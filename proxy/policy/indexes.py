@@ -14,9 +14,10 @@ from proxy.policy.conditions import many
 from proxy.policy.globs import is_glob
 from proxy.policy.host_operators import compile_hosts, view_url
 from proxy.policy.operators import spellings
-from proxy.policy.path_operator import compile_roots, gather_paths, glob_search, pattern_may_reach
+from proxy.policy.path_operator import compile_roots, gather_paths, glob_search
 from proxy.policy.programs import read_entry, view_command
 from proxy.policy.regex import bundle, compile_search
+from proxy.policy.roots import reach_of
 from proxy.policy.views import TextView, gather, view_contents, view_scalar, view_text
 
 if TYPE_CHECKING:
@@ -74,17 +75,16 @@ def index_paths(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
         paths = paths_of(reading)
         if paths.trouble is not None:
             return everyone
-        found: set[int] = set()
-        for path in paths.folded:
-            for length in lengths:
-                if (head := path[:length]) in folders:
-                    found |= folders[head]
-            if some_glob is not None and some_glob(path):
-                found.update([rule for fits, rule in globs if fits(path)])
+        heads = [head for path in paths.folded for length in lengths if (head := path[:length]) in folders]
+        found = {rule for head in heads for rule in folders[head]}
+        if some_glob is not None:
+            hit = [path for path in paths.folded if some_glob(path)]
+            found.update([rule for path in hit for fits, rule in globs if fits(path)])
         if paths.relative:
             found |= relative
         if paths.globs or paths.searches:
-            found.update(*[rules for root, rules in folders.items() if pattern_may_reach(paths, root)])
+            may_reach = reach_of(paths.globs, paths.searches)
+            found.update(*[rules for root, rules in folders.items() if may_reach(root)])
         return found
 
     return index

@@ -79,7 +79,9 @@ def load_policy(path: Path, book: DetectorBook | None = None) -> CompiledPolicy:
     where `book` is given. Raises PolicyError with file, line, column and what to
     write instead.
     """
-    return compile_sources(load_sources(path, book), version=_version(path))
+    policy = compile_sources(load_sources(path, book), version=_version(path))
+    policy.prepare()
+    return policy
 
 
 def load_sources(path: Path, book: DetectorBook | None = None) -> tuple[Source, ...]:

@@ -8,16 +8,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from proxy.policy.conditions import many
-from proxy.policy.paths import PathViews, read_path, read_plain
+from proxy.policy.paths import PathViews, read_path
+from proxy.policy.plain_paths import read_plain
 from proxy.policy.regex import compile_search, escape
-from proxy.policy.roots import glob_may_reach, read_root, search_may_reach
+from proxy.policy.roots import reach_of, read_root
 from proxy.policy.values import AMBIGUOUS, NOTHING, Trouble
 from proxy.policy.views import WrongTypeError, gather
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from proxy.policy.values import ArgPath, Reading
+    from proxy.policy.values import ArgPath, Reading, Selection
     from proxy.policy.views import Views
 
 
@@ -47,16 +48,18 @@ def view_path(value: Any) -> PathViews:
     return read_path(value)
 
 
-def _plain_paths(arg: ArgPath, reading: Reading) -> Paths | None:
-    """Take the short way where the arg is one string that has one reading."""
-    exact, loose, trouble = arg.select(reading)
+def _plain_paths(selection: Selection) -> Paths | None:
+    """Take the short way where all that was found is one string that has one reading."""
+    exact, loose, trouble = selection
     if len(exact) != 1 or loose or trouble is not None or type(exact[0]) is not str:
         return None
     path = read_plain(exact[0])
     if path is None:
         return None
     folded = path.lower()
-    return Paths((folded,), (path,), (), (), True, None, folded, ())
+    if exact[0][0] == "/":
+        return Paths((folded,), (path,), (), (), True, None, folded, ())
+    return Paths((folded,), (), (path[1:],), (), True, None, None, ())
 
 
 def gather_paths(arg: ArgPath) -> Callable[[Reading], Paths]:
@@ -67,9 +70,10 @@ def gather_paths(arg: ArgPath) -> Callable[[Reading], Paths]:
     def paths_of(reading: Reading) -> Paths:
         paths: Paths | None = reading.memo.get(key)
         if paths is None:
-            if arg.select(reading) is NOTHING:
+            selection = arg.select(reading)
+            if selection is NOTHING:
                 return _NO_PATHS
-            paths = reading.memo[key] = _plain_paths(arg, reading) or _merge(views(reading))
+            paths = reading.memo[key] = _plain_paths(selection) or _merge(views(reading))
         return paths
 
     return paths_of
@@ -145,14 +149,7 @@ def _may_by_pattern(paths: Paths, roots: Roots) -> bool:
         return True
     if any(roots.hold_relative(path) for path in paths.relative):
         return True
-    return any(pattern_may_reach(paths, root) for root in roots.folded)
-
-
-def pattern_may_reach(paths: Paths, root: str) -> bool:
-    """Tell whether one of the patterns among `paths` may name something under a folder (folded)."""
-    return any(glob_may_reach(pattern, root) for pattern in paths.globs) or any(
-        search_may_reach(pattern, root) for pattern in paths.searches
-    )
+    return any(map(reach_of(paths.globs, paths.searches), roots.folded))
 
 
 def _how_sure(paths: Paths, roots: Roots, reading: Reading) -> int:

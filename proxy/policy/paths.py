@@ -10,28 +10,12 @@ import string
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from proxy.policy.plain_paths import MAX_PATH, read_plain
 from proxy.policy.text import read_text
 
-MAX_PATH = 4096
 _MAX_SCHEMES = 8
 _MAX_TAILS = 16
 _LIST_MARKS = frozenset(",:;|= <>@")
-_SAFE = string.ascii_letters + string.digits + "/_-.,+= "
-_SPECIAL_HEADS = (
-    "/volumes",
-    "/proc",
-    "/dev",
-    "/private",
-    "/system",
-    "/run",
-    "/var/",
-    "/mnt/",
-    "/cygdrive",
-    "/usr/",
-    "/bin",
-    "/sbin",
-    "/lib",
-)
 # Backslash, and characters that look like a slash or that old code pages turn into one.
 _SLASHES = str.maketrans(dict.fromkeys("\\\u2044\u2215\u29f8\u2571\uff0f\u29f5\u2216\uff3c\u00a5\u20a9", "/"))
 _WEB_SCHEMES = frozenset({"http", "https", "ws", "wss", "ftp", "ftps", "mailto", "data", "javascript"})
@@ -56,6 +40,7 @@ _ALIASES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("usr", "lib"), ("lib",)),
     (("usr", "lib64"), ("lib64",)),
 )
+_ALIASES_BY_HEAD = {link[0]: [entry for entry in _ALIASES if entry[0][0] == link[0]] for link, _ in _ALIASES}
 GLOB_MARKS = frozenset("*?[{")
 # Endings of files that hold keys, settings of the system, or sockets: to look for these is no harmless search.
 _KEYS = frozenset(
@@ -113,8 +98,14 @@ class _Walk(NamedTuple):
 def read_path(raw: str) -> PathViews:
     """Give every file `raw` may name."""
     plain = read_plain(raw)
-    if plain is not None:
-        return PathViews((plain,), (plain.lower(),))
+    if plain is None:
+        return read_fully(raw)
+    folded = (plain.lower(),)
+    return PathViews((plain,), folded) if raw[0] == "/" else PathViews((), folded, (plain[1:],))
+
+
+def read_fully(raw: str) -> PathViews:
+    """Give every file `raw` may name, by all the ways there are to read it."""
     found = _Found()
     if len(raw) > MAX_PATH:
         return PathViews((), (), problem=f"longer than {MAX_PATH} characters")
@@ -123,27 +114,6 @@ def read_path(raw: str) -> PathViews:
     for reading in text.readings:
         _read_one(reading, found)
     return found.views()
-
-
-def read_plain(raw: str) -> str | None:
-    """Give the path, ending in `/`, of a string that names one only; None where it may name more."""
-    if (
-        raw[:1] == "/"
-        and len(raw) <= MAX_PATH
-        and not raw.strip(_SAFE)
-        and "/." not in raw
-        and "//" not in raw
-        and "./" not in raw
-        and " /" not in raw
-        and "/ " not in raw
-        and ",/" not in raw
-        and "=/" not in raw
-        and raw[-1] not in ". "
-        and raw[2:3] not in ("/", "")
-        and not raw.lower().startswith(_SPECIAL_HEADS)
-    ):
-        return raw if raw[-1] == "/" else raw + "/"
-    return None
 
 
 def _read_one(reading: str, found: _Found) -> None:
@@ -281,7 +251,7 @@ def _add(text: str, found: _Found, *, strict: bool) -> None:
 def _add_likely(parts: tuple[str, ...], found: _Found, hops: int = 0) -> None:
     """Add where well-known links lead, and what Windows makes of a name."""
     lowered = tuple(p.casefold() for p in parts)
-    for link, target in _ALIASES:
+    for link, target in _ALIASES_BY_HEAD.get(lowered[0], ()) if lowered else ():
         if lowered[: len(link)] == link:
             aliased = target + parts[len(link) :]
             found.loose[join_parts(aliased)] = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from weakref import WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import re2
 
@@ -29,12 +29,14 @@ def compile_search(pattern: str) -> Callable[[str], bool]:
 
 
 def _make_search(pattern: str) -> Callable[[str], bool]:
-    match = _compile(pattern).Match
+    compiled = _compile(pattern)
+    match = compiled.Match
 
     def search(text: str) -> bool:
         data = text.encode()
         return bool(match(_ANYWHERE, data, 0, len(data))[0] != _NOWHERE)
 
+    _SIZES[search] = compiled.ProgramSize()
     return search
 
 
@@ -55,7 +57,7 @@ def _portions(patterns: Sequence[str]) -> Iterator[list[str]]:
     together: list[str] = []
     total = 0
     for pattern in patterns:
-        size: int = _compile(pattern).ProgramSize()
+        size = _SIZES[compile_search(pattern)]
         # An open \Q would take in the patterns that come after it.
         if size > _MAX_PROGRAM or r"\Q" in pattern:
             yield [pattern]
@@ -94,5 +96,7 @@ def _compile(pattern: str) -> Any:
 
 
 _KNOWN: Final[WeakValueDictionary[str, Callable[[str], bool]]] = WeakValueDictionary()
+_SIZES: Final[WeakKeyDictionary[Callable[[str], bool], int]] = WeakKeyDictionary()
+"""How large RE2's programs are, in instructions."""
 _ANYWHERE: Final = re2._Anchor.UNANCHORED  # noqa: SLF001
 _NOWHERE: Final = (-1, -1)

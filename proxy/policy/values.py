@@ -15,12 +15,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from proxy.policy.steps import AnyKey, Deep, Each, Index, Key, parse_steps
 from proxy.policy.text import fold
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from proxy.model import JsonObject
+    from proxy.policy.steps import Step
 
 WRONG_TYPE: Final = "wrong_type"
 AMBIGUOUS: Final = "ambiguous_value"
@@ -39,33 +41,6 @@ class Trouble(NamedTuple):
 
 class AmbiguousError(Exception):
     """A value that different readers would read differently."""
-
-
-class Key(NamedTuple):
-    """One named step."""
-
-    name: str
-
-
-class Each(NamedTuple):
-    """`[*]`: every element."""
-
-
-class Index(NamedTuple):
-    """`[3]`: one element."""
-
-    position: int
-
-
-class AnyKey(NamedTuple):
-    """`*`: every member of an object or array."""
-
-
-class Deep(NamedTuple):
-    """`**`: the value and everything inside it."""
-
-
-type Step = Key | Each | Index | AnyKey | Deep
 
 
 class Selection(NamedTuple):
@@ -121,6 +96,10 @@ class ArgPath:
     steps: tuple[Step, ...]
     key: str
     """The selection's name among what is worked out once per call."""
+    name: str = ""
+    """Where no member is called so, at the top (`path`) or at any depth (`**.path.x`), nothing is found."""
+    folded: str = ""
+    """The same, folded."""
 
     @property
     def sweeps(self) -> bool:
@@ -131,7 +110,8 @@ class ArgPath:
         """Find the values of one call; worked out once per call."""
         found: Selection | None = reading.memo.get(self.key)
         if found is None:
-            found = reading.memo[self.key] = _select(reading, self.steps)
+            select = _select_member if self.name and len(self.steps) == 1 else _select
+            found = reading.memo[self.key] = select(reading, self)
         return found
 
 
@@ -140,45 +120,18 @@ def parse_arg(text: str) -> ArgPath:
 
     Raises ValueError, saying what to write, where it is not one.
     """
-    steps = tuple(_parse_steps(text))
+    steps = tuple(parse_steps(text))
     if not steps:
         raise ValueError("an arg path names at least one step, such as path or files[*].path")
     if len(steps) > 1 and steps[0] == Key("arguments"):
         steps = steps[1:]
     elif steps == (Key("arguments"),):
         steps = ()
-    return ArgPath(text, steps, "=" + text)
-
-
-def _parse_steps(text: str) -> Iterator[Step]:
-    rest = text
-    while rest:
-        if rest.startswith("["):
-            step, rest = _parse_bracket(rest, text)
-            yield step
-        else:
-            end = min((i for i in (rest.find("."), rest.find("[")) if i >= 0), default=len(rest))
-            name, rest = rest[:end], rest[end:]
-            if not name:
-                raise ValueError(f"empty step in {text!r}; write names with one dot between them")
-            yield Deep() if name == "**" else AnyKey() if name == "*" else Key(name)
-        if rest.startswith("."):
-            rest = rest[1:]
-            if not rest:
-                raise ValueError(f"{text!r} ends in a dot; drop it or name the next key")
-
-
-def _parse_bracket(rest: str, text: str) -> tuple[Step, str]:
-    inside, closed, tail = rest[1:].partition("]")
-    if not closed:
-        raise ValueError(f"missing ] in {text!r}")
-    if inside == "*":
-        return Each(), tail
-    if inside.isdecimal():
-        return Index(int(inside)), tail
-    if len(inside) > 2 and inside[0] == inside[-1] and inside[0] in "\"'":
-        return Key(inside[1:-1]), tail
-    raise ValueError(f"cannot read [{inside}] in {text!r}; write [*], [0] or ['key']")
+    match steps:
+        case (Key(name),) | (Deep(), Key(name), *_):
+            return ArgPath(text, steps, "=" + text, name, _fold_key(name))
+        case _:
+            return ArgPath(text, steps, "=" + text)
 
 
 class _Node(NamedTuple):
@@ -186,17 +139,22 @@ class _Node(NamedTuple):
     exact: bool
 
 
-def _select(reading: Reading, steps: tuple[Step, ...]) -> Selection:
-    arguments = reading.arguments
-    if len(steps) == 1 and type(steps[0]) is Key:
-        name = steps[0].name
-        alike = reading.names(_fold_key(name))
-        exact = (arguments[name],) if name in alike else ()
-        if len(alike) == len(exact):
-            return Selection(exact, (), None) if exact else NOTHING
-        return Selection(exact, tuple([arguments[other] for other in alike if other != name]), None)
+def _select_member(reading: Reading, arg: ArgPath) -> Selection:
+    alike = reading.names(arg.folded)
+    if not alike:
+        return NOTHING
+    name, arguments = arg.name, reading.arguments
+    exact = (arguments[name],) if name in alike else ()
+    if len(alike) == len(exact):
+        return Selection(exact, (), None)
+    return Selection(exact, tuple([arguments[other] for other in alike if other != name]), None)
+
+
+def _select(reading: Reading, arg: ArgPath) -> Selection:
     try:
-        nodes = _walk(reading, steps)
+        if arg.name and arg.folded not in _places(reading):
+            return NOTHING
+        nodes = _walk(reading, arg.steps)
         _bound(len(nodes), MAX_VALUES)
     except AmbiguousError as error:
         return Selection((), (), Trouble(AMBIGUOUS, str(error)))
@@ -229,16 +187,22 @@ def _walk(reading: Reading, steps: tuple[Step, ...]) -> list[_Node]:
 
 def _everything(reading: Reading) -> list[_Node]:
     """Give every object and array of a call, those inside strings too; worked out once per call."""
-    found: list[_Node] | None = reading.memo.get("**")
+    found: list[_Node] | AmbiguousError | None = reading.memo.get("**")
     if found is None:
         descent = _descend(_Node(reading.arguments, True), last=False)
-        # The descent has looked into strings, so nothing is left to find in them.
-        found = reading.memo["**"] = [node for node in descent if isinstance(node.value, dict | list)]
+        try:
+            # The descent has looked into strings, so nothing is left to find in them.
+            found = [node for node in descent if isinstance(node.value, dict | list)]
+        except AmbiguousError as error:
+            found = error
+        reading.memo["**"] = found
+    if isinstance(found, AmbiguousError):
+        raise AmbiguousError(str(found))
     return found
 
 
-def _named(reading: Reading, name: str) -> list[_Node]:
-    """Give every member of that name at any depth; where the names stand is worked out once per call."""
+def _places(reading: Reading) -> dict[str, list[tuple[_Node, Sequence[str]]]]:
+    """Give, for each name folded, the objects at any depth that have it, and how it is spelt there; once per call."""
     places: dict[str, list[tuple[_Node, Sequence[str]]]] | None = reading.memo.get("**.")
     if places is None:
         places = {}
@@ -247,8 +211,13 @@ def _named(reading: Reading, name: str) -> list[_Node]:
                 for folded, names in _fold_names(node.value).items():
                     places.setdefault(folded, []).append((node, names))
         reading.memo["**."] = places
+    return places
+
+
+def _named(reading: Reading, name: str) -> list[_Node]:
+    """Give every member of that name at any depth."""
     found: list[_Node] = []
-    for (value, exact), names in places.get(_fold_key(name), ()):
+    for (value, exact), names in _places(reading).get(_fold_key(name), ()):
         if name in names:
             found.append(_Node(value[name], exact))
         found.extend([_Node(value[other], False) for other in names if other != name])

@@ -210,13 +210,12 @@ class Signs(NamedTuple):
 
     hex_lines: bool
     base64_runs: bool
-    escapes: bool
     masks: bool
     """Whether part of the text can be a mask."""
 
 
-ANY_SIGN: Final = Signs(hex_lines=True, base64_runs=True, escapes=True, masks=True)
-NO_SIGN: Final = Signs(hex_lines=False, base64_runs=False, escapes=False, masks=False)
+ANY_SIGN: Final = Signs(hex_lines=True, base64_runs=True, masks=True)
+NO_SIGN: Final = Signs(hex_lines=False, base64_runs=False, masks=False)
 
 
 def _run_views(data: bytes) -> list[View]:
@@ -270,8 +269,7 @@ def views_of(data: bytes, *, is_text: bool, signs: Signs) -> list[View]:
     views: list[View] = []
     if is_text and not data.isascii():
         views += _folded_views(data)
-    if signs.escapes:
-        views += _unescaped_views(data, is_text=is_text)
+    views += _unescaped_views(data, is_text=is_text)
     if signs.hex_lines or signs.base64_runs:
         views += _decoded_views(data, signs)
     return [view for view in views if view.data]
@@ -301,7 +299,7 @@ class Root(Layer):
     """The text as it is."""
 
     def __init__(self, data: bytes) -> None:
-        super().__init__(None, ())
+        self.below = None
         self.data = data
 
     def root_span(self, start: int, end: int) -> Span:

@@ -55,6 +55,19 @@ class Expressions:
         self._database.scan(data, _note_end, 0, ends, self._scratch())
         return ends
 
+    def first_end(self, data: bytes) -> int | None:
+        """Give where the first match ends, and look no further; None where there is none."""
+        ends: list[int] = []
+        try:
+            self._database.scan(data, _stop, 0, ends, self._scratch())
+        except hyperscan.ScanTerminated:
+            return ends[0]
+        return None
+
+    def any_in(self, data: bytes) -> bool:
+        """Tell whether one matches."""
+        return self.first_end(data) is not None
+
     def _scratch(self) -> Any:
         # Scratch space serves one scan at a time, so each thread has its own.
         scratch = getattr(self._local, "scratch", None)
@@ -69,6 +82,11 @@ def _note_index(index: int, _from: int, _to: int, _flags: int, found: list[int])
 
 def _note_end(_index: int, _from: int, to: int, _flags: int, ends: list[int]) -> None:
     ends.append(to)
+
+
+def _stop(_index: int, _from: int, to: int, _flags: int, ends: list[int]) -> bool:
+    ends.append(to)
+    return True
 
 
 def _kept(expressions: Sequence[str], cache: DatabaseCache) -> Any:

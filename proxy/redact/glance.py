@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from proxy.redact.decode import MAX_DEPTH, Layer, Root, next_layer
 from proxy.redact.document import FRAGMENT, MASK_START, PROTOCOL, SMALLEST_NUMBER, WALL, is_protocol_word, spells_text
+from proxy.redact.views import escapes_in
 
 if TYPE_CHECKING:
     from proxy.redact.decode import Signs
@@ -27,38 +28,39 @@ _MASK: Final = re.compile(MASK_START.encode())
 def nothing_in(value: Any, chosen: frozenset[int], scanner: Scanner, limits: tuple[int, int], part: Any = None) -> bool:
     """Say that none of the `chosen` detectors would find anything in `value`, or run into a limit there.
 
-    Nor would they in `part` of it taken by itself. All that it decodes to may be its length times the
-    first of `limits`, and the second of them more. False says nothing: there may be something.
+    Nor would they in `part` of it taken by itself. All that it decodes to may be its length times the first
+    of `limits`, and the second of them more; of a part, however short, the second. False says nothing: there
+    may be something.
     """
     data = flat(value, part)
     if data is None:
         return False
-    layer: Layer | None = Root(data)
-    is_known = chosen.isdisjoint(scanner.catalogue.strange)
+    is_known = chosen.isdisjoint(scanner.unproven)
     growth, slack = limits
-    budget = growth * len(data) + slack
-    for depth in range(MAX_DEPTH + 1):
-        assert layer is not None
-        budget -= len(layer.data)
+    budget = slack if part is not None else growth * len(data) + slack
+    layer: Layer | None = Root(data)
+    depth = 0
+    while layer is not None:
+        data = layer.data
+        budget -= len(data)
         if budget < 0:
             return False
-        survey = scanner.survey(layer.data)
+        survey = scanner.survey(data)
         signs = scanner.signs(survey)
         if not depth and signs.masks and _MASK.search(data) is not None:
             return False
-        if not chosen.isdisjoint(survey) and scanner.settled(layer.data, chosen, survey):
+        if not chosen.isdisjoint(survey) and scanner.settled(data, chosen, survey):
             return False
-        if depth == MAX_DEPTH or (is_known and _is_noise(layer.data, signs, scanner, is_text=not depth)):
+        if depth == MAX_DEPTH or (is_known and _is_noise(data, signs, scanner, is_text=not depth)):
             return True
-        layer = next_layer(layer, layer.data, signs)
-        if layer is None:
-            return True
+        layer = next_layer(layer, data, signs)
+        depth += 1
     return True
 
 
 def _is_noise(data: bytes, signs: Signs, scanner: Scanner, *, is_text: bool) -> bool:
-    """Say that nothing is encoded in `data`, or nothing but what built-in detectors find nothing in."""
-    if signs.escapes or signs.hex_lines or (is_text and not data.isascii()):
+    """Say that nothing is encoded in `data`, or nothing but what proven detectors find nothing in."""
+    if signs.hex_lines or (is_text and not data.isascii()) or escapes_in(data):
         return False
     return not signs.base64_runs or scanner.is_noise(data)
 
@@ -93,44 +95,44 @@ class _Flattening:
     def __init__(self, part: Any) -> None:
         self._part = part
         self._lines: list[str] = []
-        self._names: list[Place] = []
-        self._strings: list[str] = []
+        self._strings: list[tuple[Place, str]] = []
         self.inside: tuple[slice, slice] | None = None
         """Which lines and which strings are those of the part."""
 
     def add_object(self, value: dict[str, Any], depth: int) -> None:
         if not depth:
             raise _NotPlainError
-        lines = self._lines
+        lines, strings = self._lines, self._strings
         for key, child in value.items():
             kind = type(child)
             if kind is str:
                 lines.append(f'"{key}": "{child}"\n')
-                self._names.append(key)
-                self._strings.append(child)
+                strings.append((key, child))
             elif kind is dict or kind is list:
                 lines.append(f'"{key}": ')
                 self._enter(child, key, depth)
+            elif kind is int and -SMALLEST_NUMBER < child < SMALLEST_NUMBER:
+                lines.append(f'"{key}": ')
             else:
                 lines.append(f'"{key}": {_number(child)}')
 
     def add_array(self, value: list[Any], place: Place, depth: int) -> None:
         if not depth or spells_text(value):
             raise _NotPlainError
-        lines = self._lines
+        lines, strings = self._lines, self._strings
         for index, child in enumerate(value):
             kind = type(child)
             if kind is str:
                 lines.append(f'"{child}"\n')
-                self._names.append(place)
-                self._strings.append(child)
+                strings.append((place, child))
             elif kind is dict or kind is list:
                 self._enter(child, index, depth)
             else:
                 lines.append(_number(child))
 
     def _enter(self, child: Any, place: Place, depth: int) -> None:
-        line, string = len(self._lines), len(self._strings)
+        if child is self._part:
+            line, string = len(self._lines), len(self._strings)
         if type(child) is dict:
             self.add_object(child, depth - 1)
         else:
@@ -145,7 +147,7 @@ class _Flattening:
     def text(self, lines: slice = slice(None), strings: slice = slice(None)) -> bytes:
         """Give the text, or what it would be of some of the lines and strings."""
         body = "".join(self._lines[lines]).encode("utf-8", "surrogatepass")
-        return b"".join([body, *_joined(self._names[strings], self._strings[strings])])
+        return b"".join([body, *_joined(self._strings[strings])])
 
 
 def _number(value: Any) -> str:
@@ -157,25 +159,26 @@ def _number(value: Any) -> str:
     return f"{value!r}\n" if abs(value) >= SMALLEST_NUMBER else ""
 
 
-def _joined(names: list[Place], strings: list[str]) -> list[bytes]:
+def _joined(strings: list[tuple[Place, str]]) -> list[bytes]:
     """Give the strings end to end: all but the protocol's own words, and those of each name that several have."""
     if len(strings) < 2:
         return []
-    groups = [strings]
-    different = set(names)
-    if not PROTOCOL.isdisjoint(different):
-        groups = [[text for name, text in zip(names, strings, strict=True) if not is_protocol_word(name, text)]]
-    if 1 < len(different) < len(names):
-        by_name: dict[Place, list[str]] = {}
-        for name, text in zip(names, strings, strict=True):
-            by_name.setdefault(name, []).append(text)
+    names = {name for name, _ in strings}
+    if PROTOCOL.isdisjoint(names):
+        groups = [[text for _, text in strings]]
+    else:
+        groups = [[text for name, text in strings if name not in PROTOCOL or not is_protocol_word(name, text)]]
+    if 1 < len(names) < len(strings):
+        by_name: dict[Place, list[str]] = {name: [] for name, _ in strings}
+        for name, text in strings:
+            by_name[name].append(text)
         groups += [group for group in by_name.values() if len(group) > 1]
     return [b"\n" + _end_to_end(group) for group in groups]
 
 
 def _end_to_end(strings: list[str]) -> bytes:
     whole = "".join(strings)
-    if len(whole) <= 2 * FRAGMENT and whole.isascii():
+    if whole.isascii() and (len(whole) <= 2 * FRAGMENT or max(map(len, strings)) <= 2 * FRAGMENT):
         return whole.encode()
     return b"".join([_fragment(text) for text in strings])
 

@@ -49,7 +49,12 @@ def base64_runs(data: bytes) -> list[Span]:
         return _long_words(data)
     if not AVAILABLE:
         return _spans(_BASE64, data)
-    return [(to - SHORTEST, _end(data, to)) for to in _sought(_START, throughout=True).ends(data)]
+    rest = _REST.match
+    # What hyperscan saw end there is a run, so there is a match.
+    return [
+        (to - SHORTEST, rest(data, to - 1).end())  # type: ignore[union-attr]
+        for to in _sought(_START, throughout=True).ends(data)
+    ]
 
 
 def _is_dense(data: bytes) -> bool:
@@ -71,23 +76,17 @@ def hex_lines(data: bytes) -> list[Span]:
     """Give the stretches of hexadecimal digits in pairs, with something between the pairs."""
     if not AVAILABLE:
         return _spans(_HEX_LINES, data)
-    first = _sought(HEX_LINE).ends(data)
-    return _spans(_HEX_LINES, data, max(0, first[0] - _HEX_LINE_SIZE)) if first else []
+    first = _sought(HEX_LINE).first_end(data)
+    return [] if first is None else _spans(_HEX_LINES, data, max(0, first - _HEX_LINE_SIZE))
 
 
 def has_long_digits(data: bytes) -> bool:
     """Tell whether there may be something for `HEX` or `BASE32` to match."""
-    return not AVAILABLE or bool(_sought(*LONG_DIGITS).found(data))
+    return not AVAILABLE or _sought(*LONG_DIGITS).any_in(data)
 
 
 def _spans(regex: Any, data: bytes, position: int = 0) -> list[Span]:
     return [match.span() for match in regex.finditer(data, position)]
-
-
-def _end(data: bytes, inside: int) -> int:
-    rest = _REST.match(data, inside - 1)
-    assert rest is not None
-    return rest.end()
 
 
 @functools.cache

@@ -17,10 +17,9 @@ from proxy.redact.decode import ANY_SIGN, NO_SIGN, Signs
 from proxy.redact.detectors import KEYWORD_REACH, Catalogue, Detector, compile_bytes, compile_search
 from proxy.redact.document import MASK_START, WALL
 from proxy.redact.expressions import AVAILABLE, Expressions
-from proxy.redact.noise import LARGEST_NOISE, promising
+from proxy.redact.noise import LARGEST_NOISE, promising, unproven
 from proxy.redact.runs import HEX_LINE, RUN
 from proxy.redact.validators import VALIDATORS
-from proxy.redact.views import ANY_ESCAPE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -67,7 +66,7 @@ class Engine(Protocol):
         ...
 
     def is_noise(self, data: bytes) -> bool:
-        """Say that no run of base64 characters in `data` decodes to anything for a built-in detector."""
+        """Say that no run of base64 characters in `data` decodes to anything for a proven detector."""
         ...
 
 
@@ -97,7 +96,7 @@ class HyperscanEngine:
         return Signs(*[sign in survey for sign in self._signs]) if survey else NO_SIGN
 
     def is_noise(self, data: bytes) -> bool:
-        return len(data) <= LARGEST_NOISE and not self._promising.found(data)
+        return len(data) <= LARGEST_NOISE and not self._promising.any_in(data)
 
 
 @functools.lru_cache(maxsize=8)
@@ -106,7 +105,7 @@ def _promising(cache: DatabaseCache | None) -> Expressions:
 
 
 # In the order of `Signs`; sought in the same pass as what detectors describe.
-_SIGNS: Final = (HEX_LINE, RUN, ANY_ESCAPE, MASK_START)
+_SIGNS: Final = (HEX_LINE, RUN, MASK_START)
 
 
 class KeywordEngine:
@@ -227,6 +226,8 @@ class Scanner:
         self.catalogue = catalogue
         self._engine = _engines(engine)(catalogue, cache)
         self._rules: dict[int, Rule] = {}
+        self.unproven = unproven(catalogue)
+        """The detectors that may find something in what `is_noise`."""
 
     def matches(self, data: bytes, detectors: frozenset[int]) -> list[Match]:
         """Give the findings of `detectors` in `data`, in order of precedence."""
@@ -241,7 +242,7 @@ class Scanner:
         return self._engine.signs(survey)
 
     def is_noise(self, data: bytes) -> bool:
-        """Say that no run of base64 characters in `data` decodes to anything for a built-in detector (noise.py)."""
+        """Say that no run of base64 characters in `data` decodes to anything for a proven detector (noise.py)."""
         return self._engine.is_noise(data)
 
     def settled(self, data: bytes, detectors: frozenset[int], survey: Survey) -> list[Match]:

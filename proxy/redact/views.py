@@ -110,8 +110,9 @@ class Folded:
         there, run = self._runs[index]
         here = self._offsets[index]
         for character in _text_of(run):
-            width = _size(character)
-            here += _size(character.translate(self._table))
+            plain = character.isascii()
+            width = 1 if plain else _size(character)
+            here += 1 if plain else _size(character.translate(self._table))
             if here > offset:
                 return there, there + width
             there += width
@@ -178,26 +179,24 @@ ESCAPES: Final = (
 )
 
 
-def _written(escape: Escape) -> str:
-    start = "".join(f"\\x{byte:02x}" for byte in escape.marker)
-    return f"{start}[0-9A-Fa-f]{{2}}{escape.tail.decode()}"
-
-
-_WRITTEN: Final = tuple(map(_written, ESCAPES))
-ANY_ESCAPE: Final = "|".join(_WRITTEN)
-"""Matches where there is an escape of any kind."""
-
-
 def escapes_in(data: bytes) -> list[Escape]:
-    """Give the kinds of escapes that may be in `data`."""
-    if not AVAILABLE:
-        return [escape for escape in ESCAPES if escape.marker in data]
+    """Give the kinds of escapes that may be in `data`.
+
+    In large data the first of a kind is soon found, and hyperscan would stop at every other one.
+    """
+    if b"%" not in data and b"\\" not in data and b"&" not in data:
+        return []
+    if not AVAILABLE or len(data) > _LARGE:
+        return [escape for escape in ESCAPES if escape.marker[:1] in data and escape.run.search(data) is not None]
     return [ESCAPES[index] for index in sorted(_kinds().found(data))]
 
 
 @cache
 def _kinds() -> Expressions:
-    return Expressions(_WRITTEN)
+    starts = ["".join(f"\\x{byte:02x}" for byte in escape.marker) for escape in ESCAPES]
+    return Expressions(
+        [f"{start}[0-9A-Fa-f]{{2}}{escape.tail.decode()}" for start, escape in zip(starts, ESCAPES, strict=True)]
+    )
 
 
 def _unescaped(run: bytes, escape: Escape) -> bytes:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 import apsw
@@ -42,7 +43,7 @@ _MOVED = (
     "problem = NULL WHERE moved < $last"
 )
 _PAGE = "SELECT body, seq, chain FROM events WHERE seq > $after ORDER BY seq LIMIT $limit"
-_PAGE_SIZE = f"SELECT count(*), sum(octet_length(body)) FROM ({_PAGE})"
+_PAGE_SIZE = f"SELECT count(*), sum(octet_length(body)), min(seq), max(seq) FROM ({_PAGE})"
 _PAGE_AT_ONCE = f"SELECT group_concat(body, char(30)), group_concat(seq), group_concat(chain) FROM ({_PAGE})"
 SEPARATOR = "\x1e"  # JSON writes it as an escape
 _PAGE_OF_ALL = (
@@ -243,17 +244,21 @@ def page(connection: apsw.Connection, writer: str, after: int, limit: int, *, re
 def _page_at_once(connection: apsw.Connection, writer: str, after: int, limit: int) -> list[Entry] | None:
     """Give a page by two statements, since each row that is fetched lets other threads go first; None where it is odd.
 
-    So it is where it would be too large, where a text holds what parts them, or where one has no link.
+    So it is where it would be too large, where numbers are missing, where a text holds what parts them, or where one
+    has no link.
     """
-    ((count, size),) = _rows(connection, _PAGE_SIZE, after, limit)
-    if not count or size >= MAX_PAGE:
-        return None if count else []
-    # Other processes may add to the log in between, never to what it held.
-    ((bodies, seqs, tips),) = _rows(connection, _PAGE_AT_ONCE, after, count)
-    parts = bodies.split(SEPARATOR), [int(seq) for seq in seqs.split(",")], (tips or "").split(",")
-    if any(len(part) != count for part in parts) or parts[1] != sorted(parts[1]):
+    ((count, size, first, last),) = _rows(connection, _PAGE_SIZE, after, limit)
+    if not count:
+        return []
+    if size >= MAX_PAGE or last - first != count - 1:
         return None
-    return [Entry(body, writer, seq, tip) for body, seq, tip in zip(*parts, strict=True)]
+    ((bodies, seqs, tips),) = _rows(connection, _PAGE_AT_ONCE, first - 1, count)
+    if seqs != ",".join(map(str, range(first, last + 1))):
+        return None  # others let go of some in between
+    texts, links = bodies.split(SEPARATOR), (tips or "").split(",")
+    if not len(texts) == len(links) == count:
+        return None
+    return list(map(Entry, texts, repeat(writer), range(first, last + 1), links))
 
 
 def _rows(connection: apsw.Connection, sql: str, *values: Any) -> list[Any]:

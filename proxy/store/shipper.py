@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger("interlock.shipper")
 
 BATCH = 1000
+MOST = 20_000
+"""Events after which a look is taken at what else there is to do."""
 IDLE_SECONDS = 0.5
 LEFT_SECONDS = 10.0
 UPKEEP_SECONDS = 3600.0
@@ -116,12 +118,26 @@ class Shipper:
         return moved
 
     async def _move(self, source: Source) -> int:
-        entries = source.read(BATCH * self._store.ways)
-        if not entries:
-            return 0
+        """Move the oldest events of a log. While a full page is written, the next is read and the last let go of."""
+        limit = BATCH * self._store.ways
+        moved, last, rejected = 0, 0, dict[int, str]()
+        page = source.read(limit)
+        while page:
+            steps: list[Coroutine[Any, Any, Any]] = [self._write(source, page)]
+            if len(page) == limit and moved < MOST:
+                steps.append(asyncio.to_thread(_advance, source, last, rejected, _seq(page[-1]), limit))
+            refused, *ahead = await _all_done(steps)
+            moved, last = moved + len(page), _seq(page[-1])
+            rejected, page = (refused, ahead[0]) if ahead else (rejected | refused, ())
+        if moved:
+            source.discard(last, rejected)
+        return moved
+
+    async def _write(self, source: Source, entries: Sequence[Entry]) -> dict[int, str]:
+        """Put a page into the store; give the numbers of what it does not take, and why."""
         # If one of them fails, all are written again: what is there already is left as it is.
         parts = [entries[start : start + BATCH] for start in range(0, len(entries), BATCH)]
-        written = await _all_done([self._store.write(part) for part in parts])
+        written: list[Written] = await _all_done([self._store.write(part) for part in parts])
         rejected = {
             _seq(part[place]): why
             for part, done in zip(parts, written, strict=True)
@@ -129,8 +145,7 @@ class Shipper:
         }
         if rejected:
             self._tell_rejected(source, entries, rejected)
-        source.discard(_seq(entries[-1]), rejected)
-        return len(entries)
+        return rejected
 
     def _tell_rejected(self, source: Source, entries: Sequence[Entry], rejected: Mapping[int, str]) -> None:
         for seq, reason in rejected.items():
@@ -188,12 +203,19 @@ class Shipper:
                 self.own.note(problem)
 
 
-async def _all_done(writes: Sequence[Coroutine[Any, Any, Written]]) -> list[Written]:
-    """Give what came of every write, once none is under way any more. Raises the error of one that failed."""
-    ended = await asyncio.gather(*writes, return_exceptions=True)
+async def _all_done(steps: Sequence[Coroutine[Any, Any, Any]]) -> list[Any]:
+    """Give what came of every step, once none is under way any more. Raises the error of one that failed."""
+    ended = await asyncio.gather(*steps, return_exceptions=True)
     if failed := [one for one in ended if isinstance(one, BaseException)]:
         raise failed[0]
-    return [one for one in ended if not isinstance(one, BaseException)]
+    return ended
+
+
+def _advance(source: Source, last: int, rejected: Mapping[int, str], after: int, limit: int) -> Sequence[Entry]:
+    """Let go of what is in the store, which goes up to number `last`, and read what comes after another."""
+    if last:
+        source.discard(last, rejected)
+    return source.read(limit, after)
 
 
 def _seq(entry: Entry) -> int:

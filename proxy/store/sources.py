@@ -30,8 +30,8 @@ class Source(Protocol):
         """Give the last event written to it."""
         ...
 
-    def read(self, limit: int) -> Sequence[Entry]:
-        """Give its oldest events."""
+    def read(self, limit: int, after: int = 0) -> Sequence[Entry]:
+        """Give its oldest events, or those that come after a number."""
         ...
 
     def discard(self, last: int, rejected: Mapping[int, str]) -> None:
@@ -49,12 +49,13 @@ class _Table:
     def __init__(self, path: Path, connection: apsw.Connection) -> None:
         self.path = path
         self.connection = connection
+        self._writer = log_table.read_head(connection).writer
 
     def head(self) -> Head:
         return log_table.read_head(self.connection)
 
-    def read(self, limit: int) -> Sequence[Entry]:
-        return log_table.page(self.connection, self.head().writer, 0, limit)
+    def read(self, limit: int, after: int = 0) -> Sequence[Entry]:
+        return log_table.page(self.connection, self._writer, after, limit)
 
     def note(self, problem: str | None) -> None:
         log_table.note_problem(self.connection, problem)

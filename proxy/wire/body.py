@@ -74,6 +74,8 @@ class Refused:
 
 type Reading = Single | Batch | Foreign | Refused
 FOREIGN = Foreign()
+READ_AT_ONCE = 1 << 16
+"""Bytes up to which a message is worked on at once; larger ones in a thread, so that other clients are served."""
 # What an undeclared coding may make of a body before it is refused unread.
 SNIFF_LIMIT = 1 << 26
 # Past so many JSON values one after the other, the rest is judged by its words alone.

@@ -38,4 +38,6 @@ def _is_whole(spelt: bytes, data: bytes) -> bool:
     A string has two quotes around it and, in either spelling, one in it for each that it holds, unless that
     is written as a number. So where the quotes are as many, no string was dropped, and so no member.
     """
-    return spelt.count(b'"') == data.count(b'"') and b"\\u0022" not in data and _EXPONENT not in spelt
+    if _EXPONENT[-1:] in spelt and _EXPONENT in spelt:  # one character is looked for at a twentieth of the cost
+        return False
+    return spelt.count(b'"') == data.count(b'"') and b"\\u0022" not in data

@@ -1,5 +1,6 @@
 """A plan passes over rules, and no decision is another for it."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from proxy.policy import plan as plan_module
 from proxy.policy.asking import CompiledRule
 from proxy.policy.decide import CompiledPolicy
 from proxy.policy.indexes import INDEXES
-from proxy.policy.load import compile_sources, load_sources
+from proxy.policy.load import compile_sources, load_policy, load_sources
 from proxy.policy.rules import PolicyFile
 from proxy.policy.values import Reading
 
@@ -233,3 +234,13 @@ def test_calls_of_tools_with_the_same_rules_share_a_plan_and_made_up_names_do_no
         assert policy.decide(call({"path": "/etc/x"}, tool=f"made-up-{number}")).rule == "path"
         assert len(policy._plans) == 1
         assert len(policy._prepared) <= 10
+
+
+def test_a_loaded_policy_has_the_plans_of_the_tools_that_it_names(tmp_path):
+    rules = [{"id": f"r{n}", "action": "deny", "tools": [f"t{n % 3}"], "when": MANY[0]["when"]} for n in range(9)]
+    (tmp_path / "policy.yaml").write_text(json.dumps({"version": 1, "default": "allow", "rules": rules}))
+    policy = load_policy(tmp_path)
+    prepared = dict(policy._plans)
+    assert sorted(map(len, prepared)) == [0, 3, 3, 3]
+    assert policy.decide(call({"path": "/etc/x"}, tool="t1")).matched == ("r1", "r4", "r7")
+    assert policy._plans == prepared

@@ -39,8 +39,12 @@ class Flaky:
         self.before: list[Exception] = []
         self.after: list[Exception] = []
         self.writes: list[int] = []
+        self.fails_at = -1
 
     async def write(self, entries: Sequence[Entry]) -> Written:
+        if len(self.writes) == self.fails_at - 1:
+            self.fails_at = -1
+            raise StoreUnavailableError("down for once")
         if self.before:
             raise self.before.pop()
         written = await self.store.write(entries)
@@ -141,6 +145,36 @@ async def test_a_large_backlog_goes_in_batches(
     await asyncio.wait_for(running, LIMIT)
     assert sorted(flaky.writes) == [6, 10, 10, 10]
     assert await stored(events) == names(range(36))
+
+
+async def test_pages_follow_each_other_and_what_fails_on_the_way_is_moved_the_next_time(
+    tmp_path: Path, log: DaemonLog, own: OwnSource, events: Events, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "BATCH", 3)
+    monkeypatch.setattr(events, "ways", 1)
+    for number in range(19):
+        log.record_later(event(number))
+    await log.record(event(19))
+    writer = apsw.Connection(str(log.path))
+    writer.set_busy_timeout(5000)
+    writer.execute("UPDATE events SET body = 'no event' WHERE seq IN (2, 5, 20)")
+    writer.close()
+    flaky = Flaky(events)
+    flaky.fails_at = 4
+    ship = shipper(tmp_path, flaky, own)
+    with pytest.raises(StoreUnavailableError):
+        await ship.round()
+    state = log_states(tmp_path)[log.path]
+    assert (state.moved, state.rejected) == (9, 2)
+    assert await ship.round() == 11
+    state = log_states(tmp_path)[log.path]
+    assert (state.backlog, state.rejected, flaky.writes) == (0, 3, [3] * 6 + [2])
+    assert await stored(events) == names([number for number in range(20) if number not in (1, 4, 19)])
+    monkeypatch.setattr(module, "MOST", 6)
+    for number in range(20, 40):
+        log.record_later(event(number))
+    await log.record(event(40))
+    assert await ship.round() == 9, "then a look is taken at what else there is to do"
 
 
 async def test_batches_that_are_written_at_once_leave_the_log_together(
