@@ -194,6 +194,7 @@ def index_hosts(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
     names = _table((name, rule) for hosts, rule in compiled for name in hosts.names)
     suffixes = _table((suffix, rule) for hosts, rule in compiled for suffix in hosts.suffixes)
     addresses = _table((address, rule) for hosts, rule in compiled for address in hosts.addresses)
+    longest = max(map(len, suffixes), default=0)
     globs = [(hosts.fits_glob, rule) for hosts, rule in compiled if hosts.fits_glob is not None]
 
     def find(host: Host) -> set[int]:
@@ -201,8 +202,9 @@ def index_hosts(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
         found = set(names.get(name, ()))
         for address in host.addresses:
             found |= addresses.get(address, _NOBODY)
-        if suffixes:
-            for tail in [name[at:] for at, char in enumerate(name) if char == "."]:
+        if longest:
+            end = name[-longest:]
+            for tail in [end[at:] for at, char in enumerate(end) if char == "."]:
                 found |= suffixes.get(tail, _NOBODY)
         found.update([rule for fits, rule in globs if fits(name)])
         return found
@@ -252,5 +254,6 @@ INDEXES: Final[dict[str, Build]] = {
     "host_in": index_hosts,
     "ip_class": index_classes,
     "command": index_commands,
+    **dict.fromkeys(("gt", "gte", "lt", "lte", "exists", "type", "length", "url_scheme", "cidr"), index_presence),
 }
-"""By operator; all others that say no of nothing go by `index_presence`."""
+"""By operator. One that may hold where there is no value, as `not_equals`, has no place here."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from proxy.policy.asking import Hit
-from proxy.policy.conditions import All, Any_, Condition
+from proxy.policy.conditions import All, Any_, Condition, many
 from proxy.policy.indexes import INDEXES, Leaf, index_presence
 from proxy.policy.values import NOTHING, parse_arg
 
@@ -91,10 +91,11 @@ def _needs(when: When) -> list[_Need] | None:
 
 def _need(condition: Condition) -> list[_Need] | None:
     name, operand = next(iter(condition.operators().items()))
-    if name == "not_equals" or (name == "exists" and not operand):
+    build = INDEXES.get(name)
+    if build is None or (name == "exists" and not operand):
         return None
-    values = operand if name == "in" else [operand]
-    build = index_presence if name in ("equals", "in") and None in values else INDEXES.get(name, index_presence)
+    if name in ("equals", "in") and None in many(operand):
+        build = index_presence
     return [_Need(condition.arg, build, operand)]
 
 
