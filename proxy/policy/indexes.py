@@ -15,6 +15,7 @@ from proxy.policy.globs import is_glob
 from proxy.policy.host_operators import compile_hosts, view_url
 from proxy.policy.operators import spellings
 from proxy.policy.path_operator import compile_roots, gather_paths, glob_search
+from proxy.policy.plain_paths import read_plain
 from proxy.policy.programs import read_entry, view_command
 from proxy.policy.regex import bundle, compile_search
 from proxy.policy.roots import reach_of
@@ -72,6 +73,10 @@ def index_paths(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
     some_glob = glob_search([glob for roots, _ in compiled for glob in roots.globs])
 
     def index(reading: Reading) -> Collection[int]:
+        value = arg.sole(reading) if some_glob is None else None
+        if type(value) is str and value[:1] == "/" and (path := read_plain(value)) is not None:
+            folded = path.lower()
+            return {rule for length in lengths for rule in folders.get(folded[:length], ())}
         paths = paths_of(reading)
         if paths.trouble is not None:
             return everyone

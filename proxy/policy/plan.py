@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from proxy.policy.asking import Hit
 from proxy.policy.conditions import All, Any_, Condition, many
 from proxy.policy.indexes import INDEXES, Leaf, index_presence
-from proxy.policy.values import NOTHING, parse_arg
+from proxy.policy.values import parse_arg
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -50,7 +50,7 @@ class Plan:
         asked = set(self._always)
         for arg, indexes, members in self._indexes:
             try:
-                if arg.select(reading) is not NOTHING:
+                if not arg.finds_nothing(reading):
                     for index in indexes:
                         asked.update(index(reading))
             except Exception:  # noqa: BLE001 - the rules themselves meet it again and tell of it
