@@ -45,7 +45,9 @@ class Recording:
             adopts_all=adopts_all,
             retention_days=None if settings.postgres else settings.retention_days,
         )
-        self._shipping = ShippingThread(route, lambda: open_events(settings.postgres, settings.state_dir), notary, own)
+        self._shipping = ShippingThread(
+            route, lambda: open_events(settings.postgres, settings.state_dir, aside=False), notary, own
+        )
 
     @property
     def problem(self) -> str | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import asyncio
 import json
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
@@ -85,7 +84,7 @@ class Events(abc.ABC):
                 pass  # one of them is odd; which one is found below
             else:
                 return Written(len(entries))
-        whole, poison = await asyncio.to_thread(self._read_all, entries)
+        whole, poison = self._read_all(entries)
         await self._insert_but_poison(whole, poison)
         return Written(len(entries) - len(poison), poison)
 

@@ -47,8 +47,8 @@ LOG_FILE = "log/events.db"  # below the state folder
 MAX_BATCH = 512
 DIGEST_KEY_BYTES = 32
 DISCARD_SECONDS = 60.0
-GATHER_SECONDS = 0.005
-"""How long an event that somebody waits for gathers company at most, while the event loop is busy anyhow."""
+GATHER_SECONDS = 0.0005, 0.01
+"""How long an event that somebody waits for gathers company while the event loop is busy: at first, and at most."""
 LATER_SECONDS = 0.02
 """How long one that nobody waits for does."""
 QUIET_SECONDS = 0.00005
@@ -92,6 +92,7 @@ class LocalLog:
         self._thread_id = 0
         self._since = self._turned = 0.0
         """When the first event that somebody waits for came, and when the event loop turned last; 0: none waits."""
+        self._patience = GATHER_SECONDS[0]
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
         self.problem: str | None = None
@@ -132,11 +133,19 @@ class LocalLog:
             self._timer = loop.call_later(LATER_SECONDS, self._hand_over)
 
     def _turn(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Hand over if this turn of the event loop had no other work, or it has been long enough."""
+        """Hand over if this turn of the event loop had no other work, or it has been long enough.
+
+        How long that is grows while the loop always has work. Where it runs out of it, since those who would give it
+        some wait here, it shrinks: a commit that is begun early is done while the others still work.
+        """
         if loop is not self._loop or not self._since:
             return  # another loop goes on, or all was handed over
-        now = time.monotonic()
-        if now - self._turned <= QUIET_SECONDS or now - self._since >= GATHER_SECONDS:
+        now, (least, most) = time.monotonic(), GATHER_SECONDS
+        if now - self._turned <= QUIET_SECONDS:
+            self._patience = max(least, self._patience / 2)
+            self._hand_over()
+        elif now - self._since >= self._patience:
+            self._patience = min(most, self._patience * 2)
             self._hand_over()
         else:
             self._turned = now

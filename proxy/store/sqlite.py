@@ -1,7 +1,7 @@
 """The embedded database: one SQLite file that the daemon, sidecars and commands use at once.
 
-WAL mode and `synchronous=FULL`; one thread owns this process's connection, so
-that the event loop never waits for a disk.
+WAL mode and `synchronous=FULL`; one thread owns a connection, so that the event
+loop of the proxy never waits for a disk.
 """
 
 from __future__ import annotations
@@ -41,14 +41,15 @@ REFUSED = (apsw.ConstraintError, apsw.MismatchError, apsw.TooBigError)
 class SqliteDatabase:
     """A `steps.Database` on one file, made and brought up to date when it is first used.
 
-    Other processes are waited for, for `timeout` seconds at most.
+    Other processes are waited for, for `timeout` seconds at most. Whoever has a thread to wait in has it work there,
+    and not `aside`: what is handed from thread to thread is dearer than what is done with it.
     """
 
-    def __init__(self, path: Path, *, timeout: float = TIMEOUT) -> None:
+    def __init__(self, path: Path, *, timeout: float = TIMEOUT, aside: bool = True) -> None:
         self.path = path
         self._timeout = timeout
         self._connection: apsw.Connection | None = None
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store")
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store") if aside else None
         self._closed = False
 
     async def read[T](self, steps: Callable[[], Steps[T]]) -> T:
@@ -67,12 +68,17 @@ class SqliteDatabase:
         """Finish what is under way and let go of the file."""
         if not self._closed:
             self._closed = True
+            if self._thread is None:
+                self._let_go()
+                return
             self._thread.submit(self._let_go)
             await asyncio.to_thread(self._thread.shutdown)
 
     async def _aside[T](self, work: Callable[[], T]) -> T:
         if self._closed:
             raise StoreUnavailableError(f"the store {self.path} is closed")
+        if self._thread is None:
+            return work()
         under_way = asyncio.get_running_loop().run_in_executor(self._thread, work)
         # Twice the time: once to wait for other processes, once for the turns of our own.
         done, _ = await asyncio.wait({under_way}, timeout=2 * self._timeout)

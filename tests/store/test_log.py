@@ -96,10 +96,11 @@ async def test_many_waiting_calls_share_commits(sink: LocalLog, path: Path, comm
 
 
 async def test_while_the_loop_is_busy_events_gather_for_a_bounded_time(
-    sink: LocalLog, path: Path, commits: list[int], monkeypatch: pytest.MonkeyPatch
+    path: Path, commits: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_room, "QUIET_SECONDS", -1.0)  # as if every turn of the loop had work
-    monkeypatch.setattr(log_room, "GATHER_SECONDS", 0.2)
+    monkeypatch.setattr(log_room, "GATHER_SECONDS", (0.2, 0.4))
+    sink = LocalLog(path)
 
     async def after_turns(number: int) -> None:
         for _ in range(number):
@@ -108,17 +109,24 @@ async def test_while_the_loop_is_busy_events_gather_for_a_bounded_time(
 
     await asyncio.wait_for(asyncio.gather(*map(after_turns, range(20))), 30)
     assert commits == [20]
-    assert ids(path) == [str(number) for number in range(20)]
+    assert sink._patience == 0.4
+    monkeypatch.setattr(log_room, "QUIET_SECONDS", 1000.0)  # as if none had
+    await sink.record(event(20))
+    assert sink._patience == 0.2
+    sink.close()
+    assert ids(path) == [str(number) for number in range(21)]
 
 
 async def test_one_caller_by_itself_is_not_kept_waiting_for_others(
-    sink: LocalLog, commits: list[int], monkeypatch: pytest.MonkeyPatch
+    path: Path, commits: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_room, "GATHER_SECONDS", 1000.0)
+    monkeypatch.setattr(log_room, "GATHER_SECONDS", (1000.0, 1000.0))
     monkeypatch.setattr(log_room, "QUIET_SECONDS", 0.01)
+    sink = LocalLog(path)
     for number in range(20):
         await asyncio.wait_for(sink.record(event(number)), 30)
     assert commits == [1] * 20
+    sink.close()
 
 
 async def test_an_event_that_nobody_waits_for_goes_with_the_next_one(

@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import signal
 import stat
+import threading
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -142,6 +143,21 @@ async def test_the_event_loop_does_not_wait_with_it(path: Path) -> None:
     assert isinstance(waiting.exception(), StoreUnavailableError)
     other.close()
     await database.close()
+
+
+async def test_who_has_a_thread_to_wait_in_has_it_work_there(path: Path) -> None:
+    database, threads = SqliteDatabase(path, aside=False), set[int]()
+
+    def steps() -> Steps[Any]:
+        threads.add(threading.get_ident())
+        return (yield Query("SELECT $2, $1, $2", (1, "é")))
+
+    assert await database.read(steps) == [("é", 1, "é")]
+    assert threads == {threading.get_ident()}
+    await database.close()
+    await database.close()
+    with pytest.raises(StoreUnavailableError, match="closed"):
+        await database.read(steps)
 
 
 async def test_a_disk_that_never_answers_is_given_up_in_time(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
