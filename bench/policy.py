@@ -1,14 +1,17 @@
-"""CPU time per decision, for policies of a thousand rules: `python -m bench.policy`."""
+"""CPU time a decision, by the policies of the benchmark, shipped, and of a thousand rules: `python -m bench.policy`."""
 
 import statistics
 import time
+from pathlib import Path
 
-from bench import figures
+from bench import figures, payloads, policies
 from bench.figures import Figure
 from proxy.model import Call
 from proxy.policy.decide import CompiledPolicy
+from proxy.policy.load import load_policy
 from proxy.policy.rules import PolicyFile
 
+SHIPPED = Path(__file__).parent.parent / "policies"
 ROUNDS = 7
 
 
@@ -50,7 +53,13 @@ def measure(_quick):
     single = make(lambda _: "tool")
     tools = [f"tool_{i}" for i in range(200)]
     plain, crooked = "/home/agent/project/src/main.py", "/home/agent/..%2f..%2fsrv2/caf\u00e9/./x"
+    hundred = CompiledPolicy(PolicyFile.model_validate(policies.policy(100, redact=True)).rules, default="allow")
+    search = [Call("tools/call", "files", "agent", payloads.TOOL, payloads.ARGUMENTS)]
+    shipped = load_policy(SHIPPED)
     rows = [
+        ("100 rules, 20 on the tool, path and pattern", hundred, search, 200, 25),
+        ("the shipped policies, a search", shipped, search, 100, None),
+        ("the shipped policies, relative path", shipped, calls_to(["read_file"], "src/main.py"), 100, None),
         ("1000 rules over 200 tools, plain path", spread, calls_to(tools, plain), 10, 10),
         ("1000 rules over 200 tools, encoded path", spread, calls_to(tools, crooked), 3, None),
         ("1000 rules on one tool, plain path", single, calls_to(["tool"], plain), 50, 300),

@@ -54,9 +54,14 @@ METADATA_NAMES: Final = frozenset(
 )
 
 
+_DIGITS: Final = frozenset("0123456789")
+
+
 def parse_address(text: str) -> Address | None:
     """Read an address in its strict spelling, brackets and zone allowed."""
     bare = text.removeprefix("[").removesuffix("]").partition("%")[0]
+    if ":" not in bare and bare[-1:] not in _DIGITS:  # most names end here, and to raise costs much
+        return None
     try:
         return ipaddress.ip_address(bare)
     except ValueError:

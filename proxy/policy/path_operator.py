@@ -11,7 +11,7 @@ from proxy.policy.conditions import many
 from proxy.policy.paths import PathViews, read_path
 from proxy.policy.plain_paths import read_plain
 from proxy.policy.regex import compile_search, escape
-from proxy.policy.roots import glob_may_reach, read_root, search_may_reach
+from proxy.policy.roots import reach_of, read_root
 from proxy.policy.values import AMBIGUOUS, NOTHING, Trouble
 from proxy.policy.views import WrongTypeError, gather
 
@@ -149,14 +149,7 @@ def _may_by_pattern(paths: Paths, roots: Roots) -> bool:
         return True
     if any(roots.hold_relative(path) for path in paths.relative):
         return True
-    return any(pattern_may_reach(paths, root) for root in roots.folded)
-
-
-def pattern_may_reach(paths: Paths, root: str) -> bool:
-    """Tell whether one of the patterns among `paths` may name something under a folder (folded)."""
-    return any(glob_may_reach(pattern, root) for pattern in paths.globs) or any(
-        search_may_reach(pattern, root) for pattern in paths.searches
-    )
+    return any(map(reach_of(paths.globs, paths.searches), roots.folded))
 
 
 def _how_sure(paths: Paths, roots: Roots, reading: Reading) -> int:

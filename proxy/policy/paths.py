@@ -40,6 +40,7 @@ _ALIASES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (("usr", "lib"), ("lib",)),
     (("usr", "lib64"), ("lib64",)),
 )
+_ALIASES_BY_HEAD = {link[0]: [entry for entry in _ALIASES if entry[0][0] == link[0]] for link, _ in _ALIASES}
 GLOB_MARKS = frozenset("*?[{")
 # Endings of files that hold keys, settings of the system, or sockets: to look for these is no harmless search.
 _KEYS = frozenset(
@@ -250,7 +251,7 @@ def _add(text: str, found: _Found, *, strict: bool) -> None:
 def _add_likely(parts: tuple[str, ...], found: _Found, hops: int = 0) -> None:
     """Add where well-known links lead, and what Windows makes of a name."""
     lowered = tuple(p.casefold() for p in parts)
-    for link, target in _ALIASES:
+    for link, target in _ALIASES_BY_HEAD.get(lowered[0], ()) if lowered else ():
         if lowered[: len(link)] == link:
             aliased = target + parts[len(link) :]
             found.loose[join_parts(aliased)] = None

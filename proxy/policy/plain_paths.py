@@ -38,7 +38,6 @@ def read_plain(raw: str) -> str | None:
     if (
         len(raw) <= MAX_PATH
         and not path.strip(_SAFE)
-        and ".." not in path
         and "//" not in path
         and "./" not in path
         and " /" not in path

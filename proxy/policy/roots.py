@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from proxy.policy.paths import GLOB_MARKS, join_parts, search_endings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
 
 
 def read_root(root: str) -> str:
@@ -31,10 +36,26 @@ def _walk_plain(text: str) -> str:
     return join_parts(tuple(parts))[1:] or "./"
 
 
-def glob_may_reach(pattern: str, root: str) -> bool:
-    """Tell whether an absolute pattern (folded) may name something under `root` (folded)."""
-    wanted = [p for p in root.split("/") if p]
-    given = [p for p in pattern.split("/") if p]
+def reach_of(globs: Iterable[str], searches: Iterable[str]) -> Callable[[str], bool]:
+    """Give the test whether one of these patterns (folded) may name something under a root (folded)."""
+    absolute = [_parts(pattern) for pattern in globs]
+    relative = [_parts(pattern) for pattern in searches]
+
+    def may_reach(root: str) -> bool:
+        wanted = _parts(root)
+        return any(_glob_may_reach(given, wanted) for given in absolute) or any(
+            _search_may_reach(given, wanted) for given in relative
+        )
+
+    return may_reach
+
+
+def _parts(path: str) -> list[str]:
+    return [part for part in path.split("/") if part]
+
+
+def _glob_may_reach(given: list[str], wanted: list[str]) -> bool:
+    """Tell whether an absolute pattern may name something under a root."""
     for i, part in enumerate(wanted):
         if i >= len(given):
             return False
@@ -45,13 +66,12 @@ def glob_may_reach(pattern: str, root: str) -> bool:
     return True
 
 
-def search_may_reach(pattern: str, root: str) -> bool:
-    """Tell whether a relative search (folded) names a part of `root` (folded).
+def _search_may_reach(given: list[str], wanted: list[str]) -> bool:
+    """Tell whether a relative search names a part of a root.
 
-    That it may start at `/`, where all it finds could be under `root`, does not count.
+    That it may start at `/`, where all it finds could be under the root, does not count.
     """
-    wanted = [p for p in root.split("/") if p]
-    *folders, last = (p for p in pattern.split("/") if p)
+    *folders, last = given
     endings = tuple(f".{ending}" for ending in search_endings(last))
     return any(name in folders or name.endswith(endings) for name in wanted)
 

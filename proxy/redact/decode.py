@@ -299,7 +299,7 @@ class Root(Layer):
     """The text as it is."""
 
     def __init__(self, data: bytes) -> None:
-        super().__init__(None, ())
+        self.below = None
         self.data = data
 
     def root_span(self, start: int, end: int) -> Span:

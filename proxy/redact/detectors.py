@@ -180,12 +180,6 @@ class Catalogue:
     def _ids(self) -> frozenset[str]:
         return frozenset({*FAMILIES, *(detector.id for detector in self.detectors)})
 
-    @functools.cached_property
-    def strange(self) -> frozenset[int]:
-        """The indexes of the detectors that are not built in."""
-        known = {id(detector) for detector in builtin().detectors}
-        return frozenset(index for index, detector in enumerate(self.detectors) if id(detector) not in known)
-
     def select(self, names: Sequence[str]) -> frozenset[int]:
         """Give the indexes of the detectors that `names` choose: ids, or `secrets`, `pii`, `custom`.
 

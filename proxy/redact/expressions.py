@@ -55,13 +55,18 @@ class Expressions:
         self._database.scan(data, _note_end, 0, ends, self._scratch())
         return ends
 
-    def any_in(self, data: bytes) -> bool:
-        """Tell whether one matches, and look no further."""
+    def first_end(self, data: bytes) -> int | None:
+        """Give where the first match ends, and look no further; None where there is none."""
+        ends: list[int] = []
         try:
-            self._database.scan(data, _stop, 0, None, self._scratch())
+            self._database.scan(data, _stop, 0, ends, self._scratch())
         except hyperscan.ScanTerminated:
-            return True
-        return False
+            return ends[0]
+        return None
+
+    def any_in(self, data: bytes) -> bool:
+        """Tell whether one matches."""
+        return self.first_end(data) is not None
 
     def _scratch(self) -> Any:
         # Scratch space serves one scan at a time, so each thread has its own.
@@ -79,7 +84,8 @@ def _note_end(_index: int, _from: int, to: int, _flags: int, ends: list[int]) ->
     ends.append(to)
 
 
-def _stop(_index: int, _from: int, _to: int, _flags: int, _nothing: None) -> bool:
+def _stop(_index: int, _from: int, to: int, _flags: int, ends: list[int]) -> bool:
+    ends.append(to)
     return True
 
 

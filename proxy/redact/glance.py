@@ -35,7 +35,7 @@ def nothing_in(value: Any, chosen: frozenset[int], scanner: Scanner, limits: tup
     data = flat(value, part)
     if data is None:
         return False
-    is_known = chosen.isdisjoint(scanner.catalogue.strange)
+    is_known = chosen.isdisjoint(scanner.unproven)
     growth, slack = limits
     budget = slack if part is not None else growth * len(data) + slack
     layer: Layer | None = Root(data)
@@ -59,7 +59,7 @@ def nothing_in(value: Any, chosen: frozenset[int], scanner: Scanner, limits: tup
 
 
 def _is_noise(data: bytes, signs: Signs, scanner: Scanner, *, is_text: bool) -> bool:
-    """Say that nothing is encoded in `data`, or nothing but what built-in detectors find nothing in."""
+    """Say that nothing is encoded in `data`, or nothing but what proven detectors find nothing in."""
     if signs.hex_lines or (is_text and not data.isascii()) or escapes_in(data):
         return False
     return not signs.base64_runs or scanner.is_noise(data)

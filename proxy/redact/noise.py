@@ -9,7 +9,8 @@ characters asks first what decoding could bring to light. It says noise only whe
 - digits of other encodings, or a run that ends a line and may go on in the next.
 
 What is put between decoded runs is new lines, which are in none of these but the first, and there in no detector.
-That this holds of the built-in detectors is tested (tests/redact/test_noise.py); of others nothing is known.
+That this holds of the built-in detectors is tested (tests/redact/test_noise.py). It holds of others all whose keywords
+are as long; of the rest nothing is known.
 """
 
 from __future__ import annotations
@@ -17,11 +18,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from proxy.redact.detectors import builtin
 from proxy.redact.runs import BROKEN_RUN, LONG_DIGITS
 from proxy.redact.views import ESCAPES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from proxy.redact.detectors import Catalogue, Detector
 
 LEAST_TEXT: Final = 6
 """Printable bytes that a finding has in a row."""
@@ -35,6 +39,21 @@ _OTHERS: Final = {62: "-", 63: "_"}
 _ANY: Final = frozenset(range(256))
 _TEXT: Final = frozenset((0, *range(9, 14), *range(32, 127)))
 _HEX: Final = frozenset(b"0123456789abcdefABCDEF")
+
+
+def unproven(catalogue: Catalogue) -> frozenset[int]:
+    """Give the indexes of the detectors that may find something in noise."""
+    proven = {id(detector) for detector in builtin().detectors}
+    return frozenset(
+        index
+        for index, detector in enumerate(catalogue.detectors)
+        if id(detector) not in proven and not _has_long_keywords(detector)
+    )
+
+
+def _has_long_keywords(detector: Detector) -> bool:
+    words = detector.keywords
+    return bool(words) and all(len(word) >= LEAST_TEXT and word.isascii() and word.isprintable() for word in words)
 
 
 def promising() -> list[str]:

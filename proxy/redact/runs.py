@@ -76,8 +76,8 @@ def hex_lines(data: bytes) -> list[Span]:
     """Give the stretches of hexadecimal digits in pairs, with something between the pairs."""
     if not AVAILABLE:
         return _spans(_HEX_LINES, data)
-    first = _sought(HEX_LINE).ends(data)
-    return _spans(_HEX_LINES, data, max(0, first[0] - _HEX_LINE_SIZE)) if first else []
+    first = _sought(HEX_LINE).first_end(data)
+    return [] if first is None else _spans(_HEX_LINES, data, max(0, first - _HEX_LINE_SIZE))
 
 
 def has_long_digits(data: bytes) -> bool:

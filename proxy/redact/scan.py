@@ -17,7 +17,7 @@ from proxy.redact.decode import ANY_SIGN, NO_SIGN, Signs
 from proxy.redact.detectors import KEYWORD_REACH, Catalogue, Detector, compile_bytes, compile_search
 from proxy.redact.document import MASK_START, WALL
 from proxy.redact.expressions import AVAILABLE, Expressions
-from proxy.redact.noise import LARGEST_NOISE, promising
+from proxy.redact.noise import LARGEST_NOISE, promising, unproven
 from proxy.redact.runs import HEX_LINE, RUN
 from proxy.redact.validators import VALIDATORS
 
@@ -66,7 +66,7 @@ class Engine(Protocol):
         ...
 
     def is_noise(self, data: bytes) -> bool:
-        """Say that no run of base64 characters in `data` decodes to anything for a built-in detector."""
+        """Say that no run of base64 characters in `data` decodes to anything for a proven detector."""
         ...
 
 
@@ -226,6 +226,8 @@ class Scanner:
         self.catalogue = catalogue
         self._engine = _engines(engine)(catalogue, cache)
         self._rules: dict[int, Rule] = {}
+        self.unproven = unproven(catalogue)
+        """The detectors that may find something in what `is_noise`."""
 
     def matches(self, data: bytes, detectors: frozenset[int]) -> list[Match]:
         """Give the findings of `detectors` in `data`, in order of precedence."""
@@ -240,7 +242,7 @@ class Scanner:
         return self._engine.signs(survey)
 
     def is_noise(self, data: bytes) -> bool:
-        """Say that no run of base64 characters in `data` decodes to anything for a built-in detector (noise.py)."""
+        """Say that no run of base64 characters in `data` decodes to anything for a proven detector (noise.py)."""
         return self._engine.is_noise(data)
 
     def settled(self, data: bytes, detectors: frozenset[int], survey: Survey) -> list[Match]:

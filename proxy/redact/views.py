@@ -110,8 +110,9 @@ class Folded:
         there, run = self._runs[index]
         here = self._offsets[index]
         for character in _text_of(run):
-            width = _size(character)
-            here += _size(character.translate(self._table))
+            plain = character.isascii()
+            width = 1 if plain else _size(character)
+            here += 1 if plain else _size(character.translate(self._table))
             if here > offset:
                 return there, there + width
             there += width

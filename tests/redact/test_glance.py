@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.redact import Masker
+from proxy.redact import Masker, builtin
 from proxy.redact.decode import GROWTH, SLACK
 from proxy.redact.document import Document, Text
 from proxy.redact.glance import SMALL, flat, nothing_in
@@ -95,7 +95,7 @@ def test_what_is_looked_at_is_what_the_whole_way_looks_at(value: Any):
     assert flat(value) in {None, whole_text(value)}
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(VALUES)
 def test_nothing_that_the_whole_way_finds_is_called_nothing(value: Any):
     if nothing_in(value, ALL, MASKER._scanner, (GROWTH, SLACK)):
@@ -131,10 +131,18 @@ def test_a_part_by_itself_is_looked_at_too():
     assert MASKER.is_clean({"name": "x", "arguments": {"a": "b"}}, {"a": "b"}, ("secrets",))
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(VALUES, VALUES)
 def test_what_is_clean_as_a_whole_is_clean_in_part(name: Any, part: Any):
     value = {"name": name, "arguments": part, "_meta": name}
     if MASKER.is_clean(value, part, ("secrets", "pii")):
         assert _Masking(MASKER, value, ALL).run() == (value, ())
         assert _Masking(MASKER, part, ALL).run() == (part, ())
+
+
+def test_what_is_noise_to_built_in_detectors_is_decoded_for_another():
+    value = {"path": in_base64(b"\xfe\xca\xef\xfe\x9a\xe8\xb5\xb6\xf9\xfa\xe1Q7~\xca\xef\xfe\x9a")}
+    own = {"id": "custom.short", "description": "Three characters", "regex": "Q7~"}
+    masker = Masker(b"k" * 32, builtin().extended([own]))
+    assert nothing_in(value, ALL, MASKER._scanner, (GROWTH, SLACK))
+    assert [finding.detector for finding in masker.mask(value, ("secrets", "custom"))[1]] == ["custom.short"]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from proxy.redact import Masker, builtin
 from proxy.redact.mask import _Masking
-from proxy.redact.noise import LARGEST_NOISE, LEAST_TEXT, WORDS
+from proxy.redact.noise import LARGEST_NOISE, LEAST_TEXT, WORDS, unproven
 from proxy.redact.scan import scanner_for
 from tests.redact import labelled
 
@@ -104,6 +104,15 @@ def test_the_least_text_of_an_expression_is_counted(regex: str, least: int):
 def test_a_built_in_detector_needs_as_much_text_or_one_of_the_words(detector: Any):
     named = bool(detector.keywords) and all(any(word in keyword for word in WORDS) for keyword in detector.keywords)
     assert named or least_text(detector.pattern) >= LEAST_TEXT
+
+
+def test_a_policys_own_detector_is_proven_by_long_keywords_alone():
+    plain = {"description": "A badge", "regex": "[0-9]{3}"}
+    words = ((), ("badge",), ("badge-", "id"), ("badge-", "badge_"), ("b\nadge",), ("bad\u00e9ge",))
+    own = [{**plain, "id": f"secrets.own{number}", "keywords": list(each)} for number, each in enumerate(words)]
+    catalogue = builtin().extended(own)
+    assert {catalogue.detectors[index].keywords for index in unproven(catalogue)} == {*words} - {words[3]}
+    assert not unproven(builtin())
 
 
 @pytest.mark.parametrize("path", PATHS)
