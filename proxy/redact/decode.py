@@ -254,7 +254,11 @@ def _decoded_views(data: bytes, signs: Signs) -> list[View]:
         views += hex_views(_hex_segments(lines, data))
     if signs.base64_runs:
         views += _run_views(data)
-    return views + [Chained(Dropped(view.data), view) for view in views if _is_utf16(view.data)]
+    if not any(b"\x00" in view.data for view in views):
+        return views
+    # Right after its own reading: what stands beside a text decides how far matches go that touch its ends.
+    plain = [(view, Chained(Dropped(view.data), view) if _is_utf16(view.data) else None) for view in views]
+    return [view for pair in plain for view in pair if view is not None]
 
 
 def _is_utf16(data: bytes) -> bool:

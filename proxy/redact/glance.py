@@ -49,7 +49,8 @@ def nothing_in(value: Any, chosen: frozenset[int], scanner: Scanner, limits: tup
         signs = scanner.signs(survey)
         if not depth and signs.masks and _MASK.search(data) is not None:
             return False
-        if not chosen.isdisjoint(survey) and scanner.settled(data, chosen, survey):
+        # Bait elsewhere must not use up the looks that a part by itself would get.
+        if not chosen.isdisjoint(survey) and scanner.settled(data, chosen, survey, strictly=part is not None):
             return False
         if depth == MAX_DEPTH or (is_known and _is_noise(data, signs, scanner, is_text=not depth)):
             return True

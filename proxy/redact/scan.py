@@ -144,8 +144,11 @@ class Rule:
         self._stopwords = tuple(word.encode() for word in detector.stopwords)
         self._validator = VALIDATORS[detector.validator] if detector.validator else None
 
-    def find(self, data: bytes, regions: Sequence[Region]) -> Iterator[Match]:
-        """Give the findings that end in `regions` of `data`, from left to right."""
+    def find(self, data: bytes, regions: Sequence[Region], *, strictly: bool = False) -> Iterator[Match]:
+        """Give the findings that end in `regions` of `data`, from left to right.
+
+        Where there is too much bait to look into all of it, `strictly` takes the rest of it for a finding.
+        """
         found = refused = position = 0
         verdicts: dict[bytes, int] = {}
         for low, high in regions:
@@ -168,6 +171,9 @@ class Rule:
                     # What was refused may hide what begins inside it; a bound keeps bait affordable.
                     refused += 1
                     position = here = spans[0][0] + 1
+                elif start >= 0 and strictly:
+                    yield Match(self.index, start, len(data))
+                    return
 
     def _next(self, data: bytes, position: int, limit: int) -> list[Region]:
         """Give the spans of the next match from `position` to `limit`, of one that reaches further the whole."""
@@ -245,10 +251,10 @@ class Scanner:
         """Say that no run of base64 characters in `data` decodes to anything for a proven detector (noise.py)."""
         return self._engine.is_noise(data)
 
-    def settled(self, data: bytes, detectors: frozenset[int], survey: Survey) -> list[Match]:
-        """Give the findings of `detectors` in `data`, of which this is the survey."""
+    def settled(self, data: bytes, detectors: frozenset[int], survey: Survey, *, strictly: bool = False) -> list[Match]:
+        """Give the findings of `detectors` in `data`, of which this is the survey; `strictly` as `Rule.find` does."""
         chosen = sorted(index for index in survey if index in detectors)
-        return [match for index in chosen for match in self._rule(index).find(data, survey[index])]
+        return [match for index in chosen for match in self._rule(index).find(data, survey[index], strictly=strictly)]
 
     def _rule(self, index: int) -> Rule:
         rule = self._rules.get(index)

@@ -13,7 +13,7 @@ from typing import Any, Never
 
 from proxy.errors import WireError
 from proxy.model import Json, JsonObject, Kind, Message, MessageId
-from proxy.spelling import is_heavy, spell, spell_quickly
+from proxy.spelling import is_heavy, spell, spell_alike
 from proxy.wire.quick import read_quickly
 
 MAX_DEPTH = 100
@@ -70,11 +70,11 @@ def _decode(data: bytes) -> Json:
 
 
 def serialise(value: Json, *, small: bool = False) -> bytes:
-    """Give the spelling of `value` that is forwarded: compact UTF-8, keys in their order.
+    """Give the one spelling of `value`, for forwarding and for hashes: compact UTF-8, keys in their order.
 
     `small` where it is known to be. Raises WireError `lone_surrogate` where a string has half a surrogate pair.
     """
-    spelt = spell_quickly(value) if small or not is_heavy(value) else None
+    spelt = spell_alike(value) if small or not is_heavy(value) else None
     return spelt if spelt is not None else _spell_strictly(value)
 
 

@@ -175,3 +175,14 @@ def test_escapes_are_undone_between_markers_that_are_none_and_backslashes_that_a
     good, stray = escape.marker + b"41" + escape.tail, escape.marker + b"4z"
     view = Unescaped(good + stray + b"\\n'" + good + escape.marker, escape)
     assert view.data == b"A" + stray + b"\\n'A" + escape.marker + b"\n"
+
+
+def test_a_text_in_utf16_is_read_right_after_its_own_decoding():
+    """What stands beside a text decides how far matches go that touch its ends."""
+    wide = "plain text, only wide".encode("utf-16-le").hex()
+    layer = next_layer(Root(wide.encode()), wide.encode())
+    assert layer is not None
+    whole, dropped, shifted = layer.data.partition(b"\nplain text, only wide\n")
+    assert whole == bytes.fromhex(wide)
+    assert dropped
+    assert shifted == bytes.fromhex(wide[1:-1])
