@@ -153,11 +153,12 @@ def test_a_signal_goes_to_the_server_and_its_end_by_it_is_told(number: int, trac
 def test_a_server_that_handles_a_signal_goes_on(trace: str, tmp_path: Path) -> None:
     answer = '{"jsonrpc":"2.0","id":%d,"result":{}}'
     script = f"""
-import signal, sys, time
+import select, signal, sys
 signal.signal(signal.SIGHUP, lambda *_: print('{answer % 2}', flush=True))
 sys.stdin.readline()
 print('{answer % 1}', flush=True)
-sys.stdin.readline()
+while not select.select([sys.stdin], [], [], 0.05)[0]:  # a signal just before a read waits until that has read
+    pass
 """
     with start_run(tmp_path, [sys.executable, "-c", script], "--trace", trace) as run:
         run.ask("ping", 1)
