@@ -10,11 +10,13 @@ import copy
 from typing import Any
 
 from mitmproxy import http, optmanager, version
+from mitmproxy.net.http import http1
 from mitmproxy.proxy import mode_servers, server
 from mitmproxy.proxy.context import Context
 from mitmproxy.proxy.layers import http as http_layers
 from mitmproxy.proxy.layers import tls as tls_layers
 
+from addons import quick_checks
 from addons.dialling import DiallingAsyncio
 from addons.direct import DirectHandler
 from addons.headers import METHODS
@@ -34,6 +36,7 @@ def embed() -> None:
     replace_handler()
     drop_type_checks()
     index_headers()
+    check_quickly()
     copy_less()
 
 
@@ -67,6 +70,12 @@ def index_headers() -> None:
     """Have headers looked up by an index."""
     for name, method in METHODS.items():
         setattr(http.Headers, name, method)
+
+
+def check_quickly() -> None:
+    """Have plain heads checked quickly."""
+    http_layers.validate_headers = quick_checks.validate_headers
+    http1.expected_http_body_size = quick_checks.expected_http_body_size
 
 
 def copy_less() -> None:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     type Index = dict[bytes, list[bytes]]
 
 _INDEX = "_interlock_index"
+MAX_KEYS = 256
+_KEYS: dict[str | bytes, bytes] = {}
 
 
 def index(headers: Headers) -> Index:
@@ -61,6 +63,16 @@ def _bytes(text: str | bytes) -> bytes:
     raise TypeError(f"expected str or bytes, but got {type(text).__name__}")
 
 
+def _key(name: str | bytes) -> bytes:
+    """Give what a name is looked up by; those that are asked for are few, and remembered."""
+    known = _KEYS.get(name)
+    if known is None:
+        known = _bytes(name).lower()
+        if len(_KEYS) < MAX_KEYS:
+            _KEYS[name] = known
+    return known
+
+
 def _init(self: Headers, fields: Iterable[tuple[bytes, bytes]] = (), **headers: str | bytes) -> None:
     self.fields = tuple([tuple(field) for field in fields])  # type: ignore[misc]
     for name, value in self.fields:
@@ -71,27 +83,27 @@ def _init(self: Headers, fields: Iterable[tuple[bytes, bytes]] = (), **headers: 
 
 
 def _get_all(self: Headers, name: str | bytes) -> list[str]:
-    return [value.decode("utf-8", "surrogateescape") for value in index(self).get(_bytes(name).lower(), ())]
+    return [value.decode("utf-8", "surrogateescape") for value in index(self).get(_key(name), ())]
 
 
 def _getitem(self: Headers, name: str | bytes) -> str:
-    values = index(self).get(_bytes(name).lower())
+    values = index(self).get(_key(name))
     if values is None:
         raise KeyError(name)
     return b", ".join(values).decode("utf-8", "surrogateescape")
 
 
 def _get(self: Headers, name: str | bytes, default: Any = None) -> Any:
-    values = index(self).get(_bytes(name).lower())
+    values = index(self).get(_key(name))
     return default if values is None else b", ".join(values).decode("utf-8", "surrogateescape")
 
 
 def _contains(self: Headers, name: object) -> bool:
-    return _bytes(name).lower() in index(self)  # type: ignore[arg-type]
+    return _key(name) in index(self)  # type: ignore[arg-type]
 
 
 def _pop(self: Headers, name: str | bytes, *default: Any) -> Any:
-    key = _bytes(name).lower()
+    key = _key(name)
     values = index(self).get(key)
     if values is None:
         if default:

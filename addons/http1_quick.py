@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from h11._readers import ContentLengthReader
 from mitmproxy.proxy import commands, events
-from mitmproxy.proxy.layers.http import ReceiveHttp, RequestHeaders, ResponseHeaders
+from mitmproxy.proxy.layers.http import ReceiveHttp, RequestHeaders, ResponseEndOfMessage, ResponseHeaders
 from mitmproxy.proxy.layers.http._base import HttpEvent
 from mitmproxy.proxy.layers.http._http1 import Http1Connection, Http1Server
 
@@ -35,6 +35,11 @@ class Several(HttpEvent):
 def together(parts: list[HttpEvent]) -> HttpEvent:
     """Give several events of one stream as one."""
     return parts[0] if len(parts) == 1 else Several(parts[0].stream_id, tuple(parts))
+
+
+def _ends_answer(event: HttpEvent) -> bool:
+    last = event.parts[-1] if type(event) is Several else event
+    return isinstance(last, ResponseEndOfMessage)
 
 
 class QuickHttp1(Http1Connection):
@@ -91,12 +96,26 @@ class QuickHttp1(Http1Connection):
         """Take a body that is here as a whole in one step."""
         reader = self.body_reader
         if not isinstance(event, events.DataReceived) or type(reader) is not ContentLengthReader:
-            yield from super().read_body(event)
+            yield from self._free_first(super().read_body(event))
             return
         left = reader._remaining  # noqa: SLF001  mitmproxy asks it for one piece after the other
         if left > len(self.buf):
-            yield from super().read_body(event)
+            yield from self._free_first(super().read_body(event))
             return
+        yield from self._free_first(self._read_whole_body(reader, left))
+
+    def _free_first(self, reading: CommandGenerator[None]) -> CommandGenerator[None]:
+        """Tell of the end of an answer once the connection is free: who hears of it may ask the next one at once."""
+        end: ReceiveHttp | None = None
+        for command in reading:
+            if type(command) is ReceiveHttp and _ends_answer(command.event) and not self.buf and self._stays():
+                end = command
+            else:
+                yield command
+        if end is not None:
+            yield end
+
+    def _read_whole_body(self, reader: ContentLengthReader, left: int) -> CommandGenerator[None]:
         assert self.stream_id is not None
         assert self.request is not None
         reader._remaining = 0  # noqa: SLF001

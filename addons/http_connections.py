@@ -26,7 +26,7 @@ from mitmproxy.proxy.layers.http._http1 import Http1Client, Http1Server
 from mitmproxy.proxy.layers.http._http2 import Http2Server
 
 from addons.http1_quick import QuickHttp1, Several
-from addons.limits import HttpRefusedHook, Limits, Refusal, plain_response, refusal_body
+from addons.limits import HttpRefusedHook, Limits, ReadAheadHook, Refusal, plain_response, refusal_body
 
 if TYPE_CHECKING:
     from mitmproxy.proxy.context import Context
@@ -59,6 +59,10 @@ class GuardedHttp1Server(QuickHttp1, Http1Server):
         if isinstance(event, events.Wakeup):
             if event.command is self._deadline and self.state == self.read_headers:
                 yield from self._refuse(408, "head_too_slow", _slow_head(self._limits))
+            return
+        if isinstance(event, events.HookCompleted):
+            if self.buf and self.state == self.read_headers:
+                yield from self._read_head(events.DataReceived(self.conn, b""))
             return
         yield from super()._handle_event(event)
         if self.buf and isinstance(event, events.DataReceived):
@@ -93,6 +97,15 @@ class GuardedHttp1Server(QuickHttp1, Http1Server):
         yield commands.CloseConnection(self.conn)
 
     def read_headers(self, event: events.ConnectionEvent) -> CommandGenerator[None]:
+        if isinstance(event, events.DataReceived) and not event.data:
+            # The last request is done, but maybe not all it began: its server's connection may have yet to note that.
+            hook = ReadAheadHook(self.context.client)
+            hook.blocking = self  # type: ignore[assignment]  # as a layer says that it is the one to be told
+            yield hook
+        else:
+            yield from self._read_head(event)
+
+    def _read_head(self, event: events.ConnectionEvent) -> CommandGenerator[None]:
         limit = self._limits.header_bytes
         start = bytes(self.buf)
         if start[:1] in (b"\r", b"\n"):  # empty lines before a request are to be skipped (RFC 9112, 2.2)

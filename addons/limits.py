@@ -97,6 +97,13 @@ class HttpRefusedHook(commands.StartHook):
     blocking = False
 
 
+@dataclass
+class ReadAheadHook(commands.StartHook):
+    """A request that came ahead of its time is to be read once all that the last one began is done. Nobody hears."""
+
+    client: Client
+
+
 def refusal_body(status: int, text: str) -> bytes:
     """Spell the body of an answer to something that is refused for its form."""
     return json.dumps({"error": {"status": status, "message": f"Interlock: {text}"}}).encode()

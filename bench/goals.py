@@ -200,7 +200,7 @@ def start(results: Results) -> Goal:
     found = results.get("start", {})
     notes = {
         f"{name}, s": round(found[f"{name}_s"], 2)
-        for name in ("first", "later_cpu", "mitmdump")
+        for name in ("first", "first_cpu", "later_cpu", "mitmdump")
         if f"{name}_s" in found
     }
     return Goal(

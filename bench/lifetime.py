@@ -33,6 +33,7 @@ def _start_once(world: World, name: str) -> tuple[float, float]:
 def start_times(world: World, say: Callable[[str], None], rounds: int) -> dict[str, float]:
     """Give the seconds to listening: of the first start of all, of later ones, and of mitmdump."""
     first: list[float] = []
+    first_cpu: list[float] = []
     later: list[float] = []
     later_cpu: list[float] = []
     stock: list[float] = []
@@ -40,15 +41,15 @@ def start_times(world: World, say: Callable[[str], None], rounds: int) -> dict[s
         say(f"start: {number + 1}")
         try:
             shutil.rmtree(world.folder / "start", ignore_errors=True)
-            first.append(_start_once(world, "start")[0])
-            wall, used = _start_once(world, "start")
-            later.append(wall)
-            later_cpu.append(used)
+            for walls, cpus in ((first, first_cpu), (later, later_cpu)):
+                wall, used = _start_once(world, "start")
+                walls.append(wall)
+                cpus.append(used)
         except StartError as error:
             world.leave_out("start", str(error))
         with contextlib.suppress(StartError):
             stock.append(_stock_start(world))
-    figures = {"first": first, "later": later, "later_cpu": later_cpu, "mitmdump": stock}
+    figures = {"first": first, "first_cpu": first_cpu, "later": later, "later_cpu": later_cpu, "mitmdump": stock}
     return {f"{name}_s": statistics.median(times) for name, times in figures.items() if times}
 
 

@@ -41,11 +41,16 @@ def free_port() -> int:
 
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Give the environment of what is measured: none of the caller's proxies and settings."""
+    """Give the environment of what is measured: none of the caller's proxies and settings.
+
+    Bytecode is kept, as it is of what is installed: else a checkout alone would be compiled at each start.
+    """
     kept = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith("INTERLOCK_") and not name.lower().endswith("_proxy")
+        if not name.startswith("INTERLOCK_")
+        and not name.lower().endswith("_proxy")
+        and name != "PYTHONDONTWRITEBYTECODE"
     }
     return kept | dict(extra or {})
 

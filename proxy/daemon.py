@@ -28,6 +28,7 @@ from addons.limits import Limits
 from addons.listening import replace_listening
 from addons.mcp_gate import McpGate
 from addons.next_layer import HttpOnly
+from addons.sessions import Sessions
 from addons.websocket_gate import WebsocketGate
 from proxy.agents import AgentBook
 from proxy.ca import Authority
@@ -230,6 +231,7 @@ class Daemon:
             proxyserver.Proxyserver(),
             HttpOnly(limits),
             Certificates(),
+            Sessions(),
             disable_h2c.DisableH2C(),
             self.lifecycle,
             Identity(

@@ -56,7 +56,7 @@ def _soak(interlock: Interlock, server_port: int, calls: int) -> int:
 
     def tell(done: int, size: int) -> None:
         rate = done / (time.monotonic() - started)
-        print(f"{done:>7} calls  {size / MIB:7.1f} MiB  {rate:5.0f}/s", flush=True)
+        print(f"{done:>7} calls  {size / MIB:7.2f} MiB of pages  {rate:5.0f}/s", flush=True)
 
     found = soak(interlock, server_port, calls, tell, every=max(1, calls // 25))
     verdict = "flat" if found.flat else "NOT FLAT"

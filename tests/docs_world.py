@@ -45,7 +45,8 @@ ELSEWHERE = f'[ "$(readlink /proc/self/ns/net)" != "{Path("/proc/self/ns/net").r
 STAND_INS = {
     "nft": f'{ELSEWHERE} && exec {shutil.which("nft")} "$@"\nexec {shutil.which("nft")} --check "$@"\n',
     "ip": f'{ELSEWHERE} && exec {shutil.which("ip")} "$@"\nexec {shutil.which("ip")} link show\n',
-    "make": f'exec {shutil.which("make")} --dry-run -C {REPOSITORY} "$@"\n',  # .ci/run makes the real ones
+    # .ci/run and tests/test_examples.py make the real ones.
+    "make": f'exec {shutil.which("make")} --dry-run -C {REPOSITORY} "$@"\n',
     "npx": SERVER,
     "uvx": SERVER,
     "node": "case $1 in server.js) " + SERVER.strip() + " ;; esac\n",

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from proxy import memory
+from tests.harness import REPOSITORY
 
 
 def test_what_was_made_is_left_out_of_later_looks_for_garbage() -> None:
@@ -42,6 +45,32 @@ def test_freed_memory_goes_back_to_the_system() -> None:
     libc.free(ctypes.c_void_p(pieces[-1]))
 
 
+ARENAS = """
+import ctypes, threading
+from proxy import memory
+libc = ctypes.CDLL(None)
+libc.malloc.restype = ctypes.c_void_p
+{limit}
+found = []
+for _ in range(3):
+    thread = threading.Thread(target=lambda: found.append(libc.malloc(1000)))
+    thread.start()
+    thread.join()
+heap = next(line.split()[0] for line in open("/proc/self/maps") if "[heap]" in line)
+low, high = (int(part, 16) for part in heap.split("-"))
+print(sum(low <= address < high for address in found))
+"""
+
+
+@pytest.mark.parametrize(("limit", "inside"), [("", 0), ("memory.share_one_arena()", 3)])
+def test_threads_allocate_where_the_first_one_does(limit: str, inside: int) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", ARENAS.format(limit=limit)], cwd=REPOSITORY, capture_output=True, text=True, check=True
+    )
+    assert int(done.stdout) == inside
+
+
 def test_a_library_without_the_means_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda _: object())
     memory.give_back()
+    memory.share_one_arena()

@@ -14,6 +14,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -55,11 +56,17 @@ def call(tool: str, target: str) -> bytes:
 
 def refuse(interlock: Interlock) -> int:
     """Have a call refused on a connection of its own; give the number of the worker that did."""
-    seen = len(re.findall(r'"event": "decided"', interlock.errors()))
+    seen = len(decisions(interlock))
     assert b"policy_denied" in send_raw("127.0.0.1", interlock.port, [call("danger", "127.0.0.1:9")])
-    wait_until(lambda: len(re.findall(r'"event": "decided"', interlock.errors())) > seen)
-    line = [json.loads(line) for line in interlock.errors().splitlines() if '"event": "decided"' in line][-1]
-    return int(line["worker"])
+    wait_until(lambda: len(decisions(interlock)) > seen)
+    return int(decisions(interlock)[-1]["worker"])
+
+
+def decisions(interlock: Interlock) -> list[dict[str, Any]]:
+    """Give the log lines that tell of decisions."""
+    whole = interlock.errors().rpartition("\n")[0]
+    lines = [json.loads(line) for line in whole.splitlines() if line.startswith("{")]
+    return [line for line in lines if line["event"] == "decided"]
 
 
 def every_worker(act: Callable[[], int], workers: int = 2) -> None:

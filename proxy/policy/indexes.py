@@ -15,6 +15,7 @@ from proxy.policy.globs import is_glob
 from proxy.policy.host_operators import compile_hosts, view_url
 from proxy.policy.operators import spellings
 from proxy.policy.path_operator import compile_roots, gather_paths, glob_search
+from proxy.policy.plain_paths import read_plain
 from proxy.policy.programs import read_entry, view_command
 from proxy.policy.regex import bundle, compile_search
 from proxy.policy.views import TextView, gather, view_contents, view_scalar, view_text
@@ -71,6 +72,10 @@ def index_paths(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
     some_glob = glob_search([glob for roots, _ in compiled for glob in roots.globs])
 
     def index(reading: Reading) -> Collection[int]:
+        value = arg.sole(reading) if some_glob is None else None
+        if type(value) is str and value[:1] == "/" and (path := read_plain(value)) is not None:
+            folded = path.lower()
+            return {rule for length in lengths for rule in folders.get(folded[:length], ())}
         paths = paths_of(reading)
         if paths.trouble is not None:
             return everyone
@@ -193,6 +198,7 @@ def index_hosts(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
     names = _table((name, rule) for hosts, rule in compiled for name in hosts.names)
     suffixes = _table((suffix, rule) for hosts, rule in compiled for suffix in hosts.suffixes)
     addresses = _table((address, rule) for hosts, rule in compiled for address in hosts.addresses)
+    longest = max(map(len, suffixes), default=0)
     globs = [(hosts.fits_glob, rule) for hosts, rule in compiled if hosts.fits_glob is not None]
 
     def find(host: Host) -> set[int]:
@@ -200,8 +206,9 @@ def index_hosts(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
         found = set(names.get(name, ()))
         for address in host.addresses:
             found |= addresses.get(address, _NOBODY)
-        if suffixes:
-            for tail in [name[at:] for at, char in enumerate(name) if char == "."]:
+        if longest:
+            end = name[-longest:]
+            for tail in [end[at:] for at, char in enumerate(end) if char == "."]:
                 found |= suffixes.get(tail, _NOBODY)
         found.update([rule for fits, rule in globs if fits(name)])
         return found
@@ -251,5 +258,6 @@ INDEXES: Final[dict[str, Build]] = {
     "host_in": index_hosts,
     "ip_class": index_classes,
     "command": index_commands,
+    **dict.fromkeys(("gt", "gte", "lt", "lte", "exists", "type", "length", "url_scheme", "cidr"), index_presence),
 }
-"""By operator; all others that say no of nothing go by `index_presence`."""
+"""By operator. One that may hold where there is no value, as `not_equals`, has no place here."""

@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from proxy.policy.asking import Hit
-from proxy.policy.conditions import All, Any_, Condition
+from proxy.policy.conditions import All, Any_, Condition, many
 from proxy.policy.indexes import INDEXES, Leaf, index_presence
-from proxy.policy.values import NOTHING, parse_arg
+from proxy.policy.values import parse_arg
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -50,7 +50,7 @@ class Plan:
         asked = set(self._always)
         for arg, indexes, members in self._indexes:
             try:
-                if arg.select(reading) is not NOTHING:
+                if not arg.finds_nothing(reading):
                     for index in indexes:
                         asked.update(index(reading))
             except Exception:  # noqa: BLE001 - the rules themselves meet it again and tell of it
@@ -91,10 +91,11 @@ def _needs(when: When) -> list[_Need] | None:
 
 def _need(condition: Condition) -> list[_Need] | None:
     name, operand = next(iter(condition.operators().items()))
-    if name == "not_equals" or (name == "exists" and not operand):
+    build = INDEXES.get(name)
+    if build is None or (name == "exists" and not operand):
         return None
-    values = operand if name == "in" else [operand]
-    build = index_presence if name in ("equals", "in") and None in values else INDEXES.get(name, index_presence)
+    if name in ("equals", "in") and None in many(operand):
+        build = index_presence
     return [_Need(condition.arg, build, operand)]
 
 

@@ -100,17 +100,30 @@ class ArgPath:
     """Where no member is called so, at the top (`path`) or at any depth (`**.path.x`), nothing is found."""
     folded: str = ""
     """The same, folded."""
+    direct: bool = False
+    """Whether the path is that name and no more."""
 
     @property
     def sweeps(self) -> bool:
         """Whether the path takes in every scalar below a place, so that types differ by nature."""
         return bool(self.steps) and isinstance(self.steps[-1], Deep)
 
+    def finds_nothing(self, reading: Reading) -> bool:
+        """Tell whether there is no value at all."""
+        return not reading.names(self.folded) if self.direct else self.select(reading) is NOTHING
+
+    def sole(self, reading: Reading) -> Any:
+        """Give the value of an argument that has no namesake, the short way; None where it is not that simple."""
+        if not self.direct:
+            return None
+        names = reading.names(self.folded)
+        return reading.arguments[self.name] if len(names) == 1 and names[0] == self.name else None
+
     def select(self, reading: Reading) -> Selection:
         """Find the values of one call; worked out once per call."""
         found: Selection | None = reading.memo.get(self.key)
         if found is None:
-            select = _select_member if self.name and len(self.steps) == 1 else _select
+            select = _select_member if self.direct else _select
             found = reading.memo[self.key] = select(reading, self)
         return found
 
@@ -129,7 +142,7 @@ def parse_arg(text: str) -> ArgPath:
         steps = ()
     match steps:
         case (Key(name),) | (Deep(), Key(name), *_):
-            return ArgPath(text, steps, "=" + text, name, _fold_key(name))
+            return ArgPath(text, steps, "=" + text, name, _fold_key(name), direct=len(steps) == 1)
         case _:
             return ArgPath(text, steps, "=" + text)
 

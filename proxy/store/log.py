@@ -94,7 +94,8 @@ class LocalLog:
         """When the first event that somebody waits for came, and when the event loop turned last; 0: none waits."""
         self._patience = GATHER_SECONDS[0]
         self._timer: asyncio.TimerHandle | None = None
-        self._closed = False
+        self._lock = threading.RLock()
+        self._closed = self._ended = False
         self.problem: str | None = None
         """Why the last event could not be written, if so."""
         self._connection = open_log(path, max_bytes)
@@ -126,7 +127,7 @@ class LocalLog:
             return
         loop = self._loop
         if loop is None or self._thread_id != threading.get_ident() or not loop.is_running():
-            self._queue.put([_Entry(event)])
+            self._put([_Entry(event)])
             return
         self._gathered.append(_Entry(event))
         if not self._since and self._timer is None:
@@ -152,14 +153,24 @@ class LocalLog:
             loop.call_soon(self._turn, loop)
 
     def _hand_over(self) -> None:
-        """Wake the writer for all that has gathered."""
-        gathered, self._gathered = self._gathered, []
-        self._since = 0.0
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if gathered:
-            self._queue.put(gathered)
+        """Wake the writer for all that has gathered. Whoever closes the log may do so from another thread."""
+        with self._lock:
+            gathered, self._gathered = self._gathered, []
+            self._since = 0.0
+            timer, self._timer = self._timer, None
+            if timer is not None:
+                timer.cancel()
+            if gathered:
+                self._put(gathered)
+
+    def _put(self, entries: list[_Entry]) -> None:
+        with self._lock:
+            if not self._ended:
+                self._queue.put(entries)
+                return
+        for event in (entry.event for entry in entries):
+            log.error("an event came after the audit log was closed", kind=event.kind, call_id=event.call_id)
+        self._settle(entries, AuditUnavailableError(f"{self.path} is closed"))
 
     def discard(self, last: int, rejected: Mapping[int, str]) -> None:
         """Let go of events up to number `last`, which are in the store, and set aside those it rejected.
@@ -185,7 +196,9 @@ class LocalLog:
         if not self._closed:
             self._closed = True
             self._hand_over()
-            self._queue.put(None)
+            with self._lock:
+                self._ended = True
+                self._queue.put(None)
             self._thread.join()
             self._connection.close()
 

@@ -17,6 +17,7 @@ from mitmproxy import addonmanager, http, master, optmanager, version
 from mitmproxy.addons import tlsconfig
 from mitmproxy.connection import Client
 from mitmproxy.coretypes import multidict
+from mitmproxy.net.http import http1
 from mitmproxy.options import Options
 from mitmproxy.proxy import mode_servers, server
 from mitmproxy.proxy.context import Context
@@ -27,7 +28,7 @@ from mitmproxy.proxy.layers.http import HttpStream
 from mitmproxy.proxy.layers.http._http1 import Http1Client, Http1Connection, Http1Server
 from mitmproxy.proxy.tunnel import TunnelLayer
 
-from addons import embedding
+from addons import embedding, quick_checks
 from addons.dialling import dial
 from addons.direct import DirectHandler
 from addons.headers import METHODS
@@ -85,6 +86,8 @@ def restored(monkeypatch):
         (mode_servers, "ProxyConnectionHandler"),
         (http.MessageData, "__post_init__"),
         (optmanager._Option, "current"),
+        (http_layers, "validate_headers"),
+        (http1, "expected_http_body_size"),
         (Context, "fork"),
         *((http.Headers, name) for name in METHODS),
     ):
@@ -108,6 +111,11 @@ def test_mitmproxy_takes_our_parts():
     assert {"HttpClient", "tls", "ServerTLSLayer"} <= {*http_layers.HttpLayer.get_connection.__code__.co_names}
     assert mode_servers.ProxyConnectionHandler is DirectHandler
     assert "ProxyConnectionHandler" in mode_servers.ServerInstance.handle_stream.__code__.co_names
+    assert http_layers.validate_headers is quick_checks.validate_headers
+    assert "validate_headers" in http_layers.validate_request.__code__.co_names
+    assert "validate_headers" in HttpStream.check_invalid.__code__.co_names
+    assert http1.expected_http_body_size is quick_checks.expected_http_body_size
+    assert "expected_http_body_size" in Http1Server.read_headers.__code__.co_names
     assert {name: getattr(http.Headers, name) for name in METHODS} == METHODS
     http.RequestData(*[None] * len(dataclasses.fields(http.RequestData)))  # whatever the types
 

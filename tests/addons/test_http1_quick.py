@@ -169,3 +169,29 @@ def test_a_head_is_not_kept_from_an_error_that_comes_instead_of_its_body():
     layer.request = http.Request.make("POST", "http://s/")
     assert said(layer, ResponseHeaders(1, http.Response.make(200, b"x"))) == []
     assert said(layer, ResponseEndOfMessage(1))[0].startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize(
+    ("head", "body", "more"),
+    [
+        ("Content-Length: 5", b"hello", b""),
+        ("Content-Length: 0", b"", b""),
+        ("Transfer-Encoding: chunked", b"5\r\nhello\r\n0\r\n\r\n", b""),
+        ("Content-Length: 5\r\nConnection: close", b"hello", b""),
+        ("Content-Length: 5", b"hello", b"more"),
+    ],
+)
+@pytest.mark.parametrize("step", [1, 1000])
+def test_whoever_hears_of_a_whole_answer_may_send_the_next_request_at_once(head, body, more, step):
+    layer = QuickClient(context())
+    request = http.Request.make("GET", "http://s/")
+    for event in (events.Start(), RequestHeaders(1, request, end_stream=True), RequestEndOfMessage(1)):
+        said(layer, event)
+    answer, ended = f"HTTP/1.1 200 OK\r\n{head}\r\n\r\n".encode() + body, []
+    pieces_of = [answer[at : at + step] for at in range(0, len(answer), step)]
+    for piece in (*pieces_of[:-1], pieces_of[-1] + more):
+        for command in layer.handle_event(events.DataReceived(layer.conn, piece)):
+            parts = getattr(getattr(command, "event", None), "parts", [getattr(command, "event", None)])
+            if isinstance(parts[-1], ResponseEndOfMessage):
+                ended.append(layer.request is None)  # it has no other request under way
+    assert ended == [not more and "close" not in head]

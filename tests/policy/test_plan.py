@@ -15,6 +15,7 @@ from proxy.policy.asking import CompiledRule
 from proxy.policy.decide import CompiledPolicy
 from proxy.policy.indexes import INDEXES
 from proxy.policy.load import compile_sources, load_policy, load_sources
+from proxy.policy.operators import OPERATORS
 from proxy.policy.rules import PolicyFile
 from proxy.policy.values import Reading
 
@@ -212,6 +213,12 @@ MANY = [
 )
 def test_only_rules_that_may_match_are_asked(monkeypatch, arguments, asked):
     assert count_asked(monkeypatch, MANY, arguments) == asked
+
+
+def test_a_condition_that_no_index_is_known_for_is_asked_every_time(monkeypatch):
+    assert OPERATORS.keys() - INDEXES.keys() == {"not_equals"}
+    monkeypatch.delitem(INDEXES, "path_under")
+    assert count_asked(monkeypatch, MANY, {}) == ["both", "not", "other", "path"]
 
 
 def test_the_rules_of_an_index_that_breaks_are_all_asked(monkeypatch):

@@ -273,6 +273,24 @@ async def test_a_closed_log_refuses(path: Path) -> None:
     assert ids(path) == []
 
 
+async def test_who_records_while_it_is_being_closed_is_refused_and_does_not_wait_for_ever(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_room, "QUIET_SECONDS", -1.0)
+    monkeypatch.setattr(log_room, "GATHER_SECONDS", (0.1, 0.1))
+    sink = LocalLog(path)
+    early = asyncio.create_task(sink.record(event(1)))
+    await asyncio.sleep(0)
+    sink.record_later(event(2))
+    await asyncio.to_thread(sink.close)
+    await asyncio.wait_for(early, 30)
+    sink._closed = False  # as for one who looked a moment earlier
+    with pytest.raises(AuditUnavailableError, match="closed"):
+        await asyncio.wait_for(sink.record(event(3)), 30)
+    await asyncio.to_thread(sink.record_later, event(4))
+    assert ids(path) == ["1", "2"]
+
+
 async def test_a_second_start_goes_on_where_the_first_ended(path: Path) -> None:
     for number in range(3):
         sink = LocalLog(path)
