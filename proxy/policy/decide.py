@@ -66,6 +66,8 @@ type _Key = tuple[str, str, str | None, str, Hints]
 
 _SEVERITIES: Final = ("info", "low", "medium", "high", "critical")
 _MAX_BUCKETS: Final = 4096
+_MAX_PLANS: Final = 256
+"""Plans kept beside those of the tools that rules name: whoever makes names up could have one made for each."""
 _SILENT: Final = "No rule allows this call, and the policy denies by default."
 
 
@@ -128,6 +130,7 @@ class CompiledPolicy:
         self._buckets: dict[_Key, tuple[CompiledRule, ...]] = {}
         self._prepared: dict[_Key, tuple[Plan, Decision]] = {}
         self._plans: dict[tuple[CompiledRule, ...], Plan] = {}
+        self._most_plans = _MAX_PLANS
         self._conclusions: dict[tuple[str, str, str | None, tuple[Hit, ...]], Decision] = {}
 
     def decide(self, call: Call) -> Decision:
@@ -210,12 +213,16 @@ class CompiledPolicy:
     def _plan(self, rules: tuple[CompiledRule, ...]) -> Plan:
         plan = self._plans.get(rules)
         if plan is None:
+            if len(self._plans) >= self._most_plans:
+                self._prepared.clear()
+                self._plans.clear()
             plan = self._plans[rules] = Plan(rules)
         return plan
 
     def prepare(self) -> None:
         """Make the plans for the tools that rules name, so that no call waits for those of many rules."""
         tools = {tool for compiled in self.compiled for tool in compiled.rule.tools or () if not is_glob(tool)}
+        self._most_plans = len(tools) + _MAX_PLANS
         for tool in ("", *sorted(tools)):
             self._plan(self._index.rules_for(Call("tools/call", "", "", tool)))
 

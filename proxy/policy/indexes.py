@@ -18,7 +18,6 @@ from proxy.policy.path_operator import compile_roots, gather_paths, glob_search
 from proxy.policy.plain_paths import read_plain
 from proxy.policy.programs import read_entry, view_command
 from proxy.policy.regex import bundle, compile_search
-from proxy.policy.roots import reach_of
 from proxy.policy.views import TextView, gather, view_contents, view_scalar, view_text
 
 if TYPE_CHECKING:
@@ -87,8 +86,8 @@ def index_paths(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
             found.update([rule for path in hit for fits, rule in globs if fits(path)])
         if paths.relative:
             found |= relative
-        if paths.globs or paths.searches:
-            may_reach = reach_of(paths.globs, paths.searches)
+        may_reach = paths.may_reach
+        if may_reach is not None:
             found.update(*[rules for root, rules in folders.items() if may_reach(root)])
         return found
 

@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 class Paths(NamedTuple):
     """Every path that one `arg` names, over all its values.
 
-    `plain` is the one folded path where there is nothing else to look at.
+    `plain` is the one folded path where there is nothing else to look at. `may_reach` says whether
+    one of the patterns may name something under a root: they are taken apart once for all rules.
     """
 
     folded: tuple[str, ...]
     exact: tuple[str, ...]
     relative: tuple[str, ...]
-    globs: tuple[str, ...]
     sure: bool
     trouble: Trouble | None
     plain: str | None = None
-    searches: tuple[str, ...] = ()
+    may_reach: Callable[[str], bool] | None = None
 
 
-_NO_PATHS: Final = Paths((), (), (), (), False, None, None, ())
+_NO_PATHS: Final = Paths((), (), (), False, None)
 
 
 def view_path(value: Any) -> PathViews:
@@ -58,8 +58,8 @@ def _plain_paths(selection: Selection) -> Paths | None:
         return None
     folded = path.lower()
     if exact[0][0] == "/":
-        return Paths((folded,), (path,), (), (), True, None, folded, ())
-    return Paths((folded,), (), (path[1:],), (), True, None, None, ())
+        return Paths((folded,), (path,), (), True, None, folded)
+    return Paths((folded,), (), (path[1:],), True, None)
 
 
 def gather_paths(arg: ArgPath) -> Callable[[Reading], Paths]:
@@ -87,14 +87,15 @@ def _merge(views: Views) -> Paths:
         if item.problem:
             trouble = Trouble(AMBIGUOUS, item.problem)
     everything = (*items, *extra)
+    globs = dict.fromkeys(path for item in everything for path in item.globs)
+    searches = dict.fromkeys(path for item in everything for path in item.searches)
     return Paths(
         tuple(dict.fromkeys(path for item in everything for path in item.folded)),
         tuple(dict.fromkeys(path for item in items for path in item.exact)),
         tuple(dict.fromkeys(path for item in items for path in item.relative)),
-        tuple(dict.fromkeys(path for item in everything for path in item.globs)),
         views.sure and all(item.exact or item.relative for item in items),
         trouble,
-        searches=tuple(dict.fromkeys(path for item in everything for path in item.searches)),
+        may_reach=reach_of(globs, searches) if globs or searches else None,
     )
 
 
@@ -135,7 +136,7 @@ def path_under(arg: ArgPath, operand: Any) -> Callable[[Reading], int]:
         for path in paths.folded:
             if path.startswith(folded_roots):
                 return _how_sure(paths, roots, reading)
-        if simple and paths.trouble is None and not paths.globs and not paths.searches:
+        if simple and paths.trouble is None and paths.may_reach is None:
             return 0
         if _may_by_pattern(paths, roots):
             return _how_sure(paths, roots, reading)
@@ -149,7 +150,7 @@ def _may_by_pattern(paths: Paths, roots: Roots) -> bool:
         return True
     if any(roots.hold_relative(path) for path in paths.relative):
         return True
-    return any(map(reach_of(paths.globs, paths.searches), roots.folded))
+    return paths.may_reach is not None and any(map(paths.may_reach, roots.folded))
 
 
 def _how_sure(paths: Paths, roots: Roots, reading: Reading) -> int:

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from proxy.model import Call
-from proxy.policy import values
+from proxy.policy import path_operator, values
 from proxy.policy.decide import CompiledPolicy
 from proxy.policy.rules import PolicyFile
 
@@ -86,3 +86,14 @@ def test_a_call_is_gone_through_once_however_many_names_are_looked_for_in_it(mon
     decision = policy.decide(Call("tools/call", "s", "a", "t", {"value": value}))
     assert decision.reason == ("default_allow" if value == {"a": 1} else "ambiguous_value")
     assert descents == [False]
+
+
+def test_patterns_are_taken_apart_once_however_many_rules_may_reach_what_they_name(monkeypatch):
+    made = []
+    reach_of = path_operator.reach_of
+    monkeypatch.setattr(path_operator, "reach_of", lambda *patterns: made.append(patterns) or reach_of(*patterns))
+    rules = [{"id": f"r{n}", "action": "deny", "when": {"arg": "**", "path_under": f"/srv/a{n}"}} for n in range(9)]
+    policy = CompiledPolicy(PolicyFile.model_validate({"version": 1, "rules": rules}).rules, default="allow")
+    decision = policy.decide(Call("tools/call", "s", "a", "t", {"value": [f"/s*v/*/x{n}" for n in range(20)]}))
+    assert len(decision.matched) == len(rules)
+    assert len(made) == 1

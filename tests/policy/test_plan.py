@@ -243,6 +243,18 @@ def test_calls_of_tools_with_the_same_rules_share_a_plan_and_made_up_names_do_no
         assert len(policy._prepared) <= 10
 
 
+def test_made_up_names_that_each_meet_other_rules_do_not_pile_up_either(monkeypatch):
+    monkeypatch.setattr(decide_module, "_MAX_PLANS", 5)
+    globs = "abcdef"
+    policy = compile_rules([{**MANY[0], "id": letter, "tools": [f"*{letter}*", "named"]} for letter in globs])
+    policy.prepare()
+    for number in range(1, 64):
+        letters = "".join(letter for place, letter in enumerate(globs) if number >> place & 1)
+        assert policy.decide(call({"path": "/etc/x"}, tool=letters)).matched == tuple(letters)
+        assert len(policy._plans) <= 6
+        assert len(policy._prepared) <= 6
+
+
 def test_a_loaded_policy_has_the_plans_of_the_tools_that_it_names(tmp_path):
     rules = [{"id": f"r{n}", "action": "deny", "tools": [f"t{n % 3}"], "when": MANY[0]["when"]} for n in range(9)]
     (tmp_path / "policy.yaml").write_text(json.dumps({"version": 1, "default": "allow", "rules": rules}))
