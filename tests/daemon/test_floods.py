@@ -142,6 +142,14 @@ def test_requests_that_came_at_once_leave_others_their_turn(pair: Pair) -> None:
     assert over.is_set()
 
 
+def test_a_refusal_of_head_has_no_body_that_would_be_the_next_answer(pair: Pair) -> None:
+    refused = request(pair.target, "HEAD").replace(b"Host: ", b"Host: not.")
+    received = send_raw("127.0.0.1", pair.interlock.port, [refused * 2], limit=10, answers=2)
+    assert [head.split(b"\r\n")[0] for head in received.split(b"\r\n\r\n")] == [
+        b"HTTP/1.1 421 Misdirected Request"
+    ] * 2 + [b""]
+
+
 def test_trailers_of_an_answer_are_left_out_and_end_it(pair: Pair) -> None:
     answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-Trailer: 1\r\n\r\n"
     with answering(answer) as target:
