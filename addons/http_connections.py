@@ -61,7 +61,7 @@ class GuardedHttp1Server(QuickHttp1, Http1Server):
                 yield from self._refuse(408, "head_too_slow", _slow_head(self._limits))
             return
         if isinstance(event, events.HookCompleted):
-            if self.buf and self.state == self.read_headers:
+            if self.buf and self.state == self.read_headers and self.conn.state & ConnectionState.CAN_READ:
                 yield from self._read_head(events.DataReceived(self.conn, b""))
             return
         yield from super()._handle_event(event)

@@ -234,7 +234,8 @@ def wants_only_events(flow: http.HTTPFlow) -> bool:
 
 
 def answer(flow: http.HTTPFlow, status: int, body: bytes, content_type: str = JSON_TYPE, **headers: str) -> None:
-    """Answer a flow in the server's place."""
+    """Answer a flow in the server's place. An answer to HEAD has no body: it would be read as the next answer."""
+    body = b"" if flow.request.method.upper() == "HEAD" else body
     fields = {"Content-Type": content_type, "Cache-Control": "no-store"} if body else {}
     fields |= {name.replace("_", "-"): value for name, value in headers.items()}
     flow.response = http.Response.make(status, body, fields)

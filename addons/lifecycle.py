@@ -134,6 +134,10 @@ class Lifecycle:
             context = Context(flow.metadata.get(PRINCIPAL, Principal(self._agent)), server_name(flow))
             self._gate.note("request_refused", reason, context)
 
+    async def read_ahead(self, _: Client) -> None:
+        """Let other connections have their turn between two requests that came at once."""
+        await asyncio.sleep(0)
+
     def http_refused(self, refusal: Refusal) -> None:
         """Record a connection that was given up before it came to a request."""
         context = Context(Principal(self._agent), refusal.server)

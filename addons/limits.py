@@ -99,7 +99,10 @@ class HttpRefusedHook(commands.StartHook):
 
 @dataclass
 class ReadAheadHook(commands.StartHook):
-    """A request that came ahead of its time is to be read once all that the last one began is done. Nobody hears."""
+    """A request that came ahead of its time is to be read once all that the last one began is done.
+
+    The one who hears of it lets others have their turn first: what is refused at once waits for nothing else.
+    """
 
     client: Client
 

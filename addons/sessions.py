@@ -7,6 +7,7 @@ settings it was verified with, and for no other; and not for long, since a certi
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from mitmproxy.connection import Server
@@ -66,7 +67,7 @@ class Sessions:
         connection = tls_done.ssl_conn
         if connection is None:
             return
-        place, until = _place(connection, tls_done.conn), self._clock() + SECONDS
+        place, until = _place(connection, tls_done.conn), self._clock() + _seconds(tls_done.conn)
         if SSL._lib.SSL_session_reused(connection._ssl):  # type: ignore[attr-defined]  # noqa: SLF001
             kept = self._kept.get(place)
             until = kept.until if kept is not None else 0.0
@@ -88,6 +89,12 @@ class Sessions:
         if len(self._kept) >= MAX_KEPT:
             self._kept.clear()
         self._kept[known.place] = _Kept(session, known.until)
+
+
+def _seconds(server: Connection) -> float:
+    """Give how long what was verified holds: until a certificate of the chain runs out, and never long."""
+    now = datetime.now(UTC)
+    return min([SECONDS, *((certificate.notafter - now).total_seconds() for certificate in server.certificate_list)])
 
 
 def _place(connection: SSL.Connection, server: Connection) -> _Place:

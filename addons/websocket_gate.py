@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -46,6 +47,7 @@ class WebsocketGate:
         del flow.websocket.messages[:-1]
         if message.injected:
             return
+        await asyncio.sleep(0)  # others have their turn between messages that came at once
         try:
             await self._take(flow, message)
         except Exception as error:

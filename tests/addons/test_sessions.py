@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
-from mitmproxy import ctx
+import trustme
+from mitmproxy import certs, ctx
 from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 from mitmproxy.tls import TlsData
 from OpenSSL import SSL
@@ -71,6 +73,20 @@ def test_a_certificate_is_verified_again_after_a_while_however_often_its_session
         scene.now += SECONDS / 4
         assert scene.connects(tls.server("a.test"))
     scene.now += SECONDS / 4
+    assert not scene.connects(tls.server("a.test"))
+
+
+def test_a_session_ends_with_the_certificate_that_was_verified(scene: Scene):
+    ends = datetime.now(UTC) + timedelta(seconds=SECONDS / 2)
+    leaf = trustme.CA().issue_cert("a.test", not_after=ends)
+    chain = [certs.Cert.from_pem(leaf.cert_chain_pems[0].bytes())]
+    for _ in range(2):
+        server = tls.server("a.test")
+        server.certificate_list = chain
+        scene.connects(server)
+    scene.now += SECONDS / 2 - 10
+    assert scene.connects(tls.server("a.test"))
+    scene.now += 10
     assert not scene.connects(tls.server("a.test"))
 
 

@@ -117,6 +117,39 @@ def test_a_client_that_sends_ahead_is_cut_off(pair: Pair, lines: tuple[str, ...]
     assert "crashed" not in pair.interlock.errors()
 
 
+def test_requests_that_came_at_once_leave_others_their_turn(pair: Pair) -> None:
+    refused, number = request(pair.target).replace(b"Host: ", b"Host: not."), 800
+    over = threading.Event()
+
+    def read_all() -> None:
+        seen = 0
+        while seen < number and (piece := flood.recv(1 << 16)):
+            seen += piece.count(b"421 Misdirected")
+        over.set()
+
+    address = "127.0.0.1", pair.interlock.port
+    with socket.create_connection(address) as flood, socket.create_connection(address) as other:
+        flood.settimeout(30)
+        other.settimeout(30)
+        reader = threading.Thread(target=read_all)
+        reader.start()
+        flood.sendall(refused * number)
+        for _ in range(8):
+            other.sendall(refused)
+            assert b"421" in other.recv(1 << 16)
+        assert not over.is_set(), "a client had to wait for all that another one had asked for"
+        reader.join(30)
+    assert over.is_set()
+
+
+def test_a_refusal_of_head_has_no_body_that_would_be_the_next_answer(pair: Pair) -> None:
+    refused = request(pair.target, "HEAD").replace(b"Host: ", b"Host: not.")
+    received = send_raw("127.0.0.1", pair.interlock.port, [refused * 2], limit=10, answers=2)
+    assert [head.split(b"\r\n")[0] for head in received.split(b"\r\n\r\n")] == [
+        b"HTTP/1.1 421 Misdirected Request"
+    ] * 2 + [b""]
+
+
 def test_trailers_of_an_answer_are_left_out_and_end_it(pair: Pair) -> None:
     answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-Trailer: 1\r\n\r\n"
     with answering(answer) as target:
