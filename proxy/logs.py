@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import json
 import logging
 import sys
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -102,22 +104,53 @@ def _spell(logger: Any, method: str, line: MutableMapping[str, Any]) -> str:
     return spelt.decode() if spelt.isascii() else json.dumps(line, default=repr)
 
 
+class _Gathered(threading.local):
+    """Lines that wait for the end of the event loop's turn in this thread."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+
 class _Lines:
-    """Writes lines to stderr, for a logger of some name."""
+    """Writes lines to stderr, for a logger of some name.
+
+    Those of level info, one for each decision, are written once a turn of the event loop: each write lets another
+    thread in, and a call would wait for that. All others are written at once, behind those that wait.
+    """
+
+    _gathered = _Gathered()
 
     def __init__(self, name: str = "") -> None:
         self.name = name
         self._stream = sys.stderr
 
+    def info(self, line: str) -> None:
+        """Write one line when the turn ends; at once where there is none."""
+        loop = asyncio._get_running_loop()  # noqa: SLF001  the other way to ask raises where there is none
+        if loop is None:
+            self.msg(line)
+            return
+        lines = self._gathered.lines
+        lines.append(line)
+        if len(lines) == 1:
+            loop.call_soon(self._write)
+
     def msg(self, line: str) -> None:
         """Write one line."""
-        try:
-            self._stream.write(line + "\n")
-            self._stream.flush()
-        except (OSError, ValueError):  # nobody reads it any more
-            return
+        self._gathered.lines.append(line)
+        self._write()
 
-    debug = info = warning = warn = error = critical = exception = fatal = log = msg
+    def _write(self) -> None:
+        gathered = self._gathered
+        lines, gathered.lines = gathered.lines, []
+        if lines:
+            try:
+                self._stream.write("\n".join(lines) + "\n")
+                self._stream.flush()
+            except (OSError, ValueError):  # nobody reads it any more
+                return
+
+    debug = warning = warn = error = critical = exception = fatal = log = msg
 
 
 def _console_renderer() -> Processor:

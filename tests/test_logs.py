@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import Iterator
@@ -68,6 +69,20 @@ def test_lines_below_the_level_are_left_out(capsys: pytest.CaptureFixture[str]) 
     structlog.get_logger("x").info("no")
     structlog.get_logger("x").warning("yes")
     assert [json.loads(line)["event"] for line in capsys.readouterr().err.splitlines()] == ["yes"]
+
+
+async def test_lines_of_one_turn_are_written_together_and_in_order(capsys: pytest.CaptureFixture[str]) -> None:
+    configure(log_format="json")
+    log = structlog.get_logger("x")
+    log.info("one")
+    log.info("two")
+    assert capsys.readouterr().err == ""
+    log.warning("three")
+    log.info("four")
+    assert [json.loads(line)["event"] for line in capsys.readouterr().err.splitlines()] == ["one", "two", "three"]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert [json.loads(line)["event"] for line in capsys.readouterr().err.splitlines()] == ["four"]
 
 
 def test_mitmproxys_own_chatter_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
