@@ -103,7 +103,7 @@ def test_one_log_line_per_decision_and_no_arguments_in_it(tmp_path):
     head = f"POST http://127.0.0.1:9/mcp HTTP/1.1\r\nHost: 127.0.0.1:9\r\nContent-Length: {len(body)}\r\n\r\n"
     with start_interlock(tmp_path) as interlock:
         send_raw("127.0.0.1", interlock.port, [head.encode() + body])
-        lines = [json.loads(line) for line in interlock.errors().splitlines() if line.startswith("{")]
+    lines = [json.loads(line) for line in interlock.errors().splitlines() if line.startswith("{")]
     decided = [line for line in lines if line["event"] == "decided"]
     assert len(decided) == 1
     assert {k: decided[0][k] for k in ("agent", "server", "tool", "decision", "reason", "rule")} == {
