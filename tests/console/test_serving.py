@@ -9,6 +9,7 @@ import pytest
 from proxy.console import serving
 from proxy.console.serving import MAX_CONNECTIONS
 from tests.console.conftest import Served
+from tests.patience import PATIENCE
 
 
 async def test_a_crowd_on_the_tcp_port_keeps_nobody_from_the_socket(served: Served) -> None:
@@ -27,7 +28,7 @@ async def test_a_connection_that_holds_on_is_ended(sent: bytes, served: Served, 
     monkeypatch.setattr(serving, "CONNECTION_SECONDS", 0.3)
     reader, writer = await asyncio.open_unix_connection(served.console.path)
     writer.write(sent)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         received = await reader.read()
     assert received.startswith(b"HTTP/1.1 401" if b"\r\n" in sent else b"")
     writer.close()

@@ -16,6 +16,7 @@ from proxy.trace import watch as module
 from proxy.trace.attribute import Attributed
 from proxy.trace.tracer import Channel
 from proxy.trace.watch import Watch
+from tests.patience import PATIENCE
 
 
 class FakeServer:
@@ -69,13 +70,13 @@ class World:
         self.offset += 50
 
     async def until(self, count: int) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while len(self.reports) < count:
                 await asyncio.sleep(0.005)
 
     async def settled(self) -> None:
         """Wait until the watch has read what was written."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while not self.watch._progress:
                 await asyncio.sleep(0.005)
 
@@ -169,7 +170,7 @@ async def test_the_end_of_the_trace_is_told(world: World) -> None:
     assert not world.watch.ended.is_set()
     world.trace(OPEN.format("/a"))
     world.leave()
-    await asyncio.wait_for(world.watch.ended.wait(), 10)
+    await asyncio.wait_for(world.watch.ended.wait(), PATIENCE)
 
 
 async def test_a_failure_inside_counts_as_the_end_of_the_trace(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,7 +179,7 @@ async def test_a_failure_inside_counts_as_the_end_of_the_trace(world: World, mon
 
     monkeypatch.setattr(world.watch._normaliser, "take", fail)
     world.trace(OPEN.format("/a"))
-    await asyncio.wait_for(world.watch.ended.wait(), 10)
+    await asyncio.wait_for(world.watch.ended.wait(), PATIENCE)
 
 
 async def test_the_pipe_has_no_name_once_lines_come(world: World) -> None:
