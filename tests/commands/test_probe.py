@@ -98,7 +98,7 @@ def test_a_probe_that_is_told_to_end_leaves_nothing(environment: None, tmp_path:
         while not list(temporary.glob("interlock-probe-*/run/stderr")) and time.monotonic() < deadline:
             time.sleep(0.02)
         process.terminate()
-        _, errors = process.communicate(timeout=30)
+        _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 128 + signal.SIGTERM
     assert errors == b""
     assert list(temporary.glob("interlock-probe-*")) == []

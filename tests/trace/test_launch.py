@@ -78,9 +78,10 @@ async def test_an_end_of_input_is_enough_for_most() -> None:
 
 
 async def test_one_that_stays_is_terminated_then_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "TERM_SECONDS", 0.1)
+    monkeypatch.setattr(module, "TERM_SECONDS", PATIENCE)
     polite = await start(launch("exec sleep 60"))
     assert await polite.stop(0.1) == 128 + signal.SIGTERM
+    monkeypatch.setattr(module, "TERM_SECONDS", 0.1)
     stubborn = await start(launch("trap '' TERM; echo ready; while :; do sleep 1; done"))
     assert await stubborn.read() == b"ready\n"
     assert await stubborn.stop(0.1) == 128 + signal.SIGKILL
