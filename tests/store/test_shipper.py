@@ -24,9 +24,9 @@ from proxy.store.log import LOG_FILE
 from proxy.store.log_files import DaemonLog, RunLog, log_states, worker_log
 from proxy.store.shipper import Route, Shipper, ShippingThread
 from proxy.store.sources import OwnSource
+from tests.patience import PATIENCE
 from tests.trail_world import event, move, notary, signed, verified, write
 
-LIMIT = 30
 Where = tuple[str | None, Path]
 
 
@@ -84,7 +84,7 @@ def shipper(tmp_path: Path, store: Any, own: OwnSource | None = None, **route: A
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(LIMIT):
+    async with asyncio.timeout(PATIENCE):
         while not condition():
             await asyncio.sleep(0.01)
 
@@ -142,7 +142,7 @@ async def test_a_large_backlog_goes_in_batches(
     running = asyncio.create_task(shipper(tmp_path, flaky, own).run(stop))
     await until(lambda: sum(flaky.writes) == 36)
     stop.set()
-    await asyncio.wait_for(running, LIMIT)
+    await asyncio.wait_for(running, PATIENCE)
     assert sorted(flaky.writes) == [6, 10, 10, 10]
     assert await stored(events) == names(range(36))
 
@@ -156,7 +156,7 @@ async def test_pages_follow_each_other_and_what_fails_on_the_way_is_moved_the_ne
         log.record_later(event(number))
     await log.record(event(19))
     writer = apsw.Connection(str(log.path))
-    writer.set_busy_timeout(5000)
+    writer.set_busy_timeout(60_000)
     writer.execute("UPDATE events SET body = 'no event' WHERE seq IN (2, 5, 20)")
     writer.close()
     flaky = Flaky(events)
@@ -185,7 +185,7 @@ async def test_batches_that_are_written_at_once_leave_the_log_together(
     for number in range(5):
         await log.record(event(number))
     writer = apsw.Connection(str(log.path))
-    writer.set_busy_timeout(5000)
+    writer.set_busy_timeout(60_000)
     writer.execute("UPDATE events SET body = 'no event' || char(30) WHERE seq = 4")
     writer.close()
     flaky = Flaky(events)
@@ -212,7 +212,7 @@ async def test_an_outage_is_noted_tried_less_and_less_and_gets_over(
     await until(lambda: log_states(tmp_path)[log.path].problem is not None)
     await until(lambda: flaky.writes == [1] and log_states(tmp_path)[log.path].problem is None)
     stop.set()
-    await asyncio.wait_for(running, LIMIT)
+    await asyncio.wait_for(running, PATIENCE)
     assert await stored(events) == names([1])
 
 
@@ -382,7 +382,10 @@ class TestThread:
         url, folder = where
         return ShippingThread(Route(folder, "embedded"), lambda: open_events(url, folder), notary(folder), log)
 
-    async def test_it_moves_what_is_recorded_and_what_is_left_at_the_end(self, where: Where) -> None:
+    async def test_it_moves_what_is_recorded_and_what_is_left_at_the_end(
+        self, where: Where, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(module, "LAST_SECONDS", PATIENCE)
         _, folder = where
         log = DaemonLog(folder)
         thread = self.start(where, log)
@@ -425,8 +428,8 @@ class TestThread:
                 pass
 
         thread = ShippingThread(Route(tmp_path, "embedded"), Hanging, notary(tmp_path), log)  # type: ignore[arg-type]
-        assert await asyncio.to_thread(asked.wait, LIMIT)
-        async with asyncio.timeout(LIMIT):
+        assert await asyncio.to_thread(asked.wait, PATIENCE)
+        async with asyncio.timeout(PATIENCE):
             await asyncio.to_thread(thread.stop)
             await asyncio.to_thread(thread.finish)
         assert not thread._thread.is_alive()
