@@ -35,7 +35,7 @@ class EventStream:
         """Give what to pass on for `chunk`. Raises where the stream cannot be read."""
         if self._inflater is not None:
             chunk = self._inflater.feed(chunk)
-        return b"".join(self._pass_on(event) for event in self._splitter.feed(chunk))
+        return b"".join([self._pass_on(event) for event in self._splitter.feed(chunk)])
 
     @property
     def waiting(self) -> int:
@@ -66,10 +66,10 @@ class EventStream:
         if event.data is None:
             return event.raw
         self._begun = True
-        if event.event == "endpoint" and self._responses.exchange is None:
-            self._learn_session(event.data)
+        if event.event == b"endpoint" and self._responses.exchange is None:
+            self._learn_session(event.data.decode())
             return event.raw
-        payloads = self._responses.rewrite(event.data.encode())
+        payloads = self._responses.rewrite(event.data)
         return event.raw if payloads is None else event.with_data(payloads)
 
     def _learn_session(self, endpoint: str) -> None:
