@@ -18,11 +18,10 @@ from mitmproxy.proxy.layers.http._http1 import Http1Connection, Http1Server
 from addons.headers import index
 
 if TYPE_CHECKING:
-    from mitmproxy import http
     from mitmproxy.proxy.layer import CommandGenerator
 
 TOGETHER_BYTES = 64 << 10
-"""How large a piece of a body may be that is copied to leave with its head."""
+"""How large a piece of a message may be that is copied to leave with others."""
 
 
 @dataclass
@@ -37,15 +36,9 @@ def together(parts: list[HttpEvent]) -> HttpEvent:
     return parts[0] if len(parts) == 1 else Several(parts[0].stream_id, tuple(parts))
 
 
-def _ends_answer(event: HttpEvent) -> bool:
-    last = event.parts[-1] if type(event) is Several else event
-    return isinstance(last, ResponseEndOfMessage)
-
-
 class QuickHttp1(Http1Connection):
     """Stands before mitmproxy's classes in ours."""
 
-    _head = b""
     _begun: RequestHeaders | ResponseHeaders | None = None
     """A head that was read, while it is seen whether its body is here as well."""
 
@@ -54,28 +47,22 @@ class QuickHttp1(Http1Connection):
         return self._handle_event(event)
 
     def send(self, event: HttpEvent) -> CommandGenerator[None]:
-        """Send part of a message, or several; keep a head until what follows it at once."""
-        if type(event) is Several:
-            for part in event.parts:
-                yield from self.send(part)
+        """Send part of a message; several leave as one piece."""
+        if type(event) is not Several:
+            yield from super().send(event)
             return
-        keep = isinstance(event, RequestHeaders | ResponseHeaders) and _is_followed(event)
-        for command in super().send(event):
-            if type(command) is commands.SendData:
-                if keep:
-                    self._head += command.data
+        leaving: list[bytes] = []
+        for part in event.parts:
+            for command in self.send(part):
+                if type(command) is commands.SendData and len(command.data) <= TOGETHER_BYTES:
+                    leaving.append(command.data)
                     continue
-                if self._head and len(command.data) <= TOGETHER_BYTES:
-                    command.data, self._head = self._head + command.data, b""
-            yield from self._send_head()
-            yield command
-        if not keep:
-            yield from self._send_head()
-
-    def _send_head(self) -> CommandGenerator[None]:
-        if self._head:
-            head, self._head = self._head, b""
-            yield commands.SendData(self.conn, head)
+                if leaving:
+                    yield commands.SendData(self.conn, b"".join(leaving))
+                    leaving = []
+                yield command
+        if leaving:
+            yield commands.SendData(self.conn, b"".join(leaving))
 
     def read_headers(self, event: events.ConnectionEvent) -> CommandGenerator[None]:
         """Read a head, and with it the body that may be here already."""
@@ -83,53 +70,66 @@ class QuickHttp1(Http1Connection):
             if type(command) is ReceiveHttp and isinstance(command.event, RequestHeaders | ResponseHeaders):
                 self._begun = command.event
                 continue
-            yield from self._begin()
+            yield from self._receive([])
             yield command
-        yield from self._begin()
+        yield from self._receive([])
 
-    def _begin(self) -> CommandGenerator[None]:
+    def _receive(self, parts: list[HttpEvent]) -> CommandGenerator[None]:
+        """Tell of parts of a message, and of the head before them where nobody has heard of that yet."""
         if self._begun is not None:
-            begun, self._begun = self._begun, None
-            yield ReceiveHttp(begun)
+            parts = [self._begun, *parts]
+            self._begun = None
+        if parts:
+            yield ReceiveHttp(together(parts))
 
     def read_body(self, event: events.Event) -> CommandGenerator[None]:
-        """Take a body that is here as a whole in one step."""
+        """Take what is here of a body in one step."""
         reader = self.body_reader
-        if not isinstance(event, events.DataReceived) or type(reader) is not ContentLengthReader:
-            yield from self._free_first(super().read_body(event))
-            return
-        left = reader._remaining  # noqa: SLF001  mitmproxy asks it for one piece after the other
-        if left > len(self.buf):
-            yield from self._free_first(super().read_body(event))
-            return
-        yield from self._free_first(self._read_whole_body(reader, left))
+        if (
+            isinstance(event, events.DataReceived)
+            and type(reader) is ContentLengthReader
+            and (left := reader._remaining) <= len(self.buf)  # noqa: SLF001  mitmproxy asks for one piece after the other
+        ):
+            yield from self._gather(self._read_whole_body(reader, left))
+        else:
+            yield from self._gather(super().read_body(event))
 
-    def _free_first(self, reading: CommandGenerator[None]) -> CommandGenerator[None]:
-        """Tell of the end of an answer once the connection is free: who hears of it may ask the next one at once."""
-        end: ReceiveHttp | None = None
-        for command in reading:
-            if type(command) is ReceiveHttp and _ends_answer(command.event) and not self.buf and self._stays():
-                end = command
-            else:
-                yield command
-        if end is not None:
-            yield end
+    def _gather(self, reading: CommandGenerator[None]) -> CommandGenerator[None]:
+        """Tell of what is read as one.
+
+        Of the end of an answer once the connection is free: who hears of it may ask the next one at once.
+        """
+        parts: list[HttpEvent] = []
+        try:
+            for command in reading:
+                if type(command) is ReceiveHttp:
+                    parts.append(command.event)
+                    if self._goes_on(command.event):
+                        continue
+                yield from self._receive(parts)
+                parts = []
+                if type(command) is not ReceiveHttp:
+                    yield command
+        except NotImplementedError:  # trailers
+            yield from self._receive(parts)
+            raise
+        yield from self._receive(parts)
+
+    def _goes_on(self, event: HttpEvent) -> bool:
+        """Say whether what follows may be read before anybody has heard of `event`."""
+        if isinstance(event, ResponseEndOfMessage):
+            return not self.buf and self._stays()
+        return isinstance(event, self.ReceiveData)
 
     def _read_whole_body(self, reader: ContentLengthReader, left: int) -> CommandGenerator[None]:
         assert self.stream_id is not None
         assert self.request is not None
         reader._remaining = 0  # noqa: SLF001
-        parts: list[HttpEvent] = []
-        if self._begun is not None:
-            parts.append(self._begun)
-            self._begun = None
         if left:
             data = bytes(self.buf.maybe_extract_at_most(left) or b"")
-            parts.append(self.ReceiveData(self.stream_id, data))
+            yield ReceiveHttp(self.ReceiveData(self.stream_id, data))
         if self.request.data.method.upper() != b"CONNECT":
-            parts.append(self.ReceiveEndOfMessage(self.stream_id))
-        if parts:
-            yield ReceiveHttp(together(parts))
+            yield ReceiveHttp(self.ReceiveEndOfMessage(self.stream_id))
         is_request = isinstance(self, Http1Server)
         yield from self.mark_done(request=is_request, response=not is_request)
 
@@ -163,9 +163,3 @@ class QuickHttp1(Http1Connection):
 
 def _is_kept(connection: list[bytes] | None) -> bool:
     return connection is None or connection == [b"keep-alive"]
-
-
-def _is_followed(event: RequestHeaders | ResponseHeaders) -> bool:
-    """Say whether the message is buffered, so that its body is the next thing to send."""
-    message: http.Message = event.request if isinstance(event, RequestHeaders) else event.response
-    return not event.end_stream and not message.stream and bool(message.raw_content)

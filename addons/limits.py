@@ -48,7 +48,6 @@ class ResponseChunk:
 
     flow: http.HTTPFlow
     data: bytes
-    last: bool = False
     out: bytes | None = None
 
 

@@ -247,7 +247,7 @@ class McpGate:
             rewriter: EventStream = chunk.flow.metadata[REWRITER]
             if rewriter.waiting + len(chunk.data) > READ_AT_ONCE:
                 return self._rewrite_aside(chunk, rewriter)
-            chunk.out = b"" if chunk.last else rewriter.feed(chunk.data)
+            chunk.out = rewriter.feed(chunk.data)
         except Exception as error:
             log.exception("an event stream is cut", server=flows.server_name(chunk.flow), exc_info=error)
         return None
@@ -255,7 +255,7 @@ class McpGate:
     async def _rewrite_aside(self, chunk: ResponseChunk, rewriter: EventStream) -> None:
         try:
             size = rewriter.waiting + len(chunk.data)
-            chunk.out = b"" if chunk.last else await self._gate.aside(size, partial(rewriter.feed, chunk.data))
+            chunk.out = await self._gate.aside(size, partial(rewriter.feed, chunk.data))
         except Exception as error:
             log.exception("an event stream is cut", server=flows.server_name(chunk.flow), exc_info=error)
 

@@ -126,6 +126,29 @@ def test_the_same_is_received_however_it_is_cut(cuts, framing):
     assert received[0] == received[1]
 
 
+@given(
+    st.lists(st.integers(1, 40), max_size=6),
+    st.sampled_from(["Transfer-Encoding: chunked", "Content-Length: 8", "Connection: close", "X: y"]),
+    st.sampled_from(
+        ["5\r\nhello\r\n", "5;a=b\r\nhello\r\n3\r\n you\r\n", "5\r\nhello", "5\r\nhelloworld", "x\r\n", ""]
+    ),
+    st.sampled_from(["0\r\n\r\n", "0\r\nTrailer: x\r\n\r\n", "0\r\n\r\nmore", ""]),
+)
+def test_the_same_is_answered_however_it_is_cut(cuts, framing, chunks, end):
+    sent = f"HTTP/1.1 200 OK\r\n{framing}\r\n\r\n{chunks}{end}".encode()
+    received = []
+    for kind in (Http1Client, QuickClient):
+        layer, rest, got = kind(context()), sent, []
+        request = http.Request.make("GET", "http://s/")
+        for event in (events.Start(), RequestHeaders(1, request, end_stream=True), RequestEndOfMessage(1)):
+            said(layer, event)
+        for cut in (*cuts, len(sent)):
+            piece, rest = rest[:cut], rest[cut:]
+            got += said(layer, events.DataReceived(layer.conn, piece)) if piece else []
+        received.append((_whole_bodies(got), layer.state.__name__, bytes(layer.buf)))
+    assert received[0] == received[1]
+
+
 def _whole_bodies(got: list[object]) -> list[object]:
     """What was received, with the pieces of a body as one: there may be more of them or fewer."""
     body = b"".join(one[1] for one in got if isinstance(one, tuple))
@@ -133,10 +156,12 @@ def _whole_bodies(got: list[object]) -> list[object]:
 
 
 @pytest.mark.parametrize("size", [0, 5, TOGETHER_BYTES + 1])
-@pytest.mark.parametrize("stream", [False, True])
-def test_the_same_is_sent_and_what_is_whole_leaves_together(size, stream):
-    request, response = http.Request.make("POST", "http://s/", b"x" * size), http.Response.make(200, b"x" * size)
-    request.stream = response.stream = stream
+@pytest.mark.parametrize("framing", ["content-length", "transfer-encoding"])
+def test_the_same_is_sent_and_what_is_sent_together_leaves_together(size, framing):
+    request, response = http.Request.make("POST", "http://s/"), http.Response.make(200)
+    for message in (request, response):
+        del message.headers["content-length"]
+        message.headers[framing] = "chunked" if framing == "transfer-encoding" else str(size)
     parts = {
         (Http1Server, QuickServer): (
             ResponseHeaders(1, response, not size),
@@ -149,26 +174,15 @@ def test_the_same_is_sent_and_what_is_whole_leaves_together(size, stream):
             RequestEndOfMessage(1),
         ),
     }
-    for (plain, quick), message in parts.items():
-        both = plain(context()), quick(context())
-        did: list[list[list[object]]] = [[], []]
-        for layer, events_of in zip(both, did, strict=True):
-            layer.request = request
-            sent = [part for part in message if not isinstance(part, ResponseData) or size]
-            events_of += [said(layer, part) for part in sent]
-        assert pieces(list(chain(*did[1]))) == pieces(list(chain(*did[0])))
-        at_once = quick(context())
-        at_once.request = request
-        assert pieces(said(at_once, together(sent))) == pieces(list(chain(*did[0])))
-        kept = size and not stream
-        assert len(did[1][0]) == (0 if kept else 1)  # a head that nothing follows at once waits for nothing
-
-
-def test_a_head_is_not_kept_from_an_error_that_comes_instead_of_its_body():
-    layer = QuickServer(context())
-    layer.request = http.Request.make("POST", "http://s/")
-    assert said(layer, ResponseHeaders(1, http.Response.make(200, b"x"))) == []
-    assert said(layer, ResponseEndOfMessage(1))[0].startswith(b"HTTP/1.1 200")
+    for kinds, message in parts.items():
+        plain, quick, at_once = (kind(context()) for kind in (*kinds, kinds[1]))
+        plain.request = quick.request = at_once.request = request
+        sent = [part for part in message if getattr(part, "data", True)]
+        did = [said(plain, part) for part in sent]
+        assert [said(quick, part) for part in sent] == did
+        pieces_of = said(at_once, together(sent))
+        assert pieces(pieces_of) == pieces(list(chain(*did)))
+        assert len(pieces_of) == (1 if size <= TOGETHER_BYTES else len(list(chain(*did))))
 
 
 @pytest.mark.parametrize(
