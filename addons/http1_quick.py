@@ -1,15 +1,16 @@
 """What every HTTP/1 connection does for every message, with fewer steps where a message is of the usual form.
 
-The usual form is a body of a declared length that is here already, on a connection that stays; and a head that
-its body follows at once, which leave together. All else is mitmproxy's.
+The usual form is a body, or chunks of one, that is here already, on a connection that stays. What is read of a message
+at once is told as one, and what is to be sent at once leaves as one. All else is mitmproxy's.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from h11._readers import ContentLengthReader
+from h11._readers import ChunkedReader, ContentLengthReader
 from mitmproxy.proxy import commands, events
 from mitmproxy.proxy.layers.http import ReceiveHttp, RequestHeaders, ResponseEndOfMessage, ResponseHeaders
 from mitmproxy.proxy.layers.http._base import HttpEvent
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 TOGETHER_BYTES = 64 << 10
 """How large a piece of a message may be that is copied to leave with others."""
+_CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})\r\n")
 
 
 @dataclass
@@ -38,9 +40,6 @@ def together(parts: list[HttpEvent]) -> HttpEvent:
 
 class QuickHttp1(Http1Connection):
     """Stands before mitmproxy's classes in ours."""
-
-    _begun: RequestHeaders | ResponseHeaders | None = None
-    """A head that was read, while it is seen whether its body is here as well."""
 
     def handle_event(self, event: events.Event) -> CommandGenerator[None]:
         """Take an event. None of what this layer asks for blocks it."""
@@ -65,73 +64,68 @@ class QuickHttp1(Http1Connection):
             yield commands.SendData(self.conn, b"".join(leaving))
 
     def read_headers(self, event: events.ConnectionEvent) -> CommandGenerator[None]:
-        """Read a head, and with it the body that may be here already."""
-        for command in super().read_headers(event):
-            if type(command) is ReceiveHttp and isinstance(command.event, RequestHeaders | ResponseHeaders):
-                self._begun = command.event
-                continue
-            yield from self._receive([])
-            yield command
-        yield from self._receive([])
-
-    def _receive(self, parts: list[HttpEvent]) -> CommandGenerator[None]:
-        """Tell of parts of a message, and of the head before them where nobody has heard of that yet."""
-        if self._begun is not None:
-            parts = [self._begun, *parts]
-            self._begun = None
-        if parts:
-            yield ReceiveHttp(together(parts))
+        """Read a head, and with it what is here of its body."""
+        return self._gather(super().read_headers(event))
 
     def read_body(self, event: events.Event) -> CommandGenerator[None]:
         """Take what is here of a body in one step."""
+        return self._gather(self._read_here(event))
+
+    def _read_here(self, event: events.Event) -> CommandGenerator[None]:
+        """Read a body that is here whole, or the chunks that are; of all else mitmproxy reads piece after piece."""
         reader = self.body_reader
-        if (
-            isinstance(event, events.DataReceived)
-            and type(reader) is ContentLengthReader
-            and (left := reader._remaining) <= len(self.buf)  # noqa: SLF001  mitmproxy asks for one piece after the other
-        ):
-            yield from self._gather(self._read_whole_body(reader, left))
-        else:
-            yield from self._gather(super().read_body(event))
+        if isinstance(event, events.DataReceived):
+            if type(reader) is ContentLengthReader and reader._remaining <= len(self.buf):  # noqa: SLF001
+                size, reader._remaining = reader._remaining, 0  # noqa: SLF001
+                yield from self._read_whole(bytes(self.buf.maybe_extract_at_most(size) or b""), is_end=True)
+                return
+            if type(reader) is ChunkedReader and _is_between_chunks(reader):
+                chunks, size, is_end = whole_chunks(bytes(self.buf))
+                self.buf.maybe_extract_at_most(size)
+                yield from self._read_whole(b"".join(chunks), is_end=is_end)
+                if is_end or not self.buf:
+                    return
+        yield from super().read_body(event)
+
+    def _read_whole(self, data: bytes, *, is_end: bool) -> CommandGenerator[None]:
+        assert self.stream_id is not None
+        assert self.request is not None
+        if data:
+            yield ReceiveHttp(self.ReceiveData(self.stream_id, data))
+        if is_end:
+            if self.request.data.method.upper() != b"CONNECT":
+                yield ReceiveHttp(self.ReceiveEndOfMessage(self.stream_id))
+            is_request = isinstance(self, Http1Server)
+            yield from self.mark_done(request=is_request, response=not is_request)
 
     def _gather(self, reading: CommandGenerator[None]) -> CommandGenerator[None]:
-        """Tell of what is read as one.
+        """Tell of what is read at once as one.
 
         Of the end of an answer once the connection is free: who hears of it may ask the next one at once.
         """
         parts: list[HttpEvent] = []
         try:
             for command in reading:
-                if type(command) is ReceiveHttp:
-                    parts.append(command.event)
-                    if self._goes_on(command.event):
-                        continue
-                yield from self._receive(parts)
-                parts = []
-                if type(command) is not ReceiveHttp:
+                if is_read := type(command) is ReceiveHttp:
+                    event = command.event
+                    parts += event.parts if type(event) is Several else (event,)
+                if parts and not (is_read and self._goes_on(parts[-1])):
+                    yield ReceiveHttp(together(parts))
+                    parts = []
+                if not is_read:
                     yield command
-        except NotImplementedError:  # trailers
-            yield from self._receive(parts)
+        except NotImplementedError:  # trailers, which mitmproxy does not take: what came before them counts
+            if parts:
+                yield ReceiveHttp(together(parts))
             raise
-        yield from self._receive(parts)
+        if parts:
+            yield ReceiveHttp(together(parts))
 
     def _goes_on(self, event: HttpEvent) -> bool:
-        """Say whether what follows may be read before anybody has heard of `event`."""
+        """Say whether more may be read before anybody has heard of `event`."""
         if isinstance(event, ResponseEndOfMessage):
             return not self.buf and self._stays()
-        return isinstance(event, self.ReceiveData)
-
-    def _read_whole_body(self, reader: ContentLengthReader, left: int) -> CommandGenerator[None]:
-        assert self.stream_id is not None
-        assert self.request is not None
-        reader._remaining = 0  # noqa: SLF001
-        if left:
-            data = bytes(self.buf.maybe_extract_at_most(left) or b"")
-            yield ReceiveHttp(self.ReceiveData(self.stream_id, data))
-        if self.request.data.method.upper() != b"CONNECT":
-            yield ReceiveHttp(self.ReceiveEndOfMessage(self.stream_id))
-        is_request = isinstance(self, Http1Server)
-        yield from self.mark_done(request=is_request, response=not is_request)
+        return isinstance(event, (RequestHeaders, ResponseHeaders, self.ReceiveData))
 
     def mark_done(self, *, request: bool = False, response: bool = False) -> CommandGenerator[None]:
         """Note that a message is whole; begin anew where both are, and the connection plainly stays."""
@@ -159,6 +153,29 @@ class QuickHttp1(Http1Connection):
             and _is_kept(fields.get(b"connection"))
             and (coding == [b"chunked"] or (coding is None and any(fields.get(b"content-length", ()))))
         )
+
+
+def whole_chunks(data: bytes) -> tuple[list[bytes], int, bool]:
+    """Give the chunks that `data` begins with and holds whole, where they end, and whether the body ends there, too.
+
+    What is not of the plain form, or not all here, is not for this reader: it stops before that.
+    """
+    chunks: list[bytes] = []
+    at = 0
+    while (size := _CHUNK_SIZE.match(data, at)) is not None:
+        start = size.end()
+        end = start + int(size[1], 16)
+        if not data.startswith(b"\r\n", end):
+            break
+        at = end + 2
+        if start == end:  # the last chunk, and no trailers
+            return chunks, at, True
+        chunks.append(data[start:end])
+    return chunks, at, False
+
+
+def _is_between_chunks(reader: ChunkedReader) -> bool:
+    return not (reader._bytes_in_chunk or reader._bytes_to_discard or reader._reading_trailer)  # noqa: SLF001
 
 
 def _is_kept(connection: list[bytes] | None) -> bool:

@@ -192,10 +192,10 @@ class GuardedHttpStream(AtOnce, HttpStream):
             return
         chunk = ResponseChunk(self.flow, event.data)
         yield ResponseChunkHook(chunk)
-        if chunk.out is None:
+        if chunk.out:
+            yield SendHttp(ResponseData(self.stream_id, b"".join(chunk.out)), self.context.client)
+        if not chunk.is_read:
             yield from self._end("the response stream cannot be read", ErrorCode.KILL)
-        elif chunk.out:
-            yield SendHttp(ResponseData(self.stream_id, chunk.out), self.context.client)
 
     def _refuse_request(self, status: int, reason: str | None, text: str) -> CommandGenerator[None]:
         """Answer, then read on without keeping anything: a reset would take the answer away.

@@ -54,35 +54,37 @@ class Splitter:
         self._rest = bytearray()
         self._begun = False
 
-    def feed(self, chunk: bytes) -> list[Event]:
-        """Give the events completed by `chunk`.
+    def feed(self, chunk: bytes) -> Iterator[Event]:
+        """Give the events completed by `chunk`; all are to be taken before the next chunk.
 
-        Raises WireError `event_too_large` where one grows past the limit.
+        Raises WireError `event_too_large` where one grows past the limit, after those before it.
         """
-        if not self._rest:
-            events, end = self._split(chunk, 0)
-            self._rest += chunk[end:]
-        else:
+        data: bytes | bytearray = chunk
+        seen = 0
+        if self._rest:
             seen = len(self._rest) - 1  # the last byte may be half of what ends an event
             self._rest += chunk
-            events, end = self._split(self._rest, seen)
-            # Once for all events: cutting each off by itself would move the rest every time.
+            data = self._rest
+        end = 0
+        for start, end in self._spans(data, seen):
+            yield self._event(bytes(data[start:end]))
+        if data is chunk:
+            self._rest += chunk[end:]
+        else:  # once for all events: cutting each off by itself would move the rest every time
             del self._rest[:end]
         self._check(len(self._rest))
-        return events
 
     @property
     def waiting(self) -> int:
         """How many bytes have come of an event that is not whole yet."""
         return len(self._rest)
 
-    def _split(self, data: bytes | bytearray, seen: int) -> tuple[list[Event], int]:
-        """Give the events in `data`, of which none ends before `seen`, and where the last of them ends.
+    def _spans(self, data: bytes | bytearray, seen: int) -> Iterator[tuple[int, int]]:
+        """Give where each event in `data` stands, of which none ends before `seen`.
 
         Comments and empty lines are taken together. Half of a line end may leave first: the bytes stay the same.
         """
         ends = _ends(data, seen)
-        events: list[Event] = []
         start = 0
         while start < len(data):
             if data[start] in b":\r\n":
@@ -93,9 +95,8 @@ class Splitter:
                 self._check((end or start) - start)
             if end is None:
                 break
-            events.append(self._event(bytes(data[start:end])))
+            yield start, end
             start = end
-        return events, start
 
     def _check(self, size: int) -> None:
         if size > self._limit:

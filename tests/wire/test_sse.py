@@ -105,7 +105,7 @@ def test_a_comment_leaves_at_once(before: bytes, comment: bytes) -> None:
 
 def test_an_event_leaves_with_its_last_byte_and_not_before() -> None:
     splitter = Splitter(100)
-    assert splitter.feed(b"data: x\n") == []
+    assert list(splitter.feed(b"data: x\n")) == []
     assert [event.data for event in splitter.feed(b"\n")] == [b"x"]
 
 
@@ -125,25 +125,29 @@ def test_an_event_with_empty_data_never_happened() -> None:
 def test_an_event_past_the_limit_is_refused_whole_or_in_pieces() -> None:
     event = b"data: " + b"x" * 20 + b"\n\n"
     with pytest.raises(WireError, match="event_too_large"):
-        Splitter(20).feed(event)
-    splitter = Splitter(20)
-    assert splitter.feed(event[:20]) == []
+        list(Splitter(20).feed(event))
+    rest = Splitter(20).feed(b"data: x\n\n" + event)
+    assert next(rest).data == b"x", "what came before it counts"
     with pytest.raises(WireError, match="event_too_large"):
-        splitter.feed(event[20:21])
-    assert len(Splitter(len(event)).feed(event)) == 1
+        next(rest)
+    splitter = Splitter(20)
+    assert list(splitter.feed(event[:20])) == []
+    with pytest.raises(WireError, match="event_too_large"):
+        list(splitter.feed(event[20:21]))
+    assert len(list(Splitter(len(event)).feed(event))) == 1
 
 
 @pytest.mark.parametrize("unit", [b"\n", b":\n", b"\r", b"\r\n", b": c\r\n"])
 def test_many_lines_that_say_nothing_leave_as_one(unit: bytes) -> None:
     data = unit * 50_000
-    events = Splitter(100).feed(data)
+    events = list(Splitter(100).feed(data))
     assert (b"".join(event.raw for event in events), len(events)) == (data, 1)
 
 
 def test_many_small_events_in_one_chunk_cost_one_pass() -> None:
     def cost(count: int) -> float:
         start = time.process_time()
-        assert len(Splitter(100).feed(b"data: x\n\n" * count)) == count
+        assert len(list(Splitter(100).feed(b"data: x\n\n" * count))) == count
         return time.process_time() - start
 
     assert cost(50_000) < 100 * max(cost(5_000), 0.01)
@@ -151,12 +155,12 @@ def test_many_small_events_in_one_chunk_cost_one_pass() -> None:
 
 def test_a_comment_in_tiny_pieces_is_not_read_again_with_each() -> None:
     splitter = Splitter(1 << 24)
-    splitter.feed(b":" + b"x" * (1 << 22))
+    assert list(splitter.feed(b":" + b"x" * (1 << 22))) == []
     start = time.process_time()
     for _ in range(5000):
-        assert splitter.feed(b"y") == []
+        assert list(splitter.feed(b"y")) == []
     assert time.process_time() - start < 2
-    assert len(splitter.feed(b"\n")) == 1
+    assert len(list(splitter.feed(b"\n"))) == 1
 
 
 def test_other_data_takes_the_place_of_all_data_lines() -> None:
