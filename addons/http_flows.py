@@ -17,6 +17,7 @@ from addons.headers import index, respell
 from proxy import reasons
 from proxy.egress import UNJUDGED
 from proxy.model import Context, Decision, Denial, Outcome, Principal
+from proxy.wire.mcp import Head
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,6 +51,24 @@ def context(flow: http.HTTPFlow) -> Context:
         session=headers.get("mcp-session-id") or legacy,
         egress=egress(flow),
         target=flow.request.path,
+    )
+
+
+def head(request: http.Request) -> Head:
+    """Give a request's headers to the gate; what it does not look at need not be made text of."""
+    headers = request.headers
+    fields = index(headers)
+    mcp = [
+        (name.decode("utf-8", "surrogateescape"), value.decode("utf-8", "surrogateescape"))
+        for name in fields
+        if name[:4] == b"mcp-"
+        for value in fields[name]
+    ]
+    return Head(
+        headers.get_all("content-type"),
+        headers.get_all("content-encoding") if b"content-encoding" in fields else (),
+        mcp,
+        lambda: list(headers.items(multi=True)),
     )
 
 
