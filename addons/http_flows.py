@@ -6,6 +6,7 @@ import functools
 import ipaddress
 import json
 import re
+from itertools import chain
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlsplit
 
@@ -64,9 +65,10 @@ def head(request: http.Request) -> Head:
         if name[:4] == b"mcp-"
         for value in fields[name]
     ]
+    encoded = b"content-encoding" in fields
     return Head(
         headers.get_all("content-type"),
-        headers.get_all("content-encoding") if b"content-encoding" in fields else (),
+        headers.get_all("content-encoding") if encoded else (),
         mcp,
         lambda: list(headers.items(multi=True)),
     )
@@ -192,8 +194,7 @@ def odd_framing(request: http.Request) -> str | None:
     """
     data = request.data
     line = data.method + data.path
-    head = b"".join([line, *[part for pair in request.headers.fields for part in pair]])
-    if _CONTROL.search(head) or b" " in line:
+    if b" " in line or _CONTROL.search(line + b"".join(chain.from_iterable(data.headers.fields))):
         return "odd_head"
     codings = index(data.headers).get(b"transfer-encoding")
     if codings is not None and [value.strip().lower() for value in codings] != [b"chunked"]:

@@ -19,6 +19,8 @@ from proxy.wire.jsonrpc import Names, parse_json, parse_message, refuse_misspelt
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from proxy.model import JsonObject
+
 TOOLS_CALL = "tools/call"
 MODERN = "2026-07-28"
 PROTOCOL_VERSION = "io.modelcontextprotocol/protocolVersion"
@@ -125,9 +127,10 @@ def parse_tool_call(message: Message) -> ToolCall | None:
     Raises WireError `bad_tool_call` where the method is and the parameters are
     not of the one form that all servers read alike.
     """
-    if message.method != TOOLS_CALL:
-        return None
-    params = message.params
+    return _parse_params(message.params) if message.method == TOOLS_CALL else None
+
+
+def _parse_params(params: JsonObject) -> ToolCall:
     name, arguments = params.get("name"), params.get("arguments")
     if not isinstance(name, str):
         raise WireError("bad_tool_call", "tools/call without a tool's name as a string")
@@ -161,7 +164,7 @@ def check_message(message: Message) -> ToolCall | None:
         refuse_misspelt_method(method)
     if not params.keys() <= PARAM_KEYS.written:
         refuse_misspelt(params, PARAM_KEYS)
-    return parse_tool_call(message)
+    return _parse_params(params) if method == TOOLS_CALL else None
 
 
 @frozen()
