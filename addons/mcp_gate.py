@@ -80,8 +80,7 @@ class McpGate:
 
     def _watch(self, flow: http.HTTPFlow, limit: int) -> bool:
         """Have a streaming upload looked through where secrets may not go; say whether its head may pass."""
-        headers = list(flow.request.headers.items(multi=True))
-        watch = self._gate.watch_upload(flows.context(flow), headers, limit)
+        watch = self._gate.watch_upload(flows.context(flow), flows.head(flow.request), limit)
         if isinstance(watch, Denial):
             flows.answer_refused(flow, 403, watch)
             return False
@@ -117,7 +116,7 @@ class McpGate:
         try:
             context = self._context(flow)
             content = flow.request.raw_content or b""
-            verdict = await self._gate.inspect(content, context, list(flow.request.headers.items(multi=True)))
+            verdict = await self._gate.inspect(content, context, flows.head(flow.request))
             body = await self._gate.spell(verdict) if isinstance(verdict, Forward) else b""
             self._carry_out(flow, verdict, context, body)
         except Exception as error:  # noqa: BLE001  a hook's boundary: any failure refuses
