@@ -16,12 +16,8 @@ import pytest
 from proxy.errors import AuditUnavailableError
 from proxy.model import AuditEvent
 from proxy.store import log as log_room
-<<<<<<< HEAD
-from proxy.store.log import MAX_BATCH, LocalLog, encode, read_log
-from tests.patience import PATIENCE
-=======
 from proxy.store.log import MAX_BATCH, LocalLog, read_log
->>>>>>> trail
+from tests.patience import PATIENCE
 
 
 def event(number: int = 0, **fields: object) -> AuditEvent:
