@@ -117,9 +117,7 @@ class McpGate:
             context = self._context(flow)
             content = flow.request.raw_content or b""
             verdict = await self._gate.inspect(content, context, flows.head(flow.request))
-            body = b""
-            if isinstance(verdict, Forward):
-                body = verdict.spelt or await self._gate.spell(verdict)
+            body = await self._gate.spell(verdict) if isinstance(verdict, Forward) else b""
             self._carry_out(flow, verdict, context, body)
         except Exception as error:  # noqa: BLE001  a hook's boundary: any failure refuses
             self._fail(flow, error)
