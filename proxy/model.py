@@ -246,7 +246,8 @@ SCHEMA_VERSION = 1
 
 
 AS_RECORDED = "as recorded"
-"""In place of an event's `arguments_hash`: that of its arguments as they are there, to be made when it is written."""
+"""In place of an event's `arguments_hash`: that of its arguments, which are small and recorded as they came; it is made
+when the event is written."""
 
 
 @frozen(kw_only=True)

@@ -97,8 +97,8 @@ def encode(event: AuditEvent, stamp: Mapping[str, str] | None = None, key: bytes
 
 
 def _as_forwarded(arguments: Any) -> bytes:
-    """Spell arguments as `wire.jsonrpc.serialise` does, and refuse what it refuses."""
-    quick = None if is_heavy(arguments) else spell_alike(arguments)
+    """Spell small arguments as `wire.jsonrpc.serialise` does, and refuse what it refuses."""
+    quick = spell_alike(arguments)
     return spell(arguments, allow_nan=False).encode() if quick is None else quick
 
 
