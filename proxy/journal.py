@@ -310,4 +310,4 @@ def _log_decision(event: AuditEvent) -> None:
 
 
 def _ms(seconds: float) -> float:
-    return round(seconds * 1000, 3)
+    return round(seconds * 1_000_000) / 1000  # rounding to digits would spell and read the number
