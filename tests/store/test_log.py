@@ -17,6 +17,7 @@ from proxy.errors import AuditUnavailableError
 from proxy.model import AuditEvent
 from proxy.store import log as log_room
 from proxy.store.log import MAX_BATCH, LocalLog, read_log
+from tests.patience import PATIENCE
 
 
 def event(number: int = 0, **fields: object) -> AuditEvent:
@@ -98,7 +99,7 @@ async def test_while_the_loop_is_busy_events_gather_for_a_bounded_time(
     path: Path, commits: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_room, "QUIET_SECONDS", -1.0)  # as if every turn of the loop had work
-    monkeypatch.setattr(log_room, "GATHER_SECONDS", (0.2, 0.4))
+    monkeypatch.setattr(log_room, "GATHER_SECONDS", (1.0, 2.0))
     sink = LocalLog(path)
 
     async def after_turns(number: int) -> None:
@@ -108,10 +109,10 @@ async def test_while_the_loop_is_busy_events_gather_for_a_bounded_time(
 
     await asyncio.wait_for(asyncio.gather(*map(after_turns, range(20))), 30)
     assert commits == [20]
-    assert sink._patience == 0.4
+    assert sink._patience == 2.0
     monkeypatch.setattr(log_room, "QUIET_SECONDS", 1000.0)  # as if none had
     await sink.record(event(20))
-    assert sink._patience == 0.2
+    assert sink._patience == 1.0
     sink.close()
     assert ids(path) == [str(number) for number in range(21)]
 
@@ -249,7 +250,7 @@ def test_what_one_loop_leaves_another_need_not_wait_for(sink: LocalLog, path: Pa
     first.run_until_complete(sink.record(event(1)))
     first.call_soon(leave)
     first.run_forever()
-    asyncio.run(asyncio.wait_for(sink.record(event(3)), 10))
+    asyncio.run(asyncio.wait_for(sink.record(event(3)), PATIENCE))
     first.close()
     assert len(ids(path)) == 3
 

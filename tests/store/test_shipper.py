@@ -26,9 +26,9 @@ from proxy.store.log_files import DaemonLog, RunLog, log_states, worker_log
 from proxy.store.shipper import Route, Shipper, ShippingThread
 from proxy.store.sources import OwnSource, _Table
 from proxy.store.sqlite import STORE_FILE
+from tests.patience import PATIENCE
 from tests.trail_world import event, move, notary, signed, verified, write
 
-LIMIT = 30
 Where = tuple[str | None, Path]
 
 
@@ -88,7 +88,7 @@ def shipper(tmp_path: Path, store: Any, own: OwnSource | None = None, **route: A
 def spoil(log: DaemonLog, body: str, *numbers: int) -> None:
     """Damage events on disk, and have them forgotten in memory, as after a restart."""
     connection = apsw.Connection(str(log.path))
-    connection.set_busy_timeout(5000)
+    connection.set_busy_timeout(60_000)
     connection.executemany("UPDATE events SET body = ? WHERE seq = ?", [(body, number) for number in numbers])
     connection.close()
     assert log.fresh is not None
@@ -96,7 +96,7 @@ def spoil(log: DaemonLog, body: str, *numbers: int) -> None:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(LIMIT):
+    async with asyncio.timeout(PATIENCE):
         while not condition():
             await asyncio.sleep(0.01)
 
@@ -200,7 +200,7 @@ async def test_a_large_backlog_goes_in_batches(
     running = asyncio.create_task(shipper(tmp_path, flaky, own).run(stop))
     await until(lambda: sum(flaky.writes) == 36)
     stop.set()
-    await asyncio.wait_for(running, LIMIT)
+    await asyncio.wait_for(running, PATIENCE)
     assert sorted(flaky.writes) == [6, 10, 10, 10]
     assert await stored(events) == names(range(36))
 
@@ -264,7 +264,7 @@ async def test_an_outage_is_noted_tried_less_and_less_and_gets_over(
     await until(lambda: log_states(tmp_path)[log.path].problem is not None)
     await until(lambda: flaky.writes == [1] and log_states(tmp_path)[log.path].problem is None)
     stop.set()
-    await asyncio.wait_for(running, LIMIT)
+    await asyncio.wait_for(running, PATIENCE)
     assert await stored(events) == names([1])
 
 
@@ -428,7 +428,10 @@ class TestThread:
         url, folder = where
         return ShippingThread(Route(folder, "embedded"), lambda: open_events(url, folder), notary(folder), log)
 
-    async def test_it_moves_what_is_recorded_and_what_is_left_at_the_end(self, where: Where) -> None:
+    async def test_it_moves_what_is_recorded_and_what_is_left_at_the_end(
+        self, where: Where, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(module, "LAST_SECONDS", PATIENCE)
         _, folder = where
         log = DaemonLog(folder)
         thread = self.start(where, log)
@@ -471,8 +474,8 @@ class TestThread:
                 pass
 
         thread = ShippingThread(Route(tmp_path, "embedded"), Hanging, notary(tmp_path), log)  # type: ignore[arg-type]
-        assert await asyncio.to_thread(asked.wait, LIMIT)
-        async with asyncio.timeout(LIMIT):
+        assert await asyncio.to_thread(asked.wait, PATIENCE)
+        async with asyncio.timeout(PATIENCE):
             await asyncio.to_thread(thread.stop)
             await asyncio.to_thread(thread.finish)
         assert not thread._thread.is_alive()
