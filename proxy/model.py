@@ -253,14 +253,20 @@ SCHEMA_VERSION = 1
 """Of events: raised when a field changes its meaning or goes, not when one is added (docs/audit.md)."""
 
 
+AS_RECORDED = "as recorded"
+"""In place of an event's `arguments_hash`: that of its arguments, which are small and recorded as they came; it is made
+when the event is written."""
+
+
 @frozen(kw_only=True)
 class AuditEvent:
     """One thing that happened. Append-only; arguments are masked before they get here.
 
-    What is stored of it is `event_schema.StoredEvent`, which also says by whom it was written.
+    What is stored of it is `event_schema.StoredEvent`, which also says by whom it was written. It is given its id when
+    it is written, unless somebody needs that before.
     """
 
-    event_id: str
+    event_id: str = ""
     kind: str
     time: float
     schema_version: int = SCHEMA_VERSION
