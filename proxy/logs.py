@@ -62,14 +62,28 @@ def configure(level: str = "info", log_format: str = "auto") -> None:
         logging.getLogger(name).setLevel(logging.WARNING)
     # The daemon says itself, and with its own way out, when it cannot listen.
     logging.getLogger("mitmproxy.addons.proxyserver").setLevel(logging.CRITICAL)
-    # Our own lines, one for each decision, do not take the way through the standard library's logging,
-    # and are completed in one step.
+    # Our own lines, one for each decision, do not take the way through the standard library's logging.
     structlog.configure(
         processors=[_stamp, final],
         logger_factory=_Lines,
-        wrapper_class=structlog.make_filtering_bound_logger(level.upper()),
+        wrapper_class=_bound_logger(level.upper(), as_json=as_json),
         cache_logger_on_first_use=True,
     )
+
+
+def _bound_logger(level: str, *, as_json: bool) -> type[Any]:
+    """Give the class of loggers: structlog's own, but JSON of level info, as decisions are, is written in one step."""
+    filtering = structlog.make_filtering_bound_logger(level)
+    if not as_json or logging.getLevelNamesMapping()[level] > logging.INFO:
+        return filtering
+    return type("BoundLogger", (filtering,), {"info": _info})
+
+
+def _info(bound: Any, event: str, **said: Any) -> None:
+    logger = bound._logger  # noqa: SLF001  as structlog says of its wrappers
+    line = bound._context | said if bound._context else said  # noqa: SLF001
+    line["event"] = event
+    logger.info(_spell(logger, "info", _stamp(logger, "info", line)))
 
 
 def _add_worker(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

@@ -18,7 +18,7 @@ from proxy.policy.path_operator import compile_roots, gather_paths, glob_search
 from proxy.policy.plain_paths import read_plain
 from proxy.policy.programs import read_entry, view_command
 from proxy.policy.regex import bundle, compile_search
-from proxy.policy.views import TextView, gather, view_contents, view_scalar, view_text
+from proxy.policy.views import TextView, gather, sole_text, view_contents, view_scalar, view_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -111,7 +111,7 @@ def index_matches(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
                             found |= given
         return found
 
-    return _index_views(gather(arg, "text", view_text), leaves, find)
+    return _index_texts(arg, leaves, find)
 
 
 def index_scalars(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
@@ -135,7 +135,7 @@ def index_heads(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
         heads = [text[:length] for text in view.folded for length in lengths]
         return {rule for head in heads for rule in rules.get(head, ())}
 
-    return _index_views(gather(arg, "text", view_text), leaves, find)
+    return _index_texts(arg, leaves, find)
 
 
 def index_tails(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
@@ -147,7 +147,7 @@ def index_tails(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
         tails = [text[max(len(text) - length, 0) :] for text in view.folded for length in lengths]
         return {rule for tail in tails for rule in rules.get(tail, ())}
 
-    return _index_views(gather(arg, "text", view_text), leaves, find)
+    return _index_texts(arg, leaves, find)
 
 
 def index_contents(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
@@ -226,6 +226,17 @@ def _has_problem(view: UrlViews | CommandView) -> bool:
 
 
 _NOBODY: Final[frozenset[int]] = frozenset()
+
+
+def _index_texts(arg: ArgPath, leaves: Sequence[Leaf], find: Callable[[TextView], Collection[int]]) -> Index:
+    """Index texts. The view of a simple one is made at once: where no rule is found by it, nobody asks for it again."""
+    index_views = _index_views(gather(arg, "text", view_text), leaves, find)
+
+    def index(reading: Reading) -> Collection[int]:
+        text = sole_text(arg, reading)
+        return index_views(reading) if text is None else find(view_text(text))
+
+    return index
 
 
 def _index_views(

@@ -14,9 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import hashlib
 import json
-import operator
 import queue
 import secrets
 import socket
@@ -29,17 +27,19 @@ import apsw
 import structlog
 
 from proxy.errors import AuditUnavailableError
+from proxy.events import Entry
 from proxy.files import room_hint
-from proxy.model import AuditEvent
 from proxy.resources import version
-from proxy.spelling import is_heavy, spell, spell_quickly
 from proxy.store import log_table
+from proxy.store.encoding import Encoder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    from proxy.model import AuditEvent
     from proxy.store.chain import Head
+    from proxy.store.fresh import Fresh
 
 log = structlog.get_logger("interlock.log")
 
@@ -60,6 +60,7 @@ class _Entry:
     event: AuditEvent
     done: asyncio.Future[None] | None = None
     body: str = ""
+    said: list[Any] | None = None
 
 
 @dataclasses.dataclass(slots=True)
@@ -85,7 +86,6 @@ class LocalLog:
 
     def __init__(self, path: Path, *, max_bytes: int = 1 << 30, digest_key: bytes | None = None) -> None:
         self.path = path
-        self._key = digest_key or secrets.token_bytes(DIGEST_KEY_BYTES)
         self._queue: queue.SimpleQueue[_Item] = queue.SimpleQueue()
         self._gathered: list[_Entry] = []
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -101,7 +101,10 @@ class LocalLog:
         self._connection = open_log(path, max_bytes)
         self.head: Head = log_table.read_head(self._connection)
         """The last event that is on disk."""
-        self._stamp = {"writer": self.head.writer, "host": socket.gethostname(), "proxy_version": version()}
+        self.fresh: Fresh | None = None
+        """Where events go once they are on disk, if somebody wants them."""
+        stamp = {"writer": self.head.writer, "host": socket.gethostname(), "proxy_version": version()}
+        self._encoder = Encoder(stamp, digest_key or secrets.token_bytes(DIGEST_KEY_BYTES))
         self._thread = threading.Thread(target=self._write_all, name="audit-log", daemon=True)
         self._thread.start()
 
@@ -225,7 +228,7 @@ class LocalLog:
     def _encode(self, entry: _Entry) -> bool:
         """Spell an entry; one that cannot be spelt fails by itself."""
         try:
-            entry.body = encode(entry.event, self._stamp, self._key)
+            entry.body, entry.said = self._encoder.encode(entry.event)
         except Exception as error:
             log.exception("an event cannot be written", kind=entry.event.kind, error=str(error))
             self._settle([entry], error)
@@ -234,9 +237,8 @@ class LocalLog:
 
     def _write(self, entries: list[_Entry]) -> Exception | None:
         """Commit `entries`; give the error where that failed. Never raises: the thread must outlive it."""
-        bodies = [entry.body for entry in entries]
         try:
-            self.head = self._append(bodies)
+            self._append(entries)
         except Exception as error:
             self.problem = what = f"{str(error) or type(error).__name__}{room_hint(self.path)}"
             log.exception("the audit log cannot be written", path=str(self.path), error=what)
@@ -252,11 +254,19 @@ class LocalLog:
         else:
             self.problem = None
 
-    def _append(self, bodies: list[str]) -> Head:
+    def _append(self, entries: list[_Entry]) -> None:
+        bodies = [entry.body for entry in entries]
+        before = self.head
         try:
-            return log_table.add(self._connection, self.head, bodies)
+            links = log_table.add(self._connection, before, bodies)
         except log_table.BehindError:
-            return log_table.add(self._connection, log_table.read_head(self._connection), bodies)
+            before = log_table.read_head(self._connection)
+            links = log_table.add(self._connection, before, bodies)
+        self.head = before.after(links)
+        if (fresh := self.fresh) is not None:
+            numbered = enumerate(zip(entries, links, strict=True), before.seq + 1)
+            made = [Entry(one.body, before.writer, seq, tip, one.said) for seq, (one, tip) in numbered]
+            fresh.add(made, before.seq + 1)
 
     def _discard(self, item: _Discard) -> None:
         try:
@@ -299,32 +309,6 @@ def open_log(path: Path, max_bytes: int) -> apsw.Connection:
             f"the audit log {path} cannot be opened ({error})"
             + (room_hint(path) or "; restore or move it, or give another --state-dir")
         ) from error
-
-
-def encode(event: AuditEvent, stamp: Mapping[str, str] | None = None, key: bytes | None = None) -> str:
-    """Give the stored form of `event`: one JSON object, fields that say nothing left out.
-
-    `stamp` says who wrote it; with a `key`, hashes are keyed.
-    """
-    said = zip(_FIELDS, _values(event), strict=True)
-    fields: dict[str, Any] = {**stamp} if stamp else {}
-    fields |= {name: value for name, value in said if value or (value is not None and value not in ((), {}))}
-    if key is not None:
-        for name in _HASHES:
-            if name in fields:
-                # Not hmac.digest: that lets the writer's thread in between events, and commits become small and many.
-                fields[name] = hashlib.blake2b(fields[name].encode(), digest_size=32, key=key).hexdigest()
-    if event.redactions:
-        fields["redactions"] = [finding.data() for finding in event.redactions]
-    if not is_heavy(event.arguments) and not is_heavy(event.detail) and (quick := spell_quickly(fields)) is not None:
-        return quick.decode()
-    # Half a surrogate pair (a header's odd byte, say) is no text that a database takes.
-    return spell(fields).encode("utf-8", "replace").decode()
-
-
-_FIELDS = tuple(field.name for field in dataclasses.fields(AuditEvent))
-_values = operator.attrgetter(*_FIELDS)
-_HASHES = ("arguments_hash", "result_digest")
 
 
 def read_log(path: Path, after: int = 0, last: int | None = None) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -17,13 +17,15 @@ import pytest
 
 from proxy.errors import AuditUnavailableError, StoreUnavailableError
 from proxy.events import Entry, Filter, Written
+from proxy.model import Finding
 from proxy.store import shipper as module
 from proxy.store.choice import open_events
 from proxy.store.events import Events
 from proxy.store.log import LOG_FILE
 from proxy.store.log_files import DaemonLog, RunLog, log_states, worker_log
 from proxy.store.shipper import Route, Shipper, ShippingThread
-from proxy.store.sources import OwnSource
+from proxy.store.sources import OwnSource, _Table
+from proxy.store.sqlite import STORE_FILE
 from tests.patience import PATIENCE
 from tests.trail_world import event, move, notary, signed, verified, write
 
@@ -83,6 +85,16 @@ def shipper(tmp_path: Path, store: Any, own: OwnSource | None = None, **route: A
     return Shipper(Route(tmp_path, "embedded", **route), store, notary(tmp_path), own)
 
 
+def spoil(log: DaemonLog, body: str, *numbers: int) -> None:
+    """Damage events on disk, and have them forgotten in memory, as after a restart."""
+    connection = apsw.Connection(str(log.path))
+    connection.set_busy_timeout(60_000)
+    connection.executemany("UPDATE events SET body = ? WHERE seq = ?", [(body, number) for number in numbers])
+    connection.close()
+    assert log.fresh is not None
+    log.fresh.drop(log.head.seq)
+
+
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(PATIENCE):
         while not condition():
@@ -99,6 +111,52 @@ async def test_a_batch_is_moved_in_order_and_leaves_the_log(
     state = log_states(tmp_path)[log.path]
     assert (state.backlog, state.oldest, state.moved) == (0, None, 5)
     assert state.moved_at is not None
+
+
+ODD: list[dict[str, Any]] = [
+    {"arguments": {"a": [1, None, 1e-7, "\0"]}, "rules": ("r",), "jsonrpc_id": 7},
+    {"arguments": "x" * (1 << 17), "session": "s" * 300},
+    {"detail": {"proposal_id": "p"}, "agent": "\ud800", "jsonrpc_id": 1 << 70},
+    {"kind": "completed", "redactions": (Finding("d", "$.a", "f"),), "is_error": False, "total_ms": 1.5},
+]
+
+
+async def test_what_is_moved_from_memory_is_what_the_file_holds(
+    tmp_path: Path, log: DaemonLog, own: OwnSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number, fields in enumerate(ODD):
+        await log.record(event(number, **fields))
+    read = _Table.read(own, 10)
+    with monkeypatch.context() as patched:
+        patched.setattr(_Table, "read", None)
+        fresh = own.read(10)
+    assert [entry[:4] for entry in fresh] == [entry[:4] for entry in read]
+    assert any(entry.said for entry in fresh)
+    rows = []
+    for number, entries in enumerate((fresh, read)):
+        store = open_events(None, tmp_path / f"{number}")
+        assert await store.write(entries) == Written(len(ODD))
+        await store.close()
+        connection = apsw.Connection(str(tmp_path / f"{number}" / STORE_FILE))
+        rows.append(connection.execute("SELECT * FROM events").fetchall())
+        connection.close()
+    assert rows[0] == rows[1]
+    assert await shipper(tmp_path, open_events(None, tmp_path), own).round() == len(ODD)
+    assert own.read(10) == []
+
+
+async def test_what_memory_has_no_room_for_is_read_from_the_file(
+    tmp_path: Path, log: DaemonLog, own: OwnSource, events: Events, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proxy.store.fresh.MOST", 3)
+    monkeypatch.setattr(module, "BATCH", 4)
+    for number in range(10):
+        await log.record(event(number))
+    ship = shipper(tmp_path, events, own)
+    while await ship.round():
+        pass
+    assert await stored(events) == names(range(10))
+    assert log_states(tmp_path)[log.path].backlog == 0
 
 
 async def test_an_event_stays_in_the_log_until_the_store_has_it(
@@ -155,10 +213,7 @@ async def test_pages_follow_each_other_and_what_fails_on_the_way_is_moved_the_ne
     for number in range(19):
         log.record_later(event(number))
     await log.record(event(19))
-    writer = apsw.Connection(str(log.path))
-    writer.set_busy_timeout(60_000)
-    writer.execute("UPDATE events SET body = 'no event' WHERE seq IN (2, 5, 20)")
-    writer.close()
+    spoil(log, "no event", 2, 5, 20)
     flaky = Flaky(events)
     flaky.fails_at = 4
     ship = shipper(tmp_path, flaky, own)
@@ -184,10 +239,7 @@ async def test_batches_that_are_written_at_once_leave_the_log_together(
     monkeypatch.setattr(events, "ways", 3)
     for number in range(5):
         await log.record(event(number))
-    writer = apsw.Connection(str(log.path))
-    writer.set_busy_timeout(60_000)
-    writer.execute("UPDATE events SET body = 'no event' || char(30) WHERE seq = 4")
-    writer.close()
+    spoil(log, "no event\x1e", 4)
     flaky = Flaky(events)
     flaky.after = [StoreUnavailableError("cut after one of them was written")]
     ship = shipper(tmp_path, flaky, own)
@@ -226,19 +278,13 @@ def test_pauses_grow_to_a_bound_and_are_never_the_same(tmp_path: Path) -> None:
     assert ship._failed(RuntimeError("y")) <= 0.5
 
 
-def spoil(log: DaemonLog, seq: int, body: str) -> None:
-    connection = apsw.Connection(str(log.path))
-    connection.execute("UPDATE events SET body = ? WHERE seq = ?", (body, seq))
-    connection.close()
-
-
 @pytest.mark.parametrize("body", ["nonsense", "{}", '{"event_id": "x", "kind": "k", "time": -1}', "[" * 5000])
 async def test_poison_is_set_aside_and_holds_nothing_up(
     body: str, tmp_path: Path, log: DaemonLog, own: OwnSource, events: Events
 ) -> None:
     for number in range(1, 6):
         await log.record(event(number))
-    spoil(log, 3, body)
+    spoil(log, body, 3)
     assert await shipper(tmp_path, events, own).round() == 5
     assert await stored(events) == names([1, 2, 4, 5])
     state = log_states(tmp_path)[log.path]
