@@ -71,7 +71,11 @@ class OwnSource(_Table):
         self._moved = 0
         """Up to where it was discarded, since this is known."""
         self._fresh = log.fresh = Fresh()
-        log_table.set_destination(self.connection, destination)
+        try:
+            log_table.set_destination(self.connection, destination)
+        except BaseException:
+            self.connection.close()
+            raise
 
     def read(self, limit: int, after: int = 0) -> Sequence[Entry]:
         """Give what was just written from memory, and all else from the file."""

@@ -111,7 +111,7 @@ async def resume(http: httpx2.AsyncClient, session: dict[str, str], last: str) -
 
     A server that has not yet seen the old stream's end closes the new one at once, so a client asks again.
     """
-    for _ in range(20):
+    for _ in range(400):
         async with http.stream("GET", "/mcp", headers=session | {"Last-Event-ID": last}) as response:
             async for event in events(response):
                 last = event.get("id", last)

@@ -231,9 +231,13 @@ async def _replay_list(url: str) -> dict[str, Any]:
         answer = await http.post(url, json=_message("tools/list", {}), headers=base)
         first = next(line for line in answer.text.splitlines() if line.startswith("id:"))
         again = {**base, "accept": "text/event-stream", "last-event-id": first.removeprefix("id:").strip()}
-        async with http.stream("GET", url, headers=again) as stream:
-            async with asyncio.timeout(PATIENCE):
-                lines = [line async for line in _until_data(stream)]
+        async with asyncio.timeout(PATIENCE):
+            while True:  # a server that has not seen the old stream's end closes the new one at once
+                async with http.stream("GET", url, headers=again) as stream:
+                    lines = [line async for line in _until_data(stream)]
+                if lines and lines[-1].startswith("data: {"):
+                    break
+                await asyncio.sleep(0.05)
     replayed: dict[str, Any] = json.loads(lines[-1].removeprefix("data: "))
     return replayed
 

@@ -149,12 +149,14 @@ async def test_a_backend_that_is_ended_in_the_middle_is_one_try(
     ours = asyncio.create_task(direct.consume(commit()))
     async with asyncio.timeout(SOON):
         while not await other.fetchval(ENDED):
+            await other.execute(LOOK_AGAIN)
             await asyncio.sleep(0.01)
     await lock.rollback()
     assert await ours is Consumed.OURS
     assert await direct.commit("nonce-p1") == commit()
 
 
+LOOK_AGAIN = "SELECT pg_stat_clear_snapshot()"  # what others do is told as it was when a transaction first asked
 ENDED = """
 SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
 WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE 'UPDATE proposals%'

@@ -445,6 +445,26 @@ class TestThread:
         assert await stored(store) == names([1, 2])
         await store.close()
 
+    async def test_a_log_that_is_kept_busy_at_the_start_is_moved_once_it_is_not(
+        self, where: Where, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(module, "FIRST_PAUSE", 0.01)
+        monkeypatch.setattr(module, "LAST_SECONDS", PATIENCE)
+        _, folder = where
+        log, tried = DaemonLog(folder), threading.Event()
+        await log.record(event(1))
+        monkeypatch.setattr("proxy.store.log_table.BUSY_MS", 10)
+        monkeypatch.setattr(module.log, "warning", lambda *_, **__: tried.set())
+        other = apsw.Connection(str(log.path))
+        other.execute("BEGIN IMMEDIATE")
+        thread = self.start(where, log)
+        assert await asyncio.to_thread(tried.wait, PATIENCE)
+        other.close()
+        await until(lambda: log_states(folder)[log.path].moved == 1)
+        await asyncio.to_thread(thread.stop)
+        log.close()
+        await asyncio.to_thread(thread.finish)
+
     async def test_a_store_that_cannot_be_opened_leaves_everything_in_the_log(
         self, tmp_path: Path, log: DaemonLog
     ) -> None:
