@@ -245,7 +245,7 @@ class McpGate:
         try:
             rewriter: EventStream = chunk.flow.metadata[REWRITER]
             size = rewriter.waiting + len(chunk.data)
-            if size > READ_AT_ONCE:
+            if size > READ_AT_ONCE and rewriter.completes(chunk.data):
                 return self._rewrite_aside(chunk, rewriter, size)
             _rewrite(chunk, rewriter)
         except Exception as error:

@@ -41,6 +41,10 @@ class EventStream:
             chunk = self._inflater.feed(chunk)
         return map(self._pass_on, self._splitter.feed(chunk))
 
+    def completes(self, chunk: bytes) -> bool:
+        """Say whether `chunk` may complete an event, so that there is more to do than to keep it."""
+        return self._inflater is not None or self._splitter.completes(chunk)
+
     @property
     def waiting(self) -> int:
         """How many bytes of an event have come that is not whole yet; at the end of a stream they are dropped."""

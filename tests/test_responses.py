@@ -50,6 +50,8 @@ async def test_members_of_an_array_are_taken_one_by_one() -> None:
         b'{"jsonrpc":"2.0","id":1,"result":{"t":"secret"},"result":{"t":"plain"}}',
         b'{"jsonrpc":"2.0","id":1,"result":{"t":"secret","t":"plain"}}',
         b'[{"jsonrpc":"2.0","id":7,"id":1,"result":{"t":"plain"}}]',
+        b'{"jsonrpc":"2.0","id":1,"result":{"rows":[%b{}],"t":"secret","t":"plain"}}' % (b'{"n":1},' * 5000),
+        b'{"jsonrpc":"2.0","id":1,"result":{"long":"%b","t":"secret","t":"plain"}}' % (b"so it goes " * 5000),
     ],
 )
 async def test_what_names_a_member_twice_is_passed_on_as_it_was_read(body: bytes) -> None:

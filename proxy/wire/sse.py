@@ -67,7 +67,7 @@ class Splitter:
             data = self._rest
         end = 0
         for start, end in self._spans(data, seen):
-            yield self._event(bytes(data[start:end]))
+            yield self._event(data[start:end] if data is chunk else bytes(memoryview(data)[start:end]))
         if data is chunk:
             self._rest += chunk[end:]
         else:  # once for all events: cutting each off by itself would move the rest every time
@@ -78,6 +78,11 @@ class Splitter:
     def waiting(self) -> int:
         """How many bytes have come of an event that is not whole yet."""
         return len(self._rest)
+
+    def completes(self, chunk: bytes) -> bool:
+        """Say whether `chunk` may complete an event. Where it does not, to feed it is only to keep it."""
+        is_comment = (self._rest or chunk)[:1] in (b":", b"\r", b"\n")
+        return is_comment or next(_ends(self._rest[-1:] + chunk, 0), None) is not None
 
     def _spans(self, data: bytes | bytearray, seen: int) -> Iterator[tuple[int, int]]:
         """Give where each event in `data` stands, of which none ends before `seen`.
@@ -113,7 +118,7 @@ class Splitter:
 def _ends(data: bytes | bytearray, start: int) -> Iterator[int]:
     """Give where each empty line ends that follows the end of another line, from left to right."""
     seconds = _after(data, b"\n", b"\r\n", start)
-    if b"\r" in data:
+    if data.find(b"\r", start) >= 0:
         seconds = merge(seconds, _after(data, b"\r", b"\r", start))
     for second in seconds:
         yield second + (2 if data.startswith(b"\r\n", second) else 1)
@@ -128,9 +133,12 @@ def _after(data: bytes | bytearray, mark: bytes, others: bytes, at: int) -> Iter
 
 def _parse(raw: bytes, text: bytes) -> Event:
     kind, event_id, data = b"message", None, list[bytes]()
-    for line in filter(None, text.splitlines()):
-        name, _, value = line.partition(b":")
-        value = value.removeprefix(b" ")
+    for start, end in _lines(text):
+        colon = text.find(b":", start, end)
+        if colon < 0:
+            colon = end
+        name = text[start:colon]
+        value = text[colon + (2 if text.startswith(b" ", colon + 1) else 1) : end]
         if name == b"data":
             data.append(value if value.isascii() else value.decode("utf-8", "replace").encode())
         elif name == b"event":
@@ -139,3 +147,19 @@ def _parse(raw: bytes, text: bytes) -> Event:
             event_id = value
     # By the standard, an event whose data is empty never happened: the priming event of 2025-11-25, for one.
     return Event(raw, kind or b"message", b"\n".join(data) or None, event_id)
+
+
+def _lines(text: bytes) -> Iterator[tuple[int, int]]:
+    """Give where each line starts and ends that is not empty. Lines are long: none is copied for it."""
+    start, newline = 0, -1
+    while start < len(text):
+        if newline < start:
+            newline = text.find(b"\n", start)
+            if newline < 0:
+                newline = len(text)
+        end = text.find(b"\r", start, newline)
+        if end < 0:
+            end = newline
+        if end > start:
+            yield start, end
+        start = end + 1

@@ -17,7 +17,12 @@ from proxy.wire.sse import Event, Splitter
 def split(data: bytes, cuts: list[int] | None = None) -> tuple[list[Event], bytes]:
     splitter = Splitter(1 << 20)
     marks = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts or [])})
-    events = [event for a, b in itertools.pairwise(marks) for event in splitter.feed(data[a:b])]
+    events: list[Event] = []
+    for a, b in itertools.pairwise(marks):
+        may_complete = splitter.completes(data[a:b])
+        completed = list(splitter.feed(data[a:b]))
+        assert may_complete or not completed
+        events += completed
     return events, bytes(splitter._rest)
 
 
@@ -107,6 +112,13 @@ def test_an_event_leaves_with_its_last_byte_and_not_before() -> None:
     splitter = Splitter(100)
     assert list(splitter.feed(b"data: x\n")) == []
     assert [event.data for event in splitter.feed(b"\n")] == [b"x"]
+
+
+def test_what_completes_no_event_is_known_beforehand() -> None:
+    splitter = Splitter(100)
+    for piece, ends in ((b"data: {", False), (b"}\r", False), (b"\n", False), (b"\r", True), (b"\ndata: x", True)):
+        assert splitter.completes(piece) is ends
+        assert len(list(splitter.feed(piece))) == ends
 
 
 def test_half_an_event_is_left_at_the_end() -> None:
