@@ -178,7 +178,7 @@ def forward_as_json(request: http.Request, body: bytes, more: Mapping[str, str])
         request.data.authority = b""
     fixed = {
         b"content-length": b"%d" % len(body),
-        b"content-type": JSON_TYPE.encode(),
+        b"content-type": b"application/json",
         b"accept-encoding": b"identity",
     }
     respell(request.headers, _OF_THE_OLD_BODY, fixed)

@@ -284,8 +284,8 @@ class McpGate:
             self._gate.abandon(responses.exchange, f"http_{response.status_code}")
         if not body:
             return None
-        applied = codings(response.headers.get_all("content-encoding"))
-        if applied:
+        if "content-encoding" in response.headers:
+            applied = codings(response.headers.get_all("content-encoding"))
             body = decode_body(body, applied, self._limits.response_bytes)
         if len(body) > READ_AT_ONCE:
             return self._replace_aside(flow, response, responses, body)

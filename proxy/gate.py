@@ -169,39 +169,33 @@ class Gate(WayBack):
         if asked:
             message, step.call = asked.message, as_call(asked.message, step.context)
         assert step.call is not None
-        call = step.call = self._as_known(step.call)
-        checked = await self._two_steps.check(asked, step) if self._two_steps and asked else None
-        asking = message, call, step, asked is not None
+        step.call = self._as_known(step.call)
+        checked = await self._two_steps.check(asked, step) if asked and self._two_steps else None
+        asking = message, step.call, step
         small = step.is_small
         refusal, masked = self._weigh(*asking) if small else await self.aside(step.size, self._weigh, *asking)
         if refusal is not None:
             return await self._refuse(step, *refusal)
-        if self._two_steps and asked and checked is None:
+        if asked and self._two_steps and checked is None:
             return await self._two_steps.propose(asked, step)
         try:
             mirrored = mirrored_headers(message, masked, head) if masked is not reading.message else {}
         except WireError as error:
             return await self._refuse(step, error.reason, why=sentence(error.detail))
-        if self._two_steps and checked:
+        if checked and self._two_steps:
             await self._two_steps.commit(checked, step)
         try:
             await self._journal.decided(step, quietly=_is_quiet(message))
             spelt = reading.spelt if masked is reading.message else None
             return Forward(masked, self._begin(masked, step), mirrored, spelt, step.size)
         except BaseException:
-            if self._two_steps and step.commit:
+            if step.commit and self._two_steps:
                 self._two_steps.ended(step.commit, "not_forwarded")
             raise
 
-    def _weigh(
-        self,
-        message: Message,
-        call: Call,
-        step: Step,
-        phased: bool,  # noqa: FBT001
-    ) -> tuple[tuple[str, str] | None, Message]:
+    def _weigh(self, message: Message, call: Call, step: Step) -> tuple[tuple[str, str] | None, Message]:
         """Judge a call and mask its arguments; give why it is refused, if it is, and what would be forwarded."""
-        refusal = self._judge(call, step, phased=phased)
+        refusal = self._judge(call, step)
         if refusal is not None:
             return refusal, message
         masked = self._redact(message, step)
@@ -216,7 +210,7 @@ class Gate(WayBack):
             return call
         return Call(call.method, call.server, call.agent, call.tool, call.arguments, hints)
 
-    def _judge(self, call: Call, step: Step, *, phased: bool) -> tuple[str, str] | None:
+    def _judge(self, call: Call, step: Step) -> tuple[str, str] | None:
         """Let the policy and the pins decide; give why the call is refused, if it is."""
         decision = self._policy().decide(call)
         if not isinstance(decision, Decision):
@@ -228,7 +222,7 @@ class Gate(WayBack):
         if objection is not None:
             step.decision = replace(decision, outcome=Outcome.DENY, reason=objection.reason, rule=None)
             return objection.reason, objection.why
-        if decision.outcome is Outcome.TWO_PHASE and not phased:
+        if decision.outcome is Outcome.TWO_PHASE and step.phase is None:
             return "two_phase_required", self._two_steps.way_in(step) if self._two_steps else ""
         return None
 

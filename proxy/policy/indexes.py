@@ -100,9 +100,9 @@ def index_matches(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
     each = {pattern: (compile_search(pattern), found) for pattern, found in rules.items()}
     bundles = [(some.search, [each[pattern] for pattern in some.patterns]) for some in bundle(tuple(rules))]
 
-    def find(view: TextView) -> set[int]:
+    def find(readings: Iterable[str]) -> set[int]:
         found: set[int] = set()
-        for text in view.readings:
+        for text in readings:
             short = len(text) <= _MAX_TEXT
             for search, members in bundles:
                 if not short or search(text):
@@ -111,7 +111,13 @@ def index_matches(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
                             found |= given
         return found
 
-    return _index_texts(arg, leaves, find)
+    index_views = _index_views(gather(arg, "text", view_text), leaves, lambda view: find(view.readings))
+
+    def index(reading: Reading) -> Collection[int]:
+        text = sole_text(arg, reading)
+        return index_views(reading) if text is None else find((text,))
+
+    return index
 
 
 def index_scalars(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
@@ -135,7 +141,7 @@ def index_heads(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
         heads = [text[:length] for text in view.folded for length in lengths]
         return {rule for head in heads for rule in rules.get(head, ())}
 
-    return _index_texts(arg, leaves, find)
+    return _index_views(gather(arg, "text", view_text), leaves, find)
 
 
 def index_tails(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
@@ -147,7 +153,7 @@ def index_tails(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
         tails = [text[max(len(text) - length, 0) :] for text in view.folded for length in lengths]
         return {rule for tail in tails for rule in rules.get(tail, ())}
 
-    return _index_texts(arg, leaves, find)
+    return _index_views(gather(arg, "text", view_text), leaves, find)
 
 
 def index_contents(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
@@ -226,17 +232,6 @@ def _has_problem(view: UrlViews | CommandView) -> bool:
 
 
 _NOBODY: Final[frozenset[int]] = frozenset()
-
-
-def _index_texts(arg: ArgPath, leaves: Sequence[Leaf], find: Callable[[TextView], Collection[int]]) -> Index:
-    """Index texts. The view of a simple one is made at once: where no rule is found by it, nobody asks for it again."""
-    index_views = _index_views(gather(arg, "text", view_text), leaves, find)
-
-    def index(reading: Reading) -> Collection[int]:
-        text = sole_text(arg, reading)
-        return index_views(reading) if text is None else find(view_text(text))
-
-    return index
 
 
 def _index_views(

@@ -7,8 +7,10 @@ import operator
 from typing import TYPE_CHECKING, Any
 
 import orjson
+import uuid_utils
 
-from proxy.spelling import is_heavy, spell, spell_quickly
+from proxy.model import AS_RECORDED
+from proxy.spelling import is_heavy, spell, spell_alike, spell_quickly
 from proxy.store.event_text import COLUMNS, VALUES
 
 if TYPE_CHECKING:
@@ -21,8 +23,10 @@ _PLAIN = *(name for name in COLUMNS if name not in ("proposal_id", *VALUES)), "s
 """Fields that are no JSON values, in the order of their columns; the last has none."""
 _plain = operator.attrgetter(*_PLAIN)
 _values = operator.attrgetter(*VALUES)
-_HASHES = tuple(map(_PLAIN.index, ("arguments_hash", "result_digest")))
-_REDACTIONS, _DETAIL = map(VALUES.index, ("redactions", "detail"))
+_ID, _ARGUMENTS_HASH, _RESULT_DIGEST = map(_PLAIN.index, ("event_id", "arguments_hash", "result_digest"))
+_HASHES = _ARGUMENTS_HASH, _RESULT_DIGEST
+_ARGUMENTS, _REDACTIONS, _DETAIL = map(VALUES.index, ("arguments", "redactions", "detail"))
+_UNSPELT: tuple[bytes | None, ...] = (None,) * len(VALUES)
 _NOTHING: tuple[Any, ...] = (None, (), {})
 
 
@@ -43,36 +47,43 @@ class Encoder:
 
     def encode(self, event: AuditEvent) -> Encoded:
         """Give the stored form of `event`."""
-        plain, values = [*_plain(event)], _values(event)
+        plain, values, spelt = [*_plain(event)], [*_values(event)], [*_UNSPELT]
+        if not event.event_id:
+            plain[_ID] = str(uuid_utils.uuid7())
+        if event.arguments_hash == AS_RECORDED:
+            spelt[_ARGUMENTS] = forwarded = _as_forwarded(event.arguments)
+            plain[_ARGUMENTS_HASH] = hashlib.sha256(forwarded).hexdigest()
         if self._key is not None:
             for place in _HASHES:
                 if (digest := plain[place]) is not None:
                     # Not hmac.digest: that lets other threads in between events, and commits become small and many.
                     plain[place] = hashlib.blake2b(digest.encode(), digest_size=32, key=self._key).hexdigest()
         if event.redactions:
-            values = *values[:_REDACTIONS], [finding.data() for finding in event.redactions], *values[_REDACTIONS + 1 :]
+            values[_REDACTIONS] = [finding.data() for finding in event.redactions]
         said = {name: value for name, value in zip(_PLAIN, plain, strict=True) if value is not None}
-        encoded = self._quickly(plain, said, values)
+        encoded = self._quickly(plain, said, values, spelt)
         if encoded is None:
-            said |= {name: value for name, value in zip(VALUES, values, strict=True) if _says(value)}
+            said |= {name: value for name, value in zip(VALUES, values, strict=True) if value or value not in _NOTHING}
             return _slowly(self._stamp | said), None
         return encoded
 
-    def _quickly(self, plain: list[Any], said: dict[str, Any], values: tuple[Any, ...]) -> Encoded | None:
-        """Spell an event that is neither large nor odd; None for any other."""
+    def _quickly(
+        self, plain: list[Any], said: dict[str, Any], values: list[Any], spelt: list[bytes | None]
+    ) -> Encoded | None:
+        """Spell an event that is neither large nor odd; None for any other. Some values may be spelt already."""
         try:
             parts = [self._start, orjson.dumps(said, option=orjson.OPT_PASSTHROUGH_SUBCLASS).decode()[1:-1]]
         except TypeError:
             return None
         held = [*plain[:_PROPOSAL], None, *plain[_PROPOSAL:-1]]
-        for name, value in zip(VALUES, values, strict=True):
-            if not _says(value):
+        for name, value, known in zip(VALUES, values, spelt, strict=True):
+            if not value and value in _NOTHING:
                 held.append(None)
                 continue
-            spelt = None if is_heavy(value) else spell_quickly(value)
-            if spelt is None:
+            quick = known if known is not None or is_heavy(value) else spell_quickly(value)
+            if quick is None:
                 return None
-            text = spelt.decode()
+            text = quick.decode()
             parts.append(f',"{name}":{text}')
             held.append(text)
         parts.append("}")
@@ -85,8 +96,10 @@ def encode(event: AuditEvent, stamp: Mapping[str, str] | None = None, key: bytes
     return Encoder(stamp, key).encode(event)[0]
 
 
-def _says(value: Any) -> bool:
-    return bool(value) or value not in _NOTHING
+def _as_forwarded(arguments: Any) -> bytes:
+    """Spell small arguments as `wire.jsonrpc.serialise` does, and refuse what it refuses."""
+    quick = spell_alike(arguments)
+    return spell(arguments, allow_nan=False).encode() if quick is None else quick
 
 
 def _slowly(fields: dict[str, Any]) -> str:

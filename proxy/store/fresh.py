@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from proxy.events import Entry
 
-MOST = 4000
+MOST = 2000
 MOST_CHARACTERS = 4 << 20
 
 

@@ -21,7 +21,7 @@ import socket
 import threading
 import time
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
 import structlog
@@ -34,7 +34,7 @@ from proxy.store import log_table
 from proxy.store.encoding import Encoder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from proxy.model import AuditEvent
@@ -55,12 +55,10 @@ QUIET_SECONDS = 0.00005
 """A turn of the event loop that takes no longer than this had nothing to do."""
 
 
-@dataclasses.dataclass(slots=True)
-class _Entry:
-    event: AuditEvent
-    done: asyncio.Future[None] | None = None
-    body: str = ""
-    said: list[Any] | None = None
+class _Spelt(NamedTuple):
+    body: str
+    said: list[Any] | None
+    done: asyncio.Future[None] | None
 
 
 @dataclasses.dataclass(slots=True)
@@ -74,7 +72,9 @@ class _Trial:
     """Asks whether the log can be written."""
 
 
-type _Item = list[_Entry] | _Discard | _Trial | None
+type _Given = tuple[AuditEvent, asyncio.Future[None] | None]
+"""An event, and who waits for it."""
+type _Item = list[_Given] | _Discard | _Trial | None
 """None: close."""
 
 
@@ -87,7 +87,7 @@ class LocalLog:
     def __init__(self, path: Path, *, max_bytes: int = 1 << 30, digest_key: bytes | None = None) -> None:
         self.path = path
         self._queue: queue.SimpleQueue[_Item] = queue.SimpleQueue()
-        self._gathered: list[_Entry] = []
+        self._gathered: list[_Given] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread_id = 0
         self._since = self._turned = 0.0
@@ -117,7 +117,7 @@ class LocalLog:
             self._hand_over()  # a loop that ended may have left some
             self._loop, self._thread_id = loop, threading.get_ident()
         done: asyncio.Future[None] = loop.create_future()
-        self._gathered.append(_Entry(event, done))
+        self._gathered.append((event, done))
         if not self._since:
             self._since = self._turned = time.monotonic()
             loop.call_soon(self._turn, loop)
@@ -130,9 +130,9 @@ class LocalLog:
             return
         loop = self._loop
         if loop is None or self._thread_id != threading.get_ident() or not loop.is_running():
-            self._put([_Entry(event)])
+            self._put([(event, None)])
             return
-        self._gathered.append(_Entry(event))
+        self._gathered.append((event, None))
         if not self._since and self._timer is None:
             self._timer = loop.call_later(LATER_SECONDS, self._hand_over)
 
@@ -166,14 +166,14 @@ class LocalLog:
             if gathered:
                 self._put(gathered)
 
-    def _put(self, entries: list[_Entry]) -> None:
+    def _put(self, given: list[_Given]) -> None:
         with self._lock:
             if not self._ended:
-                self._queue.put(entries)
+                self._queue.put(given)
                 return
-        for event in (entry.event for entry in entries):
+        for event, _ in given:
             log.error("an event came after the audit log was closed", kind=event.kind, call_id=event.call_id)
-        self._settle(entries, AuditUnavailableError(f"{self.path} is closed"))
+        self._settle([done for _, done in given], AuditUnavailableError(f"{self.path} is closed"))
 
     def discard(self, last: int, rejected: Mapping[int, str]) -> None:
         """Let go of events up to number `last`, which are in the store, and set aside those it rejected.
@@ -218,24 +218,23 @@ class LocalLog:
             for item in batch:
                 if isinstance(item, _Discard):
                     self._discard(item)  # first, and by itself: it makes the room that the others may need
-            gathered = [entry for item in batch if isinstance(item, list) for entry in item]
-            entries = [entry for entry in gathered if self._encode(entry)]
+            gathered = [given for item in batch if isinstance(item, list) for given in item]
+            spelt = [one for given in gathered if (one := self._spell(*given)) is not None]
             if any(isinstance(item, _Trial) for item in batch):
                 self._try()
-            if entries:
-                self._settle(entries, self._write(entries))
+            if spelt:
+                self._settle([one.done for one in spelt], self._write(spelt))
 
-    def _encode(self, entry: _Entry) -> bool:
-        """Spell an entry; one that cannot be spelt fails by itself."""
+    def _spell(self, event: AuditEvent, done: asyncio.Future[None] | None) -> _Spelt | None:
+        """Spell an event; one that cannot be spelt fails by itself."""
         try:
-            entry.body, entry.said = self._encoder.encode(entry.event)
+            return _Spelt(*self._encoder.encode(event), done)
         except Exception as error:
-            log.exception("an event cannot be written", kind=entry.event.kind, error=str(error))
-            self._settle([entry], error)
-            return False
-        return True
+            log.exception("an event cannot be written", kind=event.kind, error=str(error))
+            self._settle([done], error)
+            return None
 
-    def _write(self, entries: list[_Entry]) -> Exception | None:
+    def _write(self, entries: list[_Spelt]) -> Exception | None:
         """Commit `entries`; give the error where that failed. Never raises: the thread must outlive it."""
         try:
             self._append(entries)
@@ -254,7 +253,7 @@ class LocalLog:
         else:
             self.problem = None
 
-    def _append(self, entries: list[_Entry]) -> None:
+    def _append(self, entries: list[_Spelt]) -> None:
         bodies = [entry.body for entry in entries]
         before = self.head
         try:
@@ -276,8 +275,8 @@ class LocalLog:
         else:
             item.done.set_result(None)
 
-    def _settle(self, entries: list[_Entry], error: Exception | None) -> None:
-        waiting = [entry.done for entry in entries if entry.done is not None]
+    def _settle(self, done: Iterable[asyncio.Future[None] | None], error: Exception | None) -> None:
+        waiting = [one for one in done if one is not None]
         if waiting:
             try:
                 waiting[0].get_loop().call_soon_threadsafe(_resolve, waiting, error)

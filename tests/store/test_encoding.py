@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from typing import Any
 
@@ -9,10 +10,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from proxy.model import AuditEvent, Finding
+from proxy.errors import WireError
+from proxy.model import AS_RECORDED, AuditEvent, Finding
 from proxy.store import event_text
 from proxy.store.encoding import Encoder, encode
-from proxy.store.event_text import COLUMNS, VALUES, PoisonError, columns
+from proxy.store.event_text import PoisonError, columns
+from proxy.wire.jsonrpc import serialise
 from tests.store.test_event_text import ANY_JSON, ANY_TEXT
 
 STAMP = {"writer": "w", "host": 'h\u00e9"', "proxy_version": "1"}
@@ -87,20 +90,35 @@ ODDLY: dict[str, st.SearchStrategy[Any]] = {
 @example({"detail": {"proposal_id": None}}, False)
 @example({"arguments": [float("inf")]}, True)
 @example({"arguments": float("nan")}, True)
+@example({"arguments": {}}, True)
 def test_what_is_known_of_a_text_is_what_reading_it_gives(fields: dict[str, Any], stamped: bool) -> None:
-    body, said = Encoder(STAMP if stamped else None, b"key").encode(AuditEvent(**ORDINARY | fields))
+    """With a hash that is given, and with one that is made of the arguments that are recorded."""
+    _agree(ORDINARY | fields, STAMP if stamped else None)
+    arguments = fields.get("arguments", ORDINARY["arguments"])
+    try:
+        hashed = hashlib.sha256(serialise(arguments)).hexdigest()
+    except (WireError, ValueError):
+        with pytest.raises(ValueError, match=r"surrogates|JSON compliant"):
+            encode(AuditEvent(**ORDINARY | fields | {"arguments_hash": AS_RECORDED}))
+        return
+    _agree(ORDINARY | fields | {"arguments_hash": AS_RECORDED}, STAMP if stamped else None)
+    made = json.loads(encode(AuditEvent(**ORDINARY | {"arguments": arguments, "arguments_hash": AS_RECORDED})))
+    assert made["arguments_hash"] == hashed
+    assert repr(made.get("arguments")) == repr(arguments if arguments not in ((), {}) else None)
+
+
+def test_an_event_without_an_id_is_given_one() -> None:
+    first, second = (json.loads(encode(AuditEvent(kind="k", time=0.0)))["event_id"] for _ in range(2))
+    assert first != second
+    assert len(first) == len(second) == 36
+
+
+def _agree(fields: dict[str, Any], stamp: dict[str, str] | None) -> None:
+    body, said = Encoder(stamp, b"key").encode(AuditEvent(**fields))
     try:
         read = columns(body)
     except PoisonError as error:
         with pytest.raises(PoisonError, match=str(error)[:5]):
             columns(body, said)
         return
-    assert _meant(columns(body, said)) == _meant(read)
-
-
-def _meant(values: list[Any]) -> list[Any]:
-    """Spell out JSON values, so that no two that differ are equal."""
-    return [
-        repr(json.loads(value)) if name in VALUES and value is not None else repr(value)
-        for name, value in zip(COLUMNS, values, strict=True)
-    ]
+    assert columns(body, said) == read
