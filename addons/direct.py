@@ -17,7 +17,7 @@ from mitmproxy.connection import ConnectionState
 from mitmproxy.flow import Flow
 from mitmproxy.proxy import commands, events
 from mitmproxy.proxy.mode_servers import ProxyConnectionHandler
-from mitmproxy.proxy.server import ConnectionIO
+from mitmproxy.proxy.server import ConnectionIO, TimeoutWatchdog
 
 from addons.at_once import done
 from addons.limits import Descend
@@ -35,11 +35,30 @@ UNREAD_BYTES = 1 << 20
 """How much a connection may bring while a hook or another connection is waited for, before it is read no further."""
 
 
+class Watchdog(TimeoutWatchdog):
+    """mitmproxy's, disarmed without a generator: every call has a hook that waits."""
+
+    def disarm(self) -> Watchdog:  # type: ignore[override]
+        """Let no time run out until the block ends."""
+        return self
+
+    def __enter__(self) -> None:
+        self.can_timeout.clear()
+        self.blocker += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.blocker -= 1
+        if self.blocker == 0:
+            self.register_activity()
+            self.can_timeout.set()
+
+
 class DirectHandler(ProxyConnectionHandler):
     """One client connection and the server connections it leads to."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
+        self.timeout_watchdog = Watchdog(self.timeout_watchdog.timeout, self.timeout_watchdog.callback)
         self._table = cast("HookTable", self.master.addons)
         self._waiting: collections.deque[events.Event] = collections.deque()
         self._busy = False

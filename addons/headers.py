@@ -26,13 +26,11 @@ def index(headers: Headers) -> Index:
     kept: tuple[Any, Index] | None = headers.__dict__.get(_INDEX)
     if kept is not None and kept[0] is fields:
         return kept[1]
-    made: Index = {}
-    for name, value in fields:
-        key = name.lower()
-        if key in made:
-            made[key].append(value)
-        else:
-            made[key] = [value]
+    made = {name.lower(): [value] for name, value in fields}
+    if len(made) != len(fields):  # some stand twice
+        made = {name: [] for name in made}
+        for name, value in fields:
+            made[name.lower()].append(value)
     if type(fields) is tuple:
         headers.__dict__[_INDEX] = fields, made
     return made

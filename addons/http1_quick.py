@@ -1,15 +1,16 @@
 """What every HTTP/1 connection does for every message, with fewer steps where a message is of the usual form.
 
-The usual form is a body of a declared length that is here already, on a connection that stays; and a head that
-its body follows at once, which leave together. All else is mitmproxy's.
+The usual form is a body, or chunks of one, that is here already, on a connection that stays. What is read of a message
+at once is told as one, and what is to be sent at once leaves as one. All else is mitmproxy's.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from h11._readers import ContentLengthReader
+from h11._readers import ChunkedReader, ContentLengthReader
 from mitmproxy.proxy import commands, events
 from mitmproxy.proxy.layers.http import ReceiveHttp, RequestHeaders, ResponseEndOfMessage, ResponseHeaders
 from mitmproxy.proxy.layers.http._base import HttpEvent
@@ -18,11 +19,11 @@ from mitmproxy.proxy.layers.http._http1 import Http1Connection, Http1Server
 from addons.headers import index
 
 if TYPE_CHECKING:
-    from mitmproxy import http
     from mitmproxy.proxy.layer import CommandGenerator
 
 TOGETHER_BYTES = 64 << 10
-"""How large a piece of a body may be that is copied to leave with its head."""
+"""How large a piece of a message may be that is copied to leave with others."""
+_CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})\r\n")
 
 
 @dataclass
@@ -37,101 +38,94 @@ def together(parts: list[HttpEvent]) -> HttpEvent:
     return parts[0] if len(parts) == 1 else Several(parts[0].stream_id, tuple(parts))
 
 
-def _ends_answer(event: HttpEvent) -> bool:
-    last = event.parts[-1] if type(event) is Several else event
-    return isinstance(last, ResponseEndOfMessage)
-
-
 class QuickHttp1(Http1Connection):
     """Stands before mitmproxy's classes in ours."""
-
-    _head = b""
-    _begun: RequestHeaders | ResponseHeaders | None = None
-    """A head that was read, while it is seen whether its body is here as well."""
 
     def handle_event(self, event: events.Event) -> CommandGenerator[None]:
         """Take an event. None of what this layer asks for blocks it."""
         return self._handle_event(event)
 
     def send(self, event: HttpEvent) -> CommandGenerator[None]:
-        """Send part of a message, or several; keep a head until what follows it at once."""
-        if type(event) is Several:
-            for part in event.parts:
-                yield from self.send(part)
+        """Send part of a message; several leave as one piece."""
+        if type(event) is not Several:
+            yield from super().send(event)
             return
-        keep = isinstance(event, RequestHeaders | ResponseHeaders) and _is_followed(event)
-        for command in super().send(event):
-            if type(command) is commands.SendData:
-                if keep:
-                    self._head += command.data
+        leaving: list[bytes] = []
+        for part in event.parts:
+            for command in self.send(part):
+                if type(command) is commands.SendData and len(command.data) <= TOGETHER_BYTES:
+                    leaving.append(command.data)
                     continue
-                if self._head and len(command.data) <= TOGETHER_BYTES:
-                    command.data, self._head = self._head + command.data, b""
-            yield from self._send_head()
-            yield command
-        if not keep:
-            yield from self._send_head()
-
-    def _send_head(self) -> CommandGenerator[None]:
-        if self._head:
-            head, self._head = self._head, b""
-            yield commands.SendData(self.conn, head)
+                if leaving:
+                    yield commands.SendData(self.conn, b"".join(leaving))
+                    leaving = []
+                yield command
+        if leaving:
+            yield commands.SendData(self.conn, b"".join(leaving))
 
     def read_headers(self, event: events.ConnectionEvent) -> CommandGenerator[None]:
-        """Read a head, and with it the body that may be here already."""
-        for command in super().read_headers(event):
-            if type(command) is ReceiveHttp and isinstance(command.event, RequestHeaders | ResponseHeaders):
-                self._begun = command.event
-                continue
-            yield from self._begin()
-            yield command
-        yield from self._begin()
-
-    def _begin(self) -> CommandGenerator[None]:
-        if self._begun is not None:
-            begun, self._begun = self._begun, None
-            yield ReceiveHttp(begun)
+        """Read a head, and with it what is here of its body."""
+        return self._gather(super().read_headers(event))
 
     def read_body(self, event: events.Event) -> CommandGenerator[None]:
-        """Take a body that is here as a whole in one step."""
+        """Take what is here of a body in one step."""
+        return self._gather(self._read_here(event))
+
+    def _read_here(self, event: events.Event) -> CommandGenerator[None]:
+        """Read a body that is here whole, or the chunks that are; of all else mitmproxy reads piece after piece."""
         reader = self.body_reader
-        if not isinstance(event, events.DataReceived) or type(reader) is not ContentLengthReader:
-            yield from self._free_first(super().read_body(event))
-            return
-        left = reader._remaining  # noqa: SLF001  mitmproxy asks it for one piece after the other
-        if left > len(self.buf):
-            yield from self._free_first(super().read_body(event))
-            return
-        yield from self._free_first(self._read_whole_body(reader, left))
+        if isinstance(event, events.DataReceived):
+            if type(reader) is ContentLengthReader and reader._remaining <= len(self.buf):  # noqa: SLF001
+                size, reader._remaining = reader._remaining, 0  # noqa: SLF001
+                yield from self._read_whole(bytes(self.buf.maybe_extract_at_most(size) or b""), is_end=True)
+                return
+            if type(reader) is ChunkedReader and _is_between_chunks(reader):
+                chunks, size, is_end = whole_chunks(bytes(self.buf))
+                self.buf.maybe_extract_at_most(size)
+                yield from self._read_whole(b"".join(chunks), is_end=is_end)
+                if is_end or not self.buf:
+                    return
+        yield from super().read_body(event)
 
-    def _free_first(self, reading: CommandGenerator[None]) -> CommandGenerator[None]:
-        """Tell of the end of an answer once the connection is free: who hears of it may ask the next one at once."""
-        end: ReceiveHttp | None = None
-        for command in reading:
-            if type(command) is ReceiveHttp and _ends_answer(command.event) and not self.buf and self._stays():
-                end = command
-            else:
-                yield command
-        if end is not None:
-            yield end
-
-    def _read_whole_body(self, reader: ContentLengthReader, left: int) -> CommandGenerator[None]:
+    def _read_whole(self, data: bytes, *, is_end: bool) -> CommandGenerator[None]:
         assert self.stream_id is not None
         assert self.request is not None
-        reader._remaining = 0  # noqa: SLF001
+        if data:
+            yield ReceiveHttp(self.ReceiveData(self.stream_id, data))
+        if is_end:
+            if self.request.data.method.upper() != b"CONNECT":
+                yield ReceiveHttp(self.ReceiveEndOfMessage(self.stream_id))
+            is_request = isinstance(self, Http1Server)
+            yield from self.mark_done(request=is_request, response=not is_request)
+
+    def _gather(self, reading: CommandGenerator[None]) -> CommandGenerator[None]:
+        """Tell of what is read at once as one.
+
+        Of the end of an answer once the connection is free: who hears of it may ask the next one at once.
+        """
         parts: list[HttpEvent] = []
-        if self._begun is not None:
-            parts.append(self._begun)
-            self._begun = None
-        if left:
-            data = bytes(self.buf.maybe_extract_at_most(left) or b"")
-            parts.append(self.ReceiveData(self.stream_id, data))
-        if self.request.data.method.upper() != b"CONNECT":
-            parts.append(self.ReceiveEndOfMessage(self.stream_id))
+        try:
+            for command in reading:
+                if is_read := type(command) is ReceiveHttp:
+                    event = command.event
+                    parts += event.parts if type(event) is Several else (event,)
+                if parts and not (is_read and self._goes_on(parts[-1])):
+                    yield ReceiveHttp(together(parts))
+                    parts = []
+                if not is_read:
+                    yield command
+        except NotImplementedError:  # trailers, which mitmproxy does not take: what came before them counts
+            if parts:
+                yield ReceiveHttp(together(parts))
+            raise
         if parts:
             yield ReceiveHttp(together(parts))
-        is_request = isinstance(self, Http1Server)
-        yield from self.mark_done(request=is_request, response=not is_request)
+
+    def _goes_on(self, event: HttpEvent) -> bool:
+        """Say whether more may be read before anybody has heard of `event`."""
+        if isinstance(event, ResponseEndOfMessage):
+            return not self.buf and self._stays()
+        return isinstance(event, (RequestHeaders, ResponseHeaders, self.ReceiveData))
 
     def mark_done(self, *, request: bool = False, response: bool = False) -> CommandGenerator[None]:
         """Note that a message is whole; begin anew where both are, and the connection plainly stays."""
@@ -161,11 +155,28 @@ class QuickHttp1(Http1Connection):
         )
 
 
+def whole_chunks(data: bytes) -> tuple[list[bytes], int, bool]:
+    """Give the chunks that `data` begins with and holds whole, where they end, and whether the body ends there, too.
+
+    What is not of the plain form, or not all here, is not for this reader: it stops before that.
+    """
+    chunks: list[bytes] = []
+    at = 0
+    while (size := _CHUNK_SIZE.match(data, at)) is not None:
+        start = size.end()
+        end = start + int(size[1], 16)
+        if not data.startswith(b"\r\n", end):
+            break
+        at = end + 2
+        if start == end:  # the last chunk, and no trailers
+            return chunks, at, True
+        chunks.append(data[start:end])
+    return chunks, at, False
+
+
+def _is_between_chunks(reader: ChunkedReader) -> bool:
+    return not (reader._bytes_in_chunk or reader._bytes_to_discard or reader._reading_trailer)  # noqa: SLF001
+
+
 def _is_kept(connection: list[bytes] | None) -> bool:
     return connection is None or connection == [b"keep-alive"]
-
-
-def _is_followed(event: RequestHeaders | ResponseHeaders) -> bool:
-    """Say whether the message is buffered, so that its body is the next thing to send."""
-    message: http.Message = event.request if isinstance(event, RequestHeaders) else event.response
-    return not event.end_stream and not message.stream and bool(message.raw_content)

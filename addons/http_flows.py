@@ -6,6 +6,7 @@ import functools
 import ipaddress
 import json
 import re
+from itertools import chain
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlsplit
 
@@ -17,6 +18,7 @@ from addons.headers import index, respell
 from proxy import reasons
 from proxy.egress import UNJUDGED
 from proxy.model import Context, Decision, Denial, Outcome, Principal
+from proxy.wire.mcp import Head
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,6 +52,25 @@ def context(flow: http.HTTPFlow) -> Context:
         session=headers.get("mcp-session-id") or legacy,
         egress=egress(flow),
         target=flow.request.path,
+    )
+
+
+def head(request: http.Request) -> Head:
+    """Give a request's headers to the gate; what it does not look at need not be made text of."""
+    headers = request.headers
+    fields = index(headers)
+    mcp = [
+        (name.decode("utf-8", "surrogateescape"), value.decode("utf-8", "surrogateescape"))
+        for name in fields
+        if name[:4] == b"mcp-"
+        for value in fields[name]
+    ]
+    encoded = b"content-encoding" in fields
+    return Head(
+        headers.get_all("content-type"),
+        headers.get_all("content-encoding") if encoded else (),
+        mcp,
+        lambda: list(headers.items(multi=True)),
     )
 
 
@@ -157,7 +178,7 @@ def forward_as_json(request: http.Request, body: bytes, more: Mapping[str, str])
         request.data.authority = b""
     fixed = {
         b"content-length": b"%d" % len(body),
-        b"content-type": JSON_TYPE.encode(),
+        b"content-type": b"application/json",
         b"accept-encoding": b"identity",
     }
     respell(request.headers, _OF_THE_OLD_BODY, fixed)
@@ -173,8 +194,7 @@ def odd_framing(request: http.Request) -> str | None:
     """
     data = request.data
     line = data.method + data.path
-    head = b"".join([line, *[part for pair in request.headers.fields for part in pair]])
-    if _CONTROL.search(head) or b" " in line:
+    if b" " in line or _CONTROL.search(line + b"".join(chain.from_iterable(data.headers.fields))):
         return "odd_head"
     codings = index(data.headers).get(b"transfer-encoding")
     if codings is not None and [value.strip().lower() for value in codings] != [b"chunked"]:

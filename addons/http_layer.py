@@ -76,7 +76,8 @@ class GuardedHttpLayer(HttpLayer):
                 to = command.connection
                 leaving.append(command.event)
                 continue
-            if leaving:
+            # Hooks take no time; of one that does the child waits for the end, so it is its last command for now.
+            if leaving and not isinstance(command, commands.StartHook):
                 yield from self.event_to_child(self.connections[to], together(leaving))
                 leaving = []
             if kind is ReceiveHttp:

@@ -180,20 +180,22 @@ class GuardedHttpStream(AtOnce, HttpStream):
         if not isinstance(event, RequestData):
             yield from super().state_stream_request_body(event)
 
+    def start_response_stream(self) -> CommandGenerator[None]:
+        """Send the head of a response that is not kept until it is whole."""
+        assert self.flow.response
+        yield SendHttp(ResponseHeaders(self.stream_id, self.flow.response), self.context.client)
+        self.server_state = self.state_stream_response_body
+
     def state_stream_response_body(self, event: events.Event) -> CommandGenerator[None]:
-        if REWRITER not in self.flow.metadata or not isinstance(event, ResponseData | ResponseEndOfMessage):
+        if REWRITER not in self.flow.metadata or not isinstance(event, ResponseData):
             yield from super().state_stream_response_body(event)
             return
-        last = isinstance(event, ResponseEndOfMessage)
-        chunk = ResponseChunk(self.flow, b"" if isinstance(event, ResponseEndOfMessage) else event.data, last)
+        chunk = ResponseChunk(self.flow, event.data)
         yield ResponseChunkHook(chunk)
-        if chunk.out is None:
-            yield from self._end("the response stream cannot be read", ErrorCode.KILL)
-            return
         if chunk.out:
-            yield SendHttp(ResponseData(self.stream_id, chunk.out), self.context.client)
-        if last:
-            yield from self.send_response(already_streamed=True)
+            yield SendHttp(ResponseData(self.stream_id, b"".join(chunk.out)), self.context.client)
+        if not chunk.is_read:
+            yield from self._end("the response stream cannot be read", ErrorCode.KILL)
 
     def _refuse_request(self, status: int, reason: str | None, text: str) -> CommandGenerator[None]:
         """Answer, then read on without keeping anything: a reset would take the answer away.

@@ -6,7 +6,7 @@ The layers that keep to them are in http_connections.py, http_stream.py and http
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from http import HTTPStatus
 from typing import TYPE_CHECKING
@@ -44,17 +44,19 @@ class Limits:
 
 @dataclass
 class ResponseChunk:
-    """A piece of a streamed response on its way through a hook; `out` stays None where that fails."""
+    """A piece of a streamed response on its way through a hook."""
 
     flow: http.HTTPFlow
     data: bytes
-    last: bool = False
-    out: bytes | None = None
+    out: list[bytes] = field(default_factory=list)
+    """What passes, event by event."""
+    is_read: bool = False
+    """Whether all of `data` was read. Else the stream is cut after `out`."""
 
 
 @dataclass
 class ResponseChunkHook(commands.StartHook):
-    """A piece of a response that is rewritten as it streams. Addons set `chunk.out`."""
+    """A piece of a response that is rewritten as it streams. Addons fill `chunk.out`."""
 
     chunk: ResponseChunk
     blocking = True

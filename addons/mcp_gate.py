@@ -80,8 +80,7 @@ class McpGate:
 
     def _watch(self, flow: http.HTTPFlow, limit: int) -> bool:
         """Have a streaming upload looked through where secrets may not go; say whether its head may pass."""
-        headers = list(flow.request.headers.items(multi=True))
-        watch = self._gate.watch_upload(flows.context(flow), headers, limit)
+        watch = self._gate.watch_upload(flows.context(flow), flows.head(flow.request), limit)
         if isinstance(watch, Denial):
             flows.answer_refused(flow, 403, watch)
             return False
@@ -117,7 +116,7 @@ class McpGate:
         try:
             context = self._context(flow)
             content = flow.request.raw_content or b""
-            verdict = await self._gate.inspect(content, context, list(flow.request.headers.items(multi=True)))
+            verdict = await self._gate.inspect(content, context, flows.head(flow.request))
             body = await self._gate.spell(verdict) if isinstance(verdict, Forward) else b""
             self._carry_out(flow, verdict, context, body)
         except Exception as error:  # noqa: BLE001  a hook's boundary: any failure refuses
@@ -234,7 +233,7 @@ class McpGate:
             response.headers.pop("content-encoding", None)
             if response.headers.pop("content-length", None) is not None and flow.request.http_version == "HTTP/1.1":
                 response.headers["transfer-encoding"] = "chunked"
-            stream = EventStream(responses, flow.request.url, self._limits.message_bytes, engine)
+            stream = EventStream(responses, flow.request, self._limits.message_bytes, engine)
             stream.on_endpoint = self._learn_endpoint
             flow.metadata[REWRITER] = stream
             response.stream = True
@@ -242,20 +241,20 @@ class McpGate:
             response.stream = True
 
     def response_chunk(self, chunk: ResponseChunk) -> Awaitable[None] | None:
-        """Rewrite a piece of an event stream. Left without `out`, the stream is cut."""
+        """Rewrite a piece of an event stream. What cannot be read to its end cuts the stream."""
         try:
             rewriter: EventStream = chunk.flow.metadata[REWRITER]
-            if rewriter.waiting + len(chunk.data) > READ_AT_ONCE:
-                return self._rewrite_aside(chunk, rewriter)
-            chunk.out = b"" if chunk.last else rewriter.feed(chunk.data)
+            size = rewriter.waiting + len(chunk.data)
+            if size > READ_AT_ONCE:
+                return self._rewrite_aside(chunk, rewriter, size)
+            _rewrite(chunk, rewriter)
         except Exception as error:
             log.exception("an event stream is cut", server=flows.server_name(chunk.flow), exc_info=error)
         return None
 
-    async def _rewrite_aside(self, chunk: ResponseChunk, rewriter: EventStream) -> None:
+    async def _rewrite_aside(self, chunk: ResponseChunk, rewriter: EventStream, size: int) -> None:
         try:
-            size = rewriter.waiting + len(chunk.data)
-            chunk.out = b"" if chunk.last else await self._gate.aside(size, partial(rewriter.feed, chunk.data))
+            await self._gate.aside(size, partial(_rewrite, chunk, rewriter))
         except Exception as error:
             log.exception("an event stream is cut", server=flows.server_name(chunk.flow), exc_info=error)
 
@@ -285,8 +284,8 @@ class McpGate:
             self._gate.abandon(responses.exchange, f"http_{response.status_code}")
         if not body:
             return None
-        applied = codings(response.headers.get_all("content-encoding"))
-        if applied:
+        if "content-encoding" in response.headers:
+            applied = codings(response.headers.get_all("content-encoding"))
             body = decode_body(body, applied, self._limits.response_bytes)
         if len(body) > READ_AT_ONCE:
             return self._replace_aside(flow, response, responses, body)
@@ -334,6 +333,11 @@ class McpGate:
             self._gate.note("request_refused", "internal_error", flows.context(flow), error=type(error).__name__)
         except Exception as second:
             log.exception("a refusal could not be recorded", error=str(second))
+
+
+def _rewrite(chunk: ResponseChunk, rewriter: EventStream) -> None:
+    chunk.out.extend(rewriter.feed(chunk.data))  # what came before an event that fails has been added by then
+    chunk.is_read = True
 
 
 def _put(response: http.Response, payloads: list[bytes] | None) -> None:

@@ -13,6 +13,8 @@ from addons.headers import index
 if TYPE_CHECKING:
     from mitmproxy.http import Message, Request, Response
 
+    from addons.headers import Index
+
 _TOKEN = rb"[!#$%&'*+\-.^_`|~0-9a-zA-Z]+"
 _NAMES = re.compile(_TOKEN + rb"(?::" + _TOKEN + rb")*")
 _LENGTH = re.compile(rb"0|[1-9][0-9]*")
@@ -26,7 +28,10 @@ def validate_headers(message: Message) -> None:
     if _NAMES.fullmatch(names) and names.count(b":") == len(message.headers.fields) - 1:
         fields = index(message.headers)
         lengths = fields.get(b"content-length", ())
-        if b"transfer-encoding" not in fields and (not lengths or _length(lengths) is not None):
+        if b"transfer-encoding" not in fields:
+            if not lengths or _length(lengths) is not None:
+                return
+        elif not lengths and _is_chunked(message, fields):
             return
     _their_validation(message)
 
@@ -43,7 +48,15 @@ def expected_http_body_size(request: Request, response: Response | None = None) 
             length = _length(fields.get(b"content-length", ()))
             if length is not None:
                 return length
+        elif fields[b"transfer-encoding"] == [b"chunked"]:
+            return None
     return _their_size(request, response)
+
+
+def _is_chunked(message: Message, fields: Index) -> bool:
+    """Say that a body comes in chunks, and that it may."""
+    allowed = message.data.http_version == b"HTTP/1.1" and getattr(message.data, "status_code", 200) == 200
+    return allowed and fields[b"transfer-encoding"] == [b"chunked"]
 
 
 def _length(values: list[bytes] | tuple[()]) -> int | None:

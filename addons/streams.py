@@ -12,7 +12,9 @@ from proxy.wire.jsonrpc import respell
 from proxy.wire.sse import Event, Splitter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+
+    from mitmproxy import http
 
     from proxy.responses import Responses
     from proxy.wire.encoding import Inflater
@@ -21,9 +23,11 @@ if TYPE_CHECKING:
 class EventStream:
     """One `text/event-stream` response on its way to the client."""
 
-    def __init__(self, responses: Responses, url: str, limit: int, inflater: Inflater | None = None) -> None:
+    def __init__(
+        self, responses: Responses, request: http.Request, limit: int, inflater: Inflater | None = None
+    ) -> None:
         self._responses = responses
-        self._url = url
+        self._request = request
         self._splitter = Splitter(limit)
         self._inflater = inflater
         self._begun = False
@@ -31,11 +35,11 @@ class EventStream:
         self.is_legacy = False
         self.on_endpoint: Callable[[str, str], None] | None = None
 
-    def feed(self, chunk: bytes) -> bytes:
-        """Give what to pass on for `chunk`. Raises where the stream cannot be read."""
+    def feed(self, chunk: bytes) -> Iterator[bytes]:
+        """Give what to pass on for `chunk`, event by event. Raises where the stream cannot be read any further."""
         if self._inflater is not None:
             chunk = self._inflater.feed(chunk)
-        return b"".join(self._pass_on(event) for event in self._splitter.feed(chunk))
+        return map(self._pass_on, self._splitter.feed(chunk))
 
     @property
     def waiting(self) -> int:
@@ -66,15 +70,15 @@ class EventStream:
         if event.data is None:
             return event.raw
         self._begun = True
-        if event.event == "endpoint" and self._responses.exchange is None:
-            self._learn_session(event.data)
+        if event.event == b"endpoint" and self._responses.exchange is None:
+            self._learn_session(event.data.decode())
             return event.raw
-        payloads = self._responses.rewrite(event.data.encode())
+        payloads = self._responses.rewrite(event.data)
         return event.raw if payloads is None else event.with_data(payloads)
 
     def _learn_session(self, endpoint: str) -> None:
         """Take a legacy stream's message endpoint, where its calls are POSTed to, as its session."""
-        target = urlsplit(urljoin(self._url, endpoint))
+        target = urlsplit(urljoin(self._request.url, endpoint))
         path = target.path + (f"?{target.query}" if target.query else "")
         session = legacy_session(path) or path
         self._responses.context = replace(self._responses.context, session=session, transport="sse")

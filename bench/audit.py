@@ -25,7 +25,8 @@ from proxy.model import AuditEvent
 from proxy.store import log_table
 from proxy.store.checkpoints import CHECKPOINT_FILE
 from proxy.store.choice import open_events
-from proxy.store.log import LOG_FILE, LocalLog, encode, open_log
+from proxy.store.encoding import encode
+from proxy.store.log import LOG_FILE, LocalLog, open_log
 from proxy.store.log_files import DaemonLog
 from proxy.store.notary import Notary, Places
 from proxy.store.shipper import Route, Shipper

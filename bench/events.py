@@ -21,7 +21,7 @@ from proxy.model import AuditEvent, Finding
 from proxy.resources import sql_dir
 from proxy.store.choice import open_events
 from proxy.store.connections import connect
-from proxy.store.log import encode
+from proxy.store.encoding import encode
 from tests.postgres import Postgres
 
 BATCH = 1000

@@ -1,7 +1,7 @@
 """Audit events as they are stored and asked for, and the role of the store that keeps them.
 
 Pure: standard library only, no I/O. An event's body is the exact text that was
-recorded (`store.log.encode`); whatever else is known of it was read from there.
+recorded (`store.encoding`); whatever else is known of it was read from there.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ class Entry(NamedTuple):
     writer: str | None = None
     seq: int | None = None
     chain: str | None = None
+    said: list[Any] | None = None
+    """What the text says, in the order of `store.event_text.COLUMNS`, where that is known without reading it."""
 
 
 @dataclass(frozen=True, slots=True)

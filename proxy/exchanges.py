@@ -16,7 +16,7 @@ from proxy.model import Kind, Message
 from proxy.wire.jsonrpc import is_id
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from proxy.model import Context, Exchange, JsonObject, MessageId
     from proxy.roles import Board
@@ -28,6 +28,7 @@ log = structlog.get_logger("interlock.exchanges")
 MAX_OPEN = 10_000
 MAX_OF_AGENT = 2_000
 LEGACY = "sse"
+_WANTED = frozenset(("cursor", "task", "notifications"))
 
 
 class Exchanges:
@@ -99,8 +100,13 @@ class Exchanges:
             self._board.post(exchange)
             exchange.shared = True
 
-    def surplus(self, agent: str) -> Iterator[Exchange]:
+    def surplus(self, agent: str) -> Iterable[Exchange]:
         """Give the oldest calls past the bounds, that of the agent and that of all; the caller ends them."""
+        if len(self._open) <= self._limit and len(self._agents.get(agent, ())) <= self._of_agent:
+            return ()
+        return self._oldest(agent)
+
+    def _oldest(self, agent: str) -> Iterator[Exchange]:
         while (mine := self._agents.get(agent)) is not None and len(mine) > self._of_agent:
             yield next(iter(mine.values()))
         while len(self._open) > self._limit:
@@ -190,15 +196,16 @@ class Exchanges:
 def without_arguments(message: Message) -> Message:
     """Give what the way back needs of a message: not the arguments, which may be large."""
     params = message.params
+    kept = {} if _WANTED.isdisjoint(params) else _kept(params)
+    return Message(message.kind, {"params": kept}, message.method, message.id)
+
+
+def _kept(params: JsonObject) -> JsonObject:
     wanted = params.get("notifications")
-    kept: JsonObject = {}
-    if params.get("cursor") is not None:
-        kept["cursor"] = True
-    if params.get("task") is not None:
-        kept["task"] = True
+    kept: JsonObject = {name: True for name in ("cursor", "task") if params.get(name) is not None}
     if isinstance(wanted, dict):
         kept["notifications"] = {"toolsListChanged": wanted.get("toolsListChanged") is True}
-    return Message(message.kind, {"params": kept}, message.method, message.id)
+    return kept
 
 
 def _key(context: Context, message_id: object) -> Key | None:

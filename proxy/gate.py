@@ -21,7 +21,7 @@ import structlog
 from proxy.errors import AuditUnavailableError, PhaseError, StoreUnavailableError, WireError
 from proxy.exchanges import Exchanges, without_arguments
 from proxy.journal import RECORDED, Journal, new_id
-from proxy.model import Call, Decision, Exchange, Forward, Kind, Message, Outcome, Pass, Reject
+from proxy.model import UNSAID, Call, Decision, Exchange, Forward, Kind, Message, Outcome, Pass, Reject
 from proxy.outbound import Carried, Customs, UploadWatch
 from proxy.refusals import (
     Step,
@@ -113,7 +113,8 @@ class Gate(WayBack):
         head = read_head(headers)
         costly = len(body) > READ_AT_ONCE or head.encodings or sniff_coding(body) is not None
         step.size = READ_AT_ONCE + 1 if costly else len(body)
-        reading, carried = await self.aside(step.size, self._examine, body, headers, head, step.context, before)
+        sent = body, head, step.context, before
+        reading, carried = await self.aside(step.size, self._examine, *sent) if costly else self._examine(*sent)
         if isinstance(reading, Foreign):
             return self._let_out(step.context, carried)
         step.reading = reading
@@ -131,37 +132,35 @@ class Gate(WayBack):
                 step.blocked_by = carried.redaction.rule
                 return await self._refuse(step, carried.reason, carried_why(carried))
         try:
-            return await self._decide(reading, headers, step)
+            return await self._decide(reading, head, step)
         except PhaseError as error:
             return await self._refuse(step, error.reason, why=sentence(error.detail))
         except StoreUnavailableError as error:
             log.warning("refusing without the store", call_id=step.call_id, error=str(error))
             return await self._refuse(step, "store_unavailable")
 
-    def _examine(
-        self, body: bytes, headers: Headers, head: Head, context: Context, before: str
-    ) -> tuple[Reading, Carried | None]:
+    def _examine(self, body: bytes, head: Head, context: Context, before: str) -> tuple[Reading, Carried | None]:
         """Read what is sent, and look through what it carries beside MCP."""
         reading = read_body(body, content_types=head.content_types, encodings=head.encodings, limit=self._body_limit)
         if isinstance(reading, Foreign) and context.transport in LINE_READ:
             reading = read_lines(body)
         unread = body if isinstance(reading, Foreign) else None
-        return reading, self._customs.look(context, headers, unread, before)
+        return reading, self._customs.look(context, head, unread, before)
 
-    async def _decide(self, reading: Single, headers: Headers, step: Step) -> Verdict:
+    async def _decide(self, reading: Single, head: Head, step: Step) -> Verdict:
         message = reading.message
         step.call = as_call(message, step.context, reading.call)
         if not self._exchanges.claim(step.context, message):
             return await self._refuse(step, "id_in_use")
         verdict: Verdict | None = None
         try:
-            verdict = await self._decide_claimed(reading, headers, step)
+            verdict = await self._decide_claimed(reading, head, step)
         finally:
             if not isinstance(verdict, Forward):
                 self._exchanges.let_go(step.context, message)
         return verdict
 
-    async def _decide_claimed(self, reading: Single, headers: Headers, step: Step) -> Verdict:
+    async def _decide_claimed(self, reading: Single, head: Head, step: Step) -> Verdict:
         if not may_leave(step.context):
             step.decision = step.context.egress
             return await self._refuse(step, egress_reason(step.context), egress_why(step.context))
@@ -170,37 +169,33 @@ class Gate(WayBack):
         if asked:
             message, step.call = asked.message, as_call(asked.message, step.context)
         assert step.call is not None
-        call = step.call = self._as_known(step.call)
-        checked = await self._two_steps.check(asked, step) if self._two_steps and asked else None
-        refusal, masked = await self.aside(step.size, self._weigh, message, call, step, asked is not None)
+        step.call = self._as_known(step.call)
+        checked = await self._two_steps.check(asked, step) if asked and self._two_steps else None
+        asking = message, step.call, step
+        small = step.is_small
+        refusal, masked = self._weigh(*asking) if small else await self.aside(step.size, self._weigh, *asking)
         if refusal is not None:
             return await self._refuse(step, *refusal)
-        if self._two_steps and asked and checked is None:
+        if asked and self._two_steps and checked is None:
             return await self._two_steps.propose(asked, step)
         try:
-            mirrored = mirrored_headers(message, masked, headers) if masked is not reading.message else {}
+            mirrored = mirrored_headers(message, masked, head) if masked is not reading.message else {}
         except WireError as error:
             return await self._refuse(step, error.reason, why=sentence(error.detail))
-        if self._two_steps and checked:
+        if checked and self._two_steps:
             await self._two_steps.commit(checked, step)
         try:
             await self._journal.decided(step, quietly=_is_quiet(message))
             spelt = reading.spelt if masked is reading.message else None
             return Forward(masked, self._begin(masked, step), mirrored, spelt, step.size)
         except BaseException:
-            if self._two_steps and step.commit:
+            if step.commit and self._two_steps:
                 self._two_steps.ended(step.commit, "not_forwarded")
             raise
 
-    def _weigh(
-        self,
-        message: Message,
-        call: Call,
-        step: Step,
-        phased: bool,  # noqa: FBT001
-    ) -> tuple[tuple[str, str] | None, Message]:
+    def _weigh(self, message: Message, call: Call, step: Step) -> tuple[tuple[str, str] | None, Message]:
         """Judge a call and mask its arguments; give why it is refused, if it is, and what would be forwarded."""
-        refusal = self._judge(call, step, phased=phased)
+        refusal = self._judge(call, step)
         if refusal is not None:
             return refusal, message
         masked = self._redact(message, step)
@@ -211,9 +206,11 @@ class Gate(WayBack):
         if self._catalogue is None or call.tool is None:
             return call
         hints = self._catalogue.hints(call.server, call.tool)
-        return call if hints == call.hints else replace(call, hints=hints)
+        if hints is UNSAID:
+            return call
+        return Call(call.method, call.server, call.agent, call.tool, call.arguments, hints)
 
-    def _judge(self, call: Call, step: Step, *, phased: bool) -> tuple[str, str] | None:
+    def _judge(self, call: Call, step: Step) -> tuple[str, str] | None:
         """Let the policy and the pins decide; give why the call is refused, if it is."""
         decision = self._policy().decide(call)
         if not isinstance(decision, Decision):
@@ -225,7 +222,7 @@ class Gate(WayBack):
         if objection is not None:
             step.decision = replace(decision, outcome=Outcome.DENY, reason=objection.reason, rule=None)
             return objection.reason, objection.why
-        if decision.outcome is Outcome.TWO_PHASE and not phased:
+        if decision.outcome is Outcome.TWO_PHASE and step.phase is None:
             return "two_phase_required", self._two_steps.way_in(step) if self._two_steps else ""
         return None
 
@@ -282,7 +279,7 @@ class Gate(WayBack):
         """Look once for all that would be masked, be it to forward or to record; most messages have none of it."""
         if message.kind is Kind.RESPONSE or step.call is None:
             return False
-        asked = (*RECORDED, *(name for redaction in redactions for name in redaction.detectors))
+        asked = (*RECORDED, *[name for redaction in redactions for name in redaction.detectors])
         if not self._redactor.is_clean(message.params, step.call.arguments, asked):
             return False
         step.clean = step.call.arguments

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import structlog
 import uuid_utils
 
-from proxy.model import UNSAID, AuditEvent
+from proxy.model import AS_RECORDED, UNSAID, AuditEvent
 from proxy.refusals import egress_detail
 from proxy.wire.jsonrpc import serialise
 
@@ -83,7 +83,6 @@ class Journal:
         message, context, now = exchange.message, exchange.context, self._timer()
         self._later(
             AuditEvent(
-                event_id=new_id(),
                 kind="completed",
                 time=self._clock(),
                 call_id=exchange.call_id,
@@ -141,7 +140,6 @@ class Journal:
         log.warning(finding.kind, server=context.server, tool=finding.tool, **finding.detail)
         self._later(
             AuditEvent(
-                event_id=new_id(),
                 kind=finding.kind,
                 time=self._clock(),
                 tool=finding.tool,
@@ -161,7 +159,6 @@ class Journal:
             shown = {"phase": detail.get("phase"), "withheld": True}
         self._later(
             AuditEvent(
-                event_id=new_id(),
                 kind="observed",
                 time=self._clock(),
                 call_id=exchange.call_id if exchange else None,
@@ -183,14 +180,15 @@ class Journal:
         call, decision, message, context = step.call, step.decision, step.message, step.context
         arguments = call.arguments if call and with_arguments else None
         shown: Json = arguments
-        findings, spelt = step.findings, None
-        if arguments is not None:
-            spelt = serialise(arguments, small=step.is_small)
+        findings, hashed = step.findings, None
+        if arguments is not None and arguments is step.clean and step.is_small:
+            hashed = AS_RECORDED
+        elif arguments is not None:
+            hashed = digest(serialise(arguments, small=step.is_small))
             if arguments is not step.clean:
                 shown, found = self._redactor.mask(arguments, RECORDED)
                 findings += tuple(_only_recorded(step, found))
         return AuditEvent(
-            event_id=new_id(),
             kind="decided",
             time=self._clock(),
             call_id=step.call_id,
@@ -204,7 +202,7 @@ class Journal:
             method=message.method if message else step.method,
             tool=call.tool if call else None,
             arguments=shown,
-            arguments_hash=digest(spelt) if spelt is not None else None,
+            arguments_hash=hashed,
             decision="deny" if reason else "propose" if step.phase == "propose" else "allow",
             reason=reason or step.told or (decision.reason if decision else None),
             rule=decision.rule if decision and not reason else step.rule,
@@ -221,7 +219,6 @@ class Journal:
         call, decision = step.call, step.decision
         self._later(
             AuditEvent(
-                event_id=new_id(),
                 kind=kind,
                 time=self._clock(),
                 call_id=step.call_id,
@@ -313,4 +310,4 @@ def _log_decision(event: AuditEvent) -> None:
 
 
 def _ms(seconds: float) -> float:
-    return round(seconds * 1000, 3)
+    return round(seconds * 1_000_000) / 1000  # rounding to digits would spell and read the number

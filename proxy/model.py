@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from proxy.frozen import frozen
@@ -96,16 +97,17 @@ class Hints:
     idempotent: bool = False
     open_world: bool = True
 
-    @classmethod
-    def read(cls, annotations: object) -> Hints:
+    @staticmethod
+    def read(annotations: object) -> Hints:
         """Read a tool's annotations. A tool that only reads destroys nothing; a hint that is no boolean is none."""
-        said = annotations if isinstance(annotations, dict) else {}
-        read_only = said.get("readOnlyHint") is True
-        return cls(
-            read_only=read_only,
-            destructive=not read_only and said.get("destructiveHint") is not False,
-            idempotent=said.get("idempotentHint") is True,
-            open_world=said.get("openWorldHint") is not False,
+        if not isinstance(annotations, dict) or not annotations:
+            return UNSAID
+        read_only = annotations.get("readOnlyHint") is True
+        return _hints(
+            read_only,
+            not read_only and annotations.get("destructiveHint") is not False,
+            annotations.get("idempotentHint") is True,
+            annotations.get("openWorldHint") is not False,
         )
 
     def data(self) -> dict[str, bool]:
@@ -118,7 +120,13 @@ class Hints:
         }
 
 
-UNSAID = Hints()
+@cache
+def _hints(*said: bool) -> Hints:
+    """Give the same object for the same hints: decisions are looked up by them."""
+    return Hints(*said)
+
+
+UNSAID = _hints(False, True, False, True)
 """The hints of a tool of which nothing is known."""
 
 
@@ -245,14 +253,20 @@ SCHEMA_VERSION = 1
 """Of events: raised when a field changes its meaning or goes, not when one is added (docs/audit.md)."""
 
 
+AS_RECORDED = "as recorded"
+"""In place of an event's `arguments_hash`: that of its arguments, which are small and recorded as they came; it is made
+when the event is written."""
+
+
 @frozen(kw_only=True)
 class AuditEvent:
     """One thing that happened. Append-only; arguments are masked before they get here.
 
-    What is stored of it is `event_schema.StoredEvent`, which also says by whom it was written.
+    What is stored of it is `event_schema.StoredEvent`, which also says by whom it was written. It is given its id when
+    it is written, unless somebody needs that before.
     """
 
-    event_id: str
+    event_id: str = ""
     kind: str
     time: float
     schema_version: int = SCHEMA_VERSION

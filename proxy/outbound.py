@@ -189,8 +189,9 @@ class UploadWatch:
 
 def secrets_rule(context: Context) -> Redaction | None:
     """Give what policy says of secrets where a request goes; None where they may go there."""
-    redactions = context.egress.redactions if context.egress is not None else ()
-    return next((redaction for redaction in redactions if "request" in redaction.on), None)
+    if context.egress is None or not context.egress.redactions:
+        return None
+    return next((redaction for redaction in context.egress.redactions if "request" in redaction.on), None)
 
 
 def is_credential(name: str) -> bool:

@@ -25,6 +25,7 @@ from typing import Any
 
 import trustme
 
+from tests.patience import PATIENCE
 from tests.processes import REPOSITORY, Process, run_module, start_module
 from tests.raw import Segment, Tls, send_raw
 from tests.trail import read_trail
@@ -46,11 +47,10 @@ __all__ = [
     "start_python_server",
 ]
 
-START_LIMIT = 15.0
-STOP_LIMIT = 15.0
 WORKERS = "TEST_WORKERS"
 """A variable that says how many workers a proxy has: one is the cheapest, and what several change has its own tests."""
 SETTLE = 0.2
+GLANCE = 0.01
 
 DENY_ALL_DANGER = """\
 version: 1
@@ -115,14 +115,14 @@ def _read_line(process: Process, limit: float) -> bytes:
 
 
 def _end(process: Process) -> int:
-    """Ask the process to end, insist after STOP_LIMIT, and give its exit code."""
+    """Ask the process to end, insist after PATIENCE, and give its exit code."""
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)
     try:
-        return process.wait(STOP_LIMIT)
+        return process.wait(PATIENCE)
     except subprocess.TimeoutExpired:
         process.kill()
-        process.wait(STOP_LIMIT)
+        process.wait(PATIENCE)
         raise
 
 
@@ -160,6 +160,10 @@ class ServerHandle:
         every = self.executions()
         fresh, self._seen = every[self._seen :], len(every)
         return fresh
+
+    def wake(self) -> None:
+        """Let the tools that sleep answer now."""
+        self.log.with_suffix(".wake").touch()
 
     def requests(self) -> list[dict[str, Any]]:
         """Give every HTTP request that arrived, for servers started with a request log."""
@@ -200,7 +204,7 @@ def start_process_server(
             process = subprocess.Popen([*start, *words], cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=errors)
     with process:
         try:
-            line = _read_line(process, START_LIMIT)
+            line = _read_line(process, PATIENCE)
             assert line, f"{name} did not start:\n{stderr.read_text()}"
             said = json.loads(line)
             tls, plain_port = bool(certificates), said.get("plain_port")
@@ -275,16 +279,25 @@ class Interlock:
         return read_trail(self.state_dir, self.database_url)
 
     def events(self, *, some: bool = True) -> list[dict[str, Any]]:
-        """Give the audit events, oldest first, once no more are on their way; `some` waits for the first of them."""
+        """Give the audit events, oldest first, once no more are on their way; `some` waits for the first of them.
+
+        None are on their way where nothing came for a while, and not for want of a processor or of the disk.
+        """
         seen = self.recorded()
-        deadline = time.monotonic() + START_LIMIT
+        deadline = time.monotonic() + PATIENCE
         while not self.stopped and time.monotonic() < deadline:
             time.sleep(SETTLE)
+            self._rest(deadline)
             now = self.recorded()
             if now == seen and (now or not some):
                 break
             seen = now
         return seen
+
+    def _rest(self, deadline: float) -> None:
+        """Wait until a look at the workers finds each of them waiting for others."""
+        while any(map(_is_at_work, self.worker_pids)) and time.monotonic() < deadline:
+            time.sleep(GLANCE)
 
     def errors(self) -> str:
         """Give what the daemon wrote to stderr."""
@@ -294,12 +307,21 @@ class Interlock:
         """Stop the daemon and see that it went cleanly.
 
         Raises AssertionError where it was gone already, does not go within
-        STOP_LIMIT seconds, or goes with an exit code other than 0.
+        PATIENCE seconds, or goes with an exit code other than 0.
         """
         self.stopped = True
         assert self.process.poll() is None, f"interlock had ended by itself:\n{self.errors()}"
         code = _end(self.process)
         assert code == 0, f"interlock exited with {code}:\n{self.errors()}"
+
+
+def _is_at_work(pid: int) -> bool:
+    """Whether a thread of the process runs, waits for a processor to run on, or waits for the disk."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # then it has ended, or one of them has
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            if (task / "stat").read_text().rpartition(")")[2].split()[0] in "RD":
+                return True
+    return False
 
 
 def interlock_cli(
@@ -320,7 +342,7 @@ def environment(extra: dict[str, str] | None = None) -> dict[str, str]:
 
 
 def _wait_for_run_file(process: Process, path: Path, stderr: Path) -> dict[str, Any]:
-    deadline = time.monotonic() + START_LIMIT
+    deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline and process.poll() is None:
         with contextlib.suppress(FileNotFoundError, json.JSONDecodeError):
             run: dict[str, Any] = json.loads(path.read_bytes())

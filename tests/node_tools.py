@@ -23,7 +23,7 @@ MODULES = NODE_DIR / "node_modules"
 NODE = MODULES / ".bin" / "node"
 """Node 22, which honours HTTPS_PROXY when NODE_USE_ENV_PROXY=1; older ones do not."""
 
-CLIENT_LIMIT = 60.0
+CLIENT_LIMIT = 100.0
 
 type ServerName = Literal["v1-raw", "v1-express", "v1-sse", "v2"]
 type ClientName = Literal["v1", "v1-sse", "v2"]

@@ -21,7 +21,7 @@ from typing import IO, Any, Self
 REPOSITORY = Path(__file__).resolve().parent.parent
 CLIENT = REPOSITORY / "tests" / "zygote_client.py"
 START_LIMIT = 60.0
-END_LIMIT = 15.0
+END_LIMIT = 60.0
 PLAIN = "PLAIN_PROCESSES"
 """A variable that, when set, has tests start every process from nothing."""
 READ_AT_START = ("PYTHON", "LC_", "LANG", "LD_", "TZ", "MALLOC_", "TYPER_", "FORCE_COLOR", "TERMINAL_WIDTH")

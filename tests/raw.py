@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.patience import PATIENCE
+
 type Segment = bytes | float
 """What `send_raw` does next: send these bytes, or pause for so many seconds."""
 
@@ -39,7 +41,7 @@ def send_raw(
     *,
     tls: Tls | None = None,
     connect: str | None = None,
-    limit: float = 5.0,
+    limit: float = PATIENCE,
     answers: int = 1,
     half_close: bool = False,
 ) -> bytes:

@@ -12,6 +12,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from tests.harness import Certificates
+from tests.patience import PATIENCE
 
 PAGE = "hello from the site\n"
 
@@ -67,4 +68,4 @@ def _serve(root: Path, certificates: Certificates | None = None) -> Iterator[int
     finally:
         server.shutdown()
         server.server_close()
-        serving.join(10)
+        serving.join(PATIENCE)

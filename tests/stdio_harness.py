@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.harness import DENY_ALL_DANGER, REPOSITORY, _keep_cache, _seed_cache, environment
+from tests.patience import PATIENCE
 from tests.processes import Process, start_module
 from tests.trail import read_trail
-
-LIMIT = 20.0
 
 
 def recorder(log: Path, *flags: str) -> list[str]:
@@ -54,7 +53,7 @@ class Run:
             self.process.stdin.write(raw)
         self.process.stdin.flush()
 
-    def receive(self, limit: float = LIMIT) -> Any:
+    def receive(self, limit: float = PATIENCE) -> Any:
         """Give the next message, or None where there are no more."""
         line = self._line(time.monotonic() + limit)
         return json.loads(line) if line else None
@@ -97,7 +96,7 @@ class Run:
         return self.wait()
 
     def wait(self) -> int:
-        return self.process.wait(LIMIT)
+        return self.process.wait(PATIENCE)
 
     def errors(self) -> str:
         return self.stderr.read_text(errors="replace")

@@ -7,6 +7,8 @@ import subprocess
 
 import pytest
 
+from tests.patience import PATIENCE
+
 
 def _can_unshare() -> bool:
     if not shutil.which("unshare"):
@@ -14,7 +16,7 @@ def _can_unshare() -> bool:
     tried = subprocess.run(
         ["unshare", "--user", "--map-root-user", "--net", "--mount", "true"],
         capture_output=True,
-        timeout=10,
+        timeout=PATIENCE,
         check=False,
     )
     return tried.returncode == 0

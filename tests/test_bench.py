@@ -20,6 +20,7 @@ from bench.install import Installed
 from bench.load import Spec
 from bench.processes import StartError, started, wait_until
 from bench.servers import servers
+from tests.patience import PATIENCE
 from tests.trail import read_trail
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -156,7 +157,7 @@ def test_proc_tells_the_time_and_memory_of_a_tree_which_ends_as_a_whole(tmp_path
         held = proc.tree_memory(one.pid)
         assert held.keys() == {one.pid, child}
         assert all(megabytes > 1 for megabytes in held.values())
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE
     while Path(f"/proc/{child}/stat").exists() and " Z " not in Path(f"/proc/{child}/stat").read_text():
         assert time.monotonic() < deadline, "a grandchild outlived its group"
         time.sleep(0.02)

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from proxy.event_schema import StoredEvent, StoredFinding, json_schema
 from proxy.model import SCHEMA_VERSION, AuditEvent, Finding
-from proxy.store.log import encode
+from proxy.store.encoding import encode
 
 STAMP = {"writer": "w", "host": "h", "proxy_version": "1"}
 FULL: dict[str, Any] = {

@@ -13,9 +13,9 @@ import pytest
 from proxy.model import Context, Forward, Pass, Redaction, Reject
 from proxy.wire.body import READ_AT_ONCE
 from tests.gate_world import ALLOW, BOOM, CONTEXT, MASK, World, call, denial_of, only_reply
+from tests.patience import PATIENCE
 
 PLAIN = b'{"a": "secret"}'
-WAIT = 10.0
 
 
 def going(action: Any, target: str = "/") -> Context:
@@ -115,7 +115,7 @@ class Blocking(World):
         super()._step(name)
         if name == self.step and threading.current_thread() is not threading.main_thread():
             self.reached.set()
-            assert self.go.wait(WAIT)
+            assert self.go.wait(PATIENCE)
 
 
 LARGE = {"text": "x" * 10_000_000}
@@ -126,11 +126,11 @@ async def test_another_call_is_served_while_large_arguments_are_decided_masked_a
     world = Blocking(replace(ALLOW, redactions=(MASK,)))
     world.step = step
     large = asyncio.create_task(world.inspect(call(arguments=LARGE, request_id=1)))
-    assert await asyncio.to_thread(world.reached.wait, WAIT)
+    assert await asyncio.to_thread(world.reached.wait, PATIENCE)
     assert isinstance(await world.inspect(call(request_id=2)), Forward)
     assert not large.done()
     world.go.set()
-    verdict = await asyncio.wait_for(large, WAIT)
+    verdict = await asyncio.wait_for(large, PATIENCE)
     assert isinstance(verdict, Forward)
     assert verdict.message.value["params"]["arguments"] == LARGE
 
@@ -151,8 +151,8 @@ async def test_a_large_call_is_recorded_before_it_is_forwarded():
 async def test_of_two_calls_of_one_id_that_are_decided_at_once_only_one_is_forwarded():
     world = Blocking()
     large = asyncio.create_task(world.inspect(call(arguments=LARGE)))
-    assert await asyncio.to_thread(world.reached.wait, WAIT)
+    assert await asyncio.to_thread(world.reached.wait, PATIENCE)
     reply = only_reply(await world.inspect(call()))
     assert denial_of(reply)["reason"] == "id_in_use"
     world.go.set()
-    assert isinstance(await asyncio.wait_for(large, WAIT), Forward)
+    assert isinstance(await asyncio.wait_for(large, PATIENCE), Forward)

@@ -15,6 +15,7 @@ from proxy import gate as gate_module
 from proxy.model import Answer, Forward, Pass, Reject
 from proxy.wire.body import Reading, read_body
 from tests.gate_world import BOOM, CONTEXT, World, call
+from tests.patience import PATIENCE
 
 LARGE = call(arguments={"x": "y" * gate_module.READ_AT_ONCE}, request_id=8)
 BODY = json.dumps(call()).encode()
@@ -72,7 +73,7 @@ async def test_a_small_message_is_decided_while_a_large_one_is_read(monkeypatch:
     def read(body: bytes, **more: Any) -> Reading:
         if len(body) > gate_module.READ_AT_ONCE:
             begun.set()
-            assert done.wait(10)
+            assert done.wait(PATIENCE)
         return read_body(body, **more)
 
     monkeypatch.setattr(gate_module, "read_body", read)

@@ -12,6 +12,7 @@ import pytest
 
 from proxy import health
 from proxy.health import MAX_CONNECTIONS, HealthServer, Reply
+from tests.patience import PATIENCE
 
 
 @contextlib.contextmanager
@@ -38,11 +39,11 @@ def served() -> Iterator[tuple[str, int]]:
         yield listener.getsockname()
     finally:
         stop.set()
-        thread.join(5)
+        thread.join(PATIENCE)
 
 
 def ask(address: tuple[str, int], *pieces: bytes) -> bytes:
-    with socket.create_connection(address, timeout=5) as sock:
+    with socket.create_connection(address, timeout=PATIENCE) as sock:
         for piece in pieces:
             sock.sendall(piece)
         received = b""
@@ -65,7 +66,7 @@ def test_requests_are_answered_by_path_and_closed() -> None:
 
 def test_connections_that_hold_on_are_bounded_and_make_room() -> None:
     with served() as address:
-        crowd = [socket.create_connection(address, timeout=5) for _ in range(MAX_CONNECTIONS + 5)]
+        crowd = [socket.create_connection(address, timeout=PATIENCE) for _ in range(MAX_CONNECTIONS + 5)]
         assert ask(address, b"GET / HTTP/1.1\r\n\r\n").endswith(b"/")
         assert [sock.recv(1) for sock in crowd[:5]] == [b""] * 5
         for sock in crowd:
@@ -75,7 +76,7 @@ def test_connections_that_hold_on_are_bounded_and_make_room() -> None:
 def test_connections_that_hold_on_are_closed_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "SECONDS", 0.2)
     with served() as address:
-        crowd = [socket.create_connection(address, timeout=5) for _ in range(2)]
+        crowd = [socket.create_connection(address, timeout=PATIENCE) for _ in range(2)]
         assert [sock.recv(1) for sock in crowd] == [b"", b""]
         for sock in crowd:
             sock.close()

@@ -9,7 +9,7 @@ import pytest
 
 from proxy.errors import AuditUnavailableError
 from proxy.journal import RECORDED, Journal, digest, new_id
-from proxy.model import AuditEvent, Call, Exchange, Finding, Json, Kind, Message
+from proxy.model import AS_RECORDED, AuditEvent, Call, Exchange, Finding, Json, Kind, Message
 from proxy.refusals import Step
 from proxy.wire.body import Single
 from tests.gate_world import ALLOW, CONTEXT, call, masked
@@ -51,6 +51,18 @@ def step() -> Step:
     made.call = Call("tools/call", CONTEXT.server, "bot", "t", value["params"]["arguments"])
     made.decision = ALLOW
     return made
+
+
+@pytest.mark.parametrize("is_small", [True, False])
+async def test_arguments_with_nothing_to_mask_are_recorded_as_they_are_and_hashed_when_that_is_written(is_small):
+    fakes, made = Fakes(), step()
+    made.clean = made.call.arguments
+    made.size = 0 if is_small else 1 << 30
+    await journal(fakes).decided(made)
+    (event,) = fakes.events
+    assert (event.arguments, fakes.asked) == ({"token": "secret", "n": 1}, [])
+    hashed = AS_RECORDED if is_small else digest(b'{"token":"secret","n":1}')
+    assert event.arguments_hash == hashed
 
 
 async def test_a_decision_is_recorded_with_masked_arguments():

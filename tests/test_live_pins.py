@@ -13,6 +13,7 @@ from proxy import live_pins
 from proxy.errors import PinsUnavailableError
 from proxy.pins import Page, approve, print_tool, take_page
 from proxy.store.pins import PinFiles
+from tests.patience import PATIENCE
 
 
 class FailingOnce(PinFiles):
@@ -54,7 +55,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_an_approval_and_a_forgotten_server_are_told_and_a_sighting_is_not(tmp_path: Path) -> None:
     theirs = PinFiles(tmp_path)
     see(theirs, "a:1")
-    async with asyncio.timeout(10), watching(PinFiles(tmp_path)) as heard:
+    async with asyncio.timeout(PATIENCE), watching(PinFiles(tmp_path)) as heard:
         see(theirs, "b:1")
         theirs.update("a:1", lambda known: approve(known, None, 2.0))
         assert await heard.get() == "a:1"
@@ -67,7 +68,7 @@ async def test_an_approval_and_a_forgotten_server_are_told_and_a_sighting_is_not
 
 async def test_a_server_seen_and_approved_between_two_looks_is_told(tmp_path: Path) -> None:
     theirs = PinFiles(tmp_path)
-    async with asyncio.timeout(10), watching(PinFiles(tmp_path)) as heard:
+    async with asyncio.timeout(PATIENCE), watching(PinFiles(tmp_path)) as heard:
         see(theirs, "a:1")
         theirs.update("a:1", lambda known: approve(known, None, 2.0))
         assert await heard.get() == "a:1"
@@ -79,7 +80,7 @@ async def test_pins_that_cannot_be_read_do_not_end_the_watch(tmp_path: Path) -> 
     (file,) = theirs.folder.glob("*.json")
     good = file.read_bytes()
     store = FailingOnce(tmp_path)
-    async with asyncio.timeout(10), watching(store) as heard:
+    async with asyncio.timeout(PATIENCE), watching(store) as heard:
         file.write_bytes(b"{")
         await store.failed.wait()
         file.write_bytes(good)

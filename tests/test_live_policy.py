@@ -15,6 +15,7 @@ from proxy.errors import PolicyError
 from proxy.live_policy import LivePolicy
 from proxy.model import Call, Outcome
 from proxy.policy.decide import CompiledPolicy
+from tests.patience import PATIENCE
 
 ALLOW = "version: 1\ndefault: allow\nrules: []\n"
 DENY = "version: 1\ndefault: deny\nrules: []\n"
@@ -98,7 +99,7 @@ async def test_a_change_of_the_files_is_seen_even_after_a_bad_one(path: Path, mo
     watching = asyncio.create_task(live.watch())
     for content, expected in (("rules: [", Outcome.ALLOW), (DENY, Outcome.DENY), (ALLOW + "# 2\n", Outcome.ALLOW)):
         path.write_text(content)
-        await asyncio.wait_for(reloaded.wait(), 5)
+        await asyncio.wait_for(reloaded.wait(), PATIENCE)
         reloaded.clear()
         assert outcome(live) is expected
     watching.cancel()
@@ -153,7 +154,7 @@ async def test_the_watch_reloads_when_asked_though_no_file_changed(path: Path) -
     live = LivePolicy(path, reloaded.set)
     watching = asyncio.create_task(live.watch())
     live.ask_to_reload()
-    await asyncio.wait_for(reloaded.wait(), 5)
+    await asyncio.wait_for(reloaded.wait(), PATIENCE)
     watching.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await watching

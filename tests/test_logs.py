@@ -50,8 +50,9 @@ def test_an_exception_is_shown_without_the_values_at_hand(log_format: str, capsy
         raise ValueError(str(len(arguments)))
     except ValueError:
         structlog.get_logger("x").exception("it broke")
+        structlog.get_logger("x").info("it broke", exc_info=True)
     err = capsys.readouterr().err
-    assert "ValueError: 1" in err
+    assert err.count("ValueError: 1") == 2
     assert "hunter2" not in err
 
 
@@ -119,9 +120,15 @@ def test_lines_of_a_worker_say_which_it_is(capsys: pytest.CaptureFixture[str], m
     "value", ["é", "\ud800", 1 << 70, {1: 2}, {"a": [None, 1.5]}, object, UTC, "\x00\x7f"], ids=ascii
 )
 def test_whatever_is_in_a_line_it_is_the_json_that_json_makes_of_it(
-    value: object, capsys: pytest.CaptureFixture[str]
+    value: object, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     configure(log_format="json")
+    monkeypatch.setattr("time.time", lambda: 1_763_000_000.25)
+    log = structlog.get_logger("x").bind(rule=None)
+    log.info("odd", value=value, ms=0.25)
+    at_once = capsys.readouterr().err
+    log._proxy_to_logger("info", "odd", value=value, ms=0.25)
+    assert capsys.readouterr().err == at_once, "the short way of level info gives what structlog's own does"
     structlog.get_logger("x").warning("odd", value=value)
     err = capsys.readouterr().err
     assert err.isascii()

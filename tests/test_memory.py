@@ -15,6 +15,7 @@ from tests.harness import REPOSITORY
 
 
 def test_what_was_made_is_left_out_of_later_looks_for_garbage() -> None:
+    before = gc.get_threshold()
     try:
         memory.make_for_good()
         assert not gc.isenabled()
@@ -22,7 +23,9 @@ def test_what_was_made_is_left_out_of_later_looks_for_garbage() -> None:
         memory.settle()
         assert gc.isenabled()
         assert not any(each is made for each in gc.get_objects())
+        assert gc.get_threshold() == (memory.YOUNG, *before[1:])
     finally:
+        gc.set_threshold(*before)
         gc.enable()
         gc.unfreeze()
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from proxy.errors import AuditUnavailableError
-from proxy.metered import MeteredSink
+from proxy.metered import AT_ONCE, MeteredSink
 from proxy.meters import AUDIT_WRITE, CALLS, Meters
 from proxy.model import AuditEvent
 
@@ -35,6 +37,31 @@ async def test_every_event_is_passed_on_and_counted_also_one_that_cannot_be_kept
     with pytest.raises(AuditUnavailableError):
         await metered.record(EVENT)
     assert sink.taken == [EVENT, EVENT]
+    await asyncio.sleep(0)
     numbers = {family.name: numbers for family, _, numbers in meters.sums() if any(numbers)}
     assert numbers[CALLS] == [3]
     assert sum(numbers[AUDIT_WRITE][:-1]) == 1
+
+
+def test_what_comes_outside_an_event_loop_or_after_one_has_ended_is_counted() -> None:
+    meters = Meters(1)
+    metered = MeteredSink(Sink(), meters.row(1))
+
+    def calls() -> float:
+        return sum(numbers[0] for family, _, numbers in meters.sums() if family.name == CALLS)
+
+    metered.record_later(EVENT)
+    assert calls() == 1
+    lost = asyncio.new_event_loop()
+    lost.call_soon(lambda: (metered.record_later(EVENT), lost.stop()))
+    lost.run_forever()
+    lost.close()
+
+    async def more() -> None:
+        for _ in range(AT_ONCE):
+            metered.record_later(EVENT)
+        await asyncio.sleep(0)
+
+    asyncio.run(more())
+    metered.record_later(EVENT)
+    assert calls() == 1 + 1 + AT_ONCE + 1

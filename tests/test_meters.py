@@ -63,8 +63,8 @@ def test_counting_an_event_costs_little() -> None:
     one = event("decided", decision="allow", reason="policy_allowed", gate_ms=1.5)
     best = 1.0
     for _ in range(5):
-        begun = time.perf_counter()
+        begun = time.thread_time()
         for _ in range(1000):
             row.count(one)
-        best = min(best, (time.perf_counter() - begun) / 1000)
-    assert best < 50e-6  # about 2 µs; the bound is for a machine with much else to do
+        best = min(best, (time.thread_time() - begun) / 1000)
+    assert best < 50e-6  # about 2 µs

@@ -11,8 +11,8 @@ import pytest
 
 from tests.harness import Certificates, free_port
 from tests.node_tools import ClientName, run_client, server_command, start_node_server
+from tests.patience import PATIENCE
 
-LIMIT = 10.0
 ACCEPT = {"Accept": "application/json, text/event-stream"}
 
 
@@ -26,7 +26,7 @@ def call(tool: str, arguments: dict[str, object]) -> dict[str, object]:
 
 
 def post(url: str, tool: str, arguments: dict[str, object]) -> dict[str, object]:
-    with httpx2.Client(trust_env=False, timeout=LIMIT) as client:
+    with httpx2.Client(trust_env=False, timeout=PATIENCE) as client:
         answer: dict[str, object] = client.post(f"{url}/mcp", json=call(tool, arguments), headers=ACCEPT).json()
     return answer
 
@@ -56,7 +56,7 @@ def test_a_server_ends_when_its_stdin_closes(tmp_path: Path) -> None:
         assert process.stdout
         assert json.loads(process.stdout.readline())["port"] > 0
         process.stdin.close()
-        assert process.wait(LIMIT) == 0
+        assert process.wait(PATIENCE) == 0
 
 
 def test_a_client_refuses_a_server_whose_certificate_nobody_vouches_for(

@@ -18,6 +18,7 @@ from proxy.parts import Parts
 from proxy.pins import approve
 from proxy.store.log_files import RunLog
 from tests.harness import DENY_ALL_DANGER
+from tests.patience import PATIENCE
 from tests.trail import read_trail
 
 CONTEXT = Context(Principal("bot"), "files", transport="stdio", session="s")
@@ -98,10 +99,10 @@ async def test_a_new_policy_is_told_and_a_bad_one_is_not(settings: Settings, mon
     parts = Parts(settings, lambda: RunLog(settings.state_dir), told, reloads)
     async with watched(parts):
         settings.policy.write_text("rules: nonsense")
-        await asyncio.wait_for(reloads.event.wait(), 10)
+        await asyncio.wait_for(reloads.event.wait(), PATIENCE)
         assert told == []
         settings.policy.write_text(DENY_ALL_DANGER + "\n")
-        await asyncio.wait_for(told.event.wait(), 10)
+        await asyncio.wait_for(told.event.wait(), PATIENCE)
     assert told == [None]
     await parts.close()
 
@@ -129,6 +130,6 @@ def _list_tools(parts: Parts, server: str) -> None:
 
 
 async def _until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while not holds():
             await asyncio.sleep(0.01)

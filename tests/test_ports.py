@@ -8,6 +8,7 @@ import pytest
 
 from proxy.errors import ConfigError
 from proxy.ports import Reserved, listen_shared, spell
+from tests.patience import PATIENCE
 
 
 def test_a_chosen_port_is_kept_and_shared_by_listeners_of_their_own() -> None:
@@ -18,11 +19,11 @@ def test_a_chosen_port_is_kept_and_shared_by_listeners_of_their_own() -> None:
     assert first.proto == socket.IPPROTO_TCP  # else asyncio leaves TCP_NODELAY off
     first.close()
     for _ in range(20):  # the reserved socket takes no connections: each comes to who listens
-        with socket.create_connection(address, timeout=5):
+        with socket.create_connection(address, timeout=PATIENCE):
             second.accept()[0].close()
     second.close()
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(address, timeout=5)
+        socket.create_connection(address, timeout=PATIENCE)
     reserved.close()
     Reserved("listen", *address).close()
 

@@ -12,18 +12,24 @@ import pytest
 from proxy.config import Settings
 from proxy.errors import AuditUnavailableError
 from proxy.recording import LenientSink, Recording, checkpoint_file, destination, open_notary
+from proxy.store import shipper
 from proxy.store.chain import Head
 from proxy.store.checkpoints import CHECKPOINT_FILE
 from proxy.store.log_files import DaemonLog, log_states
+from tests.patience import PATIENCE
 from tests.trail import read_trail
 from tests.trail_world import event, verified
 
 
 def settings(tmp_path: Path, **values: Any) -> Settings:
-    return Settings(state_dir=tmp_path, **values)
+    # The events are old: a shipper that has the time for it would let go of them.
+    return Settings(state_dir=tmp_path, retention_days=36_500, **values)
 
 
-async def test_everything_recorded_is_in_the_store_and_signed_when_it_ends(tmp_path: Path) -> None:
+async def test_everything_recorded_is_in_the_store_and_signed_when_it_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shipper, "LAST_SECONDS", PATIENCE)
     log = DaemonLog(tmp_path)
     recording = Recording(settings(tmp_path), log, adopts_all=True)
     await recording.sink.record(event(1))
@@ -44,7 +50,7 @@ async def test_a_postgres_that_is_down_keeps_nobody_and_loses_nothing(tmp_path: 
     down = settings(tmp_path, database_url="postgresql://127.0.0.1:1/none")
     recording = Recording(down, log, adopts_all=True)
     await recording.sink.record(event(1))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         await asyncio.to_thread(recording.close)
     state = log_states(tmp_path)[log.path]
     assert state.backlog == 1

@@ -7,7 +7,6 @@ import gzip
 import json
 import socket
 import ssl
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,6 +19,7 @@ from proxy.errors import ConfigError
 from proxy.files import write_private
 from proxy.sampler import MAX_ANSWER, Sampler, SamplerError, open_sampler
 from tests.harness import Certificates
+from tests.patience import PATIENCE
 
 type Answer = Callable[[asyncio.StreamWriter, dict[str, Any]], Awaitable[None]]
 CALL = ("transfer_funds", "Moves money.", {"amount": 100}, "Pay the invoice.")
@@ -124,7 +124,7 @@ async def test_without_a_key_none_is_sent() -> None:
 
 async def test_both_are_asked_at_the_same_time() -> None:
     async def when_both_came(writer: asyncio.StreamWriter, body: dict[str, Any]) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             await asked.together.wait()
         await by_temperature(writer, body)
 
@@ -181,9 +181,8 @@ async def trickle(writer: asyncio.StreamWriter, asked: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("answer", [hang, hang_in_the_body, trickle])
 async def test_an_endpoint_that_is_too_slow_is_left(answer: Answer) -> None:
-    before = time.monotonic()
-    assert await complaint(answer, timeout=0.5) == "the sampler did not answer within 0.5 s"
-    assert time.monotonic() - before < 20
+    async with asyncio.timeout(PATIENCE):
+        assert await complaint(answer, timeout=0.5) == "the sampler did not answer within 0.5 s"
 
 
 @pytest.mark.parametrize(

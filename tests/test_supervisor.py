@@ -31,6 +31,7 @@ from tests.harness import (
     start_interlock,
     start_python_server,
 )
+from tests.patience import PATIENCE
 from tests.processes import Process, start_module
 
 TWO = ["--workers", "2"]
@@ -81,7 +82,7 @@ def every_worker(act: Callable[[], int], workers: int = 2) -> None:
 
 def health(interlock: Interlock, path: str = "/readyz") -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(f"{interlock.health_url}{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"{interlock.health_url}{path}", timeout=PATIENCE) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
@@ -202,19 +203,17 @@ def test_a_stop_reaches_all_and_lets_calls_finish(tmp_path: Path) -> None:
             f"Content-Type: application/json\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
         ).encode()
         threads = [
-            threading.Thread(
-                target=lambda: answers.append(send_raw("127.0.0.1", interlock.port, [head + body], limit=15))
-            )
+            threading.Thread(target=lambda: answers.append(send_raw("127.0.0.1", interlock.port, [head + body])))
             for _ in range(6)
         ]
         for thread in threads:
             thread.start()
         wait_until(lambda: len(slow.executions()) == 6)
         interlock.process.send_signal(signal.SIGINT)  # SIGTERM ends every other proxy of these tests
-        assert interlock.process.wait(15) == 0
+        assert interlock.process.wait(PATIENCE) == 0
         interlock.stopped = True
         for thread in threads:
-            thread.join(15)
+            thread.join(PATIENCE)
     assert [b"slept 800 ms" in answer for answer in answers] == [True] * 6
     for pid in pids:
         with pytest.raises(ProcessLookupError):
@@ -237,18 +236,18 @@ def test_a_stop_while_it_starts_is_no_error(tmp_path: Path) -> None:
     with bare(tmp_path, "--health-listen", "off", "--workers", "2") as process:
         wait_until((tmp_path / "state" / "operator.sock").exists)
         process.send_signal(signal.SIGTERM)
-        code = process.wait(15)
+        code = process.wait(PATIENCE)
     assert code in (0, -signal.SIGTERM), (tmp_path / "stderr").read_text()
 
 
 def test_workers_that_keep_ending_are_given_up_with_the_reason(tmp_path: Path) -> None:
     with start_interlock(tmp_path, flags=["--workers", "1"], program=["tests.daemon.crashing"]) as interlock:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE
         while interlock.process.poll() is None and time.monotonic() < deadline:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", interlock.port), 1) as sock:
                 sock.sendall(call("danger", "127.0.0.1:9"))
                 sock.recv(1)
-        assert interlock.process.wait(20) == 1
+        assert interlock.process.wait(PATIENCE) == 1
         interlock.stopped = True
     assert "every worker ended 5 times in a row" in interlock.errors()
     assert "Traceback" not in interlock.errors().splitlines()[-1]
@@ -267,5 +266,5 @@ def test_a_health_port_that_was_set_and_is_taken_stops_the_start_and_the_default
         wait_until((tmp_path / "state" / "run.json").exists)
         assert json.loads((tmp_path / "state" / "run.json").read_bytes())["health"] is None
         process.send_signal(signal.SIGTERM)
-        assert process.wait(15) == 0
+        assert process.wait(PATIENCE) == 0
     assert "health and metrics are not served" in (tmp_path / "stderr").read_text()

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness import REPOSITORY
+from tests.patience import PATIENCE
 
 UV = Path(sys.executable).with_name("uv")
 
@@ -78,4 +79,4 @@ def test_its_proxy_starts_and_stops(installed: Path, tmp_path: Path):
             assert json.loads(note.read_text())["policy"].endswith("_data/policies/default.yaml")
         finally:
             process.send_signal(signal.SIGTERM)
-        assert process.wait(10) == 0, (tmp_path / "out").read_text()
+        assert process.wait(PATIENCE) == 0, (tmp_path / "out").read_text()

@@ -10,10 +10,11 @@ import time
 
 from proxy.errors import ConfigError
 from proxy.workers import MAX_TEXT, Channel, Report, Worker, fork_worker
+from tests.patience import PATIENCE
 from tests.processes import REPOSITORY
 
 
-def hear(worker: Worker, limit: float = 10.0) -> None:
+def hear(worker: Worker, limit: float = PATIENCE) -> None:
     deadline = time.monotonic() + limit
     while not worker.hear():
         assert time.monotonic() < deadline
@@ -67,7 +68,7 @@ def test_a_worker_does_not_outlive_a_supervisor_that_is_killed() -> None:
         assert supervisor.stdout
         pidfd = os.pidfd_open(int(supervisor.stdout.readline()))
         supervisor.kill()
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + PATIENCE
         while True:
             try:
                 signal.pidfd_send_signal(pidfd, 0)

@@ -20,7 +20,7 @@ import requests
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
-LIMIT = 20
+LIMIT = 60
 FETCH = "fetch(process.argv[1]).then((answer) => answer.text()).then((text) => process.stdout.write(text))"
 
 

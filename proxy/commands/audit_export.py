@@ -197,10 +197,14 @@ def _opened(path: Path | None) -> Iterator[IO[str]]:
 
 def _writer(form: str, file: IO[str]) -> Callable[[Entry], None]:
     if form == "jsonl":
-        return lambda entry: print(spell_json(entry._asdict()), file=file)
+        return lambda entry: print(spell_json(_line(entry)), file=file)
     rows = csv.writer(file)
     rows.writerow(COLUMNS)
     return lambda entry: rows.writerow(_cells(entry))
+
+
+def _line(entry: Entry) -> dict[str, Any]:
+    return {"body": entry.body, "writer": entry.writer, "seq": entry.seq, "chain": entry.chain}
 
 
 def _cells(entry: Entry) -> list[Any]:

@@ -18,7 +18,7 @@ from proxy.policy.path_operator import compile_roots, gather_paths, glob_search
 from proxy.policy.plain_paths import read_plain
 from proxy.policy.programs import read_entry, view_command
 from proxy.policy.regex import bundle, compile_search
-from proxy.policy.views import TextView, gather, view_contents, view_scalar, view_text
+from proxy.policy.views import TextView, gather, sole_text, view_contents, view_scalar, view_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -100,9 +100,9 @@ def index_matches(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
     each = {pattern: (compile_search(pattern), found) for pattern, found in rules.items()}
     bundles = [(some.search, [each[pattern] for pattern in some.patterns]) for some in bundle(tuple(rules))]
 
-    def find(view: TextView) -> set[int]:
+    def find(readings: Iterable[str]) -> set[int]:
         found: set[int] = set()
-        for text in view.readings:
+        for text in readings:
             short = len(text) <= _MAX_TEXT
             for search, members in bundles:
                 if not short or search(text):
@@ -111,7 +111,13 @@ def index_matches(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
                             found |= given
         return found
 
-    return _index_views(gather(arg, "text", view_text), leaves, find)
+    index_views = _index_views(gather(arg, "text", view_text), leaves, lambda view: find(view.readings))
+
+    def index(reading: Reading) -> Collection[int]:
+        text = sole_text(arg, reading)
+        return index_views(reading) if text is None else find((text,))
+
+    return index
 
 
 def index_scalars(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:

@@ -250,14 +250,21 @@ def _members(value: dict[str, Any], name: str) -> tuple[tuple[Any, ...], tuple[A
 
 
 def _fold_names(value: dict[str, Any]) -> Mapping[str, Sequence[str]]:
-    names = value.keys()  # what is no object raises here
-    folded = {_fold_short(name) if len(name) <= 64 else _fold_any(name): (name,) for name in names}
-    if len(folded) == len(names):
-        return folded
+    names = tuple(value.keys())  # what is no object raises here
+    return _group_short(names) if sum(map(len, names)) <= _SHORT_NAMES else _group_any(names)
+
+
+def _group_any(names: tuple[str, ...]) -> Mapping[str, Sequence[str]]:
+    """Give names by what they fold to."""
     alike: dict[str, list[str]] = {}
     for name in names:
         alike.setdefault(_fold_key(name), []).append(name)
     return alike
+
+
+_SHORT_NAMES: Final = 512
+# Calls of one tool have the same names again and again.
+_group_short = lru_cache(maxsize=1024)(_group_any)
 
 
 def _fold_key(key: str) -> str:

@@ -6,7 +6,7 @@ once per call and `arg`, however many rules ask.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard
 
 from proxy.policy.text import NOT_UTF8, fold, has_one_reading, read_text
 from proxy.policy.values import (
@@ -115,7 +115,16 @@ def is_simple(selection: Selection) -> bool:
     exact, loose, trouble = selection
     if len(exact) != 1 or loose or trouble is not None:
         return False
-    value = exact[0]
+    return _is_simple_text(exact[0])
+
+
+def sole_text(arg: ArgPath, reading: Reading) -> str | None:
+    """Give an argument of which `is_simple` holds, the short way; None where it is not that simple."""
+    value = arg.sole(reading)
+    return value if _is_simple_text(value) else None
+
+
+def _is_simple_text(value: Any) -> TypeGuard[str]:
     return type(value) is str and has_one_reading(value) and not looks_like_json(value)
 
 

@@ -29,8 +29,15 @@ if TYPE_CHECKING:
 MAX_MATCHES = 10_000
 """Matches of one detector in one buffer after which all that follows counts as matched."""
 
-_MAX_RETRIES = 5_000
+_MAX_BAIT = 5_000
 _MAX_VERDICTS = 10_000
+_LONG_VERDICT = 1 << 10
+_TURN = 4
+_SPARE = 1 << 22
+_SHARE = 16
+"""What was refused is looked into as long as no more bytes are looked at again than a constant and so many times the
+buffer. Short matches need less, however many and however close they are: each counts as its overlap with those before
+it, and a little for the turn itself. Long ones in long ones need the square of their length."""
 
 BLOCK = 1 << 16
 OVERLAP = 1 << 12
@@ -147,9 +154,11 @@ class Rule:
     def find(self, data: bytes, regions: Sequence[Region], *, strictly: bool = False) -> Iterator[Match]:
         """Give the findings that end in `regions` of `data`, from left to right.
 
-        Where there is too much bait to look into all of it, `strictly` takes the rest of it for a finding.
+        What was refused may hide what begins inside it, so the search goes on there. Where that takes too much work,
+        all that follows is a finding; `strictly` says so of much bait already, whatever work it takes.
         """
-        found = refused = position = 0
+        found = refused = position = reached = 0
+        spare = _SPARE + _SHARE * len(data)
         verdicts: dict[bytes, int] = {}
         for low, high in regions:
             position = here = max(position, low - OVERLAP)
@@ -166,14 +175,18 @@ class Rule:
                 hopeful = hopeful or self._has_keyword(data, here, limit)
                 if not hopeful:
                     break
-                here = max(here + 1, spans[0][1])
-                if start >= 0 and refused < _MAX_RETRIES:
-                    # What was refused may hide what begins inside it; a bound keeps bait affordable.
-                    refused += 1
-                    position = here = spans[0][0] + 1
-                elif start >= 0 and strictly:
+                begin, stop = spans[0]
+                if start < 0:
+                    here = max(here + 1, stop)
+                    continue
+                refused += 1
+                if begin < reached:
+                    spare -= _TURN + min(reached, stop) - begin
+                reached = max(reached, stop)
+                if spare < 0 or (strictly and refused > _MAX_BAIT):
                     yield Match(self.index, start, len(data))
                     return
+                position = here = begin + 1
 
     def _next(self, data: bytes, position: int, limit: int) -> list[Region]:
         """Give the spans of the next match from `position` to `limit`, of one that reaches further the whole."""
@@ -190,7 +203,7 @@ class Rule:
         length = verdicts.get(secret)
         if length is None:
             length = self._verdict(secret)
-            if len(verdicts) < _MAX_VERDICTS:
+            if len(verdicts) < _MAX_VERDICTS and len(secret) <= _LONG_VERDICT:
                 verdicts[secret] = length
         return length if length and self._has_keyword(data, start, end) else 0
 

@@ -13,6 +13,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _START = b"interlock-chain-1\0"
 
@@ -24,6 +28,10 @@ class Head:
     writer: str
     seq: int
     hash: str
+
+    def after(self, links: Sequence[str]) -> Head:
+        """Give the head once events with these links were added."""
+        return Head(self.writer, self.seq + len(links), links[-1]) if links else self
 
 
 def start(writer: str) -> Head:

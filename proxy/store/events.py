@@ -94,7 +94,7 @@ class Events(abc.ABC):
         poison: dict[int, str] = {}
         for number, entry in enumerate(entries):
             try:
-                whole[number] = entry, self._read(entry.body)
+                whole[number] = entry, self._read(entry)
             except PoisonError as error:
                 poison[number] = str(error)
         return whole, poison
@@ -227,7 +227,7 @@ class Events(abc.ABC):
         """Delete the beginnings of chains, and what is of no chain and older; give how many events are gone."""
 
     @abc.abstractmethod
-    def _read(self, body: str) -> Any:
+    def _read(self, entry: Entry) -> Any:
         """Give what the database needs to know of an event's text. Raises PoisonError where it is none."""
 
     @abc.abstractmethod

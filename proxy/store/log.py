@@ -14,32 +14,32 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import hashlib
 import json
-import operator
 import queue
 import secrets
 import socket
 import threading
 import time
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import apsw
 import structlog
 
 from proxy.errors import AuditUnavailableError
+from proxy.events import Entry
 from proxy.files import room_hint
-from proxy.model import AuditEvent
 from proxy.resources import version
-from proxy.spelling import is_heavy, spell, spell_quickly
 from proxy.store import log_table
+from proxy.store.encoding import Encoder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
+    from proxy.model import AuditEvent
     from proxy.store.chain import Head
+    from proxy.store.fresh import Fresh
 
 log = structlog.get_logger("interlock.log")
 
@@ -55,11 +55,10 @@ QUIET_SECONDS = 0.00005
 """A turn of the event loop that takes no longer than this had nothing to do."""
 
 
-@dataclasses.dataclass(slots=True)
-class _Entry:
-    event: AuditEvent
-    done: asyncio.Future[None] | None = None
-    body: str = ""
+class _Spelt(NamedTuple):
+    body: str
+    said: list[Any] | None
+    done: asyncio.Future[None] | None
 
 
 @dataclasses.dataclass(slots=True)
@@ -73,7 +72,9 @@ class _Trial:
     """Asks whether the log can be written."""
 
 
-type _Item = list[_Entry] | _Discard | _Trial | None
+type _Given = tuple[AuditEvent, asyncio.Future[None] | None]
+"""An event, and who waits for it."""
+type _Item = list[_Given] | _Discard | _Trial | None
 """None: close."""
 
 
@@ -85,9 +86,8 @@ class LocalLog:
 
     def __init__(self, path: Path, *, max_bytes: int = 1 << 30, digest_key: bytes | None = None) -> None:
         self.path = path
-        self._key = digest_key or secrets.token_bytes(DIGEST_KEY_BYTES)
         self._queue: queue.SimpleQueue[_Item] = queue.SimpleQueue()
-        self._gathered: list[_Entry] = []
+        self._gathered: list[_Given] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread_id = 0
         self._since = self._turned = 0.0
@@ -101,7 +101,10 @@ class LocalLog:
         self._connection = open_log(path, max_bytes)
         self.head: Head = log_table.read_head(self._connection)
         """The last event that is on disk."""
-        self._stamp = {"writer": self.head.writer, "host": socket.gethostname(), "proxy_version": version()}
+        self.fresh: Fresh | None = None
+        """Where events go once they are on disk, if somebody wants them."""
+        stamp = {"writer": self.head.writer, "host": socket.gethostname(), "proxy_version": version()}
+        self._encoder = Encoder(stamp, digest_key or secrets.token_bytes(DIGEST_KEY_BYTES))
         self._thread = threading.Thread(target=self._write_all, name="audit-log", daemon=True)
         self._thread.start()
 
@@ -114,7 +117,7 @@ class LocalLog:
             self._hand_over()  # a loop that ended may have left some
             self._loop, self._thread_id = loop, threading.get_ident()
         done: asyncio.Future[None] = loop.create_future()
-        self._gathered.append(_Entry(event, done))
+        self._gathered.append((event, done))
         if not self._since:
             self._since = self._turned = time.monotonic()
             loop.call_soon(self._turn, loop)
@@ -127,9 +130,9 @@ class LocalLog:
             return
         loop = self._loop
         if loop is None or self._thread_id != threading.get_ident() or not loop.is_running():
-            self._put([_Entry(event)])
+            self._put([(event, None)])
             return
-        self._gathered.append(_Entry(event))
+        self._gathered.append((event, None))
         if not self._since and self._timer is None:
             self._timer = loop.call_later(LATER_SECONDS, self._hand_over)
 
@@ -163,14 +166,14 @@ class LocalLog:
             if gathered:
                 self._put(gathered)
 
-    def _put(self, entries: list[_Entry]) -> None:
+    def _put(self, given: list[_Given]) -> None:
         with self._lock:
             if not self._ended:
-                self._queue.put(entries)
+                self._queue.put(given)
                 return
-        for event in (entry.event for entry in entries):
+        for event, _ in given:
             log.error("an event came after the audit log was closed", kind=event.kind, call_id=event.call_id)
-        self._settle(entries, AuditUnavailableError(f"{self.path} is closed"))
+        self._settle([done for _, done in given], AuditUnavailableError(f"{self.path} is closed"))
 
     def discard(self, last: int, rejected: Mapping[int, str]) -> None:
         """Let go of events up to number `last`, which are in the store, and set aside those it rejected.
@@ -215,28 +218,26 @@ class LocalLog:
             for item in batch:
                 if isinstance(item, _Discard):
                     self._discard(item)  # first, and by itself: it makes the room that the others may need
-            gathered = [entry for item in batch if isinstance(item, list) for entry in item]
-            entries = [entry for entry in gathered if self._encode(entry)]
+            gathered = [given for item in batch if isinstance(item, list) for given in item]
+            spelt = [one for given in gathered if (one := self._spell(*given)) is not None]
             if any(isinstance(item, _Trial) for item in batch):
                 self._try()
-            if entries:
-                self._settle(entries, self._write(entries))
+            if spelt:
+                self._settle([one.done for one in spelt], self._write(spelt))
 
-    def _encode(self, entry: _Entry) -> bool:
-        """Spell an entry; one that cannot be spelt fails by itself."""
+    def _spell(self, event: AuditEvent, done: asyncio.Future[None] | None) -> _Spelt | None:
+        """Spell an event; one that cannot be spelt fails by itself."""
         try:
-            entry.body = encode(entry.event, self._stamp, self._key)
+            return _Spelt(*self._encoder.encode(event), done)
         except Exception as error:
-            log.exception("an event cannot be written", kind=entry.event.kind, error=str(error))
-            self._settle([entry], error)
-            return False
-        return True
+            log.exception("an event cannot be written", kind=event.kind, error=str(error))
+            self._settle([done], error)
+            return None
 
-    def _write(self, entries: list[_Entry]) -> Exception | None:
+    def _write(self, entries: list[_Spelt]) -> Exception | None:
         """Commit `entries`; give the error where that failed. Never raises: the thread must outlive it."""
-        bodies = [entry.body for entry in entries]
         try:
-            self.head = self._append(bodies)
+            self._append(entries)
         except Exception as error:
             self.problem = what = f"{str(error) or type(error).__name__}{room_hint(self.path)}"
             log.exception("the audit log cannot be written", path=str(self.path), error=what)
@@ -252,11 +253,19 @@ class LocalLog:
         else:
             self.problem = None
 
-    def _append(self, bodies: list[str]) -> Head:
+    def _append(self, entries: list[_Spelt]) -> None:
+        bodies = [entry.body for entry in entries]
+        before = self.head
         try:
-            return log_table.add(self._connection, self.head, bodies)
+            links = log_table.add(self._connection, before, bodies)
         except log_table.BehindError:
-            return log_table.add(self._connection, log_table.read_head(self._connection), bodies)
+            before = log_table.read_head(self._connection)
+            links = log_table.add(self._connection, before, bodies)
+        self.head = before.after(links)
+        if (fresh := self.fresh) is not None:
+            numbered = enumerate(zip(entries, links, strict=True), before.seq + 1)
+            made = [Entry(one.body, before.writer, seq, tip, one.said) for seq, (one, tip) in numbered]
+            fresh.add(made, before.seq + 1)
 
     def _discard(self, item: _Discard) -> None:
         try:
@@ -266,8 +275,8 @@ class LocalLog:
         else:
             item.done.set_result(None)
 
-    def _settle(self, entries: list[_Entry], error: Exception | None) -> None:
-        waiting = [entry.done for entry in entries if entry.done is not None]
+    def _settle(self, done: Iterable[asyncio.Future[None] | None], error: Exception | None) -> None:
+        waiting = [one for one in done if one is not None]
         if waiting:
             try:
                 waiting[0].get_loop().call_soon_threadsafe(_resolve, waiting, error)
@@ -299,32 +308,6 @@ def open_log(path: Path, max_bytes: int) -> apsw.Connection:
             f"the audit log {path} cannot be opened ({error})"
             + (room_hint(path) or "; restore or move it, or give another --state-dir")
         ) from error
-
-
-def encode(event: AuditEvent, stamp: Mapping[str, str] | None = None, key: bytes | None = None) -> str:
-    """Give the stored form of `event`: one JSON object, fields that say nothing left out.
-
-    `stamp` says who wrote it; with a `key`, hashes are keyed.
-    """
-    said = zip(_FIELDS, _values(event), strict=True)
-    fields: dict[str, Any] = {**stamp} if stamp else {}
-    fields |= {name: value for name, value in said if value or (value is not None and value not in ((), {}))}
-    if key is not None:
-        for name in _HASHES:
-            if name in fields:
-                # Not hmac.digest: that lets the writer's thread in between events, and commits become small and many.
-                fields[name] = hashlib.blake2b(fields[name].encode(), digest_size=32, key=key).hexdigest()
-    if event.redactions:
-        fields["redactions"] = [finding.data() for finding in event.redactions]
-    if not is_heavy(event.arguments) and not is_heavy(event.detail) and (quick := spell_quickly(fields)) is not None:
-        return quick.decode()
-    # Half a surrogate pair (a header's odd byte, say) is no text that a database takes.
-    return spell(fields).encode("utf-8", "replace").decode()
-
-
-_FIELDS = tuple(field.name for field in dataclasses.fields(AuditEvent))
-_values = operator.attrgetter(*_FIELDS)
-_HASHES = ("arguments_hash", "result_digest")
 
 
 def read_log(path: Path, after: int = 0, last: int | None = None) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -128,38 +128,44 @@ def _begin(connection: apsw.Connection) -> None:
     connection.execute("INSERT INTO log (id, writer, hash) VALUES (1, ?, ?)", (head.writer, head.hash))
 
 
-def add(connection: apsw.Connection, head: Head, bodies: Sequence[str]) -> Head:
-    """Add events behind the last one, which is `head`, all or none; give the new head once they are on disk.
+def add(connection: apsw.Connection, head: Head, bodies: Sequence[str]) -> list[str]:
+    """Add events behind the last one, which is `head`, all or none; give their links once they are on disk.
 
     Raises BehindError where another process has written meanwhile.
     """
+    rows, links = _link(head, bodies)
     if len(bodies) > AT_ONCE:
         with change(connection):
-            return append(connection, head, bodies)
-    rows, new = _link(head, bodies)
-    _insert(connection, len(bodies), rows)  # by itself a statement is a change as a whole
-    return new
+            _insert_all(connection, rows)
+    else:
+        _insert(connection, len(bodies), rows)  # by itself a statement is a change as a whole
+    return links
 
 
 def append(connection: apsw.Connection, head: Head, bodies: Sequence[str]) -> Head:
-    """Do as `add`, but within a change."""
-    rows, new = _link(head, bodies)
+    """Do as `add`, but within a change; give the new head."""
+    rows, links = _link(head, bodies)
+    _insert_all(connection, rows)
+    return head.after(links)
+
+
+def _link(head: Head, bodies: Sequence[str]) -> tuple[list[int | str], list[str]]:
+    tip = head.hash
+    rows: list[int | str] = []
+    links: list[str] = []
+    for seq, body in enumerate(bodies, head.seq + 1):
+        tip = link(tip, seq, body)
+        rows += (seq, body, tip)
+        links.append(tip)
+    return rows, links
+
+
+def _insert_all(connection: apsw.Connection, rows: list[int | str]) -> None:
     place = 0
     for count in _ROWS:
         while len(rows) - place >= 3 * count:
             _insert(connection, count, rows[place : place + 3 * count])
             place += 3 * count
-    return new
-
-
-def _link(head: Head, bodies: Sequence[str]) -> tuple[list[int | str], Head]:
-    seq, tip = head.seq, head.hash
-    rows: list[int | str] = []
-    for body in bodies:
-        seq += 1
-        tip = link(tip, seq, body)
-        rows += (seq, body, tip)
-    return rows, Head(head.writer, seq, tip)
 
 
 def _insert(connection: apsw.Connection, count: int, values: list[int | str]) -> None:

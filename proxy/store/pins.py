@@ -41,6 +41,7 @@ class PinFiles:
         self.folder = state_dir / FOLDER
         self._cache: dict[str, tuple[Stamp, str, ServerPins]] = {}
         self._looks: dict[str, tuple[float, ServerPins | None]] = {}
+        self._files: dict[str, Path] = {}  # to make a path takes longer than to look at it
 
     def read(self, server: str) -> ServerPins | None:
         """Give a server's pins; None where it was never seen."""
@@ -119,7 +120,13 @@ class PinFiles:
         return cached[1], cached[2]
 
     def _file(self, server: str) -> Path:
-        return self.folder / f"{hashlib.sha256(server.encode('utf-8', 'surrogatepass')).hexdigest()[:40]}.json"
+        file = self._files.get(server)
+        if file is None:
+            if len(self._files) >= MAX_SERVERS:
+                self._files.clear()
+            name = hashlib.sha256(server.encode("utf-8", "surrogatepass")).hexdigest()[:40]
+            file = self._files[server] = self.folder / f"{name}.json"
+        return file
 
     @contextlib.contextmanager
     def _lock(self) -> Iterator[None]:

@@ -16,6 +16,7 @@ from proxy.store.steps import Query
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from proxy.events import Entry
     from proxy.store.chain import Head
     from proxy.store.events import Read
     from proxy.store.steps import Steps
@@ -53,8 +54,8 @@ class PostgresEvents(Events):
         places = [head.writer for head in heads], [head.seq for head in heads]
         return int(await self._ask(Query(_DROP, (float(before), *places))))
 
-    def _read(self, body: str) -> str:
-        return readable(body)
+    def _read(self, entry: Entry) -> str:
+        return readable(entry.body)
 
     async def _insert(self, reads: Sequence[Read]) -> None:
         entries = [entry for entry, _ in reads]

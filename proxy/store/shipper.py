@@ -263,12 +263,13 @@ class ShippingThread:
             self._loop.close()
 
     async def _ship(self) -> None:
-        store, own = self._open_store(), OwnSource(self._log, self._route.destination)
+        store, own = self._open_store(), await self._take_log()
         shipper = Shipper(self._route, store, self._notary, own)
         try:
-            await _until(self._stop, shipper.run(self._stop))
-            own.connection.close()
-            shipper.own = None
+            if own is not None:
+                await _until(self._stop, shipper.run(self._stop))
+                own.connection.close()
+                shipper.own = None
             self._stopped.set()
             await self._finish.wait()
             async with asyncio.timeout(LAST_SECONDS):
@@ -277,6 +278,17 @@ class ShippingThread:
             log.warning("events stay in the local log until another start", error=str(error))
         finally:
             await store.close()
+
+    async def _take_log(self) -> OwnSource | None:
+        """Open the log of this process, again where it is kept busy or the disk is full; None where told to stop."""
+        while not self._stop.is_set():
+            try:
+                return OwnSource(self._log, self._route.destination)
+            except apsw.Error as error:
+                log.warning("the local log cannot be opened to be moved; that is tried again", error=str(error))
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._stop.wait(), FIRST_PAUSE)
+        return None
 
 
 async def _until(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:

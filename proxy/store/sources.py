@@ -6,6 +6,7 @@ import contextlib
 from typing import TYPE_CHECKING, Protocol
 
 from proxy.store import log_table
+from proxy.store.fresh import Fresh
 from proxy.store.log_files import log_files, take_file
 
 if TYPE_CHECKING:
@@ -67,11 +68,25 @@ class OwnSource(_Table):
     def __init__(self, log: LocalLog, destination: str) -> None:
         super().__init__(log.path, log_table.connect_reader(log.path))
         self._log = log
-        log_table.set_destination(self.connection, destination)
+        self._moved = 0
+        """Up to where it was discarded, since this is known."""
+        self._fresh = log.fresh = Fresh()
+        try:
+            log_table.set_destination(self.connection, destination)
+        except BaseException:
+            self.connection.close()
+            raise
+
+    def read(self, limit: int, after: int = 0) -> Sequence[Entry]:
+        """Give what was just written from memory, and all else from the file."""
+        fresh = self._fresh.after(after or self._moved, limit)
+        return fresh if fresh is not None else super().read(limit, after)
 
     def discard(self, last: int, rejected: Mapping[int, str]) -> None:
         """Have the log's writer discard."""
         self._log.discard(last, rejected)
+        self._moved = last
+        self._fresh.drop(last)
 
 
 class LeftSource(_Table):

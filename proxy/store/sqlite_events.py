@@ -15,6 +15,7 @@ from proxy.store.steps import Query
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from proxy.events import Entry
     from proxy.store.chain import Head
     from proxy.store.events import Read
     from proxy.store.steps import Steps
@@ -71,8 +72,8 @@ class SqliteEvents(Events):
             gone += deleted
         return gone
 
-    def _read(self, body: str) -> list[Any]:
-        return columns(body)
+    def _read(self, entry: Entry) -> list[Any]:
+        return columns(entry.body, entry.said)
 
     async def _insert(self, reads: Sequence[Read]) -> None:
         def steps(_: bool) -> Steps[None]:  # noqa: FBT001  as Database says

@@ -121,7 +121,7 @@ async def _messages(response: httpx2.Response) -> AsyncIterator[JsonObject]:
                     raise ServerError(f"{response.url} answers with more than {MAX_BYTES} bytes")
                 continue
             for event in splitter.feed(chunk):
-                if event.data and isinstance(message := parse_json(event.data.encode()), dict):
+                if event.data and isinstance(message := parse_json(event.data), dict):
                     yield message
         if not streamed and isinstance(message := parse_json(body), dict):
             yield message

@@ -104,7 +104,7 @@ def read_plain(body: bytes) -> Reading:
     """Read bytes that are neither encoded nor in an odd charset."""
     if not could_be_json(body):
         return FOREIGN
-    if is_crowded(body):
+    if len(body) > MAX_PARTS and is_crowded(body):
         return _read_leniently(body, WireError("body_too_large", f"more than {MAX_PARTS} values in one body"))
     try:
         value, spelt = read_json(body)
@@ -115,9 +115,7 @@ def read_plain(body: bytes) -> Reading:
 
 def is_crowded(body: bytes) -> bool:
     """Say whether parsing `body` would cost too much; one long string, whatever it holds, does not."""
-    if len(body) <= MAX_PARTS or is_string(body):
-        return False
-    return body.count(b",") + body.count(b"{") > MAX_PARTS
+    return not is_string(body) and body.count(b",") + body.count(b"{") > MAX_PARTS
 
 
 def _read_undeclared(body: bytes, content_types: Sequence[str], depth: int = 0) -> Reading:

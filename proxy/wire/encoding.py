@@ -168,8 +168,13 @@ def inflater(coding: str, limit: int) -> Inflater:
         raise WireError("unknown_encoding", f"content coding {coding!r} cannot be read") from None
 
 
+_MARKS = frozenset((b"\x1f", b"\x28", b"\x78"))
+
+
 def sniff_coding(body: bytes) -> str | None:
     """Give the coding that the first bytes of `body` are a mark of; brotli has none."""
+    if body[:1] not in _MARKS:
+        return None
     if body.startswith(b"\x1f\x8b"):
         return "gzip"
     if body.startswith(b"\x28\xb5\x2f\xfd"):
@@ -236,7 +241,7 @@ def decode_body(body: bytes, applied: Sequence[str], limit: int) -> bytes:
 
 def odd_charsets(content_types: Sequence[str]) -> list[str]:
     """Give each declared charset in which ASCII text may be hidden."""
-    if not any(";" in content_type for content_type in content_types):
+    if ";" not in "".join(content_types):
         return []
     declared = dict.fromkeys(charset for content_type in content_types for charset in _charsets(content_type))
     return [charset for charset in declared if not _is_ascii_compatible(charset)]

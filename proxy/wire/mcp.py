@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import re
 import unicodedata
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from proxy.errors import WireError
@@ -16,7 +17,9 @@ from proxy.model import Message, ToolCall
 from proxy.wire.jsonrpc import Names, parse_json, parse_message, refuse_misspelt
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from proxy.model import JsonObject
 
 TOOLS_CALL = "tools/call"
 MODERN = "2026-07-28"
@@ -79,7 +82,8 @@ UNSEEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 BLANK_LETTERS = frozenset("\u115f\u1160\u2800\u3164\uffa0")
 _METHOD = re.compile(r"[A-Za-z][A-Za-z0-9_.$/-]*")
 
-type Headers = Sequence[tuple[str, str]]
+type Headers = Iterable[tuple[str, str]]
+"""May be gone through several times."""
 
 
 def is_mcp_method(method: str) -> bool:
@@ -123,9 +127,10 @@ def parse_tool_call(message: Message) -> ToolCall | None:
     Raises WireError `bad_tool_call` where the method is and the parameters are
     not of the one form that all servers read alike.
     """
-    if message.method != TOOLS_CALL:
-        return None
-    params = message.params
+    return _parse_params(message.params) if message.method == TOOLS_CALL else None
+
+
+def _parse_params(params: JsonObject) -> ToolCall:
     name, arguments = params.get("name"), params.get("arguments")
     if not isinstance(name, str):
         raise WireError("bad_tool_call", "tools/call without a tool's name as a string")
@@ -159,31 +164,39 @@ def check_message(message: Message) -> ToolCall | None:
         refuse_misspelt_method(method)
     if not params.keys() <= PARAM_KEYS.written:
         refuse_misspelt(params, PARAM_KEYS)
-    return parse_tool_call(message)
+    return _parse_params(params) if method == TOOLS_CALL else None
 
 
 @frozen()
 class Head:
-    """What matters of a request's headers to the reading of its body."""
+    """A request's headers, of which few matter to most requests; going through it goes through all of them."""
 
-    content_types: list[str]
-    encodings: list[str]
-    mcp: list[tuple[str, str]]
+    content_types: Sequence[str]
+    encodings: Sequence[str]
+    mcp: Sequence[tuple[str, str]]
     """Those that repeat what stands in the body."""
+    whole: Callable[[], Iterable[tuple[str, str]]] = field(default=tuple, compare=False)
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return iter(self.whole())
 
 
 def read_head(headers: Headers) -> Head:
     """Sort headers by what they are for."""
-    head = Head([], [], [])
+    if isinstance(headers, Head):
+        return headers
+    content_types: list[str] = []
+    encodings: list[str] = []
+    mcp: list[tuple[str, str]] = []
     for header in headers:
         name = header[0].lower()
         if name == "content-type":
-            head.content_types.append(header[1])
+            content_types.append(header[1])
         elif name == "content-encoding":
-            head.encodings.append(header[1])
+            encodings.append(header[1])
         elif name.startswith("mcp-"):
-            head.mcp.append(header)
-    return head
+            mcp.append(header)
+    return Head(content_types, encodings, mcp, lambda: headers)
 
 
 def check_headers(message: Message, headers: Headers) -> None:

@@ -25,11 +25,11 @@ from tests.harness import (
     start_interlock,
     start_python_server,
 )
+from tests.patience import PATIENCE
 from tests.processes import module_command
 from tests.stdio_harness import run_words
 
 MODERN = "2026-07-28"
-LIMIT = 20.0
 POLICY = """\
 version: 1
 default: allow
@@ -68,7 +68,7 @@ class Bank:
         """Give a connected SDK client."""
         async with (
             self._transport() as transport,
-            Client(transport, mode=era, read_timeout_seconds=LIMIT, **options) as client,
+            Client(transport, mode=era, read_timeout_seconds=PATIENCE, **options) as client,
         ):
             yield client
 
@@ -81,7 +81,7 @@ class Bank:
         if self.transport == "sse":
             yield sse_client(f"{self.interlock.url}/sse")
             return
-        async with httpx2.AsyncClient(timeout=LIMIT, trust_env=False) as http:
+        async with httpx2.AsyncClient(timeout=PATIENCE, trust_env=False) as http:
             yield streamable_http_client(f"{self.interlock.url}/mcp", http_client=http)
 
     def _sidecar(self) -> StdioServerParameters:

@@ -16,8 +16,8 @@ from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
 from tests.harness import DENY_ALL_DANGER, Certificates, Interlock, ServerHandle, start_interlock, start_python_server
+from tests.patience import PATIENCE
 
-LIMIT = 10.0
 type Mode = Literal["direct", "connect", "plain", "reverse"]
 
 
@@ -55,7 +55,7 @@ class Route:
 
     def http(self, **options: Any) -> httpx2.AsyncClient:
         """Give an HTTP client that takes this way."""
-        timeout = options.pop("timeout", httpx2.Timeout(LIMIT))
+        timeout = options.pop("timeout", httpx2.Timeout(PATIENCE))
         return httpx2.AsyncClient(
             base_url=self.url,
             proxy=self.proxy,
@@ -71,12 +71,12 @@ class Route:
         endpoint = self.url + self.path
         if self.path == "/sse":
             transport = sse_client(endpoint, httpx_client_factory=self._factory)
-            async with Client(transport, mode=era, read_timeout_seconds=LIMIT) as client:
+            async with Client(transport, mode=era, read_timeout_seconds=PATIENCE) as client:
                 yield client
             return
         async with self.http() as http:
             transport = streamable_http_client(endpoint, http_client=http)
-            async with Client(transport, mode=era, read_timeout_seconds=LIMIT) as client:
+            async with Client(transport, mode=era, read_timeout_seconds=PATIENCE) as client:
                 yield client
 
     def _factory(

@@ -15,9 +15,10 @@ from mcp import Client, MCPError
 
 from tests.acceptance.python_routes import Mode, Route, Routes, Server
 from tests.harness import DENY_ALL_DANGER
+from tests.patience import PATIENCE
 
 DENIAL = "mcp-interlock/denial"
-AT_ONCE = 2.0
+AT_ONCE = PATIENCE / 2  # half of what a client that hears nothing waits for
 MODERN = "2026-07-28"
 STREAMABLE = [
     Server("python_modern"),

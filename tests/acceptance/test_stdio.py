@@ -107,11 +107,12 @@ async def test_calls_overlap_and_progress_comes_at_once(era: str, python_server:
         heard.append(value)
 
     async with python_server.client(era) as client:
-        slow = asyncio.create_task(client.call_tool("slow", {"ms": 1500}, progress_callback=progress))
+        slow = asyncio.create_task(client.call_tool("slow", {"ms": 60_000}, progress_callback=progress))
         calls = [client.call_tool(*each) for each in [("echo", {"text": "x"}), ("danger", {})] * 5]
         results = await asyncio.gather(*calls)
         assert not slow.done()
-        assert text_of(await slow) == "slept 1500 ms"
+        python_server.log.with_suffix(".wake").touch()
+        assert text_of(await slow) == "slept 60000 ms"
     assert [result.is_error for result in results] == [False, True] * 5
     assert heard == [0.0]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -12,6 +11,7 @@ import httpx2
 import pytest
 
 from tests.acceptance.python_routes import Mode, Route, Routes, Server
+from tests.patience import PATIENCE
 
 MODES: tuple[Mode, ...] = ("direct", "connect", "reverse")
 ACCEPT = {"Accept": "application/json, text/event-stream"}
@@ -56,23 +56,21 @@ async def events(response: httpx2.Response) -> AsyncIterator[dict[str, str]]:
 
 
 async def test_the_first_event_is_not_held_back_until_the_last(route: Route) -> None:
-    async with asyncio.timeout(15), route.http() as http:
+    async with asyncio.timeout(PATIENCE / 2), route.http() as http:
         session = await shake_hands(http)
-        started = time.monotonic()
-        arrived: list[tuple[float, str]] = []
-        body = call(1, "slow", {"ms": 1500})
+        arrived: list[str] = []
+        body = call(1, "slow", {"ms": 60_000})
         async with http.stream("POST", "/mcp", json=body, headers=session) as response:
             async for event in events(response):
                 if event.get("data"):
-                    arrived.append((time.monotonic() - started, event["data"]))
-    assert "notifications/progress" in arrived[0][1]
-    assert arrived[0][0] < 1.0
-    assert "slept 1500 ms" in arrived[-1][1]
-    assert arrived[-1][0] >= 1.5
+                    arrived.append(event["data"])
+                    route.server.wake()  # it has been seen while the tool still runs
+    assert "notifications/progress" in arrived[0]
+    assert "slept 60000 ms" in arrived[-1]
 
 
 async def test_a_stream_stays_open_on_keep_alives_while_calls_are_denied_beside_it(route: Route) -> None:
-    async with asyncio.timeout(15), route.http() as http:
+    async with asyncio.timeout(PATIENCE), route.http() as http:
         session = await shake_hands(http)
         pings = 0
         async with http.stream("GET", "/mcp", headers=session) as response:
@@ -90,7 +88,7 @@ async def test_a_stream_stays_open_on_keep_alives_while_calls_are_denied_beside_
 
 
 async def test_a_cut_stream_is_resumed_by_its_last_event_id(route: Route) -> None:
-    async with asyncio.timeout(15), route.http() as http:
+    async with asyncio.timeout(PATIENCE), route.http() as http:
         session = await shake_hands(http)
         last = await cut_after_progress(http, session)
         answer = await resume(http, session, last)
@@ -113,7 +111,7 @@ async def resume(http: httpx2.AsyncClient, session: dict[str, str], last: str) -
 
     A server that has not yet seen the old stream's end closes the new one at once, so a client asks again.
     """
-    for _ in range(20):
+    for _ in range(400):
         async with http.stream("GET", "/mcp", headers=session | {"Last-Event-ID": last}) as response:
             async for event in events(response):
                 last = event.get("id", last)

@@ -16,6 +16,7 @@ from mcp_types import ElicitResult
 
 from proxy.store.choice import open_store
 from tests.acceptance.bank import MODERN, POLICY, STABLE, Bank, denial, open_bank
+from tests.patience import PATIENCE
 
 WAYS = [("http", "legacy"), ("http", MODERN), ("sse", "legacy"), ("stdio", "legacy"), ("stdio", MODERN)]
 ids = [f"{transport}-{era}" for transport, era in WAYS]
@@ -141,7 +142,7 @@ async def outcome(bank: Bank, proposal_id: str) -> str:
     """Give how a commit ended, once it is kept."""
     store = open_store(None, bank.state_dir)
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             proposal = await store.proposal(proposal_id)
             assert proposal is not None
             while True:

@@ -112,18 +112,39 @@ def test_the_same_connections_stay(method, status, spoken, answered, asked, said
     assert ends[2] == ends[3]
 
 
-@given(st.lists(st.integers(1, 40), max_size=6), st.sampled_from(["Content-Length: 5", "Content-Length: 0", "X: y"]))
-def test_the_same_is_received_however_it_is_cut(cuts, framing):
-    sent = f"POST / HTTP/1.1\r\n{framing}\r\n\r\n".encode() + (b"hello" if "5" in framing else b"") + b"GET / "
-    received = []
-    for kind in (Http1Server, QuickServer):
-        layer, rest, got = kind(context()), sent, []
-        said(layer, events.Start())
-        for cut in (*cuts, len(sent)):
-            piece, rest = rest[:cut], rest[cut:]
-            got += said(layer, events.DataReceived(layer.conn, piece)) if piece else []
-        received.append((_whole_bodies(got), layer.state.__name__, bytes(layer.buf)))
-    assert received[0] == received[1]
+PLAIN_CHUNKS = ["5\r\nhello\r\n", "a\r\n0\r\n\r\n12345\r\n", "0B\r\nhello world\r\n"]
+ODD_CHUNKS = ["5;a=b\r\nhello\r\n", "5 \r\nhello\r\n", "5\r\nhello", "5\nhello\n", "5\r\nhelloworld", "5\r\nhell\r\n"]
+NO_CHUNKS = ["x\r\n", "123456789\r\n", "-1\r\n", "\r\n"]
+CHUNKS = st.lists(st.sampled_from([*PLAIN_CHUNKS, *ODD_CHUNKS, *NO_CHUNKS]), max_size=4).map("".join)
+LAST = st.sampled_from(["0\r\n\r\n", "000\r\n\r\n", "0\r\nTrailer: x\r\n\r\n", "0\r\n\r\nGET / ", "0\r\n", ""])
+BODIES = st.one_of(
+    st.tuples(st.just("Transfer-Encoding: chunked"), st.tuples(CHUNKS, LAST).map("".join)),
+    st.tuples(
+        st.sampled_from(["Content-Length: 5", "Content-Length: 0", "X: y", "Content-Length: 5\r\nConnection: close"]),
+        st.sampled_from(["hello", "hell", "helloGET / ", ""]),
+    ),
+)
+REQUEST = http.Request.make("GET", "http://s/")
+ASKED = (RequestHeaders(1, REQUEST, end_stream=True), RequestEndOfMessage(1))
+
+
+@given(st.lists(st.integers(1, 40), max_size=6), BODIES)
+def test_the_same_is_received_however_it_is_cut(cuts, body):
+    for kinds, first in (
+        ((Http1Server, QuickServer), "POST / HTTP/1.1"),
+        ((Http1Client, QuickClient), "HTTP/1.1 200 OK"),
+    ):
+        sent = "\r\n".join([first, body[0], "", body[1]]).encode()
+        received = []
+        for kind in kinds:
+            layer, rest, got = kind(context()), sent, []
+            for event in (events.Start(), *(ASKED if isinstance(layer, Http1Client) else ())):
+                said(layer, event)
+            for cut in (*cuts, len(sent)):
+                piece, rest = rest[:cut], rest[cut:]
+                got += said(layer, events.DataReceived(layer.conn, piece)) if piece else []
+            received.append((_whole_bodies(got), layer.state.__name__, bytes(layer.buf)))
+        assert received[0] == received[1]
 
 
 def _whole_bodies(got: list[object]) -> list[object]:
@@ -133,10 +154,12 @@ def _whole_bodies(got: list[object]) -> list[object]:
 
 
 @pytest.mark.parametrize("size", [0, 5, TOGETHER_BYTES + 1])
-@pytest.mark.parametrize("stream", [False, True])
-def test_the_same_is_sent_and_what_is_whole_leaves_together(size, stream):
-    request, response = http.Request.make("POST", "http://s/", b"x" * size), http.Response.make(200, b"x" * size)
-    request.stream = response.stream = stream
+@pytest.mark.parametrize("framing", ["content-length", "transfer-encoding"])
+def test_the_same_is_sent_and_what_is_sent_together_leaves_together(size, framing):
+    request, response = http.Request.make("POST", "http://s/"), http.Response.make(200)
+    for message in (request, response):
+        del message.headers["content-length"]
+        message.headers[framing] = "chunked" if framing == "transfer-encoding" else str(size)
     parts = {
         (Http1Server, QuickServer): (
             ResponseHeaders(1, response, not size),
@@ -149,26 +172,15 @@ def test_the_same_is_sent_and_what_is_whole_leaves_together(size, stream):
             RequestEndOfMessage(1),
         ),
     }
-    for (plain, quick), message in parts.items():
-        both = plain(context()), quick(context())
-        did: list[list[list[object]]] = [[], []]
-        for layer, events_of in zip(both, did, strict=True):
-            layer.request = request
-            sent = [part for part in message if not isinstance(part, ResponseData) or size]
-            events_of += [said(layer, part) for part in sent]
-        assert pieces(list(chain(*did[1]))) == pieces(list(chain(*did[0])))
-        at_once = quick(context())
-        at_once.request = request
-        assert pieces(said(at_once, together(sent))) == pieces(list(chain(*did[0])))
-        kept = size and not stream
-        assert len(did[1][0]) == (0 if kept else 1)  # a head that nothing follows at once waits for nothing
-
-
-def test_a_head_is_not_kept_from_an_error_that_comes_instead_of_its_body():
-    layer = QuickServer(context())
-    layer.request = http.Request.make("POST", "http://s/")
-    assert said(layer, ResponseHeaders(1, http.Response.make(200, b"x"))) == []
-    assert said(layer, ResponseEndOfMessage(1))[0].startswith(b"HTTP/1.1 200")
+    for kinds, message in parts.items():
+        plain, quick, at_once = (kind(context()) for kind in (*kinds, kinds[1]))
+        plain.request = quick.request = at_once.request = request
+        sent = [part for part in message if getattr(part, "data", True)]
+        did = [said(plain, part) for part in sent]
+        assert [said(quick, part) for part in sent] == did
+        pieces_of = said(at_once, together(sent))
+        assert pieces(pieces_of) == pieces(list(chain(*did)))
+        assert len(pieces_of) == (1 if size <= TOGETHER_BYTES else len(list(chain(*did))))
 
 
 @pytest.mark.parametrize(

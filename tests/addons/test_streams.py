@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from mitmproxy import http
 
 from addons.streams import EventStream
 from proxy.model import Call, Context, Decision, Exchange, Kind, Message, Outcome, Principal
@@ -37,7 +38,12 @@ def stream(context: Context, method: str | None = None, **params: Any) -> EventS
         message = Message(Kind.REQUEST, {"params": params}, method, "id-1")
         call, decision = Call(method, context.server, "bot"), Decision(Outcome.ALLOW, "x")
         exchange = Exchange("c", message, context, call, decision, 0.0, 0.0)
-    return EventStream(Responses(StubGate(), context, exchange, b"k" * 32), "http://mcp.example.com/sse", 1 << 20)  # type: ignore[arg-type]
+    request = http.Request.make("GET", "http://mcp.example.com/sse")
+    return EventStream(Responses(StubGate(), context, exchange, b"k" * 32), request, 1 << 20)  # type: ignore[arg-type]
+
+
+def passed(events: EventStream, chunk: bytes) -> bytes:
+    return b"".join(events.feed(chunk))
 
 
 def message_of(event: bytes | None) -> dict[str, Any]:
@@ -60,16 +66,16 @@ def test_a_sessions_own_stream_carries_the_notification() -> None:
 def test_a_legacy_stream_carries_it_once_it_has_named_its_endpoint() -> None:
     legacy = stream(CONTEXT)
     assert legacy.tools_changed(None) is None
-    legacy.feed(b"event: endpoint\ndata: /messages/?session_id=1\n\n")
+    passed(legacy, b"event: endpoint\ndata: /messages/?session_id=1\n\n")
     assert legacy.tools_changed(None) is not None
 
 
 def test_a_subscription_carries_it_under_its_id_after_the_first_event() -> None:
     listening = stream(CONTEXT, "subscriptions/listen", notifications={"toolsListChanged": True})
     assert listening.tools_changed(None) is None, "nothing may come before the acknowledgement"
-    listening.feed(b": hello\n\n")
+    passed(listening, b": hello\n\n")
     assert listening.tools_changed(None) is None
-    listening.feed(b'data: {"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged"}\n\n')
+    passed(listening, b'data: {"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged"}\n\n')
     sent = message_of(listening.tools_changed(None))
     assert sent["params"] == {"_meta": {"io.modelcontextprotocol/subscriptionId": "id-1"}}
 
@@ -85,12 +91,12 @@ def test_a_subscription_carries_it_under_its_id_after_the_first_event() -> None:
 )
 def test_other_answers_carry_nothing(method: str, params: dict[str, Any]) -> None:
     answering = stream(SESSION, method, **params)
-    answering.feed(b"data: {}\n\n")
+    passed(answering, b"data: {}\n\n")
     assert answering.tools_changed(None) is None
 
 
 def test_what_cannot_be_read_is_left_out_of_a_sessions_stream() -> None:
     unreadable = b'id: 4\ndata: {"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"x","n":' + b"9" * 5000 + b"}]}}\n\n"
-    assert stream(SESSION).feed(unreadable) == b": removed\n\n"
-    assert stream(CONTEXT).feed(unreadable) == unreadable, "a stream that is not MCP's is left alone"
-    assert stream(SESSION).feed(b"id: 1\ndata: \n\n") == b"id: 1\ndata: \n\n", "a priming event stays"
+    assert passed(stream(SESSION), unreadable) == b": removed\n\n"
+    assert passed(stream(CONTEXT), unreadable) == unreadable, "a stream that is not MCP's is left alone"
+    assert passed(stream(SESSION), b"id: 1\ndata: \n\n") == b"id: 1\ndata: \n\n", "a priming event stays"

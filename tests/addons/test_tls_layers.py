@@ -145,9 +145,5 @@ def test_a_forged_record_is_not_passed_on(tunnel: Tunnel):
     assert "TLS Error" in tunnel.logged[0]
 
 
-def test_one_certificate_is_put_into_tls_once_and_each_host_has_its_own(addon: Certificates):
-    first, second = (Tunnel(OpenClientTls, addon).layer.tls.get_context() for _ in range(2))
-    assert first is second
-    entry = addon.certstore.get_cert("b.test", [])
-    assert addon._context(entry) is not first
+def test_a_client_is_shown_its_certificate_in_tls_1_3(addon: Certificates):
     assert Tunnel(OpenClientTls, addon).far.tls.version() == "TLSv1.3"

@@ -19,11 +19,12 @@ from typing import Any, Literal
 from tests.bypass.shot import Aim, Case, Route, Shot, benign_shot, denied_shot
 from tests.bypass.targets import PROCESSES, TARGETS, Target, opened
 from tests.harness import Certificates, ServerHandle
+from tests.patience import PATIENCE
 
 type Kind = Literal["denied", "benign"]
 KINDS: tuple[Kind, ...] = ("denied", "benign")
 WORKERS = 32
-SETTLE_LIMIT = 20.0
+SETTLE_LIMIT = PATIENCE
 _MARKER = re.compile(r"il\.[a-z0-9-]+\.(?:denied|benign)\.[a-z0-9-]+\.[a-z]+", re.ASCII)
 
 

@@ -251,7 +251,7 @@ def _tls() -> Iterator[Case]:
 
 @contextlib.contextmanager
 def _http2_socket(shot: Shot) -> Iterator[socket.socket]:
-    with contextlib.closing(socket.create_connection(("127.0.0.1", shot.aim.port), timeout=3)) as sock:
+    with contextlib.closing(socket.create_connection(("127.0.0.1", shot.aim.port), timeout=15)) as sock:
         if not shot.aim.tls:
             yield sock
             return
@@ -287,7 +287,7 @@ def _http2(shot: Shot, frames: Sequence[bytes], extra: Sequence[tuple[str, str]]
 
 def _http2_answer(peer: h2.connection.H2Connection, sock: socket.socket) -> bytes:
     answer = b""
-    deadline = time.monotonic() + 3
+    deadline = time.monotonic() + 15
     while time.monotonic() < deadline and (data := sock.recv(65536)):
         for event in peer.receive_data(data):
             if isinstance(event, h2.events.DataReceived):

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from tests.patience import PATIENCE
 from tests.raw import Segment, Tls, send_raw
 
 type Route = Literal["direct", "regular", "connect", "reverse"]
@@ -194,10 +195,15 @@ class Case:
         assert self.build, f"{self.id} has neither build nor talk"
         built = self.build(shot)
         segments = [built] if isinstance(built, bytes) else built
-        limit = min(self.limit, 1.5) if self.hangs else self.limit
-        if shot.aim.route == "direct":
-            limit = min(limit, DIRECT_LIMIT)
-        return shot.aim.send(segments, limit=limit, answers=self.answers)
+        return shot.aim.send(segments, limit=self.waits(shot.aim.route), answers=self.answers)
+
+    def waits(self, route: Route) -> float:
+        """Give how long an answer is waited for: as long as it may take, where one must come."""
+        if self.hangs:
+            return min(self.limit, 1.5)
+        if route == "direct":
+            return min(self.limit, DIRECT_LIMIT)
+        return PATIENCE if self.answers == 1 else self.limit
 
 
 def post(name: str, tries: str, text: Text, **rest: Any) -> Case:

@@ -14,6 +14,7 @@ from typing import Literal
 from tests.bypass.shot import Aim, Route
 from tests.harness import Certificates, ServerHandle, start_python_server
 from tests.node_tools import ServerName, start_node_server
+from tests.patience import PATIENCE
 from tests.raw import Tls, parse_answers
 
 type Start = Callable[[Path, Certificates], AbstractContextManager[ServerHandle]]
@@ -90,13 +91,13 @@ def _with_session(aim: Aim) -> Aim:
         b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18",'
         b'"capabilities":{},"clientInfo":{"name":"bypass","version":"1"}}}'
     )
-    answers = parse_answers(aim.send([_post(aim, hello)], limit=10, answers=1))
+    answers = parse_answers(aim.send([_post(aim, hello)], limit=PATIENCE, answers=1))
     assert answers, f"no answer to initialize at {aim}"
     assert answers[0].status == 200, answers[0]
     session = ("Mcp-Session-Id", answers[0].headers["mcp-session-id"])
     ready = replace(aim, headers=(session, ("MCP-Protocol-Version", "2025-06-18")))
     done = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
-    assert parse_answers(ready.send([_post(ready, done)], limit=10, answers=1))[0].status == 202
+    assert parse_answers(ready.send([_post(ready, done)], limit=PATIENCE, answers=1))[0].status == 202
     return ready
 
 
@@ -112,7 +113,7 @@ def _post(aim: Aim, body: bytes) -> bytes:
 def _sse_stream(aim: Aim) -> Iterator[str]:
     """Hold a legacy GET stream open; give the path that it says to post to."""
     head = f"GET {aim.target('/sse')} HTTP/1.1\r\nHost: {aim.authority}\r\nAccept: text/event-stream\r\n\r\n"
-    with contextlib.closing(socket.create_connection(("127.0.0.1", aim.port), timeout=10)) as plain:
+    with contextlib.closing(socket.create_connection(("127.0.0.1", aim.port), timeout=PATIENCE)) as plain:
         sock = Tls(aim.ca_file).wrap(plain) if aim.tls else plain
         sock.sendall(head.encode())
         seen = b""
@@ -132,6 +133,6 @@ def _introduce(aim: Aim) -> None:
         b'"capabilities":{},"clientInfo":{"name":"bypass","version":"1"}}}'
     )
     for body in (hello, b'{"jsonrpc":"2.0","method":"notifications/initialized"}'):
-        answers = parse_answers(aim.send([_post(aim, body)], limit=10, answers=1))
+        answers = parse_answers(aim.send([_post(aim, body)], limit=PATIENCE, answers=1))
         assert answers, f"no answer to the handshake at {aim}"
         assert answers[0].status == 202, answers[0]

@@ -76,7 +76,7 @@ def test_the_denied_request_is_not_left_hanging(case: Case, proxied: Report) -> 
         f"{target.name} by {route}": hit.answer[:200]
         for target, route in _ways(case, proxied)
         if not case.hangs
-        and (hit := proxied.hits[marker(case, "denied", target, route)]).seconds >= case.limit
+        and (hit := proxied.hits[marker(case, "denied", target, route)]).seconds >= case.waits(route)
         and not parse_answers(hit.answer)
     }
     assert not slow, f"{case.tries}: no answer from {slow}"

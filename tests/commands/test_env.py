@@ -9,6 +9,7 @@ import pytest
 from proxy.commands.env import Shell, spell
 from proxy.errors import ConfigError
 from tests.commands.conftest import Run, complaint
+from tests.patience import PATIENCE
 
 VALUE = 'it\'s $HOME `x` \\ "q"'
 
@@ -16,7 +17,7 @@ VALUE = 'it\'s $HOME `x` \\ "q"'
 def test_a_shell_that_evaluates_it_goes_through_the_proxy_without_exceptions(run: Run, tmp_path) -> None:
     done = run("env", "--listen", "127.0.0.1:9")
     script = f'NO_PROXY="*"; export NO_PROXY\n{done.stdout}\nenv'
-    told = subprocess.run(["sh", "-c", script], capture_output=True, text=True, timeout=10, check=True).stdout
+    told = subprocess.run(["sh", "-c", script], capture_output=True, text=True, timeout=PATIENCE, check=True).stdout
     variables = dict(line.split("=", 1) for line in told.splitlines() if "=" in line)
     assert variables["https_proxy"] == variables["HTTPS_PROXY"] == "http://127.0.0.1:9"
     assert "NO_PROXY" not in variables

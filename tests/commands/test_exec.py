@@ -12,6 +12,7 @@ import pytest
 
 from tests.commands.conftest import Run
 from tests.harness import environment
+from tests.patience import PATIENCE
 from tests.processes import start_module
 
 THERE = ["--listen", "127.0.0.1:9", "--ca-folder", "."]
@@ -35,10 +36,10 @@ def test_the_command_is_the_process_itself(tmp_path: Path) -> None:
         assert process.stdout.readline().decode() == f"unset {tmp_path}/bundle.pem\n"
         process.stdin.write(b"\n")
         process.stdin.close()
-        assert process.wait(20) == 7
+        assert process.wait(PATIENCE) == 7
     with start_module("proxy.cli", *words[:-3], "sleep", "60", env=environ) as process:
         process.terminate()
-        assert process.wait(20) == -signal.SIGTERM
+        assert process.wait(PATIENCE) == -signal.SIGTERM
 
 
 @pytest.mark.parametrize(
@@ -66,7 +67,7 @@ def test_a_proxy_is_started_for_the_command_and_ends_with_it(run_process: Run, t
     url, answer = done.stdout.split("\n", 1)
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+", url)
     assert "Bad Gateway" in answer or "502" in answer or "refused" in answer.lower()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE
     while (tmp_path / "state" / "run.json").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not (tmp_path / "state" / "run.json").exists()

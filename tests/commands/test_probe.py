@@ -17,6 +17,7 @@ from proxy.store.log_files import read_logs
 from proxy.trace.baseline import load
 from tests.commands.conftest import ROOT, Run, complaint
 from tests.harness import _keep_cache, _seed_cache
+from tests.patience import PATIENCE
 from tests.system import needs, needs_namespaces
 
 SERVERS = ROOT / "tests" / "servers"
@@ -93,11 +94,11 @@ def test_a_probe_that_is_told_to_end_leaves_nothing(environment: None, tmp_path:
     (temporary := tmp_path / "tmp").mkdir()
     words = [sys.executable, "-m", "proxy.cli", "probe", "--", "sh", "-c", "sleep 60"]
     with subprocess.Popen(words, env={**os.environ, "TMPDIR": str(temporary)}, stderr=subprocess.PIPE) as process:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE
         while not list(temporary.glob("interlock-probe-*/run/stderr")) and time.monotonic() < deadline:
             time.sleep(0.02)
         process.terminate()
-        _, errors = process.communicate(timeout=30)
+        _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 128 + signal.SIGTERM
     assert errors == b""
     assert list(temporary.glob("interlock-probe-*")) == []

@@ -14,8 +14,8 @@ from proxy.confine import forwarder as module
 from proxy.confine.forwarder import TOKEN_WANTED, Forwarder
 from proxy.confine.resolver import new_book
 from tests.harness import free_port
+from tests.patience import PATIENCE
 
-LIMIT = 10.0
 REFUSED = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 3\r\n\r\nno!"
 
 
@@ -75,7 +75,7 @@ async def forwarding(
     forwarder = Forwarder(("127.0.0.1", port), new_book(), ("bot", "ilk_1"), said.append, most=most)
     servers = await forwarder.serve([listener])
     reader, writer = await asyncio.open_connection(*listener.getsockname())
-    async with asyncio.timeout(LIMIT):
+    async with asyncio.timeout(PATIENCE):
         yield reader, writer, asked
     writer.close()
     for each in (*servers, *([server] if server else [])):

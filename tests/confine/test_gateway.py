@@ -13,6 +13,7 @@ import pytest
 
 from proxy.confine.gateway import allow_descriptors
 from tests.harness import environment, free_port
+from tests.patience import PATIENCE
 from tests.processes import REPOSITORY, start_module
 from tests.system import needs
 
@@ -42,7 +43,7 @@ def test_it_says_where_it_listens_and_stops_when_told(tmp_path: Path) -> None:
         assert process.stdout
         assert f"port {port}, names on {resolver}" in process.stdout.readline().decode()
         process.terminate()
-        assert process.wait(20) == 0
+        assert process.wait(PATIENCE) == 0
 
 
 def test_it_is_known_how_many_files_the_system_lets_it_open(monkeypatch: pytest.MonkeyPatch) -> None:

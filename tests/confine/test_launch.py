@@ -19,13 +19,13 @@ from tests.confine.ordinary import NOBODY
 from tests.confine.world import World, make_world
 from tests.harness import environment, free_port
 from tests.node_tools import node
+from tests.patience import PATIENCE
 from tests.processes import REPOSITORY, Process, run_module, start_module
 from tests.site import PAGE
 from tests.system import needs, needs_namespaces
 
 pytestmark = [needs("nft", "ip", "unshare", "curl", "git"), needs_namespaces]
 ROOT = os.geteuid() == 0
-LIMIT = 20.0
 
 
 @pytest.fixture(scope="module")
@@ -207,7 +207,7 @@ def test_a_signal_goes_to_the_agent_and_streams_are_its_own(tmp_path: Path) -> N
         assert process.stdout.readline() == b"got it\n"
         process.terminate()
         assert process.stdout.readline() == b"caught\n"
-        assert process.wait(LIMIT) == 5
+        assert process.wait(PATIENCE) == 5
 
 
 @pytest.mark.parametrize("way", ["agent ends", "killed"])
@@ -222,7 +222,7 @@ def test_nothing_of_the_agent_outlives_it_or_its_keeper(tmp_path: Path, way: str
         else:
             process.stdin.close()
         assert process.stdout.read() == b""  # the last process that has it is gone
-        assert process.wait(LIMIT) == (-signal.SIGKILL if way == "killed" else 3)
+        assert process.wait(PATIENCE) == (-signal.SIGKILL if way == "killed" else 3)
 
 
 STEPS = [

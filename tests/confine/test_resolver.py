@@ -11,6 +11,7 @@ import pytest
 
 from proxy.confine.resolver import MAX_STREAMS, NETWORKS, answer_query, new_book, serve_names
 from proxy.dns import AAAA, NO_SUCH_NAME, A
+from tests.patience import PATIENCE
 from tests.test_dns import query
 
 TXT = 16
@@ -83,7 +84,7 @@ async def test_questions_over_tcp_are_answered_and_past_the_limit_connections_ar
     listener.setblocking(False)
     (server,) = await serve_names(new_book(), [], [listener])
     crowd = [await asyncio.open_connection(*listener.getsockname()) for _ in range(MAX_STREAMS + 1)]
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         assert await crowd[-1][0].read() == b""
         data = query("mcp.test")
         crowd[0][1].write(len(data).to_bytes(2) + data)

@@ -11,6 +11,7 @@ import pytest
 from proxy.agents import AgentBook
 from proxy.console.server import Console
 from proxy.operators import OperatorBook
+from tests.patience import PATIENCE
 from tests.proposal_world import DeskWorld, new_proposal
 
 
@@ -32,9 +33,9 @@ class Served:
     def client(self, via: str = "unix", token: str | None = None) -> httpx2.AsyncClient:
         headers = {"Authorization": f"Bearer {self.token if token is None else token}"}
         if via == "tcp":
-            return httpx2.AsyncClient(base_url=f"http://127.0.0.1:{self.port}", headers=headers, timeout=10)
+            return httpx2.AsyncClient(base_url=f"http://127.0.0.1:{self.port}", headers=headers, timeout=PATIENCE)
         transport = httpx2.AsyncHTTPTransport(uds=str(self.console.path))
-        return httpx2.AsyncClient(base_url="http://operator", headers=headers, transport=transport, timeout=10)
+        return httpx2.AsyncClient(base_url="http://operator", headers=headers, transport=transport, timeout=PATIENCE)
 
 
 @pytest.fixture

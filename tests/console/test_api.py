@@ -12,6 +12,7 @@ from proxy.console import api
 from proxy.errors import AuditUnavailableError, StoreUnavailableError
 from proxy.proposals import State
 from tests.console.conftest import Served
+from tests.patience import PATIENCE
 from tests.proposal_world import NOW, new_proposal
 
 ID = new_proposal().proposal_id
@@ -90,7 +91,7 @@ async def test_a_slow_body_is_refused(served: Served, monkeypatch: pytest.Monkey
     reader, writer = await asyncio.open_unix_connection(served.console.path)
     head = f"POST /proposals/{ID}/approve HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {served.token}\r\n"
     writer.write(f"{head}Content-Length: 10\r\n\r\n{{".encode())
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         assert b" 408 " in await reader.readline()
     writer.close()
     await writer.wait_closed()

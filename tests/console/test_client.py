@@ -11,6 +11,7 @@ from proxy.console.client import RemoteReview
 from proxy.errors import ReviewError
 from proxy.proposals import State
 from tests.console.conftest import Served
+from tests.patience import PATIENCE
 from tests.proposal_world import new_proposal
 
 ID = new_proposal().proposal_id
@@ -18,7 +19,7 @@ ID = new_proposal().proposal_id
 
 @pytest.fixture
 def remote(served: Served) -> RemoteReview:
-    return RemoteReview(served.console.path, served.token, timeout=5)
+    return RemoteReview(served.console.path, served.token, timeout=PATIENCE)
 
 
 async def code_of(attempt) -> str:
@@ -82,7 +83,7 @@ async def test_an_answer_that_is_none_is_never_taken_for_a_yes(answer: bytes, co
         writer.close()
 
     async with await asyncio.start_unix_server(broken, tmp_path / "s"):
-        assert await code_of(RemoteReview(tmp_path / "s", "t", timeout=5).approve(ID, "")) == code
+        assert await code_of(RemoteReview(tmp_path / "s", "t", timeout=PATIENCE).approve(ID, "")) == code
 
 
 async def test_a_proxy_that_hangs_is_not_waited_for_without_end(tmp_path: Path) -> None:

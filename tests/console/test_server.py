@@ -13,6 +13,7 @@ import pytest
 from proxy.console.server import Console
 from proxy.errors import ConfigError
 from tests.console.conftest import Served
+from tests.patience import PATIENCE
 
 
 async def test_it_leaves_no_socket_behind(tmp_path: Path) -> None:
@@ -60,12 +61,12 @@ async def test_a_request_under_way_is_finished_at_a_stop(served: Served) -> None
     served.world.proposals = slow  # type: ignore[method-assign, assignment]
     async with served.client() as http:
         answer = asyncio.create_task(http.get("/proposals"))
-        await asyncio.wait_for(going.wait(), 5)
+        await asyncio.wait_for(going.wait(), PATIENCE)
         stopping = asyncio.create_task(served.console.stop())
         await asyncio.sleep(0)
         release.set()
-        assert (await asyncio.wait_for(answer, 5)).status_code == 200
-        await asyncio.wait_for(stopping, 5)
+        assert (await asyncio.wait_for(answer, PATIENCE)).status_code == 200
+        await asyncio.wait_for(stopping, PATIENCE)
 
 
 async def test_nothing_is_made_to_serve_before_somebody_comes(served: Served) -> None:
@@ -81,9 +82,9 @@ async def test_a_connection_that_comes_as_it_stops_is_closed(tmp_path: Path) -> 
     served = Served(tmp_path)
     served.console.start()
     reader, writer = await asyncio.open_unix_connection(served.console.path)
-    await asyncio.wait_for(served.console.stop(), 5)
+    await asyncio.wait_for(served.console.stop(), PATIENCE)
     with contextlib.suppress(ConnectionResetError):
-        assert await asyncio.wait_for(reader.read(), 5) == b""
+        assert await asyncio.wait_for(reader.read(), PATIENCE) == b""
     writer.close()
     with contextlib.suppress(ConnectionResetError):
         await writer.wait_closed()

@@ -9,6 +9,7 @@ import pytest
 from proxy.console import serving
 from proxy.console.serving import MAX_CONNECTIONS
 from tests.console.conftest import Served
+from tests.patience import PATIENCE
 
 
 async def test_a_crowd_on_the_tcp_port_keeps_nobody_from_the_socket(served: Served) -> None:
@@ -24,10 +25,10 @@ async def test_a_crowd_on_the_tcp_port_keeps_nobody_from_the_socket(served: Serv
 
 @pytest.mark.parametrize("sent", [b"", b"GET /proposals HT", b"GET / HTTP/1.1\r\nHost: x\r\n\r\nGET /pro"])
 async def test_a_connection_that_holds_on_is_ended(sent: bytes, served: Served, monkeypatch) -> None:
-    monkeypatch.setattr(serving, "CONNECTION_SECONDS", 0.3)
+    monkeypatch.setattr(serving, "CONNECTION_SECONDS", 2.0 if b"\r\n" in sent else 0.1)  # one is to be answered first
     reader, writer = await asyncio.open_unix_connection(served.console.path)
     writer.write(sent)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         received = await reader.read()
     assert received.startswith(b"HTTP/1.1 401" if b"\r\n" in sent else b"")
     writer.close()
@@ -35,11 +36,11 @@ async def test_a_connection_that_holds_on_is_ended(sent: bytes, served: Served, 
 
 
 async def test_a_request_under_way_at_a_connections_end_is_answered(served: Served, monkeypatch) -> None:
-    monkeypatch.setattr(serving, "CONNECTION_SECONDS", 0.1)
+    monkeypatch.setattr(serving, "CONNECTION_SECONDS", 1.0)
     real = served.world.proposals
 
     async def slow(*arguments: object) -> object:
-        await asyncio.sleep(0.4)
+        await asyncio.sleep(1.5)
         return await real(*arguments)  # type: ignore[arg-type]
 
     served.world.proposals = slow  # type: ignore[method-assign, assignment]

@@ -10,6 +10,7 @@ import pytest
 
 from proxy.console.sockets import connect_unix, listen_tcp, listen_unix
 from proxy.errors import ConfigError
+from tests.patience import PATIENCE
 
 
 def reaches(path: Path, listener: socket.socket) -> bool:
@@ -57,7 +58,7 @@ def test_where_nobody_listens_there_is_no_connection(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
 def test_a_tcp_address_is_listened_on(host: str) -> None:
-    with listen_tcp(host, 0) as listener, socket.create_connection(listener.getsockname()[:2], timeout=5):
+    with listen_tcp(host, 0) as listener, socket.create_connection(listener.getsockname()[:2], timeout=PATIENCE):
         assert listener.accept()[0].close() is None
 
 

@@ -7,6 +7,8 @@ import socket
 import threading
 from collections.abc import Iterator
 
+from tests.patience import PATIENCE
+
 
 @contextlib.contextmanager
 def answering(answer: bytes) -> Iterator[str]:
@@ -18,7 +20,7 @@ def answering(answer: bytes) -> Iterator[str]:
             yield f"127.0.0.1:{listener.getsockname()[1]}"
         finally:
             listener.shutdown(socket.SHUT_RDWR)
-            thread.join(5)
+            thread.join(PATIENCE)
 
 
 def _serve(listener: socket.socket, answer: bytes) -> None:
@@ -26,7 +28,7 @@ def _serve(listener: socket.socket, answer: bytes) -> None:
         while True:
             connection, _ = listener.accept()
             with connection:
-                connection.settimeout(5)
+                connection.settimeout(PATIENCE)
                 connection.recv(65536)
                 connection.sendall(answer)
                 connection.shutdown(socket.SHUT_WR)

@@ -21,14 +21,14 @@ class Pair(NamedTuple):
 
 SETTINGS = {
     "header_limit": "8KiB",
-    "header_timeout": 1,
     "body_limit": "64KiB",
-    "body_timeout": 1,
     "connection_limit": 8,
     "stream_limit": 2,
     "workers": 1,  # which count streams each for itself
     "large_uploads": ["127.0.0.1"],
 }
+HASTE = {"header_timeout": 2, "body_timeout": 1}
+"""For tests that wait for the time to be up; no other is to have so little of it."""
 
 
 @pytest.fixture(scope="module")
@@ -48,4 +48,11 @@ def pair(tmp_path_factory: pytest.TempPathFactory, web: ServerHandle) -> Iterato
 def tight(tmp_path_factory: pytest.TempPathFactory, web: ServerHandle) -> Iterator[Pair]:
     """A proxy on limits small enough to hit; uploads to the server may be large."""
     with start_interlock(tmp_path_factory.mktemp("tight"), settings=SETTINGS) as interlock:
+        yield Pair(interlock, web)
+
+
+@pytest.fixture(scope="module")
+def hasty(tmp_path_factory: pytest.TempPathFactory, web: ServerHandle) -> Iterator[Pair]:
+    """A proxy that gives requests little time."""
+    with start_interlock(tmp_path_factory.mktemp("hasty"), settings={**SETTINGS, **HASTE}) as interlock:
         yield Pair(interlock, web)

@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from tests.harness import Interlock
+from tests.patience import PATIENCE
 
 TRIES = 200
-LIMIT = 15.0
 
 
 def worker_of(interlock: Interlock, connection: http.client.HTTPConnection) -> int:
     """Give the number of the worker at the other end of a connection, by whose process has its socket."""
     ours = connection.sock.getsockname()[1]
     wanted = f"{interlock.port:04X}", f"{ours:04X}"
-    deadline = time.monotonic() + LIMIT
+    deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
         inodes = {row[9] for row in rows if (row[1][-4:], row[2][-4:]) == wanted and row[9] != "0"}
@@ -39,7 +39,7 @@ def worker_of(interlock: Interlock, connection: http.client.HTTPConnection) -> i
 def connect(interlock: Interlock, worker: int) -> http.client.HTTPConnection:
     """Connect to one worker."""
     for _ in range(TRIES):
-        connection = http.client.HTTPConnection("127.0.0.1", interlock.port, timeout=LIMIT)
+        connection = http.client.HTTPConnection("127.0.0.1", interlock.port, timeout=PATIENCE)
         connection.connect()
         if worker_of(interlock, connection) == worker:
             return connection

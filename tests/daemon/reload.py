@@ -9,8 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.harness import Interlock
-
-LIMIT = 10.0
+from tests.patience import PATIENCE
 
 
 def replace_policy(interlock: Interlock, text: str) -> None:
@@ -20,7 +19,7 @@ def replace_policy(interlock: Interlock, text: str) -> None:
 
 def wait_for(interlock: Interlock, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
     """Give the run file once it is as wanted."""
-    deadline = time.monotonic() + LIMIT
+    deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         run: dict[str, Any] = json.loads((interlock.state_dir / "run.json").read_bytes())
         if wanted(run):

@@ -19,7 +19,7 @@ def ask(
     pair: Pair, target: str, head: str = "", *, start: str = "GET", version: str = "1.1", body: bytes = b""
 ) -> Answer:
     request = f"{start} http://{target}/echo HTTP/{version}\r\nHost: {target}\r\n{head}\r\n".encode("latin-1") + body
-    answers = parse_answers(send_raw("127.0.0.1", pair.interlock.port, [request], limit=8))
+    answers = parse_answers(send_raw("127.0.0.1", pair.interlock.port, [request]))
     assert answers, "no answer"
     return answers[0]
 
@@ -55,7 +55,7 @@ def test_a_malformed_request_gets_400_in_our_own_words_and_leaves_an_event(pair:
 
 def test_a_request_without_a_host_gets_400_and_leaves_an_event(pair: Pair):
     seen = len(refusals(pair.interlock))
-    answer = parse_answers(send_raw("127.0.0.1", pair.interlock.port, [b"GET /echo HTTP/1.1\r\n\r\n"], limit=8))[0]
+    answer = parse_answers(send_raw("127.0.0.1", pair.interlock.port, [b"GET /echo HTTP/1.1\r\n\r\n"]))[0]
     assert (answer.status, answer.headers["content-type"]) == (400, "application/json")
     assert next_refusal(pair.interlock, seen)["reason"] == "bad_request"
 

@@ -7,29 +7,43 @@ import json
 import socket
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import h2.connection
 import h2.events
 import pytest
 from hyperframe.frame import HeadersFrame
 
-from tests.daemon.conftest import SETTINGS, Pair
+from tests.daemon.conftest import HASTE, SETTINGS, Pair
 from tests.daemon.waiting import next_refusal, refusals
-from tests.harness import free_port, make_certificates, start_interlock, start_python_server
+from tests.harness import Certificates, ServerHandle, free_port, start_interlock, start_python_server
+from tests.patience import PATIENCE
 from tests.raw import Tls
-
-LIMIT = 12.0
 
 
 @pytest.fixture(scope="module")
-def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("h2")
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path, certificates: Certificates) -> Iterator[ServerHandle]:
+    with start_python_server("web", folder, certificates=certificates) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def secure(folder: Path, server: ServerHandle, certificates: Certificates) -> Iterator[Pair]:
     """A proxy on tight limits before a web server with TLS."""
-    folder = tmp_path_factory.mktemp("h2")
-    certificates = make_certificates(folder / "certificates")
-    with (
-        start_python_server("web", folder, certificates=certificates) as server,
-        start_interlock(folder / "proxy", settings=SETTINGS, upstream_ca=certificates.ca_file) as interlock,
-    ):
+    with start_interlock(folder / "secure", settings=SETTINGS, upstream_ca=certificates.ca_file) as interlock:
+        yield Pair(interlock, server)
+
+
+@pytest.fixture(scope="module")
+def hurried(folder: Path, server: ServerHandle, certificates: Certificates) -> Iterator[Pair]:
+    """The same that gives requests little time; enough for a tunnel and a handshake."""
+    settings = {**SETTINGS, **HASTE, "header_timeout": 4}
+    with start_interlock(folder / "hurried", settings=settings, upstream_ca=certificates.ca_file) as interlock:
         yield Pair(interlock, server)
 
 
@@ -50,7 +64,7 @@ class Peer:
 
     def read(self, until: int | None = None) -> None:
         """Read until the answer to a stream is whole, or the connection is closed."""
-        deadline = time.monotonic() + LIMIT
+        deadline = time.monotonic() + PATIENCE
         while not self.closed and time.monotonic() < deadline:
             data = self.sock.recv(65536)
             self.closed = not data
@@ -76,7 +90,7 @@ class Peer:
 @contextlib.contextmanager
 def tunnel(pair: Pair, target: str = "") -> Iterator[Peer]:
     target = target or pair.target
-    with contextlib.closing(socket.create_connection(("127.0.0.1", pair.interlock.port), timeout=LIMIT)) as sock:
+    with contextlib.closing(socket.create_connection(("127.0.0.1", pair.interlock.port), timeout=PATIENCE)) as sock:
         sock.sendall(f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n".encode())
         while not sock.recv(4096).endswith(b"\r\n\r\n"):
             pass
@@ -104,30 +118,30 @@ def test_a_head_past_the_limit_with_a_body_to_come_gets_431(secure: Pair):
     assert peer.answers[1][0] == "431"
 
 
-def test_a_body_that_never_begins_gets_408(secure: Pair):
-    seen = len(refusals(secure.interlock))
-    with tunnel(secure) as peer:
+def test_a_body_that_never_begins_gets_408(hurried: Pair):
+    seen = len(refusals(hurried.interlock))
+    with tunnel(hurried) as peer:
         peer.ask(1, "POST", ("content-length", "10"), end=False)
         peer.read(until=1)
     status, body = peer.answers[1]
     assert (status, "body_timeout" in json.loads(body)["error"]["message"]) == ("408", True)
-    assert next_refusal(secure.interlock, seen)["reason"] == "body_too_slow"
+    assert next_refusal(hurried.interlock, seen)["reason"] == "body_too_slow"
 
 
-def test_a_head_that_never_ends_closes_the_connection_after_good_requests_too(secure: Pair):
-    seen = len(refusals(secure.interlock))
-    with tunnel(secure) as peer:
+def test_a_head_that_never_ends_closes_the_connection_after_good_requests_too(hurried: Pair):
+    seen = len(refusals(hurried.interlock))
+    with tunnel(hurried) as peer:
         peer.ask(1, "GET", end=True)
         peer.read(until=1)
         assert peer.answers[1][0] == "200"
         peer.sock.sendall(HeadersFrame(3, peer.h2.encoder.encode([(":method", "GET")])).serialize())
         peer.read()
         assert peer.closed
-    assert next_refusal(secure.interlock, seen)["reason"] == "head_too_slow"
+    assert next_refusal(hurried.interlock, seen)["reason"] == "head_too_slow"
 
 
-def test_half_a_frame_of_a_head_closes_the_connection(secure: Pair):
-    with tunnel(secure) as peer:
+def test_half_a_frame_of_a_head_closes_the_connection(hurried: Pair):
+    with tunnel(hurried) as peer:
         peer.ask(1, "GET", end=True)
         peer.read(until=1)
         peer.sock.sendall(HeadersFrame(3, b"x" * 50, flags=["END_HEADERS"]).serialize()[:20])

@@ -10,13 +10,14 @@ import httpx2
 from tests.daemon.conftest import Pair
 from tests.daemon.waiting import next_refusal, refusals
 from tests.harness import ServerHandle, start_interlock
-from tests.raw import parse_answers, send_raw
+from tests.patience import PATIENCE
+from tests.raw import Answer, parse_answers, send_raw
 
 CALL = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "danger"}}
 
 
 def through(proxy: str) -> httpx2.Client:
-    return httpx2.Client(proxy=proxy, timeout=10, trust_env=False)
+    return httpx2.Client(proxy=proxy, timeout=PATIENCE, trust_env=False)
 
 
 def with_token(pair: Pair, name: str, token: str) -> str:
@@ -57,8 +58,9 @@ def test_a_tunnel_belongs_to_the_agent_that_opened_it(pair: Pair):
         "Proxy-Authorization: Basic c29tZTpvbmU=\r\n\r\n"
     ).encode() + body
     connect = f"CONNECT {pair.target} HTTP/1.1\r\nHost: {pair.target}\r\nProxy-Authorization: Basic {basic}\r\n\r\n"
-    received = send_raw("127.0.0.1", pair.interlock.port, [connect.encode(), 0.3, inner], answers=2, limit=5)
-    assert b"policy_denied" in received
+    with socket.create_connection(("127.0.0.1", pair.interlock.port), timeout=PATIENCE) as tunnel:
+        assert answer_of(tunnel, connect.encode()).status == 200
+        assert b"policy_denied" in answer_of(tunnel, inner).body
     assert pair.interlock.events()[-1]["agent"] == "tunneller"
 
 
@@ -68,7 +70,7 @@ def test_a_wrong_token_is_refused_with_407_for_requests_and_tunnels(pair: Pair):
         answer = http.get(f"{pair.server.url}/echo")
     assert (answer.status_code, answer.json()["error"]["data"]["reason"]) == (407, "agent_auth")
     connect = f"CONNECT {pair.target} HTTP/1.1\r\nHost: {pair.target}\r\nProxy-Authorization: Basic eDp5\r\n\r\n"
-    refused = parse_answers(send_raw("127.0.0.1", pair.interlock.port, [connect.encode()], limit=5))
+    refused = parse_answers(send_raw("127.0.0.1", pair.interlock.port, [connect.encode()]))
     assert refused[0].status == 407
 
 
@@ -84,7 +86,7 @@ def test_a_refused_request_and_a_refused_tunnel_leave_an_event_each(pair: Pair):
     seen = len(refusals(pair.interlock))
     for line in (f"GET http://{pair.target}/echo", f"CONNECT {pair.target}"):
         head = f"{line} HTTP/1.1\r\nHost: {pair.target}\r\nProxy-Authorization: Basic eDp5\r\n\r\n"
-        assert parse_answers(send_raw("127.0.0.1", pair.interlock.port, [head.encode()], limit=5))[0].status == 407
+        assert parse_answers(send_raw("127.0.0.1", pair.interlock.port, [head.encode()]))[0].status == 407
     for at in (seen, seen + 1):
         event = next_refusal(pair.interlock, at)
         assert (event["kind"], event["reason"], event["server"]) == ("request_refused", "agent_auth", pair.target)
@@ -95,24 +97,24 @@ def test_a_revoked_agents_open_tunnel_is_refused_at_the_next_request(pair: Pair)
     basic = base64.b64encode(f"mole:{add_agent(pair, 'mole')}".encode()).decode()
     seen = len(refusals(pair.interlock))
     get = f"GET /echo HTTP/1.1\r\nHost: {pair.target}\r\n\r\n".encode()
-    with socket.create_connection(("127.0.0.1", pair.interlock.port), timeout=5) as tunnel:
+    with socket.create_connection(("127.0.0.1", pair.interlock.port), timeout=PATIENCE) as tunnel:
         connect = f"CONNECT {pair.target} HTTP/1.1\r\nHost: {pair.target}\r\nProxy-Authorization: Basic {basic}\r\n\r\n"
-        assert status_of(tunnel, connect.encode()) == 200
-        assert status_of(tunnel, get) == 200
+        assert answer_of(tunnel, connect.encode()).status == 200
+        assert answer_of(tunnel, get).status == 200
         assert pair.interlock.cli("agents", "revoke", "mole").returncode == 0
-        assert status_of(tunnel, get) == 407
+        assert answer_of(tunnel, get).status == 407
     event = next_refusal(pair.interlock, seen)
     assert (event["reason"], event["agent"], event["authenticated"]) == ("agent_auth", "mole", False)
 
 
-def status_of(tunnel: socket.socket, request: bytes) -> int:
+def answer_of(tunnel: socket.socket, request: bytes) -> Answer:
     tunnel.sendall(request)
     received = b""
     while not (answers := parse_answers(received, ended=received.startswith(b"HTTP/1.1 200 Connection"))):
         chunk = tunnel.recv(65536)
         assert chunk, received
         received += chunk
-    return answers[0].status
+    return answers[0]
 
 
 def test_a_caller_without_credentials_is_refused_where_they_are_required(tmp_path, web: ServerHandle):

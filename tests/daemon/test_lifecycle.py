@@ -9,7 +9,9 @@ import threading
 import httpx2
 import pytest
 
+from tests.faults.load import wait_until
 from tests.harness import interlock_cli, start_interlock, start_python_server
+from tests.patience import PATIENCE
 from tests.raw import send_raw
 
 SLOW = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "slow", "arguments": {"ms": 1500}}}
@@ -24,42 +26,36 @@ def test_a_call_under_way_finishes_before_the_proxy_exits(tmp_path):
         answers: list[httpx2.Response] = []
 
         def call() -> None:
-            with httpx2.Client(proxy=interlock.proxy_url, timeout=20, trust_env=False) as http:
+            with httpx2.Client(proxy=interlock.proxy_url, timeout=PATIENCE, trust_env=False) as http:
                 answers.append(http.post(f"{server.url}/mcp", json=SLOW, headers=HEADERS))
 
         thread = threading.Thread(target=call)
         thread.start()
-        for _ in range(200):
-            if server.executions():
-                break
-            threading.Event().wait(0.02)
+        wait_until(server.executions)
         interlock.stop()
-        thread.join(20)
+        thread.join(PATIENCE)
     assert answers[0].json()["result"]["content"][0]["text"] == "slept 1500 ms"
     outcomes = [e["outcome"] for e in interlock.events() if e["kind"] == "completed"]
     assert outcomes == ["done"]
 
 
 def test_a_call_that_outlives_the_drain_is_recorded_with_an_unknown_outcome(tmp_path):
-    slow = json.loads(json.dumps(SLOW).replace("1500", "8000"))
+    slow = json.loads(json.dumps(SLOW).replace("1500", "60000"))
     with (
         start_python_server("python_modern", tmp_path / "server", flags=["--stateless", "--json"]) as server,
         start_interlock(tmp_path / "proxy", settings={"drain_timeout": 0.5}) as interlock,
     ):
 
         def call() -> None:
-            client = httpx2.Client(proxy=interlock.proxy_url, timeout=20, trust_env=False)
+            client = httpx2.Client(proxy=interlock.proxy_url, timeout=PATIENCE, trust_env=False)
             with client as http, pytest.raises(httpx2.TransportError):
                 http.post(f"{server.url}/mcp", json=slow, headers=HEADERS)
 
         thread = threading.Thread(target=call)
         thread.start()
-        for _ in range(200):
-            if server.executions():
-                break
-            threading.Event().wait(0.02)
+        wait_until(server.executions)
         interlock.stop()
-        thread.join(20)
+        thread.join(PATIENCE)
     completed = [e for e in interlock.events() if e["kind"] == "completed"]
     assert [e["outcome"] for e in completed] in (["unknown"], ["upstream_error"])
 
@@ -141,7 +137,7 @@ def test_a_second_proxy_on_the_same_state_folder_does_not_start(tmp_path):
 def test_a_note_left_by_a_killed_proxy_does_not_mislead(tmp_path):
     with start_interlock(tmp_path) as first:
         first.process.kill()
-        first.process.wait(10)
+        first.process.wait(PATIENCE)
         first.stopped = True
         assert (first.state_dir / "run.json").exists()
     with start_interlock(tmp_path) as second:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import select
 import socket
 import time
 
@@ -12,6 +13,7 @@ import pytest
 from tests.daemon.conftest import SETTINGS, Pair
 from tests.daemon.waiting import next_refusal, refusals
 from tests.harness import ServerHandle, send_raw, start_interlock
+from tests.patience import PATIENCE
 from tests.raw import parse_answers
 
 
@@ -23,7 +25,7 @@ def request(target: str, *headers: str, method: str = "GET", path: str = "/echo"
 
 
 def ask(pair: Pair, *segments: bytes | float) -> tuple[int, str]:
-    answers = parse_answers(send_raw("127.0.0.1", pair.interlock.port, segments, limit=8))
+    answers = parse_answers(send_raw("127.0.0.1", pair.interlock.port, segments))
     assert answers, "no answer"
     return answers[0].status, answers[0].body.decode()
 
@@ -42,15 +44,13 @@ def test_an_endless_head_gets_431_before_it_ends(tight: Pair):
     assert status == 431
 
 
-def test_a_slow_head_gets_408_and_names_the_setting(tight: Pair):
-    start = time.monotonic()
-    status, body = ask(tight, b"GET http://", 0.1)
-    assert (status, "header_timeout" in body) == (408, True)
-    assert time.monotonic() - start < 5
+def test_a_slow_head_gets_408_and_names_the_setting(hasty: Pair):
+    status, body = ask(hasty, b"GET http://", 0.1)
+    assert (status, "2 s (header_timeout)" in body) == (408, True)
 
 
-def test_a_slow_head_inside_a_tunnel_gets_408(tight: Pair):
-    received = send_raw("127.0.0.1", tight.interlock.port, [b"GET /echo HTT"], connect=tight.target, limit=8)
+def test_a_slow_head_inside_a_tunnel_gets_408(hasty: Pair):
+    received = send_raw("127.0.0.1", hasty.interlock.port, [b"GET /echo HTT"], connect=hasty.target)
     assert parse_answers(received)[0].status == 408
 
 
@@ -59,35 +59,33 @@ def test_a_head_in_pieces_within_the_deadline_passes(tight: Pair):
     assert ask(tight, whole[:10], 0.1, whole[10:30], 0.1, whole[30:])[0] == 200
 
 
-def test_a_slow_head_on_a_kept_connection_gets_408(tight: Pair):
-    received = send_raw(
-        "127.0.0.1", tight.interlock.port, [request(tight.target), 0.2, b"GET http://half"], limit=8, answers=2
-    )
+def test_a_slow_head_on_a_kept_connection_gets_408(hasty: Pair):
+    received = send_raw("127.0.0.1", hasty.interlock.port, [request(hasty.target), 0.2, b"GET http://half"], answers=2)
     assert [answer.status for answer in parse_answers(received)] == [200, 408]
 
 
-def test_a_slow_body_gets_408_and_names_the_setting(tight: Pair):
-    start = request(tight.target, "Content-Length: 100", method="POST")
-    status, body = ask(tight, start + b"half")
+def test_a_slow_body_gets_408_and_names_the_setting(hasty: Pair):
+    start = request(hasty.target, "Content-Length: 100", method="POST")
+    status, body = ask(hasty, start + b"half")
     assert (status, "body_timeout" in body) == (408, True)
 
 
 @pytest.mark.parametrize("framing", ["Content-Length: 100", "Transfer-Encoding: chunked"])
-def test_a_body_that_never_begins_gets_408_and_leaves_an_event(tight: Pair, framing: str):
-    seen = len(refusals(tight.interlock))
-    status, body = ask(tight, request(tight.target, framing, method="POST"))
+def test_a_body_that_never_begins_gets_408_and_leaves_an_event(hasty: Pair, framing: str):
+    seen = len(refusals(hasty.interlock))
+    status, body = ask(hasty, request(hasty.target, framing, method="POST"))
     assert (status, "body_timeout" in body) == (408, True)
-    assert next_refusal(tight.interlock, seen)["reason"] == "body_too_slow"
+    assert next_refusal(hasty.interlock, seen)["reason"] == "body_too_slow"
 
 
-def test_a_body_that_never_begins_inside_a_tunnel_gets_408(tight: Pair):
-    head = f"POST /echo HTTP/1.1\r\nHost: {tight.target}\r\nContent-Length: 9\r\n\r\n".encode()
-    received = send_raw("127.0.0.1", tight.interlock.port, [head], connect=tight.target, limit=8)
+def test_a_body_that_never_begins_inside_a_tunnel_gets_408(hasty: Pair):
+    head = f"POST /echo HTTP/1.1\r\nHost: {hasty.target}\r\nContent-Length: 9\r\n\r\n".encode()
+    received = send_raw("127.0.0.1", hasty.interlock.port, [head], connect=hasty.target)
     assert parse_answers(received)[0].status == 408
 
 
-def test_an_answer_may_take_longer_than_the_body_may(tight: Pair):
-    status, _ = ask(tight, request(tight.target, path="/events?pause=1.5"))
+def test_an_answer_may_take_longer_than_the_body_may(hasty: Pair):
+    status, _ = ask(hasty, request(hasty.target, path="/events?pause=1.5"))
     assert status == 200
 
 
@@ -108,19 +106,15 @@ def test_a_chunked_body_past_the_limit_gets_413_even_where_uploads_may_be_large(
 
 
 def one_too_many(port: int) -> bytes:
-    """Hold as many connections as there may be; give what one more is told."""
+    """Hold more connections than there may be; give what the first that is too many is told."""
     with contextlib.ExitStack() as stack:
-        for _ in range(8):
-            held = socket.create_connection(("127.0.0.1", port))
-            stack.callback(held.close)
-        with socket.create_connection(("127.0.0.1", port), timeout=5) as extra:
-            return extra.recv(4096)
+        held = [stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(12)]
+        told, _, _ = select.select(held, [], [], PATIENCE)
+        return bytes(told[0].recv(4096))
 
 
 def test_a_connection_too_many_gets_503_and_others_go_on(tight: Pair):
-    # On a busy machine the silent ones may have been closed before the last one came.
-    answers = (one_too_many(tight.interlock.port) for _ in range(5))
-    answer = next((answer for answer in answers if answer), b"")
+    answer = one_too_many(tight.interlock.port)
     assert answer.startswith(b"HTTP/1.1 503 ")
     assert b"connection_limit" in answer
     for _ in range(50):
@@ -131,10 +125,10 @@ def test_a_connection_too_many_gets_503_and_others_go_on(tight: Pair):
 
 
 def test_a_stream_too_many_gets_503_until_another_ends(tight: Pair):
-    wanted = request(tight.target, "Accept: text/event-stream", path="/events?pause=4")
+    wanted = request(tight.target, "Accept: text/event-stream", path="/events?pause=60")
     with contextlib.ExitStack() as stack:
         for _ in range(2):
-            held = socket.create_connection(("127.0.0.1", tight.interlock.port), timeout=8)
+            held = socket.create_connection(("127.0.0.1", tight.interlock.port), timeout=PATIENCE)
             stack.callback(held.close)
             held.sendall(wanted)
             assert held.recv(4096).startswith(b"HTTP/1.1 200")
@@ -151,15 +145,15 @@ def test_a_stream_too_many_gets_503_until_another_ends(tight: Pair):
 
 
 def ask_or_none(pair: Pair) -> int | None:
-    answers = parse_answers(send_raw("127.0.0.1", pair.interlock.port, [request(pair.target)], limit=2))
+    answers = parse_answers(send_raw("127.0.0.1", pair.interlock.port, [request(pair.target)]))
     return answers[0].status if answers else None
 
 
-def test_a_silent_connection_is_closed_and_leaves_an_event(tight: Pair):
-    seen = len(refusals(tight.interlock))
-    with socket.create_connection(("127.0.0.1", tight.interlock.port), timeout=5) as silent:
+def test_a_silent_connection_is_closed_and_leaves_an_event(hasty: Pair):
+    seen = len(refusals(hasty.interlock))
+    with socket.create_connection(("127.0.0.1", hasty.interlock.port), timeout=PATIENCE) as silent:
         assert silent.recv(1) == b""
-    event = next_refusal(tight.interlock, seen)
+    event = next_refusal(hasty.interlock, seen)
     assert (event["kind"], event["reason"]) == ("connection_refused", "no_request")
 
 
@@ -180,10 +174,10 @@ def test_a_refused_body_leaves_an_answer_to_read_for_a_client_that_keeps_sending
         ([b"GET http://", 0.1], "head_too_slow"),
     ],
 )
-def test_what_is_refused_before_it_is_a_request_leaves_an_event(tight: Pair, segments, reason: str):
-    seen = len(refusals(tight.interlock))
-    send_raw("127.0.0.1", tight.interlock.port, segments, limit=8)
-    event = next_refusal(tight.interlock, seen)
+def test_what_is_refused_before_it_is_a_request_leaves_an_event(hasty: Pair, segments, reason: str):
+    seen = len(refusals(hasty.interlock))
+    send_raw("127.0.0.1", hasty.interlock.port, segments)
+    event = next_refusal(hasty.interlock, seen)
     assert (event["kind"], event["reason"]) == ("connection_refused", reason)
 
 
@@ -191,7 +185,7 @@ def test_bytes_that_are_not_http_inside_a_tunnel_reach_nobody_and_leave_an_event
     seen = len(refusals(tight.interlock))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         target = f"127.0.0.1:{listener.getsockname()[1]}"
-        send_raw("127.0.0.1", tight.interlock.port, [b"HELO mail\r\n\r\n"], connect=target, limit=8)
+        send_raw("127.0.0.1", tight.interlock.port, [b"HELO mail\r\n\r\n"], connect=target)
         listener.settimeout(0.2)
         with pytest.raises(TimeoutError):
             listener.accept()

@@ -18,6 +18,7 @@ from proxy.proposals import Proposal, State
 from proxy.store.choice import open_store
 from tests.daemon.waiting import next_refusal, refusals
 from tests.harness import Interlock, ServerHandle, free_port, interlock_cli, start_interlock
+from tests.patience import PATIENCE
 from tests.proposal_world import new_proposal
 from tests.raw import parse_answers, send_raw
 
@@ -99,7 +100,7 @@ def reason_of(received: bytes) -> tuple[int, str]:
 
 def listened_to(port: int) -> bool:
     """Say whether the port answers to an operator's question without a token, as only the API does."""
-    answer = httpx2.get(f"http://127.0.0.1:{port}/proposals", timeout=10, trust_env=False)
+    answer = httpx2.get(f"http://127.0.0.1:{port}/proposals", timeout=PATIENCE, trust_env=False)
     return answer.status_code == 401
 
 
@@ -137,7 +138,7 @@ def test_a_request_in_an_origin_form_that_names_the_port_by_its_host_is_refused(
 
 def test_an_mcp_call_to_the_operators_port_is_denied(interlock: Interlock):
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "approve", "arguments": {}}}
-    with httpx2.Client(proxy=interlock.proxy_url, timeout=20, trust_env=False) as http:
+    with httpx2.Client(proxy=interlock.proxy_url, timeout=PATIENCE, trust_env=False) as http:
         answer = http.post(f"http://localhost:{operator_port(interlock)}/proposals/x/approve", json=body).json()
     assert answer["result"]["_meta"]["mcp-interlock/denial"]["reason"] == "egress_denied"
 
@@ -150,7 +151,7 @@ def test_a_refusal_tells_that_it_was_the_operators_port(interlock: Interlock):
 
 
 def test_other_ports_of_the_machine_are_reached_as_before(interlock: Interlock, web: ServerHandle):
-    with httpx2.Client(proxy=interlock.proxy_url, timeout=20, trust_env=False) as http:
+    with httpx2.Client(proxy=interlock.proxy_url, timeout=PATIENCE, trust_env=False) as http:
         assert http.get(f"{web.url}/echo").status_code == 200
 
 
@@ -184,7 +185,7 @@ def test_a_reverse_proxy_that_points_at_the_operators_port_forwards_nothing(tmp_
     flags = ["--operator-listen", f"127.0.0.1:{port}"]
     with start_interlock(tmp_path, f"reverse:http://localhost:{port}", OPEN, flags=flags) as interlock:
         headers = {"Authorization": f"Bearer {token(interlock)}"}
-        answer = httpx2.get(f"{interlock.url}/proposals", headers=headers, timeout=20, trust_env=False)
+        answer = httpx2.get(f"{interlock.url}/proposals", headers=headers, timeout=PATIENCE, trust_env=False)
         assert (answer.status_code, answer.json()["error"]["data"]["reason"]) == (403, "egress_denied")
 
 
@@ -224,7 +225,7 @@ def test_a_proposal_is_rejected_through_the_tcp_port_by_the_operator_whose_token
     alice = interlock.cli("operators", "add", "alice").stdout.strip()
     url = f"http://{interlock.run['operator_listen']}/proposals/{made.proposal_id}/reject"
     headers = {"Authorization": f"Bearer {alice}"}
-    answer = httpx2.post(url, headers=headers, json={"reason": "no"}, timeout=20, trust_env=False)
+    answer = httpx2.post(url, headers=headers, json={"reason": "no"}, timeout=PATIENCE, trust_env=False)
     assert (answer.status_code, answer.json()["state"], answer.json()["operator"]) == (200, "rejected", "alice")
     assert interlock.events()[-1]["detail"]["operator"] == "alice"
 
@@ -232,7 +233,7 @@ def test_a_proposal_is_rejected_through_the_tcp_port_by_the_operator_whose_token
 def test_an_agents_token_opens_nothing(interlock: Interlock):
     agent = interlock.cli("agents", "add", "bot").stdout.strip()
     url = f"http://{interlock.run['operator_listen']}/proposals"
-    answer = httpx2.get(url, headers={"Authorization": f"Bearer {agent}"}, timeout=20, trust_env=False)
+    answer = httpx2.get(url, headers={"Authorization": f"Bearer {agent}"}, timeout=PATIENCE, trust_env=False)
     assert answer.status_code == 401
     event = interlock.events()[-1]
     assert (event["kind"], event["detail"]["presented"]) == ("operator_refused", "an agent's token")
@@ -241,7 +242,7 @@ def test_an_agents_token_opens_nothing(interlock: Interlock):
 
 def test_an_operators_token_is_no_agents(interlock: Interlock, web: ServerHandle):
     proxy = f"http://operator:{token(interlock)}@127.0.0.1:{interlock.port}"
-    with httpx2.Client(proxy=proxy, timeout=20, trust_env=False) as http:
+    with httpx2.Client(proxy=proxy, timeout=PATIENCE, trust_env=False) as http:
         assert http.get(f"{web.url}/echo").status_code == 407
 
 

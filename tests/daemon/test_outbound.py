@@ -16,6 +16,7 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.frames import Frame, Opcode
 
 from tests.harness import Interlock, ServerHandle, start_interlock, start_python_server
+from tests.patience import PATIENCE
 
 SECRET = "ghp_" + "Zx8Kq2" * 6
 POLICY = """\
@@ -47,7 +48,7 @@ def interlock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Interlock]:
 
 @pytest.fixture
 def client(interlock: Interlock) -> Iterator[httpx2.Client]:
-    with httpx2.Client(proxy=interlock.proxy_url, timeout=20, trust_env=False) as made:
+    with httpx2.Client(proxy=interlock.proxy_url, timeout=PATIENCE, trust_env=False) as made:
         yield made
 
 
@@ -162,7 +163,7 @@ def test_where_looking_through_fails_nothing_leaves(tmp_path, web: ServerHandle)
         start_interlock(
             tmp_path, policy=POLICY, program=["tests.daemon.faulty", str(told)], settings=settings
         ) as interlock,
-        httpx2.Client(proxy=interlock.proxy_url, timeout=20, trust_env=False) as client,
+        httpx2.Client(proxy=interlock.proxy_url, timeout=PATIENCE, trust_env=False) as client,
     ):
         for body in (b"", b"hello", LARGE):
             response = client.post(f"{web.url}/upload", content=body)
@@ -173,7 +174,7 @@ def test_where_looking_through_fails_nothing_leaves(tmp_path, web: ServerHandle)
 
 
 def socket(interlock: Interlock, web: ServerHandle) -> Any:
-    return connect(f"ws://closed.test:{web.port}/ws", proxy=interlock.proxy_url, open_timeout=5)
+    return connect(f"ws://closed.test:{web.port}/ws", proxy=interlock.proxy_url, open_timeout=PATIENCE)
 
 
 @pytest.mark.parametrize(
@@ -214,8 +215,8 @@ async def test_a_ping_reaches_a_closed_host_without_what_could_be_a_secret(inter
         port = next(iter(server.sockets)).getsockname()[1]
         for host, expected in (("closed", ["", "0123456789abcdef"]), ("web", [SECRET, "0123456789abcdef"])):
             url = f"ws://{host}.test:{port}/"
-            async with connect(url, proxy=interlock.proxy_url, open_timeout=5, ping_interval=None) as ws:
+            async with connect(url, proxy=interlock.proxy_url, open_timeout=PATIENCE, ping_interval=None) as ws:
                 await ws.ping(SECRET.encode())
-                await asyncio.wait_for(await ws.ping(b"0123456789abcdef"), 5)
+                await asyncio.wait_for(await ws.ping(b"0123456789abcdef"), PATIENCE)
                 await ws.send("tell")
                 assert json.loads(await ws.recv()) == expected

@@ -20,6 +20,7 @@ from mcp.client.subscriptions import ToolsListChanged
 from mcp.types import CallToolResult, ToolListChangedNotification
 
 from tests.harness import Certificates, Interlock, ServerHandle, start_interlock, start_python_server
+from tests.patience import PATIENCE
 
 RULES = """\
 version: 1
@@ -56,7 +57,7 @@ class Scene:
     async def client(self, **options: Any) -> AsyncIterator[Client]:
         url = self.interlock.url + self.endpoint
         transport: Any = sse_client(url) if self.endpoint == "/sse" else url
-        async with Client(transport, read_timeout_seconds=10, mode=self.mode, **options) as client:
+        async with Client(transport, read_timeout_seconds=PATIENCE, mode=self.mode, **options) as client:
             yield client
 
     def findings(self, kind: str = "pin_changed") -> list[dict[str, Any]]:
@@ -225,14 +226,18 @@ async def test_a_replayed_list_is_cut_like_the_first(tmp_path: Path) -> None:
 
 async def _replay_list(url: str) -> dict[str, Any]:
     """List tools in a session, then GET the same stream again from its first event."""
-    async with httpx.AsyncClient(timeout=10, trust_env=False) as http:
+    async with httpx.AsyncClient(timeout=PATIENCE, trust_env=False) as http:
         base = await _open_session(http, url)
         answer = await http.post(url, json=_message("tools/list", {}), headers=base)
         first = next(line for line in answer.text.splitlines() if line.startswith("id:"))
         again = {**base, "accept": "text/event-stream", "last-event-id": first.removeprefix("id:").strip()}
-        async with http.stream("GET", url, headers=again) as stream:
-            async with asyncio.timeout(10):
-                lines = [line async for line in _until_data(stream)]
+        async with asyncio.timeout(PATIENCE):
+            while True:  # a server that has not seen the old stream's end closes the new one at once
+                async with http.stream("GET", url, headers=again) as stream:
+                    lines = [line async for line in _until_data(stream)]
+                if lines and lines[-1].startswith("data: {"):
+                    break
+                await asyncio.sleep(0.05)
     replayed: dict[str, Any] = json.loads(lines[-1].removeprefix("data: "))
     return replayed
 
@@ -264,7 +269,7 @@ class Inbox:
             self.changed.set()
 
     async def wait(self) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             await self.changed.wait()
         self.changed.clear()
 
@@ -295,7 +300,7 @@ async def test_a_subscription_hears_of_approvals(tmp_path: Path) -> None:
             here.offer([tool("echo", "Another.")])
             assert await names(client) == []
             here.pins("approve", here.name)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE):
                 assert isinstance(await anext(aiter(subscription)), ToolsListChanged)
             assert await names(client) == ["echo"]
 
@@ -306,14 +311,16 @@ async def test_a_session_inside_a_tls_tunnel_hears_of_a_new_policy(tmp_path: Pat
         start_interlock(tmp_path, upstream_ca=certificates.ca_file) as interlock,
     ):
         trust = ssl.create_default_context(cafile=str(interlock.ca_file))
-        async with httpx.AsyncClient(proxy=interlock.proxy_url, verify=trust, timeout=10, trust_env=False) as http:
+        async with httpx.AsyncClient(
+            proxy=interlock.proxy_url, verify=trust, timeout=PATIENCE, trust_env=False
+        ) as http:
             url = f"{server.url}/mcp"
             headers = await _open_session(http, url)
             async with http.stream("GET", url, headers={**headers, "accept": "text/event-stream"}) as stream:
                 assert stream.status_code == 200
                 (tmp_path / "policy.yaml").write_text("version: 1\ndefault: deny\n")
                 interlock.process.send_signal(signal.SIGHUP)
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(PATIENCE):
                     heard = [line async for line in _until_data(stream)]
     assert "notifications/tools/list_changed" in heard[-1]
 
@@ -327,7 +334,7 @@ async def _until_data(stream: httpx.Response) -> AsyncIterator[str]:
 
 async def test_a_stream_that_is_not_mcp_hears_nothing(tmp_path: Path) -> None:
     with start_python_server("web", tmp_path) as web, start_interlock(tmp_path) as interlock:
-        proxied = httpx.AsyncClient(proxy=interlock.proxy_url, timeout=10, trust_env=False)
+        proxied = httpx.AsyncClient(proxy=interlock.proxy_url, timeout=PATIENCE, trust_env=False)
         headers = {"accept": "text/event-stream"}
         async with proxied as http, http.stream("GET", f"{web.url}/events", headers=headers) as stream:
             lines = stream.aiter_lines()

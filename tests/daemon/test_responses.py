@@ -15,6 +15,7 @@ import brotli
 import pytest
 
 from tests.harness import Interlock, start_interlock
+from tests.patience import PATIENCE
 from tests.raw import parse_answers, send_raw
 
 CALL = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo"}}'
@@ -37,25 +38,25 @@ def scripted(*steps: Step) -> Iterator[tuple[int, list[bytes]]]:
     def serve() -> None:
         connection, _ = listener.accept()
         with connection:
-            connection.settimeout(10)
+            connection.settimeout(PATIENCE)
             requests.append(_read_request(connection))
             with contextlib.suppress(OSError):
                 for step in steps:
                     _take(connection, step)
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        listener.settimeout(10)
+        listener.settimeout(PATIENCE)
         thread = threading.Thread(target=serve)
         thread.start()
         yield listener.getsockname()[1], requests
-        thread.join(10)
+        thread.join(PATIENCE)
 
 
 def _take(connection: socket.socket, step: Step) -> None:
     if isinstance(step, bytes):
         connection.sendall(step)
     elif isinstance(step, threading.Event):
-        step.wait(10)
+        step.wait(PATIENCE)
     else:
         time.sleep(step)
 
@@ -100,9 +101,9 @@ def outcome(interlock: Interlock) -> str:
     return [event["outcome"] for event in interlock.events() if event["kind"] == "completed"][-1]
 
 
-def ask(interlock: Interlock, steps: Sequence[Step], limit: float = 5) -> bytes:
+def ask(interlock: Interlock, steps: Sequence[Step]) -> bytes:
     with scripted(*steps) as (port, _):
-        return send_raw("127.0.0.1", interlock.port, [request(port)], limit=limit)
+        return send_raw("127.0.0.1", interlock.port, [request(port)])
 
 
 def test_the_server_is_asked_for_an_unencoded_answer(interlock: Interlock):
@@ -154,7 +155,7 @@ def test_events_leave_one_by_one_as_soon_as_they_are_whole(interlock: Interlock)
         LAST,
     ]
     with scripted(*steps) as (port, _), socket.create_connection(("127.0.0.1", interlock.port)) as client:
-        client.settimeout(5)
+        client.settimeout(PATIENCE)
         client.sendall(request(port))
         seen = b""
         while EVENT not in seen:

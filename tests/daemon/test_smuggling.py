@@ -16,6 +16,7 @@ import h2.events
 import pytest
 
 from tests.harness import Certificates, Interlock, ServerHandle, start_interlock, start_python_server
+from tests.patience import PATIENCE
 from tests.raw import Tls, parse_answers, send_raw
 
 DANGER = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "danger"}}).encode()
@@ -70,12 +71,12 @@ def recorder() -> Iterator[tuple[int, list[str]]]:
         thread.start()
         yield listener.server_address[1], seen
         listener.shutdown()
-        thread.join(5)
+        thread.join(PATIENCE)
 
 
 @contextlib.contextmanager
 def h2_tunnel(interlock: Interlock, target: str) -> Iterator[tuple[socket.socket, h2.connection.H2Connection]]:
-    with socket.create_connection(("127.0.0.1", interlock.port), timeout=5) as plain:
+    with socket.create_connection(("127.0.0.1", interlock.port), timeout=PATIENCE) as plain:
         plain.sendall(f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n".encode())
         assert b" 200 " in plain.recv(4096)
         with Tls(interlock.ca_file, alpn=("h2",)).wrap(plain) as sock:
@@ -101,7 +102,7 @@ def ask_h2(interlock: Interlock, target: str, body: bytes, *extra: tuple[str, st
 
 
 def _status(sock: socket.socket, connection: h2.connection.H2Connection) -> str | None:
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         data = sock.recv(65536)
         if not data:

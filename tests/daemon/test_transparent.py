@@ -19,7 +19,7 @@ def test_a_client_without_proxy_settings_is_gated_in_the_clear_and_inside_tls(tm
         cwd=REPOSITORY,
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=110,
         check=False,
     )
     assert done.returncode == 0, done.stderr

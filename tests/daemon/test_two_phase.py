@@ -15,6 +15,7 @@ from proxy.store.choice import open_store
 from tests.acceptance.bank import POLICY, STABLE
 from tests.daemon.dying import POINTS
 from tests.harness import Interlock, ServerHandle, start_interlock, start_python_server
+from tests.patience import PATIENCE
 from tests.postgres import Postgres
 
 HEADERS = {
@@ -62,7 +63,7 @@ def reason(result: Any) -> str | None:
 
 
 def client() -> httpx2.AsyncClient:
-    return httpx2.AsyncClient(timeout=20, trust_env=False)
+    return httpx2.AsyncClient(timeout=PATIENCE, trust_env=False)
 
 
 def moved(bank: ServerHandle) -> list[Any]:
@@ -80,7 +81,7 @@ async def commit_and_die(folder: Path, bank: ServerHandle, point: str) -> dict[s
                 given = await propose(http, interlock.url)
                 with pytest.raises(httpx2.HTTPError):
                     await call(http, interlock.url, "transfer_funds_commit", given)
-            dead.append(interlock.process.wait(10))
+            dead.append(interlock.process.wait(PATIENCE))
             interlock.stopped = True
     except AssertionError:
         assert dead, "the proxy lived on"

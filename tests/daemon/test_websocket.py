@@ -14,6 +14,7 @@ from websockets.exceptions import ConnectionClosed
 from tests.daemon.conftest import Pair
 from tests.daemon.waiting import next_refusal
 from tests.harness import ServerHandle, start_interlock
+from tests.patience import PATIENCE
 
 
 def call(tool: str, number: int = 1) -> str:
@@ -21,7 +22,7 @@ def call(tool: str, number: int = 1) -> str:
 
 
 def open_socket(pair: Pair):
-    return connect(f"ws://{pair.target}/ws", proxy=pair.interlock.proxy_url, open_timeout=5, max_size=None)
+    return connect(f"ws://{pair.target}/ws", proxy=pair.interlock.proxy_url, open_timeout=PATIENCE, max_size=None)
 
 
 async def ask(socket: ClientConnection, text: str) -> dict:
@@ -117,9 +118,9 @@ async def test_the_reason_of_a_close_carries_no_message(pair: Pair, reason: str,
 
     async with serve(listen, "127.0.0.1", 0) as server:
         port = next(iter(server.sockets)).getsockname()[1]
-        async with connect(f"ws://127.0.0.1:{port}/", proxy=pair.interlock.proxy_url, open_timeout=5) as socket:
+        async with connect(f"ws://127.0.0.1:{port}/", proxy=pair.interlock.proxy_url, open_timeout=PATIENCE) as socket:
             await socket.close(1000, reason)
-        assert await asyncio.wait_for(closed, 5) == arrives
+        assert await asyncio.wait_for(closed, PATIENCE) == arrives
 
 
 async def test_a_call_that_the_end_of_its_socket_leaves_unanswered_is_recorded_so(pair: Pair):
@@ -128,7 +129,7 @@ async def test_a_call_that_the_end_of_its_socket_leaves_unanswered_is_recorded_s
 
     async with serve(hang_up, "127.0.0.1", 0) as server:
         port = next(iter(server.sockets)).getsockname()[1]
-        async with connect(f"ws://127.0.0.1:{port}/", proxy=pair.interlock.proxy_url, open_timeout=5) as socket:
+        async with connect(f"ws://127.0.0.1:{port}/", proxy=pair.interlock.proxy_url, open_timeout=PATIENCE) as socket:
             with pytest.raises(ConnectionClosed):
                 await ask(socket, call("echo", 11))
     ended = [e["outcome"] for e in pair.interlock.events() if (e["kind"], e.get("jsonrpc_id")) == ("completed", 11)]

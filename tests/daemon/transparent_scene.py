@@ -28,15 +28,15 @@ table ip nat {{
 
 
 def run(*command: str, stdin: str | None = None) -> str:
-    return subprocess.run(command, input=stdin, check=True, capture_output=True, text=True, timeout=20).stdout
+    return subprocess.run(command, input=stdin, check=True, capture_output=True, text=True, timeout=60).stdout
 
 
 @contextlib.contextmanager
 def client_host() -> Iterator[int]:
     """Give the process id whose network namespace is the client's."""
-    with subprocess.Popen(["unshare", "--net", "sleep", "60"]) as sleeper:
+    with subprocess.Popen(["unshare", "--net", "sleep", "300"]) as sleeper:
         try:
-            for _ in range(100):
+            for _ in range(1000):
                 if Path(f"/proc/{sleeper.pid}/ns/net").readlink() != Path("/proc/self/ns/net").readlink():
                     break
                 run("sleep", "0.02")
@@ -68,7 +68,7 @@ for scheme, port in (("http", 9000), ("https", 9443)):
             {"Accept": "application/json, text/event-stream", "Content-Type": "application/json",
              "MCP-Protocol-Version": "2025-06-18"},
         )
-        with urllib.request.urlopen(request, timeout=10, context=context if scheme == "https" else None) as answer:
+        with urllib.request.urlopen(request, timeout=60, context=context if scheme == "https" else None) as answer:
             seen[f"{scheme} {tool}"] = json.load(answer)
 print(json.dumps(seen))
 """

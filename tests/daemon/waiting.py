@@ -6,8 +6,7 @@ import time
 from typing import Any
 
 from tests.harness import Interlock
-
-LIMIT = 10.0
+from tests.patience import PATIENCE
 
 
 def refusals(interlock: Interlock) -> list[tuple[str, str]]:
@@ -18,7 +17,7 @@ def refusals(interlock: Interlock) -> list[tuple[str, str]]:
 
 def next_refusal(interlock: Interlock, seen: int) -> dict[str, Any]:
     """Give the first refusal after the `seen` that were there before."""
-    deadline = time.monotonic() + LIMIT
+    deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         events = [event for event in interlock.recorded() if event["kind"].endswith("_refused")]
         if len(events) > seen:

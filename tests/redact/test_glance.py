@@ -132,10 +132,9 @@ def test_a_part_by_itself_is_looked_at_too():
 
 
 def test_bait_beside_a_part_does_not_hide_what_is_in_it():
-    """Past so many numbers that are no cards, what begins inside one is not looked for; the part has none of them."""
     part = {"n": f";4000 0000 0001 {'4111' + ' 1111' * 3};"}
     value = {"_meta": {"x": "4000 " * 6000}, "name": "t", "arguments": part}
-    assert not MASKER.mask(value, ("pii",))[1]
+    assert MASKER.mask(value, ("pii",))[1]
     assert MASKER.mask(part, ("pii",))[1]
     assert not MASKER.is_clean(value, part, ("pii",))
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from proxy.redact.detectors import builtin
 from proxy.redact.scan import BLOCK, MAX_MATCHES, Scanner, entropy, scanner_for
+from proxy.redact.validators import luhn
 from tests.redact.labelled import load
 
 ALL = builtin().select(["secrets", "pii"])
@@ -72,6 +73,54 @@ def test_what_is_refused_does_not_hide_what_begins_inside_it(hyperscan: Scanner)
     data = b"2235 4111 1111 1111 1111"
     [match] = hyperscan.matches(data, builtin().select(["pii.card"]))
     assert data[match.start : match.end] == b"4111 1111 1111 1111"
+
+
+BAIT = {
+    "pii.card": (b"4000 ", b"4000 0000 0001 ", b"4111 1111 1111 1111"),
+    "pii.iban": (b"DE89 3704 ", b"DE89 3704 0044 ", b"DE89 3704 0044 0532 0130 00"),
+}
+
+
+@pytest.mark.parametrize("detector", BAIT)
+def test_no_number_of_baits_hides_what_begins_inside_one(hyperscan: Scanner, keywords: Scanner, detector: str):
+    bait, last, secret = BAIT[detector]
+    data = bait * 10_000 + b";" + last + secret + b"; " + bait
+    for scanner in (hyperscan, keywords):
+        [match] = scanner.matches(data, builtin().select([detector]))
+        assert data[match.start : match.end] == secret
+
+
+def test_a_large_table_of_numbers_is_left_as_it_is(hyperscan: Scanner):
+    rows = [
+        f"{70_000_000_000_000_000 + 97 * row},{4_000_000_000_000_001 + 70 * row},2024-05-17" for row in range(40_000)
+    ]
+    rows = [row for row in rows if not luhn([int(digit) for digit in row.split(",")[1]])]
+    assert len(rows) > 30_000
+    assert hyperscan.matches("\n".join(rows).encode(), ALL) == []
+
+
+@pytest.mark.parametrize(
+    ("unit", "detector"), [(b"sk-proj-", "secrets.openai-key"), (b"secret=token=", "secrets.secret-assignment")]
+)
+def test_matches_in_matches_cost_what_they_are_long_and_not_the_square_of_it(
+    hyperscan: Scanner, unit: bytes, detector: str, monkeypatch: pytest.MonkeyPatch
+):
+    """Each of them is refused, and reaches to the end: past a bound all that follows counts as matched."""
+    [index] = builtin().select([detector])
+    rule, looked = hyperscan._rule(index), 0
+
+    def counted(data: bytes, position: int, limit: int) -> list[tuple[int, int]]:
+        nonlocal looked
+        spans = search(data, position, limit)
+        looked += spans[0][1] - position
+        return spans
+
+    search = rule._search
+    monkeypatch.setattr(rule, "_search", counted)
+    data = b"key " + unit * (150_000 // len(unit))
+    [match] = hyperscan.matches(data, frozenset({index}))
+    assert match.end == len(data)
+    assert looked < 60 * len(data), "the square of it would be thousands of times its length"
 
 
 def test_threads_share_a_scanner(hyperscan: Scanner):

@@ -53,10 +53,20 @@ class ExecutionLog:
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("ab", buffering=0)
+        self._wake = path.with_suffix(".wake")
 
     def executed(self, tool: str, arguments: Any) -> None:
         line = json.dumps({"tool": tool, "arguments": arguments}, default=repr)
         self._file.write(line.encode("ascii") + b"\n")
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep for so long, or until a test has had enough of it and touches the file beside the log."""
+        end, before = asyncio.get_running_loop().time() + seconds, self._woken()
+        while (left := end - asyncio.get_running_loop().time()) > 0 and self._woken() == before:
+            await asyncio.sleep(min(left, 0.02))
+
+    def _woken(self) -> int:
+        return self._wake.stat().st_mtime_ns if self._wake.exists() else 0
 
 
 def listening_socket(port: int, host: str = "127.0.0.1") -> socket.socket:
@@ -123,10 +133,10 @@ def make_server(log: ExecutionLog) -> MCPServer:
 
     @server.tool()
     async def slow(ms: int, ctx: Context) -> str:
-        """Report progress at once, answer after `ms` milliseconds."""
+        """Report progress at once, answer after `ms` milliseconds or when woken."""
         log.executed("slow", {"ms": ms})
         await ctx.report_progress(0, 1, "started")
-        await asyncio.sleep(ms / 1000)
+        await log.sleep(ms / 1000)
         return f"slept {ms} ms"
 
     return server

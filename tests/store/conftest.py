@@ -10,6 +10,7 @@ import pytest
 from proxy.store.choice import open_events, open_store
 from proxy.store.events import Events
 from proxy.store.proposals import Proposals
+from tests.patience import PATIENCE
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -18,10 +19,17 @@ def where(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str | None, P
     return (request.getfixturevalue("database_url") if request.param == "postgres" else None), tmp_path
 
 
+def patient_store(database_url: str | None, state_dir: Path) -> Proposals:
+    """Give the store of proposals that is used there, with all the time that it may need."""
+    store = open_store(database_url, state_dir)
+    store.database._timeout = PATIENCE  # type: ignore[attr-defined]
+    return store
+
+
 @pytest.fixture
 async def store(where: tuple[str | None, Path]) -> AsyncIterator[Proposals]:
     """A store on each kind of database."""
-    opened = open_store(*where)
+    opened = patient_store(*where)
     yield opened
     await opened.close()
 

@@ -11,8 +11,8 @@ from proxy.events import Entry
 from proxy.model import AuditEvent, Finding
 from proxy.store import chained
 from proxy.store.chain import Head
+from proxy.store.encoding import encode
 from proxy.store.events import Events
-from proxy.store.log import encode
 from tests.postgres import Postgres
 from tests.trail_world import execute, move, write
 

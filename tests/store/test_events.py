@@ -15,8 +15,8 @@ from proxy.events import Cursor, DayStats, DenialStats, Entry, Filter, SecretSta
 from proxy.model import AuditEvent, Finding
 from proxy.store.chain import Head
 from proxy.store.choice import open_events
+from proxy.store.encoding import encode
 from proxy.store.events import Events
-from proxy.store.log import encode
 
 NOW = 1_763_000_000.25
 UNWIELDY = "".join(chr(0x1_0000 + number * 7919 % 0x1_0000) for number in range(5000))  # 4 bytes each, no pattern

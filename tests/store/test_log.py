@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import stat
@@ -15,9 +14,10 @@ from pathlib import Path
 import pytest
 
 from proxy.errors import AuditUnavailableError
-from proxy.model import AuditEvent, Finding
+from proxy.model import AuditEvent
 from proxy.store import log as log_room
-from proxy.store.log import MAX_BATCH, LocalLog, encode, read_log
+from proxy.store.log import MAX_BATCH, LocalLog, read_log
+from tests.patience import PATIENCE
 
 
 def event(number: int = 0, **fields: object) -> AuditEvent:
@@ -99,7 +99,7 @@ async def test_while_the_loop_is_busy_events_gather_for_a_bounded_time(
     path: Path, commits: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_room, "QUIET_SECONDS", -1.0)  # as if every turn of the loop had work
-    monkeypatch.setattr(log_room, "GATHER_SECONDS", (0.2, 0.4))
+    monkeypatch.setattr(log_room, "GATHER_SECONDS", (1.0, 2.0))
     sink = LocalLog(path)
 
     async def after_turns(number: int) -> None:
@@ -109,10 +109,10 @@ async def test_while_the_loop_is_busy_events_gather_for_a_bounded_time(
 
     await asyncio.wait_for(asyncio.gather(*map(after_turns, range(20))), 30)
     assert commits == [20]
-    assert sink._patience == 0.4
+    assert sink._patience == 2.0
     monkeypatch.setattr(log_room, "QUIET_SECONDS", 1000.0)  # as if none had
     await sink.record(event(20))
-    assert sink._patience == 0.2
+    assert sink._patience == 1.0
     sink.close()
     assert ids(path) == [str(number) for number in range(21)]
 
@@ -250,7 +250,7 @@ def test_what_one_loop_leaves_another_need_not_wait_for(sink: LocalLog, path: Pa
     first.run_until_complete(sink.record(event(1)))
     first.call_soon(leave)
     first.run_forever()
-    asyncio.run(asyncio.wait_for(sink.record(event(3)), 10))
+    asyncio.run(asyncio.wait_for(sink.record(event(3)), PATIENCE))
     first.close()
     assert len(ids(path)) == 3
 
@@ -317,20 +317,6 @@ async def test_the_last_events_are_given_oldest_first(sink: LocalLog, path: Path
         await sink.record(event(number))
     assert [(seq, stored["event_id"]) for seq, stored in read_log(path, last=2)] == [(4, "3"), (5, "4")]
     assert [seq for seq, _ in read_log(path, after=3)] == [4, 5]
-
-
-def test_the_stored_form_leaves_out_what_says_nothing() -> None:
-    stored = json.loads(encode(event(1, redactions=(Finding("d", "$.a", "f"),), jsonrpc_id=0, is_error=False)))
-    assert stored == {
-        "event_id": "1",
-        "schema_version": 1,
-        "kind": "decided",
-        "time": 1.5,
-        "authenticated": False,
-        "jsonrpc_id": 0,
-        "is_error": False,
-        "redactions": [{"detector": "d", "path": "$.a", "fingerprint": "f", "maskable": True}],
-    }
 
 
 @pytest.mark.parametrize("content", [b"not a database, certainly not one" * 50, None], ids=["garbage", "folder"])

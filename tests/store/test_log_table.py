@@ -81,7 +81,8 @@ def test_who_is_behind_is_told_and_changes_nothing(table: apsw.Connection) -> No
 
 @pytest.mark.parametrize("count", [1, 64, 65, 300])
 def test_events_are_added_all_or_none(count: int, table: apsw.Connection, path: Path) -> None:
-    head = log_table.add(table, log_table.read_head(table), [str(number) for number in range(count)])
+    before = log_table.read_head(table)
+    head = before.after(log_table.add(table, before, [str(number) for number in range(count)]))
     assert (head, state(table).head.seq) == (log_table.read_head(table), count)
     stale = log_table.Head(head.writer, 0, head.hash)
     with pytest.raises(log_table.BehindError):

@@ -14,6 +14,7 @@ from proxy.store import migrate as room
 from proxy.store.connections import connect
 from proxy.store.migrate import check_schema, migrate, schema_of
 from proxy.store.migrations import Migration, migrations
+from tests.patience import PATIENCE
 from tests.postgres import Postgres
 
 KNOWN = migrations("postgres")
@@ -32,7 +33,7 @@ def know(monkeypatch: pytest.MonkeyPatch, *known: Migration) -> None:
 
 def migrate_aside(url: str, ready: Any, results: Any) -> None:
     async def run() -> list[str]:
-        ready.wait(30)
+        ready.wait(PATIENCE)
         return [str(migration) for migration in await migrate(url)]
 
     results.put(asyncio.run(run()))
@@ -113,8 +114,8 @@ async def test_a_lock_that_is_not_let_go_is_told(empty: str, monkeypatch: pytest
 
 
 async def test_a_long_migration_is_let_run(empty: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "connect", lambda url: connect(url, 0.3))
-    know(monkeypatch, Migration(1, "slow", "SELECT pg_sleep(0.8)"))
+    monkeypatch.setattr(room, "connect", lambda url: connect(url, 1.5))
+    know(monkeypatch, Migration(1, "slow", "SELECT pg_sleep(2)"))
     assert len(await migrate(empty)) == 1
 
 

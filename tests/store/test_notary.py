@@ -15,8 +15,7 @@ from proxy.store import notary as module
 from proxy.store.chain import Head
 from proxy.store.checkpoints import CHECKPOINT_FILE
 from proxy.store.notary import Notary, Places, Watch
-
-LIMIT = 20
+from tests.patience import PATIENCE
 
 
 def heads(file: Path) -> list[int]:
@@ -24,7 +23,7 @@ def heads(file: Path) -> list[int]:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + LIMIT
+    end = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.01)

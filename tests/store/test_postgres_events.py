@@ -27,6 +27,7 @@ from proxy.store.proposals import Proposals
 from proxy.store.shipper import Route, Shipper
 from proxy.store.sources import OwnSource
 from tests.cutter import Cutter, How
+from tests.patience import PATIENCE
 from tests.postgres import Postgres
 from tests.store.test_events import completed, decided, event
 from tests.store.test_proposals import NOW, commit, proposal
@@ -43,7 +44,7 @@ def fresh(postgres: Postgres) -> str:
 
 
 async def opened(url: str) -> AsyncIterator[PostgresEvents]:
-    store = PostgresEvents(PostgresDatabase(url, timeout=20))
+    store = PostgresEvents(PostgresDatabase(url, timeout=PATIENCE))
     yield store
     await store.close()
 
@@ -139,7 +140,7 @@ async def test_a_line_that_is_cut_in_a_batch_loses_and_doubles_nothing(
 ) -> None:
     batch = [decided(number) for number in range(200)]
     async with Cutter(database_url, how, times=2) as line:
-        store = PostgresEvents(PostgresDatabase(line.url))
+        store = PostgresEvents(PostgresDatabase(line.url, timeout=PATIENCE))
         assert await store.write(batch) == Written(200)
         await store.close()
     assert line.cuts == 2
@@ -156,7 +157,7 @@ async def test_what_only_the_database_refuses_is_found_by_halves(
 
 
 async def test_an_outage_is_no_poison(postgres: Postgres, database_url: str) -> None:
-    store = PostgresEvents(PostgresDatabase(database_url, timeout=2))
+    store = PostgresEvents(PostgresDatabase(database_url, timeout=PATIENCE))
     postgres.halt()
     try:
         with pytest.raises(StoreUnavailableError):
@@ -187,7 +188,7 @@ class TestRoles:
         self, login: Any, events: PostgresEvents
     ) -> None:
         url = login("writer")
-        store = PostgresEvents(PostgresDatabase(url))
+        store = PostgresEvents(PostgresDatabase(url, timeout=PATIENCE))
         await store.database.check()
         assert await store.write([decided(1), decided(1), Entry("nonsense")]) == Written(
             2, {2: "it cannot be read as JSON: Expecting value: line 1 column 1 (char 0)"}

@@ -16,6 +16,8 @@ from proxy.errors import StoreUnavailableError
 from proxy.proposals import Baseline, Commit, Consumed, Proposal, State
 from proxy.store.choice import open_store
 from proxy.store.proposals import Proposals
+from tests.patience import PATIENCE
+from tests.store.conftest import patient_store
 
 NOW = 1_763_000_000.25
 Where = tuple[str | None, Path]
@@ -496,7 +498,7 @@ def _query(sql: str, *values: Any) -> Any:
 
 
 async def _keep(where: Where, names: list[str]) -> None:
-    store = open_store(*where)
+    store = patient_store(*where)
     for name in names:
         await store.propose(proposal(name, State.PROPOSED), NOW)
     await store.close()
@@ -506,9 +508,9 @@ def _consume_many(where: Where, names: list[str], worker: int, ready: Any, resul
     """Let 32 consumers go for each nonce at once."""
 
     async def run() -> Counter[str]:
-        store = open_store(*where)
+        store = patient_store(*where)
         await store.proposal("warm")
-        ready.wait(30)
+        ready.wait(PATIENCE)
         attempts = [store.consume(commit(name, f"{worker}-{number}")) for name in names for number in range(32)]
         outcomes = await asyncio.gather(*attempts)
         await store.close()

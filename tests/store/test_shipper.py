@@ -17,16 +17,18 @@ import pytest
 
 from proxy.errors import AuditUnavailableError, StoreUnavailableError
 from proxy.events import Entry, Filter, Written
+from proxy.model import Finding
 from proxy.store import shipper as module
 from proxy.store.choice import open_events
 from proxy.store.events import Events
 from proxy.store.log import LOG_FILE
 from proxy.store.log_files import DaemonLog, RunLog, log_states, worker_log
 from proxy.store.shipper import Route, Shipper, ShippingThread
-from proxy.store.sources import OwnSource
+from proxy.store.sources import OwnSource, _Table
+from proxy.store.sqlite import STORE_FILE
+from tests.patience import PATIENCE
 from tests.trail_world import event, move, notary, signed, verified, write
 
-LIMIT = 30
 Where = tuple[str | None, Path]
 
 
@@ -83,8 +85,18 @@ def shipper(tmp_path: Path, store: Any, own: OwnSource | None = None, **route: A
     return Shipper(Route(tmp_path, "embedded", **route), store, notary(tmp_path), own)
 
 
+def spoil(log: DaemonLog, body: str, *numbers: int) -> None:
+    """Damage events on disk, and have them forgotten in memory, as after a restart."""
+    connection = apsw.Connection(str(log.path))
+    connection.set_busy_timeout(60_000)
+    connection.executemany("UPDATE events SET body = ? WHERE seq = ?", [(body, number) for number in numbers])
+    connection.close()
+    assert log.fresh is not None
+    log.fresh.drop(log.head.seq)
+
+
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(LIMIT):
+    async with asyncio.timeout(PATIENCE):
         while not condition():
             await asyncio.sleep(0.01)
 
@@ -99,6 +111,52 @@ async def test_a_batch_is_moved_in_order_and_leaves_the_log(
     state = log_states(tmp_path)[log.path]
     assert (state.backlog, state.oldest, state.moved) == (0, None, 5)
     assert state.moved_at is not None
+
+
+ODD: list[dict[str, Any]] = [
+    {"arguments": {"a": [1, None, 1e-7, "\0"]}, "rules": ("r",), "jsonrpc_id": 7},
+    {"arguments": "x" * (1 << 17), "session": "s" * 300},
+    {"detail": {"proposal_id": "p"}, "agent": "\ud800", "jsonrpc_id": 1 << 70},
+    {"kind": "completed", "redactions": (Finding("d", "$.a", "f"),), "is_error": False, "total_ms": 1.5},
+]
+
+
+async def test_what_is_moved_from_memory_is_what_the_file_holds(
+    tmp_path: Path, log: DaemonLog, own: OwnSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number, fields in enumerate(ODD):
+        await log.record(event(number, **fields))
+    read = _Table.read(own, 10)
+    with monkeypatch.context() as patched:
+        patched.setattr(_Table, "read", None)
+        fresh = own.read(10)
+    assert [entry[:4] for entry in fresh] == [entry[:4] for entry in read]
+    assert any(entry.said for entry in fresh)
+    rows = []
+    for number, entries in enumerate((fresh, read)):
+        store = open_events(None, tmp_path / f"{number}")
+        assert await store.write(entries) == Written(len(ODD))
+        await store.close()
+        connection = apsw.Connection(str(tmp_path / f"{number}" / STORE_FILE))
+        rows.append(connection.execute("SELECT * FROM events").fetchall())
+        connection.close()
+    assert rows[0] == rows[1]
+    assert await shipper(tmp_path, open_events(None, tmp_path), own).round() == len(ODD)
+    assert own.read(10) == []
+
+
+async def test_what_memory_has_no_room_for_is_read_from_the_file(
+    tmp_path: Path, log: DaemonLog, own: OwnSource, events: Events, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proxy.store.fresh.MOST", 3)
+    monkeypatch.setattr(module, "BATCH", 4)
+    for number in range(10):
+        await log.record(event(number))
+    ship = shipper(tmp_path, events, own)
+    while await ship.round():
+        pass
+    assert await stored(events) == names(range(10))
+    assert log_states(tmp_path)[log.path].backlog == 0
 
 
 async def test_an_event_stays_in_the_log_until_the_store_has_it(
@@ -142,7 +200,7 @@ async def test_a_large_backlog_goes_in_batches(
     running = asyncio.create_task(shipper(tmp_path, flaky, own).run(stop))
     await until(lambda: sum(flaky.writes) == 36)
     stop.set()
-    await asyncio.wait_for(running, LIMIT)
+    await asyncio.wait_for(running, PATIENCE)
     assert sorted(flaky.writes) == [6, 10, 10, 10]
     assert await stored(events) == names(range(36))
 
@@ -155,10 +213,7 @@ async def test_pages_follow_each_other_and_what_fails_on_the_way_is_moved_the_ne
     for number in range(19):
         log.record_later(event(number))
     await log.record(event(19))
-    writer = apsw.Connection(str(log.path))
-    writer.set_busy_timeout(5000)
-    writer.execute("UPDATE events SET body = 'no event' WHERE seq IN (2, 5, 20)")
-    writer.close()
+    spoil(log, "no event", 2, 5, 20)
     flaky = Flaky(events)
     flaky.fails_at = 4
     ship = shipper(tmp_path, flaky, own)
@@ -184,10 +239,7 @@ async def test_batches_that_are_written_at_once_leave_the_log_together(
     monkeypatch.setattr(events, "ways", 3)
     for number in range(5):
         await log.record(event(number))
-    writer = apsw.Connection(str(log.path))
-    writer.set_busy_timeout(5000)
-    writer.execute("UPDATE events SET body = 'no event' || char(30) WHERE seq = 4")
-    writer.close()
+    spoil(log, "no event\x1e", 4)
     flaky = Flaky(events)
     flaky.after = [StoreUnavailableError("cut after one of them was written")]
     ship = shipper(tmp_path, flaky, own)
@@ -212,7 +264,7 @@ async def test_an_outage_is_noted_tried_less_and_less_and_gets_over(
     await until(lambda: log_states(tmp_path)[log.path].problem is not None)
     await until(lambda: flaky.writes == [1] and log_states(tmp_path)[log.path].problem is None)
     stop.set()
-    await asyncio.wait_for(running, LIMIT)
+    await asyncio.wait_for(running, PATIENCE)
     assert await stored(events) == names([1])
 
 
@@ -226,19 +278,13 @@ def test_pauses_grow_to_a_bound_and_are_never_the_same(tmp_path: Path) -> None:
     assert ship._failed(RuntimeError("y")) <= 0.5
 
 
-def spoil(log: DaemonLog, seq: int, body: str) -> None:
-    connection = apsw.Connection(str(log.path))
-    connection.execute("UPDATE events SET body = ? WHERE seq = ?", (body, seq))
-    connection.close()
-
-
 @pytest.mark.parametrize("body", ["nonsense", "{}", '{"event_id": "x", "kind": "k", "time": -1}', "[" * 5000])
 async def test_poison_is_set_aside_and_holds_nothing_up(
     body: str, tmp_path: Path, log: DaemonLog, own: OwnSource, events: Events
 ) -> None:
     for number in range(1, 6):
         await log.record(event(number))
-    spoil(log, 3, body)
+    spoil(log, body, 3)
     assert await shipper(tmp_path, events, own).round() == 5
     assert await stored(events) == names([1, 2, 4, 5])
     state = log_states(tmp_path)[log.path]
@@ -382,7 +428,10 @@ class TestThread:
         url, folder = where
         return ShippingThread(Route(folder, "embedded"), lambda: open_events(url, folder), notary(folder), log)
 
-    async def test_it_moves_what_is_recorded_and_what_is_left_at_the_end(self, where: Where) -> None:
+    async def test_it_moves_what_is_recorded_and_what_is_left_at_the_end(
+        self, where: Where, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(module, "LAST_SECONDS", PATIENCE)
         _, folder = where
         log = DaemonLog(folder)
         thread = self.start(where, log)
@@ -395,6 +444,26 @@ class TestThread:
         store = open_events(*where)
         assert await stored(store) == names([1, 2])
         await store.close()
+
+    async def test_a_log_that_is_kept_busy_at_the_start_is_moved_once_it_is_not(
+        self, where: Where, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(module, "FIRST_PAUSE", 0.01)
+        monkeypatch.setattr(module, "LAST_SECONDS", PATIENCE)
+        _, folder = where
+        log, tried = DaemonLog(folder), threading.Event()
+        await log.record(event(1))
+        monkeypatch.setattr("proxy.store.log_table.BUSY_MS", 10)
+        monkeypatch.setattr(module.log, "warning", lambda *_, **__: tried.set())
+        other = apsw.Connection(str(log.path))
+        other.execute("BEGIN IMMEDIATE")
+        thread = self.start(where, log)
+        assert await asyncio.to_thread(tried.wait, PATIENCE)
+        other.close()
+        await until(lambda: log_states(folder)[log.path].moved == 1)
+        await asyncio.to_thread(thread.stop)
+        log.close()
+        await asyncio.to_thread(thread.finish)
 
     async def test_a_store_that_cannot_be_opened_leaves_everything_in_the_log(
         self, tmp_path: Path, log: DaemonLog
@@ -425,8 +494,8 @@ class TestThread:
                 pass
 
         thread = ShippingThread(Route(tmp_path, "embedded"), Hanging, notary(tmp_path), log)  # type: ignore[arg-type]
-        assert await asyncio.to_thread(asked.wait, LIMIT)
-        async with asyncio.timeout(LIMIT):
+        assert await asyncio.to_thread(asked.wait, PATIENCE)
+        async with asyncio.timeout(PATIENCE):
             await asyncio.to_thread(thread.stop)
             await asyncio.to_thread(thread.finish)
         assert not thread._thread.is_alive()

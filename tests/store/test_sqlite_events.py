@@ -32,7 +32,7 @@ async def test_what_only_the_database_refuses_is_found_by_halves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nothing = [None] * len(COLUMNS)
-    monkeypatch.setattr(room, "columns", lambda body: nothing if body in "23" else columns(decided(int(body)).body))
+    monkeypatch.setattr(room, "columns", lambda body, _: nothing if body in "23" else columns(decided(int(body)).body))
     events = SqliteEvents(SqliteDatabase(tmp_path / STORE_FILE))
     written = await events.write([Entry(str(number)) for number in range(8)])
     assert (written.kept, sorted(written.poison)) == (6, [2, 3])

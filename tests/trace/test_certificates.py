@@ -9,6 +9,7 @@ import threading
 import pytest
 
 from proxy.trace.certificates import Authority
+from tests.patience import PATIENCE
 
 
 @pytest.mark.parametrize("name", ["secret.example.com", "192.0.2.7", "2001:db8::7", "a" * 60 + ".example.org"])
@@ -20,7 +21,7 @@ def test_a_client_that_trusts_the_authority_believes_any_name(name: str) -> None
     served.start()
     with context.wrap_socket(here, server_hostname=name) as client:
         assert client.getpeercert()
-    served.join(10)
+    served.join(PATIENCE)
 
 
 def test_a_client_that_does_not_trust_it_goes() -> None:
@@ -36,7 +37,7 @@ def test_a_client_that_does_not_trust_it_goes() -> None:
     with pytest.raises(ssl.SSLCertVerificationError):
         ssl.create_default_context().wrap_socket(here, server_hostname="a.example")
     here.close()
-    served.join(10)
+    served.join(PATIENCE)
 
 
 def test_a_name_keeps_its_certificate() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from proxy.trace.capability import Capability, Observation
 from proxy.trace.guard import Openings, changes, find_tracer, goes_for, tracer_state
+from tests.patience import PATIENCE
 
 SELF = os.getpid()
 PIPE = subprocess.PIPE
@@ -72,7 +73,7 @@ def test_a_tracer_that_runs_is_told_from_one_that_does_not() -> None:
     with subprocess.Popen(["sleep", "60"]) as process:
         try:
             process.send_signal(signal.SIGSTOP)
-            deadline = time.monotonic() + 10
+            deadline = time.monotonic() + PATIENCE
             while tracer_state(process.pid) is None and time.monotonic() < deadline:
                 time.sleep(0.01)
             assert tracer_state(process.pid) == "stopped"

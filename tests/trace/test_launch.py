@@ -11,6 +11,7 @@ import pytest
 from proxy.errors import StartError
 from proxy.trace import launch as module
 from proxy.trace.launch import Launch, Server, plan, start
+from tests.patience import PATIENCE
 
 SH = "/bin/sh"
 
@@ -77,9 +78,10 @@ async def test_an_end_of_input_is_enough_for_most() -> None:
 
 
 async def test_one_that_stays_is_terminated_then_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "TERM_SECONDS", 0.1)
+    monkeypatch.setattr(module, "TERM_SECONDS", PATIENCE)
     polite = await start(launch("exec sleep 60"))
     assert await polite.stop(0.1) == 128 + signal.SIGTERM
+    monkeypatch.setattr(module, "TERM_SECONDS", 0.1)
     stubborn = await start(launch("trap '' TERM; echo ready; while :; do sleep 1; done"))
     assert await stubborn.read() == b"ready\n"
     assert await stubborn.stop(0.1) == 128 + signal.SIGKILL
@@ -92,9 +94,9 @@ async def test_a_warden_that_its_server_stopped_is_killed_itself(monkeypatch: py
     monkeypatch.setattr(module, "KILL_SECONDS", 0.1)
     server = await start(launch("trap '' TERM; kill -STOP $PPID; echo $$; while :; do sleep 1; done"))
     pid = int(await server.read())
-    assert await asyncio.wait_for(server.stop(0.1), 20) == 128 + signal.SIGKILL
+    assert await asyncio.wait_for(server.stop(0.1), PATIENCE) == 128 + signal.SIGKILL
     await server.clean_up()
-    async with asyncio.timeout(10):  # the warden's end is its end
+    async with asyncio.timeout(PATIENCE):  # the warden's end is its end
         while Path(f"/proc/{pid}").exists():
             await asyncio.sleep(0.01)
 
@@ -105,7 +107,7 @@ async def test_what_is_cleaned_up_is_gone() -> None:
     await server.clean_up()
     assert not Path(f"/proc/{pid}").exists()
     server.signal(signal.SIGTERM)
-    assert await asyncio.wait_for(server.ended(), 5) == 128 + signal.SIGKILL
+    assert await asyncio.wait_for(server.ended(), PATIENCE) == 128 + signal.SIGKILL
 
 
 async def write_on(server: Server) -> None:
@@ -117,5 +119,5 @@ async def test_writing_to_one_that_reads_no_more_raises() -> None:
     server = await start(launch("exec <&-; echo closed; sleep 60"))
     assert await server.read() == b"closed\n"
     with pytest.raises(OSError):
-        await asyncio.wait_for(write_on(server), 10)
+        await asyncio.wait_for(write_on(server), PATIENCE)
     await server.clean_up()

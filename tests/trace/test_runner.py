@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.harness import DENY_ALL_DANGER
-from tests.stdio_harness import LIMIT, recorder, start_run
+from tests.patience import PATIENCE
+from tests.stdio_harness import recorder, start_run
 
 MASKING = """\
 version: 1
@@ -43,14 +44,14 @@ def is_alive(pid: int) -> bool:
 
 
 def wait_until_gone(*pids: int) -> None:
-    deadline = time.monotonic() + LIMIT
+    deadline = time.monotonic() + PATIENCE
     while any(is_alive(pid) for pid in pids):
         assert time.monotonic() < deadline, f"still there: {pids}"
         time.sleep(0.01)
 
 
 def numbers(file: Path) -> list[int]:
-    deadline = time.monotonic() + LIMIT
+    deadline = time.monotonic() + PATIENCE
     while not (file.exists() and file.read_text().endswith("\n")):
         assert time.monotonic() < deadline
         time.sleep(0.01)

@@ -19,6 +19,7 @@ from proxy.trace.canary import make_home
 from proxy.trace.launch import start
 from proxy.trace.namespace import DEVICE_LINKS, DEVICES
 from proxy.trace.sinkhole import IMPOSSIBLE, Sinkhole, environment, plan_sinkhole
+from tests.patience import PATIENCE
 from tests.system import needs, needs_namespaces
 
 pytestmark = [needs("ip", "unshare"), needs_namespaces]
@@ -107,9 +108,9 @@ async def run_inside(folder: Path, state: Path, *words: str, wrap: tuple[str, ..
     try:
         server = await start(launch)
         out = b""
-        while data := await asyncio.wait_for(server.read(), 60):
+        while data := await asyncio.wait_for(server.read(), PATIENCE):
             out += data
-        code = await asyncio.wait_for(server.ended(), 20)
+        code = await asyncio.wait_for(server.ended(), PATIENCE)
         noted = os.read(reading, 1 << 20) if code == 0 else b""
         assert out or code, sinkhole.stderr.read_text()
         notes = [json.loads(line) for line in noted.splitlines()]

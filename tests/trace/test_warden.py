@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from proxy.trace import warden
+from tests.patience import PATIENCE
 
-LIMIT = 10.0
 LEAVES_ITS_SESSION = "import os, sys, time; os.setsid(); print(os.getpid(), flush=True); time.sleep(60)"
 
 
@@ -42,7 +42,7 @@ def line(process: subprocess.Popen[bytes]) -> int:
 
 
 def wait_until_gone(pid: int) -> None:
-    deadline = time.monotonic() + LIMIT
+    deadline = time.monotonic() + PATIENCE
     while Path(f"/proc/{pid}").exists():
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -51,7 +51,7 @@ def wait_until_gone(pid: int) -> None:
 @pytest.mark.parametrize(("script", "code"), [("exit 0", 0), ("exit 5", 5), ("kill -9 $$", 137), ("kill -15 $$", 143)])
 def test_the_exit_code_tells_how_the_program_ended(script: str, code: int) -> None:
     with start(["/bin/sh", "-c", script]) as (process, _):
-        assert process.wait(LIMIT) == code
+        assert process.wait(PATIENCE) == code
 
 
 def test_when_the_owner_goes_all_goes_also_what_left_its_session() -> None:
@@ -59,7 +59,7 @@ def test_when_the_owner_goes_all_goes_also_what_left_its_session() -> None:
     with start(["/bin/sh", "-c", script]) as (process, leash):
         child = line(process)
         os.close(leash)
-        assert process.wait(LIMIT) == 137
+        assert process.wait(PATIENCE) == 137
         wait_until_gone(child)
 
 
@@ -70,7 +70,7 @@ def test_when_the_program_ends_what_it_started_ends() -> None:
         assert process.stdin
         process.stdin.write(b"go\n")
         process.stdin.close()
-        assert process.wait(LIMIT) == 4
+        assert process.wait(PATIENCE) == 4
         wait_until_gone(child)
 
 
@@ -86,7 +86,7 @@ def test_a_signal_is_the_programs(number: int) -> None:
     with start(["/bin/sh", "-c", "echo 1; exec sleep 60"]) as (process, _):
         line(process)
         process.send_signal(number)
-        assert process.wait(LIMIT) == 128 + number
+        assert process.wait(PATIENCE) == 128 + number
 
 
 def ignored() -> int:
@@ -116,7 +116,7 @@ def test_a_program_that_cannot_be_started_is_named(content: str | None, code: in
         program.write_text(content)
         program.chmod(0o755)
     with start([str(program)]) as (process, _):
-        assert process.wait(LIMIT) == code
+        assert process.wait(PATIENCE) == code
         assert process.stderr
         assert process.stderr.read().decode().startswith(f"interlock run: cannot start '{program}': ")
 

@@ -16,6 +16,7 @@ from proxy.trace import watch as module
 from proxy.trace.attribute import Attributed
 from proxy.trace.tracer import Channel
 from proxy.trace.watch import Watch
+from tests.patience import PATIENCE
 
 
 class FakeServer:
@@ -69,13 +70,20 @@ class World:
         self.offset += 50
 
     async def until(self, count: int) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while len(self.reports) < count:
+                await asyncio.sleep(0.005)
+
+    async def begun(self) -> None:
+        """Wait until the watch has seen that the server reads: what comes before is its start."""
+        assert self.watch._attributor is not None
+        async with asyncio.timeout(PATIENCE):
+            while self.watch._attributor.waiting:
                 await asyncio.sleep(0.005)
 
     async def settled(self) -> None:
         """Wait until the watch has read what was written."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while not self.watch._progress:
                 await asyncio.sleep(0.005)
 
@@ -90,7 +98,8 @@ class World:
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
+async def world(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+    monkeypatch.setattr(module, "DRAIN_SECONDS", PATIENCE)
     made = World()
     yield made
     made.leave()
@@ -105,7 +114,7 @@ OPEN = 'openat(AT_FDCWD</work>, "{0}", O_RDONLY) = 3<{0}>'
 
 async def test_what_a_call_did_is_reported_when_it_is_over(world: World) -> None:
     exchange = world.ask("a")
-    await asyncio.sleep(0.02)
+    await world.begun()
     world.trace(OPEN.format("/etc/hostname"))
     world.answer(exchange)
     await world.until(1)
@@ -119,7 +128,7 @@ async def test_what_comes_before_the_first_request_is_start_up(world: World) -> 
     world.trace('execve("/bin/x", ["x"], 0x7f /* 3 vars */) = 0', OPEN.format("/lib/a"))
     opening = world.ask("i", "initialize")
     world.answer(opening)
-    await asyncio.sleep(0.02)
+    await world.begun()
     world.trace(OPEN.format("/etc/b"))
     await world.end()
     assert [(call_id, detail["phase"]) for call_id, detail in world.reports] == [(None, "startup"), (None, "ambient")]
@@ -132,16 +141,17 @@ async def test_the_first_request_begins_when_it_is_read(world: World) -> None:
     world.trace(OPEN.format("/lib/import"))
     await asyncio.sleep(0.05)
     os.read(world.server.stdin[0], 99)
-    await asyncio.sleep(0.05)
+    await world.begun()
     world.trace(OPEN.format("/etc/mine"))
     world.answer(exchange)
     await world.end()
     assert [(call_id, detail["phase"]) for call_id, detail in world.reports] == [(None, "startup"), ("a", "call")]
 
 
-async def test_a_storm_makes_one_report_and_counts_the_rest(world: World) -> None:
+async def test_a_storm_makes_one_report_and_counts_the_rest(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "FLUSH_SECONDS", PATIENCE)
     exchange = world.ask("a")
-    await asyncio.sleep(0.02)
+    await world.begun()
     loop = asyncio.get_running_loop()
     lines = "".join(f"100  {time.time():.6f} {OPEN.format(f'/data/{n}')}\n" for n in range(20_000)).encode()
     await loop.run_in_executor(None, _write_all, world.strace, lines)
@@ -169,7 +179,7 @@ async def test_the_end_of_the_trace_is_told(world: World) -> None:
     assert not world.watch.ended.is_set()
     world.trace(OPEN.format("/a"))
     world.leave()
-    await asyncio.wait_for(world.watch.ended.wait(), 10)
+    await asyncio.wait_for(world.watch.ended.wait(), PATIENCE)
 
 
 async def test_a_failure_inside_counts_as_the_end_of_the_trace(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,7 +188,7 @@ async def test_a_failure_inside_counts_as_the_end_of_the_trace(world: World, mon
 
     monkeypatch.setattr(world.watch._normaliser, "take", fail)
     world.trace(OPEN.format("/a"))
-    await asyncio.wait_for(world.watch.ended.wait(), 10)
+    await asyncio.wait_for(world.watch.ended.wait(), PATIENCE)
 
 
 async def test_the_pipe_has_no_name_once_lines_come(world: World) -> None:
@@ -197,19 +207,19 @@ async def test_long_calls_are_reported_as_they_go(world: World, monkeypatch: pyt
     monkeypatch.setattr(module, "FLUSH_SECONDS", 0.05)
     monkeypatch.setattr(module, "HELD_SECONDS", 0.05)
     world.ask("a")
-    await asyncio.sleep(0.02)
+    await world.begun()
     world.trace(OPEN.format("/a"))
     await world.until(1)
     assert world.reports[0][0] == "a"
 
 
-async def test_a_server_that_never_opened_the_pipe_holds_nothing_up() -> None:
+async def test_a_server_that_never_opened_the_pipe_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "DRAIN_SECONDS", PATIENCE)
     channel = Channel()
     watch = Watch(channel, lambda *_: None)
     server = FakeServer()
     watch.begin(server)  # type: ignore[arg-type]
-    started = time.monotonic()
-    await watch.end()
-    assert time.monotonic() - started < 1
+    async with asyncio.timeout(PATIENCE / 2):
+        await watch.end()
     assert not channel.path.exists()
     server.close()
