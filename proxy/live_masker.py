@@ -28,6 +28,7 @@ class LiveMasker:
         self._cache = cache
         self._maskers: tuple[Masker, ...] = ()
         self._detectors: Sequence[Mapping[str, Any]] | None = None
+        self._of_names: dict[tuple[str, ...], Masker] = {}
 
     def prepare(self, detectors: Sequence[Mapping[str, Any]]) -> Callable[[], None]:
         """Make the masker for a policy that brings `detectors`; give what puts it in force.
@@ -48,6 +49,7 @@ class LiveMasker:
     def _adopt(self, masker: Masker, detectors: Sequence[Mapping[str, Any]]) -> None:
         self._detectors = detectors
         self._maskers = (masker, *self._maskers)[:REMEMBERED]
+        self._of_names = {}
 
     def mask(
         self, value: Json, detectors: Sequence[str], suppressions: Sequence[Suppression] = ()
@@ -64,10 +66,19 @@ class LiveMasker:
         return self._masker(detectors).is_clean(value, part, detectors)
 
     def _masker(self, detectors: Sequence[str]) -> Masker:
+        """Give the masker for what rules of the policy name, which are a few lists over and over."""
+        names = tuple(detectors)
+        chosen = self._of_names  # taken first: what is chosen before a reload is not remembered after it
+        masker = chosen.get(names)
+        if masker is None:
+            masker = chosen[names] = self._choose(names)
+        return masker
+
+    def _choose(self, names: tuple[str, ...]) -> Masker:
         maskers = self._maskers
         if not maskers:
             raise PolicyError("nothing can be masked before a policy is in force")
         for masker in maskers:
-            if masker.catalogue.knows(detectors):
+            if masker.catalogue.knows(names):
                 return masker
         return maskers[0]

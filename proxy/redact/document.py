@@ -30,10 +30,9 @@ _SHORTEST_SPELLING: Final = 13
 _MAX_STEPS: Final = 64
 _BINARY: Final = ("blob", "data")
 PROTOCOL: Final = frozenset(("type", "role", "audience", "mimeType", "jsonrpc", "resultType"))
-_PROTOCOL_WORD: Final = re.compile(
-    r"text|image|audio|resource|resource_link|tool_use|tool_result|user|assistant|2\.0|complete|input_required"
-    r"|[a-z]+/[a-z0-9.+-]+"
-)
+_CONTENT: Final = ("text", "image", "audio", "resource", "resource_link", "tool_use", "tool_result")
+_PROTOCOL_WORDS: Final = frozenset((*_CONTENT, "user", "assistant", "2.0", "complete", "input_required"))
+_MEDIA_TYPE: Final = re.compile(r"[a-z]+/[a-z0-9.+-]+")
 _MARKS: Final[dict[LeafKind, tuple[str, str]]] = {
     "key": ('"', '": '),
     "string": ('"', '"\n'),
@@ -219,7 +218,7 @@ def _free_name(name: str, taken: set[str]) -> str:
 
 def is_protocol_word(name: Place, text: str) -> bool:
     """Tell a word of the protocol by the key it stands under."""
-    return name in PROTOCOL and _PROTOCOL_WORD.fullmatch(text) is not None
+    return name in PROTOCOL and (text in _PROTOCOL_WORDS or _MEDIA_TYPE.fullmatch(text) is not None)
 
 
 def spells_text(item: list[Any]) -> bool:
@@ -261,7 +260,9 @@ class Text:
         strings = [index for index, leaf in enumerate(self._document.leaves) if leaf.kind == "string"]
         if len(strings) < 2:
             return
-        yield self._group([index for index in strings if not self._document.is_plumbing(self._document.leaves[index])])
+        said = [index for index in strings if not self._document.is_plumbing(self._document.leaves[index])]
+        if len(said) > 1:  # what is in one string alone is found there
+            yield self._group(said)
         by_name: dict[Place, list[int]] = {}
         for index in strings:
             by_name.setdefault(self._document.name(self._document.leaves[index]), []).append(index)

@@ -68,87 +68,80 @@ def _is_noise(data: bytes, signs: Signs, scanner: Scanner, *, is_text: bool) -> 
 
 def flat(value: Any, part: Any = None) -> bytes | None:
     """Give the text of `value`, and after a wall that of `part` of it by itself; None where it takes the whole way."""
-    flattening = _Flattening(part)
+    reading = _Reading(part)
     try:
-        if type(value) is dict:
-            flattening.add_object(value, _DEEP)
-        else:
-            flattening.add_array(value if type(value) is list else [value], "", _DEEP)
+        body = reading.container(value if type(value) is dict or type(value) is list else [value], "", _DEEP)
     except (_NotPlainError, ValueError):  # ValueError: a number of more digits than Python will print
         return None
-    if flattening.size() > SMALL:
+    if len(body) > SMALL:
         return None
+    text = _with_joins(body, reading.names, reading.strings)
     if part is None or part is value:
-        return flattening.text()
-    if flattening.inside is None:
+        return text
+    if reading.part_body is None:
         alone = flat(part)
-        return None if alone is None else flattening.text() + WALL + alone
-    return flattening.text() + WALL + flattening.text(*flattening.inside)
+        return None if alone is None else text + WALL + alone
+    inside = reading.inside
+    return text + WALL + _with_joins(reading.part_body, reading.names[inside], reading.strings[inside])
 
 
 class _NotPlainError(Exception):
     """A value that a look is not enough for."""
 
 
-class _Flattening:
-    """The lines of a value, as `document.Text` has them, and its strings with their names."""
+class _Reading:
+    """The lines of a value, as `document.Text` has them; it gathers the strings, and the name of each."""
+
+    __slots__ = ("_part", "inside", "names", "part_body", "strings")
 
     def __init__(self, part: Any) -> None:
         self._part = part
-        self._lines: list[str] = []
-        self._strings: list[tuple[Place, str]] = []
-        self.inside: tuple[slice, slice] | None = None
-        """Which lines and which strings are those of the part."""
+        self.names: list[Place] = []
+        self.strings: list[str] = []
+        self.part_body: str | None = None
+        self.inside = slice(0)
+        """Which strings are those of the part."""
 
-    def add_object(self, value: dict[str, Any], depth: int) -> None:
+    def container(self, value: Any, place: Place, depth: int) -> str:
+        """Give the lines of an object or array that stands at `place`."""
         if not depth:
             raise _NotPlainError
-        lines, strings = self._lines, self._strings
+        first = len(self.strings)
+        body = self._object(value, depth - 1) if type(value) is dict else self._array(value, place, depth - 1)
+        if value is self._part:
+            self.part_body, self.inside = body, slice(first, len(self.strings))
+        return body
+
+    def _object(self, value: dict[str, Any], depth: int) -> str:
+        lines: list[str] = []
+        names, strings = self.names, self.strings
         for key, child in value.items():
             kind = type(child)
             if kind is str:
                 lines.append(f'"{key}": "{child}"\n')
-                strings.append((key, child))
+                names.append(key)
+                strings.append(child)
             elif kind is dict or kind is list:
-                lines.append(f'"{key}": ')
-                self._enter(child, key, depth)
-            elif kind is int and -SMALLEST_NUMBER < child < SMALLEST_NUMBER:
-                lines.append(f'"{key}": ')
+                lines.append(f'"{key}": {self.container(child, key, depth)}')
             else:
                 lines.append(f'"{key}": {_number(child)}')
+        return "".join(lines)
 
-    def add_array(self, value: list[Any], place: Place, depth: int) -> None:
-        if not depth or spells_text(value):
+    def _array(self, value: list[Any], place: Place, depth: int) -> str:
+        if spells_text(value):
             raise _NotPlainError
-        lines, strings = self._lines, self._strings
+        lines: list[str] = []
         for index, child in enumerate(value):
             kind = type(child)
             if kind is str:
                 lines.append(f'"{child}"\n')
-                strings.append((place, child))
+                self.names.append(place)
+                self.strings.append(child)
             elif kind is dict or kind is list:
-                self._enter(child, index, depth)
+                lines.append(self.container(child, index, depth))
             else:
                 lines.append(_number(child))
-
-    def _enter(self, child: Any, place: Place, depth: int) -> None:
-        if child is self._part:
-            line, string = len(self._lines), len(self._strings)
-        if type(child) is dict:
-            self.add_object(child, depth - 1)
-        else:
-            self.add_array(child, place, depth - 1)
-        if child is self._part:
-            self.inside = slice(line, len(self._lines)), slice(string, len(self._strings))
-
-    def size(self) -> int:
-        """Give how many characters the lines have."""
-        return sum(map(len, self._lines))
-
-    def text(self, lines: slice = slice(None), strings: slice = slice(None)) -> bytes:
-        """Give the text, or what it would be of some of the lines and strings."""
-        body = "".join(self._lines[lines]).encode("utf-8", "surrogatepass")
-        return b"".join([body, *_joined(self._strings[strings])])
+        return "".join(lines)
 
 
 def _number(value: Any) -> str:
@@ -160,21 +153,23 @@ def _number(value: Any) -> str:
     return f"{value!r}\n" if abs(value) >= SMALLEST_NUMBER else ""
 
 
-def _joined(strings: list[tuple[Place, str]]) -> list[bytes]:
-    """Give the strings end to end: all but the protocol's own words, and those of each name that several have."""
+def _with_joins(body: str, names: list[Place], strings: list[str]) -> bytes:
+    """Give the lines, and after them strings end to end: all but the protocol's own, and those of each shared name."""
+    text = body.encode("utf-8", "surrogatepass")
     if len(strings) < 2:
-        return []
-    names = {name for name, _ in strings}
-    if PROTOCOL.isdisjoint(names):
-        groups = [[text for _, text in strings]]
+        return text
+    kinds = {*names}
+    if PROTOCOL.isdisjoint(kinds):
+        joins = [strings]
     else:
-        groups = [[text for name, text in strings if name not in PROTOCOL or not is_protocol_word(name, text)]]
-    if 1 < len(names) < len(strings):
-        by_name: dict[Place, list[str]] = {name: [] for name, _ in strings}
-        for name, text in strings:
-            by_name[name].append(text)
-        groups += [group for group in by_name.values() if len(group) > 1]
-    return [b"\n" + _end_to_end(group) for group in groups]
+        joins = [[text for name, text in zip(names, strings, strict=True) if not is_protocol_word(name, text)]]
+    if 1 < len(kinds) < len(strings):
+        by_name: dict[Place, list[str]] = {name: [] for name in names}
+        for name, string in zip(names, strings, strict=True):
+            by_name[name].append(string)
+        joins += [group for group in by_name.values() if len(group) > 1]
+    # What is in one string alone is found there.
+    return b"\n".join([text, *[_end_to_end(group) for group in joins if len(group) > 1]])
 
 
 def _end_to_end(strings: list[str]) -> bytes:
