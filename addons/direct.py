@@ -11,6 +11,7 @@ import asyncio
 import collections
 import contextlib
 import logging
+import traceback
 from typing import TYPE_CHECKING, Any, cast
 
 from mitmproxy.connection import ConnectionState
@@ -104,8 +105,10 @@ class DirectHandler(ProxyConnectionHandler):
         try:
             for command in self.layer.handle_event(event):
                 self._carry_out(command)
-        except Exception:  # noqa: BLE001  as in mitmproxy: a layer that fails takes no other connection with it
-            self.log("mitmproxy has crashed!", logging.ERROR, exc_info=True)
+        except Exception as error:  # noqa: BLE001  as in mitmproxy: a layer that fails takes no other connection with it
+            # Where it failed, and not what it says: layers quote in it what was sent.
+            place = "".join(traceback.format_tb(error.__traceback__))
+            self.log(f"mitmproxy has crashed: {type(error).__name__}\n{place}", logging.ERROR)
 
     def _carry_out(self, command: commands.Command) -> None:
         if isinstance(command, commands.SendData):

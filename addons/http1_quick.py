@@ -41,6 +41,9 @@ def together(parts: list[HttpEvent]) -> HttpEvent:
 class QuickHttp1(Http1Connection):
     """Stands before mitmproxy's classes in ours."""
 
+    _is_coded = False
+    """Whether the body that is read is encoded. Then its chunks are told one by one: a broken one spoils no other."""
+
     def handle_event(self, event: events.Event) -> CommandGenerator[None]:
         """Take an event. None of what this layer asks for blocks it."""
         return self._handle_event(event)
@@ -77,21 +80,23 @@ class QuickHttp1(Http1Connection):
         if isinstance(event, events.DataReceived):
             if type(reader) is ContentLengthReader and reader._remaining <= len(self.buf):  # noqa: SLF001
                 size, reader._remaining = reader._remaining, 0  # noqa: SLF001
-                yield from self._read_whole(bytes(self.buf.maybe_extract_at_most(size) or b""), is_end=True)
+                yield from self._read_whole([bytes(self.buf.maybe_extract_at_most(size) or b"")], is_end=True)
                 return
             if type(reader) is ChunkedReader and _is_between_chunks(reader):
                 chunks, size, is_end = whole_chunks(bytes(self.buf))
                 self.buf.maybe_extract_at_most(size)
-                yield from self._read_whole(b"".join(chunks), is_end=is_end)
+                reader._reading_trailer = is_end  # noqa: SLF001  what comes behind its end is no chunk
+                yield from self._read_whole(chunks if self._is_coded else [b"".join(chunks)], is_end=is_end)
                 if is_end or not self.buf:
                     return
         yield from super().read_body(event)
 
-    def _read_whole(self, data: bytes, *, is_end: bool) -> CommandGenerator[None]:
+    def _read_whole(self, pieces: list[bytes], *, is_end: bool) -> CommandGenerator[None]:
         assert self.stream_id is not None
         assert self.request is not None
-        if data:
-            yield ReceiveHttp(self.ReceiveData(self.stream_id, data))
+        for data in pieces:
+            if data:
+                yield ReceiveHttp(self.ReceiveData(self.stream_id, data))
         if is_end:
             if self.request.data.method.upper() != b"CONNECT":
                 yield ReceiveHttp(self.ReceiveEndOfMessage(self.stream_id))
@@ -108,6 +113,7 @@ class QuickHttp1(Http1Connection):
             for command in reading:
                 if is_read := type(command) is ReceiveHttp:
                     event = command.event
+                    self._note_head(event)
                     parts += event.parts if type(event) is Several else (event,)
                 if parts and not (is_read and self._goes_on(parts[-1])):
                     yield ReceiveHttp(together(parts))
@@ -120,6 +126,13 @@ class QuickHttp1(Http1Connection):
             raise
         if parts:
             yield ReceiveHttp(together(parts))
+
+    def _note_head(self, event: HttpEvent) -> None:
+        """Note whether a body is encoded, before anybody who hears of its head changes that."""
+        if isinstance(event, RequestHeaders):
+            self._is_coded = b"content-encoding" in index(event.request.headers)
+        elif isinstance(event, ResponseHeaders):
+            self._is_coded = b"content-encoding" in index(event.response.headers)
 
     def _goes_on(self, event: HttpEvent) -> bool:
         """Say whether more may be read before anybody has heard of `event`."""

@@ -116,7 +116,12 @@ PLAIN_CHUNKS = ["5\r\nhello\r\n", "a\r\n0\r\n\r\n12345\r\n", "0B\r\nhello world\
 ODD_CHUNKS = ["5;a=b\r\nhello\r\n", "5 \r\nhello\r\n", "5\r\nhello", "5\nhello\n", "5\r\nhelloworld", "5\r\nhell\r\n"]
 NO_CHUNKS = ["x\r\n", "123456789\r\n", "-1\r\n", "\r\n"]
 CHUNKS = st.lists(st.sampled_from([*PLAIN_CHUNKS, *ODD_CHUNKS, *NO_CHUNKS]), max_size=4).map("".join)
-LAST = st.sampled_from(["0\r\n\r\n", "000\r\n\r\n", "0\r\nTrailer: x\r\n\r\n", "0\r\n\r\nGET / ", "0\r\n", ""])
+LAST = st.sampled_from(
+    [
+        *("0\r\n\r\n", "000\r\n\r\n", "0\r\nTrailer: x\r\n\r\n", "0\r\n\r\nGET / ", "0\r\n", ""),
+        *("0\r\n\r\n5\r\nhello\r\n", "0\r\n\r\n0\r\n\r\n", "0\r\n\r\n\r\n"),
+    ]
+)
 BODIES = st.one_of(
     st.tuples(st.just("Transfer-Encoding: chunked"), st.tuples(CHUNKS, LAST).map("".join)),
     st.tuples(
@@ -126,10 +131,12 @@ BODIES = st.one_of(
 )
 REQUEST = http.Request.make("GET", "http://s/")
 ASKED = (RequestHeaders(1, REQUEST, end_stream=True), RequestEndOfMessage(1))
+UPLOAD = http.Request.make("POST", "http://s/", headers={"Content-Length": "9"})
+STILL_ASKING = (RequestHeaders(1, UPLOAD, end_stream=False), RequestData(1, b"x"))
 
 
-@given(st.lists(st.integers(1, 40), max_size=6), BODIES)
-def test_the_same_is_received_however_it_is_cut(cuts, body):
+@given(st.lists(st.integers(1, 40), max_size=6), BODIES, st.sampled_from([ASKED, STILL_ASKING]))
+def test_the_same_is_received_however_it_is_cut(cuts, body, asked):
     for kinds, first in (
         ((Http1Server, QuickServer), "POST / HTTP/1.1"),
         ((Http1Client, QuickClient), "HTTP/1.1 200 OK"),
@@ -138,13 +145,44 @@ def test_the_same_is_received_however_it_is_cut(cuts, body):
         received = []
         for kind in kinds:
             layer, rest, got = kind(context()), sent, []
-            for event in (events.Start(), *(ASKED if isinstance(layer, Http1Client) else ())):
+            for event in (events.Start(), *(asked if isinstance(layer, Http1Client) else ())):
                 said(layer, event)
             for cut in (*cuts, len(sent)):
                 piece, rest = rest[:cut], rest[cut:]
                 got += said(layer, events.DataReceived(layer.conn, piece)) if piece else []
             received.append((_whole_bodies(got), layer.state.__name__, bytes(layer.buf)))
         assert received[0] == received[1]
+
+
+@pytest.mark.parametrize("more", ["5\r\nhello\r\n", "0\r\n\r\n", "\r\n", "X: y\r\n\r\n"])
+def test_what_comes_behind_an_early_answer_is_no_part_of_it(more):
+    received = []
+    for kind in (Http1Client, QuickClient):
+        layer = kind(context())
+        for event in (events.Start(), *STILL_ASKING):
+            said(layer, event)
+        answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
+        sent = (answer, more.encode(), b"GET /")
+        received.append([said(layer, events.DataReceived(layer.conn, piece)) for piece in sent])
+    assert received[0] == received[1]
+    assert not any(one == (ResponseData, b"hello") for one in chain(*received[1]))
+
+
+@pytest.mark.parametrize(("coding", "told"), [("", [b"helloworld"]), ("Content-Encoding: gzip", [b"hello", b"world"])])
+def test_chunks_are_told_as_one_unless_each_is_to_be_decoded(coding, told):
+    layer = QuickClient(context())
+    for event in (events.Start(), *ASKED):
+        said(layer, event)
+    head = "\r\n".join(
+        ["HTTP/1.1 200 OK", "Transfer-Encoding: chunked", *([coding] if coding else []), "", ""]
+    ).encode()
+    for first, rest in ((head, b""), (b"", head)):  # and again, on the same connection
+        got = said(layer, events.DataReceived(layer.conn, first)) if first else []
+        layer.response and layer.response.headers.pop("content-encoding", None)  # as an addon does that decodes it
+        got += said(layer, events.DataReceived(layer.conn, rest + b"5\r\nhello\r\n5\r\nworld\r\n0\r\n\r\n"))
+        assert [data for kind, data in got if kind is ResponseData] == told
+        for event in ASKED:
+            said(layer, event)
 
 
 def _whole_bodies(got: list[object]) -> list[object]:
