@@ -85,6 +85,8 @@ NAMES = {
     "mitmdump": "mitmdump, no addon",
     "naive": "mitmdump, naive addon",
     "empty": "Interlock, empty gate",
+    "recording": "Interlock, nothing but two bare events on disk",
+    "no redaction": "Interlock, no redaction",
     "interlock": "Interlock, everything on",
     "fastmcp": "FastMCP proxy",
     "contextforge": "ContextForge",

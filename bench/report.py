@@ -24,7 +24,7 @@ PAGE = ROOT / "docs" / "performance.md"
 CHART = ROOT / "docs" / "performance.svg"
 BEGIN, END = "<!-- results: written by `python -m bench.report` -->", "<!-- end of results -->"
 SIGNS = {True: "met", False: "**not met**", None: "open"}
-REFERENCES = ("mitmdump", "1 rule", "off", "sqlite", "1 worker", "plain", "direct")
+REFERENCES = ("mitmdump", "empty", "1 rule", "off", "sqlite", "1 worker", "plain", "direct")
 """Whom a workload's ratios are against: the first of these that takes part."""
 
 Row = list[str]

@@ -218,6 +218,17 @@ WORKLOADS = (
         ),
     ),
     Workload(
+        "gate-parts",
+        "what the gate adds, CONNECT and TLS on both sides, 32 connections",
+        (
+            EMPTY,
+            _variant("recording", "Interlock's embedding, two bare events on disk", module="bench.recording_gate"),
+            _variant("no redaction", "Interlock, no redaction", redact=False),
+            INTERLOCK,
+        ),
+        kind="tls",
+    ),
+    Workload(
         "workers",
         "1 worker with 128 connections, 2 with 256",
         (_workers(1), _workers(2)),

@@ -1,0 +1,38 @@
+"""The daemon with a gate that lets everything pass and does nothing but record it: what durable audit costs by itself.
+
+`python bench/recording_gate.py up …` takes what `interlock up` takes. Each request waits until an event without
+content is on disk, and a second one follows; both go to the store. For measuring only, as the empty gate is.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from proxy import cli, parts
+from proxy.gate import Gate
+from proxy.model import AuditEvent, Pass, Verdict
+from proxy.roles import EventSink
+
+
+class RecordingGate(Gate):
+    """Records, and lets everything pass."""
+
+    def __init__(self, *, sink: EventSink, **others: Any) -> None:
+        super().__init__(sink=sink, **others)
+        self._sink = sink
+
+    async def inspect(self, *_: Any, **__: Any) -> Verdict:
+        """Let it pass once it is recorded."""
+        await self._sink.record(AuditEvent(kind="decided", time=time.time()))
+        self._sink.record_later(AuditEvent(kind="completed", time=time.time()))
+        return Pass()
+
+
+if __name__ == "__main__":
+    parts.Gate = RecordingGate  # type: ignore[misc]
+    cli.main()
