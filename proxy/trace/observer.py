@@ -119,7 +119,7 @@ class Observer:
             if call is None and len(observation.lineage) <= 1 and observation.path:
                 self._world.programs.add(observation.path)
         program = next((self._programs[pid] for pid in observation.lineage if pid in self._programs), "")
-        if observation.capability in (Capability.NET_CONNECT, Capability.NET_DNS):
+        if observation.capability in (Capability.NET_CONNECT, Capability.NET_DNS, Capability.IPC_UNIX):
             self._sent.setdefault(_key(observation), []).append((observation.time, call))
         self._keep(Deed(observation, call, program))
 
@@ -157,6 +157,9 @@ def _key(observation: Observation, address: Any = None, port: Any = None) -> str
     """Give what strace's view and a sink's view of the same thing have in common."""
     if observation.name is not None:
         return observation.name.lower()
+    if observation.capability is Capability.IPC_UNIX and observation.path is not None:
+        path = observation.path  # a sink knows where its socket really is
+        return path.removeprefix("/var") if path.startswith("/var/run/") else path
     if isinstance(address, str):
         return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
     return observation.peer or ""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 from typing import Any
 
+import pytest
+
 from proxy.trace.capability import Capability
 from proxy.trace.facts import World
 from proxy.trace.observer import MAX_KEPT, Observer
@@ -121,6 +123,19 @@ def test_an_inherited_file_is_none_of_its_doing() -> None:
 
 def note(kind: str, time: float, **fields: Any) -> dict[str, Any]:
     return {"kind": kind, "time": time, **fields}
+
+
+@pytest.mark.parametrize("path", ["/var/run/docker.sock", "/run/docker.sock"])
+def test_a_socket_whose_sink_is_slow_is_not_blamed_on_the_next_call(path: str) -> None:
+    watch, clock = observer()
+    for at, call in ((10.0, 0), (20.0, 1)):
+        clock.now = at
+        watch.begin(call)
+    feed(watch, "7 11.0 socket(AF_UNIX, SOCK_STREAM, 0) = 3<socket:[5]>")
+    feed(watch, f'7 11.1 connect(3<socket:[5]>, {{sa_family=AF_UNIX, sun_path="{path}"}}, 23) = 0')
+    watch.note(note("unix", 20.5, path="/run/docker.sock", head=base64.b64encode(b"GET /").decode()))
+    watch.finish()
+    assert [(deed.observation.action, deed.call) for deed in watch.deeds] == [("connect", 0), ("send", 0)]
 
 
 def test_a_sinks_note_goes_where_strace_saw_the_same() -> None:
