@@ -33,7 +33,7 @@ _MAX_BAIT = 5_000
 _MAX_VERDICTS = 10_000
 _LONG_VERDICT = 1 << 10
 _TURN = 4
-_SPARE = 1 << 22
+_SPARE = 1 << 20
 _SHARE = 16
 """What was refused is looked into as long as no more bytes are looked at again than a constant and so many times the
 buffer. Short matches need less, however many and however close they are: each counts as its overlap with those before
@@ -155,10 +155,11 @@ class Rule:
         """Give the findings that end in `regions` of `data`, from left to right.
 
         What was refused may hide what begins inside it, so the search goes on there. Where that takes too much work,
-        all that follows is a finding; `strictly` says so of much bait already, whatever work it takes.
+        what is refused is a finding, too; `strictly` takes much bait for one already, whatever work it takes, and
+        allows for no more work than the shortest text that holds it.
         """
         found = refused = position = reached = 0
-        spare = _SPARE + _SHARE * len(data)
+        spare = _SPARE if strictly else _SPARE + _SHARE * len(data)
         verdicts: dict[bytes, int] = {}
         for low, high in regions:
             position = here = max(position, low - OVERLAP)
@@ -183,10 +184,14 @@ class Rule:
                 if begin < reached:
                     spare -= _TURN + min(reached, stop) - begin
                 reached = max(reached, stop)
-                if spare < 0 or (strictly and refused > _MAX_BAIT):
+                if strictly and refused > _MAX_BAIT:
                     yield Match(self.index, start, len(data))
                     return
                 position = here = begin + 1
+                if spare < 0:
+                    found += 1
+                    position = here = max(reached, here) if found < MAX_MATCHES else len(data)
+                    yield Match(self.index, start, position)
 
     def _next(self, data: bytes, position: int, limit: int) -> list[Region]:
         """Give the spans of the next match from `position` to `limit`, of one that reaches further the whole."""

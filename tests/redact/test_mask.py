@@ -303,3 +303,14 @@ def test_what_is_laid_bare_far_into_a_large_text_is_masked_too():
     assert MASKER.mask(masked, ["secrets"]) == (masked, ())
     assert masked.startswith(filler)
     assert masked.endswith(filler)
+
+
+def test_what_takes_too_much_work_to_look_into_is_masked_and_nothing_beside_it():
+    arguments = {"path": "/srv/a", "text": "token:" * 3000, "after": "plain words"}
+    value = {"arguments": arguments, "name": "note"}
+    masked, findings = MASKER.mask(value, ["secrets"])
+    assert [finding.path for finding in findings] == ["arguments.text"]
+    assert masked["arguments"].pop("text").startswith("token:")
+    assert masked == {"arguments": {"path": "/srv/a", "after": "plain words"}, "name": "note"}
+    padded = {"_meta": {"x": "lorem ipsum " * 60_000}, **value}
+    assert not MASKER.is_clean(padded, arguments, ["secrets"])
