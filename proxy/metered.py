@@ -51,9 +51,13 @@ class MeteredSink:
             loop.call_soon(self._count_all)
 
     def _count_all(self) -> None:
+        """Count what waits for it. Large answers are read in other threads, so another one may count the last of it."""
         uncounted, meters = self._uncounted, self._meters
-        while uncounted:
-            what = uncounted.popleft()
+        while True:
+            try:
+                what = uncounted.popleft()
+            except IndexError:
+                return
             if isinstance(what, float):
                 meters.time(AUDIT_WRITE, what)
             else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 
 import pytest
 
@@ -65,3 +66,18 @@ def test_what_comes_outside_an_event_loop_or_after_one_has_ended_is_counted() ->
     asyncio.run(more())
     metered.record_later(EVENT)
     assert calls() == 1 + 1 + AT_ONCE + 1
+
+
+def test_an_event_that_another_thread_counts_first_is_passed_on_all_the_same() -> None:
+    class Raced(deque[AuditEvent | float]):
+        """Not empty when it is asked, and empty when something is taken: another thread was there in between."""
+
+        def popleft(self) -> AuditEvent | float:
+            self.clear()
+            return super().popleft()
+
+    sink = Sink()
+    metered = MeteredSink(sink, Meters(1).row(1))
+    metered._uncounted = Raced()
+    metered.record_later(EVENT)
+    assert sink.taken == [EVENT]
