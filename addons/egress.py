@@ -12,10 +12,10 @@ from weakref import WeakKeyDictionary
 
 import structlog
 
-from addons import http_flows as flows
-from addons.dialling import Judged
-from proxy.egress import UNJUDGED
-from proxy.model import Context, EgressRequest, Outcome, Principal
+from addons import flow_state as flows
+from addons.mitm.pinned_dial import Judged
+from proxy.core.model import Context, EgressRequest, Outcome, Principal
+from proxy.egress.guard import UNJUDGED
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from mitmproxy.connection import Client
     from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 
-    from proxy.egress import EgressGuard
-    from proxy.gate import Gate
-    from proxy.model import Decision
+    from proxy.core.model import Decision
+    from proxy.egress.guard import EgressGuard
+    from proxy.gate.request import Gate
 
 log = structlog.get_logger("interlock.egress")
 

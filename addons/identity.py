@@ -9,15 +9,15 @@ from weakref import WeakKeyDictionary
 
 import structlog
 
-from addons.http_flows import PRINCIPAL, answer_refused, server_name
-from proxy import reasons
-from proxy.model import Context, Denial, Principal
+from addons.flow_state import PRINCIPAL, answer_refused, server_name
+from proxy.core import reasons
+from proxy.core.model import Context, Denial, Principal
 
 if TYPE_CHECKING:
     from mitmproxy import http
     from mitmproxy.connection import Client
 
-    from proxy.gate import Gate
+    from proxy.gate.request import Gate
 
 log = structlog.get_logger("interlock.identity")
 

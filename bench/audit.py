@@ -19,20 +19,20 @@ from pathlib import Path
 from bench import figures
 from bench.events import make
 from bench.figures import Figure
-from proxy import logs
-from proxy.journal import new_id
-from proxy.model import AuditEvent
-from proxy.store import log_table
-from proxy.store.checkpoints import CHECKPOINT_FILE
-from proxy.store.choice import open_events
-from proxy.store.encoding import encode
-from proxy.store.log import LOG_FILE, LocalLog, open_log
-from proxy.store.log_files import DaemonLog
-from proxy.store.notary import Notary, Places
-from proxy.store.shipper import Route, Shipper
-from proxy.store.trails import LogsTrail, StoreTrail, WholeTrail
-from proxy.store.verify import verify
-from tests.postgres import DURABLE, Postgres
+from proxy.audit import local_log_sql
+from proxy.audit.checkpoint_signer import Notary, Places
+from proxy.audit.checkpoints import CHECKPOINT_FILE
+from proxy.audit.encoder import encode
+from proxy.audit.local_log import LOG_FILE, LocalLog, open_log
+from proxy.audit.local_log_files import DaemonLog
+from proxy.audit.shipper import Route, Shipper
+from proxy.audit.trails import LogsTrail, StoreTrail, WholeTrail
+from proxy.audit.verify import verify
+from proxy.core.ids import new_id
+from proxy.core.model import AuditEvent
+from proxy.store.open_store import open_events
+from proxy.system import log_setup
+from tests.support.postgres import DURABLE, Postgres
 
 SECONDS = 3.0
 BACKLOG = 50_000
@@ -107,10 +107,10 @@ def fill(state_dir: Path, count: int) -> None:
     """Leave a log of so many events behind, of the last hours."""
     path = state_dir / LOG_FILE
     connection = open_log(path, 64 << 30)
-    head = log_table.read_head(connection)
+    head = local_log_sql.read_head(connection)
     for some in batched(make(count, time.time() - 6 * 3600, time.time()), 10_000):
-        with log_table.change(connection):
-            head = log_table.append(connection, head, [encode(one) for one in some])
+        with local_log_sql.change(connection):
+            head = local_log_sql.append(connection, head, [encode(one) for one in some])
     connection.close()
 
 
@@ -152,7 +152,7 @@ async def drain(count: int) -> None:
 
 
 def measure(quick: bool) -> Iterator[Figure]:  # noqa: FBT001
-    logs.hush()
+    log_setup.hush()
     backlog = BACKLOG // 5 if quick else BACKLOG
     with tempfile.TemporaryDirectory() as folder:
         for producers in (1, 32, 256):
@@ -167,7 +167,7 @@ def measure(quick: bool) -> Iterator[Figure]:  # noqa: FBT001
 
 if __name__ == "__main__":
     if "backlog" in sys.argv[1:2]:
-        logs.hush()
+        log_setup.hush()
         asyncio.run(drain(int((sys.argv[2:] or ["1_000_000"])[0])))
     else:
         figures.main(measure, __doc__)

@@ -159,7 +159,7 @@ class Interlock:
 @contextlib.contextmanager
 def interlock_on_postgres(world: World, kind: str) -> Iterator[Running]:
     """Interlock that ships its events to a real Postgres, which syncs to disk."""
-    from tests.postgres import DURABLE, Postgres  # noqa: PLC0415  the tests' one is found as it is imported
+    from tests.support.postgres import DURABLE, Postgres  # noqa: PLC0415  the tests' one is found as it is imported
 
     postgres = Postgres(DURABLE)
     try:

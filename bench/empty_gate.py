@@ -12,9 +12,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from proxy import cli, parts
-from proxy.gate import Gate
-from proxy.model import Pass, Verdict
+from proxy import cli
+from proxy.core.model import Pass, Verdict
+from proxy.gate.request import Gate
+from proxy.runtime import wiring
 
 
 class EmptyGate(Gate):
@@ -26,5 +27,5 @@ class EmptyGate(Gate):
 
 
 if __name__ == "__main__":
-    parts.Gate = EmptyGate  # type: ignore[misc]
+    wiring.Gate = EmptyGate  # type: ignore[misc]
     cli.main()

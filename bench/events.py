@@ -16,13 +16,13 @@ import uuid_utils
 
 from bench import figures
 from bench.figures import Figure
-from proxy.events import Entry, Filter
-from proxy.model import AuditEvent, Finding
-from proxy.resources import sql_dir
-from proxy.store.choice import open_events
+from proxy.audit.encoder import encode
+from proxy.audit.event import Entry, Filter
+from proxy.core.model import AuditEvent, Finding
 from proxy.store.connections import connect
-from proxy.store.encoding import encode
-from tests.postgres import Postgres
+from proxy.store.open_store import open_events
+from proxy.system.package_data import sql_dir
+from tests.support.postgres import Postgres
 
 BATCH = 1000
 EVENTS = 200_000

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bench import figures, payloads, policies
 from bench.figures import Figure
-from proxy.model import Call
+from proxy.core.model import Call
 from proxy.policy.decide import CompiledPolicy
 from proxy.policy.load import load_policy
 from proxy.policy.rules import PolicyFile

@@ -13,10 +13,11 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from proxy import cli, parts
-from proxy.gate import Gate
-from proxy.model import AuditEvent, Pass, Verdict
-from proxy.roles import EventSink
+from proxy import cli
+from proxy.core.interfaces import EventSink
+from proxy.core.model import AuditEvent, Pass, Verdict
+from proxy.gate.request import Gate
+from proxy.runtime import wiring
 
 
 class RecordingGate(Gate):
@@ -34,5 +35,5 @@ class RecordingGate(Gate):
 
 
 if __name__ == "__main__":
-    parts.Gate = RecordingGate  # type: ignore[misc]
+    wiring.Gate = RecordingGate  # type: ignore[misc]
     cli.main()

@@ -22,8 +22,8 @@ from bench.figures import Figure
 from proxy.trace.attribute import Attributor
 from proxy.trace.normalise import Normaliser
 from proxy.trace.strace import Reader
-from tests.node_tools import server_command
-from tests.stdio_harness import run_command
+from tests.support.node_tools import server_command
+from tests.support.stdio_harness import run_command
 from tests.trace.recordings import AT_ONCE, MODES, load, play, truths
 
 FILES = 1000

@@ -17,19 +17,19 @@ from pathlib import Path
 
 from bench import figures
 from bench.figures import Figure
-from proxy import logs
-from proxy.catalogue import Catalogue
-from proxy.gate import Gate
-from proxy.model import Answer, Context, Forward, Principal
-from proxy.phases import Phases
+from proxy.audit.local_log import LocalLog
+from proxy.core.model import Answer, Context, Forward, Principal
+from proxy.gate.phases import Phases
+from proxy.gate.request import Gate
+from proxy.gate.tool_catalog import Catalogue
 from proxy.policy.decide import CompiledPolicy
 from proxy.policy.rules import PolicyFile
 from proxy.redact import Masker
-from proxy.store.choice import open_store
-from proxy.store.log import LocalLog
-from proxy.store.pins import PinFiles
+from proxy.store.open_store import open_store
+from proxy.store.pin_files import PinFiles
+from proxy.system import log_setup
 from proxy.twophase.tokens import Key, KeyRing
-from tests.postgres import DURABLE, Postgres
+from tests.support.postgres import DURABLE, Postgres
 
 RULES = {"version": 1, "rules": [{"id": "pay", "action": "two_phase", "tools": ["transfer_funds"]}]}
 CALLS = 400
@@ -131,7 +131,7 @@ async def at_once(name: str, gate: Gate, count: int) -> Figure:
 
 
 def measure(quick: bool) -> Iterator[Figure]:  # noqa: FBT001
-    logs.hush()
+    log_setup.hush()
     count = CALLS // 4 if quick else CALLS
     with tempfile.TemporaryDirectory() as folder:
         yield from asyncio.run(one_store("sqlite", Path(folder) / "sqlite", None, count))

@@ -68,7 +68,7 @@ app = typer.Typer(
 
 def _version(value: bool) -> None:  # noqa: FBT001  typer's callback signature
     if value:
-        from proxy.resources import version  # noqa: PLC0415  takes a tenth of a second, and few ask
+        from proxy.system.package_data import version  # noqa: PLC0415  takes a tenth of a second, and few ask
 
         typer.echo(f"interlock {version()}")
         raise typer.Exit
@@ -81,9 +81,9 @@ def root(
     ),
 ) -> None:
     """See, stop and record what an AI agent's MCP tools do."""
-    from proxy import logs  # noqa: PLC0415  not needed for help and completion
+    from proxy.system import log_setup  # noqa: PLC0415  not needed for help and completion
 
-    logs.hush()  # `up` configures them in full
+    log_setup.hush()  # `up` configures them in full
 
 
 def main() -> None:

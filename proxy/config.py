@@ -23,9 +23,9 @@ from pydantic import (
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from proxy.database_url import HIDDEN, check_database_url, shown
 from proxy.errors import ConfigError
-from proxy.resources import policies_dir
+from proxy.system.database_url import HIDDEN, check_database_url, shown
+from proxy.system.package_data import policies_dir
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

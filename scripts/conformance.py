@@ -28,8 +28,8 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # tests/ is not an installed package
 
-from tests.harness import start_interlock, start_process_server
-from tests.node_tools import MODULES, clean_environment, node, server_command
+from tests.support.harness import start_interlock, start_process_server
+from tests.support.node_tools import MODULES, clean_environment, node, server_command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

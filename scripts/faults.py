@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tests.faults import scenes
-from tests.postgres import DURABLE, Postgres
+from tests.support.postgres import DURABLE, Postgres
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -15,8 +15,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from tests.harness import Interlock, start_interlock, start_python_server
 from tests.soak.scenes import KB, MAX_SLOPE, SLOW_HEAD, answered, crowd, memory, soak
+from tests.support.harness import Interlock, start_interlock, start_python_server
 
 CALLS = 50_000
 CROWD = 1000

@@ -10,19 +10,19 @@ import hypothesis
 import pytest
 import structlog
 
-from tests import trust
-from tests.harness import Certificates, make_certificates
+from tests.support import ca_trust
+from tests.support.harness import Certificates, make_certificates
 
 if TYPE_CHECKING:
-    from tests.postgres import Postgres
+    from tests.support.postgres import Postgres
 
 TESTS = Path(__file__).resolve().parent
 LONGEST = (
     "bypass/test_bypass.py",
     "acceptance/test_python_sdk.py",
     "daemon/test_pins.py",
-    "trace/test_probe.py",
-    "trace/test_runner.py",
+    "probe/test_probe.py",
+    "stdio/test_runner.py",
     "acceptance/test_typescript_clients.py",
     "daemon/test_stalls.py",
     "wire/test_body_work.py",
@@ -45,7 +45,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 # Examples are found on any machine, however busy; tests that need more of them say so themselves.
 hypothesis.settings.register_profile("house", deadline=None, max_examples=40)
 hypothesis.settings.load_profile("house")
-trust.share()
+ca_trust.share()
 
 
 @pytest.fixture(autouse=True)
@@ -69,7 +69,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
     """A real Postgres server, this worker's own."""
-    from tests.postgres import Postgres
+    from tests.support.postgres import Postgres
 
     server = Postgres()
     yield server

@@ -1,4 +1,4 @@
-"""The arrows between the rooms, read from the imports."""
+"""The arrows between the packages, read from the imports."""
 
 from __future__ import annotations
 
@@ -62,204 +62,70 @@ def ours(module: str) -> set[str]:
     return {name for name in imports(module) if within(name, ("proxy", "addons")) and name != "proxy"}
 
 
-MODEL = (
-    "proxy.model",
-    "proxy.roles",
-    "proxy.frozen",
-    "proxy.proposals",
-    "proxy.events",
-    "proxy.masking",
-    "proxy.errors",
-    "proxy.spelling",
-)
+CORE = ("proxy.core", "proxy.errors")
+# Package, and which of our own it may import beside itself. A name may be one module of a package:
+# where two packages need each other's parts, the arrow between them is spelt out.
+PACKAGES: dict[str, tuple[str, ...]] = {
+    "proxy.core": ("proxy.errors",),
+    "proxy.errors": (),
+    "proxy.system": CORE,
+    "proxy.config": ("proxy.system", *CORE),
+    "proxy.agent": CORE,
+    "proxy.sandbox": CORE,
+    "proxy.wire": CORE,
+    "proxy.policy": CORE,
+    "proxy.redact": CORE,
+    "proxy.identity": ("proxy.system", *CORE),
+    "proxy.twophase": ("proxy.policy.text", "proxy.system", "proxy.config", *CORE),
+    "proxy.egress": ("proxy.policy", *CORE),
+    "proxy.gate": ("proxy.wire", "proxy.policy", "proxy.twophase", *CORE),
+    "proxy.store": (
+        *("proxy.audit.event", "proxy.audit.event_columns", "proxy.audit.hash_chain"),
+        *("proxy.gate.tool_pins", "proxy.gate.in_flight_json", "proxy.system", *CORE),
+    ),
+    "proxy.audit": ("proxy.store", "proxy.config", "proxy.system", *CORE),
+    "proxy.metrics": ("proxy.redact", "proxy.system", *CORE),
+    "proxy.trace": ("proxy.stdio.launch", "proxy.stdio.process_reaper", *CORE),
+    "proxy.stdio": ("proxy.gate", "proxy.wire", "proxy.trace", *CORE),
+    "proxy.probe": (
+        *("proxy.stdio.launch", "proxy.trace", "proxy.sandbox", "proxy.gate", "proxy.wire", "proxy.policy"),
+        *("proxy.egress.dns", "proxy.agent", "proxy.system", *CORE),
+    ),
+    "proxy.confine": ("proxy.sandbox", "proxy.egress.dns", *CORE),
+    "proxy.admin_api": ("proxy.twophase", "proxy.identity", *CORE),
+    "proxy.doctor": (
+        *("proxy.agent", "proxy.audit", "proxy.confine.refusals", "proxy.config", "proxy.identity", "proxy.policy"),
+        *("proxy.redact", "proxy.sandbox", "proxy.store", "proxy.system", "proxy.trace.tracer", *CORE),
+    ),
+    "addons": ("proxy.gate", "proxy.egress", "proxy.wire", "proxy.metrics", "proxy.system", *CORE),
+}
+# What puts everything together may import everything.
+ROOTS = ("proxy.cli", "proxy.commands", "proxy.runtime")
 PURE = (
-    *MODEL,
-    "proxy.reasons",
+    *CORE,
     "proxy.wire",
     "proxy.policy",
     "proxy.redact",
-    "proxy.descriptions",
-    "proxy.pins",
-    "proxy.schema_fit",
-    "proxy.said",
-    "proxy.outbound",
-    "proxy.results",
     "proxy.twophase",
-    "proxy.trace.strace",
-    "proxy.trace.arguments",
-    "proxy.trace.capability",
-    "proxy.trace.lineage",
-    "proxy.trace.dns",
-    "proxy.trace.sockets",
-    "proxy.trace.normalise",
-    "proxy.trace.attribute",
-    "proxy.trace.ledger",
-    "proxy.trace.names",
-    "proxy.trace.patterns",
-    "proxy.trace.synthesise",
-    "proxy.trace.scope",
-    "proxy.trace.facts",
-    "proxy.trace.findings",
-    "proxy.trace.observer",
-    "proxy.trace.report",
-    "proxy.client_config",
-    "proxy.event_schema",
-    "proxy.passing_on",
-    "proxy.dns",
-    "proxy.agent_env",
-    "proxy.confine.rules",
-    "proxy.confine.covers",
+    "proxy.agent",
+    "proxy.egress.dns",
+    *(f"proxy.gate.{name}" for name in ("in_flight_json", "outbound_scan", "result_masking", "said")),
+    *(f"proxy.gate.{name}" for name in ("schema_check", "tool_descriptions", "tool_pins")),
+    *(f"proxy.audit.{name}" for name in ("event", "event_schema")),
+    *(f"proxy.trace.{name}" for name in ("strace", "arguments", "capability", "process_tree", "dns", "sockets")),
+    *(f"proxy.trace.{name}" for name in ("normalise", "attribute", "observation_log", "server_name")),
+    *(f"proxy.probe.{name}" for name in ("regex_sample", "synthesise", "declared_scope", "observation_facts")),
+    *(f"proxy.probe.{name}" for name in ("findings", "observer", "report")),
+    *(f"proxy.confine.{name}" for name in ("rules", "covers")),
 )
-# Room, and which of our own modules it may import. The longest name that fits a module is its room.
-ROOMS: dict[str, tuple[str, ...]] = {
-    "proxy.model": MODEL,
-    "proxy.roles": MODEL,
-    "proxy.proposals": MODEL,
-    "proxy.masking": MODEL,
-    "proxy.events": MODEL,
-    "proxy.errors": (),
-    "proxy.frozen": (),
-    "proxy.spelling": (),
-    "proxy.reasons": (),
-    "proxy.wire": ("proxy.wire", *MODEL),
-    "proxy.policy": ("proxy.policy", *MODEL),
-    "proxy.redact": ("proxy.redact", *MODEL),
-    "proxy.twophase": ("proxy.twophase", "proxy.policy.text", *MODEL),
-    "proxy.descriptions": ("proxy.policy", *MODEL),
-    "proxy.pins": ("proxy.descriptions", *MODEL),
-    "proxy.schema_fit": ("proxy.policy.regex", *MODEL),
-    "proxy.said": MODEL,
-    "proxy.passing_on": MODEL,
-    "proxy.results": ("proxy.said", *MODEL),
-    "proxy.outbound": ("proxy.said", "proxy.wire", *MODEL),
-    "proxy.catalogue": PURE,
-    "proxy.refusals": PURE,
-    "proxy.journal": ("proxy.refusals", "proxy.catalogue", *PURE),
-    "proxy.exchanges": PURE,
-    "proxy.phases": ("proxy.journal", *PURE),
-    "proxy.two_steps": ("proxy.phases", "proxy.refusals", "proxy.journal", "proxy.catalogue", *PURE),
-    "proxy.way_back": (
-        "proxy.two_steps",
-        "proxy.refusals",
-        "proxy.journal",
-        "proxy.exchanges",
-        "proxy.catalogue",
-        *PURE,
-    ),
-    "proxy.gate": (
-        "proxy.way_back",
-        "proxy.two_steps",
-        "proxy.refusals",
-        "proxy.phases",
-        "proxy.journal",
-        "proxy.exchanges",
-        "proxy.catalogue",
-        *PURE,
-    ),
-    "proxy.event_schema": MODEL,
-    "proxy.audit_keys": ("proxy.errors", "proxy.files"),
-    "proxy.store": (
-        "proxy.store",
-        *MODEL,
-        "proxy.resources",
-        "proxy.files",
-        "proxy.pins",
-        "proxy.database_url",
-        "proxy.audit_keys",
-        "proxy.passing_on",
-    ),
-    "proxy.recording": ("proxy.store", "proxy.config", "proxy.database_url", "proxy.journal", *MODEL),
-    "proxy.responses": ("proxy.gate", *PURE),
-    "proxy.trace": (
-        "proxy.trace",
-        "proxy.gate",
-        "proxy.refusals",
-        "proxy.responses",
-        "proxy.files",
-        "proxy.isolation",
-        *PURE,
-    ),
-    "proxy.doctor": (
-        "proxy.doctor",
-        "proxy.agent_env",
-        "proxy.ca",
-        "proxy.config",
-        "proxy.confine.refusals",
-        "proxy.database_url",
-        "proxy.isolation",
-        "proxy.policy",
-        "proxy.recording",
-        "proxy.redact",
-        "proxy.runfile",
-        "proxy.store",
-        "proxy.trace.tracer",
-        *MODEL,
-    ),
-    "proxy.desk": ("proxy.journal", *MODEL),
-    "proxy.console": (
-        "proxy.console",
-        "proxy.desk",
-        "proxy.operators",
-        "proxy.journal",
-        "proxy.store",
-        "proxy.policy",
-        *MODEL,
-    ),
-    "proxy.config": ("proxy.errors", "proxy.resources", "proxy.database_url"),
-    "proxy.database_url": (),
-    "proxy.client_config": ("proxy.errors",),
-    "proxy.resources": (),
-    "proxy.logs": ("proxy.embedding",),
-    "proxy.files": ("proxy.errors",),
-    "proxy.embedding": (),
-    "proxy.ports": ("proxy.errors",),
-    "proxy.workers": ("proxy.errors", "proxy.memory"),
-    "proxy.health": (),
-    "proxy.meters": ("proxy.reasons", "proxy.redact", *MODEL),
-    "proxy.metered": ("proxy.meters", *MODEL),
-    "proxy.exposition": ("proxy.meters",),
-    "proxy.vitals": (
-        "proxy.config",
-        "proxy.exposition",
-        "proxy.health",
-        "proxy.live_policy",
-        "proxy.meters",
-        "proxy.resources",
-        "proxy.store",
-        "proxy.workers",
-    ),
-    "proxy.loops": (),
-    "proxy.memory": (),
-    "proxy.isolation": (),
-    "proxy.confine": ("proxy.confine", "proxy.isolation", "proxy.dns"),
-    "proxy.dns": (),
-    "proxy.agent_env": (),
-    "proxy.ca": ("proxy.errors", "proxy.files"),
-    "proxy.keys": ("proxy.errors", "proxy.files", "proxy.config", "proxy.twophase"),
-    "proxy.sampler": ("proxy.errors", "proxy.files", "proxy.config", "proxy.model"),
-    "proxy.token_book": ("proxy.errors", "proxy.files"),
-    "proxy.agents": ("proxy.token_book",),
-    "proxy.operators": ("proxy.token_book", "proxy.errors", "proxy.files"),
-    "proxy.runfile": ("proxy.files",),
-    "proxy.live_policy": ("proxy.policy", *MODEL),
-    "proxy.live_masker": ("proxy.redact", *MODEL),
-    "proxy.egress": ("proxy.policy", *MODEL),
-    "proxy.live_pins": ("proxy.store", *MODEL),
-    "addons": (
-        "addons",
-        "proxy.gate",
-        "proxy.responses",
-        "proxy.egress",
-        "proxy.outbound",
-        "proxy.wire",
-        "proxy.model",
-        "proxy.roles",
-        "proxy.reasons",
-        "proxy.ports",
-        "proxy.meters",
-    ),
-}
-ROOTS = ("proxy.cli", "proxy.parts", "proxy.daemon", "proxy.supervisor", "proxy.commands")
+# Parts of pure packages that do I/O, each for one purpose: watching files, reading keys, asking a model.
+NOT_PURE = (
+    "proxy.policy.reloader",
+    "proxy.redact.reloader",
+    "proxy.twophase.keys",
+    "proxy.twophase.review",
+    "proxy.twophase.sampler",
+)
 IO_MODULES = [
     "aiohttp",
     "apsw",
@@ -294,24 +160,25 @@ IO_MODULES = [
 ]
 
 
-def room_of(module: str) -> str:
-    fitting = [room for room in (*ROOMS, *ROOTS) if within(module, (room,))]
-    assert fitting, f"{module} is in no room: give it one in ROOMS"
+def package_of(module: str) -> str:
+    fitting = [package for package in (*PACKAGES, *ROOTS) if within(module, (package,))]
+    assert fitting, f"{module} is in no package that PACKAGES names"
     return max(fitting, key=len)
 
 
-INHABITANTS = [module for module in FILES if module != "proxy"]
+MODULES = [module for module in FILES if module != "proxy"]
+PURE_MODULES = [module for module in MODULES if within(module, PURE) and module not in NOT_PURE]
 
 
-@pytest.mark.parametrize("module", INHABITANTS)
-def test_a_module_imports_only_from_the_rooms_it_may(module: str) -> None:
-    room = room_of(module)
-    if room not in ROOTS:
-        assert {name for name in ours(module) if not within(name, ROOMS[room])} == set()
+@pytest.mark.parametrize("module", MODULES)
+def test_a_module_imports_only_from_the_packages_it_may(module: str) -> None:
+    package = package_of(module)
+    if package not in ROOTS:
+        assert {name for name in ours(module) if not within(name, (package, *PACKAGES[package]))} == set()
 
 
-@pytest.mark.parametrize("module", [module for module in INHABITANTS if within(module, PURE)])
-def test_a_pure_room_imports_nothing_that_does_io(module: str) -> None:
+@pytest.mark.parametrize("module", PURE_MODULES)
+def test_a_pure_package_imports_nothing_that_does_io(module: str) -> None:
     found = {name for name in imports(module, typing_too=False) if within(name, tuple(IO_MODULES))}
     assert found == set()
 
@@ -320,8 +187,8 @@ def test_a_pure_room_imports_nothing_that_does_io(module: str) -> None:
 READERS = {"proxy.policy.load", "proxy.redact.detectors"}
 
 
-@pytest.mark.parametrize("module", [module for module in INHABITANTS if within(module, PURE) and module not in READERS])
-def test_a_pure_room_opens_nothing(module: str) -> None:
+@pytest.mark.parametrize("module", [module for module in PURE_MODULES if module not in READERS])
+def test_a_pure_package_opens_nothing(module: str) -> None:
     tree = tree_of(module)
     opened = [
         ast.unparse(node.func)
@@ -338,22 +205,22 @@ def test_a_pure_room_opens_nothing(module: str) -> None:
 @pytest.mark.parametrize(
     ("library", "rooms"),
     [
-        ("mitmproxy", ("addons", "proxy.daemon")),
-        ("apsw", ("proxy.store",)),
+        ("mitmproxy", ("addons", "proxy.runtime.worker")),
+        ("apsw", ("proxy.store", "proxy.audit")),
         ("asyncpg", ("proxy.store",)),
-        ("starlette", ("proxy.console",)),
-        ("uvicorn", ("proxy.console",)),
+        ("starlette", ("proxy.admin_api",)),
+        ("uvicorn", ("proxy.admin_api",)),
         ("typer", ("proxy.cli", "proxy.commands")),
         ("rich", ("proxy.cli", "proxy.commands")),
     ],
 )
-def test_a_library_stays_in_its_rooms(library: str, rooms: tuple[str, ...]) -> None:
+def test_a_library_stays_in_its_packages(library: str, rooms: tuple[str, ...]) -> None:
     users = {module for module in FILES if any(within(name, (library,)) for name in imports(module))}
     assert {user for user in users if not within(user, rooms)} == set()
 
 
 def test_the_command_line_is_above_everything() -> None:
-    for module in INHABITANTS:
+    for module in MODULES:
         if not within(module, ROOTS):
             assert not any(within(name, ROOTS) for name in ours(module)), module
 
@@ -383,12 +250,12 @@ def test_nobody_imports_by_star() -> None:
 
 
 def test_the_reader_of_imports_sees_them() -> None:
-    assert "apsw" in imports("proxy.store.log")
-    assert "mitmproxy" in imports("proxy.daemon")
-    assert "proxy.wire.body" in imports("proxy.gate")
-    assert "proxy.reasons" in imports("proxy.refusals")
-    assert "proxy.supervisor" in imports("proxy.commands.up")
-    assert "collections.abc" not in imports("proxy.model", typing_too=False)
+    assert "apsw" in imports("proxy.audit.local_log")
+    assert "mitmproxy" in imports("proxy.runtime.worker")
+    assert "proxy.wire.body" in imports("proxy.gate.request")
+    assert "proxy.core.reasons" in imports("proxy.gate.refusal")
+    assert "proxy.runtime.supervisor" in imports("proxy.commands.up")
+    assert "collections.abc" not in imports("proxy.core.model", typing_too=False)
 
 
 def mirror(module: str) -> Path:
@@ -398,15 +265,25 @@ def mirror(module: str) -> Path:
 
 # These are data alone; the daemon is tested by the acceptance tests.
 WITHOUT_MIRROR = {
-    "proxy.model",
-    "proxy.roles",
-    "proxy.proposals",
-    "proxy.masking",
-    "proxy.events",
+    "proxy.core.model",
+    "proxy.core.interfaces",
+    "proxy.core.proposals",
+    "proxy.core.masking",
+    "proxy.audit.event",
     "proxy.errors",
-    "proxy.daemon",
+    "proxy.runtime.worker",
 }
-MIRRORED = ("proxy.wire", "proxy.store", "proxy.commands", "proxy.trace", "proxy.console", "proxy.confine")
+MIRRORED = (
+    "proxy.wire",
+    "proxy.store",
+    "proxy.audit",
+    "proxy.commands",
+    "proxy.trace",
+    "proxy.stdio",
+    "proxy.probe",
+    "proxy.admin_api",
+    "proxy.confine",
+)
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,8 @@ from bench.install import Installed
 from bench.load import Spec
 from bench.processes import StartError, started, wait_until
 from bench.servers import servers
-from tests.patience import PATIENCE
-from tests.trail import read_trail
+from tests.support.timeouts import PATIENCE
+from tests.support.trail_reader import read_trail
 
 SVG = "{http://www.w3.org/2000/svg}"
 

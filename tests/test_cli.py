@@ -21,10 +21,10 @@ from typer.testing import CliRunner
 
 from proxy import cli
 from proxy.errors import ConfigError, PolicyError
-from proxy.resources import version
-from tests.command_tree import commands, examples, options
-from tests.harness import environment
-from tests.processes import run_module, start_module
+from proxy.system.package_data import version
+from tests.support.command_tree import commands, examples, options
+from tests.support.harness import environment
+from tests.support.processes import run_module, start_module
 
 runner = CliRunner()
 GROUPS = [[], *([entry.name] for entry in cli.Commands.entries)]

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.compose import LIMIT, Service, read_compose
-from tests.harness import REPOSITORY
-from tests.image import Layer, build
-from tests.postgres import Postgres
-from tests.system import needs
+from tests.support.docker_compose import LIMIT, Service, read_compose
+from tests.support.docker_image import Layer, build
+from tests.support.harness import REPOSITORY
+from tests.support.postgres import Postgres
+from tests.support.system_needs import needs
 
 pytestmark = pytest.mark.timeout(240)  # the image is built by the first that asks
 COMPOSE = REPOSITORY / "docker-compose.yml"

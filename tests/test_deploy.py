@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from tests.compose import read_compose
-from tests.harness import REPOSITORY
-from tests.image import read_dockerfile, sent_to_the_builder
-from tests.system import needs
+from tests.support.docker_compose import read_compose
+from tests.support.docker_image import read_dockerfile, sent_to_the_builder
+from tests.support.harness import REPOSITORY
+from tests.support.system_needs import needs
 
 BIN = Path(sys.prefix) / "bin"
 DEPLOY = REPOSITORY / "deploy"

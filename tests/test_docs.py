@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from proxy.config import Settings
-from proxy.reasons import REASONS
-from tests.command_tree import commands, options
-from tests.test_vitals import World
+from proxy.core.reasons import REASONS
+from tests.runtime.test_health_report import World
+from tests.support.command_tree import commands, options
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 

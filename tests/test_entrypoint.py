@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness import REPOSITORY
+from tests.support.harness import REPOSITORY
 
 ENTRYPOINT = REPOSITORY / "deploy" / "entrypoint"
 NOTE = 'echo "$(basename "$0") $*" >>"$CALLS"\n'

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from proxy.policy.load import load_sources
-from proxy.policy.suite import run_tests
+from proxy.policy.rule_tests import run_tests
 from proxy.redact import Book
-from tests.harness import REPOSITORY
-from tests.system import needs
+from tests.support.harness import REPOSITORY
+from tests.support.system_needs import needs
 
 EXAMPLES = REPOSITORY / "examples"
 

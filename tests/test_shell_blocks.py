@@ -1,4 +1,4 @@
-"""Every shell block of the README and of docs/ runs, in one shell a page, in the world of tests/docs_world.py."""
+"""Every shell block of the README and of docs/ runs, in one shell a page; see tests/support/docs_fixture.py."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs_world import World, start_world
-from tests.harness import REPOSITORY
-from tests.postgres import Postgres
+from tests.support.docs_fixture import World, start_world
+from tests.support.harness import REPOSITORY
+from tests.support.postgres import Postgres
 
 pytestmark = pytest.mark.timeout(240)  # a page is dozens of commands, and the world is made by the first that asks
 LIMIT = 200
@@ -27,7 +27,7 @@ NOT_RUN: dict[tuple[str, str], int] = {
 }
 """Blocks marked ```sh no-run: WHY, by page and WHY: how many there are. WHY is short, and true wherever this runs."""
 WAY_OUT = """
-Make it run: tests/docs_world.py says what stands for what a page names (PLACEHOLDERS), which programs have stand-ins
+Make it run: docs_fixture.py says what stands for what a page names (PLACEHOLDERS), which programs have stand-ins
 (STAND_INS) or are there (TOOLS), and which files a page finds. Or, where it cannot: mark it ```sh no-run: WHY and
 count it in NOT_RUN of tests/test_shell_blocks.py."""
 PROLOGUE = """\

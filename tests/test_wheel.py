@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness import REPOSITORY
-from tests.patience import PATIENCE
+from tests.support.harness import REPOSITORY
+from tests.support.timeouts import PATIENCE
 
 UV = Path(sys.executable).with_name("uv")
 
@@ -46,7 +46,7 @@ def test_the_wheel_holds_the_packages_the_policies_and_the_sql(wheel: Path):
     names = zipfile.ZipFile(wheel).namelist()
     for expected in (
         "proxy/cli.py",
-        "addons/mcp_gate.py",
+        "addons/mcp.py",
         "proxy/_data/policies/default.yaml",
         "proxy/_data/sql/log.sql",
         "proxy/_data/sql/postgres_migrations.sql",

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from proxy.agents import AgentBook
 from proxy.commands.books import add_name, list_names, revoke_name
 from proxy.commands.options import AsJson, ConfigFile, StateDir, state_folder
+from proxy.identity.agents import AgentBook
 
 app = typer.Typer(help="Agents and their tokens.", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(help="The agent's name.")]

@@ -18,9 +18,9 @@ from rich.table import Table
 
 from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, store_settings
 from proxy.config import Settings
+from proxy.core.proposals import Baseline, ProposalStore
 from proxy.errors import ConfigError
-from proxy.proposals import Baseline, ProposalStore
-from proxy.store.choice import open_store
+from proxy.store.open_store import open_store
 from proxy.twophase.scoring import normal_prompt, prompt_hash
 
 app = typer.Typer(help="Prompts that tools are meant to be called under.", no_args_is_help=True)

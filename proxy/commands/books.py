@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from proxy.token_book import TokenBook
+from proxy.identity.token_file import TokenBook
 
 
 def list_names(book: TokenBook, *, as_json: bool) -> None:

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from proxy.ca import Authority, fingerprint
 from proxy.commands.options import ConfigFile, StateDir, state_folder
 from proxy.errors import ConfigError
+from proxy.identity.ca import Authority, fingerprint
 
 app = typer.Typer(help="The certificate authority that agents must trust.", no_args_is_help=True)
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from proxy.agent_env import Entrance, change, reached, without_proxy
+from proxy.agent.env import Entrance, change, reached, without_proxy
 from proxy.commands.entrance import Agent, Asked, CaFolder, Found, Listen, TokenFile, Up, entrance, find
 from proxy.commands.exec import refuse
 from proxy.commands.options import ConfigFile, StateDir
@@ -21,8 +21,8 @@ from proxy.confine.place import bind_sockets
 from proxy.confine.refusals import explain
 from proxy.confine.rules import FORWARDER_PORT, RESOLVER_PORT, ruleset
 from proxy.errors import ConfigError, InterlockError
-from proxy.isolation import listening_sockets, sockets_below
-from proxy.trace.launch import plan
+from proxy.sandbox.namespaces import listening_sockets, sockets_below
+from proxy.stdio.launch import plan
 
 RUN_EPILOG = """
 Examples:

@@ -13,9 +13,9 @@ from rich.table import Table
 
 from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, store_settings
 from proxy.config import Settings
-from proxy.database_url import shown
 from proxy.store.migrations import migrations
 from proxy.store.sqlite import STORE_FILE, SqliteDatabase, check_version, schema_version
+from proxy.system.database_url import shown
 
 app = typer.Typer(help="The store's schema.", no_args_is_help=True)
 

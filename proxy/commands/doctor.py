@@ -13,13 +13,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from proxy import runfile
 from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir
 from proxy.commands.terminal import printable, spell_json
 from proxy.config import Settings, load_settings
 from proxy.doctor import folder, machine, rules, trail, ways
 from proxy.doctor.findings import LIMIT, Examination, Found, examine, fail
 from proxy.errors import ConfigError
+from proxy.system import run_file
 
 EPILOG = """
 Examples:
@@ -68,7 +68,7 @@ def _of_the_machine(environ: Mapping[str, str]) -> list[tuple[str, Examination]]
 
 
 def _of_the_proxy(settings: Settings, environ: Mapping[str, str]) -> list[tuple[str, Examination]]:
-    state_dir, running = settings.state_dir, runfile.read(settings.state_dir)
+    state_dir, running = settings.state_dir, run_file.read(settings.state_dir)
     return [
         ("strace", lambda: machine.strace(settings.trace, environ)),
         ("clock", lambda: machine.clock(folder.newest_file(state_dir))),

@@ -12,13 +12,13 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from proxy import runfile
-from proxy.agent_env import Entrance, proxy_url
-from proxy.agents import AgentBook
-from proxy.ca import Authority
+from proxy.agent.env import Entrance, proxy_url
 from proxy.config import AGENT_TOKEN_ENV, Settings, load_settings
 from proxy.errors import ConfigError
-from proxy.isolation import PR_SET_PDEATHSIG, prctl
+from proxy.identity.agents import AgentBook
+from proxy.identity.ca import Authority
+from proxy.sandbox.namespaces import PR_SET_PDEATHSIG, prctl
+from proxy.system import run_file
 
 START_SECONDS = 60.0
 NOT_STARTED = 125
@@ -91,7 +91,7 @@ def find(asked: Asked) -> Found:
     token = _token(asked, settings)
     if asked.listen is not None:
         return Found(settings, settings.listen, asked.agent, token)
-    running = runfile.read(settings.state_dir) or (start_proxy(settings.state_dir, asked.config) if asked.up else None)
+    running = run_file.read(settings.state_dir) or (start_proxy(settings.state_dir, asked.config) if asked.up else None)
     if running is None:
         raise ConfigError(
             f"no proxy runs on {settings.state_dir}; start one with `interlock up` or --up, "
@@ -101,7 +101,7 @@ def find(asked: Asked) -> Found:
     return Found(settings, running.listen, asked.agent, token, _policy(running))
 
 
-def _policy(running: runfile.Running) -> str | None:
+def _policy(running: run_file.Running) -> str | None:
     """Give the path of a proxy's policy, which may be as seen from the folder that the proxy runs in."""
     path = Path(running.policy)
     try:
@@ -114,7 +114,7 @@ def expect(asked: Asked) -> Found:
     """Find the proxy that is to be used some time: the one that runs, else where it would listen."""
     settings = _settings(asked)
     token = _token(asked, settings)
-    running = None if asked.listen else runfile.read(settings.state_dir)
+    running = None if asked.listen else run_file.read(settings.state_dir)
     if running is not None:
         _check_mode(running)
     return Found(settings, running.listen if running else settings.listen, asked.agent, token)
@@ -145,7 +145,7 @@ def _settings(asked: Asked) -> Settings:
     return load_settings(flags, config_file=asked.config).settings
 
 
-def _check_mode(running: runfile.Running) -> None:
+def _check_mode(running: run_file.Running) -> None:
     if running.mode != "regular":
         raise ConfigError(
             f"the proxy on {running.listen} runs in mode {running.mode!r}, and agents are sent through one in mode "
@@ -172,7 +172,7 @@ def _token(asked: Asked, settings: Settings) -> str | None:
     return token
 
 
-def start_proxy(state_dir: Path, config: Path | None) -> runfile.Running:
+def start_proxy(state_dir: Path, config: Path | None) -> run_file.Running:
     """Start a proxy that ends with this process, whatever this process becomes.
 
     It listens on a port of its own and logs to a file in the state folder. Raises
@@ -194,7 +194,7 @@ def start_proxy(state_dir: Path, config: Path | None) -> runfile.Running:
         )
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline and process.poll() is None:
-        running = runfile.read(state_dir)
+        running = run_file.read(state_dir)
         if running is not None and running.pid == process.pid:
             process.returncode = 0  # it is left to itself: nobody here waits for it
             return running

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from proxy.agent_env import through_proxy
+from proxy.agent.env import through_proxy
 from proxy.commands.entrance import Agent, Asked, CaFolder, Listen, TokenFile, entrance, expect
 from proxy.commands.options import ConfigFile, StateDir
 from proxy.errors import ConfigError

@@ -9,12 +9,12 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from proxy.agent_env import change, through_proxy
+from proxy.agent.env import change, through_proxy
 from proxy.commands.entrance import NOT_STARTED, Agent, Asked, CaFolder, Listen, TokenFile, Up, entrance, find
 from proxy.commands.options import ConfigFile, StateDir
 from proxy.errors import InterlockError, StartError
-from proxy.trace.launch import plan
-from proxy.trace.warden import RESTORED, start_code
+from proxy.stdio.launch import plan
+from proxy.stdio.process_reaper import RESTORED, start_code
 
 EPILOG = """
 Examples:

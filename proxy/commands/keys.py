@@ -15,7 +15,7 @@ from rich.table import Table
 
 from proxy.commands.options import AsJson, ConfigFile, StateDir
 from proxy.config import load_settings
-from proxy.keys import KEEP_SECONDS, CommitKeys, Entry, open_keys
+from proxy.twophase.keys import KEEP_SECONDS, CommitKeys, Entry, open_keys
 
 app = typer.Typer(help="Keys that sign commit tokens.", no_args_is_help=True)
 KeyPath = Annotated[Path | None, typer.Option("--commit-keys", help="File of the keys that sign commit tokens.")]

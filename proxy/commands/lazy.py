@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command, get_group
 
-from proxy import memory
+from proxy.system import gc_tuning
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -58,11 +58,11 @@ class Placeholder(TyperCommand):
 
 def _import(name: str) -> ModuleType:
     """Import a module for the first time."""
-    memory.make_for_good()
+    gc_tuning.make_for_good()
     try:
         return importlib.import_module(name)
     finally:
-        memory.settle()
+        gc_tuning.settle()
 
 
 class LazyGroup(TyperGroup):

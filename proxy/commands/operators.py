@@ -8,7 +8,7 @@ import typer
 
 from proxy.commands.books import add_name, list_names, revoke_name
 from proxy.commands.options import AsJson, ConfigFile, StateDir, state_folder
-from proxy.operators import OperatorBook
+from proxy.identity.operators import OperatorBook
 
 app = typer.Typer(help="Operators and their tokens.", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(help="The operator's name, as it is recorded with what they decide.")]

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
+from proxy.audit.local_log_files import log_files
 from proxy.config import Settings, load_settings
 from proxy.errors import ConfigError
-from proxy.store.choice import store_exists
-from proxy.store.log_files import log_files
+from proxy.store.open_store import store_exists
 
 StateDir = Annotated[
     Path | None, typer.Option("--state-dir", help="Where the CA, keys, agents and the audit log are kept.")

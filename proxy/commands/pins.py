@@ -14,11 +14,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from proxy.commands.options import AsJson, ConfigFile, StateDir, state_folder
+from proxy.core.model import JsonObject
 from proxy.errors import ConfigError
-from proxy.model import JsonObject
-from proxy.pins import Pin, ServerPins, ToolPrint, changed_fields
-from proxy.pins import approve as approve_pins
-from proxy.store.pins import PinFiles
+from proxy.gate.tool_pins import Pin, ServerPins, ToolPrint, changed_fields
+from proxy.gate.tool_pins import approve as approve_pins
+from proxy.store.pin_files import PinFiles
 
 app = typer.Typer(help="Tools as pinned, and what became of them.", no_args_is_help=True)
 Server = Annotated[str, typer.Argument(help="The server's name, as `interlock pins list` gives it.")]

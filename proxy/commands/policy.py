@@ -17,23 +17,23 @@ from rich.table import Table
 from rich.tree import Tree
 
 from proxy.commands import replay
+from proxy.core.model import Call
 from proxy.errors import PolicyError
-from proxy.model import Call
+from proxy.policy.detector_rules import remarks as section_remarks
 from proxy.policy.explain import explain as explain_call
 from proxy.policy.lint import lint, lint_egress
 from proxy.policy.load import PolicyFileError, compile_sources, load_policy, load_sources
-from proxy.policy.masking import remarks as section_remarks
+from proxy.policy.rule_tests import coverage, run_tests
 from proxy.policy.rules import PolicyFile, TestCall
-from proxy.policy.suite import coverage, run_tests
 from proxy.redact import Book
-from proxy.resources import policies_dir
+from proxy.system.package_data import policies_dir
 
 if TYPE_CHECKING:
     from proxy.policy.decide import CompiledPolicy
     from proxy.policy.explain import Explanation, Step
     from proxy.policy.load import Source
+    from proxy.policy.rule_tests import Coverage, TestResult
     from proxy.policy.rules import EgressRule, Rule
-    from proxy.policy.suite import Coverage, TestResult
 
 app = typer.Typer(help="Check, test, explain and replay policies.", no_args_is_help=True)
 app.command("replay", epilog=replay.EPILOG)(replay.replay)

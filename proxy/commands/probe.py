@@ -19,11 +19,11 @@ from proxy.commands.options import ConfigFile, StateDir
 from proxy.commands.terminal import printable, printable_lines
 from proxy.config import Settings, load_settings
 from proxy.errors import ConfigError, StartError, TracingError
-from proxy.trace import baseline
-from proxy.trace.findings import Found
-from proxy.trace.names import server_name as name_server
-from proxy.trace.report import Report, ToolReport
-from proxy.trace.warden import SIGNALLED
+from proxy.probe import baseline
+from proxy.probe.findings import Found
+from proxy.probe.report import Report, ToolReport
+from proxy.stdio.process_reaper import SIGNALLED
+from proxy.trace.server_name import server_name as name_server
 
 EPILOG = """
 Examples:
@@ -118,7 +118,7 @@ def _exit_code(report: Report, fail_on: str) -> int:
 
 
 def _probe_remote(name: str, command: list[str], known: baseline.Baseline | None) -> Report:
-    from proxy.trace.remote import probe_remote  # noqa: PLC0415  not needed for --help
+    from proxy.probe.remote import probe_remote  # noqa: PLC0415  not needed for --help
 
     if len(command) != 1 or not re.match(r"https?://", command[0]):
         raise ConfigError(f"--transport http takes one URL, not {' '.join(command)!r}")
@@ -134,7 +134,7 @@ def _probe_local(
     call_timeout: float,
     known: baseline.Baseline | None,
 ) -> Report:
-    from proxy.trace.probe import Plan, Probe  # noqa: PLC0415
+    from proxy.probe.probe import Plan, Probe  # noqa: PLC0415
     from proxy.trace.tracer import find_strace  # noqa: PLC0415
 
     strace = find_strace(os.environ)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from proxy.files import FileCache, read_or_make_key
-from proxy.journal import RECORDED, new_id
-from proxy.live_masker import LiveMasker
-from proxy.model import AuditEvent
-from proxy.parts import MASK_KEY_BYTES
-from proxy.store.log_files import RunLog
+from proxy.audit.local_log_files import RunLog
+from proxy.core.ids import new_id
+from proxy.core.model import AuditEvent
+from proxy.gate.event_recorder import RECORDED
+from proxy.redact.reloader import LiveMasker
+from proxy.runtime.wiring import MASK_KEY_BYTES
+from proxy.system.secret_files import FileCache, read_or_make_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from proxy.config import Settings
-    from proxy.trace.report import Report
+    from proxy.probe.report import Report
 
 
 def record(settings: Settings, name: str, report: Report, now: float) -> None:

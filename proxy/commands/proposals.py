@@ -17,8 +17,8 @@ from rich.text import Text
 from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, store_settings
 from proxy.commands.review import Review, find_token, open_review
 from proxy.commands.terminal import printable
-from proxy.model import JsonObject
-from proxy.proposals import State
+from proxy.core.model import JsonObject
+from proxy.core.proposals import State
 
 app = typer.Typer(help="Proposals, and the operators' word on them.", no_args_is_help=True)
 Id = Annotated[str, typer.Argument(help="The proposal's id, or a beginning of it (8 characters or more).")]

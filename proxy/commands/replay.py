@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from proxy.commands.audit.trail import events_since
 from proxy.commands.moments import parse_age
 from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, require_trail, store_settings
-from proxy.commands.trail import events_since
 from proxy.policy.load import load_policy
 from proxy.policy.replay import replay as decide_again
 from proxy.redact import Book

@@ -9,16 +9,16 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from proxy import runfile
+from proxy.admin_api.client import RemoteReview
+from proxy.audit.local_log_files import DaemonLog
 from proxy.config import OPERATOR_TOKEN_ENV, Settings
-from proxy.console.client import RemoteReview
-from proxy.desk import Desk
+from proxy.core.model import JsonObject
+from proxy.core.proposals import State
 from proxy.errors import ConfigError
-from proxy.model import JsonObject
-from proxy.operators import OperatorBook, read_token
-from proxy.proposals import State
-from proxy.store.choice import open_store
-from proxy.store.log_files import DaemonLog
+from proxy.identity.operators import OperatorBook, read_token
+from proxy.store.open_store import open_store
+from proxy.system import run_file
+from proxy.twophase.review import Desk
 
 
 class Review(Protocol):
@@ -83,7 +83,7 @@ async def open_review(settings: Settings, token: str) -> AsyncIterator[Review]:
 
     Raises ConfigError where the token is no operator's.
     """
-    running = runfile.read(settings.state_dir)
+    running = run_file.read(settings.state_dir)
     if running is not None and running.operator_socket is not None:
         yield RemoteReview(Path(running.operator_socket), token)
         return

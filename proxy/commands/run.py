@@ -11,17 +11,17 @@ from typing import Annotated
 
 import typer
 
-from proxy import logs
 from proxy.commands.options import ConfigFile, StateDir
 from proxy.config import Loaded, Settings, load_settings
+from proxy.core.ids import new_id
+from proxy.core.model import Context, Principal
 from proxy.errors import ConfigError, StartError, TracingError
-from proxy.journal import new_id
-from proxy.model import Context, Principal
-from proxy.trace.guard import forbid_looks
-from proxy.trace.launch import Launch, plan
-from proxy.trace.names import server_name as name_server
+from proxy.stdio.launch import Launch, plan
+from proxy.stdio.process_reaper import kill_descendants, set_subreaper
+from proxy.system import log_setup
+from proxy.trace.server_name import server_name as name_server
+from proxy.trace.tamper_guard import forbid_looks
 from proxy.trace.tracer import Channel, find_strace, under_strace
-from proxy.trace.warden import kill_descendants, set_subreaper
 
 EPILOG = """
 Examples:
@@ -68,7 +68,7 @@ def run(
     }
     loaded = load_settings(flags, config_file=config)
     settings = loaded.settings
-    logs.configure(_log_level(loaded), settings.log_format)
+    log_setup.configure(_log_level(loaded), settings.log_format)
     if settings.agent_auth == "required":
         raise ConfigError(
             "setting agent_auth = 'required': over stdio nobody can prove who calls; "
@@ -109,11 +109,11 @@ def _strace(trace: str, name: str) -> str | None:
 
 
 async def _serve(settings: Settings, context: Context, launch: Launch, strace: str | None) -> int:
-    from proxy.parts import Parts  # noqa: PLC0415  slow to import, and --help need not wait
-    from proxy.store.log_files import RunLog  # noqa: PLC0415
-    from proxy.trace.pipes import Inlet, Outlet, take_standard_streams  # noqa: PLC0415
-    from proxy.trace.runner import Runner  # noqa: PLC0415
-    from proxy.trace.watch import Watch  # noqa: PLC0415
+    from proxy.audit.local_log_files import RunLog  # noqa: PLC0415
+    from proxy.runtime.wiring import Parts  # noqa: PLC0415  slow to import, and --help need not wait
+    from proxy.stdio.pipes import Inlet, Outlet, take_standard_streams  # noqa: PLC0415
+    from proxy.stdio.runner import Runner  # noqa: PLC0415
+    from proxy.trace.live_trace import Watch  # noqa: PLC0415
 
     def open_log() -> RunLog:
         return RunLog(settings.state_dir, max_bytes=settings.audit_log_limit)

@@ -12,13 +12,13 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from proxy import runfile
+from proxy.audit.backlog import read_backlog
 from proxy.commands.options import AsJson, ConfigFile, StateDir, state_folder
-from proxy.store.backlog import read_backlog
+from proxy.system import run_file
 
 if TYPE_CHECKING:
-    from proxy.runfile import Running
-    from proxy.store.backlog import Backlog
+    from proxy.audit.backlog import Backlog
+    from proxy.system.run_file import Running
 
 EPILOG = "Example:  interlock status --json"
 
@@ -33,7 +33,7 @@ def status(state_dir: StateDir = None, config: ConfigFile = None, as_json: AsJso
     not run, or the policy on disk could not be loaded and an older one stays in force.
     """
     folder = state_folder(state_dir, config)
-    running, audit = runfile.read(folder), read_backlog(folder, time.time())
+    running, audit = run_file.read(folder), read_backlog(folder, time.time())
     if as_json:
         told = {"running": running is not None, **(asdict(running) if running else {}), "audit": audit.data()}
         typer.echo(json.dumps(told))

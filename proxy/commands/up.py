@@ -8,12 +8,16 @@ from typing import Annotated, Any
 
 import typer
 
-from proxy import embedding, logs, memory
-from proxy.agent_env import SHOWN, Entrance, proxy_url, through_proxy
+# First: log_setup imports structlog without rich, which the proxy never needs and which takes long to import.
+from proxy.system import gc_tuning, lean_imports, log_setup
+
+# isort: split
+
+from proxy.agent.env import SHOWN, Entrance, proxy_url, through_proxy
 from proxy.commands.env import spell
 from proxy.commands.options import ConfigFile, StateDir
 from proxy.config import Settings, load_settings
-from proxy.runfile import Running
+from proxy.system.run_file import Running
 
 EPILOG = """
 Examples:
@@ -80,10 +84,10 @@ def up(
         name: value for name, value in locals().items() if name in Settings.model_fields and value not in (None, [])
     }
     settings = load_settings(flags, config_file=config).settings
-    logs.configure(settings.log_level, settings.log_format)
-    memory.make_for_good()
-    embedding.import_only_what_is_used()
-    from proxy.supervisor import Supervisor  # noqa: PLC0415  mitmproxy is slow to import, and --help need not wait
+    log_setup.configure(settings.log_level, settings.log_format)
+    gc_tuning.make_for_good()
+    lean_imports.import_only_what_is_used()
+    from proxy.runtime.supervisor import Supervisor  # noqa: PLC0415  mitmproxy is slow to import, and --help need not wait
 
     Supervisor(settings).run(_announce)
 

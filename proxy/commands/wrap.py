@@ -16,8 +16,8 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from proxy import client_config
-from proxy.client_config import Rewritten
+from proxy.agent import client_config
+from proxy.agent.client_config import Rewritten
 from proxy.errors import ConfigError
 
 EPILOG = """

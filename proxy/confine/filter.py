@@ -15,7 +15,7 @@ import platform
 import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from proxy.isolation import NamespaceError
+from proxy.sandbox.namespaces import NamespaceError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from proxy.dns import NameBook
+    from proxy.egress.dns import NameBook
 
 SO_ORIGINAL_DST = 80
 IP6T_SO_ORIGINAL_DST = 80

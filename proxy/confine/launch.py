@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, NoReturn
 from proxy.confine import gateway
 from proxy.confine.filter import install_filter
 from proxy.confine.place import Sockets, arrange_files, arrange_network
-from proxy.isolation import (
+from proxy.sandbox.namespaces import (
     PR_SET_PDEATHSIG,
     NamespaceError,
     close_from,

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from proxy.confine.rules import FORWARDER_PORT, RESOLVER_PORT, ruleset
-from proxy.isolation import (
+from proxy.sandbox.namespaces import (
     AT_RECURSIVE,
     MS_BIND,
     MS_NODEV,

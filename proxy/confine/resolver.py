@@ -12,7 +12,7 @@ import ipaddress
 import re
 from typing import TYPE_CHECKING
 
-from proxy import dns
+from proxy.egress import dns
 
 if TYPE_CHECKING:
     import socket

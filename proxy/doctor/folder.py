@@ -9,9 +9,9 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from proxy.ca import Authority, holds
 from proxy.doctor.findings import Found, fail, ok, warn
 from proxy.errors import ConfigError
+from proxy.identity.ca import Authority, holds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

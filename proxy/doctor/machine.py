@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from proxy.confine.refusals import explain
 from proxy.doctor.findings import Found, fail, ok, warn
 from proxy.errors import TracingError
-from proxy.isolation import PROGRAMS
+from proxy.sandbox.namespaces import PROGRAMS
 from proxy.trace.tracer import find_strace
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ import datetime as dt
 import time
 from dataclasses import dataclass
 
-from proxy.database_url import shown
 from proxy.store.connections import TIMEOUT, connect, unavailable
 from proxy.store.migrate import read_schema
+from proxy.system.database_url import shown
 
 _ABOUT = (
     "SELECT current_setting('server_version'), current_setting('server_version_num')::int / 10000, current_user, "

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from proxy.doctor.findings import Found, fail, ok
 from proxy.errors import PolicyError
 from proxy.policy.load import compile_sources, load_sources
-from proxy.policy.suite import run_tests
-from proxy.redact.book import Book
+from proxy.policy.rule_tests import run_tests
+from proxy.redact.detector_catalog import Book
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,10 +10,10 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from proxy.audit.glance import read_backlog_untouched, stored_version
+from proxy.audit.pipeline import checkpoint_file
 from proxy.doctor.findings import Found, fail, ok, warn
 from proxy.errors import InterlockError, StoreUnavailableError
-from proxy.recording import checkpoint_file
-from proxy.store.glance import read_backlog_untouched, stored_version
 from proxy.store.migrations import migrations
 from proxy.store.sqlite import STORE_FILE, check_version
 

@@ -7,16 +7,16 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from proxy.agent_env import BYPASS, EXTRA, ROOTS, reached
-from proxy.ca import Authority, holds
+from proxy.agent.env import BYPASS, EXTRA, ROOTS, reached
 from proxy.config import Settings
 from proxy.doctor.findings import Found, fail, ok, warn
 from proxy.errors import ConfigError
+from proxy.identity.ca import Authority, holds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from proxy.runfile import Running
+    from proxy.system.run_file import Running
 
 
 def proxy(running: Running | None, state_dir: Path) -> Iterator[Found]:

@@ -17,8 +17,8 @@ from pydantic import (
     model_validator,
 )
 
+from proxy.policy.arg_select import parse_arg
 from proxy.policy.fields import Regex, Strict, Word
-from proxy.policy.values import parse_arg
 
 type Scalar = StrictStr | StrictInt | StrictFloat | StrictBool | None
 type Number = StrictInt | StrictFloat

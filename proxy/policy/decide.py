@@ -11,23 +11,23 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from proxy.model import Call, Decision, Outcome, PinRules, Redaction
-from proxy.policy.asking import POLICY_ERROR, Hit, compile_rule
+from proxy.core.model import Call, Decision, Outcome, PinRules, Redaction
+from proxy.core.proposals import Terms
+from proxy.policy.arg_select import Reading
+from proxy.policy.compiled_rule import POLICY_ERROR, Hit, compile_rule
+from proxy.policy.detector_rules import compile_suppression
 from proxy.policy.egress import CompiledEgress
 from proxy.policy.globs import is_glob
-from proxy.policy.masking import compile_suppression
 from proxy.policy.plan import Plan
 from proxy.policy.rules import AllowRule, DenyRule, Egress, RedactRule, TwoPhaseRule
 from proxy.policy.text import fold
-from proxy.policy.values import Reading
-from proxy.proposals import Terms
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from proxy.model import Governed, Hints, Respond
-    from proxy.policy.asking import CompiledRule
-    from proxy.policy.masking import CompiledSuppression, Suppression
+    from proxy.core.model import Governed, Hints, Respond
+    from proxy.policy.compiled_rule import CompiledRule
+    from proxy.policy.detector_rules import CompiledSuppression, Suppression
     from proxy.policy.rules import Rule
 
 DENIED: Final = "policy_denied"

@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from proxy.policy.arg_select import Reading, parse_arg
+from proxy.policy.command_operator import CommandView
 from proxy.policy.conditions import All, Any_, Condition, Not
 from proxy.policy.decide import spellings
 from proxy.policy.hosts import UrlViews
 from proxy.policy.operators import OPERATORS, YES, compile_when
 from proxy.policy.path_operator import Paths
-from proxy.policy.programs import CommandView
-from proxy.policy.values import Reading, parse_arg
 from proxy.policy.views import NumberView, ScalarView, TextView
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from proxy.model import Call, Decision
-    from proxy.policy.asking import CompiledRule, Hit
+    from proxy.core.model import Call, Decision
+    from proxy.policy.compiled_rule import CompiledRule, Hit
     from proxy.policy.conditions import When
     from proxy.policy.decide import CompiledPolicy
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import ipaddress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from proxy.policy.arg_select import AMBIGUOUS, Trouble
 from proxy.policy.conditions import many
 from proxy.policy.globs import compile_globs
 from proxy.policy.hosts import Host, UrlViews, canonical_host, read_url
-from proxy.policy.values import AMBIGUOUS, Trouble
 from proxy.policy.views import WrongTypeError, gather
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy.policy.net import Address
-    from proxy.policy.values import ArgPath, Reading
+    from proxy.policy.arg_select import ArgPath, Reading
+    from proxy.policy.ip_address import Address
 
 type Fits = Callable[[Host], tuple[bool, bool]]
 

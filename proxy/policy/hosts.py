@@ -10,11 +10,11 @@ from urllib.parse import urlsplit
 
 import ada_url
 
-from proxy.policy.net import classes_of, classes_of_name, parse_address, unwrap
+from proxy.policy.ip_address import classes_of, classes_of_name, parse_address, unwrap
 from proxy.policy.text import clean, read_text
 
 if TYPE_CHECKING:
-    from proxy.policy.net import Address
+    from proxy.policy.ip_address import Address
 
 _SPECIAL: Final = frozenset({"http", "https", "ws", "wss", "ftp"})
 _SCHEME: Final = frozenset(string.ascii_letters + string.digits + "+-.")

@@ -17,12 +17,12 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.scalarbool import ScalarBoolean
 
+from proxy.core.model import PinRules
 from proxy.errors import PolicyError
-from proxy.model import PinRules
 from proxy.policy.conditions import Condition
 from proxy.policy.decide import CompiledPolicy
+from proxy.policy.detector_rules import Detector, Suppression, complaints
 from proxy.policy.egress import SECRETS, CompiledEgress
-from proxy.policy.masking import Detector, Suppression, complaints
 from proxy.policy.rules import Annotations, DenyRule, Egress, Pins, PolicyFile, RedactRule, TwoPhaseRule
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from pydantic_core import ErrorDetails
 
-    from proxy.masking import DetectorBook
+    from proxy.core.masking import DetectorBook
 
 
 MAX_VALUES: Final = 200_000

@@ -10,11 +10,11 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING, Any, Final
 
-from proxy.policy import host_operators, path_operator, programs
+from proxy.policy import command_operator, host_operators, path_operator
+from proxy.policy.arg_select import parse_arg
 from proxy.policy.conditions import All, Any_, Bounds, Condition, Not, many
 from proxy.policy.regex import compile_search
 from proxy.policy.text import fold, read_text
-from proxy.policy.values import parse_arg
 from proxy.policy.views import (
     ScalarView,
     TextView,
@@ -30,8 +30,8 @@ from proxy.policy.views import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from proxy.policy.arg_select import ArgPath, Reading
     from proxy.policy.conditions import When
-    from proxy.policy.values import ArgPath, Reading
     from proxy.policy.views import Gather, NumberView, Views
 
 type Test = Callable[[Reading], int]
@@ -299,5 +299,5 @@ OPERATORS: Final[dict[str, Build]] = {
     "url_scheme": host_operators.url_scheme,
     "ip_class": host_operators.ip_class,
     "cidr": host_operators.cidr,
-    "command": programs.command,
+    "command": command_operator.command,
 }

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from proxy.policy.arg_select import AMBIGUOUS, NOTHING, Trouble
 from proxy.policy.conditions import many
+from proxy.policy.path_fastpath import read_plain
+from proxy.policy.path_roots import reach_of, read_root
 from proxy.policy.paths import PathViews, read_path
-from proxy.policy.plain_paths import read_plain
 from proxy.policy.regex import compile_search, escape
-from proxy.policy.roots import reach_of, read_root
-from proxy.policy.values import AMBIGUOUS, NOTHING, Trouble
 from proxy.policy.views import WrongTypeError, gather
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from proxy.policy.values import ArgPath, Reading, Selection
+    from proxy.policy.arg_select import ArgPath, Reading, Selection
     from proxy.policy.views import Views
 
 

@@ -10,7 +10,7 @@ import string
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from proxy.policy.plain_paths import MAX_PATH, read_plain
+from proxy.policy.path_fastpath import MAX_PATH, read_plain
 from proxy.policy.text import read_text
 
 _MAX_SCHEMES = 8

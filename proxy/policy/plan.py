@@ -10,18 +10,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from proxy.policy.asking import Hit
+from proxy.policy.arg_select import parse_arg
+from proxy.policy.compiled_rule import Hit
 from proxy.policy.conditions import All, Any_, Condition, many
-from proxy.policy.indexes import INDEXES, Leaf, index_presence
-from proxy.policy.values import parse_arg
+from proxy.policy.rule_index import INDEXES, Leaf, index_presence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from proxy.policy.asking import CompiledRule
+    from proxy.policy.arg_select import ArgPath, Reading
+    from proxy.policy.compiled_rule import CompiledRule
     from proxy.policy.conditions import When
-    from proxy.policy.indexes import Build, Index
-    from proxy.policy.values import ArgPath, Reading
+    from proxy.policy.rule_index import Build, Index
 
 
 class _Need(NamedTuple):

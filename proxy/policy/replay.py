@@ -10,7 +10,7 @@ import re
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from proxy.model import Call, Hints
+from proxy.core.model import Call, Hints
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StrictBool, StrictInt, StrictStr, model_validator
 
-from proxy.model import Call, Hints
+from proxy.core.model import Call, Hints
 from proxy.policy.conditions import Network, When  # noqa: TC001  pydantic reads annotations when it runs
+from proxy.policy.detector_rules import Detector, Suppression  # noqa: TC001  pydantic reads annotations when it runs
 from proxy.policy.fields import Strict, Word
-from proxy.policy.masking import Detector, Suppression  # noqa: TC001  pydantic reads annotations when it runs
 
 type Severity = Literal["info", "low", "medium", "high", "critical"]
 type Mode = Literal["enforce", "shadow"]

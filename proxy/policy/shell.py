@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from proxy.policy.quoting import ShellError, ansi_c, balanced
-from proxy.policy.words import Draft, Word
+from proxy.policy.shell_quoting import ShellError, ansi_c, balanced
+from proxy.policy.shell_words import Draft, Word
 
 MAX_SCRIPT: Final = 65_536
 MAX_DEPTH: Final = 16

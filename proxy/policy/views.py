@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard
 
-from proxy.policy.text import NOT_UTF8, fold, has_one_reading, read_text
-from proxy.policy.values import (
+from proxy.policy.arg_select import (
     AMBIGUOUS,
     NOTHING,
     WRONG_TYPE,
@@ -18,11 +17,12 @@ from proxy.policy.values import (
     inner_strings,
     looks_like_json,
 )
+from proxy.policy.text import NOT_UTF8, fold, has_one_reading, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from proxy.policy.values import ArgPath, Reading, Selection
+    from proxy.policy.arg_select import ArgPath, Reading, Selection
 
 
 class Views(NamedTuple):

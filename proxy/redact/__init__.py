@@ -4,7 +4,7 @@ Pure but for reading its own `detectors.yaml`. `Masker` is the way in; `StreamMa
 in chunks; `builtin().extended(…)` for a policy's own detectors, `Book` to check them.
 """
 
-from proxy.redact.book import Book
+from proxy.redact.detector_catalog import Book
 from proxy.redact.detectors import Catalogue, Detector, builtin
 from proxy.redact.mask import DECODING_LIMIT, NUMBER_LIMIT, Masker
 from proxy.redact.stream import StreamMasker

@@ -16,8 +16,8 @@ from itertools import accumulate, compress, islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from proxy.redact.detectors import compile_bytes
-from proxy.redact.fold import FOLD, REVEAL, SMUGGLING
-from proxy.redact.runs import BASE32, HEX, base64_runs, has_long_digits, hex_lines
+from proxy.redact.encoded_spans import BASE32, HEX, base64_runs, has_long_digits, hex_lines
+from proxy.redact.unicode_fold import FOLD, REVEAL, SMUGGLING
 from proxy.redact.views import (
     SEPARATOR,
     Chained,

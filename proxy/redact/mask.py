@@ -11,21 +11,21 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from proxy.model import Finding
+from proxy.core.model import Finding
 from proxy.redact.decode import GROWTH, MAX_DEPTH, SLACK, Layer, Root, next_layer
 from proxy.redact.detectors import Catalogue, builtin, compile_bytes
-from proxy.redact.document import MASK_START, UNREADABLE, WALL, Document, Text
-from proxy.redact.glance import nothing_in
+from proxy.redact.json_text import MASK_START, UNREADABLE, WALL, Document, Text
+from proxy.redact.prefilter import nothing_in
 from proxy.redact.scan import EngineName, Match, scanner_for, unclaimed
 from proxy.redact.suppress import cover
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from proxy.masking import Suppression
-    from proxy.model import Json
-    from proxy.redact.document import Leaf
-    from proxy.redact.expressions import DatabaseCache
+    from proxy.core.masking import Suppression
+    from proxy.core.model import Json
+    from proxy.redact.hyperscan_db import DatabaseCache
+    from proxy.redact.json_text import Leaf
     from proxy.redact.views import Span
 
 DECODING_LIMIT: Final = "limits.decoding"

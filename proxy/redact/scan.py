@@ -13,18 +13,18 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 
+from proxy.redact.base64_prefilter import LARGEST_NOISE, promising, unproven
 from proxy.redact.decode import ANY_SIGN, NO_SIGN, Signs
 from proxy.redact.detectors import KEYWORD_REACH, Catalogue, Detector, compile_bytes, compile_search
-from proxy.redact.document import MASK_START, WALL
-from proxy.redact.expressions import AVAILABLE, Expressions
-from proxy.redact.noise import LARGEST_NOISE, promising, unproven
-from proxy.redact.runs import HEX_LINE, RUN
+from proxy.redact.encoded_spans import HEX_LINE, RUN
+from proxy.redact.hyperscan_db import AVAILABLE, Expressions
+from proxy.redact.json_text import MASK_START, WALL
 from proxy.redact.validators import VALIDATORS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from proxy.redact.expressions import DatabaseCache
+    from proxy.redact.hyperscan_db import DatabaseCache
 
 MAX_MATCHES = 10_000
 """Matches of one detector in one buffer after which all that follows counts as matched."""

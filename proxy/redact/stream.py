@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from proxy.model import Finding
+    from proxy.core.model import Finding
     from proxy.redact.mask import Hit, Masker
 
 LOOK_AHEAD: Final = 1024

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from proxy.masking import Suppression
-    from proxy.model import Finding
+    from proxy.core.masking import Suppression
+    from proxy.core.model import Finding
 
 _WILD: Final = {"**": ".*", "*": r"[^.\[\]]*", "?": r"[^.\[\]]"}
 

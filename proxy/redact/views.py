@@ -14,7 +14,7 @@ from itertools import accumulate, compress
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from proxy.redact.detectors import compile_bytes
-from proxy.redact.expressions import AVAILABLE, Expressions
+from proxy.redact.hyperscan_db import AVAILABLE, Expressions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
-from proxy.database_url import check_database_url, shown
 from proxy.errors import StoreRefusedError, StoreUnavailableError
+from proxy.system.database_url import check_database_url, shown
 
 if TYPE_CHECKING:
     from asyncpg import Connection

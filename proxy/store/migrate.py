@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import asyncpg
 
-from proxy.database_url import shown
 from proxy.errors import SchemaError, StoreUnavailableError
-from proxy.resources import sql_dir
 from proxy.store.connections import TIMEOUT, connect, unavailable
 from proxy.store.migrations import Migration, migrations
+from proxy.system.database_url import shown
+from proxy.system.package_data import sql_dir
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from proxy.resources import sql_dir
+from proxy.system.package_data import sql_dir
 
 if TYPE_CHECKING:
     from pathlib import Path

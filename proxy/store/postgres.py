@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 import structlog
 
-from proxy.database_url import check_database_url, shown
 from proxy.errors import StoreUnavailableError
 from proxy.store.connections import TIMEOUT, connect_options, take_times_as_seconds, unavailable
+from proxy.store.database import Undo
 from proxy.store.migrate import check_schema
-from proxy.store.steps import Undo
+from proxy.system.database_url import check_database_url, shown
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from asyncpg import Pool
 
     from proxy.store.connections import Link
-    from proxy.store.steps import Steps
+    from proxy.store.database import Steps
 
 log = structlog.get_logger("interlock.store")
 

@@ -11,10 +11,10 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from proxy.proposals import Baseline, Commit, Proposal, State
+from proxy.core.proposals import Baseline, Commit, Proposal, State
 
 if TYPE_CHECKING:
-    from proxy.store.steps import Row
+    from proxy.store.database import Row
 
 PROPOSAL = (
     "proposal_id, server, tool, principal, arguments_hash, arguments, rule, policy_version, approval, state, nonce, "

@@ -16,16 +16,16 @@ import apsw
 import structlog
 
 from proxy.errors import SchemaError, StoreRefusedError, StoreUnavailableError
-from proxy.files import room_hint
+from proxy.store.database import Undo, drive
 from proxy.store.migrations import migrations
-from proxy.store.steps import Undo, drive
+from proxy.system.secret_files import room_hint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from proxy.store.database import Query, Row, Steps
     from proxy.store.migrations import Migration
-    from proxy.store.steps import Query, Row, Steps
 
 log = structlog.get_logger("interlock.store")
 

@@ -1,1 +1,1 @@
-"""Local servers: started, watched, and spoken to over stdio."""
+"""Reads strace output: which system calls a local server made, and for which MCP call."""

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 from proxy.trace.arguments import Descriptor, descriptor, flags, quoted, returned, split_arguments, words
 from proxy.trace.capability import Capability, Observation, text
-from proxy.trace.lineage import STARTERS, Lineage
+from proxy.trace.process_tree import STARTERS, Lineage
 from proxy.trace.sockets import Sockets
 from proxy.trace.strace import Ended, Superseded, Syscall, Unfinished
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from proxy.trace.lineage import Process
+    from proxy.trace.process_tree import Process
     from proxy.trace.strace import Event
 
     type Made = Iterator[Observation]

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from proxy.errors import TracingError
-from proxy.trace.guard import Openings
 from proxy.trace.normalise import TRACED
+from proxy.trace.tamper_guard import Openings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from proxy.trace.launch import Launch
+    from proxy.stdio.launch import Launch
 
 SHOWN_BYTES = 512
 CHECK_SECONDS = 10.0

@@ -9,8 +9,8 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from proxy.core.proposals import COMMITTABLE, Commit, Consumed, Proposal, State
 from proxy.errors import PhaseError
-from proxy.proposals import COMMITTABLE, Commit, Consumed, Proposal, State
 from proxy.twophase.hashing import NotExactError, hash_arguments
 from proxy.twophase.listing import ASIDE, COMMIT_TOKEN, PROPOSAL_ID
 from proxy.twophase.tokens import BadTokenError, KeyRing, Token, check_time, read
@@ -18,8 +18,8 @@ from proxy.twophase.tokens import BadTokenError, KeyRing, Token, check_time, rea
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from proxy.model import Call, JsonObject
-    from proxy.proposals import ProposalStore, Terms
+    from proxy.core.model import Call, JsonObject
+    from proxy.core.proposals import ProposalStore, Terms
 
 INPUT_REQUIRED: Final = "input_required"
 # How long a continued call waits for the outcome of its first part to be known.

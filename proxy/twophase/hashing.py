@@ -16,7 +16,7 @@ import rfc8785
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from proxy.model import JsonObject
+    from proxy.core.model import JsonObject
 
 MAX_KEY_SHOWN: Final = 60
 MAX_PLACE_SHOWN: Final = 200

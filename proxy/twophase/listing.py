@@ -17,7 +17,7 @@ from proxy.twophase.tokens import VERSION
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
-    from proxy.model import JsonObject
+    from proxy.core.model import JsonObject
 
 type Phase = Literal["propose", "commit"]
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from proxy.core.proposals import Proposal, State
 from proxy.errors import PhaseError, SamplerError
-from proxy.proposals import Proposal, State
 from proxy.twophase.hashing import NotExactError, hash_arguments
 from proxy.twophase.listing import ASIDE
 from proxy.twophase.scoring import Score, score
@@ -20,8 +20,8 @@ from proxy.twophase.tokens import KeyRing, Token, issue
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from proxy.model import Call, Json, JsonObject
-    from proxy.proposals import ProposalStore, Terms
+    from proxy.core.model import Call, Json, JsonObject
+    from proxy.core.proposals import ProposalStore, Terms
 
 MAX_TEXT: Final = 64 << 10
 """Characters of a prompt or of one candidate output that are taken."""

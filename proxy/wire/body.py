@@ -12,9 +12,9 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from proxy.core.frozen import frozen
 from proxy.errors import WireError
-from proxy.frozen import frozen
-from proxy.wire.encoding import (
+from proxy.wire.content_coding import (
     MAX_CODINGS,
     codings,
     decode_body,
@@ -25,16 +25,16 @@ from proxy.wire.encoding import (
     undo_overlong,
     wide_texts,
 )
+from proxy.wire.json_sniff import could_be_json as could_be_json  # noqa: PLC0414  part of what this module offers
+from proxy.wire.json_sniff import is_string, is_undecided
 from proxy.wire.jsonrpc import MAX_INTEGER_DIGITS, is_id, parse_json, parse_message, read_json
 from proxy.wire.mcp import METHOD_PREFIXES, PLAIN_METHODS, SURELY_MCP, check_message, plain
-from proxy.wire.starts import could_be_json as could_be_json  # noqa: PLC0414  part of what this module offers
-from proxy.wire.starts import is_string, is_undecided
-from proxy.wire.words import has_mcp_words
+from proxy.wire.mcp_keywords import has_mcp_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from proxy.model import Json, JsonObject, Message, MessageId, ToolCall
+    from proxy.core.model import Json, JsonObject, Message, MessageId, ToolCall
 
 
 @frozen()

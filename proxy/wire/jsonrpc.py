@@ -11,10 +11,10 @@ import json
 import math
 from typing import Any, Never
 
+from proxy.core.json_codec import is_heavy, spell, spell_alike
+from proxy.core.json_quick import read_quickly
+from proxy.core.model import Json, JsonObject, Kind, Message, MessageId
 from proxy.errors import WireError
-from proxy.model import Json, JsonObject, Kind, Message, MessageId
-from proxy.spelling import is_heavy, spell, spell_alike
-from proxy.wire.quick import read_quickly
 
 MAX_DEPTH = 100
 MAX_INTEGER_DIGITS = 20

@@ -11,15 +11,15 @@ import unicodedata
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
+from proxy.core.frozen import frozen
+from proxy.core.model import Message, ToolCall
 from proxy.errors import WireError
-from proxy.frozen import frozen
-from proxy.model import Message, ToolCall
 from proxy.wire.jsonrpc import Names, parse_json, parse_message, refuse_misspelt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from proxy.model import JsonObject
+    from proxy.core.model import JsonObject
 
 TOOLS_CALL = "tools/call"
 MODERN = "2026-07-28"

@@ -9,8 +9,8 @@ import re
 from heapq import merge
 from typing import TYPE_CHECKING
 
+from proxy.core.frozen import frozen
 from proxy.errors import WireError
-from proxy.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

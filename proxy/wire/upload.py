@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from proxy.errors import WireError
-from proxy.wire.encoding import BROKEN, Inflater, codings, inflater, odd_charsets
-from proxy.wire.starts import SKIPPED, could_be_json, is_undecided
-from proxy.wire.words import has_mcp_words
+from proxy.wire.content_coding import BROKEN, Inflater, codings, inflater, odd_charsets
+from proxy.wire.json_sniff import SKIPPED, could_be_json, is_undecided
+from proxy.wire.mcp_keywords import has_mcp_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,7 +16,7 @@ from mcp.client.sse import sse_client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
-from tests.harness import (
+from tests.support.harness import (
     REPOSITORY,
     Interlock,
     _seed_cache,
@@ -25,9 +25,9 @@ from tests.harness import (
     start_interlock,
     start_python_server,
 )
-from tests.patience import PATIENCE
-from tests.processes import module_command
-from tests.stdio_harness import run_words
+from tests.support.processes import module_command
+from tests.support.stdio_harness import run_words
+from tests.support.timeouts import PATIENCE
 
 MODERN = "2026-07-28"
 POLICY = """\

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.acceptance.python_routes import Routes
-from tests.harness import Certificates
+from tests.support.harness import Certificates
 
 
 @pytest.fixture(scope="module")

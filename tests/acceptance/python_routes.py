@@ -15,8 +15,15 @@ from mcp import Client
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
-from tests.harness import DENY_ALL_DANGER, Certificates, Interlock, ServerHandle, start_interlock, start_python_server
-from tests.patience import PATIENCE
+from tests.support.harness import (
+    DENY_ALL_DANGER,
+    Certificates,
+    Interlock,
+    ServerHandle,
+    start_interlock,
+    start_python_server,
+)
+from tests.support.timeouts import PATIENCE
 
 type Mode = Literal["direct", "connect", "plain", "reverse"]
 

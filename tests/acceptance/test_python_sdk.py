@@ -14,8 +14,8 @@ import pytest
 from mcp import Client, MCPError
 
 from tests.acceptance.python_routes import Mode, Route, Routes, Server
-from tests.harness import DENY_ALL_DANGER
-from tests.patience import PATIENCE
+from tests.support.harness import DENY_ALL_DANGER
+from tests.support.timeouts import PATIENCE
 
 DENIAL = "mcp-interlock/denial"
 AT_ONCE = PATIENCE / 2  # half of what a client that hears nothing waits for

@@ -11,9 +11,9 @@ from mcp import Client
 from mcp.client.sse import sse_client
 from mcp.types import ImageContent, TextContent
 
-from tests.harness import start_interlock
-from tests.node_tools import EverythingTransport, endpoint_path, start_everything
-from tests.patience import PATIENCE
+from tests.support.harness import start_interlock
+from tests.support.node_tools import EverythingTransport, endpoint_path, start_everything
+from tests.support.timeouts import PATIENCE
 
 POLICY = """\
 version: 1

@@ -13,11 +13,11 @@ import pytest
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from tests.harness import DENY_ALL_DANGER, REPOSITORY, _keep_cache, _seed_cache, environment, interlock_cli
-from tests.node_tools import MODULES, node
-from tests.processes import module_command
-from tests.stdio_harness import run_command
-from tests.trail import read_trail
+from tests.support.harness import DENY_ALL_DANGER, REPOSITORY, _keep_cache, _seed_cache, environment, interlock_cli
+from tests.support.node_tools import MODULES, node
+from tests.support.processes import module_command
+from tests.support.stdio_harness import run_command
+from tests.support.trail_reader import read_trail
 
 DENIAL = "mcp-interlock/denial"
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from tests.acceptance.python_routes import Mode, Route, Routes, Server
-from tests.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 MODES: tuple[Mode, ...] = ("direct", "connect", "reverse")
 ACCEPT = {"Accept": "application/json, text/event-stream"}

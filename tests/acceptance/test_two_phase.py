@@ -14,9 +14,9 @@ import pytest
 from mcp import Client
 from mcp_types import ElicitResult
 
-from proxy.store.choice import open_store
+from proxy.store.open_store import open_store
 from tests.acceptance.bank import MODERN, POLICY, STABLE, Bank, denial, open_bank
-from tests.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 WAYS = [("http", "legacy"), ("http", MODERN), ("sse", "legacy"), ("stdio", "legacy"), ("stdio", MODERN)]
 ids = [f"{transport}-{era}" for transport, era in WAYS]

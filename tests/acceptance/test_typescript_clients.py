@@ -15,8 +15,8 @@ from typing import Any, Literal, NamedTuple
 
 import pytest
 
-from tests.harness import Certificates, ServerHandle, start_interlock
-from tests.node_tools import (
+from tests.support.harness import Certificates, ServerHandle, start_interlock
+from tests.support.node_tools import (
     ClientName,
     NodeClients,
     Report,

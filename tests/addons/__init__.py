@@ -2,9 +2,9 @@
 
 import warnings
 
-from proxy import embedding
+from proxy.system import lean_imports
 
-embedding.import_only_what_is_used()
+lean_imports.import_only_what_is_used()
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # pyparsing's, of names that mitmproxy uses
     import mitmproxy.master  # noqa: F401

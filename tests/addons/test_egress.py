@@ -9,12 +9,12 @@ from mitmproxy.connection import Server
 from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 from mitmproxy.test import tflow
 
-from addons import http_flows as flows
-from addons.dialling import Judged
+from addons import flow_state as flows
 from addons.egress import Egress
-from proxy.egress import EgressGuard
-from proxy.gate import Gate
-from proxy.model import AuditEvent, Principal
+from addons.mitm.pinned_dial import Judged
+from proxy.core.model import AuditEvent, Principal
+from proxy.egress.guard import EgressGuard
+from proxy.gate.request import Gate
 from proxy.policy.decide import CompiledPolicy
 from proxy.policy.egress import CompiledEgress
 from proxy.policy.rules import Egress as Section

@@ -18,8 +18,8 @@ from typing import Any, Literal
 
 from tests.bypass.shot import Aim, Case, Route, Shot, benign_shot, denied_shot
 from tests.bypass.targets import PROCESSES, TARGETS, Target, opened
-from tests.harness import Certificates, ServerHandle
-from tests.patience import PATIENCE
+from tests.support.harness import Certificates, ServerHandle
+from tests.support.timeouts import PATIENCE
 
 type Kind = Literal["denied", "benign"]
 KINDS: tuple[Kind, ...] = ("denied", "benign")

@@ -20,7 +20,7 @@ import h2.exceptions
 
 from tests.bypass.cases_framing import WAITS
 from tests.bypass.shot import Case, Route, Shot
-from tests.raw import Segment, Tls, send_raw
+from tests.support.raw_socket import Segment, Tls, send_raw
 
 TUNNELS: frozenset[Route] = frozenset({"regular"})
 """Cases that open tunnels of their own need the port where CONNECT is spoken."""

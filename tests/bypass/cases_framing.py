@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from tests.bypass.shot import Case, Shot
-from tests.raw import Segment
+from tests.support.raw_socket import Segment
 
 CRLF = b"\r\n"
 WAITS = "to the proxy the message is not complete: it waits for the rest until its deadline"

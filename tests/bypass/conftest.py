@@ -10,7 +10,7 @@ import pytest
 from tests.bypass.campaign import Proxy, Range, Report, running_range
 from tests.bypass.cases import CASES
 from tests.bypass.shot import Route
-from tests.harness import Certificates, Interlock, start_interlock
+from tests.support.harness import Certificates, Interlock, start_interlock
 
 
 @pytest.fixture(scope="session")

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from tests.patience import PATIENCE
-from tests.raw import Segment, Tls, send_raw
+from tests.support.raw_socket import Segment, Tls, send_raw
+from tests.support.timeouts import PATIENCE
 
 type Route = Literal["direct", "regular", "connect", "reverse"]
 type Header = tuple[str, str]

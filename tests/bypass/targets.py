@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Literal
 
 from tests.bypass.shot import Aim, Route
-from tests.harness import Certificates, ServerHandle, start_python_server
-from tests.node_tools import ServerName, start_node_server
-from tests.patience import PATIENCE
-from tests.raw import Tls, parse_answers
+from tests.support.harness import Certificates, ServerHandle, start_python_server
+from tests.support.node_tools import ServerName, start_node_server
+from tests.support.raw_socket import Tls, parse_answers
+from tests.support.timeouts import PATIENCE
 
 type Start = Callable[[Path, Certificates], AbstractContextManager[ServerHandle]]
 type Opening = Literal["none", "session", "sse"]

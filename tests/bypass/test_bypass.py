@@ -12,8 +12,8 @@ from tests.bypass.campaign import Report, applies, marker
 from tests.bypass.cases import CASES
 from tests.bypass.shot import Case, Route
 from tests.bypass.targets import TARGETS, Target
-from tests.harness import Interlock
-from tests.raw import Answer, parse_answers
+from tests.support.harness import Interlock
+from tests.support.raw_socket import Answer, parse_answers
 
 # The first test of each campaign waits for all of its volleys.
 pytestmark = pytest.mark.timeout(400)

@@ -8,8 +8,8 @@ import pytest
 
 from tests.bypass.campaign import Range
 from tests.bypass.passing import TRAFFIC, Traffic
-from tests.harness import Interlock
-from tests.raw import parse_answers, send_raw
+from tests.support.harness import Interlock
+from tests.support.raw_socket import parse_answers, send_raw
 
 
 @pytest.mark.parametrize("traffic", TRAFFIC, ids=[traffic.id for traffic in TRAFFIC])

@@ -22,7 +22,7 @@ from proxy.wire.mcp import check_message
 from tests.bypass.cases_encoding import CASES as ENCODING
 from tests.bypass.cases_json import CASES as JSON
 from tests.bypass.shot import Aim, Case, Shot, benign_shot, denied_shot
-from tests.stdio_harness import Run, recorder, start_run
+from tests.support.stdio_harness import Run, recorder, start_run
 
 BODY_LIMIT = 4 << 20
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from proxy import cli
-from tests.audit_world import TRAIL, World
-from tests.harness import interlock_cli
+from tests.support.audit_fixture import TRAIL, World
+from tests.support.harness import interlock_cli
 
 type Done = subprocess.CompletedProcess[str]
 type Run = Callable[..., Done]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from proxy.agents import AgentBook
+from proxy.identity.agents import AgentBook
 from tests.commands.conftest import Run, complaint
 
 

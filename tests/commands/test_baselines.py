@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.proposals import Baseline
-from proxy.store.choice import open_store
+from proxy.core.proposals import Baseline
+from proxy.store.open_store import open_store
 from proxy.twophase.scoring import prompt_hash
 from tests.commands.conftest import Run, complaint
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from proxy.agents import AgentBook
 from proxy.commands.books import add_name, list_names, revoke_name
 from proxy.errors import ConfigError
+from proxy.identity.agents import AgentBook
 
 
 def test_a_token_is_printed_alone_so_that_it_can_be_piped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

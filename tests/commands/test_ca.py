@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from proxy.ca import Authority, fingerprint
+from proxy.identity.ca import Authority, fingerprint
 from tests.commands.conftest import Run, complaint
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from proxy.store.migrations import migrations
 from tests.commands.conftest import Run, complaint
-from tests.postgres import Postgres
+from tests.support.postgres import Postgres
 
 POSTGRES = [str(migration) for migration in migrations("postgres")]
 SQLITE = [str(migration) for migration in migrations("sqlite")]

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from tests.commands.conftest import Run
-from tests.trail_world import certify, write
+from tests.support.trail_fixture import certify, write
 
 
 def test_each_thing_has_its_line_and_the_exit_code_says_whether_all_is_well(run: Run, tmp_path: Path) -> None:

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from proxy import runfile
 from proxy.commands.entrance import Asked, Found, entrance, expect, find, start_proxy
 from proxy.errors import ConfigError
+from proxy.system import run_file
 
 
 def leave_note(folder: Path, mode: str = "regular", policy: str = "/p.yaml") -> None:
-    running = runfile.Running(os.getpid(), "0.0.0.0:7", mode, str(folder / "ca" / "ca.pem"), policy, "v", 0.0)
-    runfile.write(folder, running)
+    running = run_file.Running(os.getpid(), "0.0.0.0:7", mode, str(folder / "ca" / "ca.pem"), policy, "v", 0.0)
+    run_file.write(folder, running)
 
 
 def test_a_running_proxy_is_found_by_its_note(tmp_path: Path, environment: None) -> None:

@@ -9,7 +9,7 @@ import pytest
 from proxy.commands.env import Shell, spell
 from proxy.errors import ConfigError
 from tests.commands.conftest import Run, complaint
-from tests.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 VALUE = 'it\'s $HOME `x` \\ "q"'
 

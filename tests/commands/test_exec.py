@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.commands.conftest import Run
-from tests.harness import environment
-from tests.patience import PATIENCE
-from tests.processes import start_module
+from tests.support.harness import environment
+from tests.support.processes import start_module
+from tests.support.timeouts import PATIENCE
 
 THERE = ["--listen", "127.0.0.1:9", "--ca-folder", "."]
 

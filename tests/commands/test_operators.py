@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from proxy.operators import OperatorBook
+from proxy.identity.operators import OperatorBook
 from tests.commands.conftest import Run, complaint
 
 

@@ -8,8 +8,8 @@ from typer.testing import CliRunner
 
 from proxy.commands.pins import app
 from proxy.errors import ConfigError
-from proxy.pins import Page, print_tool, take_page
-from proxy.store.pins import PinFiles
+from proxy.gate.tool_pins import Page, print_tool, take_page
+from proxy.store.pin_files import PinFiles
 
 SERVER = "mcp.example.com"
 

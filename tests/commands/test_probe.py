@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from proxy.store.log_files import read_logs
-from proxy.trace.baseline import load
+from proxy.audit.local_log_files import read_logs
+from proxy.probe.baseline import load
 from tests.commands.conftest import ROOT, Run, complaint
-from tests.harness import _keep_cache, _seed_cache
-from tests.patience import PATIENCE
-from tests.system import needs, needs_namespaces
+from tests.support.harness import _keep_cache, _seed_cache
+from tests.support.system_needs import needs, needs_namespaces
+from tests.support.timeouts import PATIENCE
 
 SERVERS = ROOT / "tests" / "servers"
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from proxy.audit.local_log_files import read_logs
 from proxy.commands.probe_events import record
 from proxy.config import load_settings
-from proxy.store.log_files import read_logs
-from proxy.trace.findings import Found
-from proxy.trace.report import Report, ToolReport
-from proxy.trace.scope import Scope
-from tests.harness import _keep_cache, _seed_cache
+from proxy.probe.declared_scope import Scope
+from proxy.probe.findings import Found
+from proxy.probe.report import Report, ToolReport
+from tests.support.harness import _keep_cache, _seed_cache
 
 TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 

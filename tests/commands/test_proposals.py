@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from proxy.operators import OperatorBook
-from proxy.proposals import Proposal, State
-from proxy.store.choice import open_store
-from proxy.store.log import LOG_FILE, read_log
+from proxy.audit.local_log import LOG_FILE, read_log
+from proxy.core.proposals import Proposal, State
+from proxy.identity.operators import OperatorBook
+from proxy.store.open_store import open_store
 from tests.commands.conftest import Run, complaint
-from tests.harness import environment as environment_of
-from tests.processes import start_module
-from tests.proposal_world import new_proposal
+from tests.support.harness import environment as environment_of
+from tests.support.processes import start_module
+from tests.support.proposal_fixture import new_proposal
 
 FIRST, SECOND = "0198aaaa-0000-7000-8000-000000000001", "0198bbbb-0000-7000-8000-000000000002"
 
@@ -172,7 +172,7 @@ KILLED = """
 import os, signal
 from unittest import mock
 from proxy import cli
-from proxy.store.proposals import Proposals
+from proxy.store.proposal_store import Proposals
 
 real = Proposals.decide
 

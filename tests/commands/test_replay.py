@@ -6,11 +6,11 @@ import time
 import pytest
 from typer.testing import CliRunner
 
+from proxy.audit.local_log import LOG_FILE, LocalLog
 from proxy.cli import app
 from proxy.commands.moments import parse_age
+from proxy.core.model import AuditEvent
 from proxy.errors import ConfigError, PolicyError
-from proxy.model import AuditEvent
-from proxy.store.log import LOG_FILE, LocalLog
 
 DENY = "version: 1\ndefault: allow\nrules: [{id: no-danger, action: deny, tools: [danger]}]\n"
 

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from proxy import runfile
-from proxy.agents import AgentBook
+from proxy.admin_api.client import RemoteReview
+from proxy.admin_api.server import Console
+from proxy.audit.local_log import LOG_FILE
 from proxy.commands.review import OwnReview, find_token, open_review
 from proxy.config import Settings
-from proxy.console.client import RemoteReview
-from proxy.console.server import Console
 from proxy.errors import AuditUnavailableError, ConfigError, ReviewError
-from proxy.operators import OperatorBook
-from proxy.store.log import LOG_FILE
-from tests.proposal_world import DeskWorld, new_proposal
+from proxy.identity.agents import AgentBook
+from proxy.identity.operators import OperatorBook
+from proxy.system import run_file
+from tests.support.proposal_fixture import DeskWorld, new_proposal
 
-RUNNING = runfile.Running(os.getpid(), "127.0.0.1:1", "regular", "", "", "", 0.0)
+RUNNING = run_file.Running(os.getpid(), "127.0.0.1:1", "regular", "", "", "", 0.0)
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +49,7 @@ async def test_where_a_proxy_runs_its_socket_is_used(tmp_path: Path) -> None:
     console = Console(world.desk, book, world, tmp_path)
     console.start()
     token = book.add("alice")
-    runfile.write(tmp_path, runfile.Running(**{**vars(RUNNING), "operator_socket": str(console.path)}))
+    run_file.write(tmp_path, run_file.Running(**{**vars(RUNNING), "operator_socket": str(console.path)}))
     async with open_review(Settings(state_dir=tmp_path), token) as review:
         assert isinstance(review, RemoteReview)
         assert (await review.approve(new_proposal().proposal_id, ""))["operator"] == "alice"
@@ -59,7 +59,7 @@ async def test_where_a_proxy_runs_its_socket_is_used(tmp_path: Path) -> None:
 
 async def test_a_proxy_that_does_not_answer_is_told_and_not_gone_around(tmp_path: Path) -> None:
     token = OperatorBook(tmp_path).add("alice")
-    runfile.write(tmp_path, runfile.Running(**{**vars(RUNNING), "operator_socket": str(tmp_path / "gone.sock")}))
+    run_file.write(tmp_path, run_file.Running(**{**vars(RUNNING), "operator_socket": str(tmp_path / "gone.sock")}))
     async with open_review(Settings(state_dir=tmp_path), token) as review:
         with pytest.raises(ReviewError, match="does not answer"):
             await review.list([], 1)

@@ -1,4 +1,4 @@
-"""`interlock run`, before anything runs; tests/trace/test_runner.py has the rest."""
+"""`interlock run`, before anything runs; tests/stdio/test_runner.py has the rest."""
 
 from __future__ import annotations
 

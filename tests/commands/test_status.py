@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.daemon.reload import replace_policy, wait_for
-from tests.harness import DENY_ALL_DANGER, Interlock, interlock_cli, start_interlock
+from tests.support.harness import DENY_ALL_DANGER, Interlock, interlock_cli, start_interlock
 
 BAD = DENY_ALL_DANGER.replace("action: deny", "action: dney", 1)
 

@@ -9,7 +9,7 @@ import pytest
 
 from proxy.commands.up import _announce, up
 from proxy.config import Settings
-from proxy.runfile import Running
+from proxy.system.run_file import Running
 from tests.commands.conftest import Run, complaint
 
 RUNNING = Running(1, "127.0.0.1:8080", "regular", "/s/ca/ca.pem", "p.yaml", "v", 0.0)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.agent.test_client_config import CLAUDE, WRAPPED
 from tests.commands.conftest import Run, complaint
-from tests.test_client_config import CLAUDE, WRAPPED
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from typing import NoReturn
 from proxy.confine.gateway import start
 from proxy.confine.place import bind_sockets
 from proxy.confine.rules import ruleset
-from proxy.isolation import run_program
+from proxy.sandbox.namespaces import run_program
 from tests.confine.hostile import NOWHERE, NOWHERE6, attempt, dial, question, send
 from tests.confine.ordinary import NOBODY
 

@@ -6,7 +6,7 @@ import sys
 from unittest import mock
 
 from proxy import cli
-from proxy.isolation import NamespaceError
+from proxy.sandbox.namespaces import NamespaceError
 
 
 def fail(*_: object, **__: object) -> None:

@@ -9,8 +9,8 @@ import os
 import sys
 from pathlib import Path
 
-from proxy.isolation import MS_BIND, MS_PRIVATE, MS_REC, mount
-from tests.processes import REPOSITORY
+from proxy.sandbox.namespaces import MS_BIND, MS_PRIVATE, MS_REC, mount
+from tests.support.processes import REPOSITORY
 
 NOBODY = 65534
 

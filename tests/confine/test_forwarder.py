@@ -13,8 +13,8 @@ import pytest
 from proxy.confine import forwarder as module
 from proxy.confine.forwarder import TOKEN_WANTED, Forwarder
 from proxy.confine.resolver import new_book
-from tests.harness import free_port
-from tests.patience import PATIENCE
+from tests.support.harness import free_port
+from tests.support.timeouts import PATIENCE
 
 REFUSED = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 3\r\n\r\nno!"
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from proxy.confine.gateway import allow_descriptors
-from tests.harness import environment, free_port
-from tests.patience import PATIENCE
-from tests.processes import REPOSITORY, start_module
-from tests.system import needs
+from tests.support.harness import environment, free_port
+from tests.support.processes import REPOSITORY, start_module
+from tests.support.system_needs import needs
+from tests.support.timeouts import PATIENCE
 
 
 @needs("nft", "ip")

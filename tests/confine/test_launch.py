@@ -16,13 +16,13 @@ import pytest
 
 from tests.commands.test_exec import ca_folder
 from tests.confine.ordinary import NOBODY
-from tests.confine.world import World, make_world
-from tests.harness import environment, free_port
-from tests.node_tools import node
-from tests.patience import PATIENCE
-from tests.processes import REPOSITORY, Process, run_module, start_module
-from tests.site import PAGE
-from tests.system import needs, needs_namespaces
+from tests.support.confine_fixture import World, make_world
+from tests.support.harness import environment, free_port
+from tests.support.node_tools import node
+from tests.support.processes import REPOSITORY, Process, run_module, start_module
+from tests.support.system_needs import needs, needs_namespaces
+from tests.support.timeouts import PATIENCE
+from tests.support.web_site import PAGE
 
 pytestmark = [needs("nft", "ip", "unshare", "curl", "git"), needs_namespaces]
 ROOT = os.geteuid() == 0
@@ -153,7 +153,13 @@ def test_ordinary_clients_work_and_their_calls_are_decided_and_recorded_by_name(
     flags = world.add_agent("confined" if by_network else "executed")
     folder = Path(tempfile.mkdtemp(dir=world.folder))
     folder.chmod(0o777)
-    visits = [sys.executable, str(REPOSITORY / "tests" / "visits.py"), str(folder), node(), world.site]
+    visits = [
+        sys.executable,
+        str(REPOSITORY / "tests" / "support" / "agent_visits.py"),
+        str(folder),
+        node(),
+        world.site,
+    ]
     visits.append(f"https://mcp.test:{world.server.port}")
     world.server.new_executions()
     before = len(world.interlock.events(some=False))

@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from proxy.confine.place import bind_sockets, own_files
-from tests.harness import free_port
+from tests.support.harness import free_port
 
 
 def test_names_are_looked_up_by_our_resolver_and_nobody_else() -> None:

@@ -10,9 +10,9 @@ import struct
 import pytest
 
 from proxy.confine.resolver import MAX_STREAMS, NETWORKS, answer_query, new_book, serve_names
-from proxy.dns import AAAA, NO_SUCH_NAME, A
-from tests.patience import PATIENCE
-from tests.test_dns import query
+from proxy.egress.dns import AAAA, NO_SUCH_NAME, A
+from tests.egress.test_dns import query
+from tests.support.timeouts import PATIENCE
 
 TXT = 16
 

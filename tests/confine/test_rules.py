@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from proxy.confine.rules import ruleset
-from tests.system import needs, needs_namespaces
+from tests.support.system_needs import needs, needs_namespaces
 
 
 @needs("nft", "unshare")

@@ -7,7 +7,7 @@ import socket
 import threading
 from collections.abc import Iterator
 
-from tests.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.harness import Interlock, ServerHandle, start_interlock, start_python_server
+from tests.support.harness import Interlock, ServerHandle, start_interlock, start_python_server
 
 
 class Pair(NamedTuple):

@@ -6,8 +6,9 @@ import os
 import signal
 from typing import Any
 
-from addons.mcp_gate import McpGate
-from proxy import cli, supervisor
+from addons.mcp import McpGate
+from proxy import cli
+from proxy.runtime import supervisor
 
 
 async def die(*_: Any) -> None:

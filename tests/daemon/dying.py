@@ -13,8 +13,8 @@ from proxy import cli
 POINTS = {
     "before the nonce": ("proxy.twophase.commit", "Committer", "consume", "before"),
     "after the nonce": ("proxy.twophase.commit", "Committer", "consume", "after"),
-    "after the record": ("proxy.gate", "Gate", "_begin", "before"),
-    "after forwarding": ("proxy.gate", "Gate", "observe", "before"),
+    "after the record": ("proxy.gate.request", "Gate", "_begin", "before"),
+    "after forwarding": ("proxy.gate.request", "Gate", "observe", "before"),
 }
 
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.harness import Interlock
-from tests.patience import PATIENCE
+from tests.support.harness import Interlock
+from tests.support.timeouts import PATIENCE
 
 TRIES = 200
 

@@ -28,7 +28,10 @@ def answer(host: Any, *rest: Any, **more: Any) -> Any:
 
 def main() -> None:
     # uvloop looks names up in C, where nobody can answer for it.
-    with mock.patch("socket.getaddrinfo", answer), mock.patch("proxy.loops.loop_factory", return_value=None):
+    with (
+        mock.patch("socket.getaddrinfo", answer),
+        mock.patch("proxy.system.event_loop.loop_factory", return_value=None),
+    ):
         cli.main()
 
 

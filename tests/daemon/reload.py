@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from tests.harness import Interlock
-from tests.patience import PATIENCE
+from tests.support.harness import Interlock
+from tests.support.timeouts import PATIENCE
 
 
 def replace_policy(interlock: Interlock, text: str) -> None:

@@ -19,8 +19,8 @@ from mcp.client.sse import sse_client
 from tests.daemon.lines_to import Line, events, reason_of, text_of
 from tests.daemon.reload import replace_policy, wait_for
 from tests.faults.load import wait_until
-from tests.harness import Interlock, ServerHandle, start_interlock, start_python_server
-from tests.patience import PATIENCE
+from tests.support.harness import Interlock, ServerHandle, start_interlock, start_python_server
+from tests.support.timeouts import PATIENCE
 
 POLICY = r"""
 version: 1

@@ -10,8 +10,8 @@ import pytest
 from tests.daemon.reload import replace_policy, wait_for
 from tests.daemon.test_redaction import call, result
 from tests.daemon.test_responses import request, response, scripted
-from tests.harness import Interlock, start_interlock
-from tests.raw import send_raw
+from tests.support.harness import Interlock, start_interlock
+from tests.support.raw_socket import send_raw
 
 BADGE, DESK, TOKEN = "BADGE-314159", "DESK-27", "ghp_" + "Zx8Kq2" * 6
 HEAD = """\

@@ -13,8 +13,8 @@ from websockets.exceptions import InvalidProxyStatus
 
 from tests.daemon.conftest import Pair
 from tests.daemon.reload import replace_policy, wait_for
-from tests.harness import Interlock, ServerHandle, start_interlock
-from tests.raw import parse_answers, send_raw
+from tests.support.harness import Interlock, ServerHandle, start_interlock
+from tests.support.raw_socket import parse_answers, send_raw
 
 OPEN = """\
 version: 1

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import pytest
 
 from tests.daemon.faulty import PARTS
-from tests.harness import Interlock, ServerHandle, start_interlock, start_python_server
-from tests.raw import parse_answers, send_raw
+from tests.support.harness import Interlock, ServerHandle, start_interlock, start_python_server
+from tests.support.raw_socket import parse_answers, send_raw
 
 CALL = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"text":"hi"}}}'
 # Where these fail there is no sink, or nobody to name in an event.

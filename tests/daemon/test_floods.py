@@ -14,9 +14,9 @@ import pytest
 
 from tests.daemon.answering import answering
 from tests.daemon.conftest import Pair
-from tests.harness import send_raw
-from tests.patience import PATIENCE
-from tests.raw import parse_answers
+from tests.support.harness import send_raw
+from tests.support.raw_socket import parse_answers
+from tests.support.timeouts import PATIENCE
 
 BLOCK = b"x" * (1 << 18)
 MUCH = 128 << 20

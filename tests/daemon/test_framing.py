@@ -9,7 +9,7 @@ import pytest
 from tests.daemon.answering import answering
 from tests.daemon.conftest import Pair
 from tests.daemon.waiting import next_refusal, refusals
-from tests.raw import Answer, parse_answers, send_raw
+from tests.support.raw_socket import Answer, parse_answers, send_raw
 
 FINAL = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nfinal"
 UPGRADE = "Connection: Upgrade\r\nUpgrade: other\r\n"

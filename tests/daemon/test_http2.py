@@ -16,9 +16,9 @@ from hyperframe.frame import HeadersFrame
 
 from tests.daemon.conftest import HASTE, SETTINGS, Pair
 from tests.daemon.waiting import next_refusal, refusals
-from tests.harness import Certificates, ServerHandle, free_port, start_interlock, start_python_server
-from tests.patience import PATIENCE
-from tests.raw import Tls
+from tests.support.harness import Certificates, ServerHandle, free_port, start_interlock, start_python_server
+from tests.support.raw_socket import Tls
+from tests.support.timeouts import PATIENCE
 
 
 @pytest.fixture(scope="module")

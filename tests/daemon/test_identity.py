@@ -9,9 +9,9 @@ import httpx2
 
 from tests.daemon.conftest import Pair
 from tests.daemon.waiting import next_refusal, refusals
-from tests.harness import ServerHandle, start_interlock
-from tests.patience import PATIENCE
-from tests.raw import Answer, parse_answers, send_raw
+from tests.support.harness import ServerHandle, start_interlock
+from tests.support.raw_socket import Answer, parse_answers, send_raw
+from tests.support.timeouts import PATIENCE
 
 CALL = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "danger"}}
 

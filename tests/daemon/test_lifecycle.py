@@ -10,9 +10,9 @@ import httpx2
 import pytest
 
 from tests.faults.load import wait_until
-from tests.harness import interlock_cli, start_interlock, start_python_server
-from tests.patience import PATIENCE
-from tests.raw import send_raw
+from tests.support.harness import interlock_cli, start_interlock, start_python_server
+from tests.support.raw_socket import send_raw
+from tests.support.timeouts import PATIENCE
 
 SLOW = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "slow", "arguments": {"ms": 1500}}}
 HEADERS = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-06-18"}

@@ -12,9 +12,9 @@ import pytest
 
 from tests.daemon.conftest import SETTINGS, Pair
 from tests.daemon.waiting import next_refusal, refusals
-from tests.harness import ServerHandle, send_raw, start_interlock
-from tests.patience import PATIENCE
-from tests.raw import parse_answers
+from tests.support.harness import ServerHandle, send_raw, start_interlock
+from tests.support.raw_socket import parse_answers
+from tests.support.timeouts import PATIENCE
 
 
 def request(target: str, *headers: str, method: str = "GET", path: str = "/echo", body: bytes = b"") -> bytes:

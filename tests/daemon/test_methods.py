@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tests.daemon.test_responses import request, response, scripted
-from tests.harness import Interlock, start_interlock
-from tests.method_rules import FILE, completion, sampled
-from tests.raw import parse_answers, send_raw
+from tests.support.harness import Interlock, start_interlock
+from tests.support.method_rules import FILE, completion, sampled
+from tests.support.raw_socket import parse_answers, send_raw
 
 ANSWER = json.dumps({"jsonrpc": "2.0", "id": 1, "result": {}}).encode()
 

@@ -14,9 +14,9 @@ import apsw
 import pytest
 
 from tests.daemon.test_responses import LAST, chunk, chunked_head, request, response, scripted
-from tests.harness import Interlock, start_interlock
-from tests.postgres import Postgres
-from tests.raw import send_raw
+from tests.support.harness import Interlock, start_interlock
+from tests.support.postgres import Postgres
+from tests.support.raw_socket import send_raw
 
 POLICIES = {
     "unmasked on the wire": "version: 1\ndefault: allow\nrules:\n  - {id: no, action: deny, tools: [danger]}\n",

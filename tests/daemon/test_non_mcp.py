@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from tests.daemon.conftest import Pair
-from tests.patience import PATIENCE
+from tests.support.timeouts import PATIENCE
 
 MIB = 1 << 20
 

@@ -13,14 +13,14 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from proxy.operators import OperatorBook, read_token
-from proxy.proposals import Proposal, State
-from proxy.store.choice import open_store
+from proxy.core.proposals import Proposal, State
+from proxy.identity.operators import OperatorBook, read_token
+from proxy.store.open_store import open_store
 from tests.daemon.waiting import next_refusal, refusals
-from tests.harness import Interlock, ServerHandle, free_port, interlock_cli, start_interlock
-from tests.patience import PATIENCE
-from tests.proposal_world import new_proposal
-from tests.raw import parse_answers, send_raw
+from tests.support.harness import Interlock, ServerHandle, free_port, interlock_cli, start_interlock
+from tests.support.proposal_fixture import new_proposal
+from tests.support.raw_socket import parse_answers, send_raw
+from tests.support.timeouts import PATIENCE
 
 OPEN = """\
 version: 1

@@ -15,8 +15,8 @@ from websockets.asyncio.client import connect
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.frames import Frame, Opcode
 
-from tests.harness import Interlock, ServerHandle, start_interlock, start_python_server
-from tests.patience import PATIENCE
+from tests.support.harness import Interlock, ServerHandle, start_interlock, start_python_server
+from tests.support.timeouts import PATIENCE
 
 SECRET = "ghp_" + "Zx8Kq2" * 6
 POLICY = """\

@@ -19,8 +19,8 @@ from mcp.client.sse import sse_client
 from mcp.client.subscriptions import ToolsListChanged
 from mcp.types import CallToolResult, ToolListChangedNotification
 
-from tests.harness import Certificates, Interlock, ServerHandle, start_interlock, start_python_server
-from tests.patience import PATIENCE
+from tests.support.harness import Certificates, Interlock, ServerHandle, start_interlock, start_python_server
+from tests.support.timeouts import PATIENCE
 
 RULES = """\
 version: 1

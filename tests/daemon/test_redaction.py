@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.daemon.test_responses import LAST, chunk, chunked_head, request, response, scripted
-from tests.harness import Interlock, start_interlock
-from tests.patience import PATIENCE
-from tests.raw import parse_answers, send_raw
+from tests.support.harness import Interlock, start_interlock
+from tests.support.raw_socket import parse_answers, send_raw
+from tests.support.timeouts import PATIENCE
 
 SECRET = "ghp_" + "Zx8Kq2" * 6
 CARD = 4111111111111111

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator, Sequence
 import brotli
 import pytest
 
-from tests.harness import Interlock, start_interlock
-from tests.patience import PATIENCE
-from tests.raw import parse_answers, send_raw
+from tests.support.harness import Interlock, start_interlock
+from tests.support.raw_socket import parse_answers, send_raw
+from tests.support.timeouts import PATIENCE
 
 CALL = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo"}}'
 RESULT = {"jsonrpc": "2.0", "id": 1, "result": {"content": [{"type": "text", "text": "hi"}]}}

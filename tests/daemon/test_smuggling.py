@@ -15,9 +15,9 @@ import h2.connection
 import h2.events
 import pytest
 
-from tests.harness import Certificates, Interlock, ServerHandle, start_interlock, start_python_server
-from tests.patience import PATIENCE
-from tests.raw import Tls, parse_answers, send_raw
+from tests.support.harness import Certificates, Interlock, ServerHandle, start_interlock, start_python_server
+from tests.support.raw_socket import Tls, parse_answers, send_raw
+from tests.support.timeouts import PATIENCE
 
 DANGER = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "danger"}}).encode()
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from tests.daemon.conftest import Pair
-from tests.harness import send_raw
-from tests.patience import PATIENCE
-from tests.raw import parse_answers
+from tests.support.harness import send_raw
+from tests.support.raw_socket import parse_answers
+from tests.support.timeouts import PATIENCE
 
 SIZE = (1 << 24) - 16
 NASTY = {

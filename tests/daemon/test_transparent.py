@@ -6,8 +6,8 @@ import json
 import subprocess
 import sys
 
-from tests.harness import REPOSITORY
-from tests.system import needs, needs_namespaces
+from tests.support.harness import REPOSITORY
+from tests.support.system_needs import needs, needs_namespaces
 
 
 @needs("nft", "ip", "unshare", "nsenter")

@@ -11,12 +11,12 @@ from typing import Any
 import httpx2
 import pytest
 
-from proxy.store.choice import open_store
+from proxy.store.open_store import open_store
 from tests.acceptance.bank import POLICY, STABLE
 from tests.daemon.dying import POINTS
-from tests.harness import Interlock, ServerHandle, start_interlock, start_python_server
-from tests.patience import PATIENCE
-from tests.postgres import Postgres
+from tests.support.harness import Interlock, ServerHandle, start_interlock, start_python_server
+from tests.support.postgres import Postgres
+from tests.support.timeouts import PATIENCE
 
 HEADERS = {
     "content-type": "application/json",

@@ -13,8 +13,8 @@ from websockets.exceptions import ConnectionClosed
 
 from tests.daemon.conftest import Pair
 from tests.daemon.waiting import next_refusal
-from tests.harness import ServerHandle, start_interlock
-from tests.patience import PATIENCE
+from tests.support.harness import ServerHandle, start_interlock
+from tests.support.timeouts import PATIENCE
 
 
 def call(tool: str, number: int = 1) -> str:

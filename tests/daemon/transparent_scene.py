@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.harness import make_certificates, start_interlock, start_python_server
+from tests.support.harness import make_certificates, start_interlock, start_python_server
 
 SERVER = "198.18.0.10"
 PROXY_PORT = 8085

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from tests.harness import Interlock
-from tests.patience import PATIENCE
+from tests.support.harness import Interlock
+from tests.support.timeouts import PATIENCE
 
 
 def refusals(interlock: Interlock) -> list[tuple[str, str]]:

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from proxy.ca import Authority
+from proxy.audit.local_log import LOG_FILE
 from proxy.doctor import folder
 from proxy.doctor.findings import Found
-from proxy.store.log import LOG_FILE
-from tests.trail_world import certify, write
+from proxy.identity.ca import Authority
+from tests.support.trail_fixture import certify, write
 
 
 def one(found: Iterable[Found]) -> Found:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from proxy.doctor.postgres import look
 from proxy.store.migrations import migrations
-from tests.postgres import Postgres
+from tests.support.postgres import Postgres
 
 
 async def test_a_look_sees_all_and_changes_nothing(postgres: Postgres, database_url: str) -> None:

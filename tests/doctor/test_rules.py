@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from proxy.doctor.rules import policy
-from proxy.resources import policies_dir
+from proxy.system.package_data import policies_dir
 
 FAILING = """
 version: 1

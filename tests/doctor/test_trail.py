@@ -10,13 +10,13 @@ from urllib.parse import urlsplit
 import apsw
 import pytest
 
+from proxy.audit.local_log import LOG_FILE
 from proxy.config import Settings
 from proxy.doctor import trail
 from proxy.doctor.findings import Found
-from proxy.store.log import LOG_FILE
 from proxy.store.sqlite import STORE_FILE
-from tests.postgres import Postgres
-from tests.trail_world import write
+from tests.support.postgres import Postgres
+from tests.support.trail_fixture import write
 
 
 def states(found: Iterable[Found]) -> dict[str, str]:

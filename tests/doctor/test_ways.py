@@ -6,11 +6,11 @@ import os
 import socket
 from pathlib import Path
 
-from proxy.agent_env import Entrance, change, proxy_url, through_proxy
-from proxy.ca import Authority
+from proxy.agent.env import Entrance, change, proxy_url, through_proxy
 from proxy.config import Settings
 from proxy.doctor import ways
-from proxy.runfile import Running
+from proxy.identity.ca import Authority
+from proxy.system.run_file import Running
 
 
 def running(listen: str, problem: str | None = None) -> Running:

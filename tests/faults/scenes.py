@@ -17,12 +17,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from proxy.store.log_files import log_states
-from tests.cutter import Cutter
+from proxy.audit.local_log_files import log_states
 from tests.faults.load import Load, Seen, marks, wait_until
-from tests.harness import Interlock, ServerHandle, interlock_cli, start_interlock, start_python_server
-from tests.postgres import Postgres
-from tests.trail import stored_events
+from tests.support.harness import Interlock, ServerHandle, interlock_cli, start_interlock, start_python_server
+from tests.support.postgres import Postgres
+from tests.support.postgres_cutter import Cutter
+from tests.support.trail_reader import stored_events
 
 POLICY = "version: 1\ndefault: allow\n"
 DISK_BYTES = 64 << 20  # more than the calls of a scene take

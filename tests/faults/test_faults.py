@@ -8,7 +8,7 @@ import pytest
 
 from tests.faults import scenes
 from tests.faults.scenes import Counts
-from tests.postgres import Postgres
+from tests.support.postgres import Postgres
 
 
 def check(counts: Counts) -> None:

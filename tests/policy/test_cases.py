@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from proxy.model import Call
+from proxy.core.model import Call
 from proxy.policy.decide import CompiledPolicy
 from proxy.policy.rules import PolicyFile
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.model import EgressRequest, Outcome
+from proxy.core.model import EgressRequest, Outcome
 from proxy.policy.egress import CompiledEgress
 from proxy.policy.rules import Egress
 

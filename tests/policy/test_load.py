@@ -4,8 +4,8 @@ import time
 
 import pytest
 
+from proxy.core.model import Call, Outcome
 from proxy.errors import PolicyError
-from proxy.model import Call, Outcome
 from proxy.policy.load import load_policy
 
 HEAD = "version: 1\ndefault: allow\n"

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from proxy.model import Call, Outcome
+from proxy.core.model import Call, Outcome
 from proxy.policy.decide import CompiledPolicy
-from tests.method_rules import POLICY, completion, sampled
+from tests.support.method_rules import POLICY, completion, sampled
 
 
 @pytest.mark.parametrize(

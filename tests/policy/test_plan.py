@@ -8,16 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-from proxy.model import Call, Outcome
+from proxy.core.model import Call, Outcome
 from proxy.policy import decide as decide_module
 from proxy.policy import plan as plan_module
-from proxy.policy.asking import CompiledRule
+from proxy.policy.arg_select import Reading
+from proxy.policy.compiled_rule import CompiledRule
 from proxy.policy.decide import CompiledPolicy
-from proxy.policy.indexes import INDEXES
 from proxy.policy.load import compile_sources, load_policy, load_sources
 from proxy.policy.operators import OPERATORS
+from proxy.policy.rule_index import INDEXES
 from proxy.policy.rules import PolicyFile
-from proxy.policy.values import Reading
 
 ROOT = Path(__file__).parent.parent.parent
 TABLES = {path.stem: YAML(typ="safe").load(path.read_text()) for path in sorted(ROOT.glob("tests/cases/*.yaml"))}

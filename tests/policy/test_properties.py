@@ -6,7 +6,7 @@ from urllib.parse import quote
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.model import Call, Outcome
+from proxy.core.model import Call, Outcome
 from proxy.policy.decide import CompiledPolicy
 from proxy.policy.paths import read_path
 from proxy.policy.rules import PolicyFile

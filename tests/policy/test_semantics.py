@@ -4,8 +4,8 @@ import itertools
 
 import pytest
 
-from proxy.model import Call, Outcome, Redaction
-from proxy.policy import asking
+from proxy.core.model import Call, Outcome, Redaction
+from proxy.policy import compiled_rule
 from proxy.policy.decide import CompiledPolicy
 from proxy.policy.rules import PolicyFile
 
@@ -127,7 +127,7 @@ def test_a_rule_that_raises_refuses_the_call_unless_it_only_watches(monkeypatch,
 
         return test
 
-    monkeypatch.setattr(asking, "compile_when", broken)
+    monkeypatch.setattr(compiled_rule, "compile_when", broken)
     rule = {**ALLOW, "mode": mode, "when": {"arg": "x", "equals": 1}}
     decision = policy(rule, default="allow").decide(call({"x": 1}))
     if mode == "enforce":

@@ -2,12 +2,12 @@
 
 import pytest
 
-from proxy.model import Call, Outcome
+from proxy.core.model import Call, Outcome
 from proxy.policy.lint import lint, lint_egress
 from proxy.policy.load import load_policy, load_sources
+from proxy.policy.rule_tests import coverage, run_tests
 from proxy.policy.rules import Egress
-from proxy.policy.suite import coverage, run_tests
-from proxy.resources import policies_dir
+from proxy.system.package_data import policies_dir
 
 FILES = sorted(policies_dir().glob("*.yaml"))
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from proxy.model import Call
+from proxy.core.model import Call
 from proxy.policy.decide import CompiledPolicy
 from proxy.policy.explain import explain
 from proxy.policy.lint import lint, lint_egress
+from proxy.policy.rule_tests import coverage, run_tests
 from proxy.policy.rules import Egress, PolicyFile
-from proxy.policy.suite import coverage, run_tests
 
 
 def rules(*written):

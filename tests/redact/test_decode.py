@@ -9,8 +9,8 @@ import urllib.parse
 import pytest
 
 from proxy.redact.decode import Root, next_layer
-from proxy.redact.fold import FOLD, fold_character
 from proxy.redact.mask import DECODING_LIMIT, Masker
+from proxy.redact.unicode_fold import FOLD, fold_character
 from proxy.redact.views import ESCAPES, Dropped, Escape, Folded, Unescaped
 
 AWS = "AKIA" + "IOSFODNN7EXAMPLE"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Self
 
 from tests.faults.load import request
-from tests.harness import Interlock
+from tests.support.harness import Interlock
 
 KB = 1024
 MAX_SLOPE = 20.0

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.faults.load import wait_until
-from tests.harness import Interlock, ServerHandle, start_interlock, start_python_server
 from tests.soak.scenes import KB, SLOW_HEAD, Soak, answered, crowd, memory, soak
+from tests.support.harness import Interlock, ServerHandle, start_interlock, start_python_server
 
 MIB = 1 << 20
 CROWD = 150

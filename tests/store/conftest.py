@@ -1,42 +1,5 @@
-"""Both stores, so that one contract holds for them alike."""
+"""The fixtures of both stores, SQLite and Postgres."""
 
-from __future__ import annotations
+from tests.support.store_fixtures import events, store, where
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
-import pytest
-
-from proxy.store.choice import open_events, open_store
-from proxy.store.events import Events
-from proxy.store.proposals import Proposals
-from tests.patience import PATIENCE
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def where(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str | None, Path]:
-    """A database URL or none, and a state folder: where a store is."""
-    return (request.getfixturevalue("database_url") if request.param == "postgres" else None), tmp_path
-
-
-def patient_store(database_url: str | None, state_dir: Path) -> Proposals:
-    """Give the store of proposals that is used there, with all the time that it may need."""
-    store = open_store(database_url, state_dir)
-    store.database._timeout = PATIENCE  # type: ignore[attr-defined]
-    return store
-
-
-@pytest.fixture
-async def store(where: tuple[str | None, Path]) -> AsyncIterator[Proposals]:
-    """A store on each kind of database."""
-    opened = patient_store(*where)
-    yield opened
-    await opened.close()
-
-
-@pytest.fixture
-async def events(where: tuple[str | None, Path]) -> AsyncIterator[Events]:
-    """A store of events on each kind of database."""
-    opened = open_events(*where)
-    yield opened
-    await opened.close()
+__all__ = ["events", "store", "where"]

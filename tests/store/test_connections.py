@@ -6,7 +6,7 @@ import pytest
 
 from proxy.errors import SchemaError, StoreUnavailableError
 from proxy.store.connections import connect, unavailable
-from tests.harness import free_port
+from tests.support.harness import free_port
 
 
 @pytest.mark.parametrize("seconds", [0.0, -1.5, 946_684_800.0, 1_763_000_000.123457, 32_503_680_000.0])

@@ -14,8 +14,8 @@ from proxy.store import migrate as room
 from proxy.store.connections import connect
 from proxy.store.migrate import check_schema, migrate, schema_of
 from proxy.store.migrations import Migration, migrations
-from tests.patience import PATIENCE
-from tests.postgres import Postgres
+from tests.support.postgres import Postgres
+from tests.support.timeouts import PATIENCE
 
 KNOWN = migrations("postgres")
 ONE, TWO = Migration(1, "one", "CREATE TABLE one (a int)"), Migration(2, "two", "CREATE TABLE two (a int)")

@@ -8,7 +8,7 @@ import apsw
 import pytest
 
 from proxy.store.migrations import Migration, migrations, read_migrations
-from tests.postgres import Postgres
+from tests.support.postgres import Postgres
 
 COLUMNS = (
     "SELECT table_name, column_name FROM information_schema.columns "

@@ -11,17 +11,17 @@ from typing import Any
 import asyncpg
 import pytest
 
+from proxy.core.proposals import Consumed, State
 from proxy.errors import SchemaError, StoreUnavailableError
-from proxy.proposals import Consumed, State
+from proxy.store.database import Query, Steps
 from proxy.store.migrate import migrate
 from proxy.store.postgres import PostgresDatabase
-from proxy.store.proposals import Proposals
-from proxy.store.steps import Query, Steps
-from tests.cutter import Cutter, How
-from tests.harness import free_port
-from tests.patience import PATIENCE
-from tests.postgres import Postgres
-from tests.store.test_proposals import NOW, commit, committed, proposal
+from proxy.store.proposal_store import Proposals
+from tests.store.test_proposal_store import NOW, commit, committed, proposal
+from tests.support.harness import free_port
+from tests.support.postgres import Postgres
+from tests.support.postgres_cutter import Cutter, How
+from tests.support.timeouts import PATIENCE
 
 SOON = PATIENCE / 2
 

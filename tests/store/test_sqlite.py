@@ -15,15 +15,15 @@ from typing import Any
 import apsw
 import pytest
 
+from proxy.core.proposals import Consumed, State
 from proxy.errors import SchemaError, StoreUnavailableError
-from proxy.proposals import Consumed, State
 from proxy.store import sqlite as room
+from proxy.store.database import Query, Steps, Undo
 from proxy.store.migrations import Migration
-from proxy.store.proposals import Proposals
+from proxy.store.proposal_store import Proposals
 from proxy.store.sqlite import SqliteDatabase, schema_version
-from proxy.store.steps import Query, Steps, Undo
-from tests.patience import PATIENCE
-from tests.store.test_proposals import NOW, commit, proposal
+from tests.store.test_proposal_store import NOW, commit, proposal
+from tests.support.timeouts import PATIENCE
 
 
 @pytest.fixture

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from tests.harness import REPOSITORY, _seed_cache
-from tests.stdio_harness import Run, run_command, start_run
+from tests.stdio.test_runner import INITIALIZE, is_alive, wait_until_gone
+from tests.support.harness import REPOSITORY, _seed_cache
+from tests.support.stdio_harness import Run, run_command, start_run
 from tests.trace.recordings import AT_ONCE, MODES, TRUTH
-from tests.trace.test_runner import INITIALIZE, is_alive, wait_until_gone
 
 BUSY = REPOSITORY / "tests" / "servers" / "busy.py"
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from proxy.core.model import Json
 from proxy.errors import WireError
-from proxy.model import Json
 from proxy.twophase.hashing import NotExactError, hash_arguments
 from proxy.wire.jsonrpc import parse_json, serialise
 

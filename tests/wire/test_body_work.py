@@ -9,7 +9,7 @@ import pytest
 
 from proxy.wire import body as body_module
 from proxy.wire.body import MAX_PARTS, Foreign, Reading, Refused, Single, read_body, read_lines
-from proxy.wire.encoding import MAX_BROKEN, MAX_OVERLONG
+from proxy.wire.content_coding import MAX_BROKEN, MAX_OVERLONG
 
 SIZE = 1 << 23
 CALL = json.dumps({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "danger"}}).encode()

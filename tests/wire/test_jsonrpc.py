@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.core.model import Kind
 from proxy.errors import WireError
-from proxy.model import Kind
 from proxy.wire.jsonrpc import MAX_DEPTH, Names, is_id, parse_json, parse_message, refuse_misspelt, respell, serialise
 
 INTEGERS = st.integers(-(10**20) + 1, 10**20 - 1)

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.core.model import Message, ToolCall
 from proxy.errors import WireError
-from proxy.model import Message, ToolCall
 from proxy.wire.jsonrpc import parse_message
 from proxy.wire.mcp import (
     METHOD_PREFIXES,

@@ -1,0 +1,230 @@
+"""Connections: how many, how long they may stay silent, and nothing that is not HTTP.
+
+Also counts what is under way, so that a stop can wait for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Protocol
+
+import structlog
+from mitmproxy import ctx
+
+from addons.flow_state import EVENT_STREAM, PRINCIPAL, media_type, server_name
+from addons.limits import REFUSED, BodyOverdue, Refusal, plain_response
+from proxy.core.model import Context, Principal
+from proxy.metrics.counters import ACCEPTED, CONNECTIONS
+
+if TYPE_CHECKING:
+    from mitmproxy import dns, http, tcp, udp
+    from mitmproxy.connection import Client, Connection
+    from mitmproxy.flow import Flow
+    from mitmproxy.proxy.mode_servers import ProxyConnectionHandler
+    from mitmproxy.proxy.server_hooks import ServerConnectionHookData
+
+    from proxy.gate.request import Gate
+
+log = structlog.get_logger("interlock.connections")
+
+
+class Meters(Protocol):
+    """Counts, for this worker and all of them."""
+
+    def set(self, name: str, value: float, /) -> None:
+        """Say what this worker has."""
+        ...
+
+    def add(self, name: str, /) -> None:
+        """Count one."""
+        ...
+
+    def in_all(self, name: str, /) -> float:
+        """Give what all workers have."""
+        ...
+
+
+class Lifecycle:
+    """Bounds connections, those of all workers together, and keeps count of requests."""
+
+    def __init__(
+        self,
+        gate: Gate,
+        meters: Meters,
+        *,
+        connection_limit: int,
+        first_request_seconds: float,
+        body_seconds: float,
+        default_agent: str,
+    ) -> None:
+        self._gate = gate
+        self._meters = meters
+        self._limit = connection_limit
+        self._seconds = first_request_seconds
+        self._body_seconds = body_seconds
+        self._agent = default_agent
+        self._deadlines: dict[str, asyncio.TimerHandle] = {}
+        self._bodies: dict[str, tuple[float, http.HTTPFlow]] = {}  # when each is overdue, the next one first
+        self._body_clock: asyncio.TimerHandle | None = None
+        self._under_way: dict[str, str] = {}  # flow to client connection
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self.stopping = False
+
+    def client_connected(self, client: Client) -> None:
+        """Refuse a connection too many; give the others a time to say something."""
+        connections = _connections()
+        self._meters.set(CONNECTIONS, len(connections))
+        self._meters.add(ACCEPTED)
+        if self._meters.in_all(CONNECTIONS) > self._limit:
+            client.error = f"more than {self._limit} connections (connection_limit)"
+            writer = connections[client.id].transports[client].writer
+            if writer is not None:
+                writer.write(plain_response(503, f"there are {client.error}", Retry_After="1"))
+            context = Context(Principal(self._agent), "unknown")
+            self._gate.note("connection_refused", "too_many_connections", context, status=503)
+            return
+        loop = asyncio.get_running_loop()
+        self._deadlines[client.id] = loop.call_later(self._seconds, self._give_up, client)
+
+    @property
+    def connections(self) -> int:
+        """How many connections clients of this worker have open."""
+        return len(_connections())
+
+    def client_disconnected(self, client: Client) -> None:
+        """Forget the connection, and see that its socket goes too."""
+        self._meters.set(CONNECTIONS, len(_connections()) - 1)
+        self._spoke(client)
+        for flow_id in [flow_id for flow_id, owner in self._under_way.items() if owner == client.id]:
+            self._done(flow_id)
+        _close_socket(client.id, client)
+
+    def server_disconnected(self, data: ServerConnectionHookData) -> None:
+        """See that the socket goes too."""
+        _close_socket(data.client.id, data.server)
+
+    def requestheaders(self, flow: http.HTTPFlow) -> None:
+        """Count the request as under way, and give its body a time to come."""
+        self._spoke(flow.client_conn)
+        due = asyncio.get_running_loop().time() + self._body_seconds
+        self._bodies[flow.id] = due, flow
+        if self._body_clock is None:
+            self._wind_body_clock(due)
+        self._under_way[flow.id] = flow.client_conn.id
+        self._idle.clear()
+
+    def request(self, flow: http.HTTPFlow) -> None:
+        """Note that the body is whole."""
+        self._bodies.pop(flow.id, None)
+
+    def responseheaders(self, flow: http.HTTPFlow) -> None:
+        """Wait for no stream that a server keeps open for its own messages."""
+        if flow.request.method == "GET" and flow.response and media_type(flow.response) == EVENT_STREAM:
+            self._done(flow.id)
+
+    def response(self, flow: http.HTTPFlow) -> None:
+        """Count the request as done."""
+        self._done(flow.id)
+
+    def error(self, flow: http.HTTPFlow) -> None:
+        """Count the request as done; record it where a limit ended it."""
+        self._done(flow.id)
+        if reason := flow.metadata.get(REFUSED):
+            context = Context(flow.metadata.get(PRINCIPAL, Principal(self._agent)), server_name(flow))
+            self._gate.note("request_refused", reason, context)
+
+    async def read_ahead(self, _: Client) -> None:
+        """Let other connections have their turn between two requests that came at once."""
+        await asyncio.sleep(0)
+
+    def http_refused(self, refusal: Refusal) -> None:
+        """Record a connection that was given up before it came to a request."""
+        context = Context(Principal(self._agent), refusal.server)
+        self._gate.note("connection_refused", refusal.reason, context, status=refusal.status)
+
+    def tcp_start(self, flow: tcp.TCPFlow) -> None:
+        """Kill what is not HTTP. HttpOnly never lets it come to this; a second lock costs nothing."""
+        self._kill(flow)
+
+    def udp_start(self, flow: udp.UDPFlow) -> None:
+        """Kill what is not HTTP."""
+        self._kill(flow)
+
+    def dns_request(self, flow: dns.DNSFlow) -> None:
+        """Kill what is not HTTP."""
+        self._kill(flow)
+
+    async def drained(self, seconds: float) -> bool:
+        """Wait until nothing is under way; say whether that came in time."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._idle.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _kill(self, flow: Flow) -> None:
+        flow.kill()
+        server = "{}:{}".format(*(flow.server_conn.address or ("?", 0))[:2])
+        context = Context(Principal(self._agent), server)
+        self._gate.note("connection_refused", "not_http", context, protocol=flow.type)
+
+    def _done(self, flow_id: str) -> None:
+        self._bodies.pop(flow_id, None)
+        self._under_way.pop(flow_id, None)
+        if not self._under_way:
+            self._idle.set()
+
+    def _wind_body_clock(self, due: float) -> None:
+        self._body_clock = asyncio.get_running_loop().call_at(due, self._end_overdue_bodies)
+
+    def _end_overdue_bodies(self) -> None:
+        """End what is overdue; look again when the next one may be. One timer for all: few bodies keep anybody."""
+        self._body_clock = None
+        now = asyncio.get_running_loop().time()
+        while self._bodies:
+            due, flow = next(iter(self._bodies.values()))
+            if due > now:
+                self._wind_body_clock(due)
+                return
+            del self._bodies[flow.id]
+            _end_overdue_body(flow)
+
+    def _spoke(self, client: Client) -> None:
+        if deadline := self._deadlines.pop(client.id, None):
+            deadline.cancel()
+
+    def _give_up(self, client: Client) -> None:
+        self._deadlines.pop(client.id, None)
+        handler = _connections().get(client.id)
+        io = handler.transports.get(client) if handler else None
+        if io is not None and io.handler is not None:
+            context = Context(Principal(self._agent), "unknown")
+            self._gate.note("connection_refused", "no_request", context, seconds=self._seconds)
+            io.handler.cancel("no request in time")
+
+
+def _end_overdue_body(flow: http.HTTPFlow) -> None:
+    try:
+        ctx.master.addons.get("proxyserver").inject_event(BodyOverdue(flow))
+    except ValueError:
+        log.debug("the connection is gone already", flow=flow.id)
+
+
+def _close_socket(client_id: str, connection: Connection) -> None:
+    """Close a socket that mitmproxy leaves open.
+
+    It cancels the task that reads a connection, and the task closes the socket only
+    if the cancellation finds it reading; found elsewhere, peers wait for an end that never comes.
+    """
+    handler = _connections().get(client_id)
+    io = handler.transports.get(connection) if handler else None
+    if io is not None and io.writer is not None:
+        io.writer.close()
+
+
+def _connections() -> dict[tuple[object, ...] | str, ProxyConnectionHandler]:
+    server = ctx.master.addons.get("proxyserver")
+    connections: dict[tuple[object, ...] | str, ProxyConnectionHandler] = server.connections
+    return connections

@@ -1,0 +1,284 @@
+"""What an HTTP flow says about where it comes from and where it goes. No decisions."""
+
+from __future__ import annotations
+
+import functools
+import ipaddress
+import json
+import re
+from itertools import chain
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl, urlsplit
+
+from mitmproxy import http
+from mitmproxy.net.http import url
+from mitmproxy.proxy.mode_specs import TransparentMode
+
+from addons.mitm.fast.header_index import index, respell
+from proxy.core import reasons
+from proxy.core.model import Context, Decision, Denial, Outcome, Principal
+from proxy.egress.guard import UNJUDGED
+from proxy.wire.mcp import Head
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PRINCIPAL = "interlock.principal"
+ANSWERED = "interlock.answered"
+EGRESS = "interlock.egress"
+JSON_TYPE = "application/json"
+EVENT_STREAM = "text/event-stream"
+_CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+_REQUEST_LINE = re.compile(rb"[A-Za-z]+[ \t]+\S+[ \t]+HTTP/\d")
+_OF_THE_OLD_BODY = frozenset({b"content-encoding", b"transfer-encoding", b"trailer"})
+DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+def principal(flow: http.HTTPFlow) -> Principal:
+    """Give who is calling, as established when the request's head arrived."""
+    known: Principal = flow.metadata[PRINCIPAL]
+    return known
+
+
+def context(flow: http.HTTPFlow) -> Context:
+    """Give what the gate knows of a flow beside its body."""
+    headers = flow.request.headers
+    legacy = legacy_session(flow.request.path)
+    return Context(
+        principal=principal(flow),
+        server=server_name(flow),
+        transport="sse" if legacy and "mcp-session-id" not in headers else "http",
+        revision=headers.get("mcp-protocol-version"),
+        session=headers.get("mcp-session-id") or legacy,
+        egress=egress(flow),
+        target=flow.request.path,
+    )
+
+
+def head(request: http.Request) -> Head:
+    """Give a request's headers to the gate; what it does not look at need not be made text of."""
+    headers = request.headers
+    fields = index(headers)
+    mcp = [
+        (name.decode("utf-8", "surrogateescape"), value.decode("utf-8", "surrogateescape"))
+        for name in fields
+        if name[:4] == b"mcp-"
+        for value in fields[name]
+    ]
+    encoded = b"content-encoding" in fields
+    return Head(
+        headers.get_all("content-type"),
+        headers.get_all("content-encoding") if encoded else (),
+        mcp,
+        lambda: list(headers.items(multi=True)),
+    )
+
+
+def egress(flow: http.HTTPFlow) -> Decision:
+    """Give what policy says of where a flow goes; a refusal where it was not asked."""
+    decision: Decision = flow.metadata.get(EGRESS, UNJUDGED)
+    return decision
+
+
+def may_leave(flow: http.HTTPFlow) -> bool:
+    """Say whether policy lets a flow go where it wants to."""
+    return egress(flow).outcome is Outcome.ALLOW
+
+
+def legacy_session(path: str) -> str | None:
+    """Give the session that a legacy HTTP+SSE message endpoint names in its query."""
+    if "?" not in path:
+        return None
+    for key, value in parse_qsl(urlsplit(path).query):
+        if key.lower().replace("_", "") == "sessionid":
+            return value
+    return None
+
+
+def server_name(flow: http.HTTPFlow) -> str:
+    """Give the server's name: its host, and its port where that is not the scheme's own."""
+    host, port = named_host(flow)[0], flow.request.port
+    return host if port == DEFAULT_PORTS.get(flow.request.scheme) else f"{host}:{port}"
+
+
+def named_host(flow: http.HTTPFlow) -> tuple[str, bool]:
+    """Give the host a request goes to, by name where it has one, and whether the name is more than a claim.
+
+    The name in TLS is: the server must show a certificate for it.
+    """
+    request = flow.request
+    host = _bare(request.host)
+    if not is_address(host):
+        return host, True
+    if request.scheme == "https":
+        return _bare(flow.client_conn.sni or host), True
+    claimed = _host_of(request.host_header) if is_transparent(flow) else None
+    return (_bare(claimed), False) if claimed else (host, True)
+
+
+def misdirected(flow: http.HTTPFlow) -> str | None:
+    """Say why the names a request gives do not agree; None where they do.
+
+    Rules are matched by the server's name, so a request may not go by two.
+    """
+    request = flow.request
+    if len(index(request.headers).get(b"host", ())) > 1:
+        return "the Host header stands twice"
+    scheme, authority, header = request.scheme, request.authority, request.host_header
+    sni = flow.client_conn.sni if scheme == "https" and not _is_reverse(flow) else None
+    host = _bare(request.host)
+    if sni and not is_address(host) and _bare(sni) != host:
+        return f"the TLS server name {sni!r} is not the host {host!r}"
+    if authority and not request.is_http2 and not _same_place(request, authority):
+        return f"the request line names {authority!r}, not the host {host!r}"
+    if header and not _same_port(request, header):
+        return f"the Host header {header!r} names another port than {request.port}"
+    named = _host_of(header)
+    if named is None or named == host:
+        return None
+    claimable = scheme == "http" and is_transparent(flow)  # nothing but the header has the name there
+    if (claimable and not is_address(named)) or named == _bare(sni or host):
+        return None
+    return f"the Host header {named!r} is not the host {host!r}"
+
+
+def _same_place(request: http.Request, authority: str) -> bool:
+    return _host_of(authority) == _bare(request.host) and _same_port(request, authority)
+
+
+def _same_port(request: http.Request, authority: str) -> bool:
+    try:
+        port = _parse_authority(authority)[1]
+    except ValueError:
+        return False
+    return (port or DEFAULT_PORTS.get(request.scheme)) == request.port
+
+
+def settle_framing(request: http.Request) -> None:
+    """Give a buffered request the one framing that every server reads alike: its length, and no more.
+
+    What came over HTTP/2 needs none; without one its body would be the next request of an HTTP/1 server.
+    """
+    data = request.data
+    fields, length = index(data.headers), b"%d" % len(data.content or b"")
+    request.trailers = None
+    if not request.is_http2:
+        data.authority = b""
+    chunked = b"transfer-encoding" in fields
+    if chunked or b"trailer" in fields or (data.content and fields.get(b"content-length") != [length]):
+        put = {b"content-length": length} if chunked or data.content else {}
+        respell(data.headers, (b"transfer-encoding", b"trailer"), put)
+
+
+def forward_as_json(request: http.Request, body: bytes, more: Mapping[str, str]) -> None:
+    """Put `body` in place of what a request carried, with the one framing and the headers that go with it."""
+    request.trailers = None
+    request.raw_content = body
+    if not request.is_http2:
+        request.data.authority = b""
+    fixed = {
+        b"content-length": b"%d" % len(body),
+        b"content-type": b"application/json",
+        b"accept-encoding": b"identity",
+    }
+    respell(request.headers, _OF_THE_OLD_BODY, fixed)
+    if more:
+        request.headers.update(more)
+
+
+def odd_framing(request: http.Request) -> str | None:
+    """Give the reason to refuse a request whose framing servers read differently; None where there is none.
+
+    Some servers take a bare CR for a line's end; some take no notice of the length of
+    a GET's body and read on in it.
+    """
+    data = request.data
+    line = data.method + data.path
+    if b" " in line or _CONTROL.search(line + b"".join(chain.from_iterable(data.headers.fields))):
+        return "odd_head"
+    codings = index(data.headers).get(b"transfer-encoding")
+    if codings is not None and [value.strip().lower() for value in codings] != [b"chunked"]:
+        return "transfer_coding"
+    bodiless = data.method.upper() in (b"GET", b"HEAD", b"OPTIONS", b"TRACE", b"DELETE")
+    if bodiless and _REQUEST_LINE.search(request.raw_content or b""):
+        return "hidden_request"
+    return None
+
+
+def is_transparent(flow: http.HTTPFlow) -> bool:
+    """Say whether the client does not know of the proxy."""
+    return isinstance(flow.client_conn.proxy_mode, TransparentMode)
+
+
+def _is_reverse(flow: http.HTTPFlow) -> bool:
+    return flow.client_conn.proxy_mode.type_name == "reverse"
+
+
+def _bare(host: str) -> str:
+    return host.strip("[]").rstrip(".").lower()
+
+
+@functools.lru_cache(maxsize=1024)
+def is_address(host: str) -> bool:
+    """Say whether a host is an address in its plain spelling."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+@functools.lru_cache(maxsize=1024)
+def _parse_authority(authority: str) -> tuple[str, int | None]:
+    return url.parse_authority(authority, check=True)
+
+
+def _host_of(authority: str | None) -> str | None:
+    if not authority:
+        return None
+    try:
+        return _bare(_parse_authority(authority)[0])
+    except ValueError:
+        return authority
+
+
+def media_type(message: http.Message) -> str:
+    """Give a message's media type without its parameters."""
+    return str(message.headers.get("content-type", "")).partition(";")[0].strip().lower()
+
+
+def wants_only_events(flow: http.HTTPFlow) -> bool:
+    """Say whether the client takes an event stream and no JSON."""
+    accept = flow.request.headers.get("accept", "").lower()
+    return EVENT_STREAM in accept and JSON_TYPE not in accept and "*/*" not in accept
+
+
+def answer(flow: http.HTTPFlow, status: int, body: bytes, content_type: str = JSON_TYPE, **headers: str) -> None:
+    """Answer a flow in the server's place. An answer to HEAD has no body: it would be read as the next answer."""
+    body = b"" if flow.request.method.upper() == "HEAD" else body
+    fields = {"Content-Type": content_type, "Cache-Control": "no-store"} if body else {}
+    fields |= {name.replace("_", "-"): value for name, value in headers.items()}
+    flow.response = http.Response.make(status, body, fields)
+    flow.metadata[ANSWERED] = True
+
+
+def denial(reason: str, subject: str, why: str = "") -> Denial:
+    """Give the refusal of `subject` for a reason."""
+    return Denial(reason, reasons.explain(reason, subject, why), retryable=reasons.REASONS[reason].retryable)
+
+
+def answer_refused(flow: http.HTTPFlow, status: int, refusal: Denial) -> None:
+    """Answer something that has no id to answer to."""
+    answer(flow, status, refusal_body(refusal))
+
+
+def refusal_body(refusal: Denial) -> bytes:
+    """Spell a refusal for a sender that cannot be answered by id."""
+    return json.dumps({"error": {"message": refusal.text, "data": refusal.data()}}).encode()
+
+
+def replace_body(message: http.Message, body: bytes) -> None:
+    """Put `body` in place of what a message carried, with headers to match."""
+    message.trailers = None
+    message.raw_content = body
+    respell(message.headers, _OF_THE_OLD_BODY, {b"content-length": b"%d" % len(body)})

@@ -1,0 +1,1 @@
+"""Every part of mitmproxy that Interlock replaces, and why."""

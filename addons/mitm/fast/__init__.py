@@ -1,0 +1,1 @@
+"""Replacements that are there for speed alone."""

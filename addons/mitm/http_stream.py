@@ -1,0 +1,318 @@
+"""One request and its response, or one WebSocket: bodies and messages bounded in size and time.
+
+Subclasses of mitmproxy's own layers, so that the bound is where the bytes are.
+They lean on its internals: tests/daemon/test_limits.py and test_websocket.py
+fail when those change.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from mitmproxy import flow as mflow
+from mitmproxy import http
+from mitmproxy.proxy import commands, events
+from mitmproxy.proxy.layers import websocket
+from mitmproxy.proxy.layers.http import (
+    DropStream,
+    ErrorCode,
+    HttpErrorHook,
+    HttpRequestHeadersHook,
+    HttpStream,
+    RequestData,
+    RequestEndOfMessage,
+    RequestProtocolError,
+    ResponseData,
+    ResponseEndOfMessage,
+    ResponseHeaders,
+    ResponseProtocolError,
+    SendHttp,
+    validate_request,
+)
+from wsproto import events as wsevents
+from wsproto.handshake import WEBSOCKET_VERSION
+
+from addons.flow_state import egress
+from addons.limits import (
+    REFUSED,
+    REWRITER,
+    SCANNER,
+    WATCH,
+    BodyOverdue,
+    Descend,
+    EventPushed,
+    Limits,
+    ResponseChunk,
+    ResponseChunkHook,
+    refusal_body,
+)
+from addons.mitm.fast.http1_batch import Several
+from addons.mitm.fast.sync_hooks import AtOnce
+from proxy.wire.body import could_be_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from mitmproxy.proxy.context import Context
+    from mitmproxy.proxy.layer import CommandGenerator
+
+    from proxy.gate.outbound_scan import UploadWatch
+
+LINGER_SECONDS = 5.0
+# Bytes of a control frame that may go where no secrets may: enough for a client to know its own ping by.
+MAX_CONTROL = 16
+LINE_BREAKS = re.compile(rb"[\r\n\0]")
+
+
+class GuardedHttpStream(AtOnce, HttpStream):
+    """One request and its response, bounded; responses may be rewritten as they stream."""
+
+    def __init__(self, context: Context, stream_id: int, limits: Limits) -> None:
+        super().__init__(context, stream_id)
+        self._limits = limits
+        self._lingering: commands.RequestWakeup | None = None
+
+    def _handle_event(self, event: events.Event) -> CommandGenerator[None]:
+        if isinstance(event, Several):
+            for part in event.parts:
+                yield from self._handle_event(part)
+        elif isinstance(event, events.Wakeup):
+            if event.command is self._lingering:
+                yield SendHttp(ResponseProtocolError(self.stream_id, "lingered", ErrorCode.KILL), self.context.client)
+                yield DropStream(self.stream_id)
+        elif isinstance(event, BodyOverdue):
+            yield from self._overdue()
+        elif isinstance(event, EventPushed):
+            yield from self._push(event.message)
+        else:
+            yield from super()._handle_event(event)
+
+    def _push(self, data: bytes) -> CommandGenerator[None]:
+        """Send an event between two of the server's: the rewriter lets only whole ones out, so any time is between."""
+        if REWRITER in self.flow.metadata and self.server_state == self.state_stream_response_body:
+            yield SendHttp(ResponseData(self.stream_id, data), self.context.client)
+
+    def _overdue(self) -> CommandGenerator[None]:
+        if self.client_state == self.state_consume_request_body:
+            seconds = self._limits.body_seconds
+            text = f"the request body took longer than {seconds:g} s (body_timeout)"
+            yield from self._refuse_request(408, "body_too_slow", text)
+
+    def check_invalid(self, request: bool) -> CommandGenerator[bool]:  # noqa: FBT001  mitmproxy's signature
+        """Refuse a request that servers may read differently."""
+        if not request:
+            return (yield from super().check_invalid(request))
+        problem = validate_request(self.mode, self.flow.request, validate_inbound_headers=True)
+        problem = problem or _broken_line(self.flow.request) or self._odd_version()
+        if problem is None:
+            return False
+        yield HttpRequestHeadersHook(self.flow)  # tells who is calling
+        yield from self._refuse_request(400, "bad_request", _in_own_words(problem))
+        return True
+
+    def _odd_version(self) -> str | None:
+        """Say where an HTTP/1 request claims to be of a version that servers frame otherwise."""
+        version = self.flow.request.http_version
+        known = ("HTTP/2.0",) if self.context.client.alpn == b"h2" else ("HTTP/1.0", "HTTP/1.1")
+        return None if version in known else f"{version} is not a version that is spoken here"
+
+    def check_body_size(self, request: bool) -> CommandGenerator[bool]:  # noqa: FBT001  mitmproxy's signature
+        """Bound what is buffered. Streams are not: they are bounded by whoever reads them."""
+        if not request:
+            return (yield from self._check_response())
+        size = len(self.request_body_buf) or _declared_length(self.flow.request)
+        limit = self._limits.body_bytes
+        if size <= limit or (not self.request_body_buf and self._limits.is_large_upload(self.flow.request.host)):
+            return False
+        text = f"the request body is larger than {limit} bytes (body_limit)"
+        yield from self._refuse_request(413, "body_too_large", text)
+        return True
+
+    def _check_response(self) -> CommandGenerator[bool]:
+        limit = self._limits.response_bytes
+        if len(self.response_body_buf) <= limit:
+            return False
+        text = f"the response is larger than {limit} bytes (response_limit)"
+        yield from self._end(text, ErrorCode.RESPONSE_TOO_LARGE)
+        return True
+
+    def state_wait_for_response_headers(self, event: ResponseHeaders) -> CommandGenerator[None]:
+        if 100 <= event.response.status_code < 200 and not self._opens_websocket(event.response):
+            self.flow.metadata[REFUSED] = "protocol_change"
+            yield from self._end("the server changes to another protocol", ErrorCode.RESPONSE_VALIDATION_FAILED)
+            return
+        yield from super().state_wait_for_response_headers(event)
+
+    def _opens_websocket(self, response: http.Response) -> bool:
+        """Say whether mitmproxy will read what follows `response` as a WebSocket."""
+        asked = self.flow.request.headers.get("sec-websocket-version", "").encode() == WEBSOCKET_VERSION
+        return asked and response.status_code == 101 and response.headers.get("upgrade", "").lower() == "websocket"
+
+    def state_stream_request_body(self, event: RequestData | Any) -> CommandGenerator[None]:
+        scanner = self.flow.metadata.get(SCANNER)
+        if scanner is not None and isinstance(event, RequestData) and not scanner.passes(event.data):
+            self.flow.metadata[REFUSED] = "body_too_large"
+            yield from self._end("the upload may be an MCP message larger than body_limit", ErrorCode.KILL)
+            return
+        if WATCH in self.flow.metadata:
+            yield from self._watched(event)
+        else:
+            yield from super().state_stream_request_body(event)
+
+    def _watched(self, event: RequestData | Any) -> CommandGenerator[None]:
+        """Let on what holds no secret; the end of it waits for what follows."""
+        watch: UploadWatch = self.flow.metadata[WATCH]
+        passed: bytes | None = b""
+        if isinstance(event, RequestData):
+            passed = watch.feed(event.data)
+        elif isinstance(event, RequestEndOfMessage):
+            passed = watch.close()
+        if passed is None:
+            text = "the upload holds a secret that policy does not let pass, or cannot be looked through"
+            yield SendHttp(RequestProtocolError(self.stream_id, text, ErrorCode.CANCEL), self.context.server)
+            yield from self._refuse_request(403, None, text)
+            return
+        if passed:
+            yield from super().state_stream_request_body(RequestData(self.stream_id, passed))
+        if not isinstance(event, RequestData):
+            yield from super().state_stream_request_body(event)
+
+    def start_response_stream(self) -> CommandGenerator[None]:
+        """Send the head of a response that is not kept until it is whole."""
+        assert self.flow.response
+        yield SendHttp(ResponseHeaders(self.stream_id, self.flow.response), self.context.client)
+        self.server_state = self.state_stream_response_body
+
+    def state_stream_response_body(self, event: events.Event) -> CommandGenerator[None]:
+        if REWRITER not in self.flow.metadata or not isinstance(event, ResponseData):
+            yield from super().state_stream_response_body(event)
+            return
+        chunk = ResponseChunk(self.flow, event.data)
+        yield ResponseChunkHook(chunk)
+        if chunk.out:
+            yield SendHttp(ResponseData(self.stream_id, b"".join(chunk.out)), self.context.client)
+        if not chunk.is_read:
+            yield from self._end("the response stream cannot be read", ErrorCode.KILL)
+
+    def _refuse_request(self, status: int, reason: str | None, text: str) -> CommandGenerator[None]:
+        """Answer, then read on without keeping anything: a reset would take the answer away.
+
+        Without a `reason`, an addon records it.
+        """
+        if reason is not None:
+            self.flow.metadata[REFUSED] = reason
+        self.flow.error = mflow.Error(text)
+        yield HttpErrorHook(self.flow)
+        response = http.Response.make(status, refusal_body(status, text), {"Content-Type": "application/json"})
+        response.headers["Connection"] = "close"
+        yield SendHttp(ResponseHeaders(self.stream_id, response), self.context.client)
+        yield SendHttp(ResponseData(self.stream_id, response.raw_content or b""), self.context.client)
+        yield SendHttp(ResponseEndOfMessage(self.stream_id), self.context.client)
+        self.client_state = self.server_state = self.state_errored
+        self.flow.live = False
+        self._lingering = commands.RequestWakeup(LINGER_SECONDS)
+        yield self._lingering
+
+    def handle_connect_finish(self) -> CommandGenerator[None]:
+        """Leave the way to what is in a tunnel, once there is one; TLS to the proxy itself stays around it."""
+        yield from super().handle_connect_finish()
+        if self._handle_event == self.passthrough and self.child_layer is not None and not self.context.client.tls:
+            yield Descend(self.child_layer)
+
+    def flow_done(self) -> CommandGenerator[None]:
+        if not self.flow.websocket:
+            yield from super().flow_done()
+            self._let_go()
+            return
+        self.child_layer = GuardedWebsocketLayer(self.context, self.flow, self._limits.message_bytes)
+        self._handle_event = self.passthrough  # type: ignore[method-assign]
+        yield from self.child_layer.handle_event(events.Start())
+        yield SendHttp(ResponseEndOfMessage(self.stream_id), self.context.client)
+
+    def _let_go(self) -> None:
+        """Refer to itself no more: else flow and bodies wait for a look for garbage, and others pile up meanwhile."""
+        self.context.layers.remove(self)
+        self.client_state = self.server_state = _over
+
+    def _end(self, text: str, code: ErrorCode) -> CommandGenerator[None]:
+        """Give both sides up, and let the addons know."""
+        self.flow.error = mflow.Error(text)
+        yield HttpErrorHook(self.flow)
+        yield SendHttp(ResponseProtocolError(self.stream_id, text, code), self.context.client)
+        talking = self.client_state not in (self.state_consume_request_body, self.state_wait_for_request_headers)
+        if talking and self.context.server.connected:
+            yield SendHttp(RequestProtocolError(self.stream_id, text, ErrorCode.CANCEL), self.context.server)
+        self.client_state = self.server_state = self.state_errored
+        self.flow.live = False
+        yield DropStream(self.stream_id)
+
+
+def _over(event: events.Event) -> CommandGenerator[None]:
+    raise AssertionError(f"{event} came for a stream that is over")
+
+
+def _broken_line(request: http.Request) -> str | None:
+    """Name a header whose value holds what some servers take for the end of a line."""
+    fields = request.headers.fields
+    if not LINE_BREAKS.search(b" ".join([value for _, value in fields])):
+        return None
+    for name, value in fields:
+        if LINE_BREAKS.search(value):
+            return f"the value of header {name!r} holds a line break or a NUL"
+    return None
+
+
+def _in_own_words(problem: str) -> str:
+    """Give what is wrong with a request without mitmproxy's advice on its own settings."""
+    if "CONNECT" in problem:
+        return "CONNECT is not for this mode of the proxy"
+    return problem.partition(", refusing")[0]
+
+
+def _declared_length(request: http.Request) -> int:
+    value = request.headers.get("content-length", "0")
+    return int(value) if value.isascii() and value.isdigit() else 0
+
+
+class GuardedWebsocketLayer(websocket.WebsocketLayer):
+    """A WebSocket whose messages are bounded before they are whole."""
+
+    def __init__(self, context: Context, flow: http.HTTPFlow, limit: int) -> None:
+        super().__init__(context, flow)
+        self._limit = limit
+
+    def start(self, event: events.Event) -> CommandGenerator[None]:
+        yield from super().start(event)
+        self.client_ws.events = partial(self._without_hidden_text, self.client_ws.events)
+
+    _handle_event = start
+
+    def relay_messages(self, event: events.Event) -> CommandGenerator[None]:
+        yield from super().relay_messages(event)
+        for side in (self.client_ws, self.server_ws):
+            if sum(map(len, side.frame_buf)) > self._limit:
+                self.flow.metadata[REFUSED] = "event_too_large"
+                self.flow.error = mflow.Error("a WebSocket message is larger than event_limit")
+                yield HttpErrorHook(self.flow)
+                yield commands.CloseConnection(self.context.server)
+                yield commands.CloseConnection(self.context.client)
+                self._handle_event = self.done  # type: ignore[method-assign]
+                return
+
+    def _without_hidden_text(self, read: Callable[[], Iterator[wsevents.Event]]) -> Iterator[wsevents.Event]:
+        """Give a client's frames; control frames, which no hook sees, without a payload that may not pass unseen."""
+        for event in read():
+            if isinstance(event, wsevents.Ping | wsevents.Pong) and self._is_hidden(bytes(event.payload)):
+                yield replace(event, payload=b"")
+            elif isinstance(event, wsevents.CloseConnection) and self._is_hidden((event.reason or "").encode()):
+                yield replace(event, reason="")
+            else:
+                yield event
+
+    def _is_hidden(self, payload: bytes) -> bool:
+        """Say whether a payload could be a message, or a secret on its way to where none may go."""
+        guarded = any(redaction.action == "deny" for redaction in egress(self.flow).redactions)
+        return could_be_json(payload) or (guarded and len(payload) > MAX_CONTROL)

@@ -1,0 +1,91 @@
+"""Rewrites a server's event stream as it passes: each event leaves as soon as it is whole."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urljoin, urlsplit
+
+from addons.flow_state import legacy_session
+from proxy.gate.router import subscription, tools_changed
+from proxy.wire.jsonrpc import respell
+from proxy.wire.sse import Event, Splitter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from mitmproxy import http
+
+    from proxy.gate.router import Responses
+    from proxy.wire.content_coding import Inflater
+
+
+class EventStream:
+    """One `text/event-stream` response on its way to the client."""
+
+    def __init__(
+        self, responses: Responses, request: http.Request, limit: int, inflater: Inflater | None = None
+    ) -> None:
+        self._responses = responses
+        self._request = request
+        self._splitter = Splitter(limit)
+        self._inflater = inflater
+        self._begun = False
+        self._resumable = False
+        self.is_legacy = False
+        self.on_endpoint: Callable[[str, str], None] | None = None
+
+    def feed(self, chunk: bytes) -> Iterator[bytes]:
+        """Give what to pass on for `chunk`, event by event. Raises where the stream cannot be read any further."""
+        if self._inflater is not None:
+            chunk = self._inflater.feed(chunk)
+        return map(self._pass_on, self._splitter.feed(chunk))
+
+    def completes(self, chunk: bytes) -> bool:
+        """Say whether `chunk` may complete an event, so that there is more to do than to keep it."""
+        return self._inflater is not None or self._splitter.completes(chunk)
+
+    @property
+    def waiting(self) -> int:
+        """How many bytes of an event have come that is not whole yet; at the end of a stream they are dropped."""
+        return self._splitter.waiting
+
+    def tools_changed(self, server: str | None) -> bytes | None:
+        """Give the event that says the tools changed; None where this stream may not carry it.
+
+        It may where it is a session's own stream, or one that subscribed to this
+        and was told so. `server` limits it to the streams of one.
+        """
+        context, exchange = self._responses.context, self._responses.exchange
+        if server not in (None, context.server):
+            return None
+        if exchange is None:
+            params: dict[str, Any] | None = {} if context.session is not None else None
+        else:
+            params = subscription(exchange) if self._begun else None
+        if params is None:
+            return None
+        return b"event: message\ndata: " + respell(tools_changed(params)) + b"\n\n"
+
+    def _pass_on(self, event: Event) -> bytes:
+        if event.id and not self._resumable:
+            self._resumable = True
+            self._responses.share()  # who has an event's id may go on from it on another connection
+        if event.data is None:
+            return event.raw
+        self._begun = True
+        if event.event == b"endpoint" and self._responses.exchange is None:
+            self._learn_session(event.data.decode())
+            return event.raw
+        payloads = self._responses.rewrite(event.data)
+        return event.raw if payloads is None else event.with_data(payloads)
+
+    def _learn_session(self, endpoint: str) -> None:
+        """Take a legacy stream's message endpoint, where its calls are POSTed to, as its session."""
+        target = urlsplit(urljoin(self._request.url, endpoint))
+        path = target.path + (f"?{target.query}" if target.query else "")
+        session = legacy_session(path) or path
+        self._responses.context = replace(self._responses.context, session=session, transport="sse")
+        self.is_legacy = True
+        if self.on_endpoint is not None:
+            self.on_endpoint(self._responses.context.server, path)

@@ -1,0 +1,62 @@
+"""Tells clients that a server's tools are not what they were, on the event streams they hold open."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import structlog
+from mitmproxy import ctx
+
+from addons.flow_state import principal
+from addons.limits import REWRITER, EventPushed
+
+if TYPE_CHECKING:
+    from mitmproxy import http
+
+    from addons.sse_rewriter import EventStream
+
+log = structlog.get_logger("interlock.announce")
+
+
+class Announcer:
+    """Knows the open event streams. Stands after McpGate, which decides what is one."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, http.HTTPFlow] = {}
+
+    @property
+    def count(self) -> int:
+        """How many streams are open."""
+        return len(self._open)
+
+    def streams_of(self, agent: str) -> int:
+        """How many streams of one agent are open."""
+        return sum(principal(flow).agent == agent for flow in self._open.values())
+
+    def responseheaders(self, flow: http.HTTPFlow) -> None:
+        """Remember a stream that opens."""
+        if REWRITER in flow.metadata:
+            self._open[flow.id] = flow
+
+    def response(self, flow: http.HTTPFlow) -> None:
+        """Forget a stream that ended."""
+        self._open.pop(flow.id, None)
+
+    def error(self, flow: http.HTTPFlow) -> None:
+        """Forget a stream that broke off."""
+        self._open.pop(flow.id, None)
+
+    def tools_changed(self, server: str | None = None) -> None:
+        """Tell whoever listens that tools changed: those of one server, or of all."""
+        for flow in list(self._open.values()):
+            stream: EventStream = flow.metadata[REWRITER]
+            event = stream.tools_changed(server)
+            if event is not None:
+                self._push(flow, event)
+
+    def _push(self, flow: http.HTTPFlow, event: bytes) -> None:
+        try:
+            ctx.master.addons.get("proxyserver").inject_event(EventPushed(flow, event))
+        except ValueError:
+            log.debug("a stream is gone already", flow=flow.id)
+            self._open.pop(flow.id, None)

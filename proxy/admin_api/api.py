@@ -1,0 +1,177 @@
+"""The operators' JSON API: the desk over HTTP.
+
+Every request carries an operator's token. An answer is a JSON object; one that
+says no is `{"error": {"reason": code, "message": sentence}}`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+from proxy.admin_api.auth import Refused
+from proxy.core.proposals import State
+from proxy.errors import AuditUnavailableError, ReviewError, StoreUnavailableError
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from proxy.admin_api.auth import Door
+    from proxy.core.model import JsonObject
+    from proxy.twophase.review import Desk
+
+MAX_BODY: Final = 16 << 10
+BODY_SECONDS: Final = 10.0
+MAX_LISTED: Final = 1000
+_NO_STORE: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+_STATUS: Final = {"not_found": 404, "ambiguous_id": 409, "not_pending": 409, "conflict": 409, "expired": 410}
+_HTTP_REASONS: Final = {404: "not_found", 405: "method_not_allowed"}
+
+
+class Api:
+    """What operators may ask of a desk."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def list(self, request: Request) -> JSONResponse:
+        """Give proposals: GET /proposals?state=pending&limit=100."""
+        states = [_state(text) for text in request.query_params.getlist("state")]
+        return _answer(200, {"proposals": await self._desk.list(states, _limit(request))})
+
+    async def show(self, request: Request) -> JSONResponse:
+        """Give one proposal: GET /proposals/{id}."""
+        return _answer(200, await self._desk.show(request.path_params["id"]))
+
+    async def approve(self, request: Request) -> JSONResponse:
+        """Approve: POST /proposals/{id}/approve, with or without a reason."""
+        reason, operator = await _reason(request), request.state.operator
+        return _answer(200, await self._desk.approve(request.path_params["id"], operator, reason))
+
+    async def reject(self, request: Request) -> JSONResponse:
+        """Reject: POST /proposals/{id}/reject with {"reason": …}."""
+        reason, operator = await _reason(request), request.state.operator
+        return _answer(200, await self._desk.reject(request.path_params["id"], operator, reason))
+
+
+def make_app(desk: Desk, door: Door) -> ASGIApp:
+    """Give the application behind its door."""
+    api = Api(desk)
+    app = Starlette(
+        routes=[
+            Route("/proposals", api.list, methods=["GET"]),
+            Route("/proposals/{id}", api.show, methods=["GET"]),
+            Route("/proposals/{id}/approve", api.approve, methods=["POST"]),
+            Route("/proposals/{id}/reject", api.reject, methods=["POST"]),
+        ],
+        exception_handlers=dict.fromkeys(_HANDLED, _refuse),
+    )
+
+    async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            raise RuntimeError(f"the operators' API speaks HTTP, not {scope['type']}")
+        try:
+            scope["state"] = {"operator": await door.admit(scope)}
+        except Refused as error:
+            await _said_no(error)(scope, receive, send)
+        else:
+            await app(scope, receive, send)
+
+    return guarded
+
+
+async def _refuse(_: Request, error: Exception) -> JSONResponse:
+    return _said_no(_as_refused(error))
+
+
+def _as_refused(error: Exception) -> Refused:
+    match error:
+        case Refused():
+            return error
+        case ReviewError():
+            return Refused(_STATUS.get(error.code, 400), error.code, str(error))
+        case StoreUnavailableError():
+            return Refused(503, "store_unavailable", str(error))
+        case AuditUnavailableError():
+            return Refused(503, "audit_unavailable", f"{error}; nothing was decided")
+        case HTTPException():
+            return Refused(error.status_code, _HTTP_REASONS.get(error.status_code, "bad_request"), error.detail)
+        case ClientDisconnect():
+            return Refused(400, "bad_request", "the request broke off")
+    return Refused(500, "internal_error", "the request failed; the proxy's log says why")
+
+
+_HANDLED: Final = (
+    Exception,
+    HTTPException,
+    ClientDisconnect,
+    Refused,
+    ReviewError,
+    StoreUnavailableError,
+    AuditUnavailableError,
+)
+
+
+def _said_no(error: Refused) -> JSONResponse:
+    return _answer(error.status, {"error": {"reason": error.reason, "message": str(error)}})
+
+
+def _answer(status: int, content: JsonObject) -> JSONResponse:
+    headers = _NO_STORE | ({"WWW-Authenticate": "Bearer"} if status == 401 else {})
+    return JSONResponse(content, status, headers)
+
+
+def _state(text: str) -> State:
+    try:
+        return State(text)
+    except ValueError:
+        raise Refused(400, "bad_request", f"there is no state {text!r}; states are {', '.join(State)}") from None
+
+
+def _limit(request: Request) -> int:
+    text = request.query_params.get("limit", "100")
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= MAX_LISTED):
+        raise Refused(400, "bad_request", f"limit is a number from 1 to {MAX_LISTED}, not {text!r}")
+    return int(text)
+
+
+async def _reason(request: Request) -> str:
+    """Read the reason in a request's body; an empty body has none."""
+    body = await _body(request)
+    value = _parse(body) if body else {}
+    reason = value.get("reason", "") if isinstance(value, dict) and value.keys() <= {"reason"} else None
+    if not isinstance(reason, str):
+        raise Refused(400, "bad_request", 'the body is {"reason": "…"} and nothing else')
+    try:
+        reason.encode()
+    except UnicodeEncodeError:
+        raise Refused(400, "bad_request", "the reason holds half a surrogate pair") from None
+    return reason
+
+
+async def _body(request: Request) -> bytes:
+    body = b""
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > MAX_BODY:
+                    raise Refused(413, "body_too_large", f"the body has more than {MAX_BODY} bytes")
+    except TimeoutError:
+        raise Refused(408, "body_too_slow", f"the body did not arrive in {BODY_SECONDS:.0f} s") from None
+    return body
+
+
+def _parse(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        raise Refused(400, "bad_request", "the body is not JSON") from None

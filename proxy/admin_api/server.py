@@ -1,0 +1,112 @@
+"""The operators' API on its sockets, served inside the daemon's event loop from the first connection on."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from typing import TYPE_CHECKING
+
+import structlog
+
+from proxy.admin_api.auth import Door, TcpName
+from proxy.admin_api.sockets import SOCKET, Listeners
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    import uvicorn
+
+    from proxy.core.interfaces import EventSink
+    from proxy.identity.operators import OperatorBook
+    from proxy.twophase.review import Desk
+
+log = structlog.get_logger("interlock.operators")
+
+
+class Console:
+    """Serves a desk to operators: on the state folder's socket, and on `listen` where it is given.
+
+    Each listener has its own server, so that a crowd on one does not keep
+    operators from the other.
+    """
+
+    def __init__(
+        self,
+        desk: Desk,
+        book: OperatorBook,
+        sink: EventSink,
+        state_dir: Path,
+        listen: tuple[str, int] | None = None,
+        listeners: Listeners | None = None,
+    ) -> None:
+        """Be ready to serve; with `listeners`, on sockets that other processes serve too and somebody else closes."""
+        self._desk = desk
+        self._book = book
+        self._sink = sink
+        self._state_dir = state_dir
+        self._listen = listen
+        self._shared = listeners
+        self._own: Listeners | None = None
+        self._served: list[_Served] = []
+        self.path = state_dir / SOCKET
+        self.addresses: Sequence[tuple[str, int]] = listeners.addresses if listeners is not None else ()
+        """The TCP addresses it listens on, which no agent may reach."""
+
+    def start(self) -> None:
+        """Listen, in the running event loop. Raises ConfigError where the address cannot be listened on."""
+        if self._shared is None:
+            self._own = Listeners(self._state_dir, self._listen)
+        listeners = self._shared or self._own
+        assert listeners is not None
+        self.addresses = listeners.addresses
+        if listeners.tcp is not None:
+            name = TcpName(listeners.host, listeners.addresses[0][1])
+            self._served.append(_Served(listeners.tcp, self._desk, Door(self._book, self._sink, name)))
+        self._served.append(_Served(listeners.unix, self._desk, Door(self._book, self._sink)))
+
+    async def stop(self) -> None:
+        """Let requests under way finish, for a moment, and stop listening."""
+        for each in self._served:
+            each.stop()
+        await asyncio.gather(*(each.task for each in self._served), return_exceptions=True)
+        if self._own is not None:
+            self._own.close()
+
+
+class _Served:
+    """A socket that is watched until somebody connects, and served from then on."""
+
+    def __init__(self, sock: socket.socket, desk: Desk, door: Door) -> None:
+        self._server: uvicorn.Server | None = None
+        self.task = asyncio.create_task(self._run(sock, desk, door))
+        self.task.add_done_callback(_ended)
+
+    async def _run(self, sock: socket.socket, desk: Desk, door: Door) -> None:
+        await _connected(sock)
+        serving = await asyncio.to_thread(importlib.import_module, "proxy.admin_api.uvicorn_server")
+        self._server = serving.make_server(desk, door)
+        await self._server.serve([sock])
+
+    def stop(self) -> None:
+        """Begin to end it."""
+        if self._server is None:
+            self.task.cancel()
+        else:
+            self._server.should_exit = True
+
+
+async def _connected(sock: socket.socket) -> None:
+    """Wait until there is a connection to accept."""
+    loop, there = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(sock, there.set)
+    try:
+        await there.wait()
+    finally:
+        loop.remove_reader(sock)
+
+
+def _ended(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("the operators' API ended", error=str(error), exc_info=error)

@@ -1,0 +1,63 @@
+"""uvicorn as it serves operators. Large, and so imported when the first of them comes."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Final
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from proxy.admin_api.api import make_app
+
+if TYPE_CHECKING:
+    import asyncio
+    from contextlib import AbstractContextManager
+
+    from starlette.types import ASGIApp
+
+    from proxy.admin_api.auth import Door
+    from proxy.twophase.review import Desk
+
+MAX_CONNECTIONS: Final = 32
+CONNECTION_SECONDS: Final = 30.0
+STOP_SECONDS: Final = 2
+
+
+def make_server(desk: Desk, door: Door) -> uvicorn.Server:
+    """Give what serves a desk behind a door."""
+    return _Server(_config(make_app(desk, door)))
+
+
+class _Server(uvicorn.Server):
+    """uvicorn as a guest: signals are the daemon's."""
+
+    def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
+        return contextlib.nullcontext()
+
+
+class _Brief(H11Protocol):
+    """A connection with an end: after a while it closes, or finishes the request under way and then closes."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._end = self.loop.call_later(CONNECTION_SECONDS, self.shutdown)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end.cancel()
+        super().connection_lost(exc)
+
+
+def _config(app: ASGIApp) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http=_Brief,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=MAX_CONNECTIONS,
+        timeout_graceful_shutdown=STOP_SECONDS,
+    )

@@ -1,0 +1,145 @@
+"""Makes checkpoints of a log while it is written: every so often, every so many events, and at the end.
+
+It runs in a thread of its own, so that no event waits for a signature or for
+where checkpoints are sent.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import structlog
+
+from proxy.audit.checkpoints import Checkpoint, Signer, append, read
+from proxy.audit.walk import by_writer
+from proxy.errors import InterlockError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from proxy.audit.checkpoints import Kind
+    from proxy.audit.hash_chain import Head
+    from proxy.audit.walk import Signed
+
+log = structlog.get_logger("interlock.checkpoints")
+
+EVERY_EVENTS = 1000
+LOOK_SECONDS = 1.0
+COMMAND_SECONDS = 10.0
+MAX_UNSENT = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where checkpoints go: a file, and a command that is given each on its standard input."""
+
+    file: Path
+    command: Sequence[str] = ()
+
+
+class Notary:
+    """Signs checkpoints and sends them out. Several threads may use it."""
+
+    def __init__(self, state_dir: Path, places: Places, clock: Callable[[], float] = time.time) -> None:
+        self._signer = Signer(state_dir)
+        self._places = places
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._unwritten: list[Checkpoint] = []
+        self._unsent: list[Checkpoint] = []
+        self.problem: str | None = None
+        """Why checkpoints could not be sent out, if so."""
+
+    def certify(self, kind: Kind, heads: Sequence[Head]) -> bool:
+        """Sign where chains are; say whether that left the process. What did not is sent again the next time."""
+        with self._lock:
+            try:
+                now = self._clock()
+                made = [self._signer.sign(kind, head, now) for head in heads]
+            except (OSError, InterlockError) as error:
+                return self._failed(error)
+            # One of the two places is given what the other did not take.
+            done = [self._bring(self._write, self._unwritten, made)]
+            if self._places.command:
+                done.append(self._bring(self._send, self._unsent, made))
+            self.problem = None if all(done) else self.problem
+            return all(done)
+
+    def _bring(
+        self, take: Callable[[list[Checkpoint]], None], waiting: list[Checkpoint], made: Sequence[Checkpoint]
+    ) -> bool:
+        """Bring what waits to one place; say whether it was taken."""
+        waiting += made
+        try:
+            take(waiting)
+        except (OSError, subprocess.SubprocessError) as error:
+            del waiting[:-MAX_UNSENT]
+            return self._failed(error)
+        waiting.clear()
+        return True
+
+    def _failed(self, error: Exception) -> bool:
+        self.problem = str(error)
+        log.error("checkpoints of the audit trail cannot be written", error=str(error))
+        return False
+
+    def signed(self) -> dict[str, Signed]:
+        """Give what the checkpoints in the file say, by writer; lines that do not hold say nothing.
+
+        Raises ConfigError where it cannot be read.
+        """
+        found = read(self._places.file, self._signer.public()) if self._places.file.exists() else ()
+        return by_writer(one for one in found if isinstance(one, Checkpoint))
+
+    def _write(self, checkpoints: list[Checkpoint]) -> None:
+        append(self._places.file, checkpoints)
+
+    def _send(self, checkpoints: list[Checkpoint]) -> None:
+        lines = "".join(f"{checkpoint.line()}\n" for checkpoint in checkpoints)
+        subprocess.run(  # noqa: S603  the operator's own command, no shell
+            self._places.command,
+            input=lines.encode(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            timeout=COMMAND_SECONDS,
+            check=True,
+        )
+
+
+class Watch:
+    """Has the head of one log certified: at once, then as it grows, and at the end."""
+
+    def __init__(self, notary: Notary, head: Callable[[], Head], every_seconds: float) -> None:
+        self._notary = notary
+        self._head = head
+        self._every = every_seconds
+        self._last = -1  # nothing was certified yet, not even that nothing was written
+        self._at = 0.0
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="audit-checkpoints", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Certify the end. To be called once the log is closed."""
+        self._end.set()
+        self._thread.join()
+        if self._head().seq != self._last:
+            self._certify()
+
+    def _run(self) -> None:
+        self._certify()
+        while not self._end.wait(min(LOOK_SECONDS, self._every)):
+            new = self._head().seq - self._last
+            if new >= EVERY_EVENTS or (new and time.monotonic() - self._at >= self._every):
+                self._certify()
+
+    def _certify(self) -> None:
+        head = self._head()
+        self._at = time.monotonic()
+        if self._notary.certify("head", [head]):
+            self._last = head.seq

@@ -1,0 +1,142 @@
+"""Checkpoints: signed statements of where a chain was, kept outside the database.
+
+One line of JSON each. The signature is Ed25519 over the text
+
+    interlock-checkpoint 1 KIND WRITER SEQ HASH TIME KEY
+
+with the fields as they are in the line. `head`: the writer had come to event SEQ,
+whose link is HASH. `pruned`: events up to SEQ may be gone, on purpose. `rejected`: event
+SEQ is not in the store, since that did not take it.
+"""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import json
+import os
+import re
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from proxy.audit.signing_keys import AuditKeys
+from proxy.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from proxy.audit.hash_chain import Head
+    from proxy.audit.signing_keys import PublicKey
+
+CHECKPOINT_FILE = "checkpoints/checkpoints.jsonl"  # below the state folder
+MAX_LINE = 4096  # far more than one takes
+_FORM = re.compile(r"(head|pruned|rejected) [^\s]{1,200} (0|[1-9]\d{0,18}) [0-9a-f]{64} \d{1,12}\.\d{6} [0-9a-f]{16}")
+
+type Kind = Literal["head", "pruned", "rejected"]
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A signed statement about a writer's chain."""
+
+    kind: str
+    writer: str
+    seq: int
+    hash: str
+    time: str
+    key: str
+    signature: str = ""
+
+    def text(self) -> bytes:
+        """Give what is signed."""
+        return f"interlock-checkpoint 1 {self}".encode()
+
+    def line(self) -> str:
+        """Give it as files have it."""
+        return json.dumps({"version": 1, **asdict(self)})
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.writer} {self.seq} {self.hash} {self.time} {self.key}"
+
+
+class Signer:
+    """Signs checkpoints with the key of a state folder, as it is at the time."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self._keys = AuditKeys(state_dir)
+
+    def public(self) -> list[PublicKey]:
+        """Give the keys that verify what is signed here."""
+        return self._keys.public()
+
+    def sign(self, kind: Kind, head: Head, now: float) -> Checkpoint:
+        """Make a checkpoint. Raises ConfigError or OSError where there is no key to have."""
+        key_id, key = self._keys.signer()
+        made = Checkpoint(kind, head.writer, head.seq, head.hash, f"{now:.6f}", key_id)
+        signature = base64.b64encode(key.sign(made.text())).decode()
+        return Checkpoint(**{**asdict(made), "signature": signature})
+
+
+def append(path: Path, checkpoints: Sequence[Checkpoint]) -> None:
+    """Add checkpoints to a file, durably and all or none; several processes may do so at once. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        end = _cut_to_lines(handle)
+        rest = "".join(f"{checkpoint.line()}\n" for checkpoint in checkpoints).encode()
+        try:
+            while rest:
+                rest = rest[os.write(handle, rest) :]
+            os.fsync(handle)
+        except OSError:
+            os.ftruncate(handle, end)  # part of a line would spoil the next one
+            raise
+    finally:
+        os.close(handle)
+
+
+def _cut_to_lines(handle: int) -> int:
+    """Cut off what a crash left of a last line, and give where the file ends."""
+    end = os.lseek(handle, 0, os.SEEK_END)
+    tail = os.pread(handle, MAX_LINE, max(0, end - MAX_LINE))
+    whole = end - len(tail) + tail.rfind(b"\n") + 1
+    if whole < end:
+        os.ftruncate(handle, whole)
+    return whole
+
+
+def read(path: Path, keys: Sequence[PublicKey]) -> Iterator[Checkpoint | str]:
+    """Give the checkpoints of a file; where one does not hold, a text that says why.
+
+    A last line without its end is one that was being written. Raises ConfigError
+    where the file cannot be read.
+    """
+    known = {key.key_id: key for key in keys}
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise ConfigError(f"the checkpoints in {path} cannot be read ({error.strerror})") from error
+    for number, line in enumerate(lines[:-1], 1):
+        if not line:
+            continue
+        try:
+            yield _checked(json.loads(line), known)
+        except (ValueError, TypeError, RecursionError) as error:
+            yield f"{path}, line {number}: {error}"
+
+
+def _checked(value: Any, known: dict[str, PublicKey]) -> Checkpoint:
+    """Give a checkpoint that was read, if its signature is right. Raises ValueError or TypeError."""
+    if not isinstance(value, dict) or value.pop("version", None) != 1:
+        raise ValueError("it is no checkpoint of version 1")
+    made = Checkpoint(**value)
+    if type(made.seq) is not int or not _FORM.fullmatch(str(made)):
+        raise ValueError("it is no checkpoint")
+    key = known.get(made.key)
+    if key is None:
+        raise ValueError(f"it is signed by key {made.key}, which is not known")
+    if not key.verifies(base64.b64decode(made.signature, validate=True), made.text()):
+        raise ValueError("its signature is wrong")
+    return made

@@ -1,0 +1,107 @@
+"""An event as it is stored: its text, and what that says, so that nobody has to read it again. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import operator
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import uuid_utils
+
+from proxy.audit.event_columns import COLUMNS, VALUES
+from proxy.core.json_codec import is_heavy, spell, spell_alike, spell_quickly
+from proxy.core.model import AS_RECORDED
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from proxy.core.model import AuditEvent
+
+_PROPOSAL = COLUMNS.index("proposal_id")  # the one column that is no field: it is in `detail`
+_PLAIN = *(name for name in COLUMNS if name not in ("proposal_id", *VALUES)), "schema_version"
+"""Fields that are no JSON values, in the order of their columns; the last has none."""
+_plain = operator.attrgetter(*_PLAIN)
+_values = operator.attrgetter(*VALUES)
+_ID, _ARGUMENTS_HASH, _RESULT_DIGEST = map(_PLAIN.index, ("event_id", "arguments_hash", "result_digest"))
+_HASHES = _ARGUMENTS_HASH, _RESULT_DIGEST
+_ARGUMENTS, _REDACTIONS, _DETAIL = map(VALUES.index, ("arguments", "redactions", "detail"))
+_UNSPELT: tuple[bytes | None, ...] = (None,) * len(VALUES)
+_NOTHING: tuple[Any, ...] = (None, (), {})
+
+
+type Encoded = tuple[str, list[Any] | None]
+"""One JSON object, and what it says as `event_text.columns` takes it; None where only reading it can tell."""
+
+
+class Encoder:
+    """Gives events their stored form: fields that say nothing are left out.
+
+    `stamp` says who wrote them; with a `key`, hashes are keyed.
+    """
+
+    def __init__(self, stamp: Mapping[str, str] | None = None, key: bytes | None = None) -> None:
+        self._stamp = {**stamp} if stamp else {}
+        self._start = f"{_slowly(self._stamp)[:-1]}," if stamp else "{"
+        self._key = key
+
+    def encode(self, event: AuditEvent) -> Encoded:
+        """Give the stored form of `event`."""
+        plain, values, spelt = [*_plain(event)], [*_values(event)], [*_UNSPELT]
+        if not event.event_id:
+            plain[_ID] = str(uuid_utils.uuid7())
+        if event.arguments_hash == AS_RECORDED:
+            spelt[_ARGUMENTS] = forwarded = _as_forwarded(event.arguments)
+            plain[_ARGUMENTS_HASH] = hashlib.sha256(forwarded).hexdigest()
+        if self._key is not None:
+            for place in _HASHES:
+                if (digest := plain[place]) is not None:
+                    # Not hmac.digest: that lets other threads in between events, and commits become small and many.
+                    plain[place] = hashlib.blake2b(digest.encode(), digest_size=32, key=self._key).hexdigest()
+        if event.redactions:
+            values[_REDACTIONS] = [finding.data() for finding in event.redactions]
+        said = {name: value for name, value in zip(_PLAIN, plain, strict=True) if value is not None}
+        encoded = self._quickly(plain, said, values, spelt)
+        if encoded is None:
+            said |= {name: value for name, value in zip(VALUES, values, strict=True) if value or value not in _NOTHING}
+            return _slowly(self._stamp | said), None
+        return encoded
+
+    def _quickly(
+        self, plain: list[Any], said: dict[str, Any], values: list[Any], spelt: list[bytes | None]
+    ) -> Encoded | None:
+        """Spell an event that is neither large nor odd; None for any other. Some values may be spelt already."""
+        try:
+            parts = [self._start, orjson.dumps(said, option=orjson.OPT_PASSTHROUGH_SUBCLASS).decode()[1:-1]]
+        except TypeError:
+            return None
+        held = [*plain[:_PROPOSAL], None, *plain[_PROPOSAL:-1]]
+        for name, value, known in zip(VALUES, values, spelt, strict=True):
+            if not value and value in _NOTHING:
+                held.append(None)
+                continue
+            quick = known if known is not None or is_heavy(value) else spell_quickly(value)
+            if quick is None:
+                return None
+            text = quick.decode()
+            parts.append(f',"{name}":{text}')
+            held.append(text)
+        parts.append("}")
+        body = "".join(parts)
+        return body, held if "proposal_id" not in values[_DETAIL] else None
+
+
+def encode(event: AuditEvent, stamp: Mapping[str, str] | None = None, key: bytes | None = None) -> str:
+    """Give the stored text of one event."""
+    return Encoder(stamp, key).encode(event)[0]
+
+
+def _as_forwarded(arguments: Any) -> bytes:
+    """Spell small arguments as `wire.jsonrpc.serialise` does, and refuse what it refuses."""
+    quick = spell_alike(arguments)
+    return spell(arguments, allow_nan=False).encode() if quick is None else quick
+
+
+def _slowly(fields: dict[str, Any]) -> str:
+    # Half a surrogate pair (a header's odd byte, say) is no text that a database takes.
+    return spell(fields).encode("utf-8", "replace").decode()

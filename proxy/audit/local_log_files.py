@@ -1,0 +1,159 @@
+"""The audit logs of one state folder: one writer a file, and one reading of them all.
+
+The daemon's first worker writes `events.db`, the others `events-2.db` and so on. Each `interlock run` takes a file of
+its own, `run-1.db`, `run-2.db` and so on, for as long as it runs; a later one goes on in the same file. Who writes a
+file holds the lock beside it; what a process left behind can be taken by another.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import heapq
+import time
+from typing import IO, TYPE_CHECKING, Any
+
+import apsw
+
+from proxy.audit import local_log_sql
+from proxy.audit.local_log import DIGEST_KEY_BYTES, LOG_FILE, LocalLog, read_log
+from proxy.errors import AuditUnavailableError
+from proxy.system.secret_files import read_or_make_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from proxy.audit.local_log_sql import LogState
+
+MAX_RUNS = 1000
+TAKE_SECONDS = 10.0
+PAUSE = 0.05
+
+
+class HeldLog(LocalLog):
+    """A LocalLog whose lock this process holds."""
+
+    def __init__(self, path: Path, held: IO[str], state_dir: Path, max_bytes: int) -> None:
+        self._held = held
+        try:
+            key = read_or_make_key(state_dir / "keys" / "digest.key", DIGEST_KEY_BYTES)
+            super().__init__(path, max_bytes=max_bytes, digest_key=key)
+        except BaseException:
+            self._held.close()
+            raise
+
+    def close(self) -> None:
+        """Write what is queued, and leave the file to others."""
+        super().close()
+        self._held.close()
+
+
+class DaemonLog(HeldLog):
+    """The log of one worker of the daemon, and of commands that act in its place while it does not run."""
+
+    def __init__(self, state_dir: Path, *, max_bytes: int = 1 << 30, worker: int = 1) -> None:
+        """Take the file of a worker. Raises AuditUnavailableError where another process keeps it."""
+        path = worker_log(state_dir, worker)
+        super().__init__(path, _wait_for_file(path), state_dir, max_bytes)
+
+
+class RunLog(HeldLog):
+    """A LocalLog on the first file that no other run is writing to."""
+
+    def __init__(self, state_dir: Path, *, max_bytes: int = 1 << 30) -> None:
+        """Take a file. Raises AuditUnavailableError where there is none to have."""
+        path, held = _take_free_file((state_dir / LOG_FILE).parent)
+        super().__init__(path, held, state_dir, max_bytes)
+
+
+def worker_log(state_dir: Path, worker: int) -> Path:
+    """Give where a worker, which are numbered from 1, writes its log."""
+    path = state_dir / LOG_FILE
+    return path if worker == 1 else path.with_stem(f"{path.stem}-{worker}")
+
+
+def take_file(path: Path) -> IO[str] | None:
+    """Take the lock of a log; None where another process has it. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    # A file beside the log: closing one of the log's own would drop SQLite's locks on it.
+    held = path.with_suffix(".lock").open("a")
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        held.close()
+        return None
+    return held
+
+
+def _wait_for_file(path: Path) -> IO[str]:
+    """Take the lock of a log; whoever is only clearing it is waited for."""
+    end = time.monotonic() + TAKE_SECONDS
+    try:
+        while (held := take_file(path)) is None and time.monotonic() < end:
+            time.sleep(PAUSE)
+    except OSError as error:
+        raise AuditUnavailableError(f"no audit log can be made at {path} ({error.strerror})") from error
+    if held is None:
+        raise AuditUnavailableError(f"another process keeps the audit log {path}; end it, or give another --state-dir")
+    return held
+
+
+def _take_free_file(folder: Path) -> tuple[Path, IO[str]]:
+    try:
+        for number in range(1, MAX_RUNS + 1):
+            path = folder / f"run-{number}.db"
+            if (held := take_file(path)) is not None:
+                return path, held
+    except OSError as error:
+        raise AuditUnavailableError(f"no audit log can be made in {folder} ({error.strerror})") from error
+    raise AuditUnavailableError(f"{MAX_RUNS} runs write to {folder} already; end some, or give another --state-dir")
+
+
+def log_files(state_dir: Path) -> list[Path]:
+    """Give the logs there are."""
+    return sorted((state_dir / LOG_FILE).parent.glob("*.db"))
+
+
+def log_bytes(state_dir: Path) -> int:
+    """Give the size of the logs on disk, with what is beside them."""
+    total = 0
+    for path in (state_dir / LOG_FILE).parent.glob("*.db*"):
+        with contextlib.suppress(OSError):
+            total += path.stat().st_size
+    return total
+
+
+def log_states(state_dir: Path) -> dict[Path, LogState]:
+    """Give how each log stands. Raises AuditUnavailableError where a file is no log."""
+    states = {}
+    for path in log_files(state_dir):
+        with open_reader(path) as connection:
+            state = local_log_sql.read_state(connection)
+        if state is not None:
+            states[path] = state
+    return states
+
+
+@contextlib.contextmanager
+def open_reader(path: Path) -> Iterator[apsw.Connection]:
+    """Open a log to read it. Raises AuditUnavailableError where it cannot be read."""
+    try:
+        with contextlib.closing(local_log_sql.connect_reader(path)) as connection:
+            yield connection
+    except apsw.Error as error:
+        raise AuditUnavailableError(f"{path} cannot be read as an audit log ({error})") from error
+
+
+def read_logs(state_dir: Path, last: int | None = None) -> Iterator[dict[str, Any]]:
+    """Give the events of all logs in the order of their times, oldest first; or the `last` ones.
+
+    Raises AuditUnavailableError where a file is no log.
+    """
+    parts = [(event for _, event in read_log(path, last=last)) for path in log_files(state_dir)]
+    merged = heapq.merge(*parts, key=_when)
+    return merged if last is None else iter(list(merged)[-last:])
+
+
+def _when(event: dict[str, Any]) -> float:
+    return float(event["time"])

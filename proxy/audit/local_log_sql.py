@@ -1,0 +1,272 @@
+"""The tables of one local log: what its writer, its shipper and its readers do with them.
+
+One process writes to a log, and holds the lock beside it; others read, and note what they do with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from itertools import repeat
+from typing import TYPE_CHECKING, Any
+
+import apsw
+import uuid_utils
+
+from proxy.audit.event import Entry
+from proxy.audit.hash_chain import Head, link, start
+from proxy.system.package_data import sql_dir
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+PAGE_BYTES = 4096
+BUSY_MS = 5_000
+MAX_PAGE = 8 << 20
+TRIAL_BYTES = 16 << 10
+_INSERT = "INSERT INTO events (seq, body, chain) VALUES (?, ?, ?)"
+# Each statement that is carried out lets other threads go first: so few statements, and so few kinds of them that
+# all stay prepared.
+AT_ONCE = 64
+_ROWS = (AT_ONCE, 16, 4, 1)
+_HEAD = (
+    "SELECT log.writer, coalesce(last.seq, log.moved), coalesce(last.chain, log.hash) "
+    "FROM log LEFT JOIN (SELECT seq, chain FROM events ORDER BY seq DESC LIMIT 1) AS last"
+)
+_STATE = (
+    "SELECT moved, moved_at, destination, problem, (SELECT count(*) FROM rejected), "
+    "(SELECT body FROM events ORDER BY seq LIMIT 1) FROM log"
+)
+_MOVED = (
+    "UPDATE log SET moved = $last, hash = (SELECT chain FROM events WHERE seq = $last), moved_at = $now, "
+    "problem = NULL WHERE moved < $last"
+)
+_PAGE = "SELECT body, seq, chain FROM events WHERE seq > $after ORDER BY seq LIMIT $limit"
+_PAGE_SIZE = f"SELECT count(*), sum(octet_length(body)), min(seq), max(seq) FROM ({_PAGE})"
+_PAGE_AT_ONCE = f"SELECT group_concat(body, char(30)), group_concat(seq), group_concat(chain) FROM ({_PAGE})"
+SEPARATOR = "\x1e"  # JSON writes it as an escape
+_PAGE_OF_ALL = (
+    "SELECT body, seq, chain FROM events WHERE seq > $after "
+    "UNION ALL SELECT body, seq, chain FROM rejected WHERE seq > $after ORDER BY seq LIMIT $limit"
+)
+
+
+class BehindError(Exception):
+    """The log has come further than its writer knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogState:
+    """How a log stands: its head, what was moved to the store and when, and what keeps the rest."""
+
+    head: Head
+    moved: int
+    moved_at: float | None
+    destination: str | None
+    problem: str | None
+    rejected: int
+    oldest: str | None
+    """The text of the oldest event that was not moved yet."""
+
+    @property
+    def backlog(self) -> int:
+        """How many events were not moved yet."""
+        return self.head.seq - self.moved
+
+
+def connect(path: Path, max_bytes: int) -> apsw.Connection:
+    """Open the log at `path`, durable and bounded, and give it its chain where it has none.
+
+    Raises apsw.Error where it is no log.
+    """
+    connection = apsw.Connection(str(path))
+    connection.set_busy_timeout(BUSY_MS)
+    connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=FULL")
+    connection.execute(f"PRAGMA max_page_count={max(16, max_bytes // PAGE_BYTES)}")
+    if not _rows(connection, "SELECT 1 FROM sqlite_schema WHERE name = 'log'"):
+        with change(connection):
+            _begin(connection)
+    return connection
+
+
+def connect_reader(path: Path) -> apsw.Connection:
+    """Open a log that is there already, to read it."""
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+    connection.set_busy_timeout(BUSY_MS)
+    return connection
+
+
+@contextlib.contextmanager
+def change(connection: apsw.Connection) -> Iterator[None]:
+    """Make a change as a whole, or not at all."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _begin(connection: apsw.Connection) -> None:
+    """Make the tables. Events of a log from before there were chains are numbered anew and become its beginning."""
+    connection.execute((sql_dir() / "log.sql").read_text())
+    if _rows(connection, "SELECT 1 FROM log"):
+        return  # another process came first
+    if not _rows(connection, "SELECT 1 FROM pragma_table_info('events') WHERE name = 'chain'"):
+        connection.execute("ALTER TABLE events ADD COLUMN chain TEXT")
+    head = start(str(uuid_utils.uuid7()))
+    seq, tip = head.seq, head.hash
+    for number in [row[0] for row in _rows(connection, "SELECT seq FROM events ORDER BY seq")]:
+        ((body,),) = _rows(connection, "SELECT body FROM events WHERE seq = ?", number)
+        seq, tip = seq + 1, link(tip, seq + 1, body)
+        connection.execute("UPDATE events SET seq = ?, chain = ? WHERE seq = ?", (seq, tip, number))
+    connection.execute("INSERT INTO log (id, writer, hash) VALUES (1, ?, ?)", (head.writer, head.hash))
+
+
+def add(connection: apsw.Connection, head: Head, bodies: Sequence[str]) -> list[str]:
+    """Add events behind the last one, which is `head`, all or none; give their links once they are on disk.
+
+    Raises BehindError where another process has written meanwhile.
+    """
+    rows, links = _link(head, bodies)
+    if len(bodies) > AT_ONCE:
+        with change(connection):
+            _insert_all(connection, rows)
+    else:
+        _insert(connection, len(bodies), rows)  # by itself a statement is a change as a whole
+    return links
+
+
+def append(connection: apsw.Connection, head: Head, bodies: Sequence[str]) -> Head:
+    """Do as `add`, but within a change; give the new head."""
+    rows, links = _link(head, bodies)
+    _insert_all(connection, rows)
+    return head.after(links)
+
+
+def _link(head: Head, bodies: Sequence[str]) -> tuple[list[int | str], list[str]]:
+    tip = head.hash
+    rows: list[int | str] = []
+    links: list[str] = []
+    for seq, body in enumerate(bodies, head.seq + 1):
+        tip = link(tip, seq, body)
+        rows += (seq, body, tip)
+        links.append(tip)
+    return rows, links
+
+
+def _insert_all(connection: apsw.Connection, rows: list[int | str]) -> None:
+    place = 0
+    for count in _ROWS:
+        while len(rows) - place >= 3 * count:
+            _insert(connection, count, rows[place : place + 3 * count])
+            place += 3 * count
+
+
+def _insert(connection: apsw.Connection, count: int, values: list[int | str]) -> None:
+    try:
+        connection.execute(_INSERT + ", (?, ?, ?)" * (count - 1), values)
+    except apsw.ConstraintError as error:
+        raise BehindError from error
+
+
+def discard(connection: apsw.Connection, last: int, rejected: Mapping[int, str], now: float) -> None:
+    """Let go of events up to number `last`, which are in the store; set those aside that it rejected, by number."""
+    with change(connection):
+        connection.executemany(
+            "INSERT INTO rejected SELECT seq, body, chain, ?, ? FROM events WHERE seq = ? ON CONFLICT DO NOTHING",
+            [(reason, now, seq) for seq, reason in rejected.items()],
+        )
+        connection.execute(_MOVED, {"last": last, "now": now})
+        connection.execute("DELETE FROM events WHERE seq <= ?", (last,))
+
+
+def try_to_write(connection: apsw.Connection) -> None:
+    """Raise apsw.Error where an event could not be added now; leave nothing behind where it could."""
+    last = _rows(connection, "SELECT coalesce(max(seq), (SELECT moved FROM log)) FROM events")[0][0]
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        # As large as a large event, so that a log that is nearly full is not taken for one with room.
+        connection.execute(_INSERT, (last + 1, "x" * TRIAL_BYTES, ""))
+        connection.cache_flush()
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+    with change(connection):
+        connection.execute("UPDATE log SET problem = problem")
+
+
+def note_problem(connection: apsw.Connection, problem: str | None) -> None:
+    """Note why events are not moved on, or that they are again."""
+    with change(connection):
+        connection.execute("UPDATE log SET problem = ?", (problem,))
+
+
+def set_destination(connection: apsw.Connection, destination: str) -> None:
+    """Note where the events of the log go."""
+    if _rows(connection, "SELECT 1 FROM log WHERE destination IS NOT ?", destination):
+        with change(connection):
+            connection.execute("UPDATE log SET destination = ?", (destination,))
+
+
+def read_head(connection: apsw.Connection) -> Head:
+    """Give the last event of a log."""
+    ((writer, seq, tip),) = _rows(connection, _HEAD)
+    return Head(writer, seq, tip)
+
+
+def read_state(connection: apsw.Connection) -> LogState | None:
+    """Give how a log stands; None where it is just being made or is from before there were chains."""
+    if not _rows(connection, "SELECT 1 FROM sqlite_schema WHERE name = 'log'"):
+        return None
+    found = _rows(connection, _STATE)
+    return LogState(read_head(connection), *found[0]) if found else None
+
+
+def page(connection: apsw.Connection, writer: str, after: int, limit: int, *, rejected: bool = False) -> list[Entry]:
+    """Give events past number `after` in their order, on wish with those that were set aside.
+
+    Never more than `limit`, nor much more than MAX_PAGE characters.
+    """
+    if not rejected and (at_once := _page_at_once(connection, writer, after, limit)) is not None:
+        return at_once
+    found: list[Entry] = []
+    size = 0
+    cursor: Any = connection.execute(_PAGE_OF_ALL if rejected else _PAGE, {"after": after, "limit": limit})
+    for body, seq, tip in cursor:
+        found.append(Entry(body, writer, seq, tip))
+        size += len(body)
+        if size >= MAX_PAGE:
+            break
+    cursor.close(True)
+    return found
+
+
+def _page_at_once(connection: apsw.Connection, writer: str, after: int, limit: int) -> list[Entry] | None:
+    """Give a page by two statements, since each row that is fetched lets other threads go first; None where it is odd.
+
+    So it is where it would be too large, where numbers are missing, where a text holds what parts them, or where one
+    has no link.
+    """
+    ((count, size, first, last),) = _rows(connection, _PAGE_SIZE, after, limit)
+    if not count:
+        return []
+    if size >= MAX_PAGE or last - first != count - 1:
+        return None
+    ((bodies, seqs, tips),) = _rows(connection, _PAGE_AT_ONCE, first - 1, count)
+    if seqs != ",".join(map(str, range(first, last + 1))):
+        return None  # others let go of some in between
+    texts, links = bodies.split(SEPARATOR), (tips or "").split(",")
+    if not len(texts) == len(links) == count:
+        return None
+    return list(map(Entry, texts, repeat(writer), range(first, last + 1), links))
+
+
+def _rows(connection: apsw.Connection, sql: str, *values: Any) -> list[Any]:
+    rows: list[Any] = connection.execute(sql, values).fetchall()
+    return rows

@@ -1,0 +1,114 @@
+"""What keeps the audit trail while a proxy runs: its log, the checkpoints of it, and the way to the store."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from typing import TYPE_CHECKING
+
+import structlog
+
+from proxy.audit.checkpoint_signer import Notary, Places, Watch
+from proxy.audit.checkpoints import CHECKPOINT_FILE
+from proxy.audit.local_log_files import worker_log
+from proxy.audit.shipper import Route, ShippingThread
+from proxy.core.ids import new_id
+from proxy.core.model import AuditEvent
+from proxy.errors import AuditUnavailableError
+from proxy.store.open_store import open_events
+from proxy.system.database_url import shown
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from proxy.audit.local_log import LocalLog
+    from proxy.config import Settings
+    from proxy.core.interfaces import EventSink
+
+log = structlog.get_logger("interlock.audit")
+
+
+class Recording:
+    """Keeps the trail of one process. `sink` takes the events; close it when no more come."""
+
+    def __init__(self, settings: Settings, own: LocalLog, *, adopts_all: bool) -> None:
+        """Begin. With `adopts_all` it also moves what processes with another store left behind."""
+        self._log = own
+        self.sink: EventSink = own if settings.on_audit_failure == "refuse" else LenientSink(own)
+        notary = open_notary(settings)
+        self._watch = Watch(notary, lambda: own.head, settings.checkpoint_seconds)
+        workers = range(1, settings.workers + 1 if adopts_all else 1)
+        route = Route(
+            state_dir=settings.state_dir,
+            spared=frozenset(worker_log(settings.state_dir, number) for number in workers) - {own.path},
+            destination=destination(settings),
+            adopts_all=adopts_all,
+            retention_days=None if settings.postgres else settings.retention_days,
+        )
+        self._shipping = ShippingThread(
+            route, lambda: open_events(settings.postgres, settings.state_dir, aside=False), notary, own
+        )
+
+    @property
+    def problem(self) -> str | None:
+        """Why the log could not be written the last time, if so."""
+        return self._log.problem
+
+    def look_after(self) -> None:
+        """Have a log that could not be written tried again, so that its recovery is noticed without a call."""
+        if self._log.problem is not None:
+            self._log.try_again()
+
+    def close(self) -> None:
+        """Leave nothing unwritten, sign the end, and move to the store what a short time allows."""
+        self._shipping.stop()
+        self._log.close()
+        self._watch.close()
+        self._shipping.finish()
+
+
+class LenientSink:
+    """An EventSink for `on_audit_failure: allow`: what cannot be recorded is let go, and told of later."""
+
+    def __init__(self, log: LocalLog) -> None:
+        self._log = log
+        self._missed = 0
+        self._since = 0.0
+
+    async def record(self, event: AuditEvent) -> None:
+        """Return once `event` is on disk, or could not be put there."""
+        try:
+            await self._log.record(event)
+        except AuditUnavailableError as error:
+            self._since = self._since if self._missed else time.time()
+            self._missed += 1
+            log.error("a call goes unrecorded", kind=event.kind, call_id=event.call_id, error=str(error))  # noqa: TRY400
+            return
+        if self._missed:
+            self._tell()
+
+    def record_later(self, event: AuditEvent) -> None:
+        """Queue `event`."""
+        self._log.record_later(event)
+
+    def _tell(self) -> None:
+        """Record that there is a gap."""
+        detail = {"missed": self._missed, "since": self._since}
+        self._missed = 0
+        self._log.record_later(AuditEvent(event_id=new_id(), kind="audit_gap", time=time.time(), detail=detail))
+
+
+def destination(settings: Settings) -> str:
+    """Name the store that events go to, without secrets."""
+    return shown(settings.postgres) if settings.postgres else "embedded"
+
+
+def open_notary(settings: Settings) -> Notary:
+    """Give the one who signs checkpoints."""
+    places = Places(checkpoint_file(settings), shlex.split(settings.checkpoint_command or ""))
+    return Notary(settings.state_dir, places)
+
+
+def checkpoint_file(settings: Settings) -> Path:
+    """Give the file that checkpoints are added to."""
+    return settings.checkpoint_file or settings.state_dir / CHECKPOINT_FILE

@@ -1,0 +1,86 @@
+"""Letting go of old events in such a way that the rest can still be verified.
+
+What goes is the beginning of a chain: up to the first event that is young enough to stay. It is
+verified before, since who may write to the database could else give an event an old time, and have
+it deleted and signed for; a writer whose events are not what they were keeps them all.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from proxy.audit import chained
+from proxy.audit.trails import START, StoreTrail
+from proxy.audit.walk import Walk
+from proxy.errors import AuditUnavailableError, ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from proxy.audit.checkpoint_signer import Notary
+    from proxy.audit.hash_chain import Head
+    from proxy.audit.walk import Problem, Signed
+    from proxy.store.event_store import Events
+
+DAY = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """What came of pruning: how many events are gone, and what kept writers' events from going."""
+
+    gone: int
+    problems: Sequence[Problem] = ()
+
+
+async def prune(
+    store: Events,
+    before: float,
+    notary: Notary,
+    *,
+    signed: Mapping[str, Signed] | None = None,
+    step: float | None = None,
+    clock: Callable[[], float] = time.time,
+    told: Callable[[int], None] = lambda _: None,
+) -> Pruned:
+    """Delete what happened before a time, the beginning of each chain; `told` hears how many events were verified.
+
+    With a `step` no more goes than that many seconds' worth of each chain: a clock that jumped ahead empties no
+    store at once. `signed` is what checkpoints say; by default those of the notary's own file. Where each
+    chain begins afterwards is signed first. Raises AuditUnavailableError where that cannot be done; then
+    nothing is deleted.
+    """
+    try:
+        known = notary.signed() if signed is None else signed
+    except ConfigError as error:
+        raise AuditUnavailableError(f"nothing was pruned: {error}") from error
+    heads: list[Head] = []
+    problems: list[Problem] = []
+    for writer in await chained.writers(store):
+        head = await chained.last_old(store, writer, before, clock() + DAY, step)
+        problem = await _verify(store, head, known[writer], told) if head is not None and writer in known else None
+        if problem is not None:
+            problems.append(problem)
+        elif head is not None:
+            heads.append(head)
+    if heads and not notary.certify("pruned", heads):
+        raise AuditUnavailableError(f"nothing was pruned: no checkpoint of it could be written ({notary.problem})")
+    return Pruned(await store.prune(before, heads), problems)
+
+
+async def _verify(store: Events, head: Head, signed: Signed, told: Callable[[int], None]) -> Problem | None:
+    """Walk a chain up to `head` and on to the next signature; tell the first event that is not what it was."""
+    walk, trail, after = Walk(head.writer, signed), StoreTrail(store), START
+    until = min((seq for seq in signed.links if seq >= head.seq), default=head.seq)
+    while events := await trail.page(head.writer, after):
+        for event in events:
+            if (event.entry.seq or 0) > until:
+                return None
+            if (problem := walk.take(event)) is not None:
+                # Behind the head there may be events that have not been shipped yet.
+                return None if problem.what == "missing" and (problem.seq or 0) > head.seq else problem
+        after = events[-1].place
+        told(len(events))
+    return None

@@ -1,0 +1,121 @@
+"""The logs that a shipper empties: the one this process writes, and those that others left behind."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Protocol
+
+from proxy.audit import local_log_sql
+from proxy.audit.local_log_files import log_files, take_file
+from proxy.audit.recent_events import Fresh
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    import apsw
+
+    from proxy.audit.event import Entry
+    from proxy.audit.hash_chain import Head
+    from proxy.audit.local_log import LocalLog
+
+MAX_BYTES = 1 << 40  # what is left behind is only emptied
+
+
+class Source(Protocol):
+    """A log to be emptied. Methods wait for the disk, and raise apsw.Error or AuditUnavailableError."""
+
+    path: Path
+
+    def head(self) -> Head:
+        """Give the last event written to it."""
+        ...
+
+    def read(self, limit: int, after: int = 0) -> Sequence[Entry]:
+        """Give its oldest events, or those that come after a number."""
+        ...
+
+    def discard(self, last: int, rejected: Mapping[int, str]) -> None:
+        """Let go of events up to number `last`, and set aside those that were rejected."""
+        ...
+
+    def note(self, problem: str | None) -> None:
+        """Note why it is not emptied, or that it is again."""
+        ...
+
+
+class _Table:
+    """What is the same for each log."""
+
+    def __init__(self, path: Path, connection: apsw.Connection) -> None:
+        self.path = path
+        self.connection = connection
+        self._writer = local_log_sql.read_head(connection).writer
+
+    def head(self) -> Head:
+        return local_log_sql.read_head(self.connection)
+
+    def read(self, limit: int, after: int = 0) -> Sequence[Entry]:
+        return local_log_sql.page(self.connection, self._writer, after, limit)
+
+    def note(self, problem: str | None) -> None:
+        local_log_sql.note_problem(self.connection, problem)
+
+
+class OwnSource(_Table):
+    """The log of this process: its own writer discards, so that the two never wait for each other."""
+
+    def __init__(self, log: LocalLog, destination: str) -> None:
+        super().__init__(log.path, local_log_sql.connect_reader(log.path))
+        self._log = log
+        self._moved = 0
+        """Up to where it was discarded, since this is known."""
+        self._fresh = log.fresh = Fresh()
+        try:
+            local_log_sql.set_destination(self.connection, destination)
+        except BaseException:
+            self.connection.close()
+            raise
+
+    def read(self, limit: int, after: int = 0) -> Sequence[Entry]:
+        """Give what was just written from memory, and all else from the file."""
+        fresh = self._fresh.after(after or self._moved, limit)
+        return fresh if fresh is not None else super().read(limit, after)
+
+    def discard(self, last: int, rejected: Mapping[int, str]) -> None:
+        """Have the log's writer discard."""
+        self._log.discard(last, rejected)
+        self._moved = last
+        self._fresh.drop(last)
+
+
+class LeftSource(_Table):
+    """A log that nobody writes to."""
+
+    def __init__(self, path: Path, clock: float) -> None:
+        super().__init__(path, local_log_sql.connect(path, MAX_BYTES))
+        self._clock = clock
+
+    def discard(self, last: int, rejected: Mapping[int, str]) -> None:
+        """Discard."""
+        local_log_sql.discard(self.connection, last, rejected, self._clock)
+
+
+@contextlib.contextmanager
+def left_behind(path: Path, destination: str, now: float, *, any_destination: bool) -> Iterator[Source | None]:
+    """Take a log for as long as the block lasts; None where it is written, or meant for another store, or empty."""
+    held = take_file(path)
+    if held is None:
+        yield None
+        return
+    with held:
+        source = LeftSource(path, now)
+        with contextlib.closing(source.connection):
+            state = local_log_sql.read_state(source.connection)
+            meant = any_destination or state is None or state.destination in (None, destination)
+            yield source if meant and state is not None and state.oldest is not None else None
+
+
+def others(state_dir: Path, own: Path | None) -> list[Path]:
+    """Give the logs of a state folder but for this process's own."""
+    return [path for path in log_files(state_dir) if path != own]

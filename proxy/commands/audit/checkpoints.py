@@ -1,0 +1,31 @@
+"""What checkpoints say, for the commands that hold events to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from proxy.audit.checkpoints import Checkpoint, read
+from proxy.audit.pipeline import checkpoint_file
+from proxy.audit.signing_keys import AuditKeys, read_public
+from proxy.audit.walk import Signed, by_writer
+from proxy.config import Settings
+
+EXIT_BAD = 1
+
+
+def read_checkpoints(
+    settings: Settings, files: Sequence[Path] = (), public_keys: Sequence[Path] = (), until: float | None = None
+) -> tuple[dict[str, Signed], list[str]]:
+    """Give what was signed, by writer, and what is wrong with lines that do not hold.
+
+    By default that is the file and the keys of the settings. Where writers were after `until` is left out. Raises
+    ConfigError where a file cannot be read.
+    """
+    chosen = files or [file for file in (checkpoint_file(settings),) if file.exists()]
+    keys = read_public(public_keys) if public_keys else AuditKeys(settings.state_dir).public()
+    found = [one for file in chosen for one in read(file, keys)]
+    broken = [one for one in found if isinstance(one, str)]
+    signed = [one for one in found if isinstance(one, Checkpoint)]
+    heard = (one for one in signed if until is None or one.kind != "head" or float(one.time) <= until)
+    return by_writer(heard), broken

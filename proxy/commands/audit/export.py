@@ -1,0 +1,232 @@
+"""`interlock audit export | prune`: events taken out, and let go of."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import csv
+import datetime as dt
+import json
+import os
+import re
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import IO, Annotated, Any, Literal
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from proxy.audit.event import Entry, Filter
+from proxy.audit.event_schema import StoredEvent
+from proxy.audit.pipeline import destination, open_notary
+from proxy.audit.retention import Pruned
+from proxy.audit.retention import prune as prune_store
+from proxy.audit.walk import Problem
+from proxy.audit.whole import open_whole
+from proxy.commands.audit.checkpoints import EXIT_BAD, read_checkpoints
+from proxy.commands.audit.filter import Agent, Arg, Decision, Rule, Server, Since, Tool, Until, read_filter
+from proxy.commands.moments import parse_moment, spell_moment
+from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, require_trail, store_settings
+from proxy.commands.terminal import printable, spell_json
+from proxy.config import Settings
+from proxy.errors import ConfigError
+from proxy.store.event_store import Events
+from proxy.store.open_store import open_events, store_exists
+
+TIMEOUT = 3600.0
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+_CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+EXPORT_EPILOG = """
+Examples:
+
+  interlock audit export --output trail.jsonl
+
+  interlock audit export --format csv --since 30d --tool transfer_funds > transfers.csv
+"""
+PRUNE_EPILOG = "Example:  interlock audit prune --before 90d --yes"
+COLUMNS = ("time", "kind", *(name for name in StoredEvent.model_fields if name not in {"time", "kind"}), "seq")
+
+
+def export(
+    output: Annotated[Path | None, typer.Option(help="The file to write; default: standard output.")] = None,
+    form: Annotated[Literal["jsonl", "csv"], typer.Option("--format", help="jsonl can be verified.")] = "jsonl",
+    since: Since = None,
+    until: Until = None,
+    agent: Agent = None,
+    server: Server = None,
+    tool: Tool = None,
+    decision: Decision = None,
+    rule: Rule = None,
+    arg: Arg = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="How many events at most, the oldest.")] = None,
+    database_url: DatabaseUrl = None,
+    state_dir: StateDir = None,
+    config: ConfigFile = None,
+) -> None:
+    """Write events out, oldest first: one a line, exactly as recorded (jsonl), or with columns (csv).
+
+    `interlock audit verify --export FILE` checks a jsonl export of everything.
+    """
+    where = read_filter(since, until, agent, server, tool, decision, rule, arg)
+    settings = store_settings(database_url, state_dir, config)
+    require_trail(settings)
+    with _opened(output) as file:
+        # Where the events themselves go to the terminal, a bar would stand among them.
+        watched = sys.stderr.isatty() and not file.isatty()
+        number = asyncio.run(_export(settings, where, limit, _writer(form, file), watched=watched))
+    if output is not None:
+        Console(stderr=True, soft_wrap=True, markup=False, highlight=False).print(f"{number} events in {output}")
+
+
+def prune(
+    before: Annotated[str, typer.Option(help="Delete what is older: an age (90d) or a time (2026-01-31).")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,  # noqa: FBT002
+    checkpoints: Annotated[
+        list[Path] | None, typer.Option(help="Files of checkpoints; default: the one of the settings.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Do not verify what is to be deleted.")] = False,  # noqa: FBT002
+    database_url: DatabaseUrl = None,
+    state_dir: StateDir = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,  # noqa: FBT002
+) -> None:
+    """Delete old events from the store: of each writer those before its first one that is young enough to stay.
+
+    They are verified first; a writer whose events are not what was written keeps them (exit code 1). Where each
+    chain begins afterwards is signed, so the rest still verifies. What is still in the local logs is left there.
+    """
+    moment = parse_moment(before, "--before", time.time())
+    settings = store_settings(database_url, state_dir, config)
+    if not store_exists(settings.postgres, settings.state_dir):
+        raise ConfigError(f"there is no store in {settings.state_dir}; give --state-dir or --database-url")
+    if not yes:
+        _confirm(settings, moment)
+    done = asyncio.run(_prune(settings, moment, checkpoints or (), force=force))
+    if as_json:
+        kept = [asdict(problem) for problem in done.problems]
+        told = {"store": destination(settings), "before": moment, "pruned": done.gone, "problems": kept}
+        typer.echo(json.dumps(told))
+    else:
+        typer.echo(f"{done.gone} events from before {spell_moment(moment)} UTC are gone from {destination(settings)}.")
+        for problem in done.problems:
+            _complain(problem)
+    if done.problems:
+        raise typer.Exit(EXIT_BAD)
+
+
+async def _export(
+    settings: Settings, where: Filter, limit: int | None, write: Callable[[Entry], None], *, watched: bool
+) -> int:
+    number = 0
+    async with open_whole(settings.postgres, settings.state_dir, patience=TIMEOUT) as whole:
+        total = await whole.count(where) if watched else None
+        with _progress("exporting", min(total, limit or total) if total else None, watched=watched) as told:
+            async for entry in _first(whole.entries(where), limit):
+                write(entry)
+                number += 1
+                told(1)
+    return number
+
+
+async def _first(entries: AsyncIterator[Entry], limit: int | None) -> AsyncIterator[Entry]:
+    number = 0
+    while number != limit and (entry := await anext(entries, None)) is not None:
+        yield entry
+        number += 1
+
+
+async def _prune(settings: Settings, before: float, files: Sequence[Path], *, force: bool) -> Pruned:
+    try:
+        signed = {} if force else read_checkpoints(settings, files)[0]
+    except ConfigError as error:
+        raise ConfigError(f"nothing was pruned: {error}") from error
+    async with _store(settings) as store:
+        with _progress("pruning", None, watched=sys.stderr.isatty()) as told:
+            return await prune_store(store, before, open_notary(settings), signed=signed, told=told)
+
+
+def _complain(problem: Problem) -> None:
+    Console(stderr=True, soft_wrap=True, markup=False, highlight=False).print(
+        f"KEPT: the events of writer {printable(problem.writer)} are not what they were (event {problem.seq}: "
+        f"{problem.what}); see `interlock audit verify`, and prune with --force to let them go all the same.",
+        style="bold red",
+    )
+
+
+def _confirm(settings: Settings, before: float) -> None:
+    """Ask whether to go on; anything but a yes ends the command."""
+
+    async def count() -> int:
+        async with _store(settings) as store:
+            return await store.count(Filter(until=before))
+
+    what = f"{asyncio.run(count())} events from before {spell_moment(before)} UTC"
+    typer.confirm(f"Delete {what} from {destination(settings)} for good?", abort=True, err=True)
+
+
+@contextlib.asynccontextmanager
+async def _store(settings: Settings) -> AsyncIterator[Events]:
+    store = open_events(settings.postgres, settings.state_dir, timeout=TIMEOUT)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+@contextlib.contextmanager
+def _opened(path: Path | None) -> Iterator[IO[str]]:
+    """Give where to write: a file that is there as a whole or not at all, or standard output."""
+    if path is None:
+        yield sys.stdout
+        sys.stdout.flush()
+        return
+    handle, part = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+            yield file
+        os.replace(part, path)
+    except BaseException:
+        os.unlink(part)
+        raise
+
+
+def _writer(form: str, file: IO[str]) -> Callable[[Entry], None]:
+    if form == "jsonl":
+        return lambda entry: print(spell_json(_line(entry)), file=file)
+    rows = csv.writer(file)
+    rows.writerow(COLUMNS)
+    return lambda entry: rows.writerow(_cells(entry))
+
+
+def _line(entry: Entry) -> dict[str, Any]:
+    return {"body": entry.body, "writer": entry.writer, "seq": entry.seq, "chain": entry.chain}
+
+
+def _cells(entry: Entry) -> list[Any]:
+    event = json.loads(entry.body) | {"writer": entry.writer, "seq": entry.seq}
+    event["time"] = dt.datetime.fromtimestamp(event["time"], dt.UTC).isoformat()
+    return [_cell(event.get(name)) for name in COLUMNS]
+
+
+def _cell(value: Any) -> Any:
+    if value is None or isinstance(value, (int, float)):
+        return json.dumps(value) if isinstance(value, bool) else value
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = _CONTROLS.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+    # A spreadsheet takes what begins so for a formula, and agents choose what is written here.
+    return f"'{text}" if text.startswith(FORMULA) else text
+
+
+@contextlib.contextmanager
+def _progress(what: str, total: int | None, *, watched: bool) -> Iterator[Callable[[int], None]]:
+    """Show how far it is to whoever looks on."""
+    count = (BarColumn(), MofNCompleteColumn()) if total else (SpinnerColumn(),)
+    columns = (TextColumn(what), *count, TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not watched) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda number: bar.advance(task, number)

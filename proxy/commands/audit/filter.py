@@ -1,0 +1,69 @@
+"""Which calls or events a command is about: the options for that, and their reading."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import Annotated, Literal
+
+import typer
+
+from proxy.audit.event import Filter
+from proxy.audit.event_columns import segments
+from proxy.commands.moments import parse_moment
+from proxy.errors import ConfigError
+
+_ARGUMENT = re.compile(r"""((?:\["(?:[^"\\]|\\.)*"\]|[^=])*?)=(.*)""", re.DOTALL)
+Since = Annotated[
+    str | None, typer.Option(help="From then on: an age (90s, 30m, 12h, 7d, 2w) or a time (2026-01-31T18:00, UTC).")
+]
+Until = Annotated[str | None, typer.Option(help="Before then: an age or a time.")]
+Agent = Annotated[str | None, typer.Option(help="Who called; `*` stands for any characters.")]
+Server = Annotated[str | None, typer.Option(help="The MCP server; `*` as above.")]
+Tool = Annotated[str | None, typer.Option(help="The tool; `*` as above.")]
+Decision = Annotated[Literal["allow", "deny", "propose"] | None, typer.Option(help="What was decided.")]
+Rule = Annotated[str | None, typer.Option(help="The rule that decided.")]
+Arg = Annotated[
+    list[str] | None,
+    typer.Option(metavar="PATH=VALUE", help="An argument and its value, such as path=/etc/passwd or options.depth=3."),
+]
+
+
+def read_filter(
+    since: str | None = None,
+    until: str | None = None,
+    agent: str | None = None,
+    server: str | None = None,
+    tool: str | None = None,
+    decision: str | None = None,
+    rule: str | None = None,
+    arguments: list[str] | None = None,
+) -> Filter:
+    """Give what the options say. Raises ConfigError where one of them cannot be read."""
+    now = time.time()
+    made = Filter(
+        since=parse_moment(since, "--since", now) if since else None,
+        until=parse_moment(until, "--until", now) if until else None,
+        agent=agent,
+        server=server,
+        tool=tool,
+        decision=decision,
+        rule=rule,
+        arguments=tuple(map(_argument, arguments or ())),
+    )
+    if made.since is not None and made.until is not None and made.since >= made.until:
+        raise ConfigError(f"--since {since} is not before --until {until}")
+    return made
+
+
+def _argument(text: str) -> tuple[str, str]:
+    match = _ARGUMENT.fullmatch(text)
+    path, value = match.groups() if match else (".", "")
+    try:
+        segments(path or ".")
+    except ValueError as error:
+        raise ConfigError(
+            f"--arg {text!r} is not a path and its value; write path=/etc/passwd, options.depth=3, files[0].name=x, "
+            """or ["a.b=c"].d=x for a name with dots or other signs in it"""
+        ) from error
+    return path, value

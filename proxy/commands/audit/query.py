@@ -1,0 +1,146 @@
+"""`interlock audit query | show`: single calls, and what happened in them."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from proxy.audit.event import CallRecord, Filter
+from proxy.audit.whole import WholeEvents, open_whole
+from proxy.commands.audit.call_table import COLOURS, print_calls
+from proxy.commands.audit.filter import Agent, Arg, Decision, Rule, Server, Since, Tool, Until, read_filter
+from proxy.commands.moments import spell_moment
+from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, require_trail, store_settings
+from proxy.commands.terminal import printable, spell_json
+from proxy.config import Settings
+from proxy.errors import ConfigError
+
+PAGE = 1000
+MIN_PREFIX = 8
+SHOWN_IDS = 5
+QUERY_EPILOG = """
+Examples:
+
+  interlock audit query --since 7d --decision deny
+
+  interlock audit query --tool 'read_*' --arg path=/etc/passwd --json
+"""
+SHOW_EPILOG = "Example:  interlock audit show 0198c0de-7d31-7c52-a1b0-5e0d9f1c2a44"
+_FIRST = ("event_id", "kind", "time")
+
+
+def query(
+    since: Since = None,
+    until: Until = None,
+    agent: Agent = None,
+    server: Server = None,
+    tool: Tool = None,
+    decision: Decision = None,
+    rule: Rule = None,
+    arg: Arg = None,
+    limit: Annotated[int, typer.Option(min=1, help="How many calls at most, the newest.")] = 100,
+    database_url: DatabaseUrl = None,
+    state_dir: StateDir = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,  # noqa: FBT002
+) -> None:
+    """Find tool calls, newest first: those in the store, and those that are only in the local logs yet."""
+    where = read_filter(since, until, agent, server, tool, decision, rule, arg)
+    settings = store_settings(database_url, state_dir, config)
+    require_trail(settings)
+    asyncio.run(_query(settings, where, limit, as_json=as_json))
+
+
+def show(
+    call: Annotated[
+        str,
+        typer.Argument(metavar="ID", help="A call's id (the audit id of a refusal) or an event's, or its beginning."),
+    ],
+    database_url: DatabaseUrl = None,
+    state_dir: StateDir = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,  # noqa: FBT002
+) -> None:
+    """Show every event of a call in the order in which they happened. Exit code 1: there is none."""
+    settings = store_settings(database_url, state_dir, config)
+    require_trail(settings)
+    events = asyncio.run(_find(settings, call))
+    if as_json:
+        for event in events:
+            typer.echo(spell_json(event))
+        return
+    _print_events(events)
+
+
+async def _query(settings: Settings, where: Filter, limit: int, *, as_json: bool) -> None:
+    async with open_whole(settings.postgres, settings.state_dir) as whole:
+        if as_json:
+            async for call in _calls(whole, where, limit):
+                typer.echo(spell_json(dataclasses.asdict(call)))
+        else:
+            _print_calls([call async for call in _calls(whole, where, limit)], limit)
+
+
+async def _calls(whole: WholeEvents, where: Filter, limit: int) -> AsyncIterator[CallRecord]:
+    before = None
+    while limit > 0 and (page := await whole.calls(where, min(limit, PAGE), before)):
+        for call in page:
+            yield call
+        limit -= len(page)
+        before = page[-1].cursor
+
+
+async def _find(settings: Settings, wanted: str) -> list[dict[str, Any]]:
+    async with open_whole(settings.postgres, settings.state_dir) as whole:
+        if events := await whole.find(wanted):
+            return events
+        return await whole.find(await _complete(whole, wanted))
+
+
+async def _complete(whole: WholeEvents, prefix: str) -> str:
+    """Give the one id that begins so. Raises ConfigError where there is not one alone."""
+    if len(prefix) < MIN_PREFIX:
+        raise ConfigError(
+            f"no call or event has the id {prefix!r}; of a longer one give at least {MIN_PREFIX} characters"
+        )
+    found = await whole.ids(prefix, SHOWN_IDS + 1)
+    if not found:
+        raise ConfigError(
+            f"no call or event has an id that begins with {prefix!r}; `interlock audit query` lists calls"
+        )
+    if len(found) > 1:
+        named = ", ".join(map(printable, found[:SHOWN_IDS])) + (" and others" if len(found) > SHOWN_IDS else "")
+        raise ConfigError(f"{prefix!r} is the beginning of several ids ({named}); give more of it")
+    return found[0]
+
+
+def _print_calls(calls: list[CallRecord], limit: int) -> None:
+    print_calls(calls, Console(markup=False, emoji=False, highlight=False))
+    more = "; there may be more: --limit" if len(calls) == limit else ""
+    Console(stderr=True, markup=False, highlight=False).print(f"{len(calls)} calls{more}", style="dim")
+
+
+def _print_events(events: list[dict[str, Any]]) -> None:
+    console = Console(markup=False, emoji=False, highlight=False, soft_wrap=True)
+    for event in events:
+        decision = event.get("decision")
+        colour = COLOURS.get(decision, "") if isinstance(decision, str) else ""
+        console.print(
+            Text.assemble((printable(event["kind"]), f"bold {colour}"), f"  {spell_moment(event['time'])} UTC")
+        )
+        console.print(f"  {'event_id':<15} {printable(event['event_id'])}")
+        for name, value in event.items():
+            if name not in _FIRST:
+                console.print(f"  {printable(name):<15} {_spell(value)}")
+        console.print()
+
+
+def _spell(value: Any) -> str:
+    return printable(value) if isinstance(value, str) else printable(json.dumps(value, ensure_ascii=False))

@@ -1,0 +1,125 @@
+"""`interlock audit stats`: the trail summed up."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from proxy.audit.event import DayStats, DenialStats, Filter, SecretStats, Stats, ToolStats
+from proxy.audit.whole import open_whole
+from proxy.commands.audit.filter import Agent, Arg, Decision, Rule, Server, Since, Tool, Until, read_filter
+from proxy.commands.moments import spell_moment
+from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, require_trail, store_settings
+from proxy.commands.terminal import printable, spell_json
+from proxy.config import Settings
+
+TIMEOUT = 600.0
+EPILOG = "Example:  interlock audit stats --since 7d"
+_COUNTED = frozenset({"calls", "denied", "errors", "denials", "found", "only in record", "mean ms", "max ms"})
+
+
+def stats(
+    since: Since = None,
+    until: Until = None,
+    agent: Agent = None,
+    server: Server = None,
+    tool: Tool = None,
+    decision: Decision = None,
+    rule: Rule = None,
+    arg: Arg = None,
+    limit: Annotated[int, typer.Option(min=1, help="How many rows of each table at most.")] = 20,
+    database_url: DatabaseUrl = None,
+    state_dir: StateDir = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,  # noqa: FBT002
+) -> None:
+    """Sum up: calls by tool and by day, denials by rule, secrets by tool, the slowest tools.
+
+    --decision, --rule and --arg fit what was decided; times, errors and what was found in results are of events that
+    say nothing of these.
+    """
+    where = read_filter(since, until, agent, server, tool, decision, rule, arg)
+    settings = store_settings(database_url, state_dir, config)
+    require_trail(settings)
+    found = asyncio.run(_stats(settings, where))
+    if as_json:
+        _print_json(found)
+    else:
+        _print(found, limit)
+
+
+async def _stats(settings: Settings, where: Filter) -> Stats:
+    async with open_whole(settings.postgres, settings.state_dir, patience=TIMEOUT) as whole:
+        return await whole.stats(where)
+
+
+def _print_json(found: Stats) -> None:
+    summary = {"events": found.events, "first": found.first, "last": found.last, "calls": _calls(found)}
+    typer.echo(json.dumps({"kind": "summary", **summary, "denied": _denied(found)}))
+    groups: dict[str, Sequence[ToolStats | DenialStats | SecretStats | DayStats]] = {
+        "tool": found.tools,
+        "denial": found.denials,
+        "secret": found.secrets,
+        "day": found.days,
+    }
+    for kind, rows in groups.items():
+        for row in rows:
+            typer.echo(spell_json({"kind": kind, **asdict(row)}))
+
+
+def _print(found: Stats, limit: int) -> None:
+    console = Console(markup=False, emoji=False, highlight=False)
+    when = f" from {spell_moment(found.first)} to {spell_moment(found.last)} UTC" if found.events else ""
+    console.print(f"{found.events} events{when}: {_calls(found)} tool calls, {_denied(found)} of them denied.")
+    slowest = sorted((t for t in found.tools if t.mean_ms is not None), key=lambda t: -(t.mean_ms or 0))
+    tables: tuple[tuple[str, tuple[str, ...], list[tuple[Any, ...]]], ...] = (
+        ("Calls by tool", ("tool", "server", "calls", "denied", "errors"), [_tool(one) for one in found.tools]),
+        ("Denials by rule", ("rule", "reason", "denials"), [(d.rule, d.reason, d.count) for d in found.denials]),
+        (
+            "Secrets by tool",
+            ("tool", "server", "detector", "found", "only in record"),
+            [(s.tool, s.server, s.detector, s.count, s.only_in_record) for s in found.secrets],
+        ),
+        ("Slowest tools", ("tool", "server", "calls", "mean ms", "max ms"), [_speed(one) for one in slowest]),
+        ("By day (UTC)", ("day", "calls", "denied"), [(d.day, d.calls, d.denied) for d in found.days]),
+    )
+    for title, names, rows in tables:
+        if rows:
+            newest_last = rows[-limit:] if title.startswith("By day") else rows[:limit]
+            console.print()
+            console.print(_table(title, names, newest_last))
+            if len(rows) > limit:
+                console.print(f"{len(rows) - limit} more rows: --limit", style="dim")
+
+
+def _table(title: str, names: Iterable[str], rows: Iterable[tuple[Any, ...]]) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, header_style="dim", pad_edge=False)
+    for number, name in enumerate(names):
+        counted = name in _COUNTED and number > 0
+        table.add_column(name, overflow="fold", justify="right" if counted else "left")
+    for row in rows:
+        table.add_row(*(str(value) if isinstance(value, int) else printable(value) for value in row))
+    return table
+
+
+def _tool(one: ToolStats) -> tuple[Any, ...]:
+    return one.tool, one.server, one.calls, one.denied, one.errors
+
+
+def _speed(one: ToolStats) -> tuple[Any, ...]:
+    return one.tool, one.server, one.completed, f"{one.mean_ms or 0:.1f}", f"{one.max_ms or 0:.1f}"
+
+
+def _calls(found: Stats) -> int:
+    return sum(day.calls for day in found.days)
+
+
+def _denied(found: Stats) -> int:
+    return sum(day.denied for day in found.days)

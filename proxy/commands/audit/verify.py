@@ -1,0 +1,164 @@
+"""`interlock audit verify | schema | rotate-key`: that the trail is what was written."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from proxy.audit.event_schema import json_schema
+from proxy.audit.pipeline import destination
+from proxy.audit.signing_keys import AuditKeys
+from proxy.audit.trails import FileTrail, LogsTrail, StoreTrail, Trail, WholeTrail
+from proxy.audit.verify import Report, expected
+from proxy.audit.verify import verify as verify_trail
+from proxy.audit.walk import Signed
+from proxy.commands.audit.checkpoints import EXIT_BAD, read_checkpoints
+from proxy.commands.moments import parse_moment
+from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, state_folder, store_settings
+from proxy.commands.terminal import printable
+from proxy.config import Settings
+from proxy.errors import ConfigError
+from proxy.store.open_store import open_events, store_exists
+
+EXIT_UNPROVEN = 3
+EPILOG = """
+Examples:
+
+  interlock audit verify
+
+  interlock audit verify --export trail.jsonl --checkpoints /mnt/vault/checkpoints.jsonl --public-key vault.pem
+"""
+
+
+def verify(
+    export: Annotated[Path | None, typer.Option(help="Verify a file that `audit export` made instead.")] = None,
+    checkpoints: Annotated[
+        list[Path] | None, typer.Option(help="Files of checkpoints; default: the one of the settings.")
+    ] = None,
+    public_key: Annotated[
+        list[Path] | None, typer.Option(help="Public keys to trust (PEM); default: those of the state folder.")
+    ] = None,
+    exported_at: Annotated[
+        str | None,
+        typer.Option(help="When the export was made, as an age or a time: what was signed later is not missed."),
+    ] = None,
+    local: Annotated[bool, typer.Option("--local", help="Only what is still in the local logs.")] = False,  # noqa: FBT002
+    database_url: DatabaseUrl = None,
+    state_dir: StateDir = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,  # noqa: FBT002
+) -> None:
+    """Verify the hash chain of every writer, and every signed checkpoint of it.
+
+    An event that was edited, deleted, moved, cut off or rewritten is found, and
+    the first bad one of each writer is named.
+
+    Exit code 0: every event is what was written, and checkpoints vouch for every
+    writer. Exit code 1: something is bad, or could not be read. Exit code 3: nothing
+    is bad, but there are writers of which no checkpoint speaks.
+    """
+    settings = store_settings(database_url, state_dir, config)
+    until = parse_moment(exported_at, "--exported-at", time.time()) if exported_at else None
+    signed, broken = read_checkpoints(settings, checkpoints or (), public_key or (), until)
+    report = asyncio.run(_verify(settings, export, signed, local=local))
+    if as_json:
+        _print_json(report, broken)
+    else:
+        _print(report, broken, str(export) if export else destination(settings))
+    if report.problems or broken:
+        raise typer.Exit(EXIT_BAD)
+    if report.unsigned:
+        raise typer.Exit(EXIT_UNPROVEN)
+
+
+def schema() -> None:
+    """Print the JSON Schema of a stored event."""
+    typer.echo(json.dumps(json_schema(), indent=2))
+
+
+def rotate_key(state_dir: StateDir = None, config: ConfigFile = None) -> None:
+    """Let a new key sign checkpoints; what the old one signed can still be verified. Running proxies follow at once."""
+    key = AuditKeys(state_folder(state_dir, config)).rotate()
+    Console(stderr=True, soft_wrap=True).print(f"Key {key} signs from now on.")
+
+
+async def _verify(settings: Settings, export: Path | None, signed: dict[str, Signed], *, local: bool) -> Report:
+    async with _trail(settings, export, local=local) as trail:
+        with _progress(expected(signed)) as told:
+            return await verify_trail(trail, signed, told)
+
+
+@contextlib.asynccontextmanager
+async def _trail(settings: Settings, export: Path | None, *, local: bool) -> AsyncIterator[Trail]:
+    logs = LogsTrail(settings.state_dir)
+    if export is not None:
+        yield FileTrail(export)
+    elif local:
+        yield logs
+    elif not store_exists(settings.postgres, settings.state_dir):
+        if not await logs.heads():
+            raise ConfigError(f"there is no audit trail in {settings.state_dir}; give --state-dir or --database-url")
+        yield logs
+    else:
+        store = open_events(settings.postgres, settings.state_dir)
+        try:
+            yield WholeTrail(logs, StoreTrail(store))
+        finally:
+            await store.close()
+
+
+@contextlib.contextmanager
+def _progress(total: int) -> Iterator[Callable[[int], None]]:
+    """Show how far it is, on a terminal."""
+    console = Console(stderr=True)
+    columns = (TextColumn("verifying"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not sys.stderr.isatty()) as bar:
+        task = bar.add_task("verifying", total=total or None)
+        yield lambda number: bar.advance(task, number)
+
+
+def _print_json(report: Report, broken: list[str]) -> None:
+    for writer in report.writers:
+        typer.echo(json.dumps({"kind": "writer", **asdict(writer)}))
+    for text in broken:
+        typer.echo(json.dumps({"kind": "checkpoint", "problem": text}))
+    summary: dict[str, Any] = {
+        "kind": "summary",
+        "checked": report.checked,
+        "problems": [asdict(problem) for problem in report.problems],
+        "broken_checkpoints": len(broken),
+        "unsigned": report.unsigned,
+    }
+    typer.echo(json.dumps(summary))
+
+
+def _print(report: Report, broken: list[str], where: str) -> None:
+    console = Console(soft_wrap=True, highlight=False, markup=False)
+    table = Table("writer", "events", "set aside", "proven to", "", box=None, header_style="bold", pad_edge=False)
+    for one in report.writers:
+        state = one.problem.what if one.problem else "good" if one.signed else "unsigned"
+        table.add_row(printable(one.writer), str(one.checked), str(one.set_aside), str(one.proven), state)
+    console.print(table)
+    for problem in report.problems:
+        name = f"event {problem.seq or ''} of writer {problem.writer or '?'} ({problem.event_id or 'no id'})"
+        console.print(f"BAD: {printable(name)}: {problem.what}: {problem.detail}", style="bold red")
+    for text in broken:
+        console.print(f"BAD CHECKPOINT: {printable(text)}", style="bold red")
+    if report.unsigned:
+        console.print(
+            f"No checkpoint speaks of {len(report.unsigned)} of the writers: give their files with --checkpoints."
+        )
+    good = "all as they were written" if not report.problems else "up to the first bad one of each writer"
+    console.print(f"{report.checked} events of {len(report.writers)} writers in {printable(where)}: {good}.")

@@ -1,0 +1,131 @@
+"""The roles that the gate's parts play: who decides, who masks, who keeps. Pure: standard library only, no I/O.
+
+Tests have one contract for each, which every implementation keeps.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from proxy.core.masking import Suppression
+    from proxy.core.model import (
+        AuditEvent,
+        Call,
+        Context,
+        Decision,
+        Exchange,
+        Finding,
+        Governed,
+        Json,
+        MessageId,
+        PinRules,
+    )
+
+
+class Policy(Protocol):
+    """Decides calls. Implementations do no I/O and never raise for a bad call."""
+
+    @property
+    def version(self) -> str:
+        """A hash of the policy's content."""
+        ...
+
+    def decide(self, call: Call) -> Decision:
+        """Decide `call`; a value that cannot be judged is a deny with its own reason."""
+        ...
+
+    def could_allow(self, call: Call) -> bool:
+        """Say whether there may be arguments with which a call of the tool is not denied."""
+        ...
+
+    def governs(self, call: Call) -> Governed:
+        """Say whether calls of the tool are two-phase: never, by their arguments, or always."""
+        ...
+
+    @property
+    def pins(self) -> PinRules:
+        """What becomes of tools that change."""
+        ...
+
+    def unmatched(self, server: str) -> Decision:
+        """Say what becomes of an answer whose call nobody knows: all that any rule might have asked for it."""
+        ...
+
+
+class Redactor(Protocol):
+    """Finds and masks secrets in JSON values."""
+
+    def mask(
+        self, value: Json, detectors: Sequence[str], suppressions: Sequence[Suppression] = ()
+    ) -> tuple[Json, tuple[Finding, ...]]:
+        """Give `value` with what `detectors` find masked, and what was found; not what `suppressions` let be.
+
+        The masked value holds no finding and may always be recorded. It may be
+        forwarded only where every finding is `maskable`.
+        """
+        ...
+
+    def is_clean(self, value: Json, part: Json, detectors: Sequence[str]) -> bool:
+        """Say that `mask` would find nothing in `value`, nor in `part` of it by itself, with any of `detectors`.
+
+        False says nothing: it is for `mask` to tell.
+        """
+        ...
+
+
+class EventSink(Protocol):
+    """Takes audit events."""
+
+    async def record(self, event: AuditEvent) -> None:
+        """Return once `event` is durable.
+
+        Raises AuditUnavailableError where it cannot be made so.
+        """
+        ...
+
+    def record_later(self, event: AuditEvent) -> None:
+        """Take `event` without making anybody wait for it."""
+        ...
+
+
+class Board(Protocol):
+    """What workers show each other. What cannot be read or written raises BoardUnavailableError."""
+
+    def claim(self, context: Context, message_id: MessageId) -> bool:
+        """Take an id of a session; say whether no other worker has it."""
+        ...
+
+    def release(self, context: Context, message_id: MessageId) -> None:
+        """Let an id go."""
+        ...
+
+    def post(self, exchange: Exchange) -> None:
+        """Show a call that may be answered on a stream of another worker."""
+        ...
+
+    def find(self, context: Context, message_id: MessageId) -> Exchange | None:
+        """Give the call of a session that an answer of this id belongs to, if any worker showed one."""
+        ...
+
+    def of_session(self, context: Context) -> list[Exchange]:
+        """Give the calls of a session that no answer was seen to."""
+        ...
+
+    def end(self, call_id: str) -> bool:
+        """Take a call for ended; say whether this worker is the one that ended it."""
+        ...
+
+    def ended(self, call_ids: Iterable[str]) -> set[str]:
+        """Say which of these calls have ended."""
+        ...
+
+    def add_endpoint(self, server: str, path: str) -> None:
+        """Keep where a legacy server takes messages whose answers come on a stream."""
+        ...
+
+    def is_endpoint(self, server: str, path: str) -> bool:
+        """Say whether a legacy server takes messages there."""
+        ...

@@ -1,0 +1,157 @@
+"""Judges what wants to leave: looks names up, and asks the policy about the name and every address.
+
+Whatever fails is a denial. The addresses in a judgement are the only ones that may be dialled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import structlog
+
+from proxy.core.model import Decision, Outcome
+from proxy.policy.egress import DEFAULT_DENY
+from proxy.policy.ip_address import parse_address
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from proxy.core.model import EgressRequest
+    from proxy.policy.decide import CompiledPolicy
+
+    type LookUp = Callable[[str, int], Awaitable[tuple[str, ...]]]
+
+log = structlog.get_logger("interlock.egress")
+
+UNJUDGED: Final = Decision(Outcome.DENY, "internal_error", message="The destination was not judged.")
+LOOK_UP_SECONDS: Final = 10.0
+REMEMBER_SECONDS: Final = 5.0
+MAX_REMEMBERED: Final = 1024
+
+
+class Judgement(NamedTuple):
+    """What policy says of a destination, and the addresses it was judged by."""
+
+    decision: Decision
+    addresses: tuple[str, ...] = ()
+
+    @property
+    def allowed(self) -> bool:
+        """Whether the destination may be reached, by these addresses and no others."""
+        return self.decision.outcome is Outcome.ALLOW
+
+
+class EgressGuard:
+    """Judges destinations by the policy in force. `own` gives the addresses this proxy listens on."""
+
+    def __init__(
+        self,
+        policy: Callable[[], CompiledPolicy],
+        own: Callable[[], Sequence[tuple[str, int]]],
+        look_up: LookUp | None = None,
+    ) -> None:
+        self._policy = policy
+        self._own = own
+        self._look_up = look_up or Resolver().look_up
+
+    @property
+    def version(self) -> str:
+        """The version of the policy in force."""
+        return self._policy().version
+
+    async def judge(self, request: EgressRequest, *, proven: bool = True) -> Judgement:
+        """Judge `request`; look its host up unless its addresses are given. Never raises.
+
+        Where the host is only what the client says of given addresses (not `proven`)
+        and does not lead to them, the addresses by themselves must be allowed too.
+        """
+        try:
+            judgement = await self._judge(request)
+            if proven or not judgement.allowed or await self._leads_to(request):
+                return judgement
+            return await self._judge(replace(request, host=request.addresses[0]))
+        except Exception as error:
+            log.exception("a destination could not be judged", host=request.host, error=str(error))
+            return Judgement(UNJUDGED)
+
+    async def _judge(self, request: EgressRequest) -> Judgement:
+        egress = self._policy().egress
+        decision = egress.decide(request, self._own_ports(request))
+        # A name that is refused as such is not looked up: the question would leave, and may carry data.
+        open_ended = decision.reason == DEFAULT_DENY and egress.allows_by_address
+        settled = decision.outcome is not Outcome.ALLOW and not open_ended
+        if settled or request.addresses:
+            return Judgement(decision, request.addresses)
+        addresses = await self._addresses(request)
+        if not addresses:
+            return Judgement(decision)
+        known = replace(request, addresses=addresses)
+        return Judgement(self._policy().egress.decide(known, self._own_ports(known)), addresses)
+
+    async def _addresses(self, request: EgressRequest) -> tuple[str, ...]:
+        """Give what the host leads to; nothing where it leads nowhere, and so cannot be dialled."""
+        bare = request.host.strip("[]")
+        if parse_address(bare) is not None:
+            return (bare,)
+        try:
+            return await self._look_up(request.host, request.port)
+        except (OSError, UnicodeError):
+            return ()
+
+    async def _leads_to(self, request: EgressRequest) -> bool:
+        found = await self._addresses(request)
+        return bool(request.addresses) and set(request.addresses) <= set(found)
+
+    def _own_ports(self, request: EgressRequest) -> list[tuple[str, int]]:
+        mine: list[tuple[str, int]] = []
+        for host, port in self._own():
+            if port != request.port:
+                continue
+            if ipaddress.ip_address(host).is_unspecified:
+                # Reached by every address of this machine, and by no other machine's.
+                mine += [(a, port) for a in (*request.addresses, request.host.strip("[]")) if is_local(a)]
+                host = "127.0.0.1"  # noqa: PLW2901
+            mine.append((host, port))
+        return mine
+
+
+class Resolver:
+    """Looks names up and remembers the answers for a moment: one request asks up to three times."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._known: dict[str, tuple[float, tuple[str, ...]]] = {}
+
+    async def look_up(self, host: str, port: int) -> tuple[str, ...]:
+        """Give every address of `host`. Raises OSError where there is none."""
+        known = self._known.get(host)
+        if known is not None and known[0] > self._clock():
+            return known[1]
+        async with asyncio.timeout(LOOK_UP_SECONDS):
+            found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        addresses = tuple(dict.fromkeys(str(entry[4][0]) for entry in found))
+        if len(self._known) >= MAX_REMEMBERED:
+            self._known.clear()
+        self._known[host] = (self._clock() + REMEMBER_SECONDS, addresses)
+        return addresses
+
+
+def is_local(text: str) -> bool:
+    """Say whether an address is one of this machine's: only those can be bound."""
+    address = parse_address(text)
+    if address is None:
+        return False
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((str(address), 0))
+    except OSError:
+        return False
+    return True

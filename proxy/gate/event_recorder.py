@@ -1,0 +1,308 @@
+"""What happened, written down: events made of steps and exchanges, masked, logged, and handed to the sink."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+import structlog
+
+from proxy.core.ids import new_id
+from proxy.core.model import AS_RECORDED, UNSAID, AuditEvent
+from proxy.gate.refusal import egress_detail
+from proxy.wire.jsonrpc import serialise
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from proxy.core.interfaces import EventSink, Redactor
+    from proxy.core.model import Call, Context, Decision, Exchange, Finding, Json, JsonObject
+    from proxy.gate.outbound_scan import Carried
+    from proxy.gate.refusal import Step
+    from proxy.gate.tool_catalog import ToolFinding
+
+    class Aside(Protocol):
+        """Does work on so many bytes where nobody has to wait for it."""
+
+        async def __call__[*A, T](self, size: int, work: Callable[[*A], T], /, *args: *A) -> T: ...
+
+
+log = structlog.get_logger("interlock.gate")
+
+# What is masked in every record, whatever the policy says.
+RECORDED: Sequence[str] = ("secrets", "pii", "custom")
+# How much of what only the record masks is told of: a list of a million addresses is no event.
+MAX_FOUND = 100
+
+
+class Journal:
+    """Makes events and sees that they are kept."""
+
+    def __init__(
+        self,
+        sink: EventSink,
+        redactor: Redactor,
+        clock: Callable[[], float],
+        aside: Aside,
+        timer: Callable[[], float] | None = None,
+    ) -> None:
+        self._sink = sink
+        self._redactor = redactor
+        self._clock = clock
+        self._aside = aside
+        self._timer = timer or clock
+
+    async def decided(
+        self, step: Step, reason: str | None = None, *, with_arguments: bool = True, quietly: bool = False
+    ) -> None:
+        """Return once the decision on a message is durable; `reason` is that of a refusal.
+
+        Of a message that makes a server do nothing it is kept `quietly`: nobody waits. Raises
+        AuditUnavailableError where it cannot be made durable.
+        """
+        made = step, reason, with_arguments
+        event = self._decided(*made) if step.is_small else await self._aside(step.size, self._decided, *made)
+        if quietly:
+            self._sink.record_later(event)
+        else:
+            await self._sink.record(event)
+        _log_decision(event)
+
+    def completed(
+        self,
+        exchange: Exchange,
+        outcome: str,
+        *,
+        is_error: bool | None = None,
+        result_size: int | None = None,
+        result_digest: str | None = None,
+        findings: tuple[Finding, ...] = (),
+    ) -> None:
+        """Keep how a call ended."""
+        message, context, now = exchange.message, exchange.context, self._timer()
+        self._later(
+            AuditEvent(
+                kind="completed",
+                time=self._clock(),
+                call_id=exchange.call_id,
+                agent=context.principal.agent,
+                authenticated=context.principal.authenticated,
+                server=context.server,
+                transport=context.transport,
+                revision=context.revision,
+                session=context.session,
+                jsonrpc_id=message.id,
+                method=message.method,
+                tool=exchange.call.tool,
+                policy_version=exchange.decision.policy_version,
+                redactions=exchange.findings + findings,
+                upstream_ms=_ms(now - exchange.forwarded),
+                total_ms=_ms(now - exchange.started),
+                result_digest=result_digest,
+                result_size=result_size,
+                is_error=is_error,
+                outcome=outcome,
+                detail=_ending(exchange),
+            )
+        )
+
+    def noted(
+        self,
+        kind: str,
+        reason: str,
+        context: Context,
+        decision: str,
+        detail: JsonObject | None = None,
+        carried: Carried | None = None,
+    ) -> str:
+        """Keep something that happened outside any call; give the event's id."""
+        event_id, egress = new_id(), context.egress
+        self._later(
+            AuditEvent(
+                event_id=event_id,
+                kind=kind,
+                time=self._clock(),
+                reason=reason,
+                decision=decision,
+                rule=carried.redaction.rule if carried else egress.rule if egress else None,
+                redactions=carried.findings if carried else (),
+                shadow_rules=egress.shadow if egress else (),
+                policy_version=egress.policy_version if egress else None,
+                detail={**egress_detail(context), **(detail or {})},
+                **_origin(context),
+            )
+        )
+        return event_id
+
+    def found(self, context: Context, finding: ToolFinding) -> None:
+        """Keep what was found in a tool list."""
+        log.warning(finding.kind, server=context.server, tool=finding.tool, **finding.detail)
+        self._later(
+            AuditEvent(
+                kind=finding.kind,
+                time=self._clock(),
+                tool=finding.tool,
+                reason=finding.reason,
+                decision="deny" if finding.enforced else None,
+                detail={"server": context.server, "tool": finding.tool, **finding.detail},
+                **_origin(context),
+            )
+        )
+
+    def observed(self, context: Context, exchange: Exchange | None, detail: JsonObject) -> None:
+        """Keep what a server was seen to do, in a call or outside any."""
+        try:
+            shown = self.masked(detail)
+        except Exception as error:
+            log.exception("what was observed cannot be masked", error=str(error))
+            shown = {"phase": detail.get("phase"), "withheld": True}
+        self._later(
+            AuditEvent(
+                kind="observed",
+                time=self._clock(),
+                call_id=exchange.call_id if exchange else None,
+                jsonrpc_id=exchange.message.id if exchange else None,
+                method=exchange.message.method if exchange else None,
+                tool=exchange.call.tool if exchange else None,
+                detail=shown if isinstance(shown, dict) else {},
+                **_origin(exchange.context if exchange else context),
+            )
+        )
+
+    def _later(self, event: AuditEvent) -> None:
+        try:
+            self._sink.record_later(event)
+        except Exception as error:
+            log.exception("an event could not be recorded", kind=event.kind, call_id=event.call_id, error=str(error))
+
+    def _decided(self, step: Step, reason: str | None, with_arguments: bool) -> AuditEvent:  # noqa: FBT001
+        call, decision, message, context = step.call, step.decision, step.message, step.context
+        arguments = call.arguments if call and with_arguments else None
+        shown: Json = arguments
+        findings, hashed = step.findings, None
+        if arguments is not None and arguments is step.clean and step.is_small:
+            hashed = AS_RECORDED
+        elif arguments is not None:
+            hashed = digest(serialise(arguments, small=step.is_small))
+            if arguments is not step.clean:
+                shown, found = self._redactor.mask(arguments, RECORDED)
+                findings += tuple(_only_recorded(step, found))
+        return AuditEvent(
+            kind="decided",
+            time=self._clock(),
+            call_id=step.call_id,
+            agent=context.principal.agent,
+            authenticated=context.principal.authenticated,
+            server=context.server,
+            transport=context.transport,
+            revision=context.revision,
+            session=context.session,
+            jsonrpc_id=message.id if message else None,
+            method=message.method if message else step.method,
+            tool=call.tool if call else None,
+            arguments=shown,
+            arguments_hash=hashed,
+            decision="deny" if reason else "propose" if step.phase == "propose" else "allow",
+            reason=reason or step.told or (decision.reason if decision else None),
+            rule=decision.rule if decision and not reason else step.rule,
+            rules=decision.matched if decision else (),
+            shadow_rules=_shadow(decision, context.egress),
+            policy_version=decision.policy_version if decision else None,
+            redactions=findings,
+            gate_ms=_ms(self._timer() - step.started),
+            detail=_detail(step),
+        )
+
+    def phased(self, step: Step, kind: str, detail: JsonObject) -> None:
+        """Keep what became of a proposal: `proposed` or `committed`."""
+        call, decision = step.call, step.decision
+        self._later(
+            AuditEvent(
+                kind=kind,
+                time=self._clock(),
+                call_id=step.call_id,
+                method=step.method,
+                tool=call.tool if call else None,
+                rule=decision.rule if decision else None,
+                policy_version=decision.policy_version if decision else None,
+                detail={**step.phase_detail, **detail},
+                **_origin(step.context),
+            )
+        )
+
+    def masked(self, value: Json) -> Json:
+        """Give a value as it may be kept."""
+        return self._redactor.mask(value, RECORDED)[0] if value is not None else None
+
+
+def digest(data: bytes) -> str:
+    """Give the SHA-256 of `data`, in hex."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def _only_recorded(step: Step, found: Sequence[Finding]) -> Iterator[Finding]:
+    """Give what was found in masking the record that no rule had found before."""
+    known = {(finding.detector, finding.fingerprint) for finding in step.findings}
+    below = "arguments." if step.call is not None and step.call.tool is not None else ""
+    for finding in found[:MAX_FOUND]:
+        if (finding.detector, finding.fingerprint) not in known:
+            yield replace(finding, path=below + finding.path, record_only=True)
+
+
+def _shadow(decision: Decision | None, egress: Decision | None) -> tuple[str, ...]:
+    ours, theirs = decision.shadow if decision else (), egress.shadow if egress else ()
+    return tuple(dict.fromkeys(ours + theirs)) if theirs else ours
+
+
+def _ending(exchange: Exchange) -> JsonObject:
+    told: JsonObject = {}
+    if exchange.begun:
+        told["secret_begun"] = True
+    if exchange.commit:
+        told["proposal_id"] = exchange.commit.proposal_id
+    return told
+
+
+def _detail(step: Step) -> JsonObject:
+    told = egress_detail(step.context)
+    if step.phase is not None:
+        told |= step.phase_detail
+    if step.call is not None:
+        told |= _nature(step.call)
+    return told
+
+
+def _nature(call: Call) -> JsonObject:
+    """Give what the server says of the tool, where it says something: a replay decides by it again."""
+    return {"annotations": call.hints.data()} if call.hints is not UNSAID and call.hints != UNSAID else {}
+
+
+def _origin(context: Context) -> dict[str, Any]:
+    return {
+        "agent": context.principal.agent,
+        "authenticated": context.principal.authenticated,
+        "server": context.server,
+        "transport": context.transport,
+        "revision": context.revision,
+        "session": context.session,
+    }
+
+
+def _log_decision(event: AuditEvent) -> None:
+    log.info(
+        "decided",
+        call_id=event.call_id,
+        agent=event.agent,
+        server=event.server,
+        method=event.method,
+        tool=event.tool,
+        decision=event.decision,
+        reason=event.reason,
+        rule=event.rule,
+        ms=event.gate_ms,
+    )
+
+
+def _ms(seconds: float) -> float:
+    return round(seconds * 1_000_000) / 1000  # rounding to digits would spell and read the number

@@ -1,0 +1,214 @@
+"""Calls under way: forwarded, and not answered yet. Bounded, in memory, one of it for each process.
+
+Where there are several workers, a call that may be answered on a stream of another is shown to all of them on a board,
+and ids in use are claimed there. A call that was shown ends once, whichever worker sees its answer.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+import structlog
+
+from proxy.core.model import Kind, Message
+from proxy.errors import BoardUnavailableError
+from proxy.wire.jsonrpc import is_id
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from proxy.core.interfaces import Board
+    from proxy.core.model import Context, Exchange, JsonObject, MessageId
+
+    type Key = tuple[str, str, MessageId]
+
+log = structlog.get_logger("interlock.exchanges")
+
+MAX_OPEN = 10_000
+MAX_OF_AGENT = 2_000
+LEGACY = "sse"
+_WANTED = frozenset(("cursor", "task", "notifications"))
+
+
+class Exchanges:
+    """Finds the call that an answer belongs to."""
+
+    def __init__(self, limit: int = MAX_OPEN, of_agent: int = MAX_OF_AGENT, board: Board | None = None) -> None:
+        self._limit = limit
+        self._of_agent = of_agent
+        self._board = board
+        self._open: OrderedDict[str, Exchange] = OrderedDict()
+        self._agents: dict[str, OrderedDict[str, Exchange]] = {}
+        self._by_session: OrderedDict[Key, Exchange] = OrderedDict()
+        self._claimed: dict[Key, str] = {}  # by which call; none while it is decided on
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def claim(self, context: Context, message: Message) -> bool:
+        """Take a request's id for it; say no where its session has a request of that id under way, in any worker.
+
+        What cannot be known raises BoardUnavailableError. Where it is not forwarded then, `let_go` of it.
+        """
+        key = _key(context, message.id)
+        if message.kind is not Kind.REQUEST or key is None:
+            return True
+        if key in self._claimed or not self._claim_everywhere(context, key[2]):
+            return False
+        self._claimed[key] = ""
+        return True
+
+    def _claim_everywhere(self, context: Context, message_id: MessageId) -> bool:
+        if self._board is None:
+            return True
+        if context.transport == LEGACY:  # a worker that is gone may have left one that is still answered
+            left = self._board.find(context, message_id)
+            if left is not None and not left.closed:
+                return False
+        return self._board.claim(context, message_id)
+
+    def let_go(self, context: Context, message: Message) -> None:
+        """Give the id of a request back that came to nothing."""
+        key = _key(context, message.id)
+        if message.kind is Kind.REQUEST and key is not None:
+            self._release(context, key, "")
+
+    def add(self, exchange: Exchange) -> None:
+        """Take a call that is being forwarded.
+
+        One of a legacy session is shown to all workers: its answer comes on a stream that any of them may have.
+        Raises BoardUnavailableError where that fails.
+        """
+        if exchange.context.transport == LEGACY and exchange.context.session is not None:
+            self.share(exchange)
+        self._open[exchange.call_id] = exchange
+        mine = self._agents.get(exchange.call.agent)
+        if mine is None:
+            mine = self._agents[exchange.call.agent] = OrderedDict()
+        mine[exchange.call_id] = exchange
+        if (key := _key(exchange.context, exchange.message.id)) is not None:
+            self._claimed[key] = exchange.call_id
+            self._by_session.pop(key, None)
+            self._by_session[key] = exchange
+            while len(self._by_session) > 2 * self._limit:
+                self._by_session.popitem(last=False)
+
+    def share(self, exchange: Exchange) -> None:
+        """Show a call, and what is known of it now, to the other workers. Raises BoardUnavailableError."""
+        if self._board is not None:
+            self._board.post(exchange)
+            exchange.shared = True
+
+    def surplus(self, agent: str) -> Iterable[Exchange]:
+        """Give the oldest calls past the bounds, that of the agent and that of all; the caller ends them."""
+        if len(self._open) <= self._limit and len(self._agents.get(agent, ())) <= self._of_agent:
+            return ()
+        return self._oldest(agent)
+
+    def _oldest(self, agent: str) -> Iterator[Exchange]:
+        while (mine := self._agents.get(agent)) is not None and len(mine) > self._of_agent:
+            yield next(iter(mine.values()))
+        while len(self._open) > self._limit:
+            yield next(iter(self._open.values()))
+
+    def remaining(self) -> Iterator[Exchange]:
+        """Give every call; the caller ends them."""
+        while self._open:
+            yield next(iter(self._open.values()))
+
+    def of_session(self, context: Context) -> list[Exchange]:
+        """Give the calls of this session that are under way, in any worker."""
+        if context.session is None:
+            return []
+        ours = (context.server, context.session)
+        mine = [each for each in self._open.values() if (each.context.server, each.context.session) == ours]
+        known = {each.call_id for each in mine}
+        try:
+            others = self._board.of_session(context) if self._board is not None else []
+        except BoardUnavailableError as error:
+            log.warning("calls of other workers are not known", error=str(error))
+            others = []
+        return mine + [each for each in others if each.call_id not in known]
+
+    def find(self, context: Context, message_id: object) -> Exchange | None:
+        """Give the call of this session that a response of this id answers, forwarded by whichever worker.
+
+        Calls that have ended are remembered for a while: a stream may be replayed.
+        """
+        key = _key(context, message_id)
+        if key is None:
+            return None
+        found = self._by_session.get(key)
+        if found is not None or self._board is None:
+            return found
+        try:
+            return self._board.find(context, key[2])
+        except BoardUnavailableError as error:
+            log.warning("a call of another worker cannot be found", error=str(error))
+            return None
+
+    def end(self, exchange: Exchange) -> bool:
+        """Take a call out; say whether it was still under way, and nobody else has ended it."""
+        if exchange.closed:
+            return False
+        self._forget(exchange)
+        if not exchange.shared or self._board is None:
+            return True
+        try:
+            return self._board.end(exchange.call_id)
+        except BoardUnavailableError as error:
+            log.warning("a call may be recorded as ended twice", call_id=exchange.call_id, error=str(error))
+            return True
+
+    def catch_up(self) -> None:
+        """Let go of calls that other workers saw the answers of."""
+        shared = [exchange for exchange in self._open.values() if exchange.shared]
+        if self._board is None or not shared:
+            return
+        try:
+            ended = self._board.ended(exchange.call_id for exchange in shared)
+        except BoardUnavailableError as error:
+            log.warning("what other workers have ended is not known", error=str(error))
+            return
+        for exchange in shared:
+            if exchange.call_id in ended:
+                self._forget(exchange)
+
+    def _forget(self, exchange: Exchange) -> None:
+        exchange.closed = True
+        self._open.pop(exchange.call_id, None)
+        mine = self._agents.get(exchange.call.agent)
+        if mine is not None:
+            mine.pop(exchange.call_id, None)
+            if not mine:
+                del self._agents[exchange.call.agent]
+        if (key := _key(exchange.context, exchange.message.id)) is not None:
+            self._release(exchange.context, key, exchange.call_id)
+
+    def _release(self, context: Context, key: Key, call_id: str) -> None:
+        if self._claimed.get(key) == call_id:
+            del self._claimed[key]
+            if self._board is not None:
+                self._board.release(context, key[2])
+
+
+def without_arguments(message: Message) -> Message:
+    """Give what the way back needs of a message: not the arguments, which may be large."""
+    params = message.params
+    kept = {} if _WANTED.isdisjoint(params) else _kept(params)
+    return Message(message.kind, {"params": kept}, message.method, message.id)
+
+
+def _kept(params: JsonObject) -> JsonObject:
+    wanted = params.get("notifications")
+    kept: JsonObject = {name: True for name in ("cursor", "task") if params.get(name) is not None}
+    if isinstance(wanted, dict):
+        kept["notifications"] = {"toolsListChanged": wanted.get("toolsListChanged") is True}
+    return kept
+
+
+def _key(context: Context, message_id: object) -> Key | None:
+    if context.session is None or not is_id(message_id):
+        return None
+    return context.server, context.session, message_id  # type: ignore[return-value]

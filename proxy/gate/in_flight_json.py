@@ -1,0 +1,91 @@
+"""A call under way as JSON, so that another worker can take its answer. Pure.
+
+What is passed on is what the way back needs: neither arguments nor what the agent is told of.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from proxy.core.masking import Suppression
+from proxy.core.model import (
+    Call,
+    Context,
+    Decision,
+    Exchange,
+    Finding,
+    Hints,
+    Kind,
+    Message,
+    Outcome,
+    Principal,
+    Redaction,
+)
+from proxy.core.proposals import Running
+
+if TYPE_CHECKING:
+    from proxy.core.model import JsonObject
+
+
+def to_json(exchange: Exchange) -> str:
+    """Spell a call under way."""
+    context, message, decision = exchange.context, exchange.message, exchange.decision
+    return json.dumps(
+        {
+            "call_id": exchange.call_id,
+            "message": {"id": message.id, "method": message.method, "params": message.params},
+            "principal": asdict(context.principal),
+            "context": {name: getattr(context, name) for name in _CONTEXT},
+            "call": {name: getattr(exchange.call, name) for name in _CALL},
+            "hints": asdict(exchange.call.hints),
+            "decision": {name: getattr(decision, name) for name in _DECISION},
+            "redactions": [{**asdict(each), "on": sorted(each.on)} for each in decision.redactions],
+            "times": [exchange.started, exchange.forwarded],
+            "commit": asdict(exchange.commit) if exchange.commit else None,
+            "said": exchange.said,
+            "findings": [asdict(finding) for finding in exchange.findings],
+            "begun": exchange.begun,
+        }
+    )
+
+
+def from_json(text: str, *, is_open: bool) -> Exchange:
+    """Read a call that another worker passed on. Raises ValueError, KeyError or TypeError for anything else."""
+    value: JsonObject = json.loads(text)
+    message, decision = value["message"], value["decision"]
+    started, forwarded = value["times"]
+    return Exchange(
+        call_id=value["call_id"],
+        message=Message(Kind.REQUEST, {"params": message["params"]}, message["method"], message["id"]),
+        context=Context(principal=Principal(**value["principal"]), **value["context"]),
+        call=Call(**value["call"], hints=Hints(**value["hints"])),
+        decision=Decision(
+            **{**decision, "outcome": Outcome(decision["outcome"]), "matched": tuple(decision["matched"])},
+            redactions=tuple(map(_redaction, value["redactions"])),
+        ),
+        started=started,
+        forwarded=forwarded,
+        closed=not is_open,
+        commit=Running(**value["commit"]) if value["commit"] else None,
+        said=value["said"],
+        findings=tuple(Finding(**finding) for finding in value["findings"]),
+        begun=value["begun"],
+        shared=True,
+    )
+
+
+def _redaction(value: dict[str, Any]) -> Redaction:
+    return Redaction(
+        value["rule"],
+        tuple(value["detectors"]),
+        frozenset(value["on"]),
+        value["action"],
+        tuple(Suppression(**entry) for entry in value["suppressions"]),
+    )
+
+
+_CONTEXT = ("server", "transport", "revision", "session")
+_CALL = ("method", "server", "agent", "tool")
+_DECISION = ("outcome", "reason", "rule", "matched", "policy_version")

@@ -1,0 +1,257 @@
+"""What a request carries beside MCP: looked through for secrets on its way to where none may go. Pure.
+
+Looked at are the path, the query, the body undone from its content codings, and every header that
+is not by its name a credential: those are how one logs in, so they may hold a secret of that very host.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections import deque
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qsl
+
+from proxy.errors import WireError
+from proxy.gate.said import mask_after, said_after
+from proxy.wire.content_coding import (
+    BROKEN,
+    Inflater,
+    codings,
+    decode_body,
+    decode_text,
+    inflater,
+    odd_charsets,
+    sniff_coding,
+)
+from proxy.wire.jsonrpc import parse_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from proxy.core.interfaces import Redactor
+    from proxy.core.model import Context, Finding, Json, JsonObject, Redaction
+    from proxy.wire.mcp import Headers
+
+CREDENTIALS: Final = frozenset(
+    {
+        "apikey",
+        "auth",
+        "authentication",
+        "authorization",
+        "cookie",
+        "credential",
+        "key",
+        "secret",
+        "session",
+        "signature",
+        "token",
+    }
+)
+"""Words of which one in a header's name makes it a credential."""
+MIRRORED: Final = "mcp-"
+"""Headers of this prefix repeat what stands in an MCP message, which has rules of its own."""
+KEPT: Final = 1024
+"""Bytes of an upload that are held back, and characters that are looked at again with what follows."""
+MAX_CLEAN: Final = 256
+MAX_FINDINGS: Final = 100
+PARSED: Final = 1 << 16
+_WORD: Final = re.compile(r"[a-z]+")
+_FORM: Final = "application/x-www-form-urlencoded"
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """What was found in a request, or why it could not be looked through."""
+
+    redaction: Redaction
+    findings: tuple[Finding, ...] = ()
+    unread: str | None = None
+    """The reason code, where some of it could not be read."""
+
+    @property
+    def refused(self) -> bool:
+        """Whether the request may not pass."""
+        return self.redaction.action == "deny"
+
+    @property
+    def reason(self) -> str:
+        """The reason code."""
+        return self.unread or "secret_found"
+
+
+class Customs:
+    """Looks through requests, by what policy says of secrets where they go. Safe to share between threads."""
+
+    def __init__(self, redactor: Redactor, limit: int) -> None:
+        self._redactor = redactor
+        self._limit = limit
+        self._clean: dict[tuple[object, ...], None] = {}
+
+    def look(self, context: Context, headers: Headers, body: bytes | None, before: str = "") -> Carried | None:
+        """Give what policy objects to; None where that is nothing.
+
+        Without a `body` it is an MCP message, of which only the head is looked
+        at. `before` is what the same stream said just before.
+        """
+        redaction = secrets_rule(context)
+        if redaction is None:
+            return None
+        head = (context.target, tuple(headers), body is None)
+        if not body and head in self._clean:
+            return None
+        value, unread = _head(context.target, headers, mcp=body is None), None
+        try:
+            value["body"] = _read(body, headers, self._limit) if body else ""
+        except WireError as error:
+            unread = error.reason
+        _, found, _ = mask_after(self._redactor, before, value, redaction.detectors)
+        if found or unread:
+            return Carried(redaction, found[:MAX_FINDINGS], unread)
+        if not body:
+            self._remember(head)
+        return None
+
+    def _remember(self, head: tuple[object, ...]) -> None:
+        """Keep that a head is clean: a client sends the same one with every call."""
+        if len(self._clean) >= MAX_CLEAN:
+            self._clean.clear()
+        self._clean[head] = None
+
+    def watch(self, context: Context, headers: Headers, limit: int) -> UploadWatch | None:
+        """Give what looks through a body that streams; None where nobody asks for that."""
+        redaction = secrets_rule(context)
+        return UploadWatch(self._redactor, redaction, headers, limit) if redaction is not None else None
+
+
+class UploadWatch:
+    """Looks through one upload as it streams. Holds back what a secret may begin in, until it is whole."""
+
+    def __init__(self, redactor: Redactor, redaction: Redaction, headers: Headers, limit: int) -> None:
+        self._redactor = redactor
+        self._redaction = redaction
+        self._decode = codecs.getincrementaldecoder("utf-8")("ignore").decode
+        self._inflaters: list[Inflater] = []
+        self._unread: str | None = None
+        try:
+            self._inflaters = [inflater(coding, limit) for coding in reversed(_codings(headers))]
+        except WireError as error:
+            self._unread = error.reason
+        self._tail = ""
+        self._seen = 0
+        self._held: deque[tuple[int, bytes]] = deque()
+        self.found: tuple[Finding, ...] = ()
+
+    @property
+    def carried(self) -> Carried | None:
+        """What there is to object to so far."""
+        if self._unread is None and not self.found:
+            return None
+        return Carried(self._redaction, self.found, self._unread)
+
+    def feed(self, chunk: bytes) -> bytes | None:
+        """Take the next bytes; give those that may go on now, or None where the upload may not."""
+        try:
+            self._look(chunk)
+        except WireError as error:
+            self._unread = error.reason
+        except BROKEN:
+            self._unread = "encoding_mismatch"
+        except Exception:  # noqa: BLE001  a layer's boundary: what cannot be looked through does not pass
+            self._unread, self._redaction = "internal_error", replace(self._redaction, action="deny")
+        if self.carried is not None and self._redaction.action == "deny":
+            return None
+        self._held.append((self._seen, chunk))
+        return b"".join(self._settled())
+
+    def close(self) -> bytes:
+        """Give what was held back; the upload is whole."""
+        rest = b"".join(chunk for _, chunk in self._held)
+        self._held.clear()
+        return rest
+
+    def _look(self, chunk: bytes) -> None:
+        if self._unread is not None:
+            return
+        for engine in self._inflaters:
+            chunk = engine.feed(chunk)
+        self._seen += len(chunk)
+        window = self._tail + self._decode(chunk.replace(b"\0", b""))
+        _, found = self._redactor.mask({"body": window}, self._redaction.detectors)
+        self.found = tuple(dict.fromkeys((*self.found, *found)))[:MAX_FINDINGS]
+        self._tail = window[-KEPT:]
+
+    def _settled(self) -> Iterator[bytes]:
+        while self._held and self._held[0][0] <= self._seen - KEPT:
+            yield self._held.popleft()[1]
+
+
+def secrets_rule(context: Context) -> Redaction | None:
+    """Give what policy says of secrets where a request goes; None where they may go there."""
+    if context.egress is None or not context.egress.redactions:
+        return None
+    return next((redaction for redaction in context.egress.redactions if "request" in redaction.on), None)
+
+
+def is_credential(name: str) -> bool:
+    """Say whether a header of this name is how one logs in."""
+    return not CREDENTIALS.isdisjoint(_WORD.findall(name.lower()))
+
+
+def last_words(before: str, body: bytes) -> str:
+    """Give the end of what a stream has said, once `body` has followed `before`."""
+    try:
+        return said_after(before, parse_json(body) if len(body) <= PARSED else _text(body))
+    except WireError:
+        return said_after(before, _text(body))
+
+
+def _head(target: str, headers: Headers, *, mcp: bool) -> JsonObject:
+    path, _, query = target.partition("?")
+    fields: dict[str, list[str]] = {}
+    for name, value in headers:
+        if not is_credential(name) and not (mcp and name.lower().startswith(MIRRORED)):
+            fields.setdefault(name.lower(), []).append(value)
+    return {"path": path, "query": _form(query), "headers": fields}
+
+
+def _read(body: bytes, headers: Headers, limit: int) -> Json:
+    """Give a body as a value to look through. Raises WireError where it cannot be read."""
+    body = decode_body(body, _codings(headers), limit)
+    coding = sniff_coding(body)
+    if coding is not None:
+        try:
+            body = decode_body(body, [coding], limit)
+        except WireError as error:
+            if error.reason != "encoding_mismatch":
+                raise
+    types = [value for name, value in headers if name.lower() == "content-type"]
+    for charset in odd_charsets(types):
+        text = decode_text(body, charset)
+        if text is None:
+            raise WireError("odd_charset", f"charset {charset[:40]!r} cannot be read")
+        body = text.encode("utf-8", "ignore")
+    if any(_FORM in value.lower() for value in types):
+        return _form(_text(body))
+    try:
+        return parse_json(body)
+    except WireError:
+        # Whatever else it is, or JSON with a key twice of which a parser would keep one: looked at as it stands.
+        return _text(body)
+
+
+def _codings(headers: Headers) -> Sequence[str]:
+    return codings([value for name, value in headers if name.lower() == "content-encoding"])
+
+
+def _form(text: str) -> dict[str, Any]:
+    fields: dict[str, list[str]] = {}
+    for name, value in parse_qsl(text, keep_blank_values=True, errors="ignore"):
+        fields.setdefault(name, []).append(value)
+    return fields
+
+
+def _text(body: bytes) -> str:
+    """Read what may be text; without its zero bytes, UTF-16 reads as UTF-8."""
+    return body.replace(b"\0", b"").decode("utf-8", "ignore")

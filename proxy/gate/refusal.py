@@ -1,0 +1,198 @@
+"""What a refusal says and how it is answered: from how far a message has come to the verdict on it. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from proxy.core import reasons
+from proxy.core.model import Answer, Call, Denial, Kind, Outcome, Reject
+from proxy.wire import refusal_messages
+from proxy.wire.body import READ_AT_ONCE, Batch
+from proxy.wire.jsonrpc import is_id
+from proxy.wire.mcp import parse_tool_call
+
+if TYPE_CHECKING:
+    from proxy.core.model import Context, Decision, Finding, JsonObject, Message, ToolCall, Verdict
+    from proxy.core.proposals import Running
+    from proxy.gate.outbound_scan import Carried
+    from proxy.wire.body import Reading
+
+MAX_PLACES = 5
+
+
+class Step:
+    """How far one message has come; whatever is known when something fails."""
+
+    reading: Reading | None = None
+    call: Call | None = None
+    decision: Decision | None = None
+    findings: tuple[Finding, ...] = ()
+    clean: JsonObject | None = None
+    """The arguments, where it is known that there is nothing to mask in them."""
+    blocked_by: str | None = None
+    phase: str | None = None
+    called_as: str | None = None
+    proposal_id: str | None = None
+    commit: Running | None = None
+    told: str | None = None
+    size = 0
+    """How much work it is, in bytes."""
+
+    def __init__(self, call_id: str, context: Context, started: float, length: int = 0) -> None:
+        self.call_id = call_id
+        self.context = context
+        self.started = started
+        self.length = length
+
+    @property
+    def is_small(self) -> bool:
+        """Whether working on it holds nobody up."""
+        return self.size <= READ_AT_ONCE
+
+    @property
+    def message(self) -> Message | None:
+        return getattr(self.reading, "message", None)
+
+    @property
+    def method(self) -> str | None:
+        return self.message.method if self.message else getattr(self.reading, "method", None)
+
+    @property
+    def subject(self) -> str:
+        if self.call is not None and self.call.tool is not None:
+            return f"tool {(self.called_as or self.call.tool)!r}"
+        return f"{self.method!r}" if self.method else "the message"
+
+    @property
+    def phase_detail(self) -> JsonObject:
+        """Give what an event says of a phase; nothing where the call is none."""
+        told = {"phase": self.phase, "called_as": self.called_as, "proposal_id": self.proposal_id}
+        return {name: value for name, value in told.items() if value is not None}
+
+    @property
+    def rule(self) -> str | None:
+        """The rule that refuses; a rule that allows does not."""
+        if self.blocked_by is not None or self.decision is None:
+            return self.blocked_by
+        return self.decision.rule if self.decision.outcome is not Outcome.ALLOW else None
+
+    def denial(self, reason: str, why: str = "") -> Denial:
+        decision, rule = self.decision, self.rule
+        if rule and decision and not why:
+            said = decision.message if self.blocked_by is None else ""
+            why = f"Rule {rule}: {said or reasons.REASONS[reason].meaning}"
+            why = why if why.endswith(".") else why + "."
+        return Denial(
+            reason=reason,
+            text=sendable(f"{reasons.explain(reason, self.subject, why)} Audit id: {self.call_id}."),
+            rule=rule,
+            audit_id=self.call_id,
+            retryable=reasons.REASONS[reason].retryable,
+            respond=decision.respond if decision else "result",
+        )
+
+
+def as_call(message: Message, context: Context, called: ToolCall | None = None) -> Call:
+    """Give what policy decides on; `called` is the tool call that the message makes, where that was parsed."""
+    method, server, agent = message.method or "", context.server, context.principal.agent
+    called = called or parse_tool_call(message)
+    if called is not None:
+        return Call(method, server, agent, called.tool, called.arguments)
+    if message.kind is Kind.RESPONSE:
+        return Call("response", server, agent, None, message.value)
+    return Call(method, server, agent, None, message.params)
+
+
+def refused_verdict(step: Step, denial: Denial) -> Verdict:
+    reading = step.reading
+    if isinstance(reading, Batch):
+        replies = tuple(
+            refusal_messages.refuse(value["id"], value.get("method"), denial, value.get("params"))
+            for value in reading.values
+            if is_id(value.get("id")) and "method" in value
+        )
+        return Answer(replies, batch=True, status=200 if replies else 202)
+    status = 400 if denial.reason == "header_mismatch" else 200
+    message = step.message
+    if message is None:
+        refused_id = getattr(reading, "id", None)
+        if refused_id is None:
+            return Reject(denial)
+        return Answer((refusal_messages.refuse(refused_id, step.method, denial),), status=status)
+    if message.kind is not Kind.REQUEST or message.id is None:
+        return Answer((), status=202)
+    return Answer((refusal_messages.refuse(message.id, message.method, denial, message.params),), status=status)
+
+
+def outcome_of(response: JsonObject) -> tuple[str, bool | None]:
+    """Say how a call ended, as its response tells, and whether a tool said that it failed."""
+    result = response.get("result")
+    if "error" in response or not isinstance(result, dict):
+        return "error" if "error" in response else "done", None
+    is_error = result.get("isError") is True
+    if result.get("resultType") == "input_required":
+        return "input_required", is_error
+    if result.get("resultType") == "task" or ("task" in result and "content" not in result):
+        return "task", is_error
+    return "tool_error" if is_error else "done", is_error
+
+
+def withheld(reason: str, method: str | None, call_id: str | None = None) -> Denial:
+    text = f"Interlock ({reason}): {method!r} was executed, and its result is withheld. "
+    text += reasons.REASONS[reason].meaning
+    return Denial(reason, text + (f" Audit id: {call_id}." if call_id else ""), audit_id=call_id)
+
+
+def may_leave(context: Context) -> bool:
+    return context.egress is None or context.egress.outcome is Outcome.ALLOW
+
+
+def egress_reason(context: Context) -> str:
+    judged = context.egress is not None and context.egress.reason != "internal_error"
+    return "egress_denied" if judged else "internal_error"
+
+
+def egress_why(context: Context) -> str:
+    egress = context.egress
+    if egress is None:
+        return ""
+    said = sentence(egress.message) if egress.message else ""
+    return f"Rule {egress.rule}: {said or reasons.REASONS['egress_denied'].meaning}" if egress.rule else said
+
+
+def egress_denial(context: Context, audit_id: str) -> Denial:
+    """Give the refusal of what may not go where `context` says."""
+    reason = egress_reason(context)
+    text = f"{reasons.explain(reason, f'a request to {context.server}', egress_why(context))} Audit id: {audit_id}."
+    rule = context.egress.rule if context.egress else None
+    return Denial(reason, sendable(text), rule, audit_id, reasons.REASONS[reason].retryable)
+
+
+def carried_why(carried: Carried) -> str:
+    """Say what policy objects to in what a request carries: kinds and places, never the secret."""
+    rule = f"Rule {carried.redaction.rule} lets no secret go there"
+    if carried.unread is not None:
+        return f"{rule}, and the request cannot be looked through: {reasons.REASONS[carried.unread].meaning}"
+    places = dict.fromkeys(f"{finding.detector} in {finding.path.split('.')[0]}" for finding in carried.findings)
+    return f"{rule}: {', '.join(list(places)[:MAX_PLACES])}."
+
+
+def carried_denial(carried: Carried, server: str, audit_id: str) -> Denial:
+    """Give the refusal of a request for what it carries."""
+    reason = carried.reason
+    text = f"{reasons.explain(reason, f'a request to {server}', carried_why(carried))} Audit id: {audit_id}."
+    return Denial(reason, sendable(text), carried.redaction.rule, audit_id, reasons.REASONS[reason].retryable)
+
+
+def egress_detail(context: Context) -> JsonObject:
+    """Give what exactly policy objected to in a destination; nothing where it did not."""
+    return {} if context.egress is None or may_leave(context) else {"egress": context.egress.reason}
+
+
+def sendable(text: str) -> str:
+    """Replace what a header's odd bytes left in `text` and no JSON can carry."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def sentence(text: str) -> str:
+    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")

@@ -1,0 +1,221 @@
+"""The way back, for every transport alike: result → redact → record.
+
+Transport-free. Each message of a server goes to the call that it answers, and each call that was
+forwarded ends once. What fails on the way withholds the message; the methods here do not raise.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import structlog
+
+from proxy.core.ids import new_id
+from proxy.core.model import Call, Exchange, Kind, Message
+from proxy.errors import BoardUnavailableError
+from proxy.gate.event_recorder import digest
+from proxy.gate.refusal import outcome_of, withheld
+from proxy.gate.result_masking import mask_beside, mask_result
+from proxy.gate.tool_catalog import TOOLS_LIST, is_tool_list
+from proxy.wire import refusal_messages
+from proxy.wire.jsonrpc import respell
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy.core.interfaces import Policy, Redactor
+    from proxy.core.model import Context, Finding, JsonObject
+    from proxy.gate.event_recorder import Journal
+    from proxy.gate.in_flight import Exchanges
+    from proxy.gate.tool_catalog import Catalogue
+    from proxy.gate.two_phase import TwoSteps
+
+log = structlog.get_logger("interlock.gate")
+
+
+class WayBack:
+    """Takes what servers answer to the calls that are under way."""
+
+    def __init__(
+        self,
+        policy: Callable[[], Policy],
+        redactor: Redactor,
+        catalogue: Catalogue | None,
+        exchanges: Exchanges,
+        journal: Journal,
+        two_steps: TwoSteps | None,
+        timer: Callable[[], float],
+    ) -> None:
+        self._policy = policy
+        self._redactor = redactor
+        self._catalogue = catalogue
+        self._exchanges = exchanges
+        self._journal = journal
+        self._two_steps = two_steps
+        self._timer = timer
+
+    def find(self, context: Context, message_id: object) -> Exchange | None:
+        """Give the call under way in this session that a response of this id answers."""
+        return self._exchanges.find(context, message_id)
+
+    def observe(self, exchange: Exchange, value: JsonObject, raw: bytes) -> JsonObject:
+        """Take the response to `exchange`: give it masked, and record how the call ended.
+
+        `raw` is the response as it came. Gives `value` itself where nothing was
+        changed, and a refusal where that failed. Of a tool list it gives what
+        the agent may see.
+        """
+        try:
+            shown = value
+            if exchange.message.method == TOOLS_LIST:
+                shown = self._show_tools(exchange.context, value, exchange.message.params.get("cursor") is not None)
+            masked, findings = mask_result(self._redactor, exchange, shown)
+            if findings and masked is not None and self._breaks_output(exchange.call, shown, masked):
+                masked = None
+        except Exception as error:
+            log.exception("a result could not be rewritten", call_id=exchange.call_id, error=str(error))
+            self._close(exchange, "unreadable", result_size=len(raw))
+            return self._withheld(exchange, value.get("id", exchange.message.id), "internal_error")
+        if masked is None:
+            self._close(exchange, "withheld", result_size=len(raw), findings=findings)
+            return self._withheld(exchange, value.get("id", exchange.message.id), "secret_found")
+        outcome, is_error = outcome_of(value)
+        delivered = raw if masked is value else respell(masked)
+        self._close(
+            exchange,
+            outcome,
+            answer=masked,
+            is_error=is_error,
+            result_size=len(raw),
+            result_digest=digest(delivered),
+            findings=findings,
+        )
+        return masked
+
+    def _breaks_output(self, call: Call, before: JsonObject, after: JsonObject) -> bool:
+        return self._breaks(call, "outputSchema", before.get("result"), after.get("result"))
+
+    def _breaks(self, call: Call | None, part: Literal["inputSchema", "outputSchema"], *values: Any) -> bool:
+        """Say whether a mask, between the two values, breaks what the tool's schema says of them."""
+        if self._catalogue is None or call is None or not all(isinstance(value, dict) for value in values):
+            return False
+        return self._catalogue.breaks(call, part, *values)
+
+    def mask_aside(self, exchange: Exchange, value: Any) -> Any:
+        """Mask what a server sends beside the answer to `exchange`; a refusal where that fails."""
+        try:
+            return mask_beside(self._redactor, exchange, value)
+        except Exception as error:
+            log.exception("a message could not be masked", call_id=exchange.call_id, error=str(error))
+            return self._withheld(exchange, exchange.message.id, "internal_error")
+
+    def share(self, exchange: Exchange) -> None:
+        """Let other workers know of a call whose answer may come on another stream than its own.
+
+        Where that fails, its answer is one to a call that nobody knows.
+        """
+        if exchange.context.session is None:
+            return
+        try:
+            self._exchanges.share(exchange)
+        except BoardUnavailableError as error:
+            log.warning("other workers do not know of a call", call_id=exchange.call_id, error=str(error))
+
+    def catch_up(self) -> None:
+        """Let go of calls that other workers saw the answers of."""
+        self._exchanges.catch_up()
+
+    def overhear(self, context: Context, value: JsonObject) -> JsonObject:
+        """Take a response to a call that nobody knows, such as a replay after a restart.
+
+        A tool list is cut as any other, and all is masked that some rule might have asked for.
+        """
+        try:
+            shown = self._show_tools(context, value, continued=False) if is_tool_list(value) else value
+            if context.session is None and "jsonrpc" not in value:
+                return shown
+            return self._mask_unmatched(context, shown)
+        except Exception as error:
+            log.exception("an unexpected answer is withheld", server=context.server, error=str(error))
+            return refusal_messages.refuse(value.get("id", 0), TOOLS_LIST, withheld("internal_error", TOOLS_LIST))
+
+    def _mask_unmatched(self, context: Context, value: JsonObject) -> JsonObject:
+        decision, now = self._policy().unmatched(context.server), self._timer()
+        nobodys = Message(Kind.REQUEST, {}, None, value.get("id"))
+        call = Call("", context.server, context.principal.agent)
+        masked, findings = mask_result(
+            self._redactor, Exchange(new_id(), nobodys, context, call, decision, now, now), value
+        )
+        if findings:
+            kinds = sorted({finding.detector for finding in findings})
+            log.warning("an answer to no known call held secrets", server=context.server, detectors=kinds)
+        return masked or refusal_messages.refuse(value.get("id", 0), TOOLS_LIST, withheld("secret_found", TOOLS_LIST))
+
+    def _show_tools(self, context: Context, value: JsonObject, continued: bool) -> JsonObject:  # noqa: FBT001
+        """Give a tool list with what the agent may see, and record what was found in it."""
+        if self._catalogue is None or not isinstance(value.get("result"), dict):
+            return value
+        result, findings = self._catalogue.show(context, value["result"], continued=continued)
+        for finding in findings:
+            self._journal.found(context, finding)
+        return {**value, "result": result}
+
+    def unreadable(self, exchange: Exchange) -> JsonObject | None:
+        """Say what to answer in place of a response that cannot be read; None lets it pass.
+
+        It may pass only where it is no tool list, and no rule asks for results to be masked.
+        """
+        message = exchange.message
+        self._close(exchange, "unreadable")
+        masking = any("result" in r.on and r.action != "report" for r in exchange.decision.redactions)
+        if message.id is None or not (masking or message.method == TOOLS_LIST):
+            return None
+        return self._withheld(exchange, message.id, "unreadable_response")
+
+    def _withheld(self, exchange: Exchange, message_id: Any, reason: str) -> JsonObject:
+        """Answer in place of a response that may not be given on."""
+        message = exchange.message
+        denial = withheld(reason, message.method, exchange.call_id)
+        return refusal_messages.refuse(message_id, message.method, denial, message.params)
+
+    def abandon(self, exchange: Exchange, outcome: str) -> None:
+        """Record that no answer to `exchange` was seen."""
+        self._close(exchange, outcome)
+
+    def abandon_session(self, context: Context) -> None:
+        """Record that no answer will come to what is under way in a session that is over."""
+        for exchange in self._exchanges.of_session(context):
+            self.abandon(exchange, "interrupted")
+
+    def observed(self, context: Context, exchange: Exchange | None, detail: JsonObject) -> None:
+        """Record what a server was seen to do: in the call of `exchange`, or outside any."""
+        self._journal.observed(context, exchange, detail)
+
+    def _close(
+        self,
+        exchange: Exchange,
+        outcome: str,
+        *,
+        answer: JsonObject | None = None,
+        is_error: bool | None = None,
+        result_size: int | None = None,
+        result_digest: str | None = None,
+        findings: tuple[Finding, ...] = (),
+    ) -> None:
+        if not self._exchanges.end(exchange):
+            return
+        self._journal.completed(
+            exchange,
+            outcome,
+            is_error=is_error,
+            result_size=result_size,
+            result_digest=result_digest,
+            findings=findings,
+        )
+        if self._two_steps and exchange.commit:
+            self._two_steps.ended(exchange.commit, outcome, answer)
+
+    @property
+    def under_way(self) -> int:
+        """How many calls have been forwarded and not answered."""
+        return len(self._exchanges)

@@ -1,0 +1,230 @@
+"""The tools an agent sees and may call: what policy could allow, as pinned, described without tricks.
+
+Transport-free. Raises where the pins cannot be read or written; whoever asks then
+shows nothing and refuses the call.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from proxy.core.model import UNSAID, Call, Hints
+from proxy.gate.schema_check import still_fits
+from proxy.gate.tool_descriptions import find_phrases
+from proxy.gate.tool_pins import Change, Page, print_tool, take_page
+from proxy.twophase.listing import (
+    COMMIT,
+    PROPOSE,
+    Names,
+    Phase,
+    commit_tool,
+    is_addressed,
+    phase_names,
+    propose_tool,
+    read_name,
+)
+from proxy.wire.mcp import MODERN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping
+
+    from proxy.core.interfaces import Policy
+    from proxy.core.model import Context, Governed, JsonObject, PinRules
+    from proxy.gate.tool_pins import PinStore, ServerPins, ToolPrint
+
+TOOLS_LIST: Final = "tools/list"
+NOT_PINNED: Final = "tool_not_pinned"
+HIDDEN: Final = "hidden_characters"
+# A list that depends on who asks and on a policy that may change is nobody else's, and not for keeping.
+FRESH: Final = {"ttlMs": 0, "cacheScope": "private"}
+
+
+@dataclass(frozen=True, slots=True)
+class Objection:
+    """Why a tool may not be called, whatever its arguments."""
+
+    reason: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFinding:
+    """Something that an operator should know of a listed tool; `enforced` where it was hidden for it."""
+
+    kind: Literal["pin_changed", "hidden_characters", "injection_phrase"]
+    tool: str
+    enforced: bool = False
+    reason: str | None = None
+    detail: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+type Listed = list[tuple[JsonObject, ToolPrint]]
+
+
+class Catalogue:
+    """Cuts tool lists, and objects to calls of tools that would not be in them."""
+
+    def __init__(self, *, policy: Callable[[], Policy], pins: PinStore, clock: Callable[[], float] = time.time) -> None:
+        self._policy = policy
+        self._pins = pins
+        self._clock = clock
+
+    def objection(self, call: Call) -> Objection | None:
+        """Say why a call's tool may not be called, beside what the rules say of it."""
+        rules = self._policy().pins
+        if call.tool is None or (rules.mode != "enforce" and rules.hidden_characters != "enforce"):
+            return None
+        known = self._pins.read(call.server)
+        pin = known.tools.get(call.tool) if known else None
+        if rules.hidden_characters == "enforce" and pin is not None and pin.seen.hidden:
+            return Objection(HIDDEN, f"The server describes it with invisible characters ({pin.seen.hidden[0]}).")
+        if rules.mode != "enforce" or (pin is not None and pin.stands):
+            return None
+        if pin is None:
+            return Objection(NOT_PINNED, "The server has never listed this tool.")
+        state = "is new" if pin.approved is None else "has changed"
+        return Objection(NOT_PINNED, f"The tool {state} since the server's tools were pinned.")
+
+    def hints(self, server: str, tool: str) -> Hints:
+        """Give what a server last said of a tool's nature."""
+        definition = self._definition(server, tool)
+        return Hints.read(definition.get("annotations")) if definition else UNSAID
+
+    def description(self, server: str, tool: str) -> str | None:
+        """Give what a server last said that a tool does."""
+        said = (self._definition(server, tool) or {}).get("description")
+        return said if isinstance(said, str) else None
+
+    def breaks(
+        self, call: Call, part: Literal["inputSchema", "outputSchema"], before: JsonObject, after: JsonObject
+    ) -> bool:
+        """Say whether masking made of `before` what the tool's schema, as last listed, may not take.
+
+        They are the `params` or the `result` of a call. Where no schema is known nothing breaks,
+        and a tool that failed owes its schema nothing.
+        """
+        place = "arguments" if part == "inputSchema" else "structuredContent"
+        failed = place == "structuredContent" and after.get("isError") is True
+        if call.tool is None or failed or before.get(place) is after.get(place):
+            return False
+        schema = (self._definition(call.server, call.tool) or {}).get(part, True)
+        return not still_fits(schema, before.get(place), after.get(place))
+
+    def _definition(self, server: str, tool: str) -> JsonObject | None:
+        known = self._pins.read(server)
+        pin = known.tools.get(tool) if known else None
+        return pin.seen.definition if pin else None
+
+    def phase_of(self, context: Context, name: str, arguments: JsonObject | None) -> tuple[Phase, str] | None:
+        """Say which phase of which two-phase tool a call is; None where it is of a tool itself.
+
+        What is addressed to a phase is one even where no rule governs its tool any more, so that
+        neither token nor evidence goes to the server, and policy decides on the tool that is meant.
+        """
+        if not name.endswith((PROPOSE, COMMIT)):
+            return None
+        known = self._pins.read(context.server)
+        tools = known.tools if known else {}
+        addressed = is_addressed(arguments)
+        return read_name(name, tools, lambda tool: addressed or self._governs(context, tool) != "never")
+
+    def names(self, context: Context, tool: str) -> Names:
+        """Give the names of a two-phase tool's phases."""
+        known = self._pins.read(context.server)
+        return phase_names(tool, known.tools if known else {})
+
+    def _governs(self, context: Context, tool: str) -> Governed:
+        call = Call("tools/call", context.server, context.principal.agent, tool)
+        return self._policy().governs(replace(call, hints=self.hints(context.server, tool)))
+
+    def show(
+        self, context: Context, result: JsonObject, *, continued: bool
+    ) -> tuple[JsonObject, tuple[ToolFinding, ...]]:
+        """Give the result of a tools/list as the agent may see it, and what is worth telling.
+
+        `continued` where a cursor asked for it. Entries that cannot be read are left out.
+        """
+        if "tools" not in result:
+            return result, ()
+        policy, server = self._policy(), context.server
+        listed = list(_readable(result["tools"]))
+        page = Page([(tool["name"], made) for tool, made in listed], continued, result.get("nextCursor") is None)
+        pins, changes = self._take(server, page, policy.pins)
+        taken = {*(pins.tools if pins else ()), *(tool["name"] for tool, _ in listed)}
+        shown = [
+            face
+            for tool, made in listed
+            if _is_in_order(tool["name"], made, pins, policy.pins)
+            for face in _faces(tool, policy, _asked(context, tool["name"], tool.get("annotations")), taken)
+        ]
+        fresh = FRESH if context.revision == MODERN or not {"resultType", *FRESH}.isdisjoint(result) else {}
+        return {**result, "tools": shown, **fresh}, tuple(_findings(changes, listed, policy.pins))
+
+    def _take(self, server: str, page: Page, rules: PinRules) -> tuple[ServerPins | None, tuple[Change, ...]]:
+        changes: tuple[Change, ...] = ()
+
+        def change(known: ServerPins | None) -> ServerPins:
+            nonlocal changes
+            pins, changes = take_page(known, page, adopt=rules.mode == "off", now=self._clock())
+            return pins
+
+        return self._pins.update(server, change), changes
+
+
+def _asked(context: Context, tool: str, annotations: object) -> Call:
+    """Give a call of a tool, as far as a list lets one know it."""
+    return Call("tools/call", context.server, context.principal.agent, tool, hints=Hints.read(annotations))
+
+
+def _faces(tool: JsonObject, policy: Policy, call: Call, taken: Collection[str]) -> Iterator[JsonObject]:
+    """Give what an agent sees of a tool: nothing, the tool, its two phases, or all three."""
+    if not policy.could_allow(call):
+        return
+    governed = policy.governs(call)
+    if governed != "always":
+        yield tool
+    if governed != "never":
+        names = phase_names(tool["name"], taken)
+        yield propose_tool(tool, names)
+        yield commit_tool(tool, names)
+
+
+def is_tool_list(value: JsonObject) -> bool:
+    """Say whether a client might take a response for the answer to a tools/list."""
+    result = value.get("result")
+    return isinstance(result, dict) and isinstance(result.get("tools"), list)
+
+
+def _readable(tools: Any) -> Iterator[tuple[JsonObject, ToolPrint]]:
+    for tool in tools if isinstance(tools, list) else ():
+        if isinstance(tool, dict) and isinstance(tool.get("name"), str):
+            try:
+                made = print_tool(tool)
+            except RecursionError:
+                continue
+            yield tool, made
+
+
+def _is_in_order(name: str, made: ToolPrint, pins: ServerPins | None, rules: PinRules) -> bool:
+    if made.hidden and rules.hidden_characters == "enforce":
+        return False
+    return rules.mode != "enforce" or (pins is not None and name in pins.tools and pins.tools[name].stands)
+
+
+def _findings(changes: tuple[Change, ...], listed: Listed, rules: PinRules) -> Iterator[ToolFinding]:
+    """Tell of what is new in a list; a list that was seen before has nothing to tell."""
+    latest = {tool["name"]: (tool, made) for tool, made in listed}
+    for change in changes:
+        tool, made = latest[change.tool]
+        if change.what != "pinned":
+            fields = [name[:60] for name in change.fields[:20]]  # the server's own words, so bounded
+            detail = {"change": change.what, "fields": fields, "digest": made.digest[:16]}
+            detail |= {"former": change.former} if change.former else {}
+            yield ToolFinding("pin_changed", change.tool, rules.mode == "enforce", NOT_PINNED, detail)
+        if made.hidden:
+            enforced = rules.hidden_characters == "enforce"
+            yield ToolFinding("hidden_characters", change.tool, enforced, HIDDEN, {"places": list(made.hidden)})
+        if phrases := find_phrases(tool):
+            yield ToolFinding("injection_phrase", change.tool, detail={"phrases": list(phrases)})

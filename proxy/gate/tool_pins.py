@@ -1,0 +1,268 @@
+"""Tools pinned as they were first seen: what a page of a tool list changes. Pure, no I/O.
+
+The first list of a server, over all its pages, is taken on trust. From then on a
+tool that is new, that says anything else, or that has come back under another
+name is a departure, and stays one until somebody approves.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+
+from proxy.core.frozen import frozen
+from proxy.errors import PinsUnavailableError
+from proxy.gate.tool_descriptions import find_hidden
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from proxy.core.model import JsonObject
+
+MAX_TOOLS: Final = 2000
+MAX_DEFINITION: Final = 32 << 10
+FIRST_LIST_SECONDS: Final = 300.0
+
+
+@frozen()
+class ToolPrint:
+    """What a server says of one tool, as digests: of the whole, without the name, and field by field.
+
+    `hidden` tells where invisible characters stand. `definition` is what was
+    said itself, where it is not too long to keep.
+    """
+
+    digest: str
+    body: str
+    fields: Mapping[str, str]
+    hidden: tuple[str, ...] = ()
+    definition: JsonObject | None = None
+
+
+@frozen()
+class Pin:
+    """One tool of one server: as last seen, and as approved, if it ever was.
+
+    `drifted` holds from the first departure until somebody approves, even where
+    the server goes back to what it said before.
+    """
+
+    seen: ToolPrint
+    approved: ToolPrint | None
+    drifted: bool
+    since: float
+
+    @property
+    def stands(self) -> bool:
+        """Whether the tool is as approved, and has been all along."""
+        return self.approved is not None and not self.drifted
+
+
+@frozen()
+class ServerPins:
+    """The pinned tools of one server.
+
+    `listing` holds while the pages of the first list are still coming;
+    `approvals` counts how often somebody changed what is approved.
+    """
+
+    first_seen: float
+    listing: bool
+    tools: Mapping[str, Pin]
+    approvals: int = 0
+
+
+class PinStore(Protocol):
+    """Keeps pins. Safe for several processes; what cannot be read or written raises PinsUnavailableError."""
+
+    def read(self, server: str) -> ServerPins | None:
+        """Give a server's pins; None where it was never seen."""
+        ...
+
+    def update(self, server: str, change: Callable[[ServerPins | None], ServerPins | None]) -> ServerPins | None:
+        """Replace a server's pins by what `change`, which is pure, makes of them; give the new ones.
+
+        Nobody else's update comes between. None forgets the server; giving the
+        same object back changes nothing.
+        """
+        ...
+
+    def servers(self) -> Sequence[str]:
+        """Give the servers that have pins, by name."""
+        ...
+
+
+@frozen()
+class Page:
+    """One page of a tool list: named tools in order, and its place among the pages."""
+
+    tools: Sequence[tuple[str, ToolPrint]]
+    continued: bool = False
+    """It was asked for by a cursor."""
+    last: bool = True
+    """No further page was announced."""
+
+
+@frozen()
+class Change:
+    """What one tool of a page brings that was not known before."""
+
+    tool: str
+    what: Literal["pinned", "new", "changed", "renamed"]
+    fields: tuple[str, ...] = ()
+    former: str | None = None
+
+
+def print_tool(tool: JsonObject) -> ToolPrint:
+    """Take the fingerprint of a whole tool object; the order of its keys does not count.
+
+    Raises RecursionError where it is nested too deep to be written down.
+    """
+    whole = _canonical(tool)
+    return ToolPrint(
+        digest=_digest(whole),
+        body=_digest(_canonical({key: value for key, value in tool.items() if key != "name"})),
+        fields={key: _digest(_canonical(value)) for key, value in tool.items()},
+        hidden=find_hidden(tool),
+        definition=tool if len(whole) <= MAX_DEFINITION else None,
+    )
+
+
+def changed_fields(before: ToolPrint, after: ToolPrint) -> tuple[str, ...]:
+    """Name the top-level fields in which two prints differ."""
+    names = sorted({*before.fields, *after.fields})
+    return tuple(name for name in names if before.fields.get(name) != after.fields.get(name))
+
+
+def take_page(
+    known: ServerPins | None, page: Page, *, adopt: bool, now: float
+) -> tuple[ServerPins, tuple[Change, ...]]:
+    """Give the pins after `page`, and what was new in it. A tool that a page lacks is not gone.
+
+    `adopt` takes everything as it comes. The same object is given back where
+    nothing changed. Raises PinsUnavailableError past MAX_TOOLS tools.
+    """
+    first = known is None or (page.continued and known.listing and now - known.first_seen < FIRST_LIST_SECONDS)
+    pins = dict(known.tools) if known else {}
+    changes: list[Change] = []
+    for name, seen in page.tools:
+        change = _take(pins, name, seen, trusted=adopt or (first and name not in pins), now=now)
+        changes += [change] if change else []
+    if len(pins) > MAX_TOOLS:
+        raise PinsUnavailableError(f"a server lists more than {MAX_TOOLS} tools, which is past what is pinned")
+    if known is None:
+        return ServerPins(now, not page.last, pins), tuple(changes)
+    listing = not page.last if first else known.listing
+    if listing == known.listing and _same(pins, known.tools):
+        return known, ()
+    return replace(known, listing=listing, tools=pins), tuple(changes)
+
+
+def _same(pins: Mapping[str, Pin], known: Mapping[str, Pin]) -> bool:
+    return len(pins) == len(known) and all(pins[name] is pin for name, pin in known.items())
+
+
+def _take(pins: dict[str, Pin], name: str, seen: ToolPrint, *, trusted: bool, now: float) -> Change | None:
+    """Put one tool of a page into `pins`; give what was new about it."""
+    known = pins.get(name)
+    if trusted:
+        was_seen = known is not None and known.seen.digest == seen.digest
+        if known is None or not was_seen or not known.stands:
+            pins[name] = Pin(seen, seen, drifted=False, since=now)
+        return None if was_seen else Change(name, "pinned")
+    if known is None:
+        former = _former(pins, seen)
+        pins[name] = Pin(seen, None, drifted=True, since=now)
+        return Change(name, "renamed" if former else "new", tuple(sorted(seen.fields)), former)
+    if known.seen.digest == seen.digest:
+        return None
+    departs = known.approved is None or known.approved.digest != seen.digest
+    pins[name] = replace(known, seen=seen, drifted=known.drifted or departs, since=now)
+    return Change(name, "changed", changed_fields(known.approved or known.seen, seen)) if departs else None
+
+
+def _former(pins: Mapping[str, Pin], seen: ToolPrint) -> str | None:
+    """Give the name under which the same tool was known."""
+    for name, pin in pins.items():
+        if seen.body in (pin.seen.body, pin.approved.body if pin.approved else None):
+            return name
+    return None
+
+
+def approve(known: ServerPins | None, tool: str | None, now: float) -> ServerPins | None:
+    """Approve a tool, or all of a server's, as last seen."""
+    if known is None:
+        return None
+    pins = {
+        name: Pin(pin.seen, pin.seen, drifted=False, since=now)
+        if tool in (None, name) and not (pin.stands and pin.approved == pin.seen)
+        else pin
+        for name, pin in known.tools.items()
+    }
+    return replace(known, tools=pins, listing=False, approvals=known.approvals + 1)
+
+
+def to_json(pins: ServerPins) -> JsonObject:
+    """Give pins as plain JSON values."""
+    return {
+        "first_seen": pins.first_seen,
+        "listing": pins.listing,
+        "approvals": pins.approvals,
+        "tools": {name: _pin_to_json(pin) for name, pin in pins.tools.items()},
+    }
+
+
+def from_json(value: Any) -> ServerPins:
+    """Read what `to_json` gave. Raises KeyError, TypeError, AttributeError or ValueError for anything else."""
+    return ServerPins(
+        first_seen=float(value["first_seen"]),
+        listing=value["listing"] is True,
+        approvals=int(value["approvals"]),
+        tools={str(name): _pin_from_json(pin) for name, pin in value["tools"].items()},
+    )
+
+
+def _pin_to_json(pin: Pin) -> JsonObject:
+    same = pin.approved == pin.seen
+    return {
+        "since": pin.since,
+        "drifted": pin.drifted,
+        "seen": _print_to_json(pin.seen),
+        "approved": "seen" if same else _print_to_json(pin.approved) if pin.approved else None,
+    }
+
+
+def _pin_from_json(value: Any) -> Pin:
+    seen, approved = _print_from_json(value["seen"]), value["approved"]
+    was = seen if approved == "seen" else None if approved is None else _print_from_json(approved)
+    return Pin(seen, was, drifted=value["drifted"] is not False, since=float(value["since"]))
+
+
+def _print_to_json(made: ToolPrint) -> JsonObject:
+    return {
+        "digest": made.digest,
+        "body": made.body,
+        "fields": dict(made.fields),
+        "hidden": list(made.hidden),
+        "definition": made.definition,
+    }
+
+
+def _print_from_json(value: Any) -> ToolPrint:
+    return ToolPrint(
+        str(value["digest"]),
+        str(value["body"]),
+        {str(name): str(digest) for name, digest in value["fields"].items()},
+        tuple(str(place) for place in value["hidden"]),
+        value["definition"],
+    )
+
+
+def _canonical(value: Any) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

@@ -1,0 +1,159 @@
+"""Interlock's own certificate authority: an EC P-256 key made on first start, never leaving the state folder."""
+
+from __future__ import annotations
+
+import datetime as dt
+import ssl
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import certifi
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from proxy.errors import ConfigError
+from proxy.system.secret_files import make_private, write_private
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+
+VALID_DAYS = 5 * 365
+BACKDATED = dt.timedelta(days=1)  # agents' clocks may be slow
+
+
+class Authority:
+    """The files of the CA in a state folder."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self.folder = state_dir / "ca"
+        self.key_file = self.folder / "mitmproxy-ca.pem"  # the name mitmproxy looks for: key and certificate
+        self.certificate_file = self.folder / "ca.pem"
+        self.bundle_file = self.folder / "bundle.pem"
+        self.upstream_file = self.folder / "upstream.pem"
+
+    def ensure(self) -> x509.Certificate:
+        """Give the CA's certificate; make key and certificate where there are none.
+
+        Raises ConfigError where the files cannot be used.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o755)  # the certificate is for everybody, the key is 0600
+        if not self.key_file.exists():
+            key, made = _make()
+            make_private(self.key_file, _key_pem(key) + _pem(made))
+        certificate = self.look()
+        _refresh(self.certificate_file, _pem(certificate))
+        _refresh(self.bundle_file, system_roots() + b"\n" + _pem(certificate))
+        return certificate
+
+    def look(self) -> x509.Certificate:
+        """Give the CA's certificate, and make nothing. Raises ConfigError where it cannot be used."""
+        try:
+            return _read(self.key_file.read_bytes())
+        except (OSError, ValueError, TypeError) as error:
+            raise ConfigError(
+                f"the CA at {self.key_file} cannot be read ({error}); restore it, or delete it to make a new one"
+            ) from error
+
+    def upstream_roots(self, extra: Path | None) -> Path:
+        """Give the file of roots that servers are verified against: the system's and `extra`."""
+        roots = system_roots()
+        if extra is not None:
+            try:
+                added = extra.read_bytes()
+                x509.load_pem_x509_certificates(added)
+            except (OSError, ValueError) as error:
+                raise ConfigError(
+                    f"upstream_ca: {str(extra)!r} is not a readable file of PEM certificates ({error})"
+                ) from error
+            roots += b"\n" + added
+        _refresh(self.upstream_file, roots)
+        return self.upstream_file
+
+
+def system_roots() -> bytes:
+    """Give the machine's own trusted roots as PEM; certifi's where it has none."""
+    for path in (
+        ssl.get_default_verify_paths().cafile,
+        "/etc/ssl/certs/ca-certificates.crt",
+        certifi.where(),
+    ):
+        if path and Path(path).is_file():
+            return Path(path).read_bytes()
+    return b""
+
+
+def holds(file: Path, certificate: x509.Certificate) -> bool:
+    """Say whether a file of PEM certificates has this one in it. Raises OSError."""
+    return _pem(certificate).strip() in file.read_bytes().replace(b"\r\n", b"\n")
+
+
+def fingerprint(certificate: x509.Certificate) -> str:
+    """Give the SHA-256 fingerprint as people compare it."""
+    return certificate.fingerprint(hashes.SHA256()).hex(":").upper()
+
+
+def _read(pem: bytes) -> x509.Certificate:
+    """Give the certificate of a CA file. Raises ValueError or TypeError where its key is missing or another's."""
+    certificate = x509.load_pem_x509_certificate(pem)
+    key = serialization.load_pem_private_key(pem, password=None)
+    if key.public_key() != certificate.public_key():
+        raise ValueError("the private key is not the certificate's")
+    return certificate
+
+
+def _make() -> tuple[EllipticCurvePrivateKey, x509.Certificate]:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name(
+        [
+            x509.NameAttribute(NameOID.COMMON_NAME, "Interlock local CA"),
+            x509.NameAttribute(NameOID.ORGANIZATION_NAME, "Interlock"),
+        ]
+    )
+    now = dt.datetime.now(dt.UTC)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - BACKDATED)
+        .not_valid_after(now + dt.timedelta(days=VALID_DAYS))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(_usage(), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    )
+    return key, builder.sign(key, hashes.SHA256())
+
+
+def _usage() -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=True,
+        key_cert_sign=True,
+        crl_sign=True,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _key_pem(key: EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+def _pem(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def _refresh(path: Path, data: bytes) -> None:
+    """Keep a public file up to date; agents' containers mount it, so it is readable by all."""
+    if not path.exists() or path.read_bytes() != data:
+        write_private(path, data)
+        path.chmod(0o644)

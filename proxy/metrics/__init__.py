@@ -1,0 +1,1 @@
+"""Counters, Prometheus metrics and the health endpoints."""

@@ -1,0 +1,326 @@
+"""Seeing through programs that run other programs: sudo, env, xargs, find -exec, sh -c. Pure, no I/O.
+
+Code handed to an interpreter is not read, but a program named in it counts as
+one that may run.
+"""
+
+from __future__ import annotations
+
+from itertools import takewhile
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from proxy.policy.shell import MAX_DEPTH, Simple, parse_script
+from proxy.policy.shell_words import below
+from proxy.policy.text import fold
+from proxy.policy.wrappers import (
+    EXECUTING,
+    FED,
+    INTERPRETERS,
+    LOADING,
+    LONG_WITH_VALUE,
+    RUNNERS,
+    RUNNING_OPTIONS,
+    SCRIPT_OPTIONS,
+    SHELL_VALUE_OPTIONS,
+    SHELLS,
+    SUFFIXES,
+    THROUGH_SHELL,
+    WINDOWS_SHELLS,
+    WRAPPERS,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from proxy.policy.shell_words import Word
+
+_OPENERS: Final = frozenset({"{", "!", "then", "do"})
+_STDIN: Final = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
+_LATE: Final = "a program whose name is worked out when it runs"
+_LATE_SCRIPT: Final = "a script whose text is worked out when it runs"
+_IS_FED: Final = "a program that is fed its commands"
+
+
+class Program(NamedTuple):
+    """One program that would run, its arguments, and how it was called."""
+
+    name: str
+    args: tuple[Word, ...]
+    path: str
+
+
+class Finder:
+    """Collects the programs of scripts.
+
+    `mentioned` are names in code that is not read; `problem` says why programs
+    may be missing; `plain` is False where a command does more than run programs:
+    it sets variables for them, or writes to a file.
+    """
+
+    def __init__(self) -> None:
+        self.programs: list[Program] = []
+        self.mentioned: set[str] = set()
+        self.problem: str | None = None
+        self.plain = True
+
+    def script(self, text: str, depth: int = 0) -> None:
+        """Take in a command line."""
+        script = parse_script(text, depth)
+        self.problem = self.problem or script.problem
+        if "\0" in text:
+            self.problem = "a NUL character"
+        self.plain = self.plain and not script.writes
+        for simple in script.commands:
+            self.simple(simple, depth)
+
+    def simple(self, simple: Simple, depth: int = 0) -> None:
+        """Take in one simple command."""
+        words = list(simple.words)
+        while words and (_is_assignment(words[0]) or (words[0].text.startswith("-") and len(words) > 1)):
+            self._assignment(words.pop(0))
+        if words:
+            self.run(words, simple, depth)
+
+    def _assignment(self, word: Word) -> None:
+        name, _, value = word.text.partition("=")
+        self.plain = False
+        self.mentioned.update(_names_in(value))
+        if name.startswith(LOADING):
+            self.problem = f"a command that sets {name}"
+
+    def run(self, words: Sequence[Word], simple: Simple, depth: int) -> None:
+        """Take `words` as a program and its arguments, and see through it."""
+        head, args = words[0], tuple(words[1:])
+        if depth > MAX_DEPTH:
+            self.problem = "a command too deeply nested"
+            return
+        if head.text in _OPENERS and args:
+            self.simple(simple._replace(words=args), depth + 1)
+            return
+        name = program_name(head.text)
+        if head.dynamic or "{}" in head.text or name.count("%") > 1:
+            self.problem = _LATE
+        self.programs.append(Program(name, args, head.text))
+        self._mentions(name, args, simple)
+        self._see_through(name, args, simple, depth)
+
+    def _see_through(self, name: str, args: tuple[Word, ...], simple: Simple, depth: int) -> None:
+        if name in SHELLS:
+            self._shell(args, simple, depth)
+        elif name in WINDOWS_SHELLS:
+            self._windows_shell(args, depth)
+        elif name in ("eval", "trap", "alias", "iex", "invoke-expression"):
+            self._joined(name, args, depth)
+        elif name in ("find", "fd", "fdfind"):
+            self._executing(args, simple, depth)
+        elif name in (".", "source"):
+            self._sourced(args)
+        if name in FED:
+            self._fed(name, simple, depth)
+        if name in SCRIPT_OPTIONS:
+            self._script_option(SCRIPT_OPTIONS[name], args, depth)
+        if name in WRAPPERS:
+            self._wrapped(name, args, simple, depth)
+
+    def _shell(self, args: tuple[Word, ...], simple: Simple, depth: int) -> None:
+        options = ""
+        operands = list(args)
+        while operands and operands[0].text.startswith(("-", "+")) and not operands[0].dynamic:
+            option = operands.pop(0).text
+            options += "" if option.startswith("--") else option[1:]
+            if option in SHELL_VALUE_OPTIONS and operands:
+                operands.pop(0)
+        reads_stdin = not operands or "s" in options or operands[0].text in _STDIN
+        if "c" in options:
+            self._script_word(operands[0] if operands else None, depth)
+        elif reads_stdin and (simple.piped or not simple.fed):
+            self.problem = _IS_FED
+        elif operands and operands[0].dynamic:
+            self.problem = _LATE_SCRIPT
+        for text in simple.fed:
+            self.script(text, depth + 1)
+
+    def _script_word(self, word: Word | None, depth: int) -> None:
+        if word is None:
+            self.problem = _IS_FED
+            return
+        self._dynamic(word)
+        self.script(word.text, depth + 1)
+
+    def _windows_shell(self, args: tuple[Word, ...], depth: int) -> None:
+        texts = [word.text for word in args]
+        for i, text in enumerate(texts):
+            lowered = text.lower()
+            self.mentioned.update(_names_in(text))
+            if lowered.startswith(("/c", "/k")) and len(text) > 2:
+                self.script(" ".join((text[2:], *texts[i + 1 :])), depth + 1)
+            if lowered.startswith(("-e", "/e")) and "-encodedcommand".startswith("-" + lowered[1:]):
+                self.problem = "an encoded command"
+            if lowered in ("/c", "/k", "-c", "-command", "/command") and i + 1 < len(texts):
+                self.script(" ".join(texts[i + 1 :]), depth + 1)
+        if not texts or texts[-1] == "-":
+            self.problem = _IS_FED
+
+    def _joined(self, name: str, args: tuple[Word, ...], depth: int) -> None:
+        for word in args:
+            self._dynamic(word)
+        texts = [word.text for word in args]
+        if name == "alias":
+            texts = [text.partition("=")[2] for text in texts]
+        elif name == "trap":
+            texts = [text for text in texts if not text.startswith("-")][:1]
+        self.script(" ".join(texts), depth + 1)
+
+    def _sourced(self, args: tuple[Word, ...]) -> None:
+        if any(word.dynamic or word.text in _STDIN for word in args[:1]):
+            self.problem = _LATE_SCRIPT
+
+    def _fed(self, name: str, simple: Simple, depth: int) -> None:
+        for text in simple.fed:
+            self.script(text, depth + 1)
+        if simple.piped and name not in WRAPPERS:
+            self.problem = _IS_FED
+
+    def _dynamic(self, word: Word) -> None:
+        if word.dynamic:
+            self.problem = _LATE_SCRIPT
+
+    def _executing(self, args: tuple[Word, ...], simple: Simple, depth: int) -> None:
+        for i, word in enumerate(args):
+            if word.text in EXECUTING and i + 1 < len(args):
+                rest = args[i + 1 :]
+                end = next((j for j, w in enumerate(rest) if w.text in (";", "+")), len(rest))
+                if rest[:end]:
+                    self.run([_found(word, args[:i]) for word in rest[:end]], simple, depth + 1)
+
+    def _script_option(self, letter: str, args: tuple[Word, ...], depth: int) -> None:
+        long = {"c": "--command", "S": "--split-string"}[letter]
+        for i, word in enumerate(args):
+            text = word.text
+            following = args[i + 1] if i + 1 < len(args) else None
+            attached = text.partition("=" if text.startswith("--") else letter)[2]
+            if text != long and not text.startswith(long + "=") and not _has_flag(text, letter):
+                continue
+            self._script_word(word._replace(text=attached) if attached else following, depth)
+
+    def _wrapped(self, name: str, args: tuple[Word, ...], simple: Simple, depth: int) -> None:
+        if name == "command" and any(word.text in ("-v", "-V") for word in args[:1]):
+            return
+        if name in ("xargs", "parallel"):
+            simple = simple._replace(piped=True, fed=())
+            args = _replaced(args)
+        rest = self._operands(args, *WRAPPERS[name])
+        if not rest:
+            if simple.piped and name != "xargs":
+                self.problem = _IS_FED
+        elif name in THROUGH_SHELL:
+            for word in rest:
+                self._dynamic(word)
+            self.script(" ".join(word.text for word in rest), depth + 1)
+        else:
+            self.run(rest, simple, depth + 1)
+
+    def _operands(self, args: tuple[Word, ...], with_value: str, skipped: int) -> list[Word]:
+        """Drop a wrapper's own options, assignments and first `skipped` operands."""
+        rest = list(args)
+        while rest:
+            text = rest[0].text
+            if text == "--":
+                return rest[1 + skipped :]
+            if text.startswith("-"):
+                rest.pop(0)
+                if _takes_value(text, with_value) and rest:
+                    rest.pop(0)
+            elif _is_assignment(rest[0]):
+                self._assignment(rest.pop(0))
+            elif skipped:
+                skipped -= 1
+                rest.pop(0)
+            else:
+                break
+        return rest
+
+    def _mentions(self, name: str, args: tuple[Word, ...], simple: Simple) -> None:
+        if name.rstrip("0123456789.-") in INTERPRETERS:
+            for text in (*(word.text for word in args), *simple.fed):
+                self.mentioned.update(_names_in(text))
+            if simple.piped and (not args or args[-1].text in _STDIN):
+                self.problem = _IS_FED
+            if any(word.dynamic and not word.text for word in args):
+                self.problem = _LATE_SCRIPT
+            return
+        after = RUNNING_OPTIONS.get(name, ())
+        for i, word in enumerate(args):
+            before = args[i - 1].text if i else ""
+            if name in RUNNERS or before in after or _may_hold_program(name, word.text):
+                self.mentioned.update(_names_in(word.text))
+            for option in after:
+                if word.text.startswith(option) and len(word.text) > len(option):
+                    self.mentioned.update(_names_in(word.text[len(option) :]))
+
+
+def _has_flag(text: str, letter: str) -> bool:
+    return text.startswith("-") and not text.startswith("--") and letter in text
+
+
+def _may_hold_program(name: str, text: str) -> bool:
+    """Tell whether an argument is of a kind that names a program to run."""
+    lowered = text.lower()
+    return (
+        any(mark in lowered for mark in ("exec=", "command=", "program=", "pager=", "editor=", "system("))
+        or text.startswith("!")
+        or "=!" in text
+        or (name == "git" and "=" in text)
+    )
+
+
+def _replaced(args: tuple[Word, ...]) -> tuple[Word, ...]:
+    """Mark the words that xargs will fill in from its input."""
+    marks = {"{}"}
+    for i, word in enumerate(args):
+        if word.text in ("-I", "-J", "--replace") and i + 1 < len(args):
+            marks.add(args[i + 1].text)
+        elif word.text.startswith(("-I", "-i")) and len(word.text) > 2:
+            marks.add(word.text[2:])
+        elif word.text.startswith("--replace="):
+            marks.add(word.text.partition("=")[2])
+    return tuple(
+        word._replace(dynamic=True, shape=None) if any(mark in word.text for mark in marks if mark) else word
+        for word in args
+    )
+
+
+def _found(word: Word, before: Sequence[Word]) -> Word:
+    """Give a word of `find -exec` with what `{}` may be in it: one of the roots that stand `before`, or below."""
+    if "{}" not in word.text:
+        return word
+    roots = list(takewhile(lambda root: not root.text.startswith(("-", "(", "!")), before))
+    if word.text != "{}" or any(root.dynamic for root in roots):
+        return word._replace(dynamic=True, shape=None)
+    return word._replace(dynamic=True, shape=below([root.text for root in roots]))
+
+
+def _names_in(text: str) -> set[str]:
+    cleaned = "".join(c if c.isalnum() or c in "_.+-/" else " " for c in text)
+    names = {program_name(part) for part in cleaned.split()}
+    return names | {program_name(part) for part in cleaned.replace("/", " ").split()}
+
+
+def _takes_value(option: str, letters: str) -> bool:
+    if option.startswith("--"):
+        return "=" not in option and option in LONG_WITH_VALUE
+    return option[-1] in letters and not any(letter in letters for letter in option[1:-1])
+
+
+def _is_assignment(word: Word) -> bool:
+    name, equals, _ = word.text.partition("=")
+    name = name.removesuffix("+").partition("[")[0]
+    return bool(equals) and name.isidentifier() and name.isascii()
+
+
+def program_name(text: str) -> str:
+    """Give the name a program is known by: no folder, no case, no Windows suffix."""
+    name = fold(text.replace("\\", "/").rstrip("/").rpartition("/")[2])
+    for suffix in SUFFIXES:
+        name = name.removesuffix(suffix)
+    return name or fold(text)

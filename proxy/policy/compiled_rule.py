@@ -1,0 +1,112 @@
+"""One rule, ready to be asked whether it speaks of a call. Pure, no I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from proxy.policy.globs import compile_globs
+from proxy.policy.operators import YES, compile_when
+from proxy.policy.rules import AllowRule
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from proxy.core.model import Call, Hints
+    from proxy.policy.arg_select import Reading
+    from proxy.policy.operators import Test
+    from proxy.policy.rules import Annotations, Rule
+
+POLICY_ERROR: Final = "policy_error"
+
+
+def _always(_reading: Reading) -> int:
+    return YES
+
+
+class Hit(NamedTuple):
+    """A rule that speaks of a call, and why where it is not plainly its condition."""
+
+    rule: CompiledRule
+    reason: str | None = None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CompiledRule:
+    """A rule ready to be asked."""
+
+    rule: Rule
+    test: Test
+    fits_method: Callable[[str], bool]
+    fits_server: Callable[[str], bool]
+    fits_tool: Callable[[str], bool]
+    fits_agent: Callable[[str], bool]
+    fits_hints: Callable[[Hints], bool]
+    allows: bool
+    shadow: bool
+
+    @property
+    def id(self) -> str:
+        """The rule's id."""
+        return self.rule.id
+
+    def speaks_of(self, call: Call, names: Sequence[tuple[str, str, str]]) -> bool:
+        """Tell whether the rule's globs fit: some spelling for a restriction, all for an allow."""
+        if not self.fits_method(call.method) or not self.fits_hints(call.hints):
+            return False
+        quantifier = all if self.allows else any
+        return quantifier(
+            self.fits_server(server) and self.fits_tool(tool) and self.fits_agent(agent)
+            for server, tool, agent in names
+        )
+
+    def ask(self, reading: Reading) -> Hit | None:
+        """Tell whether the rule matches.
+
+        Of an allow that does not, tell why where a value could not be judged.
+        """
+        try:
+            bits = self.test(reading)
+            if not bits:
+                return None
+            if bits == YES or reading.unknown is None:
+                return Hit(self) if bits == YES or not self.allows else None
+            return self._ask_again(reading)
+        except Exception as error:  # noqa: BLE001 - whatever goes wrong in a rule is a refusal
+            return Hit(self, POLICY_ERROR, f"{type(error).__name__}: {error}")
+
+    def _ask_again(self, reading: Reading) -> Hit | None:
+        """Find out whether the rule matched only because a value could not be judged."""
+        reading.take_trouble()
+        reading.guess = 2
+        try:
+            bits = self.test(reading)
+        finally:
+            reading.guess = 1
+        trouble = reading.take_trouble()
+        if trouble is None or (bits & 1 and not self.allows):
+            return None if self.allows else Hit(self)
+        return Hit(self, trouble.reason, trouble.detail)
+
+
+def compile_rule(rule: Rule) -> CompiledRule:
+    """Compile one rule."""
+    return CompiledRule(
+        rule,
+        compile_when(rule.when) if rule.when is not None else _always,
+        compile_globs(rule.methods or ["tools/call"]),
+        compile_globs(rule.servers),
+        compile_globs(rule.tools),
+        compile_globs(rule.agents),
+        _compile_hints(rule.annotations),
+        isinstance(rule, AllowRule),
+        rule.mode == "shadow",
+    )
+
+
+def _compile_hints(wanted: Annotations | None) -> Callable[[Hints], bool]:
+    if wanted is None:
+        return lambda _hints: True
+    asked = tuple((name, getattr(wanted, name)) for name in wanted.model_fields_set)
+    return lambda hints: all(value is None or getattr(hints, name) is value for name, value in asked)

@@ -1,0 +1,196 @@
+"""A policy's own detectors and suppressions: as they are written, and what is wrong with them. Pure, no I/O."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, StrictFloat, StrictInt, StrictStr, model_validator
+
+from proxy.core import masking
+from proxy.policy.fields import Regex, Strict, Word
+from proxy.policy.globs import compile_globs
+from proxy.policy.regex import compile_search
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from proxy.core.masking import DetectorBook
+    from proxy.core.model import Call
+    from proxy.policy.load import Source
+
+type Keyword = Annotated[StrictStr, Field(min_length=1, max_length=64)]
+type Glob = Annotated[StrictStr, Field(min_length=1, max_length=200)]
+type Complaint = tuple[Source, tuple[str | int, ...], str]
+"""A file, a place in it, and what is wrong there."""
+
+_named = compile_search(r"^custom\.[a-z0-9]+(-[a-z0-9]+)*$")
+
+
+def _check_id(text: str) -> str:
+    if not _named(text):
+        raise ValueError("name yours like custom.badge-number; secrets.* and pii.* are built in")
+    return text
+
+
+type DetectorId = Annotated[StrictStr, Field(max_length=64), AfterValidator(_check_id)]
+
+
+class Detector(Strict):
+    """One kind of text to look for, beside those that are built in."""
+
+    id: Annotated[StrictStr, Field(max_length=64), AfterValidator(_check_id)] = Field(
+        description="custom.NAME, as redact rules name it."
+    )
+    description: Word = Field(description="What it finds, in a few words.")
+    regex: Annotated[Regex, Field(max_length=2000)] = Field(description="RE2, matched on bytes.")
+    keywords: list[Keyword] = Field(
+        default_factory=list, description="One of these must stand in the match or within 128 bytes of it, in any case."
+    )
+    edges: Literal["free", "word", "left", "none"] = Field(
+        default="free",
+        description=r"free: found inside other text and across fields; word: \b on both sides; left: \b before it; "
+        "none: found inside other text, never put together from several fields.",
+    )
+    hint: Regex | None = Field(default=None, description="A cheaper regex that is found in every match.")
+    group: Annotated[StrictInt, Field(ge=0)] = Field(default=0, description="The capture that holds the secret.")
+    entropy: Annotated[StrictFloat | StrictInt, Field(ge=0, le=8)] = Field(
+        default=0.0, description="The least Shannon entropy of the secret, in bits per byte."
+    )
+    allow: list[Regex] = Field(default_factory=list, description="What one of these matches whole is no finding.")
+    stopwords: list[Keyword] = Field(default_factory=list, description="What has one of these in it is no finding.")
+    validator: Word | None = Field(default=None, description="A check by computation: card, iban, has_digit, …")
+
+    def raw(self) -> dict[str, Any]:
+        """Give what was written, as the redactor takes it."""
+        written = self.model_dump(exclude_unset=True)
+        return {**written, "entropy": float(self.entropy)}
+
+
+class Suppression(Strict):
+    """A finding to let be. Every field but the reason narrows it."""
+
+    reason: Annotated[StrictStr, Field(min_length=3)] = Field(description="Why it is no secret; it is recorded.")
+    rule: Glob | None = Field(default=None, description="Glob over the ids of redact rules.")
+    server: Glob | None = Field(default=None, description="Glob over servers.")
+    tool: Glob | None = Field(default=None, description="Glob over tools.")
+    detector: Glob | None = Field(default=None, description="Glob over detectors.")
+    path: Glob | None = Field(default=None, description="Where it was found, as the audit log says: arguments.text")
+    fingerprint: Annotated[StrictStr, Field(pattern="^[0-9a-f]{16}$")] | None = Field(
+        default=None, description="The sixteen digits recorded with the finding."
+    )
+
+    @model_validator(mode="after")
+    def _is_narrow(self) -> Suppression:
+        if self.fingerprint is None and (self.detector is None or not (self.path or "").strip("*")):
+            raise ValueError("too wide: give a fingerprint, or a detector with a path that is more than '*'")
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledSuppression:
+    """A suppression ready to be asked where it applies."""
+
+    value: masking.Suppression
+    fits_rule: Callable[[str], bool]
+    fits_server: Callable[[str], bool]
+    fits_tool: Callable[[str], bool]
+    needs_tool: bool
+
+    def applies(self, rule: str, call: Call) -> bool:
+        """Tell whether it speaks of findings of `rule` in `call`, whose names are taken as they are spelt."""
+        return (
+            self.fits_rule(rule)
+            and self.fits_server(call.server)
+            and (self.fits_tool(call.tool) if call.tool is not None else not self.needs_tool)
+        )
+
+
+def compile_suppression(written: Suppression) -> CompiledSuppression:
+    """Make a suppression ready."""
+    return CompiledSuppression(
+        masking.Suppression(written.reason, written.detector, written.path, written.fingerprint),
+        _fits(written.rule),
+        _fits(written.server),
+        _fits(written.tool),
+        needs_tool=written.tool is not None,
+    )
+
+
+def _fits(glob: str | None) -> Callable[[str], bool]:
+    return compile_globs(None if glob is None else [glob])
+
+
+def complaints(sources: Sequence[Source], book: DetectorBook) -> Iterator[Complaint]:
+    """Say which detectors are badly made or named twice, and which names in redact rules mean none."""
+    declared: dict[str, str] = {}
+    for source in sources:
+        for index, detector in enumerate(source.content.detectors):
+            yield from _bad_detector(source, index, detector, book)
+            line, _ = source.at("detectors", index, "id")
+            if detector.id in declared:
+                message = f"id {detector.id!r} is taken at {declared[detector.id]}; give each detector its own"
+                yield source, ("detectors", index, "id"), message
+            declared.setdefault(detector.id, f"{source.path}:{line}")
+    for source in sources:
+        yield from _unknown_names(source, {*declared}, book)
+
+
+def _bad_detector(source: Source, index: int, detector: Detector, book: DetectorBook) -> Iterator[Complaint]:
+    for objection in book.objections(detector.raw()):
+        yield source, ("detectors", index, *objection.field), objection.message
+
+
+def _unknown_names(source: Source, declared: set[str], book: DetectorBook) -> Iterator[Complaint]:
+    for index, rule in enumerate(source.content.rules):
+        for position, name in enumerate(rule.detectors if rule.action == "redact" else ()):
+            if name not in declared and not book.knows(name):
+                yield (
+                    source,
+                    ("rules", index, "detectors", position),
+                    f"there is no detector {name!r}{_near(name, (*declared, *book.names()))}",
+                )
+
+
+def _near(name: str, names: Iterable[str]) -> str:
+    known = sorted(names)
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    close = close or [other for other in known if other.endswith(f".{name}")]
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    return "; write a family (secrets, pii, custom), an id such as pii.card, or define it under detectors:"
+
+
+@dataclass(frozen=True, slots=True)
+class SectionRemark:
+    """One remark on a detector or a suppression: where it stands, a kind to filter by, and words."""
+
+    source: Source
+    steps: tuple[str | int, ...]
+    kind: str
+    message: str
+
+
+def remarks(sources: Sequence[Source], book: DetectorBook) -> Iterator[SectionRemark]:
+    """Say which detectors and suppressions probably do not do what is meant."""
+    rules = [rule for source in sources for rule in source.content.rules if rule.action == "redact"]
+    named = {name for rule in rules for name in rule.detectors}
+    declared = {detector.id for source in sources for detector in source.content.detectors}
+    for source in sources:
+        for index, detector in enumerate(source.content.detectors):
+            if not named & {detector.id, "custom"}:
+                message = f"{detector.id} is named by no redact rule: it is masked in records alone"
+                yield SectionRemark(source, ("detectors", index), "unused-detector", message)
+        for index, entry in enumerate(source.content.suppressions):
+            place = ("suppressions", index)
+            if not _fits_any(entry.rule, (rule.id for rule in rules)):
+                message = f"rule {entry.rule!r} fits no redact rule: it lets nothing be"
+                yield SectionRemark(source, (*place, "rule"), "unknown-rule", message)
+            if not _fits_any(entry.detector, {*declared, *book.names()}):
+                message = f"detector {entry.detector!r} fits no detector: it lets nothing be"
+                yield SectionRemark(source, (*place, "detector"), "unknown-detector", message)
+
+
+def _fits_any(glob: str | None, names: Iterable[str]) -> bool:
+    return glob is None or any(map(_fits(glob), names))

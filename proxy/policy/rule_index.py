@@ -1,0 +1,269 @@
+"""Asking the conditions of many rules together. Pure, no I/O.
+
+An index has the conditions of one kind on one `arg`, and gives for a call the rules
+of which one may hold. To leave a rule out is a promise that its condition would have
+said no; where that is not sure, it is given. An index is asked only where the call has
+some value there: of no value at all, every condition that has an index says no.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from proxy.policy.command_operator import read_entry, view_command
+from proxy.policy.conditions import many
+from proxy.policy.globs import is_glob
+from proxy.policy.host_operators import compile_hosts, view_url
+from proxy.policy.operators import spellings
+from proxy.policy.path_fastpath import read_plain
+from proxy.policy.path_operator import compile_roots, gather_paths, glob_search
+from proxy.policy.regex import bundle, compile_search
+from proxy.policy.views import TextView, gather, sole_text, view_contents, view_scalar, view_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Sequence
+
+    from proxy.policy.arg_select import ArgPath, Reading
+    from proxy.policy.command_operator import CommandView
+    from proxy.policy.hosts import Host, UrlViews
+    from proxy.policy.views import Views
+
+type Index = Callable[[Reading], Collection[int]]
+type Build = Callable[[ArgPath, Sequence[Leaf]], Index]
+type Table[T] = dict[T, frozenset[int]]
+
+_MAX_TEXT: Final = 4096
+"""The length from which a text is searched for each pattern by itself, as the operator does."""
+
+
+class Leaf(NamedTuple):
+    """The operand of one condition, and the number of the rule that it stands in."""
+
+    operand: Any
+    rule: int
+
+
+def _table[T](entries: Iterable[tuple[T, int]]) -> Table[T]:
+    rules: dict[T, set[int]] = {}
+    for key, rule in entries:
+        rules.setdefault(key, set()).add(rule)
+    return {key: frozenset(found) for key, found in rules.items()}
+
+
+def _everyone(leaves: Sequence[Leaf]) -> frozenset[int]:
+    return frozenset(leaf.rule for leaf in leaves)
+
+
+def index_presence(_arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
+    """Give every rule, for conditions of which no more is known than that they say no of nothing."""
+    everyone = _everyone(leaves)
+    return lambda _reading: everyone
+
+
+def index_paths(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
+    """Index `path_under`: each head of a path is looked up among the folders."""
+    paths_of = gather_paths(arg)
+    everyone = _everyone(leaves)
+    compiled = [(compile_roots(many(leaf.operand)), leaf.rule) for leaf in leaves]
+    folders = _table((root, rule) for roots, rule in compiled for root in roots.folded)
+    lengths = sorted({len(root) for root in folders})
+    relative = frozenset(rule for roots, rule in compiled if roots.relative)
+    globs = [(roots.folded_glob, rule) for roots, rule in compiled if roots.folded_glob is not None]
+    some_glob = glob_search([glob for roots, _ in compiled for glob in roots.globs])
+
+    def index(reading: Reading) -> Collection[int]:
+        value = arg.sole(reading) if some_glob is None else None
+        if type(value) is str and value[:1] == "/" and (path := read_plain(value)) is not None:
+            folded = path.lower()
+            return {rule for length in lengths for rule in folders.get(folded[:length], ())}
+        paths = paths_of(reading)
+        if paths.trouble is not None:
+            return everyone
+        heads = [head for path in paths.folded for length in lengths if (head := path[:length]) in folders]
+        found = {rule for head in heads for rule in folders[head]}
+        if some_glob is not None:
+            hit = [path for path in paths.folded if some_glob(path)]
+            found.update([rule for path in hit for fits, rule in globs if fits(path)])
+        if paths.relative:
+            found |= relative
+        may_reach = paths.may_reach
+        if may_reach is not None:
+            found.update(*[rules for root, rules in folders.items() if may_reach(root)])
+        return found
+
+    return index
+
+
+def index_matches(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
+    """Index `matches`: a text is searched for many patterns at once, and for each only where that finds something."""
+    rules = _table((pattern, leaf.rule) for leaf in leaves for pattern in many(leaf.operand))
+    each = {pattern: (compile_search(pattern), found) for pattern, found in rules.items()}
+    bundles = [(some.search, [each[pattern] for pattern in some.patterns]) for some in bundle(tuple(rules))]
+
+    def find(readings: Iterable[str]) -> set[int]:
+        found: set[int] = set()
+        for text in readings:
+            short = len(text) <= _MAX_TEXT
+            for search, members in bundles:
+                if not short or search(text):
+                    for fits, given in members:
+                        if fits(text):
+                            found |= given
+        return found
+
+    index_views = _index_views(gather(arg, "text", view_text), leaves, lambda view: find(view.readings))
+
+    def index(reading: Reading) -> Collection[int]:
+        text = sole_text(arg, reading)
+        return index_views(reading) if text is None else find((text,))
+
+    return index
+
+
+def index_scalars(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
+    """Index `equals` and `in`: equal values have a name in common."""
+    rules = _table(
+        (name, leaf.rule) for leaf in leaves for value in many(leaf.operand) for name in view_scalar(value).names
+    )
+
+    def find(view: Any) -> set[int]:
+        return {rule for name in view.names for rule in rules.get(name, ())}
+
+    return _index_views(gather(arg, "scalar", view_scalar), leaves, find)
+
+
+def index_heads(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
+    """Index `starts_with`."""
+    rules = _folded_words(leaves)
+    lengths = sorted({len(word) for word in rules})
+
+    def find(view: TextView) -> set[int]:
+        heads = [text[:length] for text in view.folded for length in lengths]
+        return {rule for head in heads for rule in rules.get(head, ())}
+
+    return _index_views(gather(arg, "text", view_text), leaves, find)
+
+
+def index_tails(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
+    """Index `ends_with`."""
+    rules = _folded_words(leaves)
+    lengths = sorted({len(word) for word in rules})
+
+    def find(view: TextView) -> set[int]:
+        tails = [text[max(len(text) - length, 0) :] for text in view.folded for length in lengths]
+        return {rule for tail in tails for rule in rules.get(tail, ())}
+
+    return _index_views(gather(arg, "text", view_text), leaves, find)
+
+
+def index_contents(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
+    """Index `contains`."""
+    rules = _folded_words(leaves)
+    words = tuple(rules.items())
+
+    def find(view: Any) -> set[int]:
+        if isinstance(view, TextView):
+            return {rule for text in view.folded for word, found in words if word in text for rule in found}
+        return {rule for element in view for name in element.names for rule in rules.get(name, ())}
+
+    return _index_views(gather(arg, "contents", view_contents), leaves, find)
+
+
+def _folded_words(leaves: Sequence[Leaf]) -> Table[str]:
+    return _table((word, leaf.rule) for leaf in leaves for word in spellings(leaf.operand)[1])
+
+
+def index_commands(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
+    """Index `command`: the programs that a command line runs or mentions are looked up."""
+    entries = [(read_entry(text), leaf.rule) for leaf in leaves for text in many(leaf.operand)]
+    rules = _table((entry.program, rule) for entry, rule in entries if not is_glob(entry.program))
+    globs = [(entry.fits, rule) for entry, rule in entries if is_glob(entry.program)]
+
+    def find(view: CommandView) -> set[int]:
+        names = {program.name for program in (*view.run, *view.maybe)} | view.mentioned
+        found = {rule for name in names for rule in rules.get(name, ())}
+        return found | {rule for fits, rule in globs if any(map(fits, names))}
+
+    return _index_views(gather(arg, "command", view_command), leaves, find, _has_problem)
+
+
+def index_classes(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
+    """Index `ip_class`."""
+    rules = _table((kind, leaf.rule) for leaf in leaves for kind in many(leaf.operand))
+
+    def find(view: UrlViews) -> set[int]:
+        kinds = {kind for host in view.hosts for found in host.classes() for kind in found}
+        return {rule for kind in kinds for rule in rules.get(kind, ())}
+
+    return _index_views(gather(arg, "url", view_url), leaves, find, _has_problem)
+
+
+def index_hosts(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
+    """Index `host_in`: a host's name, its domains and its addresses are looked up."""
+    compiled = [(compile_hosts(many(leaf.operand)), leaf.rule) for leaf in leaves]
+    names = _table((name, rule) for hosts, rule in compiled for name in hosts.names)
+    suffixes = _table((suffix, rule) for hosts, rule in compiled for suffix in hosts.suffixes)
+    addresses = _table((address, rule) for hosts, rule in compiled for address in hosts.addresses)
+    longest = max(map(len, suffixes), default=0)
+    globs = [(hosts.fits_glob, rule) for hosts, rule in compiled if hosts.fits_glob is not None]
+
+    def find(host: Host) -> set[int]:
+        name = host.name
+        found = set(names.get(name, ()))
+        for address in host.addresses:
+            found |= addresses.get(address, _NOBODY)
+        if longest:
+            end = name[-longest:]
+            for tail in [end[at:] for at, char in enumerate(end) if char == "."]:
+                found |= suffixes.get(tail, _NOBODY)
+        found.update([rule for fits, rule in globs if fits(name)])
+        return found
+
+    return _index_views(
+        gather(arg, "url", view_url),
+        leaves,
+        lambda view: {rule for host in view.hosts for rule in find(host)},
+        _has_problem,
+    )
+
+
+def _has_problem(view: UrlViews | CommandView) -> bool:
+    return view.problem is not None
+
+
+_NOBODY: Final[frozenset[int]] = frozenset()
+
+
+def _index_views(
+    views_of: Callable[[Reading], Views],
+    leaves: Sequence[Leaf],
+    find: Callable[[Any], Collection[int]],
+    unsure: Callable[[Any], bool] | None = None,
+) -> Index:
+    everyone = _everyone(leaves)
+
+    def index(reading: Reading) -> Collection[int]:
+        items, extra, _, trouble = views_of(reading)
+        if trouble is not None or (unsure is not None and any(map(unsure, items))):
+            return everyone
+        if len(items) == 1 and not extra:
+            return find(items[0])
+        return {rule for view in (*items, *extra) for rule in find(view)}
+
+    return index
+
+
+INDEXES: Final[dict[str, Build]] = {
+    "equals": index_scalars,
+    "in": index_scalars,
+    "starts_with": index_heads,
+    "ends_with": index_tails,
+    "contains": index_contents,
+    "matches": index_matches,
+    "path_under": index_paths,
+    "host_in": index_hosts,
+    "ip_class": index_classes,
+    "command": index_commands,
+    **dict.fromkeys(("gt", "gte", "lt", "lte", "exists", "type", "length", "url_scheme", "cidr"), index_presence),
+}
+"""By operator. One that may hold where there is no value, as `not_equals`, has no place here."""

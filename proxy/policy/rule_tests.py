@@ -1,0 +1,107 @@
+"""Running the tests that stand beside rules. Pure, no I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from proxy.core.model import EgressRequest
+from proxy.policy.arg_select import Reading
+from proxy.policy.compiled_rule import compile_rule
+from proxy.policy.decide import spellings
+from proxy.policy.egress import CompiledEgressRule, read_target
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from proxy.core.model import Call
+    from proxy.policy.compiled_rule import CompiledRule
+    from proxy.policy.rules import EgressRule, Rule, RuleTest
+
+
+@dataclass(frozen=True, slots=True)
+class TestResult:
+    """One test: what the rule was to make of the call, and what it made of it."""
+
+    __test__ = False
+
+    rule: str
+    number: int
+    expected: str
+    got: str
+    call: str
+
+    @property
+    def passed(self) -> bool:
+        """Whether the rule did what the test says."""
+        return self.expected == self.got
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """How well a rule is tested: it should be seen to match, and seen not to."""
+
+    rule: str
+    matching: int
+    silent: int
+
+    @property
+    def complete(self) -> bool:
+        """Whether there is a test of each kind."""
+        return self.matching > 0 and self.silent > 0
+
+
+def run_tests(rules: Iterable[Rule], egress: Iterable[EgressRule] = ()) -> tuple[TestResult, ...]:
+    """Run every test beside a rule against that rule alone."""
+    results = [result for rule in rules for result in _run_rule(rule)]
+    results += [result for rule in egress for result in _run_egress(rule)]
+    return tuple(results)
+
+
+def coverage(rules: Iterable[Rule | EgressRule], results: Sequence[TestResult]) -> tuple[Coverage, ...]:
+    """Count, for each rule, the passing tests in which it matched and did not."""
+    counted = []
+    for rule in rules:
+        passed = [result for result in results if result.rule == rule.id and result.passed]
+        silent = sum(1 for result in passed if result.got == "no_match")
+        counted.append(Coverage(rule.id, len(passed) - silent, silent))
+    return tuple(counted)
+
+
+def _run_rule(rule: Rule) -> list[TestResult]:
+    compiled = compile_rule(rule)
+    return [_run_one(compiled, number, test) for number, test in enumerate(rule.tests, 1)]
+
+
+def _run_one(compiled: CompiledRule, number: int, test: RuleTest) -> TestResult:
+    call = test.call.as_call()
+    got, reason = _outcome(compiled, call)
+    expected = test.expect
+    if test.reason is not None:
+        return TestResult(compiled.id, number, f"{expected} {test.reason}", f"{got} {reason}", repr(call.arguments))
+    return TestResult(compiled.id, number, expected, got, f"{call.tool or call.method} {call.arguments!r}")
+
+
+def _outcome(compiled: CompiledRule, call: Call) -> tuple[str, str]:
+    if not compiled.speaks_of(call, spellings(call)):
+        return "no_match", ""
+    hit = compiled.ask(Reading(call.arguments or {}))
+    if hit is None:
+        return "no_match", ""
+    if compiled.allows and hit.reason is not None:
+        return "no_match", hit.reason
+    plain = "policy_denied" if compiled.rule.action == "deny" else ""
+    return compiled.rule.action, hit.reason or plain
+
+
+def _run_egress(rule: EgressRule) -> list[TestResult]:
+    compiled = CompiledEgressRule(rule)
+    results = []
+    for number, test in enumerate(rule.tests, 1):
+        asked = test.request
+        request = EgressRequest(asked.host, asked.port, asked.method, tuple(asked.addresses), asked.agent)
+        target = read_target(request)
+        matched = target is not None and compiled.matches(request, target)
+        shown = f"{asked.method} {asked.host}:{asked.port}"
+        results.append(TestResult(rule.id, number, test.expect, rule.action if matched else "no_match", shown))
+    return results

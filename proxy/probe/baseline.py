@@ -1,0 +1,50 @@
+"""What a server was when it was last accepted: its tools as it listed them, and what they were seen to do."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from proxy.errors import ConfigError
+from proxy.system.secret_files import write_private
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from proxy.core.model import JsonObject
+    from proxy.probe.findings import Profile
+
+FOLDER = "probe"
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """The whole tool objects by name, and the profiles; that of start-up is under the empty name."""
+
+    tools: Mapping[str, JsonObject]
+    profiles: Mapping[str, Profile]
+
+
+def _file(state_dir: Path, server: str) -> Path:
+    return state_dir / FOLDER / f"{hashlib.sha256(server.encode('utf-8', 'surrogatepass')).hexdigest()[:40]}.json"
+
+
+def load(state_dir: Path, server: str) -> Baseline | None:
+    """Give a server's baseline; None where it was never probed. Raises ConfigError where it cannot be read."""
+    file = _file(state_dir, server)
+    try:
+        said = json.loads(file.read_bytes())
+        return Baseline(dict(said["tools"]), dict(said["profiles"]))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{file} cannot be read ({error}); restore it, or delete it to begin anew") from error
+
+
+def save(state_dir: Path, server: str, baseline: Baseline) -> None:
+    """Keep a server's baseline."""
+    said = {"server": server, "tools": dict(baseline.tools), "profiles": dict(baseline.profiles)}
+    write_private(_file(state_dir, server), json.dumps(said).encode())

@@ -1,0 +1,237 @@
+"""What a probe makes of what it saw: rules applied to deeds, and one run compared with another. Pure."""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING
+
+from proxy.gate.tool_descriptions import find_hidden
+from proxy.gate.tool_pins import changed_fields, print_tool
+from proxy.probe.observation_facts import canaries_sent, facts
+from proxy.trace.capability import Capability
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from proxy.core.model import JsonObject
+    from proxy.probe.declared_scope import Scope
+    from proxy.probe.observation_facts import Deed, World
+    from proxy.probe.rulebook import Rule, Rulebook, Severity
+
+MAX_EVIDENCE = 5
+MAX_TARGETS = 6
+MAX_LINE = 400
+UNREMARKABLE = frozenset({Capability.FS_READ})
+"""What everybody does all the time, and no profile needs to tell of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One finding. `tool` is None where it is the server itself, at start-up or at the end."""
+
+    tool: str | None
+    rule: str
+    severity: Severity
+    capability: str | None
+    message: str
+    evidence: tuple[str, ...] = ()
+
+    def data(self) -> JsonObject:
+        """Give it as JSON."""
+        return {**asdict(self), "evidence": list(self.evidence)}
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of a tool: with what, and what it declares with that."""
+
+    tool: str
+    label: str
+    key: str
+    """The same for the same arguments."""
+    scope: Scope
+
+
+@dataclass(slots=True)
+class Hit:
+    """One rule that matched, and the deeds by which it did, for each target."""
+
+    rule: Rule
+    targets: dict[str, list[Deed]] = field(default_factory=dict)
+
+    @property
+    def deeds(self) -> list[Deed]:
+        """The deeds, of all targets."""
+        return [deed for deeds in self.targets.values() for deed in deeds]
+
+
+def judge(
+    deeds: Sequence[Deed], calls: Sequence[Call], startup: Scope, world: World, book: Rulebook
+) -> tuple[Found, ...]:
+    """Apply the rules to what was seen, tool by tool; start-up and end are judged by the server's own scope."""
+    found: list[Found] = []
+    tools: list[str | None] = [None, *dict.fromkeys(call.tool for call in calls)]
+    for tool in tools:
+        own = [deed for deed in deeds if (None if deed.call is None else calls[deed.call].tool) == tool]
+        scopes = [(deed, startup if deed.call is None else calls[deed.call].scope) for deed in own]
+        hits = _apply(scopes, world, book)
+        found += [_tell(tool, hit, calls, world, startup) for hit in hits.values()]
+        if tool is not None:
+            numbers = [number for number, call in enumerate(calls) if call.tool == tool]
+            found += _compare_calls(tool, hits, calls, numbers, book)
+    return tuple(found)
+
+
+def _apply(scopes: Iterable[tuple[Deed, Scope]], world: World, book: Rulebook) -> dict[str, Hit]:
+    hits: dict[str, Hit] = {}
+    for deed, scope in scopes:
+        if not _counts(deed):
+            continue
+        true, target = facts(deed, scope, world), world.target(deed.observation)
+        path = world.tilde(deed.observation.path or "")
+        for rule in book.rules:
+            if rule.speaks_of(deed, path, true):
+                hits.setdefault(rule.id, Hit(rule)).targets.setdefault(target, []).append(deed)
+    for hit in list(hits.values()):
+        for weaker in hit.rule.supersedes:
+            for target in hit.targets:
+                if weaker in hits:
+                    hits[weaker].targets.pop(target, None)
+    return {name: hits[name] for name in (rule.id for rule in book.rules) if name in hits and hits[name].targets}
+
+
+def _counts(deed: Deed) -> bool:
+    """Tell whether it matters: a look at what is not there, or making what is, tells nothing; else attempts do."""
+    missing = deed.observation.error in ("ENOENT", "ENOTDIR", "ENXIO")
+    looked = missing and deed.observation.capability in (Capability.FS_READ, Capability.FS_DELETE)
+    return not looked and deed.observation.error != "EEXIST"
+
+
+def _tell(tool: str | None, hit: Hit, calls: Sequence[Call], world: World, startup: Scope) -> Found:
+    order = {capability: at for at, capability in enumerate(hit.rule.capability)}
+    deeds = sorted(hit.deeds, key=lambda deed: order[deed.observation.capability])
+    shown = list(hit.targets)[:MAX_TARGETS]
+    more = len(hit.targets) - len(shown)
+    where = ", ".join(shown) + (f" and {more} more" if more else "")
+    sources = {
+        canary.source: None
+        for deed in deeds
+        for canary in canaries_sent(deed.observation, _scope(deed, calls, startup), world)
+    }
+    named = f" (of {', '.join(sources)})" if sources and "canary_sent" in hit.rule.all else ""
+    return Found(
+        tool,
+        hit.rule.id,
+        hit.rule.severity,
+        str(deeds[0].observation.capability),
+        f"{hit.rule.description} {_verb(deeds[0])} {where}{named}",
+        tuple(dict.fromkeys(deed.observation.line[:MAX_LINE] for deed in deeds))[:MAX_EVIDENCE],
+    )
+
+
+def _scope(deed: Deed, calls: Sequence[Call], startup: Scope) -> Scope:
+    return startup if deed.call is None else calls[deed.call].scope
+
+
+def _verb(deed: Deed) -> str:
+    tried = "" if deed.observation.ok else f" (tried: {deed.observation.error})"
+    return f"Seen: {deed.observation.action}{tried}"
+
+
+def _compare_calls(
+    tool: str, hits: Mapping[str, Hit], calls: Sequence[Call], numbers: Sequence[int], book: Rulebook
+) -> list[Found]:
+    """Find what happens with some arguments only, and what happens only when the same are sent again."""
+    found = []
+    first = {calls[number].key: number for number in reversed(numbers)}
+    for hit in hits.values():
+        during = {deed.call for deed in hit.deeds}
+        late = [n for n in numbers if n in during and first[calls[n].key] != n and first[calls[n].key] not in during]
+        with_it = {calls[n].label for n in numbers if n in during}
+        without = {calls[n].label for n in numbers if n not in during} - with_it
+        lines = tuple(deed.observation.line[:MAX_LINE] for deed in hit.deeds)[:1]
+        capability = str(hit.deeds[0].observation.capability)
+        if late:
+            rule = book.get("differs-after-calls")
+            said = f"{rule.description} {hit.rule.id}: not in call 1, but in call {numbers.index(late[0]) + 1}"
+            found.append(Found(tool, rule.id, rule.severity, capability, said, lines))
+        elif without and with_it and during != {numbers[0]}:  # what is done once and for all is done first
+            rule = book.get("differs-between-inputs")
+            said = f"{rule.description} {hit.rule.id}: with {', '.join(sorted(with_it))}, not with "
+            found.append(Found(tool, rule.id, rule.severity, capability, said + ", ".join(sorted(without)), lines))
+    return list({each.rule: each for each in reversed(found)}.values())
+
+
+def judge_manifest(tools: Sequence[JsonObject], known: Mapping[str, JsonObject] | None, book: Rulebook) -> list[Found]:
+    """Look at what tools say of themselves, and compare it with what they said when last accepted (whole objects)."""
+    hidden, changed = book.get("hidden-characters"), book.get("manifest-changed")
+    places = {str(tool.get("name")): find_hidden(tool)[:MAX_EVIDENCE] for tool in tools}
+    found = [
+        Found(name, hidden.id, hidden.severity, None, hidden.description, where)
+        for name, where in places.items()
+        if where
+    ]
+    if known is None:
+        return found
+    now = {str(tool.get("name")): tool for tool in tools}
+    said = {name: _changes(known.get(name), now.get(name)) for name in dict.fromkeys([*now, *known])}
+    return found + [
+        Found(name, changed.id, changed.severity, None, f"{changed.description} {change}")
+        for name, change in said.items()
+        if change is not None
+    ]
+
+
+def _changes(before: JsonObject | None, after: JsonObject | None) -> str | None:
+    if before is None:
+        return "Seen: the tool is new"
+    if after is None:
+        return "Seen: the tool is gone"
+    fields = changed_fields(print_tool(before), print_tool(after))
+    return f"Seen: changed in {', '.join(fields)}" if fields else None
+
+
+type Profile = dict[str, list[str]]
+"""What a tool was seen to do: by capability, to whom or with what program."""
+
+
+def profile(deeds: Iterable[Deed], world: World) -> Profile:
+    """Sum up deeds so that two runs can be compared: no reading, no names made up for one run."""
+    found: dict[str, set[str]] = {}
+    for deed in deeds:
+        observation = deed.observation
+        absent = observation.capability is Capability.IPC_UNIX and not observation.ok
+        if observation.capability in UNREMARKABLE or absent or not _counts(deed):
+            continue
+        found.setdefault(str(observation.capability), set()).update(_stable(observation.path, deed, world))
+    return {name: sorted(targets) for name, targets in sorted(found.items())}
+
+
+def _stable(path: str | None, deed: Deed, world: World) -> set[str]:
+    observation = deed.observation
+    if observation.capability in (Capability.NET_CONNECT, Capability.NET_DNS):
+        return {observation.name or world.host(observation.peer or "")}
+    if observation.capability is Capability.PROC_EXEC:
+        return {posixpath.basename(path or "")}
+    return set()
+
+
+def judge_profiles(now: Mapping[str, Profile], known: Mapping[str, Profile] | None, book: Rulebook) -> list[Found]:
+    """Compare what tools do with what they did when last accepted; a tool not known then is not compared."""
+    rule = book.get("behaviour-changed")
+    found = []
+    for tool, seen in now.items():
+        before = (known or {}).get(tool)
+        news = _news(before, seen) if before is not None else {}
+        if news:
+            said = "; ".join(f"{name} {', '.join(new[:MAX_TARGETS])}".rstrip() for name, new in news.items())
+            text = f"{rule.description} Seen: {said}"
+            found.append(Found(tool or None, rule.id, rule.severity, next(iter(news)), text))
+    return found
+
+
+def _news(before: Profile, after: Profile) -> Profile:
+    """Give what one profile has over another."""
+    new = {name: sorted(set(targets) - set(before.get(name, ()))) for name, targets in after.items()}
+    return {name: targets for name, targets in new.items() if targets or name not in before}

@@ -1,0 +1,186 @@
+"""What is the case about an observation, as words that rules speak of. Pure."""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+import posixpath
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from proxy.probe.declared_scope import is_under
+from proxy.trace.capability import Capability
+
+if TYPE_CHECKING:
+    from proxy.probe.canary import Canary, CanaryWatch
+    from proxy.probe.declared_scope import Scope
+    from proxy.trace.capability import Observation
+
+SHELLS = frozenset({"sh", "dash", "bash", "zsh", "busybox"})
+TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  names, not places to write
+FOREIGN_ACTIONS = frozenset({"ptrace", "process_vm_readv", "process_vm_writev", "kill", "pidfd_getfd"})
+INSIDES = re.compile(r"/proc/[0-9]+/(?:task/[0-9]+/)?(?:mem|maps|environ|(?:fd|root|cwd|map_files)(?:/.*)?)")
+PROCESS = re.compile(r"/proc/([0-9]+|self|thread-self)/")
+SIGNALLED = re.compile(r"([0-9]+), ")
+LOCAL_NAMES = frozenset({"localhost", "localhost.localdomain", "ip6-localhost"})
+LABEL, SUBDOMAIN, ENTROPY = 30, 60, 3.0
+"""How long a label, or all of them before the last two, are where they carry data."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """One observation in its place: during which call (None: at start-up or at the end), and by which program."""
+
+    observation: Observation
+    call: int | None
+    program: str = ""
+
+
+@dataclass(slots=True)
+class World:
+    """What is known of where a server ran. `names` has the host of each address, `pids` every process of its own."""
+
+    home: str
+    folder: str
+    """Of the probe itself: no server has business there."""
+    cwd: str = "/"
+    """Where the server was started."""
+    canaries: dict[str, Canary] = field(default_factory=dict)
+    """By absolute path."""
+    watch: CanaryWatch | None = None
+    names: dict[str, str] = field(default_factory=dict)
+    pids: set[int] = field(default_factory=set)
+    programs: set[str] = field(default_factory=set)
+    """The files that were executed to start the server."""
+    local_names: frozenset[str] = LOCAL_NAMES
+
+    def tilde(self, path: str) -> str:
+        """Spell a path below the home with a tilde."""
+        return f"~{path[len(self.home) :]}" if is_under(path, [self.home]) else path
+
+    def host(self, peer: str) -> str:
+        """Give the host of a peer `host:port`, by the name that led there where one did."""
+        address = peer.rpartition(":")[0].strip("[]") or peer
+        return self.names.get(address, address)
+
+    def target(self, observation: Observation) -> str:
+        """Say what an observation was about, the same way each time."""
+        if observation.name is not None:
+            return observation.name
+        if observation.peer is not None:
+            port = observation.peer.rpartition(":")[2]
+            return f"{self.host(observation.peer)}:{port}"
+        return self.tilde(observation.path) if observation.path else " ".join(observation.argv)
+
+
+def facts(deed: Deed, scope: Scope, world: World) -> frozenset[str]:
+    """Give every fact that holds of a deed."""
+    observation = deed.observation
+    found = {
+        "startup": deed.call is None,
+        "read_only": scope.read_only,
+        "network": scope.network,
+        "executes": scope.executes,
+        "fetching": deed.call is None and scope.launcher,
+        "foreign_process": _is_foreign(observation, world),
+        "own_process": _is_own(observation, world),
+        "canary_sent": bool(canaries_sent(observation, scope, world)),
+    }
+    if observation.capability in (Capability.NET_CONNECT, Capability.NET_DNS):
+        found |= _net_facts(observation, scope, world)
+    elif observation.capability in (Capability.PROC_EXEC, Capability.EXEC_FILELESS):
+        found |= _exec_facts(deed, scope, world)
+    elif observation.path is not None:
+        found |= _path_facts(observation.path, scope, world)
+    return frozenset(name for name, holds in found.items() if holds)
+
+
+def canaries_sent(observation: Observation, scope: Scope, world: World) -> tuple[Canary, ...]:
+    """Give the canaries in what was sent, but those that a tool with a network was pointed at."""
+    if world.watch is None or not (observation.data or observation.name):
+        return ()
+    found = world.watch.find(observation.data + b" " + (observation.name or "").encode())
+    asked = {canary.source for path, canary in world.canaries.items() if is_under(path, scope.named)}
+    return tuple(canary for canary in found if not (scope.network and canary.source in asked))
+
+
+def _net_facts(observation: Observation, scope: Scope, world: World) -> dict[str, bool]:
+    host = (observation.name or world.host(observation.peer or "")).lower().rstrip(".")
+    return {
+        "remote": not _is_local(host, world),
+        "hosts_named": bool(scope.hosts),
+        "host_named": any(host == named or host.endswith(f".{named}") for named in scope.hosts),
+        "data_in_name": observation.capability is Capability.NET_DNS and carries_data(host),
+    }
+
+
+def _is_local(host: str, world: World) -> bool:
+    if host in world.local_names or host.endswith(".localhost"):
+        return True
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    return address.is_loopback or address.is_unspecified
+
+
+def carries_data(name: str) -> bool:
+    """Tell whether a name is so long, and so little like words, that it carries something."""
+    labels = name.rstrip(".").split(".")[:-2]
+    longest = max(labels, key=len, default="")
+    packed = len(longest) >= LABEL and _entropy(longest) >= ENTROPY and bool(re.search(r"[0-9]", longest))
+    return packed or len("".join(labels)) >= SUBDOMAIN
+
+
+def _entropy(text: str) -> float:
+    return -sum(count / len(text) * math.log2(count / len(text)) for count in Counter(text).values())
+
+
+def _exec_facts(deed: Deed, scope: Scope, world: World) -> dict[str, bool]:
+    observation = deed.observation
+    program = posixpath.basename(observation.path or "")
+    line = observation.argv[2] if program in SHELLS and observation.argv[1:2] == ("-c",) else ""
+    meant = posixpath.basename(line.split()[0]) if line.split() else program
+    return {
+        "launch": deed.call is None and len(observation.lineage) <= 1,
+        "own_program": deed.call is None and observation.path in world.programs,
+        "program_named": bool({meant, meant.partition("-")[0], re.sub(r"[0-9.]+$", "", meant)} & scope.words),
+    }
+
+
+def _path_facts(path: str, scope: Scope, world: World) -> dict[str, bool]:
+    canary = world.canaries.get(path)
+    granted = is_under(path, scope.granted)
+    return {
+        "named": is_under(path, scope.named),
+        "named_file": path in scope.named,
+        "granted": granted,
+        "granted_document": granted and canary is not None and not canary.secret,
+        "working_folder": is_under(path, [world.cwd]) and world.cwd != "/",
+        "temporary": _is_temporary(path, world),
+        "canary": canary is not None,
+    }
+
+
+def _is_temporary(path: str, world: World) -> bool:
+    if is_under(path, [world.home]):  # which may be in a temporary folder itself
+        return is_under(path, [posixpath.join(world.home, "tmp")])
+    return is_under(path, TEMPORARY)
+
+
+def _is_own(observation: Observation, world: World) -> bool:
+    """Tell whether something was done to a process of the server's own, which may have ended since."""
+    path = observation.path or ""
+    found = SIGNALLED.match(path) if observation.action == "kill" else PROCESS.match(path)
+    return found is not None and (not found[1].isdigit() or int(found[1]) in world.pids)
+
+
+def _is_foreign(observation: Observation, world: World) -> bool:
+    if observation.capability is Capability.KERNEL:
+        return observation.action in FOREIGN_ACTIONS and not _is_own(observation, world)
+    if observation.path is None or observation.capability not in (Capability.FS_READ, Capability.FS_WRITE):
+        return False
+    pried = INSIDES.fullmatch(observation.path) is not None and not _is_own(observation, world)
+    return pried or (is_under(observation.path, [world.folder]) and not observation.path.endswith("/trust.pem"))

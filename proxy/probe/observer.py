@@ -1,0 +1,196 @@
+"""Puts what strace and the sinks saw in its place: during which call, and by which program. Pure.
+
+A probe calls one tool after another, so the time tells whose something is; a
+process is its call's for as long as it lives, however late it acts.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import posixpath
+from bisect import bisect_right
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from proxy.probe.observation_facts import Deed
+from proxy.trace.capability import Capability, Observation
+from proxy.trace.normalise import Normaliser
+from proxy.trace.process_tree import STARTERS
+from proxy.trace.strace import Ended, Reader, Syscall
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy.core.model import JsonObject
+    from proxy.probe.observation_facts import World
+    from proxy.trace.process_tree import Process
+    from proxy.trace.strace import Event
+
+MAX_SAME = 3
+MAX_KEPT = 2000
+"""Of one capability during one call: many files read do not crowd out the one connection made."""
+
+
+class Observer:
+    """Follows one server. `world` learns names, processes and programs as they are seen.
+
+    Writes to `ignored` files, which it was given open, are none of its doing.
+    """
+
+    def __init__(
+        self, world: World, cwd: str, clock: Callable[[], float], ignored: frozenset[str] = frozenset()
+    ) -> None:
+        self._world = world
+        self._clock = clock
+        self._reader = Reader()
+        self._normaliser = Normaliser(cwd.encode(), frozenset(path.encode() for path in ignored))
+        self._rest = b""
+        self._starts: list[float] = [0.0]
+        self._calls: list[int | None] = [None]
+        self._born: dict[int, tuple[Process, int | None]] = {}
+        self._programs: dict[int, str] = {}
+        self._seen: Counter[tuple[Any, ...]] = Counter()
+        self._kept: Counter[tuple[int | None, Capability]] = Counter()
+        self._sent: dict[str, list[tuple[float, int | None]]] = {}
+        self._noted: list[tuple[Observation, str]] = []
+        self.deeds: list[Deed] = []
+        self.dropped = 0
+        self.last = 0.0
+        self._first: int | None = None
+        self.saw_end = False
+        """Whether the program that was started was seen to end: what is not traced after that has no more to show."""
+
+    @property
+    def lines(self) -> int:
+        """How many lines strace wrote."""
+        return self._reader.lines
+
+    @property
+    def unparsed(self) -> int:
+        """How many of them could not be read."""
+        return self._reader.unparsed
+
+    def begin(self, call: int | None) -> None:
+        """Say that from now on what happens belongs to a call, or to none."""
+        self._starts.append(self._clock())
+        self._calls.append(call)
+
+    def feed(self, data: bytes) -> None:
+        """Take a piece of strace's output."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        self.last = self._clock()
+        for line in lines:
+            event = self._reader.take(line.decode("utf-8", "backslashreplace"))
+            observations = self._normaliser.take(event)
+            self._follow(event)
+            for observation in observations:
+                self._take(observation)
+
+    def _follow(self, event: Event) -> None:
+        """Learn whose a new process is, and whether the first has ended."""
+        if isinstance(event, Ended):
+            self.saw_end = self.saw_end or event.pid == self._first
+        if isinstance(event, Syscall):
+            self._first = self._first or event.pid
+            self._world.pids.add(event.pid)
+            if event.name in STARTERS and event.ok and event.value:
+                self._world.pids.add(event.value)
+                self._owner(event.value, event.time)
+
+    def _owner(self, pid: int, time: float) -> int | None:
+        """Give the call that a thread's process belongs to; the server's own belong to whichever is under way."""
+        process = self._normaliser.lineage.process(pid)
+        known = self._born.get(id(process))
+        if known is None:
+            parent = process.parent
+            inherited = self._born.get(id(parent)) if parent is not None else None
+            call = inherited[1] if inherited and inherited[1] is not None else self._during(time)
+            known = self._born[id(process)] = (process, call)
+        return known[1] if known[1] is not None else self._during(time)
+
+    def _during(self, time: float) -> int | None:
+        return self._calls[max(0, bisect_right(self._starts, time) - 1)]
+
+    def _take(self, observation: Observation) -> None:
+        call = self._owner(observation.pid, observation.time)
+        if observation.capability is Capability.PROC_EXEC and observation.ok:
+            self._programs[observation.pid] = posixpath.basename(observation.path or "")
+            if call is None and len(observation.lineage) <= 1 and observation.path:
+                self._world.programs.add(observation.path)
+        program = next((self._programs[pid] for pid in observation.lineage if pid in self._programs), "")
+        if observation.capability in (Capability.NET_CONNECT, Capability.NET_DNS, Capability.IPC_UNIX):
+            self._sent.setdefault(_key(observation), []).append((observation.time, call))
+        self._keep(Deed(observation, call, program))
+
+    def _keep(self, deed: Deed) -> None:
+        """Keep the first few of the same, and no more than so many of a kind."""
+        seen = deed.observation
+        key = (deed.call, seen.capability, seen.action, seen.target, seen.error, deed.program, bool(seen.data))
+        # Whatever is sent is kept: a secret may be in any piece of it.
+        self._seen[key] += 1
+        if self._seen[key] > MAX_SAME and not seen.data:
+            return
+        self._kept[deed.call, seen.capability] += 1
+        if self._kept[deed.call, seen.capability] > MAX_KEPT:
+            self.dropped += 1
+        else:
+            self.deeds.append(deed)
+
+    def note(self, note: JsonObject) -> None:
+        """Take what a sink noted; what is no note of theirs is passed over."""
+        time = note.get("time")
+        observation = _noted(note, self._world) if isinstance(time, float) else None
+        if observation is not None:
+            self._noted.append((observation, _key(observation, note.get("address"), note.get("port"))))
+
+    def finish(self) -> None:
+        """Put what the sinks noted where strace saw the same; they do not know which process it came from."""
+        for observation, key in self._noted:
+            seen = self._sent.get(key, ())
+            nearest = min(seen, key=lambda each: abs(each[0] - observation.time), default=None)
+            self._keep(Deed(observation, nearest[1] if nearest else self._during(observation.time)))
+        self._noted.clear()
+
+
+def _key(observation: Observation, address: Any = None, port: Any = None) -> str:
+    """Give what strace's view and a sink's view of the same thing have in common."""
+    if observation.name is not None:
+        return observation.name.lower()
+    if observation.capability is Capability.IPC_UNIX and observation.path is not None:
+        path = observation.path  # a sink knows where its socket really is
+        return path.removeprefix("/var") if path.startswith("/var/run/") else path
+    if isinstance(address, str):
+        return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+    return observation.peer or ""
+
+
+def _noted(note: JsonObject, world: World) -> Observation | None:
+    time, data = float(note["time"]), _data(note.get("head"))
+    match note.get("kind"):
+        case "dns":
+            name = str(note.get("name"))
+            if isinstance(note.get("address"), str):
+                world.names[note["address"]] = name
+            line = f"resolver: {note.get('type')} {name}"
+            return Observation(Capability.NET_DNS, "query", 0, time, line, name=name, data=data)
+        case "tcp":
+            peer = f"{note.get('name') or note.get('address')}:{note.get('port')}"
+            how = " inside TLS" if note.get("tls") else ""
+            line = f"sink: {peer}{how}: {data[:200]!r}"
+            return Observation(
+                Capability.NET_CONNECT, "send" if data else "connect", 0, time, line, peer=peer, data=data
+            )
+        case "unix":
+            path = str(note.get("path"))
+            line = f"sink: {path}: {data[:200]!r}"
+            return Observation(Capability.IPC_UNIX, "send", 0, time, line, path=path, data=data)
+        case _:
+            return None
+
+
+def _data(head: Any) -> bytes:
+    try:
+        return base64.b64decode(head) if isinstance(head, str) else b""
+    except (binascii.Error, ValueError):
+        return b""

@@ -1,0 +1,369 @@
+"""Exercises every tool of a stdio server where it can do no harm, and says what it did beside what it declares."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from proxy.errors import ServerError, TracingError
+from proxy.probe.canary import restore_documents
+from proxy.probe.declared_scope import declare_call, declare_server, declare_tool
+from proxy.probe.findings import Call, Found, judge, judge_manifest, judge_profiles, profile
+from proxy.probe.mcp_client import Peer, PeerError, PeerGoneError, PeerTimeoutError
+from proxy.probe.observer import Observer
+from proxy.probe.package_cache import kept_for
+from proxy.probe.report import CallResult, Report, ToolReport, order, sum_up
+from proxy.probe.rulebook import rulebook
+from proxy.probe.sinkhole import Sinkhole, environment, plan_sinkhole
+from proxy.probe.synthesise import Input, synthesise
+from proxy.probe.workspace import Stage
+from proxy.stdio import launch
+from proxy.trace.capability import Capability
+from proxy.trace.tamper_guard import find_tracer, tracer_state
+from proxy.trace.tracer import options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from proxy.core.model import JsonObject
+    from proxy.probe.baseline import Baseline
+    from proxy.probe.declared_scope import Scope
+
+CHUNK = 1 << 16
+QUIET_SECONDS, SETTLE_LOOKS = 0.03, 40
+LIST_SECONDS = 20.0
+STOP_SECONDS = 2.0
+READY_SECONDS = 30.0
+STDERR_BYTES = 2000
+MAX_TIMEOUTS = 2
+"""A tool that took too long so often is called no more: a server of many such would be probed for hours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to probe, and how. In the command and the variables, `{home}` and so on stand for the canary home's."""
+
+    name: str
+    command: tuple[str, ...]
+    strace: str
+    variables: dict[str, str] = field(default_factory=dict)
+    repeats: int = 3
+    """How often a tool is called again with the same arguments."""
+    call_seconds: float = 10.0
+    start_seconds: float = 30.0
+    state_dir: Path | None = None
+
+
+@dataclass(slots=True)
+class _Tool:
+    """A tool on its way through the probe."""
+
+    said: JsonObject
+    scope: Scope
+    results: list[CallResult] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return str(self.said.get("name"))
+
+    @property
+    def hangs(self) -> bool:
+        return sum(result.outcome == "timeout" for result in self.results) >= MAX_TIMEOUTS
+
+
+class Probe:
+    """One run. `progress` is told how many calls are made of how many, and of what."""
+
+    def __init__(self, plan: Plan, progress: Callable[[int, int, str], None] = lambda *_: None) -> None:
+        self._progress = progress
+        self._stage = stage = Stage()
+        variables = {name: stage.fill_in(value) for name, value in plan.variables.items()}
+        self._plan = replace(plan, command=tuple(map(stage.fill_in, plan.command)), variables=variables)
+        self._run = stage.run
+        self._world = stage.world()
+        self._observer = Observer(self._world, stage.cwd, time.time, frozenset({str(stage.run / "stderr")}))
+        declared = declare_server(self._plan.command, variables, stage.cwd)
+        self._scope = replace(declared, granted=(*declared.granted, *stage.roots))
+        self._kept = kept_for(self._plan.command, os.environ, Path.home())
+        self._startup = replace(self._scope, granted=(*self._scope.granted, *self._kept.folders))
+        self._calls: list[Call] = []
+        self._ready = asyncio.Event()
+        self._setpriv = shutil.which("setpriv")
+        self._tracer = 0
+        self._tampered: Found | None = None
+
+    async def run(self, known: Baseline | None = None) -> Report:
+        """Probe, and compare with what is `known`.
+
+        Raises StartError where there is no such program, ServerError where the server
+        cannot be spoken to, and TracingError where it cannot be watched here.
+        """
+        try:
+            return await self._watch(known)
+        finally:
+            self._stage.remove()
+
+    async def _watch(self, known: Baseline | None) -> Report:
+        program = launch.plan(self._plan.command, os.environ).program
+        sinkhole = self._sinkhole(program)
+        planned = plan_sinkhole(sinkhole)
+        trace = self._run / "trace"
+        os.mkfifo(trace, 0o600)
+        with self._reading(trace, self._feed_trace), self._reading(sinkhole.notes, _by_line(self._take_note)):
+            server = await launch.start(planned)
+            try:
+                await self._wait_until_ready(server, sinkhole)
+                return await self._converse(server, sinkhole, known)
+            finally:
+                await server.clean_up()
+
+    def _sinkhole(self, program: str) -> Sinkhole:
+        kept = self._kept
+        variables = dict([self._stage.home.variable]) | (kept.variables or {}) | self._plan.variables
+        setpriv = self._setpriv
+        dropping = (setpriv, *("--bounding-set=-all", "--inh-caps=-all", "--")) if setpriv else ()
+        tracing = (self._plan.strace, *options(), "-o", str(self._run / "trace"), "--")
+        return Sinkhole(
+            str(self._run),
+            str(self._stage.home.folder),
+            (*tracing, *dropping, program, *self._plan.command[1:]),
+            environment(self._stage.home.folder, self._run, variables, os.environ.get("PATH", os.defpath)),
+            self._stage.cwd,
+            str(Path.home()),
+            str(self._plan.state_dir) if self._plan.state_dir else None,
+            copies=kept.folders,
+            drops=bool(dropping),
+        )
+
+    @contextlib.contextmanager
+    def _reading(self, path: Path, take: Callable[[bytes], None]) -> Iterator[None]:
+        """Take what is written to a FIFO, until the block ends."""
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        loop = asyncio.get_running_loop()
+
+        def read() -> None:
+            with contextlib.suppress(BlockingIOError):
+                data = os.read(descriptor, CHUNK)
+                if not data:
+                    loop.remove_reader(descriptor)
+                take(data)
+
+        loop.add_reader(descriptor, read)
+        try:
+            yield
+        finally:
+            loop.remove_reader(descriptor)
+            os.close(descriptor)
+
+    def _feed_trace(self, data: bytes) -> None:
+        (self._run / "trace").unlink(missing_ok=True)  # from now on nobody can open it by its name
+        self._observer.feed(data)
+
+    def _take_note(self, line: bytes) -> None:
+        try:
+            note = json.loads(line)
+        except ValueError:
+            return
+        if not isinstance(note, dict):
+            return
+        if note.get("kind") == "ready":
+            self._ready.set()
+        self._observer.note(note)
+
+    async def _wait_until_ready(self, server: launch.Server, sinkhole: Sinkhole) -> None:
+        ready, ended = asyncio.create_task(self._ready.wait()), asyncio.create_task(server.ended())
+        try:
+            await asyncio.wait([ready, ended], timeout=READY_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ready.cancel()
+            ended.cancel()
+        if not self._ready.is_set():
+            problem = sinkhole.problem.read_text() if sinkhole.problem.exists() else ""
+            raise TracingError(
+                f"this system allows no sinkhole ({problem or 'it did not get ready'}); a probe needs user and network "
+                "namespaces: kernel.unprivileged_userns_clone=1, no AppArmor restriction of them, or root"
+            )
+
+    async def _converse(self, server: launch.Server, sinkhole: Sinkhole, known: Baseline | None) -> Report:
+        peer = Peer(server.read, server.write, self._stage.roots)
+        try:
+            info = await peer.greet(self._plan.start_seconds)
+            listed = await self._list(peer, info)
+            self._tracer = find_tracer(server.pid)
+            tools = [_Tool(said, declare_tool(self._scope, said)) for said in listed["tools"]]
+            problem = await self._exercise(peer, tools)
+        except (PeerError, PeerGoneError, PeerTimeoutError) as error:
+            raise await self._explain(server, sinkhole, error) from error
+        finally:
+            await peer.close()
+        self._observer.begin(None)
+        ending = await server.stop(STOP_SECONDS)
+        await self._settle()
+        if problem is not None:
+            problem = f"{problem}; the server ended with exit code {ending}{_last_words(sinkhole)}"
+        return self._report(info, listed, tools, known, problem)
+
+    async def _explain(self, server: launch.Server, sinkhole: Sinkhole, error: Exception) -> ServerError | TracingError:
+        """Say why a server cannot be spoken to, with its own last words; one that strace never saw never ran."""
+        said = _last_words(sinkhole)
+        try:
+            code = await asyncio.wait_for(server.ended(), STOP_SECONDS)
+        except TimeoutError:
+            return ServerError(f"the server runs, but {error}{said}")
+        if not self._observer.lines:
+            return TracingError(f"strace cannot trace in a namespace here{said}")
+        return ServerError(f"the server ended with exit code {code} before it was done{said}")
+
+    async def _list(self, peer: Peer, info: JsonObject) -> dict[str, list[JsonObject]]:
+        able = info.get("capabilities")
+        offered = able if isinstance(able, dict) else {}
+        found: dict[str, list[JsonObject]] = {"tools": await peer.list_all("tools/list", "tools", LIST_SECONDS)}
+        for key in ("resources", "prompts"):
+            asked = key in offered
+            found[key] = await peer.list_all(f"{key}/list", key, LIST_SECONDS) if asked else []
+        await self._settle()
+        return found
+
+    async def _exercise(self, peer: Peer, tools: Sequence[_Tool]) -> str | None:
+        """Call every tool with every input, and again; say why not all were."""
+        inputs = {tool.name: self._inputs(tool) for tool in tools}
+        total, made = sum(map(len, inputs.values())), 0
+        for tool in tools:
+            restore_documents(self._stage.home)
+            for each in inputs[tool.name]:
+                self._progress(made, total, tool.name)
+                made += 1
+                if tool.hangs:
+                    continue
+                outcome = await self._call(peer, tool, each)
+                tool.results.append(CallResult(each.label, outcome))
+                state = tracer_state(self._tracer)
+                if state == "gone" and self._observer.saw_end:  # strace ends with the server, as it should
+                    state = None
+                if state is not None:
+                    self._tampered = _tampering(tool.name, state)
+                if outcome == "gone" or state is not None:
+                    left = [other.name for other in tools if not other.results]
+                    after = f"; not called: {', '.join(left)}" if left else ""
+                    what = "ended" if outcome == "gone" else f"could not be watched any more (strace is {state})"
+                    return f"the server {what} during a call of {tool.name}{after}"
+        self._progress(total, total, "")
+        return None
+
+    def _inputs(self, tool: _Tool) -> list[Input]:
+        """Give what a tool is called with: each input once, and the fullest of them again and again."""
+        inputs = list(synthesise(tool.said, self._stage.places()))
+        fullest = max(inputs, key=lambda each: len(each.arguments), default=Input("none", {}))
+        first = inputs or [fullest]
+        return [*first, *[replace(fullest, label=fullest.label)] * self._plan.repeats]
+
+    async def _call(self, peer: Peer, tool: _Tool, each: Input) -> str:
+        key = json.dumps(each.arguments, sort_keys=True, default=str)
+        self._observer.begin(len(self._calls))
+        self._calls.append(Call(tool.name, each.label, key, declare_call(tool.scope, each.arguments, self._stage.cwd)))
+        try:
+            params = {"name": tool.name, "arguments": each.arguments}
+            result = await peer.ask("tools/call", params, self._plan.call_seconds)
+            outcome = "error" if result.get("isError") is True else "ok"
+        except PeerError:
+            outcome = "refused"
+        except PeerTimeoutError:
+            outcome = "timeout"
+        except PeerGoneError:
+            outcome = "gone"
+        await self._settle()
+        return outcome
+
+    async def _settle(self) -> None:
+        """Wait until strace has nothing more to say, or has said enough."""
+        began = time.time()
+        for _ in range(SETTLE_LOOKS):
+            await asyncio.sleep(QUIET_SECONDS / 3)
+            if time.time() - max(began, self._observer.last) >= QUIET_SECONDS:
+                return
+
+    def _report(
+        self,
+        info: JsonObject,
+        listed: dict[str, list[JsonObject]],
+        tools: Sequence[_Tool],
+        known: Baseline | None,
+        problem: str | None,
+    ) -> Report:
+        book, seen = rulebook(), self._observer
+        seen.finish()
+        whose: dict[str, list[Any]] = {"": [], **{tool.name: [] for tool in tools}}
+        for deed in seen.deeds:
+            if deed.call is None and deed.observation.path == self._setpriv:  # our own way to start it
+                continue
+            whose["" if deed.call is None else self._calls[deed.call].tool].append(deed)
+        profiles = {name: profile(deeds, self._world) for name, deeds in whose.items()}
+        findings = [
+            *judge_manifest(listed["tools"], known.tools if known else None, book),
+            *judge(seen.deeds, self._calls, self._startup, self._world, book),
+            *judge_profiles(profiles, known.profiles if known else None, book),
+            *([self._tampered] if self._tampered else []),
+            *self._doubts(),
+        ]
+        said = info.get("serverInfo")
+        return Report(
+            server={
+                "name": self._plan.name,
+                "command": list(self._plan.command),
+                "transport": "stdio",
+                "info": said if isinstance(said, dict) else {},
+                "resources": [str(each.get("uri")) for each in listed["resources"]],
+                "prompts": [str(each.get("name")) for each in listed["prompts"]],
+            },
+            tools=tuple(
+                ToolReport(tool.name, tool.scope, sum_up(whose[tool.name], self._world), tuple(tool.results))
+                for tool in tools
+            ),
+            startup=sum_up(whose[""], self._world),
+            findings=order(findings),
+            trace={"lines": seen.lines, "unparsed": seen.unparsed, "dropped": seen.dropped},
+            manifest=tuple(listed["tools"]),
+            profiles=profiles,
+            problem=problem,
+        )
+
+    def _doubts(self) -> list[Found]:
+        seen = self._observer
+        if not (seen.unparsed or seen.dropped) and seen.lines:
+            return []
+        rule = rulebook().get("trace-incomplete")
+        said = f"Seen: {seen.lines} lines, {seen.unparsed} of them unreadable, {seen.dropped} things not kept"
+        return [Found(None, rule.id, rule.severity, None, f"{rule.description} {said}")]
+
+
+def _tampering(tool: str, state: str) -> Found:
+    rule = rulebook().get("tracer-tampering")
+    said = f"{rule.description} Seen: strace was {state} after a call"
+    return Found(tool, rule.id, rule.severity, str(Capability.KERNEL), said)
+
+
+def _by_line(take: Callable[[bytes], None]) -> Callable[[bytes], None]:
+    rest = b""
+
+    def feed(data: bytes) -> None:
+        nonlocal rest
+        *lines, rest = (rest + data).split(b"\n")
+        for line in lines:
+            take(line)
+
+    return feed
+
+
+def _last_words(sinkhole: Sinkhole) -> str:
+    try:
+        said = sinkhole.stderr.read_bytes()[-STDERR_BYTES:].decode("utf-8", "replace").strip()
+    except OSError:
+        return ""
+    return f"; it said:\n{said}" if said else ""

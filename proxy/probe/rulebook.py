@@ -1,0 +1,124 @@
+"""The rules that a probe judges by, read from rules.yaml beside this file."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from ruamel.yaml import YAML
+
+from proxy.trace.capability import Capability  # noqa: TC001  pydantic reads it when it runs
+
+if TYPE_CHECKING:
+    from proxy.probe.observation_facts import Deed
+
+FILE = Path(__file__).with_name("rules.yaml")
+FACTS = frozenset(
+    {
+        *("startup", "read_only", "network", "executes", "fetching", "foreign_process", "canary_sent", "remote"),
+        *("hosts_named", "host_named", "data_in_name", "launch", "own_program", "program_named", "named"),
+        *("named_file", "granted", "granted_document", "temporary", "canary", "own_process", "working_folder"),
+    }
+)
+
+
+def _known_facts(names: tuple[str, ...]) -> tuple[str, ...]:
+    unknown = sorted(set(names) - FACTS)
+    if unknown:
+        raise ValueError(f"there is no fact {unknown[0]!r}; there are {', '.join(sorted(FACTS))}")
+    return names
+
+
+type Facts = Annotated[tuple[str, ...], AfterValidator(_known_facts)]
+type Severity = Literal["info", "high"]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Excuse(_Strict):
+    """When a rule says nothing after all: where everything that is given fits."""
+
+    paths: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
+    actions: tuple[str, ...] = ()
+    facts: Facts = ()
+
+    def fits(self, deed: Deed, path: str, facts: frozenset[str]) -> bool:
+        """Tell whether it excuses a deed on `path`."""
+        started = posixpath.basename(deed.observation.path or "") if deed.observation.argv else deed.program
+        return (
+            (not self.paths or matches(path, self.paths))
+            and (not self.programs or started in self.programs)
+            and (not self.actions or deed.observation.action in self.actions)
+            and facts.issuperset(self.facts)
+        )
+
+
+class Rule(_Strict):
+    """One kind of finding; rules.yaml says what the fields mean."""
+
+    id: Annotated[str, Field(pattern=r"^[a-z]+(-[a-z]+)*$")]
+    severity: Severity
+    description: str
+    capability: tuple[Capability, ...] = ()
+    actions: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+    all: Facts = ()
+    none: Facts = ()
+    exceptions: tuple[Excuse, ...] = ()
+    supersedes: tuple[str, ...] = ()
+
+    def speaks_of(self, deed: Deed, path: str, facts: frozenset[str]) -> bool:
+        """Tell whether the rule matches a deed on `path`, spelled with a tilde."""
+        return (
+            deed.observation.capability in self.capability
+            and (not self.actions or deed.observation.action in self.actions)
+            and facts.issuperset(self.all)
+            and facts.isdisjoint(self.none)
+            and (not self.paths or matches(path, self.paths))
+            and not any(excuse.fits(deed, path, facts) for excuse in self.exceptions)
+        )
+
+
+class Rulebook(_Strict):
+    """All rules."""
+
+    version: Literal[1]
+    rules: tuple[Rule, ...]
+
+    @model_validator(mode="after")
+    def _check_names(self) -> Rulebook:
+        names = [rule.id for rule in self.rules]
+        for rule in self.rules:
+            unknown = set(rule.supersedes) - set(names)
+            if unknown or names.count(rule.id) > 1:
+                raise ValueError(f"rule {rule.id!r} is there twice, or supersedes one that is not there: {unknown}")
+        return self
+
+    def get(self, name: str) -> Rule:
+        """Give a rule by its id. Raises KeyError."""
+        return {rule.id: rule for rule in self.rules}[name]
+
+
+@cache
+def rulebook() -> Rulebook:
+    """Give the rules that come with Interlock."""
+    return Rulebook.model_validate(YAML(typ="safe").load(FILE.read_text()))
+
+
+def matches(path: str, globs: tuple[str, ...]) -> bool:
+    """Tell whether a path is one of those that `globs` stand for."""
+    return any(_expression(glob).fullmatch(path) for glob in globs)
+
+
+@cache
+def _expression(glob: str) -> re.Pattern[str]:
+    parts = re.split(r"(\*\*/?|\*)", glob)
+    meaning = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*"}
+    return re.compile("".join(meaning.get(part, re.escape(part)) for part in parts), re.DOTALL)

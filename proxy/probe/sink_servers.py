@@ -1,0 +1,254 @@
+"""Where all traffic of a sinkhole ends: a resolver that knows every name, and listeners that note what they are sent.
+
+Runs inside the sinkhole's network namespace, where every address is local.
+Whatever comes is noted as one JSON object and answered with as little as makes
+an honest client content.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import ipaddress
+import json
+import os
+import socket
+import ssl
+import struct
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from proxy.egress import dns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from proxy.probe.certificates import Authority
+
+NAMES = ipaddress.ip_network("11.64.0.0/10")
+"""Names lead to addresses from here, and back. They are public ones: careful servers speak to no others."""
+HEAD_BYTES = 16 << 10
+QUIET_SECONDS = 0.5
+FIRST_BYTES_SECONDS = 3.0
+SO_ORIGINAL_DST = 80
+TLS_HANDSHAKE = 0x16
+REDIRECTED = 4
+"""All TCP is redirected to this port where nft is there."""
+COMMON = (21, 22, 23, 25, 80, 110, 143, 443, 465, 587, 853, 993, 1080, 1337, 3306, 4444, 5432, 6379, 6667, 8080, 8443)
+"""Where it is not, these ports are listened on; what is sent to others is known from the trace alone."""
+TYPE_NAMES = {1: "A", 5: "CNAME", 15: "MX", 16: "TXT", 28: "AAAA", 33: "SRV", 65: "HTTPS"}
+PAGE = b"<!doctype html><title>Sinkhole</title><p>Nothing is here.</p>"
+
+
+class Notes:
+    """Writes what the sinks saw, an object a line."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._lock = threading.Lock()
+
+    def note(self, kind: str, **fields: Any) -> None:
+        """Note one thing; bytes go as base64."""
+        line = json.dumps({"kind": kind, "time": time.time(), **fields}, default=_encode) + "\n"
+        with self._lock, contextlib.suppress(OSError):
+            os.write(self._descriptor, line.encode())
+
+
+def _encode(value: bytes) -> str:
+    return base64.b64encode(value).decode()
+
+
+class Sinks:
+    """Binds every socket when made, and serves them once `serve` is called."""
+
+    def __init__(
+        self, notes: Notes, authority: Authority, unix_paths: Sequence[Path] = (), ports: Sequence[int] = COMMON
+    ) -> None:
+        self._notes = notes
+        self._authority = authority
+        self._book = dns.NameBook(NAMES)
+        self._datagrams = [_bind(family, socket.SOCK_DGRAM, 53) for family in (socket.AF_INET, socket.AF_INET6)]
+        self._listeners = [
+            _bind(family, socket.SOCK_STREAM, port)
+            for port in (53, *ports)
+            for family in (socket.AF_INET, socket.AF_INET6)
+        ]
+        self._unix = [_bind_unix(path) for path in unix_paths]
+
+    def serve(self) -> None:
+        """Serve in threads of their own until the process ends."""
+        for datagram in self._datagrams:
+            if datagram:
+                _start(self._answer_names, datagram)
+        for listener in (*self._listeners, *self._unix):
+            if listener:
+                _start(self._accept, listener)
+
+    def _answer_names(self, datagram: socket.socket) -> None:
+        while True:
+            query, control, _, client = datagram.recvmsg(4096, 256)
+            answer = self._resolve(query)
+            if answer is not None:
+                with contextlib.suppress(OSError):
+                    datagram.sendmsg([answer], _reply_from(control), 0, client)
+
+    def _resolve(self, query: bytes) -> bytes | None:
+        try:
+            name, kind, end = dns.read_question(query)
+        except ValueError:
+            self._notes.note("dns", name="", type="malformed", head=query[:HEAD_BYTES])
+            return None
+        address = (self._book.addresses(name.lower()) or (str(NAMES[1]),))[0]
+        self._notes.note("dns", name=name, type=TYPE_NAMES.get(kind, str(kind)), address=address)
+        return dns.make_answer(query, end, address if kind == dns.A else None)
+
+    def _accept(self, listener: socket.socket) -> None:
+        while True:
+            connection, _ = listener.accept()
+            _start(self._take, connection)
+
+    def _take(self, connection: socket.socket) -> None:
+        with connection, contextlib.suppress(OSError):
+            if connection.family == socket.AF_UNIX:
+                self._notes.note("unix", path=str(connection.getsockname()), head=_read_head(connection))
+            elif connection.getsockname()[1] == 53:
+                self._answer_stream(connection)
+            else:
+                self._take_stream(connection)
+
+    def _answer_stream(self, connection: socket.socket) -> None:
+        """Answer names asked for over TCP."""
+        connection.settimeout(FIRST_BYTES_SECONDS)
+        query = connection.recv(HEAD_BYTES)
+        answer = self._resolve(query[2:])
+        if answer is not None:
+            connection.sendall(struct.pack("!H", len(answer)) + answer)
+
+    def _take_stream(self, connection: socket.socket) -> None:
+        address, port = _destination(connection)
+        name = self._book.name(address)
+        seen: dict[str, Any] = {"time": time.time(), "address": address, "port": port, "name": name, "tls": False}
+        connection.settimeout(FIRST_BYTES_SECONDS)
+        try:
+            first = connection.recv(1, socket.MSG_PEEK)
+            if first[:1] == bytes([TLS_HANDSHAKE]):
+                seen["tls"] = True
+                connection = self._open_tls(connection, seen)
+            seen["head"] = _read_head(connection)
+            with contextlib.suppress(OSError):
+                connection.sendall(_answer_http(seen["head"]))
+                connection.shutdown(socket.SHUT_WR)
+        except OSError as error:
+            seen["problem"] = str(error)[:200]
+        finally:
+            self._notes.note("tcp", **seen)
+            connection.close()
+
+    def _open_tls(self, connection: socket.socket, seen: dict[str, Any]) -> ssl.SSLSocket:
+        """Speak TLS with a certificate for the name asked for; the name is kept even where the client goes then."""
+
+        def choose(wrapped: ssl.SSLSocket, name: str | None, _: ssl.SSLContext) -> None:
+            if name:
+                seen["name"] = name
+            wrapped.context = self._authority.context(name or seen["address"])
+
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.sni_callback = choose  # type: ignore[assignment]
+        return context.wrap_socket(connection, server_side=True)
+
+
+def _start(work: Callable[[socket.socket], None], channel: socket.socket) -> None:
+    threading.Thread(target=work, args=(channel,), daemon=True).start()
+
+
+def _bind(family: int, kind: int, port: int) -> socket.socket | None:
+    """Listen on a port of every address; None where the machine has no such family."""
+    try:
+        made = socket.socket(family, kind)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        if kind == socket.SOCK_DGRAM:
+            level, option = (
+                (socket.IPPROTO_IP, socket.IP_PKTINFO)
+                if family == socket.AF_INET
+                else (socket.IPPROTO_IPV6, socket.IPV6_RECVPKTINFO)
+            )
+            made.setsockopt(level, option, 1)
+        made.bind(("", port))
+        if kind == socket.SOCK_STREAM:
+            made.listen(64)
+    except OSError:
+        return None
+    return made
+
+
+def _bind_unix(path: Path) -> socket.socket | None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        made.bind(str(path))
+        made.listen(16)
+    except OSError:
+        return None
+    return made
+
+
+def _reply_from(control: list[tuple[int, int, bytes]]) -> list[tuple[int, int, bytes]]:
+    """Let a reply come from the address that was asked: a client takes it from no other."""
+    for level, kind, data in control:
+        if level == socket.IPPROTO_IP and kind == socket.IP_PKTINFO:
+            _, _, asked = struct.unpack("=I4s4s", data[:12])
+            return [(level, kind, struct.pack("=I4s4s", 0, asked, bytes(4)))]
+        if level == socket.IPPROTO_IPV6 and kind == socket.IPV6_PKTINFO:
+            return [(level, kind, data[:16] + bytes(4))]
+    return []
+
+
+def _destination(connection: socket.socket) -> tuple[str, int]:
+    """Give the address and port that the client dialled, before any redirection."""
+    here = connection.getsockname()
+    if here[1] != REDIRECTED:
+        return str(here[0]), int(here[1])
+    with contextlib.suppress(OSError):
+        if connection.family == socket.AF_INET:
+            raw = connection.getsockopt(socket.SOL_IP, SO_ORIGINAL_DST, 16)
+            return socket.inet_ntop(socket.AF_INET, raw[4:8]), int.from_bytes(raw[2:4])
+        raw = connection.getsockopt(socket.IPPROTO_IPV6, SO_ORIGINAL_DST, 28)
+        return socket.inet_ntop(socket.AF_INET6, raw[8:24]), int.from_bytes(raw[2:4])
+    return str(here[0]), int(here[1])
+
+
+def _read_head(connection: socket.socket) -> bytes:
+    """Give what a client sends first, until it is quiet or has ended."""
+    data = b""
+    with contextlib.suppress(OSError):
+        while len(data) < HEAD_BYTES and (piece := connection.recv(HEAD_BYTES)):
+            data += piece
+            if _is_whole_request(data):
+                break
+            connection.settimeout(QUIET_SECONDS)
+    return data
+
+
+def _is_whole_request(data: bytes) -> bool:
+    head, end, body = data.partition(b"\r\n\r\n")
+    lengths = [line[15:].strip() for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]
+    chunked = b"transfer-encoding:" in head.lower()
+    needed = int(lengths[0]) if lengths and lengths[0].isdigit() else 0
+    return bool(end) and len(body) >= needed and (not chunked or body.endswith(b"0\r\n\r\n"))
+
+
+def _answer_http(head: bytes) -> bytes:
+    """Answer as a web server with next to nothing on it would; robots may come."""
+    if b" HTTP/1." not in head.partition(b"\r\n")[0]:
+        return b""
+    found = b" /robots.txt" not in head.partition(b"\r\n")[0]
+    status, page = (b"200 OK", PAGE) if found else (b"404 Not Found", b"")
+    length = str(len(page)).encode()
+    return (
+        b"HTTP/1.1 " + status + b"\r\nContent-Type: text/html\r\nContent-Length: " + length
+        + b"\r\nConnection: close\r\n\r\n" + page
+    )  # fmt: skip

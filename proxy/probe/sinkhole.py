@@ -1,0 +1,184 @@
+"""A place to run a server in from which nothing gets out: what it asks for, and how it is started.
+
+`plan_sinkhole` says outside what to start; `main` is what runs then, inside: it
+isolates itself, serves the sinks and starts the server under its tracer. Its
+exit code is the server's, or `IMPOSSIBLE` where the system refuses to isolate.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from proxy.agent.env import EXTRA, ROOTS
+from proxy.probe.canary import SECRETS
+from proxy.sandbox import probe_namespace
+from proxy.sandbox.namespaces import Hidden, NamespaceError, drop_capabilities, listening_sockets
+from proxy.stdio.launch import Launch
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+IMPOSSIBLE = 97
+"""Exit code where there can be no sinkhole; the reason is in the file `problem`."""
+LINGER_SECONDS = 1.0
+DOCKER_SOCKETS = ("/run/docker.sock", "/var/run/docker.sock")
+BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
+BOOT = "import sys; sys.path.insert(0, sys.argv[1]); from proxy.probe.sinkhole import main; main(sys.argv[2])"
+
+
+@dataclass(frozen=True, slots=True)
+class Sinkhole:
+    """What is run inside, and the folder that both sides see: `notes`, `stderr`, `problem`, `trust.pem`."""
+
+    folder: str
+    home: str
+    command: tuple[str, ...]
+    """The tracer's words and the server's."""
+    environment: dict[str, str]
+    working_folder: str
+    real_home: str
+    state_folder: str | None = None
+    copies: tuple[str, ...] = ()
+    """Folders that the server may write to, without changing them."""
+    drops: bool = False
+    """The command itself drops the capabilities with which its tracer is left, so that no server can trace that."""
+
+    @property
+    def notes(self) -> Path:
+        """A FIFO, to which the sinks write what they see."""
+        return Path(self.folder) / "notes"
+
+    @property
+    def stderr(self) -> Path:
+        """What the server said on its stderr."""
+        return Path(self.folder) / "stderr"
+
+    @property
+    def problem(self) -> Path:
+        """Why there is no sinkhole."""
+        return Path(self.folder) / "problem"
+
+
+def environment(home: Path, folder: Path, said: Mapping[str, str], path: str) -> dict[str, str]:
+    """Give the variables of a server inside: a home of canaries, our own authority trusted, nothing of the caller's."""
+    trust = str(folder / "trust.pem")
+    return {
+        "PATH": path,
+        "HOME": str(home),
+        "USER": "probe",
+        "LOGNAME": "probe",
+        "SHELL": "/bin/sh",
+        "LANG": "C.UTF-8",
+        "TERM": "dumb",
+        "TMPDIR": str(home / "tmp"),
+        "SSH_AUTH_SOCK": str(home / ".ssh" / "agent.sock"),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "NO_UPDATE_NOTIFIER": "1",
+        **dict.fromkeys((*ROOTS, *EXTRA), trust),
+        **said,
+    }
+
+
+def plan_sinkhole(sinkhole: Sinkhole) -> Launch:
+    """Say what to start for a sinkhole; makes what it needs in its folder."""
+    os.mkfifo(sinkhole.notes, 0o600)
+    plan = Path(sinkhole.folder) / "plan.json"
+    plan.write_text(json.dumps(asdict(sinkhole)))
+    root = str(Path(__file__).resolve().parents[2])
+    return Launch(sys.executable, (sys.executable, "-I", "-c", BOOT, root, str(plan)))
+
+
+def main(plan: str) -> None:
+    """Run what a plan says; ends the process."""
+    words = json.loads(Path(plan).read_text())
+    sinkhole = Sinkhole(**{**words, "command": tuple(words["command"]), "copies": tuple(words["copies"])})
+    # Opened here, since a path may lead elsewhere once half of the mounts are made.
+    with sinkhole.problem.open("w", buffering=1) as problem:
+        try:
+            code = _run(sinkhole)
+        except (NamespaceError, OSError) as error:
+            problem.write(str(error))
+            code = IMPOSSIBLE
+    os._exit(code)
+
+
+def _run(sinkhole: Sinkhole) -> int:
+    # Only now: outside, where the plan is made, none of this is needed.
+    from proxy.probe.certificates import Authority  # noqa: PLC0415
+    from proxy.probe.sink_servers import COMMON, REDIRECTED, Notes, Sinks  # noqa: PLC0415
+
+    folder, home = Path(sinkhole.folder), Path(sinkhole.home)
+    notes = Notes(os.open(sinkhole.notes, os.O_WRONLY))
+    sinkhole.notes.unlink()  # both ends are open: nobody else is to write there
+    stderr = os.open(sinkhole.stderr, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
+    authority = Authority()
+    _write_trust(folder / "trust.pem", authority.pem)
+    (folder / "resolv.conf").write_text("nameserver 127.0.0.1\noptions timeout:1 attempts:1\n")
+    (scratch := folder / "scratch").mkdir()
+    hidden = hidden_places(sinkhole)
+    probe_namespace.isolate()
+    probe_namespace.confine_files(home, folder, hidden, scratch, sinkhole.copies)
+    redirected = probe_namespace.confine_network()
+    sockets = [Path(path) for path in DOCKER_SOCKETS] + [Path(sinkhole.environment["SSH_AUTH_SOCK"])]
+    sinks = Sinks(notes, authority, sockets, (REDIRECTED,) if redirected else COMMON)
+    child = os.fork()
+    if child == 0:
+        _become(sinkhole, stderr)
+    for stream in (0, 1):  # the server's alone
+        os.close(stream)
+    sinks.serve()
+    notes.note("ready")
+    return _wait(child)
+
+
+def hidden_places(sinkhole: Sinkhole) -> tuple[Hidden, ...]:
+    """Say what the server must not see: the caller's real secrets, our own state, and sockets that lead out."""
+    home, real = Path(sinkhole.home), Path(sinkhole.real_home)
+    tops = dict.fromkeys("/".join(path.split("/")[: 2 if path.startswith(".config/") else 1]) for path in SECRETS)
+    covers = [Hidden(str(real / top), str(home / top)) for top in tops if (real / top).exists()]
+    covers += [Hidden(sinkhole.state_folder)] if sinkhole.state_folder else []
+    covers += [Hidden(path, "/dev/null") for path in listening_sockets() if not path.startswith("/run/")]
+    return (*covers, Hidden("/etc/resolv.conf", str(Path(sinkhole.folder) / "resolv.conf"), made=True))
+
+
+def _write_trust(file: Path, ours: bytes) -> None:
+    known = next((Path(path).read_bytes() for path in BUNDLES if Path(path).is_file()), b"")
+    file.write_bytes(known + b"\n" + ours)
+
+
+def _become(sinkhole: Sinkhole, stderr: int) -> None:
+    try:
+        os.dup2(stderr, 2)
+        os.closerange(3, 1 << 10)
+        os.chdir(sinkhole.working_folder)
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(number, signal.SIG_DFL)
+        drop_capabilities((probe_namespace.CAP_SETPCAP, probe_namespace.CAP_SYS_PTRACE) if sinkhole.drops else ())
+        os.execve(sinkhole.command[0], sinkhole.command, sinkhole.environment)  # noqa: S606  the words are the caller's
+    except OSError as error:
+        os.write(2, f"cannot start {sinkhole.command[0]!r}: {error.strerror}\n".encode())
+    finally:
+        os._exit(127)
+
+
+def _wait(child: int) -> int:
+    """Wait for the server, reaping what is left behind as the first process must; then a moment for its tracer."""
+    while True:
+        pid, status = os.wait()
+        if pid == child:
+            break
+    deadline = time.monotonic() + LINGER_SECONDS
+    with contextlib.suppress(ChildProcessError):
+        while time.monotonic() < deadline:
+            if os.waitpid(-1, os.WNOHANG)[0] == 0:
+                time.sleep(0.005)
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else 128 - code

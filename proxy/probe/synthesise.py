@@ -1,0 +1,346 @@
+"""Makes arguments for a tool from its schema: valid, and as meaningful as names and formats let one guess.
+
+Pure. What is made is checked against the schema; what does not fit is made again
+by the letter of the schema alone, and left out where that does not fit either.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from jsonschema import Draft202012Validator, validators
+from jsonschema.exceptions import SchemaError, ValidationError
+from referencing import Registry
+from referencing.exceptions import Unresolvable
+
+from proxy.probe.regex_sample import example, is_found
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from proxy.core.model import JsonObject
+
+MAX_DEPTH = 8
+MAX_VARIANTS = 6
+MAX_ITEMS = 3
+MAX_TEXT = 1 << 16
+MAX_SCHEMA = 1 << 16
+"""Letters of a schema. One that is larger is there to hold somebody up, and gets what nothing is known of."""
+# What a schema with numbers past all bounds, or nested past them, makes of whoever fills it in.
+ABSURD = (RecursionError, OverflowError, MemoryError, ValueError, TypeError, AttributeError)
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """What arguments may point at: real files and folders that hold nothing of anybody's."""
+
+    file: str
+    other_file: str
+    folder: str
+    repository: str
+    new_file: str
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """Arguments for one call, and what they are."""
+
+    label: str
+    arguments: JsonObject
+
+
+def synthesise(tool: JsonObject, places: Places) -> tuple[Input, ...]:
+    """Give several sets of arguments that differ: what is required alone, all there is, other values, each choice."""
+    schema = tool.get("inputSchema")
+    root: JsonObject = schema if isinstance(schema, dict) and _is_small(schema) else {}
+    if re.search(r"\b(director(y|ies)|folder|tree|search)\b", _words(str(tool.get("name", "")))):
+        places = replace(places, file=places.folder, other_file=places.folder)
+    tried: list[Input] = []
+    for label, maker in _makers(root, places):
+        arguments = _fill_in(maker, root)
+        if arguments is None or not _fits(root, arguments):
+            arguments = _fill_in(maker.plainly(), root)
+        if arguments is not None and _fits(root, arguments) and all(arguments != each.arguments for each in tried):
+            tried.append(Input(label, arguments))
+    return tuple(tried[:MAX_VARIANTS])
+
+
+def _is_small(schema: JsonObject) -> bool:
+    try:
+        return len(json.dumps(schema)) <= MAX_SCHEMA
+    except ABSURD:
+        return False
+
+
+def _fill_in(maker: _Maker, root: JsonObject) -> JsonObject | None:
+    try:
+        return maker.object(root)
+    except ABSURD:
+        return None
+
+
+def _makers(root: JsonObject, places: Places) -> Iterator[tuple[str, _Maker]]:
+    yield "required", _Maker(root, places, everything=False)
+    yield "all", _Maker(root, places, everything=True)
+    yield "other", _Maker(root, places, everything=True, turn=1)
+    choices = [len(_list(each.get("enum"))) for each in _mapping(root.get("properties")).values() if _mapping(each)]
+    for turn in range(2, min(max(choices, default=0), MAX_VARIANTS)):
+        yield f"choice {turn}", _Maker(root, places, everything=True, turn=turn)
+
+
+def _fits(schema: JsonObject, arguments: JsonObject) -> bool:
+    try:
+        _Validator.check_schema(schema)
+        return bool(_Validator(schema, registry=Registry()).is_valid(arguments))
+    except (SchemaError, Unresolvable, *ABSURD):
+        return True  # a schema that nobody can check forbids nothing
+
+
+def _check_pattern(_: Any, pattern: str, instance: Any, __: Any) -> Iterator[ValidationError]:
+    if isinstance(instance, str) and not is_found(pattern, instance):
+        yield ValidationError(f"{instance!r} does not match {pattern!r}")
+
+
+# The schema is the server's: its expressions run in linear time, and its references are fetched from nowhere.
+_Validator = validators.extend(
+    Draft202012Validator, {"pattern": _check_pattern, "patternProperties": lambda *_: iter(())}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Maker:
+    """One way of filling in a schema: `turn` chooses among the values there are."""
+
+    root: JsonObject
+    places: Places
+    everything: bool
+    turn: int = 0
+    meaningful: bool = True
+
+    def plainly(self) -> _Maker:
+        return replace(self, meaningful=False)
+
+    def object(self, schema: JsonObject, depth: int = 0) -> JsonObject | None:
+        """Fill in an object; None where it is too deep."""
+        if depth > MAX_DEPTH:
+            return None
+        schema = self._resolve(schema)
+        properties: Mapping[str, Any] = _mapping(schema.get("properties"))
+        required = [name for name in _list(schema.get("required")) if isinstance(name, str)]
+        names = list(properties) if self.everything and depth < 3 else [name for name in properties if name in required]
+        inner = self._beside(properties)
+        made = {name: inner.value(name, properties[name], depth + 1) for name in names}
+        return made | {name: inner.value(name, {}, depth + 1) for name in required if name not in made}
+
+    def _beside(self, properties: Mapping[str, Any]) -> _Maker:
+        """Give the maker for an object's properties: beside a repository, files are the repository's."""
+        if not any(re.search(REPOSITORY, _words(name)) for name in properties):
+            return self
+        return replace(self, places=replace(self.places, file="README.md", other_file="app.py"))
+
+    def value(self, name: str, schema: Any, depth: int) -> Any:
+        """Give a value for what is called `name`."""
+        schema = self._resolve(schema if isinstance(schema, dict) else {})
+        if "const" in schema:
+            return schema["const"]
+        given = _list(schema.get("enum")) or self._examples(schema)
+        if given:
+            return given[self.turn % len(given)]
+        match self._type(schema):
+            case "object":
+                return self.object(schema, depth)
+            case "array":
+                return self._array(name, schema, depth)
+            case "integer" | "number" as kind:
+                if self.meaningful and re.search(r"\b(duration|delay|seconds|timeout|wait|sleep)\b", _words(name)):
+                    schema = {"minimum": 1, **schema}
+                return _number(schema, self.turn, whole=kind == "integer")
+            case "boolean":
+                return self.turn % 2 == 1
+            case "null":
+                return None
+            case _:
+                return self._string(name, schema)
+
+    def _examples(self, schema: JsonObject) -> list[Any]:
+        default = [schema["default"]] if schema.get("default") is not None else []
+        return [*_list(schema.get("examples")), *default] if self.meaningful and self.turn == 0 else []
+
+    def _type(self, schema: JsonObject) -> str:
+        kind = schema.get("type")
+        kinds = [each for each in _list(kind) if each != "null"] if isinstance(kind, list) else [kind]
+        said = kinds[0] if kinds else "null"
+        if isinstance(said, str):
+            return said
+        return "object" if "properties" in schema else "array" if "items" in schema else "string"
+
+    def _array(self, name: str, schema: JsonObject, depth: int) -> list[Any]:
+        if depth > MAX_DEPTH:
+            return []
+        fixed = _list(schema.get("prefixItems"))
+        least = max(_int(schema.get("minItems"), 1), len(fixed))
+        count = min(least, MAX_ITEMS + len(fixed), _int(schema.get("maxItems"), least))
+        kinds = [*fixed, *[schema.get("items", {})] * count][:count]
+        turns = range(self.turn, self.turn + count)
+        makers = [replace(self, turn=turn) for turn in turns]
+        unique = makers if schema.get("uniqueItems") else [self] * count
+        return [maker.value(_singular(name), kind, depth + 1) for maker, kind in zip(unique, kinds, strict=True)]
+
+    def _string(self, name: str, schema: JsonObject) -> str:
+        pattern = schema.get("pattern")
+        wanted = [text for text in self._guesses(name, schema) if _suits(text, schema)] if self.meaningful else []
+        if wanted:
+            return wanted[self.turn % len(wanted)]
+        made = example(pattern) if isinstance(pattern, str) else None
+        text = made if made is not None else FORMATS.get(str(schema.get("format")), ("text",))[0]
+        least, most = _int(schema.get("minLength"), 0), _int(schema.get("maxLength"), MAX_TEXT)
+        return text.ljust(min(least, MAX_TEXT), "x")[:most]
+
+    def _guesses(self, name: str, schema: JsonObject) -> tuple[str, ...]:
+        form = FORMATS.get(str(schema.get("format")))
+        if form:
+            return form
+        if "path" in str(schema.get("format")):
+            return (self.places.file, self.places.other_file)
+        described = f"{_words(name)} | {_words(str(schema.get('description', ''))[:200])}"
+        for pattern, values in self._hints():
+            if re.search(pattern, described.partition("|")[0]) and values:
+                return values
+        for pattern, values in self._hints()[:DESCRIBED]:
+            if re.search(pattern, described):
+                return values
+        return ("A short note about the meeting on Monday", "second", "third")
+
+    def _hints(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        at = self.places
+        return (
+            (REPOSITORY, (at.repository,)),
+            (r"\b(time ?zone|tz)\b", ("Europe/Berlin", "America/New_York")),
+            (r"\b(dest(ination)?|output|target|to|new) (file|path)|\bdestination\b", (at.new_file,)),
+            (r"\b(dir(ectory)?|folder|root|cwd|workspace)\b", (at.folder,)),
+            (r"\b(path|file|filename|filepath|document|source)s?\b", (at.file, at.other_file)),
+            (r"\b(url|uri|link|endpoint|website|webpage)s?\b", ("http://probe.example/page", "http://probe.example/b")),
+            *NAMED,
+        )
+
+    def _resolve(self, schema: JsonObject) -> JsonObject:
+        """Follow references and take one of the alternatives; what cannot be followed allows anything."""
+        for _ in range(MAX_DEPTH):
+            if isinstance(schema.get("$ref"), str):
+                found = _look_up(self.root, schema["$ref"])
+                schema = {**found, **{key: value for key, value in schema.items() if key != "$ref"}}
+                continue
+            choices = [each for key in ("anyOf", "oneOf") for each in _list(schema.get(key)) if isinstance(each, dict)]
+            some = [each for each in choices if each.get("type") != "null"]
+            parts = [each for each in _list(schema.get("allOf")) if isinstance(each, dict)]
+            if not some and not parts:
+                return schema
+            rest = {key: value for key, value in schema.items() if key not in ("anyOf", "oneOf", "allOf")}
+            schema = _merge(rest, *parts, *([some[self.turn % len(some)]] if some else []))
+        return {}
+
+
+REPOSITORY = r"\brepo(sitory)?\b"
+DESCRIBED = 6
+"""So many of the hints are looked for in descriptions too."""
+NAMED: tuple[tuple[str, tuple[str, ...]], ...] = (
+    (r"\b(e ?mail|recipient)\b", ("someone@example.org", "other@example.org")),
+    (r"\b(date ?time|timestamp)\b", ("2026-01-05T10:00:00Z", "2026-02-06T11:30:00Z")),
+    (r"\btime\b", ("14:30", "09:15")),
+    (r"\b(date|day|since|until)\b", ("2026-01-05", "2026-02-06")),
+    (r"\b(branch)\b", ("feature", "main")),
+    (r"\b(revision|commit|ref|sha|target|base|head)\b", ("main", "HEAD")),
+    (r"\b(host|hostname|domain|server)\b", ("probe.example", "other.example")),
+    (r"\b(ip|address)\b", ("192.0.2.7", "192.0.2.8")),
+    (r"\b(command|cmd|shell)\b", ("echo hello", "true")),
+    (r"\b(code|script)\b", ("print(1 + 1)", "1 + 1")),
+    (r"\bsql\b", ("SELECT 1", "SELECT 2")),
+    (r"\b(pattern|regex|glob)\b", ("*.md", "note")),
+    (r"\b(query|search|term|keyword|q)\b", ("meeting notes", "report")),
+    (r"\b(city|location|place)\b", ("Berlin", "Oslo")),
+    (r"\b(currency)\b", ("EUR", "USD")),
+    (r"\b(language|lang|locale)\b", ("en", "de")),
+    (r"\b(name|title|subject|label)\b", ("sample", "second")),
+    (r"\b(id|key|identifier)\b", ("1", "2")),
+)
+FORMATS: dict[str, tuple[str, ...]] = {
+    "uri": ("http://probe.example/page", "http://probe.example/b"),
+    "url": ("http://probe.example/page", "http://probe.example/b"),
+    "uri-reference": ("http://probe.example/page",),
+    "email": ("someone@example.org", "other@example.org"),
+    "date": ("2026-01-05", "2026-02-06"),
+    "time": ("14:30:00Z", "09:15:00Z"),
+    "date-time": ("2026-01-05T10:00:00Z", "2026-02-06T11:30:00Z"),
+    "duration": ("PT1M",),
+    "uuid": ("3d1f0b52-6f0c-4b9e-9a56-0e6f6a2b7c11", "9f0c3d1f-0b52-4b9e-9a56-0e6f6a2b7c12"),
+    "hostname": ("probe.example", "other.example"),
+    "ipv4": ("192.0.2.7", "192.0.2.8"),
+    "ipv6": ("2001:db8::7", "2001:db8::8"),
+    "regex": ("note", "n.te"),
+}
+
+
+def _words(name: str) -> str:
+    """Spell a name in any case as words."""
+    return re.sub(r"[^a-z0-9]+", " ", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name).lower()).strip()
+
+
+def _singular(name: str) -> str:
+    return name[:-1] if name.endswith("s") and not name.endswith("ss") else name
+
+
+def _suits(text: str, schema: JsonObject) -> bool:
+    pattern = schema.get("pattern")
+    within = _int(schema.get("minLength"), 0) <= len(text) <= _int(schema.get("maxLength"), MAX_TEXT)
+    return within and (not isinstance(pattern, str) or is_found(pattern, text))
+
+
+def _number(schema: JsonObject, turn: int, *, whole: bool) -> float:
+    step = _real(schema.get("multipleOf")) or 1
+    least, most = _real(schema.get("minimum")), _real(schema.get("maximum"))
+    above, below = _real(schema.get("exclusiveMinimum")), _real(schema.get("exclusiveMaximum"))
+    low = least if least is not None else above + step if above is not None else None
+    high = most if most is not None else below - step if below is not None else None
+    if low is None:
+        low = 1.0 if high is None or high >= 1 else high
+    number = -(-low // step) * step if "multipleOf" in schema or whole else low
+    chosen = number + step * turn
+    number = chosen if high is None or chosen <= high else min(number, high)
+    return int(number) if whole or number == int(number) else number
+
+
+def _look_up(root: JsonObject, reference: str) -> JsonObject:
+    found: Any = root
+    for step in reference.removeprefix("#").split("/")[1:]:
+        found = found.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(found, dict) else None
+    return found if isinstance(found, dict) and found is not root else {}
+
+
+def _merge(*schemas: JsonObject) -> JsonObject:
+    merged: JsonObject = {}
+    for schema in schemas:
+        properties = {**_mapping(merged.get("properties")), **_mapping(schema.get("properties"))}
+        required = [*_list(merged.get("required")), *_list(schema.get("required"))]
+        merged = {**merged, **schema}
+        merged |= {"properties": properties} if properties else {}
+        merged |= {"required": required} if required else {}
+    return merged
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _int(value: Any, otherwise: int) -> int:
+    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else otherwise
+
+
+def _real(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

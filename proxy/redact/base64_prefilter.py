@@ -1,0 +1,92 @@
+"""Whether runs of base64 characters, which paths and long names are too, can be anything but noise.
+
+Pure. Decoding them for nothing is most of what a look at a short text costs, so one pass over the encoded
+characters asks first what decoding could bring to light. It says noise only where none of these is there:
+
+- six bytes in a row that are text (`_TEXT`), at whatever place they begin. Every built-in detector needs as many
+  printable ones, but for those that need a word of `WORDS` near; UTF-16, and what is encoded once more, is longer;
+- a word of `WORDS`, or the beginning of an escape;
+- digits of other encodings, or a run that ends a line and may go on in the next.
+
+What is put between decoded runs is new lines, which are in none of these but the first, and there in no detector.
+That this holds of the built-in detectors is tested (test_base64_prefilter.py). It holds of others all whose keywords
+are as long; of the rest nothing is known.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from proxy.redact.detectors import builtin
+from proxy.redact.encoded_spans import BROKEN_RUN, LONG_DIGITS
+from proxy.redact.views import ESCAPES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from proxy.redact.detectors import Catalogue, Detector
+
+LEAST_TEXT: Final = 6
+"""Printable bytes that a finding has in a row."""
+WORDS: Final = ("pwd", "pass", "curl", "://")
+"""One of them is in each keyword of a detector that may find fewer."""
+LARGEST_NOISE: Final = 1 << 16
+"""Bytes past which a text has so many runs that one of them looks like something."""
+
+_ALPHABET: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+_OTHERS: Final = {62: "-", 63: "_"}
+_ANY: Final = frozenset(range(256))
+_TEXT: Final = frozenset((0, *range(9, 14), *range(32, 127)))
+_HEX: Final = frozenset(b"0123456789abcdefABCDEF")
+
+
+def unproven(catalogue: Catalogue) -> frozenset[int]:
+    """Give the indexes of the detectors that may find something in noise."""
+    proven = {id(detector) for detector in builtin().detectors}
+    return frozenset(
+        index
+        for index, detector in enumerate(catalogue.detectors)
+        if id(detector) not in proven and not _has_long_keywords(detector)
+    )
+
+
+def _has_long_keywords(detector: Detector) -> bool:
+    words = detector.keywords
+    return bool(words) and all(len(word) >= LEAST_TEXT and word.isascii() and word.isprintable() for word in words)
+
+
+def promising() -> list[str]:
+    """Give what to look for: where none of it matches a text of no more than `LARGEST_NOISE`, its runs are noise."""
+    words = [[frozenset((letter.lower() + letter.upper()).encode()) for letter in word] for word in WORDS]
+    escapes = [[*(frozenset((byte,)) for byte in escape.marker), _HEX, _HEX][:3] for escape in ESCAPES]
+    texts = [[_TEXT] * LEAST_TEXT]
+    return [_anywhere(texts), _anywhere(words), _anywhere(escapes), *LONG_DIGITS, BROKEN_RUN]
+
+
+def _anywhere(texts: Iterable[Sequence[frozenset[int]]]) -> str:
+    return "|".join(in_base64(text, place) for text in texts for place in range(3))
+
+
+def in_base64(text: Sequence[frozenset[int]], place: int) -> str:
+    """Match the base64 of bytes, each one of several, the first of them the 0th, 1st or 2nd of its group of three.
+
+    What of the last byte is in the character after its first is left open: a run may end there, and be padded.
+    """
+    characters: list[str] = []
+    before = _ANY
+    for number, byte in enumerate(text):
+        at = (place + number) % 3
+        # Of the byte before come the lower bits that its own character had no room for.
+        lower, drop = (0, 3, 15)[at], (2, 4, 6)[at]
+        values = {(left & lower) << (8 - drop) | right >> drop for left in before for right in byte}
+        characters.append(_one_of(values))
+        if at == 2 and number < len(text) - 1:
+            characters.append(_one_of({each & 63 for each in byte}))
+        before = byte
+    return "".join(characters)
+
+
+def _one_of(values: Iterable[int]) -> str:
+    signs = "".join(_ALPHABET[value] + _OTHERS.get(value, "") for value in sorted(values))
+    return f"[{re.escape(signs)}]"

@@ -1,0 +1,94 @@
+"""Where a text has runs of characters that may be an encoding of something.
+
+Pure. Hyperscan finds them, each in a pass of its own, which is faster than both in one; where
+it is missing RE2 finds the same, later.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, Final
+
+from proxy.redact.detectors import compile_bytes
+from proxy.redact.hyperscan_db import AVAILABLE, Expressions
+
+if TYPE_CHECKING:
+    from proxy.redact.views import Span
+
+SHORTEST: Final = 20
+_LARGE: Final = 1 << 17
+_SAMPLE: Final = 256
+_SAMPLES: Final = 31
+_ALPHABET: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-"
+_SPACED: Final = bytes(byte if byte in _ALPHABET else ord(" ") for byte in range(256))
+_BASE64: Final = compile_bytes(rf"[A-Za-z0-9+/_-]{{{SHORTEST},}}={{0,2}}")
+HEX_LINE: Final = r"(?:[0-9A-Fa-f]{2}[\s:,;-]{1,2}(?:0x)?){12}"
+_HEX_LINES: Final = compile_bytes(rf"{HEX_LINE}(?:[0-9A-Fa-f]{{2}}[\s:,;-]{{0,2}}(?:0x)?)*")
+HEX: Final = "[0-9A-Fa-f]{26,}"
+BASE32: Final = "[A-Z2-7]{22,}={0,6}|[a-z2-7]{22,}={0,6}"
+LONG_DIGITS: Final = ("[0-9A-Fa-f]{26}", "[A-Z2-7]{22}", "[a-z2-7]{22}")
+RUN: Final = rf"[A-Za-z0-9+/_-]{{{SHORTEST}}}"
+BROKEN_RUN: Final = rf"{RUN}={{0,2}}[ \t]{{0,4}}[\r\n\\]"
+"""A run after which a line ends, be the end written out."""
+# Found once for each run, SHORTEST characters after its start.
+_START: Final = rf"(?:^|[^A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{{{SHORTEST}}}"
+# A class repeated and nothing after it to go back for: as linear as RE2, and quicker to start.
+_REST: Final = re.compile(rb"[A-Za-z0-9+/_-]+={0,2}")
+_PADDED: Final = re.compile(rb"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{%d,}={0,2}" % SHORTEST)
+
+
+# The longest that the twelve pairs can be before hyperscan tells of them.
+_HEX_LINE_SIZE: Final = 12 * 6
+
+
+def base64_runs(data: bytes) -> list[Span]:
+    """Give the runs of base64 characters, with their padding."""
+    if len(data) > _LARGE and _is_dense(data):
+        return _long_words(data)
+    if not AVAILABLE:
+        return _spans(_BASE64, data)
+    rest = _REST.match
+    # What hyperscan saw end there is a run, so there is a match.
+    return [
+        (to - SHORTEST, rest(data, to - 1).end())  # type: ignore[union-attr]
+        for to in _sought(_START, throughout=True).ends(data)
+    ]
+
+
+def _is_dense(data: bytes) -> bool:
+    """Guess from samples whether so many words of a large text are long that splitting it is the fastest way."""
+    samples = b" ".join(data[at : at + _SAMPLE] for at in range(0, len(data), len(data) // _SAMPLES))
+    words = samples.translate(_SPACED).split()
+    return len([word for word in words if len(word) >= SHORTEST]) * _SAMPLES > len(words)
+
+
+def _long_words(data: bytes) -> list[Span]:
+    if b"=" in data:
+        return [match.span() for match in _PADDED.finditer(data)]
+    sizes = [len(word) for word in data.translate(_SPACED).split(b" ")]
+    starts = accumulate((size + 1 for size in sizes), initial=0)
+    return [(start, start + size) for start, size in zip(starts, sizes, strict=False) if size >= SHORTEST]
+
+
+def hex_lines(data: bytes) -> list[Span]:
+    """Give the stretches of hexadecimal digits in pairs, with something between the pairs."""
+    if not AVAILABLE:
+        return _spans(_HEX_LINES, data)
+    first = _sought(HEX_LINE).first_end(data)
+    return [] if first is None else _spans(_HEX_LINES, data, max(0, first - _HEX_LINE_SIZE))
+
+
+def has_long_digits(data: bytes) -> bool:
+    """Tell whether there may be something for `HEX` or `BASE32` to match."""
+    return not AVAILABLE or _sought(*LONG_DIGITS).any_in(data)
+
+
+def _spans(regex: Any, data: bytes, position: int = 0) -> list[Span]:
+    return [match.span() for match in regex.finditer(data, position)]
+
+
+@functools.cache
+def _sought(*expressions: str, throughout: bool = False) -> Expressions:
+    return Expressions(expressions, throughout=throughout)

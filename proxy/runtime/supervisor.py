@@ -1,0 +1,341 @@
+"""The process that starts workers and stays beside them: it holds the state folder, the ports and the run file.
+
+It loads the policy, makes the CA and the keys, and forks; so workers share that memory. It replaces a worker that ends,
+passes on SIGHUP, SIGTERM and SIGINT, answers for health and metrics, and forwards nothing itself. It has one thread and
+no event loop, so that it can fork at any time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import time
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from proxy.admin_api.sockets import Listeners
+from proxy.errors import InterlockError
+from proxy.identity.ca import Authority
+from proxy.metrics.counters import Meters
+from proxy.metrics.http_server import BACKLOG, HealthServer
+from proxy.runtime.health_report import Vitals
+from proxy.runtime.wiring import lay_foundation
+from proxy.runtime.worker import Daemon, Station
+from proxy.runtime.worker_process import TOLD, Channel, Worker, fork_worker
+from proxy.store.shared_calls import make_board
+from proxy.system import event_loop, gc_tuning, log_setup, run_file
+from proxy.system.listen_ports import Reserved, spell, unusable
+from proxy.system.secret_files import FolderLock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from proxy.config import Settings
+
+log = structlog.get_logger("interlock.supervisor")
+
+TICK_SECONDS: Final = 1.0
+STOP_SECONDS: Final = 15.0
+"""How long a worker gets to write everything down after its drain."""
+STEADY_SECONDS: Final = 10.0
+"""A worker that lived so long was well; one that did not is replaced later each time."""
+FIRST_PAUSE: Final = 0.2
+LONGEST_PAUSE: Final = 10.0
+MAX_FAILURES: Final = 5
+"""How often in a row each worker may fail before all is given up."""
+
+
+class Slot:
+    """The place of one worker: who has it, or when it is taken again."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.worker: Worker | None = None
+        self.due = 0.0
+        self.failures = 0
+        self.restarts = -1  # the first start is none
+
+    @property
+    def serves(self) -> bool:
+        """Whether there is a worker, and it said that it is ready."""
+        return self.worker is not None and self.worker.report is not None
+
+    def note(self) -> run_file.RunningWorker:
+        """Give what the run file says of it."""
+        worker = self.worker
+        version = worker.report.policy_version if worker and worker.report else None
+        pid = worker.pid if worker else 0
+        return run_file.RunningWorker(self.number, pid, self.serves, max(0, self.restarts), version)
+
+
+class Supervisor:
+    """One proxy. Make it in a process with one thread and no event loop, then `run` it."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Make ready all that workers share. Raises InterlockError where something is wrong with it."""
+        self._settings = settings
+        self._closing = contextlib.ExitStack()
+        self._slots = [Slot(number) for number in range(1, settings.workers + 1)]
+        self._told: list[int] = []
+        self._stopping_since: float | None = None
+        self._ready = False
+        self._in_force: str | None = None
+        self._ended_badly: list[str] = []
+        self._looked = 0.0
+        self._noted: run_file.Running | None = None
+        self._wakeup, self._waker = socket.socketpair()
+        self._closing.callback(self._wakeup.close)
+        self._closing.callback(self._waker.close)
+        with contextlib.ExitStack() as undo:
+            undo.callback(self._closing.close)
+            self._prepare(settings)
+            undo.pop_all()
+
+    def _prepare(self, settings: Settings) -> None:
+        self._lock = FolderLock(settings.state_dir)
+        self._closing.callback(self._lock.release)
+        run_file.clear(settings.state_dir)
+        self._foundation = lay_foundation(settings)
+        event_loop.loop_factory()  # imported once, for all workers
+        self._authority = Authority(settings.state_dir)
+        self._authority.ensure()
+        self._listening = Reserved("listen", *settings.listen_address)
+        self._closing.callback(self._listening.close)
+        self._listeners = Listeners(settings.state_dir, settings.operator_address)
+        self._closing.callback(self._listeners.close)
+        self._meters = Meters(settings.workers)
+        self._board = make_board(settings.state_dir) if settings.workers > 1 else None
+        self._vitals = Vitals(settings, self._meters, self._slots, self._foundation.policy)
+        self._health = self._open_health(settings)
+        self._started = time.time()
+
+    def _open_health(self, settings: Settings) -> HealthServer | None:
+        if settings.health_address is None:
+            return None
+        try:
+            listener = socket.create_server(settings.health_address, backlog=BACKLOG)
+        except OSError as error:
+            problem = unusable("health_listen", *settings.health_address, error)
+            if "health_listen" in settings.model_fields_set:
+                raise problem from error
+            log.warning("health and metrics are not served", error=str(problem))
+            return None
+        self._health_address = listener.getsockname()[:2]
+        server = HealthServer(listener, self._vitals.answer)
+        self._closing.callback(server.close)
+        return server
+
+    def run(self, on_ready: Callable[[run_file.Running], None] = lambda _: None) -> None:
+        """Have workers serve until told to stop; then let each of them finish.
+
+        Raises InterlockError where they cannot be started, keep failing, or did not end well.
+        """
+        gc_tuning.give_back()
+        gc_tuning.settle()
+        try:
+            with self._signals():
+                while not self._is_over():
+                    self._keep_up()
+                    self._note(on_ready)
+                    self._wait()
+        except BaseException:
+            self._kill_all()
+            raise
+        finally:
+            run_file.remove(self._settings.state_dir)
+            self._closing.close()
+        if self._ended_badly:
+            raise InterlockError("; ".join(self._ended_badly))
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Take signals as something to read; what is done about them is done in the loop."""
+        self._waker.setblocking(False)
+        self._wakeup.setblocking(False)
+        before = signal.set_wakeup_fd(self._waker.fileno(), warn_on_full_buffer=False)
+        handlers = {number: signal.signal(number, lambda number, _: self._told.append(number)) for number in TOLD}
+        try:
+            yield
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+            signal.set_wakeup_fd(before)
+
+    def _is_over(self) -> bool:
+        return self._stopping_since is not None and not any(slot.worker for slot in self._slots)
+
+    def _keep_up(self) -> None:
+        """Do what is due: signals, workers that are missing, the policy, connections that hold on."""
+        while self._told:
+            self._heed(self._told.pop(0))
+        now = time.monotonic()
+        if self._stopping_since is None:
+            for slot in self._slots:
+                if slot.worker is None and slot.due <= now:
+                    self._start_or_wait(slot)
+        elif now > self._stopping_since + self._settings.drain_timeout + STOP_SECONDS:
+            raise InterlockError("workers did not end in time and were killed; what they recorded is kept")
+        if now >= self._looked + TICK_SECONDS:
+            self._looked = now
+            self._foundation.policy.follow()  # a worker that is started later must know what is in force
+        if self._health is not None:
+            self._health.expire()
+
+    def _heed(self, number: int) -> None:
+        if number == signal.SIGHUP:
+            self._foundation.policy.follow()
+            self._tell_all(signal.SIGHUP)
+        elif self._stopping_since is None:
+            self._stopping_since = time.monotonic()
+            self._vitals.stopping = True
+            self._tell_all(signal.SIGTERM)
+
+    def _tell_all(self, number: signal.Signals) -> None:
+        for slot in self._slots:
+            if slot.worker is not None:
+                slot.worker.tell(number)
+
+    def _start_or_wait(self, slot: Slot) -> None:
+        """Start a worker, unless it would decide by an older policy than the others do.
+
+        That can be where files changed twice within a moment, and are bad now: what was in force cannot be had.
+        """
+        policy = self._foundation.policy
+        policy.follow()
+        if policy.problem is not None and self._in_force not in (None, policy.current().version):
+            log.error("a worker cannot be replaced while the policy is bad", worker=slot.number, error=policy.problem)
+            slot.due = time.monotonic() + LONGEST_PAUSE
+        else:
+            self._start(slot)
+
+    def _start(self, slot: Slot) -> None:
+        slot.restarts += 1
+        slot.worker = fork_worker(slot.number, lambda channel: self._work(slot, channel), self._let_go)
+
+    def _let_go(self) -> None:
+        """Close, in a worker, what is the supervisor's alone."""
+        self._lock.release()
+        self._listening.close()
+        if self._health is not None:
+            self._health.close()
+        for sock in (self._wakeup, self._waker, *(slot.worker.channel for slot in self._slots if slot.worker)):
+            sock.close()
+        for slot in self._slots:
+            if slot.worker is not None:
+                os.close(slot.worker.pidfd)
+
+    def _work(self, slot: Slot, channel: Channel) -> None:
+        """Be a worker."""
+        if len(self._slots) > 1:
+            log_setup.name_worker(slot.number)
+        station = Station(
+            number=slot.number,
+            foundation=self._foundation,
+            addresses=self._listening.addresses,
+            private=self._private,
+            listeners=self._listeners,
+            channel=channel,
+            meters=self._meters.row(slot.number),
+            board=self._board,
+        )
+        event_loop.run(_serve(self._settings, station))
+
+    def _wait(self) -> None:
+        """Wait until something happens, a moment at most."""
+        poll, now = select.poll(), time.monotonic()
+        poll.register(self._wakeup, select.POLLIN)
+        workers = [slot.worker for slot in self._slots if slot.worker is not None]
+        for worker in workers:
+            poll.register(worker.channel, select.POLLIN)
+            poll.register(worker.pidfd, select.POLLIN)
+        for number, wanted in self._health.interests() if self._health is not None else ():
+            poll.register(number, wanted)
+        waits = [slot.due - now for slot in self._slots if slot.worker is None and self._stopping_since is None]
+        ready = poll.poll(1000 * max(0.0, min([TICK_SECONDS, *waits])))
+        for number, _ in ready:
+            self._attend(number, workers)
+
+    def _attend(self, number: int, workers: list[Worker]) -> None:
+        if number == self._wakeup.fileno():
+            with contextlib.suppress(BlockingIOError):
+                self._wakeup.recv(4096)
+        elif self._health is not None and self._health.attend(number):
+            return
+        for worker in workers:
+            if number == worker.pidfd:
+                self._bury(worker)
+            elif worker.channel.fileno() == number and worker.hear() and worker.report is not None:
+                self._in_force = worker.report.policy_version
+                self._foundation.policy.follow()
+
+    def _bury(self, worker: Worker) -> None:
+        slot = self._slots[worker.number - 1]
+        code, lived = worker.bury(), time.monotonic() - worker.since
+        slot.worker = None
+        self._meters.row(worker.number).begin()
+        why = worker.failure or (f"killed by signal {-code}" if code < 0 else f"exit code {code}")
+        if self._stopping_since is not None:
+            if code not in (0, -signal.SIGTERM):  # the signal itself ends one that does not serve yet
+                self._ended_badly.append(f"worker {worker.number} did not end well: {why}")
+            return
+        if not self._ready:
+            raise InterlockError(worker.failure or f"worker {worker.number} ended before it was ready: {why}")
+        slot.failures = 0 if lived >= STEADY_SECONDS else slot.failures + 1
+        if all(each.failures >= MAX_FAILURES for each in self._slots):
+            raise InterlockError(f"every worker ended {MAX_FAILURES} times in a row, the last one so: {why}")
+        pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (slot.failures - 1)) if slot.failures else 0.0
+        slot.due = time.monotonic() + pause
+        log.error("a worker ended and is replaced", worker=slot.number, pid=worker.pid, why=why, after=pause)
+
+    def _kill_all(self) -> None:
+        for slot in self._slots:
+            if slot.worker is not None:
+                slot.worker.tell(signal.SIGKILL)
+                slot.worker.bury()
+                slot.worker = None
+
+    @property
+    def _private(self) -> list[tuple[str, int]]:
+        return [self._health_address] if self._health is not None else []
+
+    def _note(self, on_ready: Callable[[run_file.Running], None]) -> None:
+        """Keep the run file true; the first time, say that all is ready."""
+        if self._stopping_since is not None or not (self._ready or all(slot.serves for slot in self._slots)):
+            return
+        running = self._running()
+        if running != self._noted:
+            self._noted = running
+            try:
+                run_file.write(self._settings.state_dir, running)
+            except OSError as error:
+                log.exception("the run file cannot be written", error=str(error))
+        if not self._ready:
+            self._ready = True
+            on_ready(running)
+
+    def _running(self) -> run_file.Running:
+        settings, reports = self._settings, self._vitals.reports()
+        versions = {report.policy_version for report in reports}
+        before = self._noted.policy_version if self._noted else self._foundation.policy.current().version
+        return run_file.Running(
+            pid=os.getpid(),
+            listen=spell(self._listening.addresses[0]),
+            mode=settings.mode,
+            ca=str(self._authority.certificate_file),
+            policy=str(settings.policy),
+            policy_version=versions.pop() if len(versions) == 1 else before,  # in force is what all decide by
+            started=self._started,
+            policy_problem=next((report.policy_problem for report in reports if report.policy_problem), None),
+            operator_socket=str(self._listeners.path),
+            operator_listen=next(map(spell, self._listeners.addresses), None),
+            health=spell(self._health_address) if self._health is not None else None,
+            workers=tuple(slot.note() for slot in self._slots),
+        )
+
+
+async def _serve(settings: Settings, station: Station) -> None:
+    await Daemon(settings, station).run()

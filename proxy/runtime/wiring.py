@@ -1,0 +1,146 @@
+"""The parts that HTTP and stdio share: one gate, built in one way from one set of settings."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from proxy.audit.pipeline import Recording
+from proxy.core.ids import new_id
+from proxy.core.model import AuditEvent
+from proxy.gate.phases import Phases
+from proxy.gate.request import Gate
+from proxy.gate.tool_catalog import Catalogue
+from proxy.identity.operators import OperatorBook
+from proxy.policy.reloader import LivePolicy
+from proxy.redact import Book
+from proxy.redact.reloader import LiveMasker
+from proxy.runtime.pin_watcher import watch_approvals
+from proxy.store.open_store import check_at_start, open_database
+from proxy.store.pin_files import PinFiles
+from proxy.store.proposal_store import Proposals
+from proxy.system.secret_files import FileCache, read_or_make_key
+from proxy.twophase.keys import open_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy.audit.local_log import LocalLog
+    from proxy.config import Settings
+    from proxy.core.interfaces import Board, EventSink
+    from proxy.twophase.sampler import Sampler
+
+MASK_KEY_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Foundation:
+    """What is costly to make and may be forked with a process: no thread, no connection, no event loop."""
+
+    policy: LivePolicy
+    masker: LiveMasker
+
+
+def lay_foundation(settings: Settings) -> Foundation:
+    """Load the policy and compile what it masks with. Raises ConfigError and PolicyError."""
+    masker = LiveMasker(
+        read_or_make_key(settings.state_dir / "keys" / "mask.key", MASK_KEY_BYTES),
+        cache=FileCache(settings.state_dir / "cache"),
+    )
+    policy = LivePolicy(settings.policy, prepare=lambda policy: masker.prepare(policy.detectors), book=Book())
+    return Foundation(policy, masker)
+
+
+class Parts:
+    """The policy, the log, the pins, and the gate made of them. Make it inside a running event loop.
+
+    `tools_changed` is called when clients should list tools again: those of the
+    server named, or of all. `reloaded` is called after each look at the policy,
+    whether it could be used or not. `server` is the one that the gate stands
+    before, where there is one alone. `meter` may put something before the sink. Of
+    several workers one has the `lead`, and records what all of them notice; they
+    share a `board`.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        open_sink: Callable[[], LocalLog],
+        tools_changed: Callable[[str | None], None],
+        reloaded: Callable[[], None] = lambda: None,
+        server: str | None = None,
+        foundation: Foundation | None = None,
+        meter: Callable[[EventSink], EventSink] = lambda sink: sink,
+        *,
+        lead: bool = True,
+        board: Board | None = None,
+    ) -> None:
+        self._tools_changed = tools_changed
+        self._on_reload = reloaded
+        self._server = server
+        self._lead = lead
+        foundation = foundation or lay_foundation(settings)
+        self.policy, self.masker = foundation.policy, foundation.masker
+        self.policy.on_change = self._policy_reloaded
+        self.recording = Recording(settings, open_sink(), adopts_all=server is None)
+        self.sink = meter(self.recording.sink)
+        self.pins = PinFiles(settings.state_dir)
+        self._database = open_database(settings.postgres, settings.state_dir)
+        self.store = Proposals(self._database)
+        self.sampler = _open_sampler(settings)
+        self.operators = OperatorBook(settings.state_dir)
+        self.operators.ensure()
+        keys = open_keys(settings, os.environ)
+        keys.ring(time.time())  # made at the first start, and looked at in each: no proposal finds it unusable
+        self.phases = Phases(store=self.store, ring=lambda: keys.ring(time.time()), sampler=self.sampler)
+        self.gate = Gate(
+            phases=self.phases,
+            catalogue=Catalogue(policy=self.policy.current, pins=self.pins),
+            policy=self.policy.current,
+            redactor=self.masker,
+            sink=self.sink,
+            body_limit=settings.body_limit,
+            board=board,
+        )
+
+    async def check(self) -> None:
+        """Raise SchemaError where the store answers and its tables are not those that this version needs."""
+        await check_at_start(self._database)
+
+    async def watch(self) -> None:
+        """Follow what operators change while it runs. Runs until cancelled."""
+        await asyncio.gather(
+            self.policy.watch(), watch_approvals(self.pins, self._approved), self.phases.sweep_forever()
+        )
+
+    async def close(self) -> None:
+        """Leave nothing unwritten."""
+        self.gate.close()
+        await self.phases.close()
+        if self.sampler is not None:
+            await self.sampler.close()
+        await asyncio.to_thread(self.recording.close)
+
+    def _policy_reloaded(self) -> None:
+        self._on_reload()
+        if self.policy.problem is None:
+            self._tools_changed(None)
+
+    def _approved(self, server: str) -> None:
+        """Record that somebody changed what is approved, and let clients list the tools again."""
+        if self._server in (None, server):
+            if self._lead:
+                event = AuditEvent(event_id=new_id(), kind="pins_approved", time=time.time(), server=server)
+                self.sink.record_later(event)
+            self._tools_changed(server)
+
+
+def _open_sampler(settings: Settings) -> Sampler | None:
+    if settings.sampler_url is None:
+        return None
+    from proxy.twophase.sampler import open_sampler  # noqa: PLC0415  its HTTP client is large, and few ask a model
+
+    return open_sampler(settings, os.environ)

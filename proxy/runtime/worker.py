@@ -1,0 +1,281 @@
+"""The composition root of one worker: builds the gate, the addons and mitmproxy's Master, and runs them.
+
+What workers share comes from their supervisor, and was made before they were forked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import structlog
+from mitmproxy import options
+from mitmproxy.addons import core, disable_h2c, proxyserver
+
+from addons.connections import Lifecycle
+from addons.egress import Egress
+from addons.identity import Identity
+from addons.limits import Limits
+from addons.mcp import McpGate
+from addons.mitm.addon_manager import Embedded
+from addons.mitm.certificates import Certificates
+from addons.mitm.fast.tls_sessions import Sessions
+from addons.mitm.listening import replace_listening
+from addons.mitm.next_layer import HttpOnly
+from addons.mitm.patches import embed
+from addons.tools_changed import Announcer
+from addons.websocket import WebsocketGate
+from proxy.admin_api.server import Console
+from proxy.audit.local_log_files import DaemonLog
+from proxy.egress.guard import EgressGuard
+from proxy.errors import ConfigError
+from proxy.identity.agents import AgentBook
+from proxy.identity.ca import Authority
+from proxy.metrics.counters import CONNECTIONS, STREAMS, UNDER_WAY
+from proxy.metrics.counting_sink import MeteredSink
+from proxy.runtime.wiring import Foundation, Parts
+from proxy.runtime.worker_process import Channel, Report
+from proxy.store.shared_calls import Board
+from proxy.system.secret_files import read_or_make_key
+from proxy.twophase.review import Desk
+from proxy.wire import sse_ping_carrier
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from proxy.admin_api.sockets import Listeners
+    from proxy.config import Settings
+    from proxy.core.interfaces import EventSink
+    from proxy.metrics.counters import Row
+    from proxy.system.listen_ports import Address
+
+log = structlog.get_logger("interlock")
+
+
+# How long a thread that works on a large body may keep the event loop waiting for its turn; Python's own is 5 ms,
+# and a call takes some ten turns.
+TURN_SECONDS = 0.0005
+TICK_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Station:
+    """What a worker is given by its supervisor."""
+
+    number: int
+    """From 1; the one that takes a worker's place has the same."""
+    foundation: Foundation
+    addresses: Sequence[Address]
+    """Where it listens, beside the others."""
+    private: Sequence[Address]
+    """Where others of this proxy listen that agents must not reach."""
+    listeners: Listeners
+    channel: Channel
+    meters: Row
+    board: Path | None = None
+    """Where workers show each other their calls, if there are several."""
+
+
+class Daemon:
+    """One worker. Make it inside a running event loop, then `run` it."""
+
+    def __init__(self, settings: Settings, station: Station) -> None:
+        self._settings = settings
+        self._station = station
+        self._stop = asyncio.Event()
+        self.announcer = Announcer()
+        self.board = Board(station.board) if station.board is not None else None
+        self.parts = Parts(
+            settings,
+            self._open_log,
+            self.announcer.tools_changed,
+            self._tell,
+            foundation=station.foundation,
+            meter=self._metered,
+            lead=station.number == 1,
+            board=self.board,
+        )
+        self.policy, self.gate = self.parts.policy, self.parts.gate
+        self.authority = Authority(settings.state_dir)
+        self.console = self._console()
+        self.lifecycle = Lifecycle(
+            self.gate,
+            self._station.meters,
+            connection_limit=settings.connection_limit,
+            first_request_seconds=2 * settings.header_timeout,  # tunnel and TLS first; a slow head has its own deadline
+            body_seconds=settings.body_timeout,
+            default_agent=settings.default_agent,
+        )
+        self.master = self._master()
+
+    def _open_log(self) -> DaemonLog:
+        settings = self._settings
+        return DaemonLog(settings.state_dir, max_bytes=settings.audit_log_limit, worker=self._station.number)
+
+    def _metered(self, sink: EventSink) -> EventSink:
+        return MeteredSink(sink, self._station.meters)
+
+    def stop(self) -> None:
+        """Begin a graceful stop."""
+        self._stop.set()
+
+    async def run(self) -> None:
+        """Serve until stopped; let calls under way finish; leave nothing unwritten.
+
+        Raises ConfigError where the address cannot be listened on.
+        """
+        self._station.meters.begin()
+        await self.parts.check()
+        self.console.start()  # before the first request can come, so that none is let through to it
+        sys.setswitchinterval(TURN_SECONDS)
+        serving = asyncio.create_task(self.master.run())
+        watching = asyncio.create_task(self._watch())
+        try:
+            await self._listening(serving)
+            self._handle_signals()
+            self._tell()
+            stopped = asyncio.create_task(self._stop.wait())
+            await asyncio.wait([serving, stopped, watching], return_when=asyncio.FIRST_COMPLETED)
+            if not self._stop.is_set():
+                raise RuntimeError("a part that runs for ever has ended") from _why(serving, watching)
+            await self._drain()
+        finally:
+            watching.cancel()
+            with contextlib.suppress(asyncio.CancelledError, Exception):
+                await watching
+            await self._shut_down(serving)
+
+    async def _watch(self) -> None:
+        await asyncio.gather(self.parts.watch(), self._tick())
+
+    async def _tick(self) -> None:
+        """Say every second how this worker is. Runs until cancelled."""
+        meters = self._station.meters
+        while True:
+            await asyncio.sleep(TICK_SECONDS)
+            meters.beat()
+            meters.set(CONNECTIONS, self.lifecycle.connections)
+            meters.set(UNDER_WAY, self.gate.under_way)
+            meters.set(STREAMS, self.announcer.count)
+            self.gate.catch_up()
+            self.parts.recording.look_after()
+            self._tell()
+
+    async def _listening(self, serving: asyncio.Task[None]) -> None:
+        server = self.master.addons.get("proxyserver")
+        while not server.listen_addrs():
+            failed = next((s.last_exception for s in server.servers if s.last_exception), None)
+            if failed is not None:
+                await self._refuse_to_listen(failed)
+            if serving.done():
+                serving.result()
+                raise ConfigError("the proxy ended before it was ready")
+            await asyncio.sleep(0.005)
+
+    def _console(self) -> Console:
+        settings, parts = self._settings, self.parts
+        desk = Desk(parts.store, parts.sink, time.time)
+        return Console(desk, parts.operators, parts.sink, settings.state_dir, listeners=self._station.listeners)
+
+    def _tell(self) -> None:
+        """Tell the supervisor how this worker is."""
+        version, problem = self.policy.current().version, self.policy.problem
+        self._station.channel.report(Report(version, problem, self.parts.recording.problem))
+
+    async def _refuse_to_listen(self, error: Exception) -> None:
+        reason = str(error.strerror if isinstance(error, OSError) and error.strerror else error).partition("\n")[0]
+        raise ConfigError(
+            f"setting listen = {self._settings.listen!r}: {reason}; "
+            "stop what uses that address, or choose another, for example --listen 127.0.0.1:0"
+        ) from error
+
+    def _handle_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.stop)
+        loop.add_signal_handler(signal.SIGHUP, self.policy.ask_to_reload)
+
+    async def _drain(self) -> None:
+        self.lifecycle.stopping = True
+        await self.master.addons.get("proxyserver").servers.update([])
+        if not await self.lifecycle.drained(self._settings.drain_timeout):
+            log.warning("stopping with calls under way", count=self.gate.under_way)
+
+    async def _shut_down(self, serving: asyncio.Task[None]) -> None:
+        self.master.shutdown()
+        with contextlib.suppress(Exception):
+            await asyncio.wait_for(serving, timeout=5)
+        await self.console.stop()
+        await self.parts.close()
+        if self.board is not None:
+            self.board.close()
+
+    def _own_addresses(self) -> list[Address]:
+        return [*self._station.addresses, *self._station.private, *self.console.addresses]
+
+    def _master(self) -> Embedded:
+        settings = self._settings
+        limits = _limits(settings)
+        seal_key = read_or_make_key(settings.state_dir / "keys" / "seal.key", sse_ping_carrier.KEY_BYTES)
+        replace_listening(self._station.addresses)
+        embed()
+        master = Embedded(options.Options())
+        master.addons.add(
+            core.Core(),
+            proxyserver.Proxyserver(),
+            HttpOnly(limits),
+            Certificates(),
+            Sessions(),
+            disable_h2c.DisableH2C(),
+            self.lifecycle,
+            Identity(
+                AgentBook(settings.state_dir),
+                self.gate,
+                default_agent=settings.default_agent,
+                required=settings.agent_auth == "required",
+            ),
+            Egress(EgressGuard(self.policy.current, self._own_addresses), self.gate),
+            McpGate(
+                self.gate, limits, seal_key, lambda: self.lifecycle.stopping, self.announcer.streams_of, self.board
+            ),
+            WebsocketGate(self.gate, limits.message_bytes, seal_key, lambda: self.lifecycle.stopping),
+            self.announcer,
+        )
+        host, port = settings.listen_address
+        master.options.update(
+            mode=[settings.mode],
+            listen_host=host,
+            listen_port=port,
+            confdir=str(self.authority.folder),
+            rawtcp=False,
+            connection_strategy="lazy",
+            upstream_cert=False,
+            tcp_timeout=int(settings.idle_timeout),
+            ssl_verify_upstream_trusted_ca=str(self.authority.upstream_roots(settings.upstream_ca)),
+        )
+        return master
+
+
+def _why(*tasks: asyncio.Task[None]) -> BaseException | None:
+    """Give what ended one of these tasks."""
+    ended = (task.exception() for task in tasks if task.done() and not task.cancelled())
+    return next((error for error in ended if error is not None), None)
+
+
+def _limits(settings: Settings) -> Limits:
+    return Limits(
+        header_bytes=settings.header_limit,
+        header_seconds=settings.header_timeout,
+        body_bytes=settings.body_limit,
+        body_seconds=settings.body_timeout,
+        response_bytes=settings.response_limit,
+        message_bytes=settings.event_limit,
+        streams=settings.stream_limit,
+        large_uploads=settings.large_uploads,
+    )

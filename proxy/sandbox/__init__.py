@@ -1,0 +1,1 @@
+"""Linux namespaces, mounts and capabilities, used by the probe and by `interlock confine`."""

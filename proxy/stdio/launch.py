@@ -1,0 +1,171 @@
+"""Starts a server, and ends it: it and all it started are gone when its owner is, however the owner went."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import signal
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from proxy.errors import StartError
+from proxy.stdio import process_reaper
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+CHUNK = 1 << 16
+TERM_SECONDS = 5.0
+KILL_SECONDS = 2 * process_reaper.KILL_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What is started: a program's file, and the words it is started with, its name first."""
+
+    program: str
+    argv: tuple[str, ...]
+
+
+def plan(command: Sequence[str], environ: Mapping[str, str]) -> Launch:
+    """Say what to start for `command`; what watches a server is put in front of it here.
+
+    Raises StartError, with the exit code that shells give, where there is no such program.
+    """
+    try:
+        return Launch(_find(command[0], os.get_exec_path(environ)), tuple(command))
+    except OSError as error:
+        raise StartError(process_reaper.explain_start(command[0], error), process_reaper.start_code(error)) from error
+
+
+def _find(name: str, folders: Sequence[str]) -> str:
+    problem = errno.ENOENT
+    for path in [name] if "/" in name else [os.path.join(folder, name) for folder in folders]:  # noqa: PTH118
+        if os.path.isdir(path):  # noqa: PTH112
+            problem = errno.EISDIR
+        elif os.access(path, os.X_OK):
+            return path
+        elif os.path.exists(path):  # noqa: PTH110
+            problem = errno.EACCES
+    raise OSError(problem, os.strerror(problem), name)
+
+
+class _Protocol(asyncio.subprocess.SubprocessStreamProtocol):
+    """Tells of the process's end by itself: somebody else may hold its pipes open."""
+
+    def __init__(self) -> None:
+        super().__init__(limit=CHUNK, loop=asyncio.get_running_loop())
+        self.exited = asyncio.Event()
+
+    def process_exited(self) -> None:
+        super().process_exited()
+        self.exited.set()
+
+
+class Server:
+    """A server that runs, below a warden of its own. Made by `start`."""
+
+    def __init__(
+        self, process: asyncio.subprocess.Process, exited: asyncio.Event, leash: int, pipes: tuple[int, int]
+    ) -> None:
+        self._process = process
+        self._pipes = pipes
+        self._exited = exited
+        self._leash: int | None = leash
+
+    @property
+    def pid(self) -> int:
+        """The warden's process, which takes the signals."""
+        return self._process.pid
+
+    def pipes(self) -> tuple[int, int, int]:
+        """Give the descriptor that leads to the server's stdin, and the inodes of its stdin and stdout."""
+        stdin, stdout = self._pipes
+        return stdin, os.fstat(stdin).st_ino, os.fstat(stdout).st_ino
+
+    async def read(self) -> bytes:
+        """Give what the server wrote to its stdout; nothing at its end."""
+        assert self._process.stdout is not None
+        return await self._process.stdout.read(CHUNK)
+
+    async def write(self, data: bytes) -> None:
+        """Write to the server's stdin, at the pace that it reads. Raises OSError where it reads no more."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(data)
+        await self._process.stdin.drain()
+
+    def signal(self, number: int) -> None:
+        """Send the server a signal; one that has ended takes none."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(number)
+
+    async def ended(self) -> int:
+        """Wait for the end; give the exit code."""
+        await self._exited.wait()
+        code = self._process.returncode
+        assert code is not None
+        return code if code >= 0 else process_reaper.SIGNALLED - code
+
+    async def stop(self, seconds: float) -> int:
+        """Close the server's stdin, wait, terminate it, wait, kill it and all it started; give the exit code.
+
+        A warden that does not do so, since the server has stopped it, is killed itself; what it leaves is ours to end.
+        """
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        steps = ((seconds, self._terminate), (TERM_SECONDS, self.kill), (KILL_SECONDS, self._process.kill))
+        for limit, insist in steps:
+            with contextlib.suppress(TimeoutError):
+                return await asyncio.wait_for(self.ended(), limit)
+            insist()
+        return await self.ended()
+
+    def _terminate(self) -> None:
+        self.signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Let the warden kill the server and all it started."""
+        if self._leash is not None:
+            os.close(self._leash)
+            self._leash = None
+
+    async def clean_up(self) -> None:
+        """See that nothing is left, whatever happened."""
+        self.kill()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.ended(), KILL_SECONDS)
+            return
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+
+
+async def start(launch: Launch) -> Server:
+    """Start a server with pipes for its stdin and stdout; its stderr is ours. It sees no setting or secret of ours."""
+    held, leash = os.pipe()
+    loop = asyncio.get_running_loop()
+    try:
+        transport, protocol = await loop.subprocess_exec(
+            _Protocol,
+            sys.executable,
+            *("-I", "-S", str(Path(process_reaper.__file__))),
+            *(str(held), launch.program, *launch.argv),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=None,
+            env={name: value for name, value in os.environ.items() if not name.startswith("INTERLOCK_")},
+            pass_fds=(held,),
+            start_new_session=True,  # a terminal's Ctrl-C is ours to pass on
+        )
+    except BaseException:
+        os.close(leash)
+        raise
+    finally:
+        os.close(held)
+    ends = (transport.get_pipe_transport(number) for number in (0, 1))
+    pipes = tuple(end.get_extra_info("pipe").fileno() for end in ends if end is not None)
+    assert len(pipes) == 2
+    return Server(asyncio.subprocess.Process(transport, protocol, loop), protocol.exited, leash, pipes)

@@ -1,0 +1,69 @@
+"""Which store there is: Postgres where a URL is given, else a file in the state folder."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import structlog
+
+from proxy.errors import SchemaError, StoreUnavailableError
+from proxy.store.event_store_postgres import PostgresEvents
+from proxy.store.event_store_sqlite import SqliteEvents
+from proxy.store.proposal_store import Proposals
+from proxy.store.sqlite import STORE_FILE, SqliteDatabase
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from proxy.store.database import Database
+    from proxy.store.event_store import Events
+
+EVENTS_TIMEOUT = 30.0
+
+log = structlog.get_logger("interlock.store")
+
+
+def open_store(database_url: str | None, state_dir: Path) -> Proposals:
+    """Give the store of proposals. Nothing is connected or opened before it is used."""
+    return Proposals(open_database(database_url, state_dir))
+
+
+def open_database(database_url: str | None, state_dir: Path) -> Database:
+    """Give the database that stores are made on; one may serve several of them."""
+    if not database_url:
+        return SqliteDatabase(state_dir / STORE_FILE)
+    from proxy.store.postgres import PostgresDatabase  # noqa: PLC0415  the driver is for those who have Postgres
+
+    return PostgresDatabase(database_url)
+
+
+def open_events(
+    database_url: str | None, state_dir: Path, *, timeout: float = EVENTS_TIMEOUT, aside: bool = True
+) -> Events:
+    """Give the store of audit events, on connections of its own: a long question holds up no commit.
+
+    A caller with a thread of its own to wait in needs no other (`aside`) for a file.
+    """
+    if not database_url:
+        return SqliteEvents(SqliteDatabase(state_dir / STORE_FILE, timeout=timeout, aside=aside))
+    from proxy.store.postgres import PostgresDatabase  # noqa: PLC0415  the driver is for those who have Postgres
+
+    return PostgresEvents(PostgresDatabase(database_url, timeout=timeout))
+
+
+def store_exists(database_url: str | None, state_dir: Path) -> bool:
+    """Say whether there is a store to ask; one on Postgres is taken to be there."""
+    return bool(database_url) or (state_dir / STORE_FILE).exists()
+
+
+async def check_at_start(database: Database) -> None:
+    """Raise SchemaError, with the way out, where the database answers and its schema does not fit.
+
+    One that cannot be reached does not stop a start: what needs it is refused until it is back.
+    """
+    try:
+        await database.check()
+    except SchemaError:
+        raise
+    except StoreUnavailableError as error:
+        log.warning("the store cannot be reached; two-phase calls are refused until it can", error=str(error))

@@ -1,0 +1,153 @@
+"""Pins on disk: one small JSON file a server, in the state folder.
+
+Read without a lock, since a file is replaced whole; written under one, so that two
+processes that list a server at once lose nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import time
+from typing import TYPE_CHECKING
+
+from proxy.errors import PinsUnavailableError
+from proxy.gate.tool_pins import from_json, to_json
+from proxy.system.secret_files import write_private
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from proxy.gate.tool_pins import ServerPins
+
+FOLDER = "pins"
+MAX_BYTES = 32 << 20
+MAX_SERVERS = 1000
+LOCK_SECONDS = 2.0
+LOOK_SECONDS = 0.01
+"""For so long a file that was looked at is taken to be as it was: a call asks several times."""
+
+type Stamp = tuple[int, int, int]
+
+
+class PinFiles:
+    """The pins of one state folder; implements `pins.PinStore`. A change on disk is seen a moment later."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self.folder = state_dir / FOLDER
+        self._cache: dict[str, tuple[Stamp, str, ServerPins]] = {}
+        self._looks: dict[str, tuple[float, ServerPins | None]] = {}
+        self._files: dict[str, Path] = {}  # to make a path takes longer than to look at it
+
+    def read(self, server: str) -> ServerPins | None:
+        """Give a server's pins; None where it was never seen."""
+        look, now = self._looks.get(server), time.monotonic()
+        if look is None or look[0] <= now:
+            if len(self._looks) >= MAX_SERVERS:
+                self._looks.clear()
+            look = self._looks[server] = (now + LOOK_SECONDS, self._read(server))
+        return look[1]
+
+    def _read(self, server: str) -> ServerPins | None:
+        found = self._load(self._file(server))
+        if found is None:
+            return None
+        if found[0] != server:
+            raise PinsUnavailableError(f"{self._file(server)} is of the server {found[0]!r}, not {server!r}")
+        return found[1]
+
+    def update(self, server: str, change: Callable[[ServerPins | None], ServerPins | None]) -> ServerPins | None:
+        """Replace a server's pins by what `change` makes of them; give the new ones.
+
+        Raises PinsUnavailableError where that cannot be done.
+        """
+        known = self._read(server)
+        if change(known) is known:
+            return known
+        try:
+            with self._lock():
+                return self._replace(server, change)
+        except OSError as error:
+            raise PinsUnavailableError(f"pins cannot be written in {self.folder}: {error.strerror}") from error
+
+    def servers(self) -> Sequence[str]:
+        """Give the servers that have pins, by name."""
+        found = (self._load(file) for file in self.folder.glob("*.json"))
+        return sorted(entry[0] for entry in found if entry is not None)
+
+    def approvals(self) -> dict[str, int]:
+        """Give for each server how often somebody changed what is approved."""
+        found = (self._load(file) for file in self.folder.glob("*.json"))
+        return {entry[0]: entry[1].approvals for entry in found if entry is not None}
+
+    def _replace(self, server: str, change: Callable[[ServerPins | None], ServerPins | None]) -> ServerPins | None:
+        file, known = self._file(server), self._read(server)
+        pins = change(known)
+        if pins is None:
+            file.unlink(missing_ok=True)
+        elif pins is not known:
+            data = json.dumps({"server": server, **to_json(pins)}).encode()
+            self._check_room(file, len(data))
+            write_private(file, data)
+        self._looks.pop(server, None)
+        return pins
+
+    def _check_room(self, file: Path, size: int) -> None:
+        if size > MAX_BYTES:
+            raise PinsUnavailableError(f"a server's pins would take more than {MAX_BYTES} bytes")
+        if not file.exists() and sum(1 for _ in self.folder.glob("*.json")) >= MAX_SERVERS:
+            raise PinsUnavailableError(f"more than {MAX_SERVERS} servers have pins; `interlock pins forget` some")
+
+    def _load(self, file: Path) -> tuple[str, ServerPins] | None:
+        try:
+            stat = file.stat()
+            stamp = (stat.st_mtime_ns, stat.st_ino, stat.st_size)
+            cached = self._cache.get(file.name)
+            if cached is None or cached[0] != stamp:
+                value = json.loads(file.read_bytes())
+                cached = self._cache[file.name] = (stamp, str(value["server"]), from_json(value))
+        except FileNotFoundError:
+            self._cache.pop(file.name, None)
+            return None
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise PinsUnavailableError(
+                f"{file} cannot be read ({error}); restore it, or delete it to pin the server anew"
+            ) from error
+        return cached[1], cached[2]
+
+    def _file(self, server: str) -> Path:
+        file = self._files.get(server)
+        if file is None:
+            if len(self._files) >= MAX_SERVERS:
+                self._files.clear()
+            name = hashlib.sha256(server.encode("utf-8", "surrogatepass")).hexdigest()[:40]
+            file = self._files[server] = self.folder / f"{name}.json"
+        return file
+
+    @contextlib.contextmanager
+    def _lock(self) -> Iterator[None]:
+        """Keep every other process from writing. Raises PinsUnavailableError where one does not finish."""
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            _wait_for_lock(handle)
+            yield
+        finally:
+            os.close(handle)
+
+
+def _wait_for_lock(handle: int) -> None:
+    deadline = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise PinsUnavailableError("another process keeps the pins locked") from None
+            time.sleep(0.005)
+        else:
+            return

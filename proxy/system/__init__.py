@@ -1,0 +1,1 @@
+"""What the process needs from the operating system: files, ports, logs, event loop, garbage collector, imports."""

@@ -1,0 +1,34 @@
+"""What was installed: its version, and where its policies and SQL are, in the wheel or at the top of a checkout."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+
+
+@functools.cache
+def version() -> str:
+    """Give the version that is installed."""
+    from importlib import metadata  # noqa: PLC0415  slow to import, and little needs it
+
+    try:
+        return metadata.version("mcp-interlock")
+    except metadata.PackageNotFoundError:  # a checkout on sys.path that was never installed
+        return "0+unknown"
+
+
+def policies_dir() -> Path:
+    """Give the folder of the policies that come with Interlock."""
+    return _find("policies")
+
+
+def sql_dir() -> Path:
+    """Give the folder of the migrations that come with Interlock."""
+    return _find("sql")
+
+
+def _find(name: str) -> Path:
+    packaged = _PACKAGE / "_data" / name
+    return packaged if packaged.is_dir() else _PACKAGE.parent / name

@@ -1,0 +1,129 @@
+"""What was seen of one server, put together: the same thing once with a count, and no more than a record can hold.
+
+Pure. Kinds of things have room of their own, so that many files read do not
+crowd out the one connection made; what has no room is counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from proxy.core.model import JsonObject
+    from proxy.trace.attribute import Attributed, Attribution
+
+ROOM = 40
+MAX_PAGES = 512
+MAX_EVIDENCE = 240
+MAX_WORDS = 32
+MISSING = frozenset({"ENOENT", "ENOTDIR"})
+# Things done again and again to the same target, told as one.
+SAME = {"write": "write", "truncate": "write", "open": "open"}
+
+
+@dataclass(slots=True)
+class Entry:
+    """One thing that was seen, and how often."""
+
+    first: Attributed
+    count: int = 0
+
+
+@dataclass(slots=True)
+class Page:
+    """What is to be recorded of one call, or of one phase."""
+
+    entries: dict[tuple[str, str, str, str | None], Entry] = field(default_factory=dict)
+    room: Counter[str] = field(default_factory=Counter)
+    more: Counter[str] = field(default_factory=Counter)
+    missing: int = 0
+    began: float = 0.0
+
+
+class Ledger:
+    """Keeps pages until they are taken; by call id, or by phase where there is no call."""
+
+    def __init__(self) -> None:
+        self._pages: OrderedDict[str, Page] = OrderedDict()
+        self.dropped = 0
+
+    def take(self, seen: Attributed) -> None:
+        """Write down one thing."""
+        key = page_of(seen.attribution)
+        page = self._pages.get(key)
+        if page is None:
+            if len(self._pages) >= MAX_PAGES:
+                self.dropped += 1
+                return
+            page = self._pages[key] = Page(began=seen.observation.time)
+        _enter(page, seen)
+
+    def names(self) -> list[str]:
+        """Give the pages there are: call ids and phases."""
+        return list(self._pages)
+
+    def began(self, name: str) -> float:
+        """Give when the first thing on a page was seen."""
+        return self._pages[name].began
+
+    def close(self, name: str) -> JsonObject | None:
+        """Take a page out; None where nothing was seen."""
+        page = self._pages.pop(name, None)
+        return _shown(page) if page is not None else None
+
+
+def page_of(attribution: Attribution) -> str:
+    """Give the page that something belongs on."""
+    return attribution.calls[0] if attribution.calls else attribution.phase
+
+
+def _enter(page: Page, seen: Attributed) -> None:
+    what = seen.observation
+    if what.capability == "fs.read" and what.error in MISSING:
+        page.missing += 1
+        return
+    key = (what.capability, SAME.get(what.action, what.action), what.target, what.error)
+    entry = page.entries.get(key)
+    if entry is None:
+        if page.room[what.capability] >= ROOM:
+            page.more[what.capability] += 1
+            return
+        page.room[what.capability] += 1
+        entry = page.entries[key] = Entry(seen)
+    entry.count += 1
+
+
+def _shown(page: Page) -> JsonObject:
+    first = next(iter(page.entries.values()), None)
+    shown: JsonObject = {
+        "phase": first.first.attribution.phase if first else "call",
+        "observations": [_entry(entry) for entry in page.entries.values()],
+    }
+    if page.more:
+        shown["more"] = dict(page.more)
+    if page.missing:
+        shown["missing_files"] = page.missing
+    return shown
+
+
+def _entry(entry: Entry) -> JsonObject:
+    what, whose = entry.first.observation, entry.first.attribution
+    shown: JsonObject = {
+        "capability": str(what.capability),
+        "action": what.action,
+        "path": what.path,
+        "peer": what.peer,
+        "name": what.name,
+        "argv": list(what.argv[:MAX_WORDS]) or None,
+        "error": what.error,
+        "count": entry.count,
+        "pid": what.pid,
+        "time": what.time,
+        "evidence": what.line[:MAX_EVIDENCE],
+    }
+    if whose.phase == "call" and (whose.confidence < 1 or whose.late):
+        shown |= {"confidence": round(whose.confidence, 3), "how": whose.how}
+        shown |= {"candidates": list(whose.calls) if len(whose.calls) > 1 else None, "late": whose.late or None}
+    return {name: value for name, value in shown.items() if value is not None}

@@ -1,0 +1,201 @@
+"""The keys that sign commit tokens: in a file that is made on first use, or from the environment.
+
+Several proxies and commands may share the file; a change of it is seen at the next look.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import fcntl
+import hashlib
+import json
+import re
+import secrets
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from proxy.config import COMMIT_SECRET
+from proxy.errors import ConfigError
+from proxy.system.secret_files import make_private, read_private, write_private
+from proxy.twophase.tokens import MIN_SECRET, Key, KeyRing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from proxy.config import Settings
+
+KEEP_SECONDS: Final = 2 * 86_400.0
+"""How long a key that was replaced still verifies: longer than any token lives."""
+MIN_DIFFERENT: Final = 8
+_BASE64: Final = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A key and when it was made; None where nobody knows."""
+
+    key: Key
+    created_at: float | None = None
+
+
+class CommitKeys(Protocol):
+    """Where the keys are. What cannot be read or is no key raises ConfigError: then nothing is signed or verified."""
+
+    def ring(self, now: float) -> KeyRing:
+        """Give the keys as they are now, without those whose time has passed."""
+        ...
+
+    def entries(self, now: float) -> Sequence[Entry]:
+        """Give the keys for people to look at, the one that signs first; none where none was made yet."""
+        ...
+
+    def rotate(self, now: float, keep_seconds: float = KEEP_SECONDS) -> Entry:
+        """Let a new key sign; the old one verifies `keep_seconds` longer."""
+        ...
+
+
+def open_keys(settings: Settings, environ: Mapping[str, str]) -> CommitKeys:
+    """Give the keys that the settings and the environment name.
+
+    Raises ConfigError where the environment's secret cannot be used.
+    """
+    if environ.get(COMMIT_SECRET):
+        return EnvironmentKeys(environ[COMMIT_SECRET])
+    return KeyFile(settings.commit_keys or settings.state_dir / "keys" / "commit-keys.json")
+
+
+class EnvironmentKeys:
+    """Keys from the environment variable: the first signs, all verify."""
+
+    def __init__(self, text: str) -> None:
+        """Read secrets separated by commas. Raises ConfigError, which never repeats them."""
+        made = [_key_of(_decode(part.strip(), place)) for place, part in enumerate(text.split(","), 1)]
+        self._ring = KeyRing(made[0], tuple(made[1:]))
+
+    def ring(self, now: float) -> KeyRing:  # noqa: ARG002  they have no time
+        """Give the keys."""
+        return self._ring
+
+    def entries(self, now: float) -> Sequence[Entry]:  # noqa: ARG002
+        """Give the keys; nobody knows when they were made."""
+        return [Entry(key) for key in (self._ring.current, *self._ring.older)]
+
+    def rotate(self, now: float, keep_seconds: float = KEEP_SECONDS) -> Entry:  # noqa: ARG002
+        """Raise ConfigError with what to do instead."""
+        raise ConfigError(
+            f"the keys come from {COMMIT_SECRET}; put a new secret before the one there, with a comma between, "
+            "start every proxy anew, and take the old one out once its tokens have expired"
+        )
+
+
+class KeyFile:
+    """Keys in a file of their owner's alone, made at random on first use."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._stamp: tuple[int, int, int] | None = None
+        self._entries: tuple[Entry, ...] = ()
+
+    def ring(self, now: float) -> KeyRing:
+        """Give the keys as they are now, and make the first one where there is none."""
+        if not self.path.exists():
+            make_private(self.path, _to_json([_new_entry(now)]))
+        current, *older = (entry.key for entry in self._read(now))
+        return KeyRing(current, tuple(older))
+
+    def entries(self, now: float) -> Sequence[Entry]:
+        """Give the keys, the one that signs first."""
+        return self._read(now) if self.path.exists() else []
+
+    def rotate(self, now: float, keep_seconds: float = KEEP_SECONDS) -> Entry:
+        """Let a new key sign and write that down, without the keys whose time has passed."""
+        new = _new_entry(now)
+        with self._alone():
+            kept = [_until(entry, now + keep_seconds) for entry in self.entries(now)]
+            write_private(self.path, _to_json([new, *(entry for entry in kept if _lives(entry, now))]))
+        return new
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Let one process at a time change the file, so that no change undoes another."""
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with self.path.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def _read(self, now: float) -> list[Entry]:
+        try:
+            stat = self.path.stat()
+            stamp = (stat.st_mtime_ns, stat.st_ino, stat.st_mode)
+            if stamp != self._stamp:
+                self._entries = _from_json(read_private(self.path))
+                self._stamp = stamp
+        except OSError as error:
+            raise ConfigError(f"the commit keys in {self.path} cannot be read: {error.strerror}") from error
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            # The error may quote the file, so it is not repeated.
+            raise ConfigError(
+                f"{self.path} does not hold commit keys; restore it, or delete it to make a new one: "
+                "then tokens that were given out are refused"
+            ) from error
+        return [self._entries[0], *(entry for entry in self._entries[1:] if _lives(entry, now))]
+
+
+def _new_entry(now: float) -> Entry:
+    return Entry(_key_of(secrets.token_bytes(MIN_SECRET)), now)
+
+
+def _key_of(secret: bytes) -> Key:
+    """Name a key by a hash of it, so that replicas with the same secret have the same name for it."""
+    return Key(hashlib.sha256(b"interlock commit key\0" + secret).hexdigest()[:16], secret)
+
+
+def _until(entry: Entry, end: float) -> Entry:
+    """Give the key an end, or leave it the earlier one that it has."""
+    ends = [end, *([entry.key.not_after] if entry.key.not_after is not None else [])]
+    return replace(entry, key=replace(entry.key, not_after=min(ends)))
+
+
+def _lives(entry: Entry, now: float) -> bool:
+    return entry.key.not_after is None or now < entry.key.not_after
+
+
+def _to_json(entries: Sequence[Entry]) -> bytes:
+    rows = [
+        {"secret": entry.key.secret.hex(), "created_at": entry.created_at, "not_after": entry.key.not_after}
+        for entry in entries
+    ]
+    return json.dumps({"version": 1, "keys": rows}, indent=1).encode()
+
+
+def _from_json(data: bytes) -> tuple[Entry, ...]:
+    """Read what `_to_json` gave. Raises ValueError, TypeError or KeyError for anything else."""
+    content = json.loads(data)
+    if content["version"] != 1 or not content["keys"]:
+        raise ValueError("another version, or no keys")
+    entries = tuple(_read_entry(row) for row in content["keys"])
+    if any((entry.key.not_after is None) is not (place == 0) for place, entry in enumerate(entries)):
+        raise ValueError("the first key signs and has no end, and every other has one")
+    return entries
+
+
+def _read_entry(row: Any) -> Entry:
+    key, end = _key_of(bytes.fromhex(row["secret"])), row["not_after"]
+    return Entry(replace(key, not_after=None if end is None else float(end)), float(row["created_at"]))
+
+
+def _decode(text: str, place: int) -> bytes:
+    """Read a secret: hex or base64 where it is that, else the text itself."""
+    form, secret = "text", text.encode("utf-8", "surrogateescape")
+    with contextlib.suppress(ValueError):
+        form, secret = "hex", bytes.fromhex(text)
+    if form == "text" and _BASE64.fullmatch(standard := text.replace("-", "+").replace("_", "/")):
+        form, secret = "base64", base64.b64decode(standard)
+    if len(secret) < MIN_SECRET or len(set(secret)) < MIN_DIFFERENT:
+        raise ConfigError(
+            f"{COMMIT_SECRET}: secret {place}, read as {form}, has {len(secret)} bytes, {len(set(secret))} of them "
+            f"different; {MIN_SECRET} at random are the least: `openssl rand -hex 32` gives such a one"
+        )
+    return secret

@@ -1,0 +1,207 @@
+"""The desk where operators look at proposals and decide on them. Knows no transport.
+
+A decision is recorded first, durably, and made after that. So nothing is ever
+approved without a record; a crash between the two leaves a record of a decision
+that was not made, and a proposal that still waits, which is the harmless way
+round. Where the store does not follow a decision that was recorded, a
+`review_failed` event says so.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from proxy.core.ids import new_id
+from proxy.core.model import AuditEvent
+from proxy.core.proposals import State
+from proxy.errors import ReviewError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from proxy.core.interfaces import EventSink
+    from proxy.core.model import JsonObject
+    from proxy.core.proposals import Commit, Proposal, ProposalStore
+
+MIN_PREFIX = 8
+SEARCHED = 1000
+"""Among how many of the newest proposals an abbreviated id is looked for."""
+MAX_REASON = 1000
+_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
+_OPEN = frozenset({State.PROPOSED, State.PENDING, State.APPROVED})
+_DECIDABLE = {
+    State.APPROVED: frozenset({State.PENDING}),
+    State.REJECTED: frozenset({State.PENDING, State.APPROVED}),
+}
+
+
+class Desk:
+    """Lists, shows, approves and rejects proposals.
+
+    Every method raises StoreUnavailableError where the store does not answer,
+    and ReviewError, with its code, where the answer is no.
+    """
+
+    def __init__(self, store: ProposalStore, sink: EventSink, clock: Callable[[], float]) -> None:
+        self._store = store
+        self._sink = sink
+        self._clock = clock
+
+    async def list(self, states: Sequence[State] = (), limit: int = 100) -> list[JsonObject]:
+        """Give the newest proposals that stand in any of `states` now (none given: in any), newest first."""
+        asked = set(states) | (_OPEN if State.EXPIRED in states else set())
+        found = await self._store.proposals(sorted(asked), limit)
+        now = self._clock()
+        return [describe(one, now) for one in found if not states or standing(one, now) in states]
+
+    async def show(self, proposal_id: str) -> JsonObject:
+        """Give one proposal by its id, or by a beginning of it that no other has; and its commit, if there is one."""
+        proposal = await self._find(proposal_id)
+        commit = await self._store.commit(proposal.nonce)
+        return describe(proposal, self._clock()) | {"commit": _describe_commit(commit) if commit else None}
+
+    async def approve(self, proposal_id: str, operator: str, reason: str = "") -> JsonObject:
+        """Let a pending proposal be carried out, for as long as a token of it lives at least.
+
+        Raises AuditUnavailableError where that cannot be recorded; then nothing changes.
+        """
+        reason = _checked(reason)
+        proposal = await self._find(proposal_id)
+        expires_at = max(proposal.expires_at, self._clock() + proposal.token_seconds)
+        return await self._decide(proposal, State.APPROVED, operator, reason, expires_at)
+
+    async def reject(self, proposal_id: str, operator: str, reason: str) -> JsonObject:
+        """Refuse a pending proposal, or take back the approval of one not yet carried out.
+
+        Raises AuditUnavailableError where that cannot be recorded; then nothing changes.
+        """
+        reason = _checked(reason)
+        if not reason:
+            raise ReviewError("reason_required", "a rejection needs a reason: say why")
+        proposal = await self._find(proposal_id)
+        return await self._decide(proposal, State.REJECTED, operator, reason, proposal.expires_at)
+
+    async def _decide(
+        self, proposal: Proposal, state: State, operator: str, reason: str, expires_at: float
+    ) -> JsonObject:
+        _check_open(proposal, state, self._clock())
+        detail = _detail(proposal, state, operator, reason)
+        await self._sink.record(self._event(state, proposal, detail))
+        try:
+            decided = await self._store.decide(
+                proposal.proposal_id, state, operator=operator, reason=reason, now=self._clock(), expires_at=expires_at
+            )
+        except BaseException:
+            # The answer was lost, not the question: the store may have followed.
+            self._sink.record_later(self._event("review_failed", proposal, detail, "unknown"))
+            raise
+        if decided is None:
+            self._sink.record_later(self._event("review_failed", proposal, detail, "refused"))
+            _check_open(await self._find(proposal.proposal_id), state, self._clock())
+            raise ReviewError("conflict", f"proposal {proposal.proposal_id} changed meanwhile; look at it again")
+        return describe(decided, self._clock())
+
+    def _event(self, kind: str, proposal: Proposal, detail: JsonObject, outcome: str | None = None) -> AuditEvent:
+        return AuditEvent(
+            event_id=new_id(),
+            kind=kind,
+            time=self._clock(),
+            call_id=proposal.call_id,
+            agent=proposal.principal,
+            server=proposal.server,
+            tool=proposal.tool,
+            arguments=proposal.arguments,
+            arguments_hash=proposal.arguments_hash,
+            rule=proposal.rule,
+            policy_version=proposal.policy_version,
+            outcome=outcome,
+            detail=detail,
+        )
+
+    async def _find(self, proposal_id: str) -> Proposal:
+        if not _ID.fullmatch(proposal_id):
+            raise _not_found(proposal_id, ())
+        found = await self._store.proposal(proposal_id)
+        if found is not None:
+            return found
+        newest = await self._store.proposals((), SEARCHED)
+        fitting = [one for one in newest if one.proposal_id.startswith(proposal_id)]
+        if len(proposal_id) < MIN_PREFIX or not fitting:
+            raise _not_found(proposal_id, newest)
+        # Past the newest there may be another that begins so: nobody decides on a guess.
+        if len(fitting) > 1 or len(newest) >= SEARCHED:
+            ids = ", ".join(one.proposal_id for one in fitting[:5])
+            raise ReviewError(
+                "ambiguous_id", f"{proposal_id!r} may be more than one proposal: {ids}; give the whole id"
+            )
+        return fitting[0]
+
+
+def standing(proposal: Proposal, now: float) -> State:
+    """Say where a proposal stands at `now`, whether or not the store has noticed that its time is over."""
+    return State.EXPIRED if proposal.state in _OPEN and proposal.expires_at <= now else proposal.state
+
+
+def describe(proposal: Proposal, now: float) -> JsonObject:
+    """Give a proposal as operators see it: where it stands, the time left, and nothing that goes into a token."""
+    told: JsonObject = asdict(proposal)
+    del told["nonce"]
+    state = standing(proposal, now)
+    left = round(proposal.expires_at - now, 3) if state in _OPEN else None
+    return told | {"state": str(state), "seconds_left": left}
+
+
+def _describe_commit(commit: Commit) -> JsonObject:
+    """Give how a proposal was carried out; no outcome means that it is not known."""
+    return {
+        "call_id": commit.attempt_id,
+        "at": commit.at,
+        "outcome": commit.outcome,
+        "ended_at": commit.ended_at,
+        "attempts": commit.attempts,
+    }
+
+
+def _detail(proposal: Proposal, state: State, operator: str, reason: str) -> JsonObject:
+    return {
+        "proposal_id": proposal.proposal_id,
+        "decision": str(state),
+        "operator": operator,
+        "reason": reason,
+        "tool": proposal.tool,
+        "server": proposal.server,
+        "score": proposal.composite_score,
+    }
+
+
+def _checked(reason: str) -> str:
+    reason = reason.strip()
+    if len(reason) > MAX_REASON:
+        raise ReviewError("reason_too_long", f"the reason has {len(reason)} characters; {MAX_REASON} are kept")
+    return reason
+
+
+def _check_open(proposal: Proposal, wanted: State, now: float) -> None:
+    state = standing(proposal, now)
+    if state in _DECIDABLE[wanted]:
+        return
+    who = f"proposal {proposal.proposal_id}"
+    if state is State.EXPIRED:
+        raise ReviewError(
+            "expired", f"{who} expired {now - proposal.expires_at:.0f} s ago; the agent may propose again"
+        )
+    by = f" by {proposal.operator}" if proposal.operator and state in (State.APPROVED, State.REJECTED) else ""
+    raise ReviewError("not_pending", f"{who} is {state}{by} already; it cannot be {wanted}")
+
+
+def _not_found(proposal_id: str, newest: Sequence[Proposal]) -> ReviewError:
+    if newest and len(proposal_id) < MIN_PREFIX:
+        return ReviewError(
+            "not_found", f"there is no proposal {proposal_id!r}; give {MIN_PREFIX} characters or more of an id"
+        )
+    close = difflib.get_close_matches(proposal_id, [one.proposal_id for one in newest], n=3)
+    hint = f"close to it: {', '.join(close)}" if close else "`interlock proposals list` gives those there are"
+    return ReviewError("not_found", f"there is no proposal {proposal_id!r}; {hint}")

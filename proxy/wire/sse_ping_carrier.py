@@ -1,0 +1,50 @@
+"""Answers over legacy HTTP+SSE, where a POST is only acknowledged and answers ride the GET stream.
+
+Pure. A message the proxy answers itself is forwarded as a `ping` whose id carries
+the sealed answer. The server echoes the id on the right stream, whichever worker
+holds that stream, and the answer is unsealed there. Sealed, not only signed: an
+answer is no business of the server's.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import secrets
+from typing import TYPE_CHECKING
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from proxy.wire.jsonrpc import parse_json, serialise
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from proxy.core.model import JsonObject
+
+PREFIX = "ilk1:"
+KEY_BYTES = 32
+_NONCE_BYTES = 12
+
+
+def carrier(answers: Sequence[JsonObject], key: bytes) -> JsonObject:
+    """Make the `ping` that carries `answers` to the stream they belong on."""
+    nonce = secrets.token_bytes(_NONCE_BYTES)
+    sealed = nonce + AESGCM(key).encrypt(nonce, serialise(list(answers)), PREFIX.encode())
+    token = base64.urlsafe_b64encode(sealed).decode().rstrip("=")
+    return {"jsonrpc": "2.0", "id": PREFIX + token, "method": "ping"}
+
+
+def carried(message_id: object, key: bytes) -> list[JsonObject] | None:
+    """Give the answers sealed into an id by `carrier`; None where it is not one of ours."""
+    if not (isinstance(message_id, str) and message_id.startswith(PREFIX)):
+        return None
+    token = message_id.removeprefix(PREFIX)
+    try:
+        sealed = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
+        opened = AESGCM(key).decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], PREFIX.encode())
+    except (binascii.Error, InvalidTag, ValueError):
+        return None
+    answers = parse_json(opened)
+    return answers if isinstance(answers, list) else None  # type: ignore[return-value]

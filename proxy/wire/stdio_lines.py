@@ -1,0 +1,104 @@
+"""Messages on lines, as stdio carries them. Pure.
+
+Readers differ in what ends a line: a line feed alone, a bare carriage return too, or any of
+Unicode's line breaks. `as_line` spells a message so that it is one line to all of them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from proxy.errors import WireError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from proxy.core.model import Json, MessageId
+
+BLANK = b" \t\r\n"
+EDGE = 512
+_ID = rb'"id"\s*:\s*(?:(?P<number>-?[0-9]{1,20})|"(?P<text>[^"\\\x00-\x1f]{1,200})")\s*'
+_ID_FIRST = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID + rb"[,}]")
+_ID_LAST = re.compile(rb",\s*" + _ID + rb"\}\s*\Z")
+
+
+def as_line(value: Json) -> bytes:
+    """Spell `value` on one line of ASCII, which means the same in every charset.
+
+    Raises WireError `not_finite` where a number is none of JSON's.
+    """
+    try:
+        return json.dumps(value, allow_nan=False, separators=(",", ":")).encode("ascii") + b"\n"
+    except ValueError as error:
+        raise WireError("not_finite", "a number is NaN or infinite") from error
+
+
+@dataclass(frozen=True, slots=True)
+class TooLong:
+    """Stands for a line past the limit, of which only how it begins and ends is kept."""
+
+    head: bytes
+    tail: bytes
+
+
+def edge_id(line: bytes | TooLong) -> MessageId | None:
+    """Give the id of a message that cannot be read, where it stands first or last in it, as SDKs write it.
+
+    There, in a message that is whole, it is the message's own and none of something inside.
+    """
+    head, tail = (line.head, line.tail) if isinstance(line, TooLong) else (line[:EDGE], line[-EDGE:])
+    found = _ID_FIRST.match(head) or _ID_LAST.search(tail)
+    if found is None:
+        return None
+    return int(found["number"]) if found["number"] else found["text"].decode("utf-8", "replace")
+
+
+class LineSplitter:
+    """Cuts bytes into lines at line feeds, whatever pieces they come in, and keeps no more than `limit` of them."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._past: TooLong | None = None
+        self._total = 0
+        self.ended = 0
+        """How many bytes there were up to the end of the last line."""
+
+    def feed(self, data: bytes) -> Iterator[bytes | TooLong]:
+        """Give each line that `data` ends, without its end; blank ones are left out."""
+        *ended, rest = data.split(b"\n")
+        for piece in ended:
+            self._keep(piece)
+            self._total += len(piece) + 1
+            self.ended = self._total
+            yield from self._take()
+        self._keep(rest)
+        self._total += len(rest)
+
+    def end(self) -> Iterator[bytes | TooLong]:
+        """Give what stands after the last line feed: some readers take it for a line."""
+        yield from self._take()
+
+    def _keep(self, piece: bytes) -> None:
+        self._size += len(piece)
+        if self._past is not None:
+            self._past = TooLong(self._past.head, (self._past.tail + piece[-EDGE:])[-EDGE:])
+        elif self._size > self._limit:
+            start = b"".join([*self._pieces, piece])
+            self._past = TooLong(start[:EDGE], start[-EDGE:])
+            self._pieces.clear()
+        elif piece:
+            self._pieces.append(piece)
+
+    def _take(self) -> Iterator[bytes | TooLong]:
+        line, past = b"".join(self._pieces), self._past
+        self._pieces.clear()
+        self._size, self._past = 0, None
+        if past is not None:
+            yield past
+        elif line.strip(BLANK):
+            yield line

@@ -1,0 +1,70 @@
+"""Certificates that clients are shown: one for each host, made anew before it ends."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from mitmproxy.tls import TlsData
+
+from addons.mitm import certificates
+from addons.mitm.certificates import Certificates
+from tests.support import tls_fixture as tls
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from OpenSSL import SSL
+
+DAY = 86_400.0
+
+
+@pytest.fixture
+def addon(tmp_path: Path) -> Iterator[Certificates]:
+    yield from tls.certificates(tmp_path, tls.Authority(tmp_path).file)
+
+
+def begun(addon: Certificates, host: str) -> SSL.Connection:
+    """Give the connection of a client that wants `host`."""
+    context = tls.context()
+    context.client.sni = host
+    context.server = tls.server(host)
+    begin = TlsData(context.client, context)
+    addon.tls_start_client(begin)
+    assert begin.ssl_conn
+    return begin.ssl_conn
+
+
+def shown(connection: SSL.Connection) -> int:
+    """Give the number of the certificate that a client is shown."""
+    certificate = connection.get_certificate()
+    assert certificate
+    return certificate.get_serial_number()
+
+
+def test_connections_to_a_host_are_shown_one_certificate(addon: Certificates) -> None:
+    first, again, other = (begun(addon, host) for host in ("a.example", "a.example", "b.example"))
+    assert first.get_context() is again.get_context()
+    assert other.get_context() is not first.get_context()
+    assert shown(first) == shown(again) != shown(other)
+
+
+@pytest.mark.parametrize("forgotten", [False, True], ids=["kept", "not kept"])
+def test_a_certificate_that_ends_soon_is_made_anew(
+    addon: Certificates, monkeypatch: pytest.MonkeyPatch, forgotten: bool
+) -> None:
+    first, other = begun(addon, "a.example"), begun(addon, "b.example")
+    now = time.time()
+    monkeypatch.setattr(certificates.time, "time", lambda: now + 180 * DAY)
+    assert shown(begun(addon, "a.example")) == shown(first)
+    if forgotten:
+        addon._kept.clear()
+    monkeypatch.setattr(certificates.time, "time", lambda: now + 191 * DAY)
+    renewed = begun(addon, "a.example")
+    monkeypatch.undo()
+    assert shown(renewed) != shown(first)
+    assert shown(begun(addon, "a.example")) == shown(renewed)
+    assert shown(begun(addon, "b.example")) == shown(other)
+    assert len(addon.certstore.expire_queue) == 2

@@ -1,0 +1,165 @@
+"""The chains in a store: writers, their events in order, and columns held to the text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proxy.audit import chained
+from proxy.audit.encoder import encode
+from proxy.audit.event import Entry
+from proxy.audit.hash_chain import Head
+from proxy.core.model import AuditEvent, Finding
+from proxy.store.event_store import Events
+from tests.support.postgres import Postgres
+from tests.support.trail_fixture import execute, move, write
+
+
+def entry(number: int, writer: str = "w", **fields: Any) -> Entry:
+    made = AuditEvent(**{"event_id": f"e{number:03}", "kind": "decided", "time": 1000.0 + number, **fields})
+    return Entry(encode(made), writer, number, f"link-{number}")
+
+
+async def test_writers_are_found_however_many_events_they_have(events: Events) -> None:
+    assert await chained.writers(events) == []
+    await events.write([entry(number, writer) for number in range(3) for writer in ("b", "a", "c")])
+    await events.write([entry(10 + place, writer) for place, writer in enumerate(("b", "a", "c"))])
+    assert await chained.writers(events) == ["a", "b", "c"]
+
+
+async def test_pages_go_on_where_they_ended(events: Events) -> None:
+    await events.write([entry(number) for number in range(1, 8)])
+    first = await chained.page(events, "w", (0, "", 0.0), 3)
+    assert [one.entry.seq for one in first] == [1, 2, 3]
+    second = await chained.page(events, "w", (3, "e003", 1003.0), 10)
+    assert [one.event_id for one in second] == ["e004", "e005", "e006", "e007"]
+    assert await chained.page(events, "other", (0, "", 0.0), 10) == []
+
+
+FULL: dict[str, Any] = {
+    "call_id": "c",
+    "agent": "é",
+    "authenticated": True,
+    "server": "s" * 300,
+    "transport": "http",
+    "jsonrpc_id": 7,
+    "method": "tools/call",
+    "tool": "t",
+    "arguments": {"a": [1, 2.5, 1.5e300, None, True, 10**25, -0.0], "é": {"\u2028": "x\\u"}},
+    "rules": ("a", "b"),
+    "redactions": (Finding("d", "$.a", "f"),),
+    "gate_ms": 0.1,
+    "result_size": 2**40,
+    "is_error": False,
+    "detail": {"proposal_id": "p1", "sure": True},
+}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        FULL,
+        {"jsonrpc_id": "text"},
+        {"arguments": {"a\0b": "\0"}, "tool": "a\0b"},
+        {"arguments": {"x": float("inf")}},
+        {"detail": {"proposal_id": 5}},
+        {"jsonrpc_id": 7, "detail": {"proposal_id": "p1"}},
+        {"arguments": "text", "time": 1763000000.123456},
+        {"arguments": {"deep": [True, False, None, 1.0, 0]}},
+    ],
+    ids=range(9),
+)
+async def test_columns_as_they_were_written_say_what_the_text_says(fields: dict[str, Any], events: Events) -> None:
+    assert (await events.write([entry(1, **fields)])).poison == {}
+    (one,) = await chained.page(events, "w", (0, "", 0.0), 10)
+    assert one.wrong_column is None
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("tool", "'x'"),
+        ("arguments", "'{\"a\": 1}'"),
+        ("is_error", "true"),
+        ("gate_ms", "0.2"),
+        ("proposal_id", "'p2'"),
+        ("detail", '\'{"proposal_id": "p1", "sure": 1}\''),
+    ],
+)
+async def test_a_column_that_says_another_thing_is_named(column: str, value: str, events: Events) -> None:
+    await events.write([entry(1, **FULL)])
+    await execute(events, f"UPDATE events SET {column} = {value}")
+    (one,) = await chained.page(events, "w", (0, "", 0.0), 10)
+    assert one.wrong_column == column
+
+
+async def test_a_text_that_is_no_event_is_told(events: Events) -> None:
+    await events.write([entry(1)])
+    await execute(events, "UPDATE events SET body = 'nonsense'")
+    (one,) = await chained.page(events, "w", (0, "", 0.0), 10)
+    assert one.wrong_column == "body"
+
+
+async def test_the_last_of_what_is_old_is_given(events: Events) -> None:
+    await events.write([entry(number, writer) for number in range(1, 6) for writer in ("a",)])
+    await events.write([Entry(encode(AuditEvent(event_id="z", kind="k", time=2000.0)), "b", 1, "x")])
+    assert await chained.last_old(events, "a", 1003.5, 3000.0, None) == Head("a", 3, "link-3")
+    assert await chained.last_old(events, "a", 1003.5, 3000.0, 1.5) == Head("a", 2, "link-2")
+    assert await chained.last_old(events, "b", 10.0, 3000.0, None) is None
+
+
+async def test_an_event_of_no_chain_is_found(events: Events) -> None:
+    await events.write([entry(1)])
+    assert await chained.unchained(events) is None
+    await events.write([Entry(encode(AuditEvent(event_id="loose", kind="k", time=1.0)))])
+    assert await chained.unchained(events) == "loose"
+
+
+class TestInsidePostgres:
+    """The function of migration 0004."""
+
+    @pytest.fixture
+    async def writer(self, tmp_path: Path, database_url: str) -> str:
+        from proxy.store.open_store import open_events
+
+        head = write(tmp_path, range(1, 11), arguments={"é": "ü\0"})
+        store = open_events(database_url, tmp_path)
+        await move(tmp_path, store)
+        await store.close()
+        return head.writer
+
+    def ask(self, postgres: Postgres, url: str, arguments: str) -> str:
+        return postgres.psql(f"SELECT * FROM interlock_verify_chain({arguments})", url)
+
+    async def test_a_good_chain_is_checked_whole_or_in_part(
+        self, writer: str, postgres: Postgres, database_url: str
+    ) -> None:
+        assert self.ask(postgres, database_url, f"'{writer}'") == "10|||"
+        assert self.ask(postgres, database_url, f"'{writer}', 4, 8") == "5|||"
+        assert self.ask(postgres, database_url, "'nobody'") == "0|||"
+
+    @pytest.mark.parametrize(
+        ("sql", "said"),
+        [
+            ("UPDATE events SET body = replace(body, 'deny', 'allow') WHERE seq = 4", "3|4|e00004|altered"),
+            ("UPDATE events SET chain = NULL WHERE seq = 4", "3|4|e00004|altered"),
+            ("DELETE FROM events WHERE seq = 4", "3|4||missing"),
+            ("DELETE FROM events WHERE seq = 1", "0|1||missing"),
+            ("UPDATE events SET seq = 5 WHERE seq = 6", "5|5|e00006|repeated"),
+        ],
+    )
+    async def test_the_first_bad_event_is_named(
+        self, sql: str, said: str, writer: str, postgres: Postgres, database_url: str
+    ) -> None:
+        postgres.psql(sql, database_url)
+        assert self.ask(postgres, database_url, f"'{writer}'") == said
+
+    async def test_a_part_begins_from_the_event_before_it(
+        self, writer: str, postgres: Postgres, database_url: str
+    ) -> None:
+        postgres.psql("UPDATE events SET body = replace(body, 'deny', 'allow') WHERE seq = 4", database_url)
+        assert self.ask(postgres, database_url, f"'{writer}', 4, 8") == "0|4|e00004|altered"
+        assert self.ask(postgres, database_url, f"'{writer}', 5, 8") == "4|||"

@@ -1,0 +1,144 @@
+"""`interlock audit verify`, `schema` and `rotate-key`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import apsw
+import pytest
+
+from proxy.audit.checkpoints import CHECKPOINT_FILE
+from proxy.audit.local_log import LOG_FILE
+from proxy.audit.signing_keys import AuditKeys
+from proxy.store.open_store import open_events
+from tests.commands.conftest import Done, Run, complaint
+from tests.support.trail_fixture import certify, move, write
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    """Ten events in the log, signed."""
+    folder = tmp_path / "state"
+    write(folder, range(1, 11))
+    certify(folder)
+    return folder
+
+
+def to_store(state: Path, url: str | None = None) -> None:
+    async def go() -> None:
+        store = open_events(url, state)
+        await move(state, store)
+        await store.close()
+
+    asyncio.run(go())
+
+
+def tamper(file: Path, sql: str) -> None:
+    connection = apsw.Connection(str(file))
+    connection.execute(sql)
+    connection.close()
+
+
+def summary(done: Done) -> dict[str, object]:
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_a_good_trail_is_exit_code_0(run: Run, state: Path) -> None:
+    done = run("audit", "verify")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "10 events of 1 writers" in done.stdout
+    assert "all as they were written" in done.stdout
+    to_store(state)
+    assert "10 events of 1 writers" in run("audit", "verify").stdout
+
+
+def test_the_first_bad_event_is_named(run: Run, state: Path) -> None:
+    to_store(state)
+    tamper(state / "store" / "interlock.db", "UPDATE events SET body = replace(body, 'deny', 'allow') WHERE seq = 4")
+    done = run("audit", "verify")
+    assert done.returncode == 1
+    assert "BAD: event 4 of writer" in done.stdout
+    assert "(e00004): altered" in done.stdout
+    as_json = run("audit", "verify", "--json")
+    assert as_json.returncode == 1
+    (problem,) = summary(as_json)["problems"]  # type: ignore[misc]
+    assert (problem["seq"], problem["event_id"], problem["what"]) == (4, "e00004", "altered")
+
+
+def test_a_store_on_postgres_is_verified_with_the_logs(run: Run, state: Path, database_url: str) -> None:
+    to_store(state, database_url)
+    write(state, [11])
+    done = run("audit", "verify", "--database-url", database_url, "--json")
+    assert (done.returncode, summary(done)["checked"]) == (0, 11)
+
+
+def test_the_logs_alone_can_be_verified(run: Run, state: Path) -> None:
+    done = run("audit", "verify", "--local", "--json")
+    assert (done.returncode, summary(done)["checked"]) == (0, 10)
+
+
+def test_writers_that_nobody_vouches_for_are_exit_code_3(run: Run, state: Path) -> None:
+    (state / CHECKPOINT_FILE).unlink()
+    done = run("audit", "verify")
+    assert done.returncode == 3
+    assert "No checkpoint speaks of 1 of the writers" in done.stdout
+
+
+def test_a_checkpoint_that_was_forged_is_told(run: Run, state: Path) -> None:
+    file = state / CHECKPOINT_FILE
+    file.write_text(file.read_text().replace('"seq": 10', '"seq": 9'))
+    done = run("audit", "verify")
+    assert done.returncode == 1
+    assert "BAD CHECKPOINT" in done.stdout
+    assert "signature is wrong" in done.stdout
+
+
+def test_checkpoints_and_keys_kept_elsewhere_are_enough(run: Run, state: Path, tmp_path: Path) -> None:
+    vault = tmp_path / "vault.jsonl"
+    (state / CHECKPOINT_FILE).rename(vault)
+    (key,) = (state / "keys" / "audit-public").iterdir()
+    elsewhere = key.rename(tmp_path / "vault.pem")
+    assert run("audit", "verify").returncode == 3
+    done = run("audit", "verify", "--checkpoints", str(vault), "--public-key", str(elsewhere))
+    assert done.returncode == 0
+
+
+def test_an_export_is_verified(run: Run, state: Path, tmp_path: Path) -> None:
+    connection = apsw.Connection(str(state / LOG_FILE))
+    ((writer,),) = connection.execute("SELECT writer FROM log")
+    rows = [
+        {"writer": writer, "seq": seq, "chain": chain, "body": body}
+        for seq, chain, body in connection.execute("SELECT seq, chain, body FROM events")
+    ]
+    connection.close()
+    file = tmp_path / "export.jsonl"
+    file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    assert run("audit", "verify", "--export", str(file)).returncode == 0
+    file.write_text("".join(f"{json.dumps(row)}\n" for row in rows[:-1]))
+    done = run("audit", "verify", "--export", str(file))
+    assert done.returncode == 1
+    assert "missing" in done.stdout
+
+
+def test_no_trail_is_told(run: Run) -> None:
+    assert "there is no audit trail" in complaint(run("audit", "verify"))
+
+
+def test_a_key_is_replaced_and_what_the_old_one_signed_still_holds(run: Run, state: Path) -> None:
+    old = AuditKeys(state).signer()[0]
+    done = run("audit", "rotate-key")
+    new = AuditKeys(state).signer()[0]
+    assert new in done.stderr
+    assert new != old
+    write(state, [11])
+    certify(state)
+    done = run("audit", "verify", "--json")
+    assert (done.returncode, summary(done)["checked"]) == (0, 11)
+
+
+def test_the_schema_is_json(run: Run) -> None:
+    done = run("audit", "schema")
+    assert done.returncode == 0
+    assert "arguments_hash" in json.loads(done.stdout)["properties"]

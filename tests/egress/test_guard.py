@@ -1,0 +1,79 @@
+"""The guard: names, claims and this machine's own addresses."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from proxy.core.model import EgressRequest
+from proxy.egress.guard import EgressGuard, Resolver, is_local
+from proxy.policy.decide import CompiledPolicy
+from proxy.policy.egress import CompiledEgress
+from proxy.policy.rules import Egress
+
+NAMES = {"allowed.test": ("192.0.2.1",), "own.test": ("127.0.0.5",), "far.test": ("192.0.2.9",)}
+
+
+async def look_up(host: str, port: int) -> tuple[str, ...]:
+    return NAMES[host]
+
+
+def guard(own=("127.0.0.1", 8080), **section) -> EgressGuard:
+    policy = CompiledPolicy([], default="allow", egress=CompiledEgress(Egress.model_validate(section)))
+    return EgressGuard(lambda: policy, lambda: [own], look_up)
+
+
+ALLOWLIST = {"default": "deny", "rules": [{"id": "a", "action": "allow", "hosts": ["allowed.test"]}]}
+
+
+@pytest.mark.parametrize(
+    ("address", "proven", "allowed"),
+    [("192.0.2.1", False, True), ("192.0.2.66", False, False), ("192.0.2.66", True, True)],
+)
+async def test_a_claimed_name_counts_only_for_the_addresses_it_leads_to(address, proven, allowed):
+    request = EgressRequest("allowed.test", 80, "GET", (address,))
+    assert (await guard(**ALLOWLIST).judge(request, proven=proven)).allowed is allowed
+
+
+async def test_a_claimed_name_that_is_denied_is_denied_at_any_address():
+    rules = [{"id": "d", "action": "deny", "hosts": ["far.test"]}]
+    judgement = await guard(rules=rules).judge(EgressRequest("far.test", 80, "GET", ("192.0.2.1",)), proven=False)
+    assert judgement.decision.rule == "d"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.5", "localhost", "own.test", "::ffff:127.0.0.5"])
+async def test_a_port_on_every_address_is_not_reached_by_any_of_this_machine_s(host):
+    judgement = await guard(("0.0.0.0", 8080)).judge(EgressRequest(host, 8080, "GET"))
+    assert judgement.decision.reason == "operator_port"
+
+
+async def test_the_same_port_of_another_machine_may_be_reached():
+    assert (await guard(("0.0.0.0", 8080)).judge(EgressRequest("far.test", 8080, "GET"))).allowed
+    assert (await guard(("0.0.0.0", 8080)).judge(EgressRequest("192.0.2.7", 8080, "GET"))).allowed
+
+
+async def test_a_failure_is_a_denial():
+    judgement = await guard().judge(EgressRequest("not-in-names.test", 80, "GET"))
+    assert (judgement.allowed, judgement.decision.reason) == (False, "internal_error")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("127.0.0.1", True), ("127.3.2.1", True), ("192.0.2.1", False), ("::ffff:127.0.0.1", True), ("name", False)],
+)
+def test_this_machine_s_addresses_are_known(text, expected):
+    assert is_local(text) is expected
+
+
+async def test_a_look_up_is_remembered_for_a_moment(monkeypatch):
+    now, asked = [0.0], []
+    real = socket.getaddrinfo
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *a, **k: asked.append(a) or real(*a, **k))
+    resolver = Resolver(lambda: now[0])
+    assert "127.0.0.1" in await resolver.look_up("localhost", 80)
+    await resolver.look_up("localhost", 80)
+    assert len(asked) == 1
+    now[0] = 60.0
+    await resolver.look_up("localhost", 80)
+    assert len(asked) == 2

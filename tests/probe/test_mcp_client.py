@@ -1,0 +1,144 @@
+"""The probe's client, against a server that is not always nice."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from proxy.probe.mcp_client import Peer, PeerError, PeerGoneError, PeerTimeoutError
+
+type Answer = Callable[[dict[str, Any]], list[Any]]
+
+
+class Scripted:
+    """A server in this process: `answer` gives the lines that follow a message."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.answer = answer
+        self.said: asyncio.Queue[bytes] = asyncio.Queue()
+        self.heard: list[dict[str, Any]] = []
+
+    async def read(self) -> bytes:
+        return await self.said.get()
+
+    async def write(self, data: bytes) -> None:
+        message = json.loads(data)
+        self.heard.append(message)
+        for line in self.answer(message):
+            self.said.put_nowait(line if isinstance(line, bytes) else json.dumps(line).encode() + b"\n")
+
+
+def result(message: dict[str, Any], value: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": message["id"], "result": value}
+
+
+def error(message: dict[str, Any], code: int) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": message["id"], "error": {"code": code, "message": "no"}}
+
+
+async def test_a_conversation_is_opened_with_a_handshake() -> None:
+    server = Scripted(lambda m: [result(m, {"serverInfo": {"name": "x"}})] if "id" in m else [])
+    peer = Peer(server.read, server.write, ["/r"])
+    assert await peer.greet(5) == {"serverInfo": {"name": "x"}}
+    assert [m["method"] for m in server.heard] == ["initialize", "notifications/initialized"]
+    await peer.close()
+
+
+async def test_a_stateless_server_is_spoken_to_in_its_own_way() -> None:
+    server = Scripted(lambda m: [error(m, -32601)] if m["method"] == "initialize" else [result(m, {"ok": 1})])
+    peer = Peer(server.read, server.write)
+    assert await peer.greet(5) == {"ok": 1}
+    await peer.ask("tools/list", {}, 5)
+    assert server.heard[-1]["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"] == "2026-07-28"
+    await peer.close()
+
+
+async def test_all_pages_are_listed() -> None:
+    pages = {None: {"tools": [{"name": "a"}, 3], "nextCursor": "2"}, "2": {"tools": [{"name": "b"}]}}
+    server = Scripted(lambda m: [result(m, pages[m["params"].get("cursor")])])
+    peer = Peer(server.read, server.write)
+    assert await peer.list_all("tools/list", "tools", 5) == [{"name": "a"}, {"name": "b"}]
+    await peer.close()
+
+
+async def test_a_list_without_end_is_ended() -> None:
+    server = Scripted(lambda m: [result(m, {"tools": [{}] * 40, "nextCursor": "again"})])
+    peer = Peer(server.read, server.write)
+    assert len(await peer.list_all("tools/list", "tools", 5)) == 500
+    await peer.close()
+
+
+async def test_a_list_that_is_not_known_is_empty() -> None:
+    server = Scripted(lambda m: [error(m, -32601)])
+    peer = Peer(server.read, server.write)
+    assert await peer.list_all("prompts/list", "prompts", 5) == []
+    await peer.close()
+
+
+async def test_what_is_no_message_is_passed_over() -> None:
+    junk: list[Any] = [b"starting up...\n", b'{"id": 1, "id": 1}\n', [1], {"jsonrpc": "2.0", "id": 99, "result": {}}]
+    server = Scripted(lambda m: [*junk, {"jsonrpc": "2.0", "method": "notifications/x"}, result(m, {"a": 1})])
+    peer = Peer(server.read, server.write)
+    assert await peer.ask("x", {}, 5) == {"a": 1}
+    await peer.close()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [lambda m: [error(m, -32000)], lambda m: [result(m, None)], lambda m: [result(m, [1])]],
+)
+async def test_an_answer_without_a_result_is_an_error(answer: Answer) -> None:
+    server = Scripted(answer)
+    peer = Peer(server.read, server.write)
+    with pytest.raises(PeerError):
+        await peer.ask("x", {}, 5)
+    await peer.close()
+
+
+async def test_a_request_that_is_not_answered_is_cancelled() -> None:
+    server = Scripted(lambda m: [])
+    peer = Peer(server.read, server.write)
+    with pytest.raises(PeerTimeoutError, match=r"0\.05 seconds"):
+        await peer.ask("x", {}, 0.05)
+    assert server.heard[-1]["method"] == "notifications/cancelled"
+    await peer.close()
+
+
+async def test_a_server_that_ends_is_gone() -> None:
+    server = Scripted(lambda m: [b""])
+    peer = Peer(server.read, server.write)
+    for _ in range(2):
+        with pytest.raises(PeerGoneError):
+            await peer.ask("x", {}, 5)
+    await peer.close()
+
+
+async def test_a_server_that_takes_nothing_is_gone() -> None:
+    server = Scripted(lambda m: [])
+
+    async def write(_: bytes) -> None:
+        raise BrokenPipeError
+
+    peer = Peer(server.read, write)
+    with pytest.raises(PeerGoneError):
+        await peer.ask("x", {}, 5)
+    await peer.close()
+
+
+async def test_a_server_may_ask_for_roots_and_for_nothing_else() -> None:
+    asked = [
+        {"jsonrpc": "2.0", "id": n, "method": m}
+        for n, m in (("a", "roots/list"), ("b", "ping"), ("c", "sampling/createMessage"))
+    ]
+    server = Scripted(lambda m: [*asked, result(m, {})] if m.get("method") == "x" else [])
+    peer = Peer(server.read, server.write, ["/r"])
+    await peer.ask("x", {}, 5)
+    answers = {m["id"]: m for m in server.heard if "method" not in m}
+    assert answers["a"]["result"] == {"roots": [{"uri": "file:///r"}]}
+    assert answers["b"]["result"] == {}
+    assert answers["c"]["error"]["code"] == -32601
+    await peer.close()

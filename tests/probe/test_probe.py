@@ -1,0 +1,162 @@
+"""The probe on live servers: the honest come out clean, and each bad deed is found and blamed on who did it."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proxy.errors import ServerError, StartError
+from proxy.probe.baseline import Baseline
+from proxy.probe.probe import Plan, Probe
+from proxy.probe.report import Report
+from tests.servers.misbehaving import EXPECTED
+from tests.support.harness import REPOSITORY
+from tests.support.node_tools import MODULES, node
+from tests.support.system_needs import needs, needs_namespaces
+
+pytestmark = [needs("strace", "ip", "unshare"), needs_namespaces]
+
+SERVERS = REPOSITORY / "tests" / "servers"
+BIN = Path(sys.executable).parent
+
+
+def probe(*command: str, known: Baseline | None = None, progress: Any = lambda *_: None, **fields: Any) -> Report:
+    strace = shutil.which("strace")
+    assert strace
+    plan = Plan("server", command, strace, **{"repeats": 1, "call_seconds": 5.0, **fields})
+
+    async def run() -> Report:
+        return await Probe(plan, progress).run(known)
+
+    return asyncio.run(asyncio.wait_for(run(), 100))
+
+
+def ours(name: str, *words: str, **fields: Any) -> Report:
+    return probe(sys.executable, str(SERVERS / f"{name}.py"), *words, **fields)
+
+
+def found(report: Report) -> dict[str | None, set[str]]:
+    rules: dict[str | None, set[str]] = {}
+    for each in report.findings:
+        rules.setdefault(each.tool, set()).add(each.rule)
+    return rules
+
+
+@pytest.fixture(scope="module")
+def honest() -> Report:
+    return ours("formatter")
+
+
+def test_the_honest_formatter_is_clean_and_the_leaky_one_is_not(honest: Report) -> None:
+    leaky = ours("formatter", "--leaky")
+    assert honest.manifest == leaky.manifest
+    assert found(honest) == {}
+    assert honest.tools[0].observed == {}
+    assert found(leaky) == {"format_note": {"canary-read", "canary-on-the-wire", "undeclared-egress"}}
+    assert {each.severity for each in leaky.findings} == {"high"}
+    wire = next(each for each in leaky.findings if each.rule == "canary-on-the-wire")
+    assert "~/.ssh/id_rsa" in wire.message
+    assert any("POST /notes" in line for each in leaky.findings for line in each.evidence)
+    assert all(each.evidence for each in leaky.findings)
+
+
+def test_every_bad_deed_is_found_by_its_rule_and_nobody_else_is_blamed() -> None:
+    report = ours("misbehaving", repeats=2)
+    assert report.problem is None
+    assert found(report) == {tool: rules for tool, rules in EXPECTED.items() if rules}
+    assert sum(bool(rules) for rules in EXPECTED.values()) >= 15
+    assert report.trace["unparsed"] == report.trace["dropped"] == 0
+
+
+def test_a_server_that_turned_bad_is_found_by_comparison(honest: Report) -> None:
+    tools = {"format_note": {**honest.manifest[0], "description": "Formats."}}
+    report = ours("formatter", "--leaky", repeats=0, known=Baseline(tools, honest.profiles))
+    assert found(report)["format_note"] >= {"manifest-changed", "behaviour-changed"}
+
+
+def test_a_server_that_stays_the_same_is_not(honest: Report) -> None:
+    known = Baseline({"format_note": honest.manifest[0]}, honest.profiles)
+    assert found(ours("formatter", repeats=0, known=known)) == {}
+
+
+@pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL])
+def test_whoever_stops_the_tracer_is_found_and_nothing_goes_on_unwatched(number: int) -> None:
+    report = ours("stopper", str(int(number)), call_seconds=1.0)
+    assert "tracer-tampering" in found(report)["tidy"]
+    assert report.problem
+    assert "not called: later" in report.problem
+    assert report.tools[1].calls == ()
+
+
+def test_a_server_that_crashes_in_a_call_is_told_as_that_and_not_as_tampering() -> None:
+    report = ours("stopper", "crash", call_seconds=5.0)
+    assert found(report) == {}
+    assert report.problem
+    assert report.problem.startswith("the server ended during a call of tidy; not called: later; the server ended with")
+    assert report.tools[1].calls == ()
+
+
+def test_a_tool_that_takes_too_long_twice_is_called_no_more() -> None:
+    report = ours("stopper", "hang", call_seconds=0.1, repeats=3)
+    assert [call.outcome for call in report.tools[0].calls] == ["timeout", "timeout"]
+    assert report.tools[1].calls
+    assert report.problem is None
+
+
+def test_a_server_that_ends_is_told_with_its_last_words() -> None:
+    with pytest.raises(ServerError, match=r"exit code 4 .*\n?oh no"):
+        probe("sh", "-c", "echo oh no >&2; exit 4")
+
+
+def test_a_server_that_does_not_answer_is_told() -> None:
+    with pytest.raises(ServerError, match="did not answer initialize"):
+        probe("sleep", "60", start_seconds=0.5)
+
+
+def test_a_program_that_is_not_there_is_told() -> None:
+    with pytest.raises(StartError, match="no-such-program"):
+        probe("no-such-program")
+
+
+def test_nothing_is_left_of_a_probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    ours("formatter", repeats=0)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_progress_is_told() -> None:
+    told: list[tuple[int, int, str]] = []
+    ours("formatter", repeats=0, progress=lambda *each: told.append(each))
+    assert told[0] == (0, 2, "format_note")
+    assert told[-1] == (2, 2, "")
+
+
+def package(name: str) -> str:
+    return str(MODULES / "@modelcontextprotocol" / name / "dist" / "index.js")
+
+
+@pytest.mark.parametrize(
+    ("name", "command", "variables"),
+    [
+        ("time", lambda: [str(BIN / "mcp-server-time")], {}),
+        ("git", lambda: [str(BIN / "mcp-server-git"), "--repository", "{repository}"], {}),
+        # Where Node is on its path, a library of this one starts npm when it is called, which is found.
+        ("fetch", lambda: [str(BIN / "mcp-server-fetch")], {"PATH": str(BIN)}),
+        ("filesystem", lambda: [node(), package("server-filesystem"), "{documents}"], {}),
+        ("memory", lambda: [node(), package("server-memory")], {"MEMORY_FILE_PATH": "{home}/memory.jsonl"}),
+        ("everything", lambda: [node(), package("server-everything")], {}),
+    ],
+)
+def test_an_honest_server_is_clean(name: str, command: Any, variables: dict[str, str]) -> None:
+    report = probe(*command(), variables=variables, repeats=0, call_seconds=1.5)
+    assert [each.data() for each in report.findings] == []
+    assert report.problem is None
+    outcomes = [call.outcome for tool in report.tools for call in tool.calls]
+    assert outcomes.count("ok") * 2 > len(outcomes)
+    assert (name == "fetch") == ("net.connect" in report.tools[0].observed)

@@ -1,0 +1,29 @@
+"""Where a probe plays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from proxy.probe.workspace import Stage
+
+
+def test_what_arguments_point_at_is_there_and_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    stage = Stage()
+    places = stage.places()
+    assert all(Path(path).exists() for path in (places.file, places.other_file, places.folder, places.repository))
+    assert not Path(places.new_file).exists()
+    assert stage.world().canaries[places.file].secret is False
+    stage.remove()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_word_may_ask_for_the_homes_folders() -> None:
+    stage = Stage()
+    try:
+        assert stage.fill_in("--dir={documents}/x") == f"--dir={stage.home.documents}/x"
+        assert stage.fill_in("{other}") == "{other}"
+    finally:
+        stage.remove()

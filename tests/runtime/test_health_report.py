@@ -1,0 +1,105 @@
+"""How the proxy says that it is: ready or what is not, and in numbers."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from proxy.audit.backlog import Backlog
+from proxy.config import Settings
+from proxy.metrics.counters import Meters
+from proxy.runtime import health_report
+from proxy.runtime.health_report import Vitals
+from proxy.runtime.worker_process import Report
+
+NOTHING = Backlog(0, None, 0, ())
+
+
+class World:
+    def __init__(self, state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.places = [self._place(1), self._place(2)]
+        self.backlog = NOTHING
+        monkeypatch.setattr(health_report, "read_backlog", lambda *_: self.backlog)
+        monkeypatch.setattr(health_report, "REMEMBERED_SECONDS", -1.0)
+        policy: Any = SimpleNamespace(current=lambda: SimpleNamespace(version="v7"))
+        settings = Settings(state_dir=state_dir, ready_lag=60)
+        self.meters = Meters(2)
+        for number in (1, 2):
+            self.meters.row(number).beat()
+        self.vitals = Vitals(settings, self.meters, self.places, policy)
+
+    def _place(self, number: int) -> Any:
+        worker = SimpleNamespace(pid=os.getpid(), report=Report("v7"))
+        return SimpleNamespace(number=number, worker=worker, restarts=number, serves=True)
+
+    def ask(self, path: str) -> tuple[int, Any]:
+        reply = self.vitals.answer(path)
+        return reply.status, reply.body if path == "/metrics" else json.loads(reply.body)
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    return World(tmp_path, monkeypatch)
+
+
+def test_it_is_alive_and_ready_and_knows_no_other_page(world: World) -> None:
+    assert world.ask("/healthz")[1]["alive"] is True
+    assert world.ask("/readyz") == (200, {"ready": True, "not_ready": {}})
+    status, said = world.ask("/secrets")
+    assert (status, "/readyz" in said["error"]) == (404, True)
+
+
+def test_each_thing_that_is_not_ready_is_named(world: World) -> None:
+    def wrong() -> dict[str, str]:
+        status, said = world.ask("/readyz")
+        assert (status, said["ready"]) == (503, False)
+        assert "interlock_ready 0\n" in world.ask("/metrics")[1]
+        named: dict[str, str] = said["not_ready"]
+        return named
+
+    world.places[1].serves, world.places[1].worker = False, None
+    assert wrong() == {"workers": "1 of 2 do not serve (number 2)"}
+    world.places[0].worker.report = Report("v7", "policy.yaml:4: no", "disk full")
+    assert {name: text[-12:] for name, text in wrong().items()} == {
+        "workers": "e (number 2)",
+        "policy": "y.yaml:4: no",
+        "audit_log": "n: disk full",
+    }
+    world.places.pop()
+    world.places[0].worker.report = Report("v7")
+    world.backlog = Backlog(12, 61.0, 0, ("events.db: no route",))
+    text = wrong()["store"]
+    assert all(word in text for word in ("12 events", "61 s", "ready_lag", "no route"))
+    world.backlog = Backlog(12, 59.0, 0, ())
+    world.meters._beats[0] -= 20
+    assert wrong() == {"silent": "no sign of life for 15 s from worker 1"}
+    world.meters.row(1).beat()
+    world.vitals.stopping = True
+    assert list(wrong()) == ["stopping"]
+
+
+def test_the_metrics_tell_of_workers_log_policy_and_build(world: World) -> None:
+    world.backlog = Backlog(5, 1.5, 2, ())
+    (world.vitals._settings.state_dir / "log").mkdir()
+    (world.vitals._settings.state_dir / "log" / "events.db-wal").write_bytes(b"x" * 1000)
+    lines = world.ask("/metrics")[1].splitlines()
+    for line in (
+        "interlock_workers 2",
+        "interlock_workers_serving 2",
+        "interlock_worker_restarts_total 3",
+        "interlock_audit_backlog_events 5",
+        "interlock_audit_lag_seconds 1.5",
+        "interlock_audit_rejected_events 2",
+        "interlock_audit_log_bytes 1000",
+        'interlock_policy_info{version="v7"} 1',
+        "interlock_policy_problem 0",
+        "interlock_calls_under_way 0",
+    ):
+        assert line in lines
+    assert [line for line in lines if line.startswith("interlock_build_info{version=")]
+    assert [line for line in lines if line.startswith('interlock_resident_bytes{process="worker-2"}')]

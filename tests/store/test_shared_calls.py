@@ -1,0 +1,117 @@
+"""What workers share: ids in use across processes, calls, and legacy endpoints; bounded, and gone with the proxy."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from proxy.errors import BoardUnavailableError
+from proxy.store import shared_calls as module
+from proxy.store.shared_calls import Board, make_board
+from tests.gate.test_in_flight_json import WHOLE
+from tests.support.gate_fixture import CONTEXT
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return make_board(tmp_path)
+
+
+def test_an_id_that_another_process_claims_is_taken_until_that_ends(folder: Path) -> None:
+    ready, tell = os.pipe()
+    if (pid := os.fork()) == 0:
+        board = Board(folder)
+        os.write(tell, b"1" if board.claim(CONTEXT, 1) and board.claim(CONTEXT, "1") else b"0")
+        time.sleep(60)
+        os._exit(0)
+    board = Board(folder)
+    assert os.read(ready, 1) == b"1"
+    assert not board.claim(CONTEXT, 1)
+    assert board.claim(CONTEXT, 2)
+    assert board.claim(replace(CONTEXT, session="other"), 1)
+    assert board.claim(replace(CONTEXT, server="other"), 1)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    assert board.claim(CONTEXT, 1), "a claim ends with its worker"
+    board.release(CONTEXT, 1)
+    board.close()
+    for number in (ready, tell):
+        os.close(number)
+
+
+def test_a_call_is_found_by_session_and_typed_id_and_the_latest_counts(folder: Path) -> None:
+    first, second = Board(folder), Board(folder)
+    first.post(WHOLE)
+    assert second.find(WHOLE.context, "7") == WHOLE
+    assert second.find(WHOLE.context, 7) is None
+    assert second.find(replace(WHOLE.context, session="x"), "7") is None
+    first.post(replace(WHOLE, said="sk_live"))
+    assert (found := second.find(WHOLE.context, "7"))
+    assert found.said == "sk_live"
+    first.post(replace(WHOLE, call_id="c2"))
+    assert (found := second.find(WHOLE.context, "7"))
+    assert found.call_id == "c2"
+    assert [call.call_id for call in second.of_session(WHOLE.context)] == ["c1", "c2"]
+    assert [second.end("c1"), first.end("c1"), first.end("none")] == [True, False, False]
+    first.post(WHOLE)
+    assert second.ended(["c1", "c2", "none"]) == {"c1", "none"}, "what has ended stays so"
+    first.close()
+    second.close()
+
+
+def test_endpoints_are_shared(folder: Path) -> None:
+    first, second = Board(folder), Board(folder)
+    assert not second.is_endpoint("s", "/messages/1")
+    first.add_endpoint("s", "/messages/1")
+    first.add_endpoint("s", "/messages/1")
+    assert second.is_endpoint("s", "/messages/1")
+    assert not second.is_endpoint("t", "/messages/1")
+    first.close()
+    assert second.is_endpoint("s", "/messages/1")
+    second.close()
+
+
+def test_what_is_kept_is_bounded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_CALLS", 3)
+    monkeypatch.setattr(module, "PRUNE_EVERY", 10)
+    monkeypatch.setattr(module, "MAX_ENDPOINTS", 2)
+    board = Board(folder)
+    for number in range(20):
+        board.post(replace(WHOLE, call_id=f"c{number}"))
+        board.add_endpoint("s", f"/{number}")
+    assert [call.call_id for call in board.of_session(WHOLE.context)] == ["c17", "c18", "c19"]
+    assert [board.is_endpoint("s", f"/{number}") for number in range(3)] == [True, True, False]
+    board.close()
+
+
+def test_a_start_finds_an_empty_board_for_its_owner_alone(tmp_path: Path, folder: Path) -> None:
+    board = Board(folder)
+    board.post(WHOLE)
+    board.close()
+    again = Board(make_board(tmp_path))
+    assert again.find(WHOLE.context, "7") is None
+    assert folder.stat().st_mode & 0o777 == 0o700
+    again.close()
+
+
+def test_a_board_that_is_broken_is_told(tmp_path: Path, folder: Path) -> None:
+    with pytest.raises(BoardUnavailableError):
+        Board(tmp_path / "nowhere")
+    (tmp_path / "file").touch()
+    with pytest.raises(BoardUnavailableError):
+        make_board(tmp_path / "file")
+    board = Board(folder)
+    board.post(WHOLE)
+    board._do("UPDATE calls SET body = '{}'")
+    with pytest.raises(BoardUnavailableError, match="cannot be read"):
+        board.find(WHOLE.context, "7")
+    board.close()
+    with pytest.raises(BoardUnavailableError):
+        board.post(WHOLE)
+    with pytest.raises(BoardUnavailableError):
+        board.claim(CONTEXT, 1)

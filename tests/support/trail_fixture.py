@@ -1,0 +1,75 @@
+"""An audit trail to verify: a log with events, moved to a store or not, and the checkpoints of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from proxy.audit.checkpoint_signer import Notary, Places
+from proxy.audit.checkpoints import CHECKPOINT_FILE, Checkpoint, read
+from proxy.audit.hash_chain import Head
+from proxy.audit.local_log import LOG_FILE
+from proxy.audit.local_log_files import DaemonLog, log_states
+from proxy.audit.shipper import Route, Shipper
+from proxy.audit.signing_keys import AuditKeys
+from proxy.audit.trails import LogsTrail, StoreTrail, WholeTrail
+from proxy.audit.verify import Report, verify
+from proxy.audit.walk import Signed, by_writer
+from proxy.core.model import AuditEvent
+from proxy.store.event_store import Events
+
+START = 1_763_000_000.0
+
+
+def event(number: int, **fields: Any) -> AuditEvent:
+    plain = {"kind": "decided", "time": START + number, "method": "tools/call", "tool": "t", "decision": "deny"}
+    return AuditEvent(**{"event_id": f"e{number:05}", **plain, **fields})
+
+
+def write(state_dir: Path, numbers: Sequence[int], **fields: Any) -> Head:
+    """Write events to the daemon's log, close it, and give its head."""
+    log = DaemonLog(state_dir)
+    for number in numbers:
+        log.record_later(event(number, **fields))
+    log.close()
+    return log.head
+
+
+def notary(state_dir: Path) -> Notary:
+    return Notary(state_dir, Places(state_dir / CHECKPOINT_FILE))
+
+
+def certify(state_dir: Path) -> None:
+    """Sign where the daemon's log is."""
+    head = log_states(state_dir)[state_dir / LOG_FILE].head
+    assert notary(state_dir).certify("head", [head])
+
+
+async def move(state_dir: Path, store: Events) -> int:
+    """Move everything to the store."""
+    return await Shipper(Route(state_dir, "embedded"), store, notary(state_dir), None).move_left()
+
+
+def signed(state_dir: Path) -> dict[str, Signed]:
+    file = state_dir / CHECKPOINT_FILE
+    found = list(read(file, AuditKeys(state_dir).public())) if file.exists() else []
+    assert all(isinstance(one, Checkpoint) for one in found)
+    return by_writer(one for one in found if isinstance(one, Checkpoint))
+
+
+async def verified(state_dir: Path, store: Events | None = None) -> Report:
+    """Verify the logs, with the store where there is one."""
+    logs = LogsTrail(state_dir)
+    trail = logs if store is None else WholeTrail(logs, StoreTrail(store))
+    return await verify(trail, signed(state_dir))
+
+
+async def execute(store: Events, sql: str, *values: Any) -> None:
+    """Change a store behind our back."""
+    from proxy.store.database import Query
+
+    def steps(_: bool):
+        yield Query(sql, values)
+
+    await store.database.write(steps)

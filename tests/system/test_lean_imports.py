@@ -1,0 +1,55 @@
+"""Only what is used of mitmproxy and others is imported, and what is used is the real thing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+from tests.support.harness import REPOSITORY
+
+UNUSED = ("aioquic", "attr", "flask", "httpx2", "ldap3", "pyparsing", "rich", "starlette", "uvicorn", "werkzeug")
+SCRIPT = f"""
+import json, sys
+finders = list(sys.meta_path)
+import proxy.cli, proxy.commands.up
+from proxy.system import lean_imports
+lean_imports.import_only_what_is_used()
+import proxy.runtime.supervisor
+loaded = sorted({{name.partition(".")[0] for name in sys.modules}} & set({UNUSED!r}))
+
+from mitmproxy.addons import tlsconfig
+from mitmproxy.proxy.layers import quic
+assert tlsconfig.TlsConfig.tls_start_client
+try:
+    quic._stream_layers.QuicErrorCode.NO_ERROR
+except AttributeError as error:
+    said = str(error)
+from aioquic.tls import CipherSuite
+from pyparsing import Word
+from rich.text import Text
+print(json.dumps({{
+    "loaded": loaded,
+    "of a stand-in": said,
+    "finders": sys.meta_path == finders,
+    "later": [Word("a").parse_string("aa")[0], int(CipherSuite.AES_128_GCM_SHA256), Text("x").plain],
+}}))
+"""
+
+
+def test_the_daemon_starts_without_what_it_never_uses_and_others_may_import_that_later():
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", SCRIPT],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {
+        "loaded": [],
+        "of a stand-in": "NO_ERROR: of a library that is not used here, and was not imported",
+        "finders": True,
+        "later": ["aa", 0x1301, "x"],
+    }

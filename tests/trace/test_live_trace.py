@@ -1,0 +1,225 @@
+"""The watch, with a trace that is written by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from proxy.core.model import Call, Context, Decision, Exchange, JsonObject, Kind, Message, Outcome, Principal
+from proxy.trace import live_trace as module
+from proxy.trace.attribute import Attributed
+from proxy.trace.live_trace import Watch
+from proxy.trace.tracer import Channel
+from tests.support.timeouts import PATIENCE
+
+
+class FakeServer:
+    """A server of which there are only the pipes."""
+
+    def __init__(self) -> None:
+        self.pid = 0
+        self.stdin = os.pipe()
+        self.stdout = os.pipe()
+
+    def pipes(self) -> tuple[int, int, int]:
+        return self.stdin[1], os.fstat(self.stdin[1]).st_ino, os.fstat(self.stdout[0]).st_ino
+
+    def close(self) -> None:
+        for end in (*self.stdin, *self.stdout):
+            os.close(end)
+
+
+class World:
+    def __init__(self) -> None:
+        self.server = FakeServer()
+        self.channel = Channel()
+        self.reports: list[tuple[str | None, JsonObject]] = []
+        self.noticed: list[Attributed] = []
+        self.watch = Watch(self.channel, self._report, self.noticed.append)
+        self.strace = os.open(self.channel.path, os.O_WRONLY)
+        self.watch.begin(self.server)  # type: ignore[arg-type]
+        self.offset = 0
+
+    def _report(self, exchange: Exchange | None, detail: JsonObject) -> None:
+        self.reports.append((exchange.call_id if exchange else None, detail))
+
+    def trace(self, *calls: str, pid: int = 100) -> None:
+        for call in calls:
+            os.write(self.strace, f"{pid}  {time.time():.6f} {call}\n".encode())
+
+    def ask(self, call_id: str, method: str = "tools/call", **arguments: Any) -> Exchange:
+        context = Context(Principal("agent"), "server", transport="stdio", session="s")
+        message = Message(Kind.REQUEST, {"params": {"name": "t", "arguments": arguments}}, method, call_id)
+        call = Call(method, "server", "agent", "t", arguments)
+        decision = Decision(Outcome.ALLOW, "default")
+        exchange = Exchange(call_id, message, context, call, decision, time.time(), time.time())
+        self.watch.asked(message, exchange, 10)
+        return exchange
+
+    def answer(self, exchange: Exchange) -> None:
+        inode = os.fstat(self.server.stdout[0]).st_ino
+        self.trace(f'write(1<pipe:[{inode}]>, "answer"..., 50) = 50')
+        exchange.closed = True
+        self.watch.told(self.offset, self.offset + 50)
+        self.offset += 50
+
+    async def until(self, count: int) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while len(self.reports) < count:
+                await asyncio.sleep(0.005)
+
+    async def begun(self) -> None:
+        """Wait until the watch has seen that the server reads: what comes before is its start."""
+        assert self.watch._attributor is not None
+        async with asyncio.timeout(PATIENCE):
+            while self.watch._attributor.waiting:
+                await asyncio.sleep(0.005)
+
+    async def settled(self) -> None:
+        """Wait until the watch has read what was written."""
+        async with asyncio.timeout(PATIENCE):
+            while not self.watch._progress:
+                await asyncio.sleep(0.005)
+
+    def leave(self) -> None:
+        if self.strace >= 0:
+            os.close(self.strace)
+            self.strace = -1
+
+    async def end(self) -> None:
+        self.leave()
+        await self.watch.end()
+
+
+@pytest.fixture
+async def world(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+    monkeypatch.setattr(module, "DRAIN_SECONDS", PATIENCE)
+    made = World()
+    yield made
+    made.leave()
+    made.watch._stop()
+    with contextlib.suppress(OSError):
+        made.channel.close()
+    made.server.close()
+
+
+OPEN = 'openat(AT_FDCWD</work>, "{0}", O_RDONLY) = 3<{0}>'
+
+
+async def test_what_a_call_did_is_reported_when_it_is_over(world: World) -> None:
+    exchange = world.ask("a")
+    await world.begun()
+    world.trace(OPEN.format("/etc/hostname"))
+    world.answer(exchange)
+    await world.until(1)
+    ((call_id, detail),) = world.reports
+    assert call_id == "a"
+    assert [entry["path"] for entry in detail["observations"]] == ["/etc/hostname"]
+    assert [each.observation.path for each in world.noticed] == ["/etc/hostname"]
+
+
+async def test_what_comes_before_the_first_request_is_start_up(world: World) -> None:
+    world.trace('execve("/bin/x", ["x"], 0x7f /* 3 vars */) = 0', OPEN.format("/lib/a"))
+    opening = world.ask("i", "initialize")
+    world.answer(opening)
+    await world.begun()
+    world.trace(OPEN.format("/etc/b"))
+    await world.end()
+    assert [(call_id, detail["phase"]) for call_id, detail in world.reports] == [(None, "startup"), (None, "ambient")]
+    assert world.watch.started
+
+
+async def test_the_first_request_begins_when_it_is_read(world: World) -> None:
+    os.write(world.server.stdin[1], b"a request")
+    exchange = world.ask("a")
+    world.trace(OPEN.format("/lib/import"))
+    await asyncio.sleep(0.05)
+    os.read(world.server.stdin[0], 99)
+    await world.begun()
+    world.trace(OPEN.format("/etc/mine"))
+    world.answer(exchange)
+    await world.end()
+    assert [(call_id, detail["phase"]) for call_id, detail in world.reports] == [(None, "startup"), ("a", "call")]
+
+
+async def test_a_storm_makes_one_report_and_counts_the_rest(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "FLUSH_SECONDS", PATIENCE)
+    exchange = world.ask("a")
+    await world.begun()
+    loop = asyncio.get_running_loop()
+    lines = "".join(f"100  {time.time():.6f} {OPEN.format(f'/data/{n}')}\n" for n in range(20_000)).encode()
+    await loop.run_in_executor(None, _write_all, world.strace, lines)
+    world.answer(exchange)
+    await world.until(1)
+    ((_, detail),) = world.reports
+    assert len(detail["observations"]) == 40
+    assert detail["more"] == {"fs.read": 19_960}
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(descriptor, left) :]
+
+
+async def test_lines_that_cannot_be_read_are_counted_and_told(world: World) -> None:
+    world.trace(OPEN.format("/a"))
+    os.write(world.strace, b"no line of strace's\nhalf a li")
+    await world.end()
+    assert world.reports[-1] == (None, {"phase": "end", "unparsed_lines": 2, "dropped": 0})
+
+
+async def test_the_end_of_the_trace_is_told(world: World) -> None:
+    assert not world.watch.ended.is_set()
+    world.trace(OPEN.format("/a"))
+    world.leave()
+    await asyncio.wait_for(world.watch.ended.wait(), PATIENCE)
+
+
+async def test_a_failure_inside_counts_as_the_end_of_the_trace(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(world.watch._normaliser, "take", fail)
+    world.trace(OPEN.format("/a"))
+    await asyncio.wait_for(world.watch.ended.wait(), PATIENCE)
+
+
+async def test_the_pipe_has_no_name_once_lines_come(world: World) -> None:
+    world.trace(OPEN.format("/a"))
+    await world.settled()
+    assert not world.channel.path.exists()
+
+
+async def test_a_program_that_could_not_be_executed_is_told_apart(world: World) -> None:
+    world.trace('execve("/bin/x", ["x"], 0x7f /* 3 vars */) = -1 ENOEXEC (Exec format error)')
+    await world.end()
+    assert (world.watch.started, world.watch.start_error) == (False, "ENOEXEC")
+
+
+async def test_long_calls_are_reported_as_they_go(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "FLUSH_SECONDS", 0.05)
+    monkeypatch.setattr(module, "HELD_SECONDS", 0.05)
+    world.ask("a")
+    await world.begun()
+    world.trace(OPEN.format("/a"))
+    await world.until(1)
+    assert world.reports[0][0] == "a"
+
+
+async def test_a_server_that_never_opened_the_pipe_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "DRAIN_SECONDS", PATIENCE)
+    channel = Channel()
+    watch = Watch(channel, lambda *_: None)
+    server = FakeServer()
+    watch.begin(server)  # type: ignore[arg-type]
+    async with asyncio.timeout(PATIENCE / 2):
+        await watch.end()
+    assert not channel.path.exists()
+    server.close()

@@ -1,0 +1,75 @@
+"""How a body begins, and how cheaply that is told."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from proxy.wire.json_sniff import could_be_json, is_string, is_undecided
+
+BEGUN = [
+    "{",
+    "[",
+    '"',
+    "// x",
+    " \ufeff{",
+    "1 {",
+    "-1{",
+    "1.5e3\n[",
+    "true\n{",
+    "null{",
+    "false NaN {",
+    "-Infinity [",
+    "1 // x",
+]
+OTHER = [
+    "",
+    " ",
+    "5",
+    "true",
+    "hello {",
+    "truest {",
+    "-- x {",
+    "1,2,{",
+    "1/2/2024 {",
+    "0032want {",
+    "a=1&b={",
+    "5;x={",
+    "--x\r\n{",
+]
+
+
+@pytest.mark.parametrize("codec", ["utf-8", "utf-16", "utf-16-be", "utf-32-le", "utf-32-be"])
+@pytest.mark.parametrize("text", BEGUN)
+def test_a_value_is_seen_behind_scalars_in_any_unicode(text: str, codec: str) -> None:
+    assert could_be_json(text.encode(codec))
+
+
+@pytest.mark.parametrize("text", OTHER)
+def test_other_text_is_not_taken_for_json(text: str) -> None:
+    assert not could_be_json(text.encode())
+
+
+@pytest.mark.parametrize("text", BEGUN)
+def test_every_beginning_of_a_beginning_is_undecided(text: str) -> None:
+    data = text.encode()
+    for end in range(len(data)):
+        assert could_be_json(data[:end]) or is_undecided(data[:end]) or data[:end].endswith(b"/")
+
+
+@pytest.mark.parametrize("head", ["1,", "hello ", "--x\r\n", "a=1&", "{"])
+def test_what_is_decided_is_not_undecided(head: str) -> None:
+    assert not is_undecided(head.encode())
+
+
+def test_a_string_is_told_from_other_values() -> None:
+    assert is_string(b' \n"a"')
+    assert not is_string(b'{"a"')
+
+
+@pytest.mark.parametrize("unit", [b"1 ", b"\0", b"true", b"-1-1", b"t\0r\0u\0e\0"])
+def test_a_long_beginning_costs_one_pass(unit: bytes) -> None:
+    start = time.process_time()
+    assert not could_be_json(unit * (1 << 20))
+    assert time.process_time() - start < 1
