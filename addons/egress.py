@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 import structlog
 
 from addons import flow_state as flows
-from addons.mitm.pinned_dial import Judged
+from addons.mitm.pinned_dial import PinnedHost
 from proxy.core.model import Context, EgressRequest, Outcome, Principal
 from proxy.egress.guard import UNJUDGED
 
@@ -160,7 +160,7 @@ class Egress:
                 data.server.error = self._refused(caller, port, decision)
                 return
         if addresses:
-            data.server.address = (Judged(host, addresses), port)
+            data.server.address = (PinnedHost(host, addresses), port)
         else:
             data.server.error = f"{host} leads to no address"
 

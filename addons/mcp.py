@@ -16,7 +16,7 @@ import structlog
 from addons import flow_state as flows
 from addons.limits import REWRITER, SCANNER, WATCH, Limits, ResponseChunk
 from addons.sse_rewriter import EventStream
-from proxy.core.model import Answer, Context, Denial, Exchange, Forward, Pass, Reject, Verdict
+from proxy.core.model import Answer, Context, Denial, Forward, InFlightCall, Pass, Reject, Verdict
 from proxy.gate.router import Responses
 from proxy.wire.body import READ_AT_ONCE
 from proxy.wire.content_coding import codings, decode_body, inflater
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from mitmproxy import http
 
-    from proxy.core.interfaces import Board
+    from proxy.core.interfaces import SharedCalls
     from proxy.gate.outbound_scan import UploadWatch
     from proxy.gate.request import Gate
 
@@ -49,9 +49,9 @@ class McpGate:
         seal_key: bytes,
         is_stopping: Callable[[], bool],
         streams_of: Callable[[str], int],
-        board: Board | None = None,
+        shared_calls: SharedCalls | None = None,
     ) -> None:
-        self._board = board
+        self._shared_calls = shared_calls
         self._streams_of = streams_of
         self._gate = gate
         self._limits = limits
@@ -117,7 +117,7 @@ class McpGate:
             context = self._context(flow)
             content = flow.request.raw_content or b""
             verdict = await self._gate.inspect(content, context, flows.head(flow.request))
-            body = await self._gate.spell(verdict) if isinstance(verdict, Forward) else b""
+            body = await self._gate.encode(verdict) if isinstance(verdict, Forward) else b""
             self._carry_out(flow, verdict, context, body)
         except Exception as error:  # noqa: BLE001  a hook's boundary: any failure refuses
             self._fail(flow, error)
@@ -159,8 +159,8 @@ class McpGate:
     def _carry_out(self, flow: http.HTTPFlow, verdict: Verdict, context: Context, body: bytes) -> None:
         """Do as the verdict says; `body` is what is forwarded."""
         match verdict:
-            case Forward(exchange=exchange, headers=headers):
-                self._forward(flow, body, context, exchange, headers)
+            case Forward(in_flight=in_flight, headers=headers):
+                self._forward(flow, body, context, in_flight, headers)
             case Answer() if not flows.may_leave(flow) and self._is_legacy(flow):
                 _answer(flow, replace(verdict, status=403))  # the stream that would bring the answer is out of reach
             case Answer() if verdict.replies and self._is_legacy(flow):
@@ -175,10 +175,15 @@ class McpGate:
                 raise TypeError(f"unknown verdict {verdict!r}")
 
     def _forward(
-        self, flow: http.HTTPFlow, body: bytes, context: Context, exchange: Exchange | None, headers: dict[str, str]
+        self,
+        flow: http.HTTPFlow,
+        body: bytes,
+        context: Context,
+        in_flight: InFlightCall | None,
+        headers: dict[str, str],
     ) -> None:
         flows.forward_as_json(flow.request, body, headers)
-        flow.metadata[RESPONSES] = Responses(self._gate, context, exchange, self._key)
+        flow.metadata[RESPONSES] = Responses(self._gate, context, in_flight, self._key)
 
     def _let_pass(self, flow: http.HTTPFlow, context: Context) -> None:
         """Let what is not MCP pass; a stream that a client GETs may still carry answers."""
@@ -204,14 +209,16 @@ class McpGate:
 
     def _is_known_endpoint(self, flow: http.HTTPFlow) -> bool:
         place = flows.server_name(flow), urlsplit(flow.request.path).path
-        return place in self._legacy_endpoints or (self._board is not None and self._board.is_endpoint(*place))
+        return place in self._legacy_endpoints or (
+            self._shared_calls is not None and self._shared_calls.is_endpoint(*place)
+        )
 
     def _learn_endpoint(self, server: str, path: str) -> None:
         place = server, urlsplit(path).path
         if len(self._legacy_endpoints) < MAX_ENDPOINTS:
             self._legacy_endpoints.add(place)
-        if self._board is not None:
-            self._board.add_endpoint(*place)
+        if self._shared_calls is not None:
+            self._shared_calls.add_endpoint(*place)
 
     def responseheaders(self, flow: http.HTTPFlow) -> None:
         """Choose how a response passes: rewritten event by event, whole, or untouched and unbuffered."""
@@ -237,7 +244,7 @@ class McpGate:
             stream.on_endpoint = self._learn_endpoint
             flow.metadata[REWRITER] = stream
             response.stream = True
-        elif responses.exchange is None and flow.request.method == "GET":
+        elif responses.in_flight is None and flow.request.method == "GET":
             response.stream = True
 
     def response_chunk(self, chunk: ResponseChunk) -> Awaitable[None] | None:
@@ -254,7 +261,7 @@ class McpGate:
 
     async def _rewrite_aside(self, chunk: ResponseChunk, rewriter: EventStream, size: int) -> None:
         try:
-            await self._gate.aside(size, partial(_rewrite, chunk, rewriter))
+            await self._gate.in_thread(size, partial(_rewrite, chunk, rewriter))
         except Exception as error:
             log.exception("an event stream is cut", server=flows.server_name(chunk.flow), exc_info=error)
 
@@ -280,8 +287,8 @@ class McpGate:
 
     def _take_whole(self, flow: http.HTTPFlow, response: http.Response, responses: Responses) -> Awaitable[None] | None:
         body = response.raw_content or b""
-        if responses.exchange is not None and (response.status_code >= 400 or not body):
-            self._gate.abandon(responses.exchange, f"http_{response.status_code}")
+        if responses.in_flight is not None and (response.status_code >= 400 or not body):
+            self._gate.abandon(responses.in_flight, f"http_{response.status_code}")
         if not body:
             return None
         if "content-encoding" in response.headers:
@@ -296,7 +303,7 @@ class McpGate:
         self, flow: http.HTTPFlow, response: http.Response, responses: Responses, body: bytes
     ) -> None:
         try:
-            _put(response, await self._gate.aside(len(body), partial(responses.rewrite_whole, body)))
+            _put(response, await self._gate.in_thread(len(body), partial(responses.rewrite_whole, body)))
         except Exception as error:  # noqa: BLE001  a hook's boundary: any failure refuses
             self._fail(flow, error)
 
@@ -305,20 +312,20 @@ class McpGate:
 
         Of a legacy session there is no later one.
         """
-        exchange = responses.exchange
+        in_flight = responses.in_flight
         if stream.is_legacy:
             self._gate.abandon_session(responses.context)
-        elif exchange is not None and exchange.context.session is None:
-            self._gate.abandon(exchange, "interrupted")
-        elif exchange is not None and not exchange.closed:
+        elif in_flight is not None and in_flight.context.session is None:
+            self._gate.abandon(in_flight, "interrupted")
+        elif in_flight is not None and not in_flight.closed:
             responses.share()
 
     def error(self, flow: http.HTTPFlow) -> None:
         """Record that a call's answer never came, and what a broken upload carried."""
         self._tell_of_upload(flow)
         responses: Responses | None = flow.metadata.get(RESPONSES)
-        if responses is not None and responses.exchange is not None:
-            self._gate.abandon(responses.exchange, "upstream_error")
+        if responses is not None and responses.in_flight is not None:
+            self._gate.abandon(responses.in_flight, "upstream_error")
         elif responses is not None and REWRITER in flow.metadata:
             self._stream_ended(flow.metadata[REWRITER], responses)
 

@@ -56,13 +56,13 @@ class EventStream:
         It may where it is a session's own stream, or one that subscribed to this
         and was told so. `server` limits it to the streams of one.
         """
-        context, exchange = self._responses.context, self._responses.exchange
+        context, in_flight = self._responses.context, self._responses.in_flight
         if server not in (None, context.server):
             return None
-        if exchange is None:
+        if in_flight is None:
             params: dict[str, Any] | None = {} if context.session is not None else None
         else:
-            params = subscription(exchange) if self._begun else None
+            params = subscription(in_flight) if self._begun else None
         if params is None:
             return None
         return b"event: message\ndata: " + respell(tools_changed(params)) + b"\n\n"
@@ -74,7 +74,7 @@ class EventStream:
         if event.data is None:
             return event.raw
         self._begun = True
-        if event.event == b"endpoint" and self._responses.exchange is None:
+        if event.event == b"endpoint" and self._responses.in_flight is None:
             self._learn_session(event.data.decode())
             return event.raw
         payloads = self._responses.rewrite(event.data)

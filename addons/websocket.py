@@ -75,7 +75,7 @@ class WebsocketGate:
         verdict = await self._gate.inspect(message.content, context, before=before)
         match verdict:
             case Forward():
-                message.content = await self._gate.spell(verdict)
+                message.content = await self._gate.encode(verdict)
             case Pass():
                 flow.metadata[SENT] = last_words(before, message.content)
             case Answer(replies=replies):

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench import chart
-from bench.goals import ratio, spell
+from bench.goals import encode, ratio
 from bench.processes import ROOT
 
 RESULTS = ROOT / "bench" / "results"
@@ -33,11 +33,11 @@ Row = list[str]
 def _number(value: float | None, digits: int | None = None) -> str:
     if value is None:
         return ""
-    return f"{value:,.{digits}f}" if digits is not None else f"{value:,.0f}" if value >= 100 else spell(value)
+    return f"{value:,.{digits}f}" if digits is not None else f"{value:,.0f}" if value >= 100 else encode(value)
 
 
 def _times(value: float | None) -> str:
-    return "" if value is None else f"{spell(value)}×"
+    return "" if value is None else f"{encode(value)}×"
 
 
 def load_rows(figures: Mapping[str, Any]) -> tuple[Row, list[Row]]:

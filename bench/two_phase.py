@@ -21,7 +21,7 @@ from proxy.audit.local_log import LocalLog
 from proxy.core.model import Answer, Context, Forward, Principal
 from proxy.gate.phases import Phases
 from proxy.gate.request import Gate
-from proxy.gate.tool_catalog import Catalogue
+from proxy.gate.tool_catalog import ToolCatalog
 from proxy.policy.decide import CompiledPolicy
 from proxy.policy.rules import PolicyFile
 from proxy.redact import Masker
@@ -45,8 +45,8 @@ async def open_gate(folder: Path, url: str | None) -> AsyncIterator[Gate]:
     log = LocalLog(folder / "events.db")
     ring = KeyRing(Key("k", b"k" * 32))
     phases = Phases(store=open_store(url, folder), ring=lambda: ring)
-    catalogue = Catalogue(policy=lambda: policy, pins=PinFiles(folder))
-    gate = Gate(policy=lambda: policy, redactor=Masker(b"m" * 32), sink=log, catalogue=catalogue, phases=phases)
+    catalog = ToolCatalog(policy=lambda: policy, pins=PinFiles(folder))
+    gate = Gate(policy=lambda: policy, redactor=Masker(b"m" * 32), sink=log, catalog=catalog, phases=phases)
     try:
         yield gate
     finally:
@@ -68,7 +68,7 @@ async def plain(gate: Gate, number: int) -> None:
 
 def answer(gate: Gate, verdict: Forward) -> None:
     value = {"jsonrpc": "2.0", "id": verdict.message.id, "result": {"content": []}}
-    gate.observe(verdict.exchange, value, b"{}")
+    gate.observe(verdict.in_flight, value, b"{}")
 
 
 async def propose(gate: Gate, number: int) -> dict[str, object]:

@@ -65,7 +65,7 @@ class AuditUnavailableError(InterlockError):
     """The durable log did not take an event, so nothing may be forwarded."""
 
 
-class BoardUnavailableError(InterlockError):
+class SharedCallsUnavailableError(InterlockError):
     """What workers share cannot be read or written, so a call that may be answered elsewhere is refused."""
 
 

@@ -26,7 +26,7 @@ from mitmproxy.proxy.layers.http._http1 import Http1Client, Http1Server
 from mitmproxy.proxy.layers.http._http2 import Http2Server
 
 from addons.limits import HttpRefusedHook, Limits, ReadAheadHook, Refusal, plain_response, refusal_body
-from addons.mitm.fast.http1_batch import QuickHttp1, Several
+from addons.mitm.fast.http1_batch import EventBatch, QuickHttp1
 
 if TYPE_CHECKING:
     from mitmproxy.proxy.context import Context
@@ -204,7 +204,7 @@ class GuardedHttp2Server(Http2Server):
             self._deadline = None
             yield from self._watch_head()
             return
-        if isinstance(event, Several):
+        if isinstance(event, EventBatch):
             for part in event.parts:
                 yield from self._handle_event(part)
             return

@@ -23,7 +23,7 @@ from mitmproxy.proxy.layers.http import (
 )
 
 from addons.limits import BodyOverdue, EventPushed, Limits
-from addons.mitm.fast.http1_batch import QuickHttp1, Several, together
+from addons.mitm.fast.http1_batch import EventBatch, QuickHttp1, together
 from addons.mitm.fast.sync_hooks import is_done
 from addons.mitm.http_connections import GuardedHttp1Server, GuardedHttp2Server
 from addons.mitm.http_stream import GuardedHttpStream, GuardedWebsocketLayer
@@ -95,7 +95,7 @@ class GuardedHttpLayer(HttpLayer):
 
     def _receive(self, event: HttpEvent) -> CommandGenerator[None]:
         """Give a stream what was read for it; one that is dropped may still be sent things."""
-        first = event.parts[0] if isinstance(event, Several) else event
+        first = event.parts[0] if isinstance(event, EventBatch) else event
         if isinstance(first, RequestHeaders):
             yield from self.make_stream(event.stream_id)
         stream = self.streams.get(event.stream_id)
@@ -145,11 +145,11 @@ class QuickHttpClient(HttpClient):
         child: Layer | None = self.__dict__.get("child_layer")
         if child is None or self._paused:
             return super().handle_event(event)
-        if isinstance(event, Several) and not isinstance(child, QuickHttp1):
+        if isinstance(event, EventBatch) and not isinstance(child, QuickHttp1):
             return _one_by_one(child, event)
         return child.handle_event(event)
 
 
-def _one_by_one(child: Layer, event: Several) -> CommandGenerator[None]:
+def _one_by_one(child: Layer, event: EventBatch) -> CommandGenerator[None]:
     for part in event.parts:
         yield from child.handle_event(part)

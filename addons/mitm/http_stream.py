@@ -49,7 +49,7 @@ from addons.limits import (
     ResponseChunkHook,
     refusal_body,
 )
-from addons.mitm.fast.http1_batch import Several
+from addons.mitm.fast.http1_batch import EventBatch
 from addons.mitm.fast.sync_hooks import AtOnce
 from proxy.wire.body import could_be_json
 
@@ -76,7 +76,7 @@ class GuardedHttpStream(AtOnce, HttpStream):
         self._lingering: commands.RequestWakeup | None = None
 
     def _handle_event(self, event: events.Event) -> CommandGenerator[None]:
-        if isinstance(event, Several):
+        if isinstance(event, EventBatch):
             for part in event.parts:
                 yield from self._handle_event(part)
         elif isinstance(event, events.Wakeup):

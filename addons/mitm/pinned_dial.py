@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-class Judged(str):
+class PinnedHost(str):
     """A host with the addresses it may be dialled by; equal to the bare host, so that connections are reused."""
 
     __slots__ = ("addresses",)
@@ -29,7 +29,7 @@ class Judged(str):
 
 async def dial(host: str, port: int, **options: Any) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Connect to the first judged address of `host` that answers. Raises OSError where none does."""
-    if not isinstance(host, Judged):
+    if not isinstance(host, PinnedHost):
         raise ConnectionRefusedError("Interlock: the destination was not judged")
     failure = OSError(f"{host} has no address")
     for address in host.addresses:

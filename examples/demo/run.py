@@ -86,10 +86,10 @@ class Tour:
         expect(self._world.executions("transfer_funds") == 1, "the money did not move exactly once")
         self._screen.remark("The money moved once.")
 
-    async def _call(self, tool: str, arguments: dict[str, Any], **aside: Any) -> Any:
+    async def _call(self, tool: str, arguments: dict[str, Any], **in_thread: Any) -> Any:
         shown = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
-        self._screen.says("agent", f"{tool}({shown}{''.join(f', {name}=…' for name in aside)})")
-        return await self._client.call_tool(tool, arguments | aside)
+        self._screen.says("agent", f"{tool}({shown}{''.join(f', {name}=…' for name in in_thread)})")
+        return await self._client.call_tool(tool, arguments | in_thread)
 
 
 async def watch_stdio(world: World, screen: Screen) -> None:

@@ -65,8 +65,8 @@ class Run:
         return f"score {answer['composite_score']}" if not result.is_error else told(result)
 
     async def _propose(self, step: dict[str, Any]) -> dict[str, Any] | str:
-        aside = {"prompt": step["prompt"], **({"candidate_outputs": step["drafts"]} if "drafts" in step else {})}
-        result = await self._client.call_tool(f"{step['tool']}_propose", {**step["arguments"], "_interlock": aside})
+        in_thread = {"prompt": step["prompt"], **({"candidate_outputs": step["drafts"]} if "drafts" in step else {})}
+        result = await self._client.call_tool(f"{step['tool']}_propose", {**step["arguments"], "_interlock": in_thread})
         return told(result) if result.is_error else dict(result.structured_content or {})
 
     def _approve(self, proposal_id: str) -> None:

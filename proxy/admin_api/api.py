@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from proxy.admin_api.auth import Door
     from proxy.core.model import JsonObject
-    from proxy.twophase.review import Desk
+    from proxy.twophase.review import ProposalReview
 
 MAX_BODY: Final = 16 << 10
 BODY_SECONDS: Final = 10.0
@@ -39,7 +39,7 @@ _HTTP_REASONS: Final = {404: "not_found", 405: "method_not_allowed"}
 class Api:
     """What operators may ask of a desk."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: ProposalReview) -> None:
         self._desk = desk
 
     async def list(self, request: Request) -> JSONResponse:
@@ -62,7 +62,7 @@ class Api:
         return _answer(200, await self._desk.reject(request.path_params["id"], operator, reason))
 
 
-def make_app(desk: Desk, door: Door) -> ASGIApp:
+def make_app(desk: ProposalReview, door: Door) -> ASGIApp:
     """Give the application behind its door."""
     api = Api(desk)
     app = Starlette(

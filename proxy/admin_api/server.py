@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from proxy.core.interfaces import EventSink
     from proxy.identity.operators import OperatorBook
-    from proxy.twophase.review import Desk
+    from proxy.twophase.review import ProposalReview
 
 log = structlog.get_logger("interlock.operators")
 
@@ -34,7 +34,7 @@ class Console:
 
     def __init__(
         self,
-        desk: Desk,
+        desk: ProposalReview,
         book: OperatorBook,
         sink: EventSink,
         state_dir: Path,
@@ -78,12 +78,12 @@ class Console:
 class _Served:
     """A socket that is watched until somebody connects, and served from then on."""
 
-    def __init__(self, sock: socket.socket, desk: Desk, door: Door) -> None:
+    def __init__(self, sock: socket.socket, desk: ProposalReview, door: Door) -> None:
         self._server: uvicorn.Server | None = None
         self.task = asyncio.create_task(self._run(sock, desk, door))
         self.task.add_done_callback(_ended)
 
-    async def _run(self, sock: socket.socket, desk: Desk, door: Door) -> None:
+    async def _run(self, sock: socket.socket, desk: ProposalReview, door: Door) -> None:
         await _connected(sock)
         serving = await asyncio.to_thread(importlib.import_module, "proxy.admin_api.uvicorn_server")
         self._server = serving.make_server(desk, door)

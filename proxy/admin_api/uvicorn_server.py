@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from proxy.admin_api.auth import Door
-    from proxy.twophase.review import Desk
+    from proxy.twophase.review import ProposalReview
 
 MAX_CONNECTIONS: Final = 32
 CONNECTION_SECONDS: Final = 30.0
 STOP_SECONDS: Final = 2
 
 
-def make_server(desk: Desk, door: Door) -> uvicorn.Server:
+def make_server(desk: ProposalReview, door: Door) -> uvicorn.Server:
     """Give what serves a desk behind a door."""
     return _Server(_config(make_app(desk, door)))
 

@@ -209,12 +209,12 @@ def _spell(word: str) -> str:
 
 def _spell_list(words: Sequence[str], like: str) -> str:
     """Spell a list of words in the form that another list has: on one line, or a line each."""
-    spelt = [_spell(word) for word in words]
+    encoded = [_spell(word) for word in words]
     lines = re.fullmatch(r"\[(\s*\n[ \t]*)\S.*?(\s*\n[ \t]*)\]", like, re.DOTALL)
     if lines is None:
-        return f"[{', '.join(spelt)}]"
+        return f"[{', '.join(encoded)}]"
     before, after = (space.lstrip(" \t") for space in lines.groups())
-    return f"[{before}{f',{before}'.join(spelt)}{after}]"
+    return f"[{before}{f',{before}'.join(encoded)}{after}]"
 
 
 def _apply(text: str, edits: Sequence[tuple[int, int, str]]) -> str:

@@ -42,7 +42,7 @@ class Places:
     command: Sequence[str] = ()
 
 
-class Notary:
+class CheckpointSigner:
     """Signs checkpoints and sends them out. Several threads may use it."""
 
     def __init__(self, state_dir: Path, places: Places, clock: Callable[[], float] = time.time) -> None:
@@ -55,7 +55,7 @@ class Notary:
         self.problem: str | None = None
         """Why checkpoints could not be sent out, if so."""
 
-    def certify(self, kind: Kind, heads: Sequence[Head]) -> bool:
+    def sign(self, kind: Kind, heads: Sequence[Head]) -> bool:
         """Sign where chains are; say whether that left the process. What did not is sent again the next time."""
         with self._lock:
             try:
@@ -114,8 +114,8 @@ class Notary:
 class Watch:
     """Has the head of one log certified: at once, then as it grows, and at the end."""
 
-    def __init__(self, notary: Notary, head: Callable[[], Head], every_seconds: float) -> None:
-        self._notary = notary
+    def __init__(self, signer: CheckpointSigner, head: Callable[[], Head], every_seconds: float) -> None:
+        self._signer = signer
         self._head = head
         self._every = every_seconds
         self._last = -1  # nothing was certified yet, not even that nothing was written
@@ -141,5 +141,5 @@ class Watch:
     def _certify(self) -> None:
         head = self._head()
         self._at = time.monotonic()
-        if self._notary.certify("head", [head]):
+        if self._signer.sign("head", [head]):
             self._last = head.seq

@@ -10,7 +10,7 @@ import orjson
 import uuid_utils
 
 from proxy.audit.event_columns import COLUMNS, VALUES
-from proxy.core.json_codec import is_heavy, spell, spell_alike, spell_quickly
+from proxy.core.json_codec import encode_canonical, encode_fast, encode_json, is_heavy
 from proxy.core.model import AS_RECORDED
 
 if TYPE_CHECKING:
@@ -47,11 +47,11 @@ class Encoder:
 
     def encode(self, event: AuditEvent) -> Encoded:
         """Give the stored form of `event`."""
-        plain, values, spelt = [*_plain(event)], [*_values(event)], [*_UNSPELT]
+        plain, values, texts = [*_plain(event)], [*_values(event)], [*_UNSPELT]
         if not event.event_id:
             plain[_ID] = str(uuid_utils.uuid7())
         if event.arguments_hash == AS_RECORDED:
-            spelt[_ARGUMENTS] = forwarded = _as_forwarded(event.arguments)
+            texts[_ARGUMENTS] = forwarded = _as_forwarded(event.arguments)
             plain[_ARGUMENTS_HASH] = hashlib.sha256(forwarded).hexdigest()
         if self._key is not None:
             for place in _HASHES:
@@ -61,14 +61,14 @@ class Encoder:
         if event.redactions:
             values[_REDACTIONS] = [finding.data() for finding in event.redactions]
         said = {name: value for name, value in zip(_PLAIN, plain, strict=True) if value is not None}
-        encoded = self._quickly(plain, said, values, spelt)
+        encoded = self._quickly(plain, said, values, texts)
         if encoded is None:
             said |= {name: value for name, value in zip(VALUES, values, strict=True) if value or value not in _NOTHING}
             return _slowly(self._stamp | said), None
         return encoded
 
     def _quickly(
-        self, plain: list[Any], said: dict[str, Any], values: list[Any], spelt: list[bytes | None]
+        self, plain: list[Any], said: dict[str, Any], values: list[Any], texts: list[bytes | None]
     ) -> Encoded | None:
         """Spell an event that is neither large nor odd; None for any other. Some values may be spelt already."""
         try:
@@ -76,11 +76,11 @@ class Encoder:
         except TypeError:
             return None
         held = [*plain[:_PROPOSAL], None, *plain[_PROPOSAL:-1]]
-        for name, value, known in zip(VALUES, values, spelt, strict=True):
+        for name, value, known in zip(VALUES, values, texts, strict=True):
             if not value and value in _NOTHING:
                 held.append(None)
                 continue
-            quick = known if known is not None or is_heavy(value) else spell_quickly(value)
+            quick = known if known is not None or is_heavy(value) else encode_fast(value)
             if quick is None:
                 return None
             text = quick.decode()
@@ -98,10 +98,10 @@ def encode(event: AuditEvent, stamp: Mapping[str, str] | None = None, key: bytes
 
 def _as_forwarded(arguments: Any) -> bytes:
     """Spell small arguments as `wire.jsonrpc.serialise` does, and refuse what it refuses."""
-    quick = spell_alike(arguments)
-    return spell(arguments, allow_nan=False).encode() if quick is None else quick
+    quick = encode_canonical(arguments)
+    return encode_json(arguments, allow_nan=False).encode() if quick is None else quick
 
 
 def _slowly(fields: dict[str, Any]) -> str:
     # Half a surrogate pair (a header's odd byte, say) is no text that a database takes.
-    return spell(fields).encode("utf-8", "replace").decode()
+    return encode_json(fields).encode("utf-8", "replace").decode()

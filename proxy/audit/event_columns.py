@@ -152,8 +152,8 @@ def _columns(known: dict[str, Any]) -> list[Any]:
         known["proposal_id"] = named if isinstance(named, str) else json.dumps(named, ensure_ascii=False)
     known |= {name: known[name][: _CUT.get(name, MAX_NAME)] for name in TEXTS if name in known}
     known |= {name: float(known[name]) for name in NUMBERS if name in known}
-    spell = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-    known |= {name: spell(known[name]) for name in VALUES if name in known}
+    encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+    known |= {name: encode(known[name]) for name in VALUES if name in known}
     return [known.get(name) for name in COLUMNS]
 
 
@@ -201,7 +201,7 @@ def clean(value: Any) -> Any:
     return value
 
 
-def spelt(text: str) -> list[Any]:
+def encoded(text: str) -> list[Any]:
     """Give the JSON values that `text` may mean: itself, and the number, true, false or null that it spells."""
     try:
         value = json.loads(text)

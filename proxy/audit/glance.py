@@ -26,9 +26,9 @@ BUSY_MS = 2_000
 @contextlib.contextmanager
 def untouched(path: Path) -> Iterator[apsw.Connection]:
     """Open a file to look at it. Raises apsw.Error."""
-    journal = path.with_name(f"{path.name}-wal")
+    recorder = path.with_name(f"{path.name}-wal")
     # Without a journal there is nobody else, and nothing that is not in the file itself.
-    alone = not journal.exists() or journal.stat().st_size == 0
+    alone = not recorder.exists() or recorder.stat().st_size == 0
     uri = f"file:{quote(str(path.absolute()))}?mode=ro{'&immutable=1' if alone else ''}"
     connection = apsw.Connection(uri, flags=_FLAGS)
     try:

@@ -219,11 +219,11 @@ class LocalLog:
                 if isinstance(item, _Discard):
                     self._discard(item)  # first, and by itself: it makes the room that the others may need
             gathered = [given for item in batch if isinstance(item, list) for given in item]
-            spelt = [one for given in gathered if (one := self._spell(*given)) is not None]
+            encoded = [one for given in gathered if (one := self._spell(*given)) is not None]
             if any(isinstance(item, _Trial) for item in batch):
                 self._try()
-            if spelt:
-                self._settle([one.done for one in spelt], self._write(spelt))
+            if encoded:
+                self._settle([one.done for one in encoded], self._write(encoded))
 
     def _spell(self, event: AuditEvent, done: asyncio.Future[None] | None) -> _Spelt | None:
         """Spell an event; one that cannot be spelt fails by itself."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from proxy.audit.checkpoint_signer import Notary, Places, Watch
+from proxy.audit.checkpoint_signer import CheckpointSigner, Places, Watch
 from proxy.audit.checkpoints import CHECKPOINT_FILE
 from proxy.audit.local_log_files import worker_log
 from proxy.audit.shipper import Route, ShippingThread
@@ -35,8 +35,8 @@ class Recording:
         """Begin. With `adopts_all` it also moves what processes with another store left behind."""
         self._log = own
         self.sink: EventSink = own if settings.on_audit_failure == "refuse" else LenientSink(own)
-        notary = open_notary(settings)
-        self._watch = Watch(notary, lambda: own.head, settings.checkpoint_seconds)
+        signer = open_signer(settings)
+        self._watch = Watch(signer, lambda: own.head, settings.checkpoint_seconds)
         workers = range(1, settings.workers + 1 if adopts_all else 1)
         route = Route(
             state_dir=settings.state_dir,
@@ -46,7 +46,7 @@ class Recording:
             retention_days=None if settings.postgres else settings.retention_days,
         )
         self._shipping = ShippingThread(
-            route, lambda: open_events(settings.postgres, settings.state_dir, aside=False), notary, own
+            route, lambda: open_events(settings.postgres, settings.state_dir, in_thread=False), signer, own
         )
 
     @property
@@ -103,10 +103,10 @@ def destination(settings: Settings) -> str:
     return shown(settings.postgres) if settings.postgres else "embedded"
 
 
-def open_notary(settings: Settings) -> Notary:
+def open_signer(settings: Settings) -> CheckpointSigner:
     """Give the one who signs checkpoints."""
     places = Places(checkpoint_file(settings), shlex.split(settings.checkpoint_command or ""))
-    return Notary(settings.state_dir, places)
+    return CheckpointSigner(settings.state_dir, places)
 
 
 def checkpoint_file(settings: Settings) -> Path:

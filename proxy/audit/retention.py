@@ -19,7 +19,7 @@ from proxy.errors import AuditUnavailableError, ConfigError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from proxy.audit.checkpoint_signer import Notary
+    from proxy.audit.checkpoint_signer import CheckpointSigner
     from proxy.audit.hash_chain import Head
     from proxy.audit.walk import Problem, Signed
     from proxy.store.event_store import Events
@@ -38,7 +38,7 @@ class Pruned:
 async def prune(
     store: Events,
     before: float,
-    notary: Notary,
+    signer: CheckpointSigner,
     *,
     signed: Mapping[str, Signed] | None = None,
     step: float | None = None,
@@ -53,7 +53,7 @@ async def prune(
     nothing is deleted.
     """
     try:
-        known = notary.signed() if signed is None else signed
+        known = signer.signed() if signed is None else signed
     except ConfigError as error:
         raise AuditUnavailableError(f"nothing was pruned: {error}") from error
     heads: list[Head] = []
@@ -65,8 +65,8 @@ async def prune(
             problems.append(problem)
         elif head is not None:
             heads.append(head)
-    if heads and not notary.certify("pruned", heads):
-        raise AuditUnavailableError(f"nothing was pruned: no checkpoint of it could be written ({notary.problem})")
+    if heads and not signer.sign("pruned", heads):
+        raise AuditUnavailableError(f"nothing was pruned: no checkpoint of it could be written ({signer.problem})")
     return Pruned(await store.prune(before, heads), problems)
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
     from pathlib import Path
 
-    from proxy.audit.checkpoint_signer import Notary
+    from proxy.audit.checkpoint_signer import CheckpointSigner
     from proxy.audit.event import Entry, Written
     from proxy.audit.local_log import LocalLog
     from proxy.audit.ship_sources import Source
@@ -65,11 +65,11 @@ class Route:
 class Shipper:
     """Empties logs into a store."""
 
-    def __init__(self, route: Route, store: Events, notary: Notary, own: OwnSource | None) -> None:
+    def __init__(self, route: Route, store: Events, signer: CheckpointSigner, own: OwnSource | None) -> None:
         self.own = own
         self._route = route
         self._store = store
-        self._notary = notary
+        self._signer = signer
         self._looked = self._upkeep_at = float("-inf")
         self._pause = FIRST_PAUSE
         self._problem: str | None = None
@@ -111,7 +111,7 @@ class Shipper:
 
     async def _move_all(self, source: Source) -> int:
         """Move what a process left, after signing where it had come to: it may not have done so itself."""
-        self._notary.certify("head", [source.head()])
+        self._signer.sign("head", [source.head()])
         moved = 0
         while batch := await self._move(source):
             moved += batch
@@ -153,7 +153,7 @@ class Shipper:
                 "an event was set aside: the store does not take it", log=str(source.path), seq=seq, reason=reason
             )
         heads = [Head(entry.writer or "", _seq(entry), entry.chain or "") for entry in entries if entry.seq in rejected]
-        self._notary.certify("rejected", heads)
+        self._signer.sign("rejected", heads)
 
     async def _keep_up(self) -> None:
         """Make room in the store, and let go of what is older than it has to keep. Shipping does not depend on it."""
@@ -173,7 +173,7 @@ class Shipper:
             return
         before = time.time() - self._route.retention_days * DAY
         # An hour goes by between two times: what is old goes by and by, whatever the clock says.
-        for problem in (await prune(self._store, before, self._notary, step=DAY)).problems:
+        for problem in (await prune(self._store, before, self._signer, step=DAY)).problems:
             log.error(
                 "old events are not what they were, and stay; look at `interlock audit verify`",
                 writer=problem.writer,
@@ -226,10 +226,10 @@ def _seq(entry: Entry) -> int:
 class ShippingThread:
     """A shipper for as long as a process writes to its log: `stop` it, close the log, then let it `finish`."""
 
-    def __init__(self, route: Route, open_store: Callable[[], Events], notary: Notary, own: LocalLog) -> None:
+    def __init__(self, route: Route, open_store: Callable[[], Events], signer: CheckpointSigner, own: LocalLog) -> None:
         self._route = route
         self._open_store = open_store
-        self._notary = notary
+        self._signer = signer
         self._log = own
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
@@ -264,7 +264,7 @@ class ShippingThread:
 
     async def _ship(self) -> None:
         store, own = self._open_store(), await self._take_log()
-        shipper = Shipper(self._route, store, self._notary, own)
+        shipper = Shipper(self._route, store, self._signer, own)
         try:
             if own is not None:
                 await _until(self._stop, shipper.run(self._stop))

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir
-from proxy.commands.terminal import printable, spell_json
+from proxy.commands.terminal import format_json, printable
 from proxy.config import Settings, load_settings
 from proxy.doctor import folder, machine, rules, trail, ways
 from proxy.doctor.findings import LIMIT, Examination, Found, examine, fail
@@ -55,8 +55,8 @@ def doctor(
     counted = Counter(one.state for one in found)
     if as_json:
         for one in found:
-            typer.echo(spell_json({"kind": "check", **one.data()}))
-        typer.echo(spell_json({"kind": "summary", **{state: counted[state] for state in ("ok", "warn", "fail")}}))
+            typer.echo(format_json({"kind": "check", **one.data()}))
+        typer.echo(format_json({"kind": "summary", **{state: counted[state] for state in ("ok", "warn", "fail")}}))
     else:
         _print(found)
     sys.stdout.flush()

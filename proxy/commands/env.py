@@ -44,10 +44,10 @@ def env(
     """
     asked = Asked(listen, ca_folder, agent, token_file, state_dir, config)
     for name, value in through_proxy(entrance(asked, expect(asked), here=False)).items():
-        typer.echo(spell(shell, name, value))
+        typer.echo(shell_line(shell, name, value))
 
 
-def spell(shell: Shell, name: str, value: str | None) -> str:
+def shell_line(shell: Shell, name: str, value: str | None) -> str:
     """Give the line that sets a variable, or with None unsets it. Raises ConfigError where there can be none."""
     if value is not None and not value.isprintable():
         raise ConfigError(f"{name} would be {value!r}, which cannot be written as one line; use another folder")

@@ -38,7 +38,7 @@ def parse_moment(text: str, option: str, now: float) -> float:
         ) from error
 
 
-def spell_moment(moment: float | None) -> str:
+def format_moment(moment: float | None) -> str:
     """Show a point in time, in UTC."""
     if moment is None:
         return ""

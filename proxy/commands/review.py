@@ -18,7 +18,7 @@ from proxy.errors import ConfigError
 from proxy.identity.operators import OperatorBook, read_token
 from proxy.store.open_store import open_store
 from proxy.system import run_file
-from proxy.twophase.review import Desk
+from proxy.twophase.review import ProposalReview
 
 
 class Review(Protocol):
@@ -44,7 +44,7 @@ class Review(Protocol):
 class OwnReview:
     """A desk of this process, for one operator."""
 
-    def __init__(self, desk: Desk, operator: str) -> None:
+    def __init__(self, desk: ProposalReview, operator: str) -> None:
         self.list = desk.list
         self.show = desk.show
         self._desk = desk
@@ -93,6 +93,6 @@ async def open_review(settings: Settings, token: str) -> AsyncIterator[Review]:
     store = open_store(settings.postgres, settings.state_dir)
     with contextlib.closing(DaemonLog(settings.state_dir, max_bytes=settings.audit_log_limit)) as sink:
         try:
-            yield OwnReview(Desk(store, sink, time.time), operator)
+            yield OwnReview(ProposalReview(store, sink, time.time), operator)
         finally:
             await store.close()

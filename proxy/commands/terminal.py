@@ -20,6 +20,6 @@ def printable_lines(value: Any) -> str:
     return "\n".join(map(printable, str(value or "").split("\n")))
 
 
-def spell_json(value: Any) -> str:
+def format_json(value: Any) -> str:
     """Give a value as one line of JSON that no terminal obeys."""
     return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))

@@ -14,7 +14,7 @@ from proxy.system import gc_tuning, lean_imports, log_setup
 # isort: split
 
 from proxy.agent.env import SHOWN, Entrance, proxy_url, through_proxy
-from proxy.commands.env import spell
+from proxy.commands.env import shell_line
 from proxy.commands.options import ConfigFile, StateDir
 from proxy.config import Settings, load_settings
 from proxy.system.run_file import Running
@@ -101,7 +101,7 @@ def _announce(running: Running) -> None:
             f"interlock is listening on {running.listen} (policy {running.policy}).",
             "Start the agent with `interlock confine -- COMMAND` or `interlock exec -- COMMAND`;",
             "or set in its shell (`interlock env` prints more):",
-            *(f"  {spell('sh', name, changes[name])}" for name in SHOWN),
+            *(f"  {shell_line('sh', name, changes[name])}" for name in SHOWN),
         ]
     else:
         lines = [f"interlock is listening on {running.listen} ({running.mode}, policy {running.policy})."]

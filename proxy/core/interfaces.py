@@ -16,9 +16,9 @@ if TYPE_CHECKING:
         Call,
         Context,
         Decision,
-        Exchange,
         Finding,
         Governed,
+        InFlightCall,
         Json,
         MessageId,
         PinRules,
@@ -91,7 +91,7 @@ class EventSink(Protocol):
         ...
 
 
-class Board(Protocol):
+class SharedCalls(Protocol):
     """What workers show each other. What cannot be read or written raises BoardUnavailableError."""
 
     def claim(self, context: Context, message_id: MessageId) -> bool:
@@ -102,15 +102,15 @@ class Board(Protocol):
         """Let an id go."""
         ...
 
-    def post(self, exchange: Exchange) -> None:
+    def post(self, in_flight: InFlightCall) -> None:
         """Show a call that may be answered on a stream of another worker."""
         ...
 
-    def find(self, context: Context, message_id: MessageId) -> Exchange | None:
+    def find(self, context: Context, message_id: MessageId) -> InFlightCall | None:
         """Give the call of a session that an answer of this id belongs to, if any worker showed one."""
         ...
 
-    def of_session(self, context: Context) -> list[Exchange]:
+    def of_session(self, context: Context) -> list[InFlightCall]:
         """Give the calls of a session that no answer was seen to."""
         ...
 

@@ -43,26 +43,26 @@ _ESCAPES: Final = {"\\": "\\\\", '"': '\\"', **_CONTROLS}
 _ASCII_ESCAPES: Final = {**_ESCAPES, "\x7f": "\\u007f"}
 
 
-def spell(value: Any, *, ensure_ascii: bool = False, allow_nan: bool = True) -> str:
+def encode_json(value: Any, *, ensure_ascii: bool = False, allow_nan: bool = True) -> str:
     """Give the compact JSON text of `value`. Raises as `json.dumps` does."""
     spelling = _SPELLINGS[ensure_ascii, allow_nan]
     return spelling.at_once(value) if not is_heavy(value) else "".join(spelling.pieces(value, DEPTH))
 
 
-def spell_quickly(value: Any) -> bytes | None:
+def encode_fast(value: Any) -> bytes | None:
     """Give a compact spelling of `value`; None where it has none, or only `json` can tell."""
-    spelt = _dumped(value)
-    return spelt if spelt is None or b"null" not in spelt or _floats_lie_in(value, 0.0, inf) else None
+    encoded = _dumped(value)
+    return encoded if encoded is None or b"null" not in encoded or _floats_lie_in(value, 0.0, inf) else None
 
 
-def spell_alike(value: Any) -> bytes | None:
+def encode_canonical(value: Any) -> bytes | None:
     """Give the spelling of `value` that `spell` gives; None where only that can tell."""
-    spelt = _dumped(value)
-    if spelt is not None:
+    encoded = _dumped(value)
+    if encoded is not None:
         for sign in _SIGNS:
-            if sign in spelt:
-                return spelt if _floats_lie_in(value, _SMALLEST, _LARGEST) else None
-    return spelt
+            if sign in encoded:
+                return encoded if _floats_lie_in(value, _SMALLEST, _LARGEST) else None
+    return encoded
 
 
 def _dumped(value: Any) -> bytes | None:

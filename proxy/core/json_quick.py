@@ -26,18 +26,18 @@ def read_quickly(data: bytes) -> tuple[Json, bytes] | None:
         return None
     try:
         value: Json = orjson.loads(data)
-        spelt = orjson.dumps(value)
+        encoded = orjson.dumps(value)
     except (ValueError, TypeError):
         return None
-    return (value, spelt) if spelt == data or _is_whole(spelt, data) else None
+    return (value, encoded) if encoded == data or _is_whole(encoded, data) else None
 
 
-def _is_whole(spelt: bytes, data: bytes) -> bool:
+def _is_whole(encoded: bytes, data: bytes) -> bool:
     """Say that `spelt` has all of `data`.
 
     A string has two quotes around it and, in either spelling, one in it for each that it holds, unless that
     is written as a number. So where the quotes are as many, no string was dropped, and so no member.
     """
-    if _EXPONENT[-1:] in spelt and _EXPONENT in spelt:  # one character is looked for at a twentieth of the cost
+    if _EXPONENT[-1:] in encoded and _EXPONENT in encoded:  # one character is looked for at a twentieth of the cost
         return False
-    return spelt.count(b'"') == data.count(b'"') and b"\\u0022" not in data
+    return encoded.count(b'"') == data.count(b'"') and b"\\u0022" not in data

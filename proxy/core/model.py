@@ -308,7 +308,7 @@ class PinRules:
 
 
 @dataclass(slots=True)
-class Exchange:
+class InFlightCall:
     """A call under way: what the way back needs to know of the way out."""
 
     call_id: str
@@ -345,9 +345,9 @@ class Forward:
     """
 
     message: Message
-    exchange: Exchange
+    in_flight: InFlightCall
     headers: dict[str, str] = field(default_factory=dict[str, str])
-    spelt: bytes | None = None
+    encoded: bytes | None = None
     size: int = 0
 
 

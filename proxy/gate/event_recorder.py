@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from proxy.core.interfaces import EventSink, Redactor
-    from proxy.core.model import Call, Context, Decision, Exchange, Finding, Json, JsonObject
+    from proxy.core.model import Call, Context, Decision, Finding, InFlightCall, Json, JsonObject
     from proxy.gate.outbound_scan import Carried
-    from proxy.gate.refusal import Step
+    from proxy.gate.refusal import CallState
     from proxy.gate.tool_catalog import ToolFinding
 
     class Aside(Protocol):
@@ -36,7 +36,7 @@ RECORDED: Sequence[str] = ("secrets", "pii", "custom")
 MAX_FOUND = 100
 
 
-class Journal:
+class EventRecorder:
     """Makes events and sees that they are kept."""
 
     def __init__(
@@ -44,25 +44,25 @@ class Journal:
         sink: EventSink,
         redactor: Redactor,
         clock: Callable[[], float],
-        aside: Aside,
+        in_thread: Aside,
         timer: Callable[[], float] | None = None,
     ) -> None:
         self._sink = sink
         self._redactor = redactor
         self._clock = clock
-        self._aside = aside
+        self._in_thread = in_thread
         self._timer = timer or clock
 
     async def decided(
-        self, step: Step, reason: str | None = None, *, with_arguments: bool = True, quietly: bool = False
+        self, state: CallState, reason: str | None = None, *, with_arguments: bool = True, quietly: bool = False
     ) -> None:
         """Return once the decision on a message is durable; `reason` is that of a refusal.
 
         Of a message that makes a server do nothing it is kept `quietly`: nobody waits. Raises
         AuditUnavailableError where it cannot be made durable.
         """
-        made = step, reason, with_arguments
-        event = self._decided(*made) if step.is_small else await self._aside(step.size, self._decided, *made)
+        made = state, reason, with_arguments
+        event = self._decided(*made) if state.is_small else await self._in_thread(state.size, self._decided, *made)
         if quietly:
             self._sink.record_later(event)
         else:
@@ -71,7 +71,7 @@ class Journal:
 
     def completed(
         self,
-        exchange: Exchange,
+        in_flight: InFlightCall,
         outcome: str,
         *,
         is_error: bool | None = None,
@@ -80,12 +80,12 @@ class Journal:
         findings: tuple[Finding, ...] = (),
     ) -> None:
         """Keep how a call ended."""
-        message, context, now = exchange.message, exchange.context, self._timer()
+        message, context, now = in_flight.message, in_flight.context, self._timer()
         self._later(
             AuditEvent(
                 kind="completed",
                 time=self._clock(),
-                call_id=exchange.call_id,
+                call_id=in_flight.call_id,
                 agent=context.principal.agent,
                 authenticated=context.principal.authenticated,
                 server=context.server,
@@ -94,16 +94,16 @@ class Journal:
                 session=context.session,
                 jsonrpc_id=message.id,
                 method=message.method,
-                tool=exchange.call.tool,
-                policy_version=exchange.decision.policy_version,
-                redactions=exchange.findings + findings,
-                upstream_ms=_ms(now - exchange.forwarded),
-                total_ms=_ms(now - exchange.started),
+                tool=in_flight.call.tool,
+                policy_version=in_flight.decision.policy_version,
+                redactions=in_flight.findings + findings,
+                upstream_ms=_ms(now - in_flight.forwarded),
+                total_ms=_ms(now - in_flight.started),
                 result_digest=result_digest,
                 result_size=result_size,
                 is_error=is_error,
                 outcome=outcome,
-                detail=_ending(exchange),
+                detail=_ending(in_flight),
             )
         )
 
@@ -150,7 +150,7 @@ class Journal:
             )
         )
 
-    def observed(self, context: Context, exchange: Exchange | None, detail: JsonObject) -> None:
+    def observed(self, context: Context, in_flight: InFlightCall | None, detail: JsonObject) -> None:
         """Keep what a server was seen to do, in a call or outside any."""
         try:
             shown = self.masked(detail)
@@ -161,12 +161,12 @@ class Journal:
             AuditEvent(
                 kind="observed",
                 time=self._clock(),
-                call_id=exchange.call_id if exchange else None,
-                jsonrpc_id=exchange.message.id if exchange else None,
-                method=exchange.message.method if exchange else None,
-                tool=exchange.call.tool if exchange else None,
+                call_id=in_flight.call_id if in_flight else None,
+                jsonrpc_id=in_flight.message.id if in_flight else None,
+                method=in_flight.message.method if in_flight else None,
+                tool=in_flight.call.tool if in_flight else None,
                 detail=shown if isinstance(shown, dict) else {},
-                **_origin(exchange.context if exchange else context),
+                **_origin(in_flight.context if in_flight else context),
             )
         )
 
@@ -176,22 +176,22 @@ class Journal:
         except Exception as error:
             log.exception("an event could not be recorded", kind=event.kind, call_id=event.call_id, error=str(error))
 
-    def _decided(self, step: Step, reason: str | None, with_arguments: bool) -> AuditEvent:  # noqa: FBT001
-        call, decision, message, context = step.call, step.decision, step.message, step.context
+    def _decided(self, state: CallState, reason: str | None, with_arguments: bool) -> AuditEvent:  # noqa: FBT001
+        call, decision, message, context = state.call, state.decision, state.message, state.context
         arguments = call.arguments if call and with_arguments else None
         shown: Json = arguments
-        findings, hashed = step.findings, None
-        if arguments is not None and arguments is step.clean and step.is_small:
+        findings, hashed = state.findings, None
+        if arguments is not None and arguments is state.clean and state.is_small:
             hashed = AS_RECORDED
         elif arguments is not None:
-            hashed = digest(serialise(arguments, small=step.is_small))
-            if arguments is not step.clean:
+            hashed = digest(serialise(arguments, small=state.is_small))
+            if arguments is not state.clean:
                 shown, found = self._redactor.mask(arguments, RECORDED)
-                findings += tuple(_only_recorded(step, found))
+                findings += tuple(_only_recorded(state, found))
         return AuditEvent(
             kind="decided",
             time=self._clock(),
-            call_id=step.call_id,
+            call_id=state.call_id,
             agent=context.principal.agent,
             authenticated=context.principal.authenticated,
             server=context.server,
@@ -199,35 +199,35 @@ class Journal:
             revision=context.revision,
             session=context.session,
             jsonrpc_id=message.id if message else None,
-            method=message.method if message else step.method,
+            method=message.method if message else state.method,
             tool=call.tool if call else None,
             arguments=shown,
             arguments_hash=hashed,
-            decision="deny" if reason else "propose" if step.phase == "propose" else "allow",
-            reason=reason or step.told or (decision.reason if decision else None),
-            rule=decision.rule if decision and not reason else step.rule,
+            decision="deny" if reason else "propose" if state.phase == "propose" else "allow",
+            reason=reason or state.told or (decision.reason if decision else None),
+            rule=decision.rule if decision and not reason else state.rule,
             rules=decision.matched if decision else (),
             shadow_rules=_shadow(decision, context.egress),
             policy_version=decision.policy_version if decision else None,
             redactions=findings,
-            gate_ms=_ms(self._timer() - step.started),
-            detail=_detail(step),
+            gate_ms=_ms(self._timer() - state.started),
+            detail=_detail(state),
         )
 
-    def phased(self, step: Step, kind: str, detail: JsonObject) -> None:
+    def phased(self, state: CallState, kind: str, detail: JsonObject) -> None:
         """Keep what became of a proposal: `proposed` or `committed`."""
-        call, decision = step.call, step.decision
+        call, decision = state.call, state.decision
         self._later(
             AuditEvent(
                 kind=kind,
                 time=self._clock(),
-                call_id=step.call_id,
-                method=step.method,
+                call_id=state.call_id,
+                method=state.method,
                 tool=call.tool if call else None,
                 rule=decision.rule if decision else None,
                 policy_version=decision.policy_version if decision else None,
-                detail={**step.phase_detail, **detail},
-                **_origin(step.context),
+                detail={**state.phase_detail, **detail},
+                **_origin(state.context),
             )
         )
 
@@ -241,10 +241,10 @@ def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _only_recorded(step: Step, found: Sequence[Finding]) -> Iterator[Finding]:
+def _only_recorded(state: CallState, found: Sequence[Finding]) -> Iterator[Finding]:
     """Give what was found in masking the record that no rule had found before."""
-    known = {(finding.detector, finding.fingerprint) for finding in step.findings}
-    below = "arguments." if step.call is not None and step.call.tool is not None else ""
+    known = {(finding.detector, finding.fingerprint) for finding in state.findings}
+    below = "arguments." if state.call is not None and state.call.tool is not None else ""
     for finding in found[:MAX_FOUND]:
         if (finding.detector, finding.fingerprint) not in known:
             yield replace(finding, path=below + finding.path, record_only=True)
@@ -255,21 +255,21 @@ def _shadow(decision: Decision | None, egress: Decision | None) -> tuple[str, ..
     return tuple(dict.fromkeys(ours + theirs)) if theirs else ours
 
 
-def _ending(exchange: Exchange) -> JsonObject:
+def _ending(in_flight: InFlightCall) -> JsonObject:
     told: JsonObject = {}
-    if exchange.begun:
+    if in_flight.begun:
         told["secret_begun"] = True
-    if exchange.commit:
-        told["proposal_id"] = exchange.commit.proposal_id
+    if in_flight.commit:
+        told["proposal_id"] = in_flight.commit.proposal_id
     return told
 
 
-def _detail(step: Step) -> JsonObject:
-    told = egress_detail(step.context)
-    if step.phase is not None:
-        told |= step.phase_detail
-    if step.call is not None:
-        told |= _nature(step.call)
+def _detail(state: CallState) -> JsonObject:
+    told = egress_detail(state.context)
+    if state.phase is not None:
+        told |= state.phase_detail
+    if state.call is not None:
+        told |= _nature(state.call)
     return told
 
 

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 import structlog
 
 from proxy.core.model import Kind, Message
-from proxy.errors import BoardUnavailableError
+from proxy.errors import SharedCallsUnavailableError
 from proxy.wire.jsonrpc import is_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from proxy.core.interfaces import Board
-    from proxy.core.model import Context, Exchange, JsonObject, MessageId
+    from proxy.core.interfaces import SharedCalls
+    from proxy.core.model import Context, InFlightCall, JsonObject, MessageId
 
     type Key = tuple[str, str, MessageId]
 
@@ -31,16 +31,18 @@ LEGACY = "sse"
 _WANTED = frozenset(("cursor", "task", "notifications"))
 
 
-class Exchanges:
+class InFlightCalls:
     """Finds the call that an answer belongs to."""
 
-    def __init__(self, limit: int = MAX_OPEN, of_agent: int = MAX_OF_AGENT, board: Board | None = None) -> None:
+    def __init__(
+        self, limit: int = MAX_OPEN, of_agent: int = MAX_OF_AGENT, shared_calls: SharedCalls | None = None
+    ) -> None:
         self._limit = limit
         self._of_agent = of_agent
-        self._board = board
-        self._open: OrderedDict[str, Exchange] = OrderedDict()
-        self._agents: dict[str, OrderedDict[str, Exchange]] = {}
-        self._by_session: OrderedDict[Key, Exchange] = OrderedDict()
+        self._shared_calls = shared_calls
+        self._open: OrderedDict[str, InFlightCall] = OrderedDict()
+        self._agents: dict[str, OrderedDict[str, InFlightCall]] = {}
+        self._by_session: OrderedDict[Key, InFlightCall] = OrderedDict()
         self._claimed: dict[Key, str] = {}  # by which call; none while it is decided on
 
     def __len__(self) -> int:
@@ -60,13 +62,13 @@ class Exchanges:
         return True
 
     def _claim_everywhere(self, context: Context, message_id: MessageId) -> bool:
-        if self._board is None:
+        if self._shared_calls is None:
             return True
         if context.transport == LEGACY:  # a worker that is gone may have left one that is still answered
-            left = self._board.find(context, message_id)
+            left = self._shared_calls.find(context, message_id)
             if left is not None and not left.closed:
                 return False
-        return self._board.claim(context, message_id)
+        return self._shared_calls.claim(context, message_id)
 
     def let_go(self, context: Context, message: Message) -> None:
         """Give the id of a request back that came to nothing."""
@@ -74,50 +76,50 @@ class Exchanges:
         if message.kind is Kind.REQUEST and key is not None:
             self._release(context, key, "")
 
-    def add(self, exchange: Exchange) -> None:
+    def add(self, in_flight: InFlightCall) -> None:
         """Take a call that is being forwarded.
 
         One of a legacy session is shown to all workers: its answer comes on a stream that any of them may have.
         Raises BoardUnavailableError where that fails.
         """
-        if exchange.context.transport == LEGACY and exchange.context.session is not None:
-            self.share(exchange)
-        self._open[exchange.call_id] = exchange
-        mine = self._agents.get(exchange.call.agent)
+        if in_flight.context.transport == LEGACY and in_flight.context.session is not None:
+            self.share(in_flight)
+        self._open[in_flight.call_id] = in_flight
+        mine = self._agents.get(in_flight.call.agent)
         if mine is None:
-            mine = self._agents[exchange.call.agent] = OrderedDict()
-        mine[exchange.call_id] = exchange
-        if (key := _key(exchange.context, exchange.message.id)) is not None:
-            self._claimed[key] = exchange.call_id
+            mine = self._agents[in_flight.call.agent] = OrderedDict()
+        mine[in_flight.call_id] = in_flight
+        if (key := _key(in_flight.context, in_flight.message.id)) is not None:
+            self._claimed[key] = in_flight.call_id
             self._by_session.pop(key, None)
-            self._by_session[key] = exchange
+            self._by_session[key] = in_flight
             while len(self._by_session) > 2 * self._limit:
                 self._by_session.popitem(last=False)
 
-    def share(self, exchange: Exchange) -> None:
+    def share(self, in_flight: InFlightCall) -> None:
         """Show a call, and what is known of it now, to the other workers. Raises BoardUnavailableError."""
-        if self._board is not None:
-            self._board.post(exchange)
-            exchange.shared = True
+        if self._shared_calls is not None:
+            self._shared_calls.post(in_flight)
+            in_flight.shared = True
 
-    def surplus(self, agent: str) -> Iterable[Exchange]:
+    def surplus(self, agent: str) -> Iterable[InFlightCall]:
         """Give the oldest calls past the bounds, that of the agent and that of all; the caller ends them."""
         if len(self._open) <= self._limit and len(self._agents.get(agent, ())) <= self._of_agent:
             return ()
         return self._oldest(agent)
 
-    def _oldest(self, agent: str) -> Iterator[Exchange]:
+    def _oldest(self, agent: str) -> Iterator[InFlightCall]:
         while (mine := self._agents.get(agent)) is not None and len(mine) > self._of_agent:
             yield next(iter(mine.values()))
         while len(self._open) > self._limit:
             yield next(iter(self._open.values()))
 
-    def remaining(self) -> Iterator[Exchange]:
+    def remaining(self) -> Iterator[InFlightCall]:
         """Give every call; the caller ends them."""
         while self._open:
             yield next(iter(self._open.values()))
 
-    def of_session(self, context: Context) -> list[Exchange]:
+    def of_session(self, context: Context) -> list[InFlightCall]:
         """Give the calls of this session that are under way, in any worker."""
         if context.session is None:
             return []
@@ -125,13 +127,13 @@ class Exchanges:
         mine = [each for each in self._open.values() if (each.context.server, each.context.session) == ours]
         known = {each.call_id for each in mine}
         try:
-            others = self._board.of_session(context) if self._board is not None else []
-        except BoardUnavailableError as error:
+            others = self._shared_calls.of_session(context) if self._shared_calls is not None else []
+        except SharedCallsUnavailableError as error:
             log.warning("calls of other workers are not known", error=str(error))
             others = []
         return mine + [each for each in others if each.call_id not in known]
 
-    def find(self, context: Context, message_id: object) -> Exchange | None:
+    def find(self, context: Context, message_id: object) -> InFlightCall | None:
         """Give the call of this session that a response of this id answers, forwarded by whichever worker.
 
         Calls that have ended are remembered for a while: a stream may be replayed.
@@ -140,57 +142,57 @@ class Exchanges:
         if key is None:
             return None
         found = self._by_session.get(key)
-        if found is not None or self._board is None:
+        if found is not None or self._shared_calls is None:
             return found
         try:
-            return self._board.find(context, key[2])
-        except BoardUnavailableError as error:
+            return self._shared_calls.find(context, key[2])
+        except SharedCallsUnavailableError as error:
             log.warning("a call of another worker cannot be found", error=str(error))
             return None
 
-    def end(self, exchange: Exchange) -> bool:
+    def end(self, in_flight: InFlightCall) -> bool:
         """Take a call out; say whether it was still under way, and nobody else has ended it."""
-        if exchange.closed:
+        if in_flight.closed:
             return False
-        self._forget(exchange)
-        if not exchange.shared or self._board is None:
+        self._forget(in_flight)
+        if not in_flight.shared or self._shared_calls is None:
             return True
         try:
-            return self._board.end(exchange.call_id)
-        except BoardUnavailableError as error:
-            log.warning("a call may be recorded as ended twice", call_id=exchange.call_id, error=str(error))
+            return self._shared_calls.end(in_flight.call_id)
+        except SharedCallsUnavailableError as error:
+            log.warning("a call may be recorded as ended twice", call_id=in_flight.call_id, error=str(error))
             return True
 
     def catch_up(self) -> None:
         """Let go of calls that other workers saw the answers of."""
-        shared = [exchange for exchange in self._open.values() if exchange.shared]
-        if self._board is None or not shared:
+        shared = [in_flight for in_flight in self._open.values() if in_flight.shared]
+        if self._shared_calls is None or not shared:
             return
         try:
-            ended = self._board.ended(exchange.call_id for exchange in shared)
-        except BoardUnavailableError as error:
+            ended = self._shared_calls.ended(in_flight.call_id for in_flight in shared)
+        except SharedCallsUnavailableError as error:
             log.warning("what other workers have ended is not known", error=str(error))
             return
-        for exchange in shared:
-            if exchange.call_id in ended:
-                self._forget(exchange)
+        for in_flight in shared:
+            if in_flight.call_id in ended:
+                self._forget(in_flight)
 
-    def _forget(self, exchange: Exchange) -> None:
-        exchange.closed = True
-        self._open.pop(exchange.call_id, None)
-        mine = self._agents.get(exchange.call.agent)
+    def _forget(self, in_flight: InFlightCall) -> None:
+        in_flight.closed = True
+        self._open.pop(in_flight.call_id, None)
+        mine = self._agents.get(in_flight.call.agent)
         if mine is not None:
-            mine.pop(exchange.call_id, None)
+            mine.pop(in_flight.call_id, None)
             if not mine:
-                del self._agents[exchange.call.agent]
-        if (key := _key(exchange.context, exchange.message.id)) is not None:
-            self._release(exchange.context, key, exchange.call_id)
+                del self._agents[in_flight.call.agent]
+        if (key := _key(in_flight.context, in_flight.message.id)) is not None:
+            self._release(in_flight.context, key, in_flight.call_id)
 
     def _release(self, context: Context, key: Key, call_id: str) -> None:
         if self._claimed.get(key) == call_id:
             del self._claimed[key]
-            if self._board is not None:
-                self._board.release(context, key[2])
+            if self._shared_calls is not None:
+                self._shared_calls.release(context, key[2])
 
 
 def without_arguments(message: Message) -> Message:

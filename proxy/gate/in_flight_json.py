@@ -14,9 +14,9 @@ from proxy.core.model import (
     Call,
     Context,
     Decision,
-    Exchange,
     Finding,
     Hints,
+    InFlightCall,
     Kind,
     Message,
     Outcome,
@@ -29,34 +29,34 @@ if TYPE_CHECKING:
     from proxy.core.model import JsonObject
 
 
-def to_json(exchange: Exchange) -> str:
+def to_json(in_flight: InFlightCall) -> str:
     """Spell a call under way."""
-    context, message, decision = exchange.context, exchange.message, exchange.decision
+    context, message, decision = in_flight.context, in_flight.message, in_flight.decision
     return json.dumps(
         {
-            "call_id": exchange.call_id,
+            "call_id": in_flight.call_id,
             "message": {"id": message.id, "method": message.method, "params": message.params},
             "principal": asdict(context.principal),
             "context": {name: getattr(context, name) for name in _CONTEXT},
-            "call": {name: getattr(exchange.call, name) for name in _CALL},
-            "hints": asdict(exchange.call.hints),
+            "call": {name: getattr(in_flight.call, name) for name in _CALL},
+            "hints": asdict(in_flight.call.hints),
             "decision": {name: getattr(decision, name) for name in _DECISION},
             "redactions": [{**asdict(each), "on": sorted(each.on)} for each in decision.redactions],
-            "times": [exchange.started, exchange.forwarded],
-            "commit": asdict(exchange.commit) if exchange.commit else None,
-            "said": exchange.said,
-            "findings": [asdict(finding) for finding in exchange.findings],
-            "begun": exchange.begun,
+            "times": [in_flight.started, in_flight.forwarded],
+            "commit": asdict(in_flight.commit) if in_flight.commit else None,
+            "said": in_flight.said,
+            "findings": [asdict(finding) for finding in in_flight.findings],
+            "begun": in_flight.begun,
         }
     )
 
 
-def from_json(text: str, *, is_open: bool) -> Exchange:
+def from_json(text: str, *, is_open: bool) -> InFlightCall:
     """Read a call that another worker passed on. Raises ValueError, KeyError or TypeError for anything else."""
     value: JsonObject = json.loads(text)
     message, decision = value["message"], value["decision"]
     started, forwarded = value["times"]
-    return Exchange(
+    return InFlightCall(
         call_id=value["call_id"],
         message=Message(Kind.REQUEST, {"params": message["params"]}, message["method"], message["id"]),
         context=Context(principal=Principal(**value["principal"]), **value["context"]),

@@ -81,7 +81,7 @@ class Carried:
         return self.unread or "secret_found"
 
 
-class Customs:
+class OutboundScanner:
     """Looks through requests, by what policy says of secrets where they go. Safe to share between threads."""
 
     def __init__(self, redactor: Redactor, limit: int) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 MAX_PLACES = 5
 
 
-class Step:
+class CallState:
     """How far one message has come; whatever is known when something fails."""
 
     reading: Reading | None = None
@@ -103,8 +103,8 @@ def as_call(message: Message, context: Context, called: ToolCall | None = None) 
     return Call(method, server, agent, None, message.params)
 
 
-def refused_verdict(step: Step, denial: Denial) -> Verdict:
-    reading = step.reading
+def refused_verdict(state: CallState, denial: Denial) -> Verdict:
+    reading = state.reading
     if isinstance(reading, Batch):
         replies = tuple(
             refusal_messages.refuse(value["id"], value.get("method"), denial, value.get("params"))
@@ -113,12 +113,12 @@ def refused_verdict(step: Step, denial: Denial) -> Verdict:
         )
         return Answer(replies, batch=True, status=200 if replies else 202)
     status = 400 if denial.reason == "header_mismatch" else 200
-    message = step.message
+    message = state.message
     if message is None:
         refused_id = getattr(reading, "id", None)
         if refused_id is None:
             return Reject(denial)
-        return Answer((refusal_messages.refuse(refused_id, step.method, denial),), status=status)
+        return Answer((refusal_messages.refuse(refused_id, state.method, denial),), status=status)
     if message.kind is not Kind.REQUEST or message.id is None:
         return Answer((), status=202)
     return Answer((refusal_messages.refuse(message.id, message.method, denial, message.params),), status=status)

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from proxy.core.ids import new_id
-from proxy.core.model import UNSAID, Call, Decision, Exchange, Forward, Kind, Message, Outcome, Pass, Reject
+from proxy.core.model import UNSAID, Call, Decision, Forward, InFlightCall, Kind, Message, Outcome, Pass, Reject
 from proxy.errors import AuditUnavailableError, PhaseError, StoreUnavailableError, WireError
-from proxy.gate.event_recorder import RECORDED, Journal
-from proxy.gate.in_flight import Exchanges, without_arguments
-from proxy.gate.outbound_scan import Carried, Customs, UploadWatch
+from proxy.gate.event_recorder import RECORDED, EventRecorder
+from proxy.gate.in_flight import InFlightCalls, without_arguments
+from proxy.gate.outbound_scan import Carried, OutboundScanner, UploadWatch
 from proxy.gate.refusal import (
-    Step,
+    CallState,
     as_call,
     carried_denial,
     carried_why,
@@ -46,10 +46,10 @@ from proxy.wire.mcp import check_headers, mirrored_headers, parse_tool_call, rea
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy.core.interfaces import Board, EventSink, Policy, Redactor
+    from proxy.core.interfaces import EventSink, Policy, Redactor, SharedCalls
     from proxy.core.model import Context, Denial, Json, Redaction, Verdict
     from proxy.gate.phases import Phases
-    from proxy.gate.tool_catalog import Catalogue
+    from proxy.gate.tool_catalog import ToolCatalog
     from proxy.wire.body import Reading
     from proxy.wire.mcp import Head, Headers
 
@@ -85,17 +85,19 @@ class Gate(WayBack):
         sink: EventSink,
         body_limit: int = 1 << 26,
         clock: Callable[[], float] = time.time,
-        catalogue: Catalogue | None = None,
+        catalog: ToolCatalog | None = None,
         phases: Phases | None = None,
-        board: Board | None = None,
+        shared_calls: SharedCalls | None = None,
     ) -> None:
         # What a call took is no matter of the wall clock, which may jump.
         timer = time.monotonic if clock is time.time else clock
-        journal = Journal(sink, redactor, clock, self.aside, timer)
-        two_steps = TwoSteps(phases, catalogue, journal) if phases and catalogue else None
-        super().__init__(policy, redactor, catalogue, Exchanges(board=board), journal, two_steps, timer)
+        recorder = EventRecorder(sink, redactor, clock, self.in_thread, timer)
+        two_steps = TwoSteps(phases, catalog, recorder) if phases and catalog else None
+        super().__init__(
+            policy, redactor, catalog, InFlightCalls(shared_calls=shared_calls), recorder, two_steps, timer
+        )
         self._body_limit = body_limit
-        self._customs = Customs(redactor, body_limit)
+        self._outbound = OutboundScanner(redactor, body_limit)
         # Threads of their own: looking up names must not queue behind large bodies.
         self._readers = ThreadPoolExecutor(READERS, "interlock-reader")
 
@@ -104,41 +106,41 @@ class Gate(WayBack):
 
         `before` is what the same stream said just before, where there is one.
         """
-        step = Step(new_id(), context, self._timer(), len(body))
+        state = CallState(new_id(), context, self._timer(), len(body))
         try:
-            return await self._inspect(body, headers, step, before)
+            return await self._inspect(body, headers, state, before)
         except Exception as error:  # noqa: BLE001  the gate's one boundary: any failure refuses
-            return await self._fail(step, error)
+            return await self._fail(state, error)
 
-    async def _inspect(self, body: bytes, headers: Headers, step: Step, before: str) -> Verdict:
+    async def _inspect(self, body: bytes, headers: Headers, state: CallState, before: str) -> Verdict:
         head = read_head(headers)
         costly = len(body) > READ_AT_ONCE or head.encodings or sniff_coding(body) is not None
-        step.size = READ_AT_ONCE + 1 if costly else len(body)
-        sent = body, head, step.context, before
-        reading, carried = await self.aside(step.size, self._examine, *sent) if costly else self._examine(*sent)
+        state.size = READ_AT_ONCE + 1 if costly else len(body)
+        sent = body, head, state.context, before
+        reading, carried = await self.in_thread(state.size, self._examine, *sent) if costly else self._examine(*sent)
         if isinstance(reading, Foreign):
-            return self._let_out(step.context, carried)
-        step.reading = reading
+            return self._let_out(state.context, carried)
+        state.reading = reading
         if isinstance(reading, Refused):
-            return await self._refuse(step, reading.reason, why=sentence(reading.detail))
+            return await self._refuse(state, reading.reason, why=sentence(reading.detail))
         if isinstance(reading, Batch):
-            return await self._refuse(step, "batch")
+            return await self._refuse(state, "batch")
         try:
             check_headers(reading.message, head.mcp)
         except WireError as error:
-            return await self._refuse(step, error.reason, why=sentence(error.detail))
+            return await self._refuse(state, error.reason, why=sentence(error.detail))
         if carried is not None:
-            step.findings += carried.findings
+            state.findings += carried.findings
             if carried.refused:
-                step.blocked_by = carried.redaction.rule
-                return await self._refuse(step, carried.reason, carried_why(carried))
+                state.blocked_by = carried.redaction.rule
+                return await self._refuse(state, carried.reason, carried_why(carried))
         try:
-            return await self._decide(reading, head, step)
+            return await self._decide(reading, head, state)
         except PhaseError as error:
-            return await self._refuse(step, error.reason, why=sentence(error.detail))
+            return await self._refuse(state, error.reason, why=sentence(error.detail))
         except StoreUnavailableError as error:
-            log.warning("refusing without the store", call_id=step.call_id, error=str(error))
-            return await self._refuse(step, "store_unavailable")
+            log.warning("refusing without the store", call_id=state.call_id, error=str(error))
+            return await self._refuse(state, "store_unavailable")
 
     def _examine(self, body: bytes, head: Head, context: Context, before: str) -> tuple[Reading, Carried | None]:
         """Read what is sent, and look through what it carries beside MCP."""
@@ -146,85 +148,85 @@ class Gate(WayBack):
         if isinstance(reading, Foreign) and context.transport in LINE_READ:
             reading = read_lines(body)
         unread = body if isinstance(reading, Foreign) else None
-        return reading, self._customs.look(context, head, unread, before)
+        return reading, self._outbound.look(context, head, unread, before)
 
-    async def _decide(self, reading: Single, head: Head, step: Step) -> Verdict:
+    async def _decide(self, reading: Single, head: Head, state: CallState) -> Verdict:
         message = reading.message
-        step.call = as_call(message, step.context, reading.call)
-        if not self._exchanges.claim(step.context, message):
-            return await self._refuse(step, "id_in_use")
+        state.call = as_call(message, state.context, reading.call)
+        if not self._in_flight.claim(state.context, message):
+            return await self._refuse(state, "id_in_use")
         verdict: Verdict | None = None
         try:
-            verdict = await self._decide_claimed(reading, head, step)
+            verdict = await self._decide_claimed(reading, head, state)
         finally:
             if not isinstance(verdict, Forward):
-                self._exchanges.let_go(step.context, message)
+                self._in_flight.let_go(state.context, message)
         return verdict
 
-    async def _decide_claimed(self, reading: Single, head: Head, step: Step) -> Verdict:
-        if not may_leave(step.context):
-            step.decision = step.context.egress
-            return await self._refuse(step, egress_reason(step.context), egress_why(step.context))
+    async def _decide_claimed(self, reading: Single, head: Head, state: CallState) -> Verdict:
+        if not may_leave(state.context):
+            state.decision = state.context.egress
+            return await self._refuse(state, egress_reason(state.context), egress_why(state.context))
         message = reading.message
-        asked = self._two_steps.read(message, step) if self._two_steps else None
+        asked = self._two_steps.read(message, state) if self._two_steps else None
         if asked:
-            message, step.call = asked.message, as_call(asked.message, step.context)
-        assert step.call is not None
-        step.call = self._as_known(step.call)
-        checked = await self._two_steps.check(asked, step) if asked and self._two_steps else None
-        asking = message, step.call, step
-        small = step.is_small
-        refusal, masked = self._weigh(*asking) if small else await self.aside(step.size, self._weigh, *asking)
+            message, state.call = asked.message, as_call(asked.message, state.context)
+        assert state.call is not None
+        state.call = self._as_known(state.call)
+        checked = await self._two_steps.check(asked, state) if asked and self._two_steps else None
+        asking = message, state.call, state
+        small = state.is_small
+        refusal, masked = self._weigh(*asking) if small else await self.in_thread(state.size, self._weigh, *asking)
         if refusal is not None:
-            return await self._refuse(step, *refusal)
+            return await self._refuse(state, *refusal)
         if asked and self._two_steps and checked is None:
-            return await self._two_steps.propose(asked, step)
+            return await self._two_steps.propose(asked, state)
         try:
             mirrored = mirrored_headers(message, masked, head) if masked is not reading.message else {}
         except WireError as error:
-            return await self._refuse(step, error.reason, why=sentence(error.detail))
+            return await self._refuse(state, error.reason, why=sentence(error.detail))
         if checked and self._two_steps:
-            await self._two_steps.commit(checked, step)
+            await self._two_steps.commit(checked, state)
         try:
-            await self._journal.decided(step, quietly=_is_quiet(message))
-            spelt = reading.spelt if masked is reading.message else None
-            return Forward(masked, self._begin(masked, step), mirrored, spelt, step.size)
+            await self._recorder.decided(state, quietly=_is_quiet(message))
+            encoded = reading.encoded if masked is reading.message else None
+            return Forward(masked, self._begin(masked, state), mirrored, encoded, state.size)
         except BaseException:
-            if step.commit and self._two_steps:
-                self._two_steps.ended(step.commit, "not_forwarded")
+            if state.commit and self._two_steps:
+                self._two_steps.ended(state.commit, "not_forwarded")
             raise
 
-    def _weigh(self, message: Message, call: Call, step: Step) -> tuple[tuple[str, str] | None, Message]:
+    def _weigh(self, message: Message, call: Call, state: CallState) -> tuple[tuple[str, str] | None, Message]:
         """Judge a call and mask its arguments; give why it is refused, if it is, and what would be forwarded."""
-        refusal = self._judge(call, step)
+        refusal = self._judge(call, state)
         if refusal is not None:
             return refusal, message
-        masked = self._redact(message, step)
-        return (("secret_found", "") if step.blocked_by is not None else None), masked
+        masked = self._redact(message, state)
+        return (("secret_found", "") if state.blocked_by is not None else None), masked
 
     def _as_known(self, call: Call) -> Call:
         """Give a call with what its server says of the tool."""
-        if self._catalogue is None or call.tool is None:
+        if self._catalog is None or call.tool is None:
             return call
-        hints = self._catalogue.hints(call.server, call.tool)
+        hints = self._catalog.hints(call.server, call.tool)
         if hints is UNSAID:
             return call
         return Call(call.method, call.server, call.agent, call.tool, call.arguments, hints)
 
-    def _judge(self, call: Call, step: Step) -> tuple[str, str] | None:
+    def _judge(self, call: Call, state: CallState) -> tuple[str, str] | None:
         """Let the policy and the pins decide; give why the call is refused, if it is."""
         decision = self._policy().decide(call)
         if not isinstance(decision, Decision):
             raise TypeError(f"the policy gave {type(decision).__name__}, not a Decision")
-        step.decision = decision
+        state.decision = decision
         if decision.outcome is not Outcome.ALLOW and decision.outcome is not Outcome.TWO_PHASE:
             return decision.reason, ""
-        objection = self._catalogue.objection(call) if self._catalogue is not None else None
+        objection = self._catalog.objection(call) if self._catalog is not None else None
         if objection is not None:
-            step.decision = replace(decision, outcome=Outcome.DENY, reason=objection.reason, rule=None)
+            state.decision = replace(decision, outcome=Outcome.DENY, reason=objection.reason, rule=None)
             return objection.reason, objection.why
-        if decision.outcome is Outcome.TWO_PHASE and step.phase is None:
-            return "two_phase_required", self._two_steps.way_in(step) if self._two_steps else ""
+        if decision.outcome is Outcome.TWO_PHASE and state.phase is None:
+            return "two_phase_required", self._two_steps.way_in(state) if self._two_steps else ""
         return None
 
     def _let_out(self, context: Context, carried: Carried | None) -> Verdict:
@@ -235,13 +237,13 @@ class Gate(WayBack):
         if denial is not None:
             return Reject(denial, 403)
         if context.egress is not None and context.egress.shadow:
-            self._journal.noted("request_shadowed", context.egress.reason, context, "allow")
+            self._recorder.noted("request_shadowed", context.egress.reason, context, "allow")
         return Pass()
 
     def watch_upload(self, context: Context, headers: Headers, limit: int) -> UploadWatch | Denial | None:
         """Give what looks through a body that streams, a refusal by its head, or None where nobody asks for either."""
-        denial = self.declare(context, self._customs.look(context, headers, b""))
-        return denial or self._customs.watch(context, headers, limit)
+        denial = self.declare(context, self._outbound.look(context, headers, b""))
+        return denial or self._outbound.watch(context, headers, limit)
 
     def declare(self, context: Context, carried: Carried | None) -> Denial | None:
         """Record what a request that is not MCP carries; give the refusal where it may not."""
@@ -249,82 +251,82 @@ class Gate(WayBack):
             return None
         kind, decision = ("request_refused", "deny") if carried.refused else ("request_reported", "allow")
         log.warning(kind, reason=carried.reason, agent=context.principal.agent, server=context.server)
-        audit_id = self._journal.noted(kind, carried.reason, context, decision, carried=carried)
+        audit_id = self._recorder.noted(kind, carried.reason, context, decision, carried=carried)
         return carried_denial(carried, context.server, audit_id) if carried.refused else None
 
     def refuse_egress(self, kind: str, context: Context) -> Denial:
         """Record that something may not go where `context` says, and give the refusal."""
         return egress_denial(context, self.note(kind, egress_reason(context), context))
 
-    def _redact(self, message: Message, step: Step) -> Message:
+    def _redact(self, message: Message, state: CallState) -> Message:
         """Mask the arguments as the decision asks; note in `step` what was found."""
-        assert step.decision is not None
-        redactions = [redaction for redaction in step.decision.redactions if "arguments" in redaction.on]
-        if self._is_clean(message, step, redactions):
+        assert state.decision is not None
+        redactions = [redaction for redaction in state.decision.redactions if "arguments" in redaction.on]
+        if self._is_clean(message, state, redactions):
             return message
         for redaction in redactions:
             part = "params" if message.kind is not Kind.RESPONSE else "result"
             masked, found = self._redactor.mask(message.value.get(part), redaction.detectors, redaction.suppressions)
-            step.findings += found
+            state.findings += found
             if not found or redaction.action == "report":
                 continue
             fit = redaction.action == "mask" and all(finding.maskable for finding in found)
             changed = _with_part(message, part, masked) if fit else message
-            if not fit or self._breaks(step.call, "inputSchema", message.params, changed.params):
-                step.blocked_by = step.blocked_by or redaction.rule
+            if not fit or self._breaks(state.call, "inputSchema", message.params, changed.params):
+                state.blocked_by = state.blocked_by or redaction.rule
             else:
                 message = changed
         return message
 
-    def _is_clean(self, message: Message, step: Step, redactions: list[Redaction]) -> bool:
+    def _is_clean(self, message: Message, state: CallState, redactions: list[Redaction]) -> bool:
         """Look once for all that would be masked, be it to forward or to record; most messages have none of it."""
-        if message.kind is Kind.RESPONSE or step.call is None:
+        if message.kind is Kind.RESPONSE or state.call is None:
             return False
         asked = (*RECORDED, *[name for redaction in redactions for name in redaction.detectors])
-        if not self._redactor.is_clean(message.params, step.call.arguments, asked):
+        if not self._redactor.is_clean(message.params, state.call.arguments, asked):
             return False
-        step.clean = step.call.arguments
+        state.clean = state.call.arguments
         return True
 
-    def _begin(self, message: Message, step: Step) -> Exchange:
-        assert step.decision is not None
-        assert step.call is not None
-        known = step.call
+    def _begin(self, message: Message, state: CallState) -> InFlightCall:
+        assert state.decision is not None
+        assert state.call is not None
+        known = state.call
         kept = without_arguments(message)
         call = Call(known.method, known.server, known.agent, known.tool, None, known.hints)
-        exchange = Exchange(
-            step.call_id, kept, step.context, call, step.decision, step.started, self._timer(), commit=step.commit
+        in_flight = InFlightCall(
+            state.call_id, kept, state.context, call, state.decision, state.started, self._timer(), commit=state.commit
         )
         if message.kind is Kind.REQUEST:
-            self._exchanges.add(exchange)
-            for oldest in self._exchanges.surplus(call.agent):
+            self._in_flight.add(in_flight)
+            for oldest in self._in_flight.surplus(call.agent):
                 self.abandon(oldest, "unknown")
-        return exchange
+        return in_flight
 
-    async def _refuse(self, step: Step, reason: str, why: str = "") -> Verdict:
-        denial = step.denial(reason, why)
+    async def _refuse(self, state: CallState, reason: str, why: str = "") -> Verdict:
+        denial = state.denial(reason, why)
         try:
-            await self._journal.decided(step, reason)
+            await self._recorder.decided(state, reason)
         except AuditUnavailableError as error:
             log.exception("a refusal could not be recorded", reason=reason, error=str(error))
-        return refused_verdict(step, denial)
+        return refused_verdict(state, denial)
 
-    async def _fail(self, step: Step, error: Exception) -> Verdict:
+    async def _fail(self, state: CallState, error: Exception) -> Verdict:
         reason = "audit_unavailable" if isinstance(error, AuditUnavailableError) else "internal_error"
-        log.error("refusing after a failure", call_id=step.call_id, reason=reason, exc_info=error)
+        log.error("refusing after a failure", call_id=state.call_id, reason=reason, exc_info=error)
         try:
-            await self._journal.decided(step, reason, with_arguments=False)
+            await self._recorder.decided(state, reason, with_arguments=False)
         except Exception as second:
-            log.exception("a refusal could not be recorded", call_id=step.call_id, error=str(second))
-        return refused_verdict(step, step.denial(reason))
+            log.exception("a refusal could not be recorded", call_id=state.call_id, error=str(second))
+        return refused_verdict(state, state.denial(reason))
 
-    async def spell(self, verdict: Forward) -> bytes:
+    async def encode(self, verdict: Forward) -> bytes:
         """Give the canonical form of what is forwarded."""
-        if verdict.spelt is not None:
-            return verdict.spelt
-        return await self.aside(verdict.size, serialise, verdict.message.value)
+        if verdict.encoded is not None:
+            return verdict.encoded
+        return await self.in_thread(verdict.size, serialise, verdict.message.value)
 
-    async def aside[*A, T](self, size: int, work: Callable[[*A], T], *args: *A) -> T:
+    async def in_thread[*A, T](self, size: int, work: Callable[[*A], T], *args: *A) -> T:
         """Do `work` on so many bytes: large work in a thread, so that other calls need not wait for it."""
         if size <= READ_AT_ONCE:
             return work(*args)
@@ -333,12 +335,12 @@ class Gate(WayBack):
     def note(self, kind: str, reason: str, context: Context, **detail: Any) -> str:
         """Record something that was refused outside any call; give the event's id."""
         log.warning(kind, reason=reason, agent=context.principal.agent, server=context.server, **detail)
-        return self._journal.noted(kind, reason, context, "deny", detail)
+        return self._recorder.noted(kind, reason, context, "deny", detail)
 
     def close(self) -> None:
         """Record every call still under way as ended with an unknown outcome."""
-        for exchange in self._exchanges.remaining():
-            self.abandon(exchange, "unknown")
+        for in_flight in self._in_flight.remaining():
+            self.abandon(in_flight, "unknown")
         self._readers.shutdown(wait=False, cancel_futures=True)
 
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import structlog
 
 from proxy.core.ids import new_id
-from proxy.core.model import Call, Exchange, Kind, Message
-from proxy.errors import BoardUnavailableError
+from proxy.core.model import Call, InFlightCall, Kind, Message
+from proxy.errors import SharedCallsUnavailableError
 from proxy.gate.event_recorder import digest
 from proxy.gate.refusal import outcome_of, withheld
 from proxy.gate.result_masking import mask_beside, mask_result
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from proxy.core.interfaces import Policy, Redactor
     from proxy.core.model import Context, Finding, JsonObject
-    from proxy.gate.event_recorder import Journal
-    from proxy.gate.in_flight import Exchanges
-    from proxy.gate.tool_catalog import Catalogue
+    from proxy.gate.event_recorder import EventRecorder
+    from proxy.gate.in_flight import InFlightCalls
+    from proxy.gate.tool_catalog import ToolCatalog
     from proxy.gate.two_phase import TwoSteps
 
 log = structlog.get_logger("interlock.gate")
@@ -40,25 +40,25 @@ class WayBack:
         self,
         policy: Callable[[], Policy],
         redactor: Redactor,
-        catalogue: Catalogue | None,
-        exchanges: Exchanges,
-        journal: Journal,
+        catalog: ToolCatalog | None,
+        in_flight_calls: InFlightCalls,
+        recorder: EventRecorder,
         two_steps: TwoSteps | None,
         timer: Callable[[], float],
     ) -> None:
         self._policy = policy
         self._redactor = redactor
-        self._catalogue = catalogue
-        self._exchanges = exchanges
-        self._journal = journal
+        self._catalog = catalog
+        self._in_flight = in_flight_calls
+        self._recorder = recorder
         self._two_steps = two_steps
         self._timer = timer
 
-    def find(self, context: Context, message_id: object) -> Exchange | None:
+    def find(self, context: Context, message_id: object) -> InFlightCall | None:
         """Give the call under way in this session that a response of this id answers."""
-        return self._exchanges.find(context, message_id)
+        return self._in_flight.find(context, message_id)
 
-    def observe(self, exchange: Exchange, value: JsonObject, raw: bytes) -> JsonObject:
+    def observe(self, in_flight: InFlightCall, value: JsonObject, raw: bytes) -> JsonObject:
         """Take the response to `exchange`: give it masked, and record how the call ended.
 
         `raw` is the response as it came. Gives `value` itself where nothing was
@@ -67,22 +67,22 @@ class WayBack:
         """
         try:
             shown = value
-            if exchange.message.method == TOOLS_LIST:
-                shown = self._show_tools(exchange.context, value, exchange.message.params.get("cursor") is not None)
-            masked, findings = mask_result(self._redactor, exchange, shown)
-            if findings and masked is not None and self._breaks_output(exchange.call, shown, masked):
+            if in_flight.message.method == TOOLS_LIST:
+                shown = self._show_tools(in_flight.context, value, in_flight.message.params.get("cursor") is not None)
+            masked, findings = mask_result(self._redactor, in_flight, shown)
+            if findings and masked is not None and self._breaks_output(in_flight.call, shown, masked):
                 masked = None
         except Exception as error:
-            log.exception("a result could not be rewritten", call_id=exchange.call_id, error=str(error))
-            self._close(exchange, "unreadable", result_size=len(raw))
-            return self._withheld(exchange, value.get("id", exchange.message.id), "internal_error")
+            log.exception("a result could not be rewritten", call_id=in_flight.call_id, error=str(error))
+            self._close(in_flight, "unreadable", result_size=len(raw))
+            return self._withheld(in_flight, value.get("id", in_flight.message.id), "internal_error")
         if masked is None:
-            self._close(exchange, "withheld", result_size=len(raw), findings=findings)
-            return self._withheld(exchange, value.get("id", exchange.message.id), "secret_found")
+            self._close(in_flight, "withheld", result_size=len(raw), findings=findings)
+            return self._withheld(in_flight, value.get("id", in_flight.message.id), "secret_found")
         outcome, is_error = outcome_of(value)
         delivered = raw if masked is value else respell(masked)
         self._close(
-            exchange,
+            in_flight,
             outcome,
             answer=masked,
             is_error=is_error,
@@ -97,35 +97,35 @@ class WayBack:
 
     def _breaks(self, call: Call | None, part: Literal["inputSchema", "outputSchema"], *values: Any) -> bool:
         """Say whether a mask, between the two values, breaks what the tool's schema says of them."""
-        if self._catalogue is None or call is None or not all(isinstance(value, dict) for value in values):
+        if self._catalog is None or call is None or not all(isinstance(value, dict) for value in values):
             return False
-        return self._catalogue.breaks(call, part, *values)
+        return self._catalog.breaks(call, part, *values)
 
-    def mask_aside(self, exchange: Exchange, value: Any) -> Any:
+    def mask_aside(self, in_flight: InFlightCall, value: Any) -> Any:
         """Mask what a server sends beside the answer to `exchange`; a refusal where that fails."""
         try:
-            return mask_beside(self._redactor, exchange, value)
+            return mask_beside(self._redactor, in_flight, value)
         except Exception as error:
-            log.exception("a message could not be masked", call_id=exchange.call_id, error=str(error))
-            return self._withheld(exchange, exchange.message.id, "internal_error")
+            log.exception("a message could not be masked", call_id=in_flight.call_id, error=str(error))
+            return self._withheld(in_flight, in_flight.message.id, "internal_error")
 
-    def share(self, exchange: Exchange) -> None:
+    def share(self, in_flight: InFlightCall) -> None:
         """Let other workers know of a call whose answer may come on another stream than its own.
 
         Where that fails, its answer is one to a call that nobody knows.
         """
-        if exchange.context.session is None:
+        if in_flight.context.session is None:
             return
         try:
-            self._exchanges.share(exchange)
-        except BoardUnavailableError as error:
-            log.warning("other workers do not know of a call", call_id=exchange.call_id, error=str(error))
+            self._in_flight.share(in_flight)
+        except SharedCallsUnavailableError as error:
+            log.warning("other workers do not know of a call", call_id=in_flight.call_id, error=str(error))
 
     def catch_up(self) -> None:
         """Let go of calls that other workers saw the answers of."""
-        self._exchanges.catch_up()
+        self._in_flight.catch_up()
 
-    def overhear(self, context: Context, value: JsonObject) -> JsonObject:
+    def on_unmatched_response(self, context: Context, value: JsonObject) -> JsonObject:
         """Take a response to a call that nobody knows, such as a replay after a restart.
 
         A tool list is cut as any other, and all is masked that some rule might have asked for.
@@ -144,7 +144,7 @@ class WayBack:
         nobodys = Message(Kind.REQUEST, {}, None, value.get("id"))
         call = Call("", context.server, context.principal.agent)
         masked, findings = mask_result(
-            self._redactor, Exchange(new_id(), nobodys, context, call, decision, now, now), value
+            self._redactor, InFlightCall(new_id(), nobodys, context, call, decision, now, now), value
         )
         if findings:
             kinds = sorted({finding.detector for finding in findings})
@@ -153,47 +153,47 @@ class WayBack:
 
     def _show_tools(self, context: Context, value: JsonObject, continued: bool) -> JsonObject:  # noqa: FBT001
         """Give a tool list with what the agent may see, and record what was found in it."""
-        if self._catalogue is None or not isinstance(value.get("result"), dict):
+        if self._catalog is None or not isinstance(value.get("result"), dict):
             return value
-        result, findings = self._catalogue.show(context, value["result"], continued=continued)
+        result, findings = self._catalog.show(context, value["result"], continued=continued)
         for finding in findings:
-            self._journal.found(context, finding)
+            self._recorder.found(context, finding)
         return {**value, "result": result}
 
-    def unreadable(self, exchange: Exchange) -> JsonObject | None:
+    def unreadable(self, in_flight: InFlightCall) -> JsonObject | None:
         """Say what to answer in place of a response that cannot be read; None lets it pass.
 
         It may pass only where it is no tool list, and no rule asks for results to be masked.
         """
-        message = exchange.message
-        self._close(exchange, "unreadable")
-        masking = any("result" in r.on and r.action != "report" for r in exchange.decision.redactions)
+        message = in_flight.message
+        self._close(in_flight, "unreadable")
+        masking = any("result" in r.on and r.action != "report" for r in in_flight.decision.redactions)
         if message.id is None or not (masking or message.method == TOOLS_LIST):
             return None
-        return self._withheld(exchange, message.id, "unreadable_response")
+        return self._withheld(in_flight, message.id, "unreadable_response")
 
-    def _withheld(self, exchange: Exchange, message_id: Any, reason: str) -> JsonObject:
+    def _withheld(self, in_flight: InFlightCall, message_id: Any, reason: str) -> JsonObject:
         """Answer in place of a response that may not be given on."""
-        message = exchange.message
-        denial = withheld(reason, message.method, exchange.call_id)
+        message = in_flight.message
+        denial = withheld(reason, message.method, in_flight.call_id)
         return refusal_messages.refuse(message_id, message.method, denial, message.params)
 
-    def abandon(self, exchange: Exchange, outcome: str) -> None:
+    def abandon(self, in_flight: InFlightCall, outcome: str) -> None:
         """Record that no answer to `exchange` was seen."""
-        self._close(exchange, outcome)
+        self._close(in_flight, outcome)
 
     def abandon_session(self, context: Context) -> None:
         """Record that no answer will come to what is under way in a session that is over."""
-        for exchange in self._exchanges.of_session(context):
-            self.abandon(exchange, "interrupted")
+        for in_flight in self._in_flight.of_session(context):
+            self.abandon(in_flight, "interrupted")
 
-    def observed(self, context: Context, exchange: Exchange | None, detail: JsonObject) -> None:
+    def observed(self, context: Context, in_flight: InFlightCall | None, detail: JsonObject) -> None:
         """Record what a server was seen to do: in the call of `exchange`, or outside any."""
-        self._journal.observed(context, exchange, detail)
+        self._recorder.observed(context, in_flight, detail)
 
     def _close(
         self,
-        exchange: Exchange,
+        in_flight: InFlightCall,
         outcome: str,
         *,
         answer: JsonObject | None = None,
@@ -202,20 +202,20 @@ class WayBack:
         result_digest: str | None = None,
         findings: tuple[Finding, ...] = (),
     ) -> None:
-        if not self._exchanges.end(exchange):
+        if not self._in_flight.end(in_flight):
             return
-        self._journal.completed(
-            exchange,
+        self._recorder.completed(
+            in_flight,
             outcome,
             is_error=is_error,
             result_size=result_size,
             result_digest=result_digest,
             findings=findings,
         )
-        if self._two_steps and exchange.commit:
-            self._two_steps.ended(exchange.commit, outcome, answer)
+        if self._two_steps and in_flight.commit:
+            self._two_steps.ended(in_flight.commit, outcome, answer)
 
     @property
     def under_way(self) -> int:
         """How many calls have been forwarded and not answered."""
-        return len(self._exchanges)
+        return len(self._in_flight)

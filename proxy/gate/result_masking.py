@@ -11,19 +11,19 @@ from proxy.gate.said import mask_after, said_after
 
 if TYPE_CHECKING:
     from proxy.core.interfaces import Redactor
-    from proxy.core.model import Exchange, Finding, Json, JsonObject, Redaction
+    from proxy.core.model import Finding, InFlightCall, Json, JsonObject, Redaction
 
 
 def mask_result(
-    redactor: Redactor, exchange: Exchange, value: JsonObject
+    redactor: Redactor, in_flight: InFlightCall, value: JsonObject
 ) -> tuple[JsonObject | None, tuple[Finding, ...]]:
     """Give the response masked, or None where it may not be given on, and what was found."""
     findings: tuple[Finding, ...] = ()
     result: JsonObject | None = value
-    for redaction in exchange.decision.redactions:
+    for redaction in in_flight.decision.redactions:
         if "result" not in redaction.on or result is None:
             continue
-        masked, found = _mask_next(redactor, exchange, result, redaction)
+        masked, found = _mask_next(redactor, in_flight, result, redaction)
         findings += found
         if not found or redaction.action == "report":
             continue
@@ -34,21 +34,21 @@ def mask_result(
     return result, findings
 
 
-def mask_beside(redactor: Redactor, exchange: Exchange, value: Any) -> Any:
+def mask_beside(redactor: Redactor, in_flight: InFlightCall, value: Any) -> Any:
     """Give masked what is sent beside the answer; what was found is told of when the call ends."""
-    for redaction in exchange.decision.redactions:
+    for redaction in in_flight.decision.redactions:
         if "result" in redaction.on:
-            masked, found = _mask_next(redactor, exchange, value, redaction)
-            exchange.findings += found
+            masked, found = _mask_next(redactor, in_flight, value, redaction)
+            in_flight.findings += found
             value = masked if found and redaction.action != "report" else value
-    exchange.said = said_after(exchange.said, value)
+    in_flight.said = said_after(in_flight.said, value)
     return value
 
 
 def _mask_next(
-    redactor: Redactor, exchange: Exchange, value: Json, redaction: Redaction
+    redactor: Redactor, in_flight: InFlightCall, value: Json, redaction: Redaction
 ) -> tuple[Json, tuple[Finding, ...]]:
     """Mask what follows what the server has said to `exchange` so far."""
-    masked, found, begun = mask_after(redactor, exchange.said, value, redaction.detectors, redaction.suppressions)
-    exchange.begun = exchange.begun or begun
+    masked, found, begun = mask_after(redactor, in_flight.said, value, redaction.detectors, redaction.suppressions)
+    in_flight.begun = in_flight.begun or begun
     return masked, found

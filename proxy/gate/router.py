@@ -10,7 +10,7 @@ from proxy.wire.jsonrpc import respell
 from proxy.wire.sse_ping_carrier import carried
 
 if TYPE_CHECKING:
-    from proxy.core.model import Context, Exchange, JsonObject
+    from proxy.core.model import Context, InFlightCall, JsonObject
     from proxy.gate.request import Gate
 
 TOOLS_CHANGED = "notifications/tools/list_changed"
@@ -28,16 +28,18 @@ class Responses:
     `exchange` is the call that the way back belongs to, where it belongs to one.
     """
 
-    def __init__(self, gate: Gate, context: Context, exchange: Exchange | None, seal_key: bytes | None = None) -> None:
+    def __init__(
+        self, gate: Gate, context: Context, in_flight: InFlightCall | None, seal_key: bytes | None = None
+    ) -> None:
         self._gate = gate
         self.context = context
-        self.exchange = exchange
+        self.in_flight = in_flight
         self._key = seal_key
 
     def share(self) -> None:
         """Let other workers know of the call: its answer may come to one of them."""
-        if self.exchange is not None:
-            self._gate.share(self.exchange)
+        if self.in_flight is not None:
+            self._gate.share(self.in_flight)
 
     def rewrite(self, body: bytes) -> list[bytes] | None:
         """Give what to pass on in place of one message: None means as it is.
@@ -62,9 +64,9 @@ class Responses:
     def rewrite_whole(self, body: bytes) -> list[bytes] | None:
         """Give what to pass on in place of a whole response: one without the answer is no answer."""
         payloads = self.rewrite(body)
-        if self.exchange is None or self.exchange.closed:
+        if self.in_flight is None or self.in_flight.closed:
             return payloads
-        refusal = self._gate.unreadable(self.exchange)
+        refusal = self._gate.unreadable(self.in_flight)
         return payloads if refusal is None else [respell(refusal)]
 
     def _unreadable(self, body: bytes) -> list[bytes] | None:
@@ -72,10 +74,10 @@ class Responses:
 
         In a session's stream all there is are messages, so what cannot be read is left out.
         """
-        if self.exchange is None:
+        if self.in_flight is None:
             in_session = self.context.session is not None and self.context.transport != "websocket"
             return [] if in_session and body.strip() else None
-        refusal = self._gate.unreadable(self.exchange)
+        refusal = self._gate.unreadable(self.in_flight)
         return None if refusal is None else [respell(refusal)]
 
     def _take(self, value: Any, body: bytes) -> list[Any] | None:
@@ -84,22 +86,22 @@ class Responses:
         answers = carried(value.get("id"), self._key) if self._key is not None else None
         if answers is not None:
             return list(answers)
-        exchange = self._exchange_for(value.get("id"))
-        if exchange is None:
-            observed = self._gate.overhear(self.context, value)
+        in_flight = self._exchange_for(value.get("id"))
+        if in_flight is None:
+            observed = self._gate.on_unmatched_response(self.context, value)
             return self._take_aside(value) if observed is value else [observed]
-        observed = self._gate.observe(exchange, value, body)
+        observed = self._gate.observe(in_flight, value, body)
         return None if observed is value else [observed]
 
     def _take_aside(self, value: Any) -> list[Any] | None:
         """Take what comes beside the answer to a call: it is masked as the answer is."""
-        if self.exchange is None:
+        if self.in_flight is None:
             return None
-        masked = self._gate.mask_aside(self.exchange, value)
+        masked = self._gate.mask_aside(self.in_flight, value)
         return None if masked is value else [masked]
 
-    def _exchange_for(self, message_id: object) -> Exchange | None:
-        mine = self.exchange
+    def _exchange_for(self, message_id: object) -> InFlightCall | None:
+        mine = self.in_flight
         if mine is not None and mine.message.id == message_id and type(mine.message.id) is type(message_id):
             return mine
         return self._gate.find(self.context, message_id)
@@ -127,9 +129,9 @@ def _read(body: bytes) -> tuple[Any, bool]:
         return json.loads(body), True
 
 
-def subscription(exchange: Exchange) -> dict[str, Any] | None:
+def subscription(in_flight: InFlightCall) -> dict[str, Any] | None:
     """Give the parameters of a notification to a `subscriptions/listen` that wants to hear of tools."""
-    message = exchange.message
+    message = in_flight.message
     wanted = message.params.get("notifications")
     if message.method != "subscriptions/listen" or not isinstance(wanted, dict):
         return None

@@ -147,8 +147,8 @@ class _Fit:
         if not isinstance(reference, str) or not reference.startswith("#"):
             return False
         node = self._root
-        for step in unquote(reference[1:]).split("/")[1:] if reference != "#" else ():
-            name = step.replace("~1", "/").replace("~0", "~")
+        for state in unquote(reference[1:]).split("/")[1:] if reference != "#" else ():
+            name = state.replace("~1", "/").replace("~0", "~")
             if isinstance(node, list) and name.isdecimal() and len(name) < 6 and int(name) < len(node):
                 node = node[int(name)]
             elif isinstance(node, dict) and name in node:

@@ -63,7 +63,7 @@ class ToolFinding:
 type Listed = list[tuple[JsonObject, ToolPrint]]
 
 
-class Catalogue:
+class ToolCatalog:
     """Cuts tool lists, and objects to calls of tools that would not be in them."""
 
     def __init__(self, *, policy: Callable[[], Policy], pins: PinStore, clock: Callable[[], float] = time.time) -> None:

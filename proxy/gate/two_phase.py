@@ -18,87 +18,87 @@ from proxy.wire.refusal_messages import AUDIT_META
 if TYPE_CHECKING:
     from proxy.core.model import JsonObject, Message
     from proxy.core.proposals import Running, Terms
-    from proxy.gate.event_recorder import Journal
+    from proxy.gate.event_recorder import EventRecorder
     from proxy.gate.phases import Asked, Phases
-    from proxy.gate.refusal import Step
-    from proxy.gate.tool_catalog import Catalogue
+    from proxy.gate.refusal import CallState
+    from proxy.gate.tool_catalog import ToolCatalog
     from proxy.twophase.commit import Checked
 
 
 class TwoSteps:
     """Takes the calls of phases. One per gate."""
 
-    def __init__(self, phases: Phases, catalogue: Catalogue, journal: Journal) -> None:
+    def __init__(self, phases: Phases, catalog: ToolCatalog, recorder: EventRecorder) -> None:
         self._phases = phases
-        self._catalogue = catalogue
-        self._journal = journal
+        self._catalog = catalog
+        self._recorder = recorder
 
-    def read(self, message: Message, step: Step) -> Asked | None:
+    def read(self, message: Message, state: CallState) -> Asked | None:
         """Take a call of a phase apart; None where the call is of a tool itself. Raises PhaseError."""
-        assert step.call is not None
-        if step.call.tool is None:
+        assert state.call is not None
+        if state.call.tool is None:
             return None
-        found = self._catalogue.phase_of(step.context, step.call.tool, step.call.arguments)
+        found = self._catalog.phase_of(state.context, state.call.tool, state.call.arguments)
         if found is None:
             return None
-        step.phase, step.called_as = found[0], step.call.tool
-        step.call = replace(step.call, tool=found[1], arguments=None)
-        size = max(step.length, getattr(step.reading, "unpacked", 0))
+        state.phase, state.called_as = found[0], state.call.tool
+        state.call = replace(state.call, tool=found[1], arguments=None)
+        size = max(state.length, getattr(state.reading, "unpacked", 0))
         return self._phases.read(message, *found, size)
 
-    def way_in(self, step: Step) -> str:
+    def way_in(self, state: CallState) -> str:
         """Say how a tool that was called directly is called instead."""
-        assert step.decision is not None
-        assert step.call is not None
-        name = self._catalogue.names(step.context, step.call.tool or "").propose
-        said = f"Rule {step.decision.rule}: {sentence(step.decision.message)} " if step.decision.message else ""
+        assert state.decision is not None
+        assert state.call is not None
+        name = self._catalog.names(state.context, state.call.tool or "").propose
+        said = f"Rule {state.decision.rule}: {sentence(state.decision.message)} " if state.decision.message else ""
         return f"{said}Call {name!r} with the same arguments; its answer says how to go on."
 
-    async def check(self, asked: Asked, step: Step) -> Checked | None:
+    async def check(self, asked: Asked, state: CallState) -> Checked | None:
         """Check a commit's token, using nothing up; None for a proposal."""
-        assert step.call is not None
-        return await self._phases.check(step.call, asked) if asked.phase == "commit" else None
+        assert state.call is not None
+        return await self._phases.check(state.call, asked) if asked.phase == "commit" else None
 
-    async def propose(self, asked: Asked, step: Step) -> Answer:
+    async def propose(self, asked: Asked, state: CallState) -> Answer:
         """Answer a proposal, once it is recorded; the server hears nothing of it."""
-        assert step.call is not None
-        assert step.decision is not None
-        tool, terms, message_id = step.call.tool or "", step.decision.terms, asked.message.id
+        assert state.call is not None
+        assert state.decision is not None
+        tool, terms, message_id = state.call.tool or "", state.decision.terms, asked.message.id
         assert message_id is not None
         if terms is None:
             result = self._phases.not_required(tool)
         else:
-            plan = self._plan(asked, step, terms)
-            proposal, result = await self._phases.propose(plan, self._catalogue.names(step.context, tool).commit)
-            step.proposal_id = proposal.proposal_id
-            self._journal.phased(step, "proposed", describe(proposal))
-        step.told = f"proposal_{result['structuredContent']['status']}"
-        await self._journal.decided(step)
-        told = {"_meta": {AUDIT_META: {"audit_id": step.call_id}}}
+            plan = self._plan(asked, state, terms)
+            proposal, result = await self._phases.propose(plan, self._catalog.names(state.context, tool).commit)
+            state.proposal_id = proposal.proposal_id
+            self._recorder.phased(state, "proposed", describe(proposal))
+        state.told = f"proposal_{result['structuredContent']['status']}"
+        await self._recorder.decided(state)
+        told = {"_meta": {AUDIT_META: {"audit_id": state.call_id}}}
         return Answer(({"jsonrpc": "2.0", "id": message_id, "result": {**result, **told}},))
 
-    def _plan(self, asked: Asked, step: Step, terms: Terms) -> Plan:
-        assert step.call is not None
-        assert step.decision is not None
-        prompt = self._journal.masked(asked.evidence.prompt)
+    def _plan(self, asked: Asked, state: CallState, terms: Terms) -> Plan:
+        assert state.call is not None
+        assert state.decision is not None
+        prompt = self._recorder.masked(asked.evidence.prompt)
         return Plan(
-            call=step.call,
+            call=state.call,
             terms=terms,
             evidence=asked.evidence,
-            arguments=self._journal.masked(step.call.arguments),
+            arguments=self._recorder.masked(state.call.arguments),
             prompt=prompt if isinstance(prompt, str) else None,
-            description=self._catalogue.description(step.call.server, step.call.tool or ""),
-            policy_version=step.decision.policy_version,
-            call_id=step.call_id,
+            description=self._catalog.description(state.call.server, state.call.tool or ""),
+            policy_version=state.decision.policy_version,
+            call_id=state.call_id,
         )
 
-    async def commit(self, checked: Checked, step: Step) -> None:
+    async def commit(self, checked: Checked, state: CallState) -> None:
         """Use a commit's token up: from here on the call is made, or ends as not forwarded."""
-        assert step.decision is not None
-        step.proposal_id = checked.proposal.proposal_id
-        step.commit = await self._phases.consume(checked, step.decision.terms, step.call_id)
-        step.told = "proposal_committed"
-        self._journal.phased(step, "committed", {"operator": checked.proposal.operator})
+        assert state.decision is not None
+        state.proposal_id = checked.proposal.proposal_id
+        state.commit = await self._phases.consume(checked, state.decision.terms, state.call_id)
+        state.told = "proposal_committed"
+        self._recorder.phased(state, "committed", {"operator": checked.proposal.operator})
 
     def ended(self, commit: Running, outcome: str, answer: JsonObject | None = None) -> None:
         """Keep how a commit ended, by the `answer` that the client gets."""

@@ -49,9 +49,9 @@ def _histogram(name: str, labels: Mapping[str, str], numbers: Sequence[float]) -
 
 
 def _line(name: str, labels: Mapping[str, str], value: float) -> str:
-    spelt = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
+    encoded = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
     number = str(int(value)) if value == int(value) else repr(value)
-    return f"{name}{{{spelt}}} {number}" if spelt else f"{name} {number}"
+    return f"{name}{{{encoded}}} {number}" if encoded else f"{name} {number}"
 
 
 def _escaped(text: str) -> str:

@@ -5,7 +5,7 @@ in chunks; `builtin().extended(…)` for a policy's own detectors, `Book` to che
 """
 
 from proxy.redact.detector_catalog import Book
-from proxy.redact.detectors import Catalogue, Detector, builtin
+from proxy.redact.detectors import Detector, DetectorCatalog, builtin
 from proxy.redact.mask import DECODING_LIMIT, NUMBER_LIMIT, Masker
 from proxy.redact.stream import StreamMasker
 
@@ -13,8 +13,8 @@ __all__ = [
     "DECODING_LIMIT",
     "NUMBER_LIMIT",
     "Book",
-    "Catalogue",
     "Detector",
+    "DetectorCatalog",
     "Masker",
     "StreamMasker",
     "builtin",

@@ -25,7 +25,7 @@ from proxy.redact.views import ESCAPES
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from proxy.redact.detectors import Catalogue, Detector
+    from proxy.redact.detectors import Detector, DetectorCatalog
 
 LEAST_TEXT: Final = 6
 """Printable bytes that a finding has in a row."""
@@ -41,7 +41,7 @@ _TEXT: Final = frozenset((0, *range(9, 14), *range(32, 127)))
 _HEX: Final = frozenset(b"0123456789abcdefABCDEF")
 
 
-def unproven(catalogue: Catalogue) -> frozenset[int]:
+def unproven(catalogue: DetectorCatalog) -> frozenset[int]:
     """Give the indexes of the detectors that may find something in noise."""
     proven = {id(detector) for detector in builtin().detectors}
     return frozenset(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from proxy.core.masking import Objection
-from proxy.redact.detectors import FAMILIES, Catalogue, Detector, builtin
+from proxy.redact.detectors import FAMILIES, Detector, DetectorCatalog, builtin
 from proxy.redact.hyperscan_db import AVAILABLE, refusal
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Book:
     """The built-in detectors, and what makes a good one; satisfies `DetectorBook`."""
 
-    def __init__(self, catalogue: Catalogue | None = None) -> None:
+    def __init__(self, catalogue: DetectorCatalog | None = None) -> None:
         self._names = frozenset({*FAMILIES, *(detector.id for detector in (catalogue or builtin()).detectors)})
 
     def knows(self, name: str) -> bool:

@@ -158,7 +158,7 @@ def _has_no_groups(regex: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Catalogue:
+class DetectorCatalog:
     """All detectors there are, in order of precedence. Compared by identity, so it can be a cache key."""
 
     detectors: tuple[Detector, ...]
@@ -204,7 +204,7 @@ class Catalogue:
             if detector.id == name or detector.id.startswith(f"{name}.")
         )
 
-    def extended(self, custom: Iterable[Mapping[str, Any]]) -> Catalogue:
+    def extended(self, custom: Iterable[Mapping[str, Any]]) -> DetectorCatalog:
         """Give a catalogue with a policy's own detectors after the built-in ones.
 
         Raises PolicyError for one that is malformed or takes an id that is taken.
@@ -212,7 +212,7 @@ class Catalogue:
         added = tuple(parse_detector(raw) for raw in custom)
         if not added:
             return self
-        catalogue = Catalogue((*self.detectors, *added))
+        catalogue = DetectorCatalog((*self.detectors, *added))
         _refuse_duplicates(catalogue.detectors)
         return catalogue
 
@@ -231,7 +231,7 @@ def parse_detector(raw: Mapping[str, Any]) -> Detector:
 
 
 @functools.cache
-def builtin() -> Catalogue:
+def builtin() -> DetectorCatalog:
     """Give the detectors that come with Interlock, read once."""
     folder = files(__package__)
     text = folder.joinpath("detectors.yaml").read_bytes()
@@ -239,13 +239,13 @@ def builtin() -> Catalogue:
     return _trusted(kept["detectors"]) if kept["of"] == _digest(text) else parse_catalogue(text)
 
 
-def parse_catalogue(text: bytes) -> Catalogue:
+def parse_catalogue(text: bytes) -> DetectorCatalog:
     """Read and check what `detectors.yaml` says. Raises PolicyError."""
     from ruamel.yaml import YAML  # noqa: PLC0415  for who changes detectors
 
     detectors = tuple(parse_detector(raw) for raw in YAML(typ="safe", pure=True).load(text.decode()))
     _refuse_duplicates(detectors)
-    return Catalogue(detectors)
+    return DetectorCatalog(detectors)
 
 
 def spell_catalogue(text: bytes) -> str:
@@ -255,10 +255,10 @@ def spell_catalogue(text: bytes) -> str:
     return f'{{"of": "{_digest(text)}", "detectors": [\n{lines}\n]}}\n'
 
 
-def _trusted(kept: list[dict[str, Any]]) -> Catalogue:
+def _trusted(kept: list[dict[str, Any]]) -> DetectorCatalog:
     """Take detectors that were checked before, as they were."""
     fields = ({key: tuple(value) if isinstance(value, list) else value for key, value in raw.items()} for raw in kept)
-    return Catalogue(tuple(Detector.model_construct(None, **values) for values in fields))
+    return DetectorCatalog(tuple(Detector.model_construct(None, **values) for values in fields))
 
 
 def _digest(text: bytes) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from proxy.core.model import Finding
 from proxy.redact.decode import GROWTH, MAX_DEPTH, SLACK, Layer, Root, next_layer
-from proxy.redact.detectors import Catalogue, builtin, compile_bytes
+from proxy.redact.detectors import DetectorCatalog, builtin, compile_bytes
 from proxy.redact.json_text import MASK_START, UNREADABLE, WALL, Document, Text
 from proxy.redact.prefilter import nothing_in
 from proxy.redact.scan import EngineName, Match, scanner_for, unclaimed
@@ -58,7 +58,7 @@ class Masker:
     def __init__(
         self,
         key: bytes,
-        catalogue: Catalogue | None = None,
+        catalogue: DetectorCatalog | None = None,
         *,
         engine: EngineName = "auto",
         cache: DatabaseCache | None = None,

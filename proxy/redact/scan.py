@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from proxy.redact.base64_prefilter import LARGEST_NOISE, promising, unproven
 from proxy.redact.decode import ANY_SIGN, NO_SIGN, Signs
-from proxy.redact.detectors import KEYWORD_REACH, Catalogue, Detector, compile_bytes, compile_search
+from proxy.redact.detectors import KEYWORD_REACH, Detector, DetectorCatalog, compile_bytes, compile_search
 from proxy.redact.encoded_spans import HEX_LINE, RUN
 from proxy.redact.hyperscan_db import AVAILABLE, Expressions
 from proxy.redact.json_text import MASK_START, WALL
@@ -80,7 +80,7 @@ class Engine(Protocol):
 class HyperscanEngine:
     """One pass over the data for all detectors at once."""
 
-    def __init__(self, catalogue: Catalogue, cache: DatabaseCache | None = None) -> None:
+    def __init__(self, catalogue: DetectorCatalog, cache: DatabaseCache | None = None) -> None:
         described = [detector.hint or detector.pattern for detector in catalogue.detectors]
         self._signs = range(len(described), len(described) + len(_SIGNS))
         self._sought = Expressions([*described, *_SIGNS], cache)
@@ -118,7 +118,7 @@ _SIGNS: Final = (HEX_LINE, RUN, MASK_START)
 class KeywordEngine:
     """A search for each keyword; detectors without keywords are always worth running."""
 
-    def __init__(self, catalogue: Catalogue, _cache: DatabaseCache | None = None) -> None:
+    def __init__(self, catalogue: DetectorCatalog, _cache: DatabaseCache | None = None) -> None:
         self._keywords = [
             (index, tuple(word.encode() for word in detector.keywords))
             for index, detector in enumerate(catalogue.detectors)
@@ -242,7 +242,9 @@ def entropy(value: bytes) -> float:
 class Scanner:
     """Runs a catalogue over buffers. Safe to share between threads."""
 
-    def __init__(self, catalogue: Catalogue, engine: EngineName = "auto", cache: DatabaseCache | None = None) -> None:
+    def __init__(
+        self, catalogue: DetectorCatalog, engine: EngineName = "auto", cache: DatabaseCache | None = None
+    ) -> None:
         """Compile what is needed to survey; a rule is compiled when it is first run.
 
         Raises PolicyError where hyperscan is asked for and missing.
@@ -281,7 +283,7 @@ class Scanner:
         return rule
 
 
-def _engines(name: EngineName) -> Callable[[Catalogue, DatabaseCache | None], Engine]:
+def _engines(name: EngineName) -> Callable[[DetectorCatalog, DatabaseCache | None], Engine]:
     if name == "keywords" or (name == "auto" and not AVAILABLE):
         return KeywordEngine
     if not AVAILABLE:
@@ -296,6 +298,6 @@ def unclaimed(matches: Iterable[Match], data: bytes) -> bytes:
 
 
 @functools.lru_cache(maxsize=8)
-def scanner_for(catalogue: Catalogue, engine: EngineName = "auto", cache: DatabaseCache | None = None) -> Scanner:
+def scanner_for(catalogue: DetectorCatalog, engine: EngineName = "auto", cache: DatabaseCache | None = None) -> Scanner:
     """Give the scanner of `catalogue`, compiled once."""
     return Scanner(catalogue, engine, cache)

@@ -43,7 +43,7 @@ class Place(Protocol):
         ...
 
 
-class Vitals:
+class HealthReport:
     """Answers for health and metrics."""
 
     def __init__(self, settings: Settings, meters: Meters, places: Sequence[Place], policy: LivePolicy) -> None:
@@ -119,8 +119,8 @@ class Vitals:
         yield from gauge("interlock_audit_backlog_events", "Events not in the store yet.", [({}, backlog.events)])
         lag = backlog.lag_seconds or 0.0
         yield from gauge("interlock_audit_lag_seconds", "How long the oldest of these has waited.", [({}, lag)])
-        aside = backlog.rejected
-        yield from gauge("interlock_audit_rejected_events", "Events that the store does not take.", [({}, aside)])
+        rejected = backlog.rejected
+        yield from gauge("interlock_audit_rejected_events", "Events that the store does not take.", [({}, rejected)])
         size = log_bytes(self._settings.state_dir)
         yield from gauge("interlock_audit_log_bytes", "Size of the local logs on disk.", [({}, size)])
         policy = {"version": self._policy.current().version}

@@ -22,13 +22,13 @@ from proxy.errors import InterlockError
 from proxy.identity.ca import Authority
 from proxy.metrics.counters import Meters
 from proxy.metrics.http_server import BACKLOG, HealthServer
-from proxy.runtime.health_report import Vitals
+from proxy.runtime.health_report import HealthReport
 from proxy.runtime.wiring import lay_foundation
-from proxy.runtime.worker import Daemon, Station
+from proxy.runtime.worker import Daemon, WorkerContext
 from proxy.runtime.worker_process import TOLD, Channel, Worker, fork_worker
 from proxy.store.shared_calls import make_board
 from proxy.system import event_loop, gc_tuning, log_setup, run_file
-from proxy.system.listen_ports import Reserved, spell, unusable
+from proxy.system.listen_ports import Reserved, format_address, unusable
 from proxy.system.secret_files import FolderLock
 
 if TYPE_CHECKING:
@@ -108,8 +108,8 @@ class Supervisor:
         self._listeners = Listeners(settings.state_dir, settings.operator_address)
         self._closing.callback(self._listeners.close)
         self._meters = Meters(settings.workers)
-        self._board = make_board(settings.state_dir) if settings.workers > 1 else None
-        self._vitals = Vitals(settings, self._meters, self._slots, self._foundation.policy)
+        self._shared_calls = make_board(settings.state_dir) if settings.workers > 1 else None
+        self._vitals = HealthReport(settings, self._meters, self._slots, self._foundation.policy)
         self._health = self._open_health(settings)
         self._started = time.time()
 
@@ -232,7 +232,7 @@ class Supervisor:
         """Be a worker."""
         if len(self._slots) > 1:
             log_setup.name_worker(slot.number)
-        station = Station(
+        station = WorkerContext(
             number=slot.number,
             foundation=self._foundation,
             addresses=self._listening.addresses,
@@ -240,7 +240,7 @@ class Supervisor:
             listeners=self._listeners,
             channel=channel,
             meters=self._meters.row(slot.number),
-            board=self._board,
+            shared_calls=self._shared_calls,
         )
         event_loop.run(_serve(self._settings, station))
 
@@ -274,7 +274,7 @@ class Supervisor:
 
     def _bury(self, worker: Worker) -> None:
         slot = self._slots[worker.number - 1]
-        code, lived = worker.bury(), time.monotonic() - worker.since
+        code, lived = worker.reap(), time.monotonic() - worker.since
         slot.worker = None
         self._meters.row(worker.number).begin()
         why = worker.failure or (f"killed by signal {-code}" if code < 0 else f"exit code {code}")
@@ -295,7 +295,7 @@ class Supervisor:
         for slot in self._slots:
             if slot.worker is not None:
                 slot.worker.tell(signal.SIGKILL)
-                slot.worker.bury()
+                slot.worker.reap()
                 slot.worker = None
 
     @property
@@ -323,7 +323,7 @@ class Supervisor:
         before = self._noted.policy_version if self._noted else self._foundation.policy.current().version
         return run_file.Running(
             pid=os.getpid(),
-            listen=spell(self._listening.addresses[0]),
+            listen=format_address(self._listening.addresses[0]),
             mode=settings.mode,
             ca=str(self._authority.certificate_file),
             policy=str(settings.policy),
@@ -331,11 +331,11 @@ class Supervisor:
             started=self._started,
             policy_problem=next((report.policy_problem for report in reports if report.policy_problem), None),
             operator_socket=str(self._listeners.path),
-            operator_listen=next(map(spell, self._listeners.addresses), None),
-            health=spell(self._health_address) if self._health is not None else None,
+            operator_listen=next(map(format_address, self._listeners.addresses), None),
+            health=format_address(self._health_address) if self._health is not None else None,
             workers=tuple(slot.note() for slot in self._slots),
         )
 
 
-async def _serve(settings: Settings, station: Station) -> None:
+async def _serve(settings: Settings, station: WorkerContext) -> None:
     await Daemon(settings, station).run()

@@ -13,7 +13,7 @@ from proxy.core.ids import new_id
 from proxy.core.model import AuditEvent
 from proxy.gate.phases import Phases
 from proxy.gate.request import Gate
-from proxy.gate.tool_catalog import Catalogue
+from proxy.gate.tool_catalog import ToolCatalog
 from proxy.identity.operators import OperatorBook
 from proxy.policy.reloader import LivePolicy
 from proxy.redact import Book
@@ -30,28 +30,28 @@ if TYPE_CHECKING:
 
     from proxy.audit.local_log import LocalLog
     from proxy.config import Settings
-    from proxy.core.interfaces import Board, EventSink
+    from proxy.core.interfaces import EventSink, SharedCalls
     from proxy.twophase.sampler import Sampler
 
 MASK_KEY_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Foundation:
+class Preloaded:
     """What is costly to make and may be forked with a process: no thread, no connection, no event loop."""
 
     policy: LivePolicy
     masker: LiveMasker
 
 
-def lay_foundation(settings: Settings) -> Foundation:
+def lay_foundation(settings: Settings) -> Preloaded:
     """Load the policy and compile what it masks with. Raises ConfigError and PolicyError."""
     masker = LiveMasker(
         read_or_make_key(settings.state_dir / "keys" / "mask.key", MASK_KEY_BYTES),
         cache=FileCache(settings.state_dir / "cache"),
     )
     policy = LivePolicy(settings.policy, prepare=lambda policy: masker.prepare(policy.detectors), book=Book())
-    return Foundation(policy, masker)
+    return Preloaded(policy, masker)
 
 
 class Parts:
@@ -72,11 +72,11 @@ class Parts:
         tools_changed: Callable[[str | None], None],
         reloaded: Callable[[], None] = lambda: None,
         server: str | None = None,
-        foundation: Foundation | None = None,
+        foundation: Preloaded | None = None,
         meter: Callable[[EventSink], EventSink] = lambda sink: sink,
         *,
         lead: bool = True,
-        board: Board | None = None,
+        shared_calls: SharedCalls | None = None,
     ) -> None:
         self._tools_changed = tools_changed
         self._on_reload = reloaded
@@ -98,12 +98,12 @@ class Parts:
         self.phases = Phases(store=self.store, ring=lambda: keys.ring(time.time()), sampler=self.sampler)
         self.gate = Gate(
             phases=self.phases,
-            catalogue=Catalogue(policy=self.policy.current, pins=self.pins),
+            catalog=ToolCatalog(policy=self.policy.current, pins=self.pins),
             policy=self.policy.current,
             redactor=self.masker,
             sink=self.sink,
             body_limit=settings.body_limit,
-            board=board,
+            shared_calls=shared_calls,
         )
 
     async def check(self) -> None:

@@ -38,11 +38,11 @@ from proxy.identity.agents import AgentBook
 from proxy.identity.ca import Authority
 from proxy.metrics.counters import CONNECTIONS, STREAMS, UNDER_WAY
 from proxy.metrics.counting_sink import MeteredSink
-from proxy.runtime.wiring import Foundation, Parts
+from proxy.runtime.wiring import Parts, Preloaded
 from proxy.runtime.worker_process import Channel, Report
-from proxy.store.shared_calls import Board
+from proxy.store.shared_calls import SharedCalls
 from proxy.system.secret_files import read_or_make_key
-from proxy.twophase.review import Desk
+from proxy.twophase.review import ProposalReview
 from proxy.wire import sse_ping_carrier
 
 if TYPE_CHECKING:
@@ -65,12 +65,12 @@ TICK_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Station:
+class WorkerContext:
     """What a worker is given by its supervisor."""
 
     number: int
     """From 1; the one that takes a worker's place has the same."""
-    foundation: Foundation
+    foundation: Preloaded
     addresses: Sequence[Address]
     """Where it listens, beside the others."""
     private: Sequence[Address]
@@ -78,19 +78,19 @@ class Station:
     listeners: Listeners
     channel: Channel
     meters: Row
-    board: Path | None = None
+    shared_calls: Path | None = None
     """Where workers show each other their calls, if there are several."""
 
 
 class Daemon:
     """One worker. Make it inside a running event loop, then `run` it."""
 
-    def __init__(self, settings: Settings, station: Station) -> None:
+    def __init__(self, settings: Settings, station: WorkerContext) -> None:
         self._settings = settings
         self._station = station
         self._stop = asyncio.Event()
         self.announcer = Announcer()
-        self.board = Board(station.board) if station.board is not None else None
+        self.shared_calls = SharedCalls(station.shared_calls) if station.shared_calls is not None else None
         self.parts = Parts(
             settings,
             self._open_log,
@@ -99,7 +99,7 @@ class Daemon:
             foundation=station.foundation,
             meter=self._metered,
             lead=station.number == 1,
-            board=self.board,
+            shared_calls=self.shared_calls,
         )
         self.policy, self.gate = self.parts.policy, self.parts.gate
         self.authority = Authority(settings.state_dir)
@@ -180,7 +180,7 @@ class Daemon:
 
     def _console(self) -> Console:
         settings, parts = self._settings, self.parts
-        desk = Desk(parts.store, parts.sink, time.time)
+        desk = ProposalReview(parts.store, parts.sink, time.time)
         return Console(desk, parts.operators, parts.sink, settings.state_dir, listeners=self._station.listeners)
 
     def _tell(self) -> None:
@@ -213,8 +213,8 @@ class Daemon:
             await asyncio.wait_for(serving, timeout=5)
         await self.console.stop()
         await self.parts.close()
-        if self.board is not None:
-            self.board.close()
+        if self.shared_calls is not None:
+            self.shared_calls.close()
 
     def _own_addresses(self) -> list[Address]:
         return [*self._station.addresses, *self._station.private, *self.console.addresses]
@@ -242,7 +242,12 @@ class Daemon:
             ),
             Egress(EgressGuard(self.policy.current, self._own_addresses), self.gate),
             McpGate(
-                self.gate, limits, seal_key, lambda: self.lifecycle.stopping, self.announcer.streams_of, self.board
+                self.gate,
+                limits,
+                seal_key,
+                lambda: self.lifecycle.stopping,
+                self.announcer.streams_of,
+                self.shared_calls,
             ),
             WebsocketGate(self.gate, limits.message_bytes, seal_key, lambda: self.lifecycle.stopping),
             self.announcer,

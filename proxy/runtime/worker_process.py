@@ -93,7 +93,7 @@ class Worker:
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self.pidfd, number)
 
-    def bury(self) -> int:
+    def reap(self) -> int:
         """Wait for its end; give its exit code, negative for a signal."""
         code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         while self.hear():

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 CHUNK = 1 << 16
 
 
-class Hand:
+class BlockingWorker:
     """Does blocking work in a thread, piece after piece; work that never ends holds up nobody's exit."""
 
     def __init__(self, name: str) -> None:
@@ -50,7 +50,7 @@ class Inlet:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        self._hand = Hand("interlock-inlet")
+        self._hand = BlockingWorker("interlock-inlet")
 
     async def read(self) -> bytes:
         """Give what has come; nothing at the end."""
@@ -71,7 +71,7 @@ class Outlet:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        self._hand = Hand("interlock-outlet")
+        self._hand = BlockingWorker("interlock-outlet")
 
     async def write(self, data: bytes) -> None:
         """Return once `data` is taken. Raises OSError where nobody reads any more."""

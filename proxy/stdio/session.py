@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from proxy.core import reasons
-from proxy.core.model import Answer, Denial, Exchange, Forward, Kind, Message, Pass, Reject
+from proxy.core.model import Answer, Denial, Forward, InFlightCall, Kind, Message, Pass, Reject
 from proxy.errors import WireError
 from proxy.gate.refusal import sendable, withheld
 from proxy.gate.router import SUBSCRIPTION, Responses, subscription, tools_changed
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from proxy.gate.request import Gate
 
     type Write = Callable[[bytes], Awaitable[None]]
-    type Asked = Callable[[Message, Exchange, int], None]
+    type Asked = Callable[[Message, InFlightCall, int], None]
 
 log = structlog.get_logger("interlock.stdio")
 
@@ -66,8 +66,8 @@ class Session:
             return
         verdict = await self._gate.inspect(line, self.context)
         match verdict:
-            case Forward(message=message, exchange=exchange):
-                await self._forward(message, exchange)
+            case Forward(message=message, in_flight=in_flight):
+                await self._forward(message, in_flight)
             case Answer(replies=replies):
                 await self._answer(*replies)
             case Reject(denial=denial):
@@ -77,16 +77,16 @@ class Session:
             case _:
                 raise TypeError(f"unknown verdict {verdict!r}")
 
-    async def _forward(self, message: Message, exchange: Exchange) -> None:
+    async def _forward(self, message: Message, in_flight: InFlightCall) -> None:
         line = as_line(message.value)
         self._initialized = self._initialized or message.method == "notifications/initialized"
-        self._answers.expect(message, exchange)
+        self._answers.expect(message, in_flight)
         if self._asked is not None:
-            self._asked(message, exchange, len(line))
+            self._asked(message, in_flight, len(line))
         try:
             await self._to_server(line)
         except OSError:
-            self._gate.abandon(exchange, "upstream_error")
+            self._gate.abandon(in_flight, "upstream_error")
             raise
 
     async def _answer(self, *replies: JsonObject) -> None:
@@ -117,7 +117,7 @@ class Session:
             await self._withhold(line, "event_too_large")
             return
         try:
-            lines = await self._gate.aside(len(line), partial(self._answers.take, line.strip(BLANK)))
+            lines = await self._gate.in_thread(len(line), partial(self._answers.take, line.strip(BLANK)))
         except Exception as error:
             log.exception("a line of the server's cannot be taken", server=self.context.server, exc_info=error)
             lines = []
@@ -129,13 +129,13 @@ class Session:
 
     async def _withhold(self, line: bytes | TooLong, reason: str) -> None:
         """Answer the call whose answer cannot be given on, where it can be told which that is."""
-        exchange = self._gate.find(self.context, edge_id(line))
-        if exchange is None or exchange.closed or exchange.message.id is None:
+        in_flight = self._gate.find(self.context, edge_id(line))
+        if in_flight is None or in_flight.closed or in_flight.message.id is None:
             return
-        self._gate.abandon(exchange, "unreadable")
-        message = exchange.message
-        denial = withheld(reason, message.method, exchange.call_id)
-        await self._answer(refusal_messages.refuse(exchange.message.id, message.method, denial, message.params))
+        self._gate.abandon(in_flight, "unreadable")
+        message = in_flight.message
+        denial = withheld(reason, message.method, in_flight.call_id)
+        await self._answer(refusal_messages.refuse(in_flight.message.id, message.method, denial, message.params))
 
     async def tools_changed(self) -> None:
         """Tell the client to list the tools again, in the way of its revision."""
@@ -153,23 +153,23 @@ class Answers(Responses):
     def __init__(self, gate: Gate, context: Context) -> None:
         super().__init__(gate, context, None)
         self._redactions: dict[Redaction, None] = {}
-        self._beside: Exchange | None = None
-        self._listening: dict[MessageId, Exchange] = {}
+        self._beside: InFlightCall | None = None
+        self._listening: dict[MessageId, InFlightCall] = {}
         self._begun: set[MessageId] = set()
 
-    def expect(self, message: Message, exchange: Exchange) -> None:
+    def expect(self, message: Message, in_flight: InFlightCall) -> None:
         """Learn what a message on its way to the server means for what comes back."""
         self._learn_revision(message.params.get("_meta"), PROTOCOL_VERSION)
-        exchange.context = self.context
-        if message.id is not None and subscription(exchange) is not None:
-            self._listening[message.id] = exchange
-        new = {redaction: None for redaction in exchange.decision.redactions if redaction not in self._redactions}
+        in_flight.context = self.context
+        if message.id is not None and subscription(in_flight) is not None:
+            self._listening[message.id] = in_flight
+        new = {redaction: None for redaction in in_flight.decision.redactions if redaction not in self._redactions}
         if new:
             self._redactions |= new
             # A refusal that masking failed would answer this id, which is nobody's.
-            nobody = Message(Kind.REQUEST, {}, None, f"beside {exchange.call_id}")
-            decision = replace(exchange.decision, redactions=tuple(self._redactions))
-            self._beside = replace(exchange, message=nobody, decision=decision)
+            nobody = Message(Kind.REQUEST, {}, None, f"beside {in_flight.call_id}")
+            decision = replace(in_flight.decision, redactions=tuple(self._redactions))
+            self._beside = replace(in_flight, message=nobody, decision=decision)
 
     def take(self, line: bytes) -> list[bytes]:
         """Give the lines to pass on in place of one of the server's."""
@@ -188,8 +188,8 @@ class Answers(Responses):
     def _take(self, value: Any, body: bytes) -> list[Any] | None:
         if not isinstance(value, dict):
             return []
-        exchange = self._gate.find(self.context, value.get("id"))
-        if exchange is not None and exchange.message.method == "initialize":
+        in_flight = self._gate.find(self.context, value.get("id"))
+        if in_flight is not None and in_flight.message.method == "initialize":
             self._learn_revision(value.get("result"), "protocolVersion")
         return super()._take(value, body)
 

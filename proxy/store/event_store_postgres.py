@@ -7,7 +7,7 @@ import json
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from proxy.audit.event_columns import is_place, readable, segments, spelt
+from proxy.audit.event_columns import encoded, is_place, readable, segments
 from proxy.errors import StoreRefusedError
 from proxy.store.database import Query
 from proxy.store.event_store import Conditions, Events
@@ -90,9 +90,9 @@ class PostgresEvents(Events):
         if any(map(is_place, parts)):
             # A number may be a place in a list or a name, which containment cannot say.
             at = f"arguments #> {conditions.bind(parts)}::text[]"
-            fits = [f"{at} = {conditions.bind(json.dumps(one))}::jsonb" for one in spelt(value)]
+            fits = [f"{at} = {conditions.bind(json.dumps(one))}::jsonb" for one in encoded(value)]
         else:
-            fits = [f"arguments @> {conditions.bind(json.dumps(_nest(parts, one)))}::jsonb" for one in spelt(value)]
+            fits = [f"arguments @> {conditions.bind(json.dumps(_nest(parts, one)))}::jsonb" for one in encoded(value)]
         return f"({' OR '.join(fits)})"
 
 

@@ -7,7 +7,7 @@ import json
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from proxy.audit.event_columns import COLUMNS, MAX_INTEGER, columns, is_place, segments, spelt
+from proxy.audit.event_columns import COLUMNS, MAX_INTEGER, columns, encoded, is_place, segments
 from proxy.store.database import Query
 from proxy.store.event_store import Conditions, Events
 from proxy.system.package_data import sql_dir
@@ -95,7 +95,7 @@ class SqliteEvents(Events):
 
     def _has_argument(self, conditions: Conditions, path: str, value: str) -> str:
         marks = [conditions.bind(one) for one in itertools.islice(_paths(segments(path)), MAX_PATHS)]
-        fits = [_equals(conditions, mark, one) for mark in marks for one in spelt(value)]
+        fits = [_equals(conditions, mark, one) for mark in marks for one in encoded(value)]
         return f"({' OR '.join(fits)})"
 
 

@@ -38,14 +38,14 @@ def open_database(database_url: str | None, state_dir: Path) -> Database:
 
 
 def open_events(
-    database_url: str | None, state_dir: Path, *, timeout: float = EVENTS_TIMEOUT, aside: bool = True
+    database_url: str | None, state_dir: Path, *, timeout: float = EVENTS_TIMEOUT, in_thread: bool = True
 ) -> Events:
     """Give the store of audit events, on connections of its own: a long question holds up no commit.
 
     A caller with a thread of its own to wait in needs no other (`aside`) for a file.
     """
     if not database_url:
-        return SqliteEvents(SqliteDatabase(state_dir / STORE_FILE, timeout=timeout, aside=aside))
+        return SqliteEvents(SqliteDatabase(state_dir / STORE_FILE, timeout=timeout, in_thread=in_thread))
     from proxy.store.postgres import PostgresDatabase  # noqa: PLC0415  the driver is for those who have Postgres
 
     return PostgresEvents(PostgresDatabase(database_url, timeout=timeout))

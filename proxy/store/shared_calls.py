@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import apsw
 import structlog
 
-from proxy.errors import BoardUnavailableError
+from proxy.errors import SharedCallsUnavailableError
 from proxy.gate.in_flight_json import from_json, to_json
 from proxy.system.package_data import sql_dir
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from proxy.core.model import Context, Exchange, MessageId
+    from proxy.core.model import Context, InFlightCall, MessageId
 
 log = structlog.get_logger("interlock.board")
 
@@ -58,11 +58,11 @@ def make_board(state_dir: Path) -> Path:
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute((sql_dir() / "board.sql").read_text())
     except (apsw.Error, OSError) as error:
-        raise BoardUnavailableError(f"what workers share cannot be made at {folder}: {error}") from error
+        raise SharedCallsUnavailableError(f"what workers share cannot be made at {folder}: {error}") from error
     return folder
 
 
-class Board:
+class SharedCalls:
     """One worker's way to the board; implements `roles.Board`. Threads may use it. Open it after the fork."""
 
     def __init__(self, folder: Path) -> None:
@@ -75,7 +75,7 @@ class Board:
             self._connection.set_busy_timeout(BUSY_MS)
             self._connection.execute("PRAGMA synchronous=OFF")
         except (apsw.Error, OSError) as error:
-            raise BoardUnavailableError(f"what workers share cannot be read at {folder}: {error}") from error
+            raise SharedCallsUnavailableError(f"what workers share cannot be read at {folder}: {error}") from error
 
     def claim(self, context: Context, message_id: MessageId) -> bool:
         """Take an id of a session; say whether no other worker has it. It ends with `release`, or with this worker."""
@@ -84,7 +84,7 @@ class Board:
         except BlockingIOError:
             return False
         except OSError as error:
-            raise BoardUnavailableError(f"no id can be claimed: {error}") from error
+            raise SharedCallsUnavailableError(f"no id can be claimed: {error}") from error
         return True
 
     def release(self, context: Context, message_id: MessageId) -> None:
@@ -92,21 +92,21 @@ class Board:
         with contextlib.suppress(OSError):
             fcntl.lockf(self._claims, fcntl.LOCK_UN, 1, _place(context, message_id))
 
-    def post(self, exchange: Exchange) -> None:
+    def post(self, in_flight: InFlightCall) -> None:
         """Show a call to the other workers, or what is new of it."""
-        context = exchange.context
-        key = (context.server, context.session, _spell(exchange.message.id))
-        self._do(_POST, exchange.call_id, *key, not exchange.closed, to_json(exchange))
+        context = in_flight.context
+        key = (context.server, context.session, _spell(in_flight.message.id))
+        self._do(_POST, in_flight.call_id, *key, not in_flight.closed, to_json(in_flight))
         self._posted += 1
         if self._posted % PRUNE_EVERY == 0:
             self._do("DELETE FROM calls WHERE number <= (SELECT max(number) FROM calls) - ?", MAX_CALLS)
 
-    def find(self, context: Context, message_id: MessageId) -> Exchange | None:
+    def find(self, context: Context, message_id: MessageId) -> InFlightCall | None:
         """Give the call of a session that an answer of this id belongs to, if any worker showed one."""
         rows = self._do(_FIND, context.server, context.session, _spell(message_id))
         return _read(rows)[0] if rows else None
 
-    def of_session(self, context: Context) -> list[Exchange]:
+    def of_session(self, context: Context) -> list[InFlightCall]:
         """Give the calls of a session that no answer was seen to."""
         return _read(self._do(_OPEN, context.server, context.session))
 
@@ -147,15 +147,15 @@ class Board:
             with self._lock:
                 rows: list[Any] = self._connection.execute(statement, values).fetchall()
         except apsw.Error as error:
-            raise BoardUnavailableError(f"what workers share cannot be used: {error}") from error
+            raise SharedCallsUnavailableError(f"what workers share cannot be used: {error}") from error
         return rows
 
 
-def _read(rows: list[Any]) -> list[Exchange]:
+def _read(rows: list[Any]) -> list[InFlightCall]:
     try:
         return [from_json(body, is_open=bool(is_open)) for body, is_open in rows]
     except (ValueError, KeyError, TypeError) as error:
-        raise BoardUnavailableError(f"a call that was passed on cannot be read: {error!r}") from error
+        raise SharedCallsUnavailableError(f"a call that was passed on cannot be read: {error!r}") from error
 
 
 def _spell(message_id: MessageId | None) -> str:

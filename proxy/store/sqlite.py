@@ -45,24 +45,24 @@ class SqliteDatabase:
     and not `aside`: what is handed from thread to thread is dearer than what is done with it.
     """
 
-    def __init__(self, path: Path, *, timeout: float = TIMEOUT, aside: bool = True) -> None:
+    def __init__(self, path: Path, *, timeout: float = TIMEOUT, in_thread: bool = True) -> None:
         self.path = path
         self._timeout = timeout
         self._connection: apsw.Connection | None = None
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store") if aside else None
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store") if in_thread else None
         self._closed = False
 
     async def read[T](self, steps: Callable[[], Steps[T]]) -> T:
         """Carry out steps that change nothing."""
-        return await self._aside(lambda: self._transact("BEGIN", steps))
+        return await self._in_thread(lambda: self._transact("BEGIN", steps))
 
     async def write[T](self, steps: Callable[[bool], Steps[T]]) -> T:
         """Carry out steps and give their result once it is on disk."""
-        return await self._aside(lambda: self._transact("BEGIN IMMEDIATE", lambda: steps(False)))
+        return await self._in_thread(lambda: self._transact("BEGIN IMMEDIATE", lambda: steps(False)))
 
     async def check(self) -> None:
         """Open the file."""
-        await self._aside(self._open)
+        await self._in_thread(self._open)
 
     async def close(self) -> None:
         """Finish what is under way and let go of the file."""
@@ -74,7 +74,7 @@ class SqliteDatabase:
             self._thread.submit(self._let_go)
             await asyncio.to_thread(self._thread.shutdown)
 
-    async def _aside[T](self, work: Callable[[], T]) -> T:
+    async def _in_thread[T](self, work: Callable[[], T]) -> T:
         if self._closed:
             raise StoreUnavailableError(f"the store {self.path} is closed")
         if self._thread is None:

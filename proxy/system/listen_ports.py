@@ -66,7 +66,7 @@ def unusable(setting: str, host: str, port: int, error: OSError) -> ConfigError:
     )
 
 
-def spell(address: Sequence[str | int]) -> str:
+def format_address(address: Sequence[str | int]) -> str:
     """Give an address as it is written in settings."""
     host, port = address[:2]
     return f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"

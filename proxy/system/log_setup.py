@@ -117,10 +117,10 @@ def _spell(logger: Any, method: str, line: MutableMapping[str, Any]) -> str:
     if "exc_info" in line:
         line = structlog.processors.format_exc_info(logger, method, line)
     try:
-        spelt = orjson.dumps(line, repr, _AS_JSON_DOES)
+        encoded = orjson.dumps(line, repr, _AS_JSON_DOES)
     except TypeError:  # an integer or a character that it does not take
         return json.dumps(line, default=repr)
-    return spelt.decode() if spelt.isascii() else json.dumps(line, default=repr)
+    return encoded.decode() if encoded.isascii() else json.dumps(line, default=repr)
 
 
 def _spell_info(logger: _Lines, line: dict[str, Any], now: float) -> str:
@@ -174,9 +174,9 @@ class _Lines:
         gathered = self._gathered
         lines, gathered.lines = gathered.lines, []
         if lines:
-            spelt = [line if isinstance(line, str) else _spell_info(*line) for line in lines]
+            encoded = [line if isinstance(line, str) else _spell_info(*line) for line in lines]
             try:
-                self._stream.write("\n".join(spelt) + "\n")
+                self._stream.write("\n".join(encoded) + "\n")
                 self._stream.flush()
             except (OSError, ValueError):  # nobody reads it any more
                 return

@@ -28,13 +28,13 @@ from proxy.trace.tamper_guard import changes, find_tracer, goes_for, tracer_stat
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from proxy.core.model import Exchange, JsonObject, Message
+    from proxy.core.model import InFlightCall, JsonObject, Message
     from proxy.stdio.launch import Server
     from proxy.trace.attribute import Attributed
     from proxy.trace.strace import Event
     from proxy.trace.tracer import Channel
 
-    type Report = Callable[[Exchange | None, JsonObject], None]
+    type Report = Callable[[InFlightCall | None, JsonObject], None]
 
 log = structlog.get_logger("interlock.trace")
 
@@ -74,8 +74,8 @@ class Watch:
         self._normaliser = Normaliser(os.fsencode(Path.cwd()), _inherited())
         self._ledger = Ledger()
         self._attributor: Attributor | None = None
-        self._calls: dict[str, Exchange] = {}
-        self._open: dict[str, Exchange] = {}
+        self._calls: dict[str, InFlightCall] = {}
+        self._open: dict[str, InFlightCall] = {}
         self._rest = ""
         self._stdin = -1
         self._progress = False
@@ -102,23 +102,23 @@ class Watch:
             asyncio.get_running_loop().add_reader(self._channel.openings.descriptor, self._look_at_pipe)
         self._ticks = asyncio.create_task(self._keep_time()), asyncio.create_task(self._keep_watch())
 
-    def asked(self, message: Message, exchange: Exchange, size: int) -> None:
+    def asked(self, message: Message, in_flight: InFlightCall, size: int) -> None:
         """Learn that a message is about to be written to the server."""
         if self._attributor is None:
             return
         if message.id is None or message.method is None:
             self._attributor.passed(size)
             return
-        self._calls[exchange.call_id] = self._open[exchange.call_id] = exchange
+        self._calls[in_flight.call_id] = self._open[in_flight.call_id] = in_flight
         arguments = message.params.get("arguments", message.params)
-        self._attributor.asked(exchange.call_id, message.method, arguments, size, time.time())
+        self._attributor.asked(in_flight.call_id, message.method, arguments, size, time.time())
 
     def told(self, start: int, end: int) -> None:
         """Learn that the line of the server's at these bytes was taken; calls that it answered are over."""
         if self._attributor is None:
             return
         now = time.time()
-        for call_id in [call_id for call_id, exchange in self._open.items() if exchange.closed]:
+        for call_id in [call_id for call_id, in_flight in self._open.items() if in_flight.closed]:
             del self._open[call_id]
             self._attributor.answered(call_id, start, now)
         self._take(self._attributor.read(end, now))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from proxy.core.proposals import COMMITTABLE, Commit, Consumed, Proposal, State
 from proxy.errors import PhaseError
 from proxy.twophase.hashing import NotExactError, hash_arguments
-from proxy.twophase.listing import ASIDE, COMMIT_TOKEN, PROPOSAL_ID
+from proxy.twophase.listing import COMMIT_TOKEN, EXTRA, PROPOSAL_ID
 from proxy.twophase.tokens import BadTokenError, KeyRing, Token, check_time, read
 
 if TYPE_CHECKING:
@@ -59,11 +59,11 @@ def split_ticket(arguments: JsonObject | None, *, question: str | None) -> tuple
     An `_interlock` without them is what the proposal was made with: "the same arguments" to some models.
     """
     given = arguments or {}
-    aside = given.get(ASIDE)
-    if isinstance(aside, dict) and not {PROPOSAL_ID, COMMIT_TOKEN}.isdisjoint(aside):
-        own = {name: value for name, value in given.items() if name != ASIDE}
-        return own, _ticket(aside, question=question)
-    own = {name: value for name, value in given.items() if name not in (PROPOSAL_ID, COMMIT_TOKEN, ASIDE)}
+    extra = given.get(EXTRA)
+    if isinstance(extra, dict) and not {PROPOSAL_ID, COMMIT_TOKEN}.isdisjoint(extra):
+        own = {name: value for name, value in given.items() if name != EXTRA}
+        return own, _ticket(extra, question=question)
+    own = {name: value for name, value in given.items() if name not in (PROPOSAL_ID, COMMIT_TOKEN, EXTRA)}
     return own, _ticket(given, question=question)
 
 

@@ -23,7 +23,7 @@ type Phase = Literal["propose", "commit"]
 
 PROPOSE: Final = "propose"
 COMMIT: Final = "commit"
-ASIDE: Final = "_interlock"
+EXTRA: Final = "_interlock"
 """The argument that is for Interlock alone."""
 PROPOSAL_ID: Final = "proposal_id"
 COMMIT_TOKEN: Final = "commit_token"  # noqa: S105  an argument's name
@@ -86,7 +86,7 @@ def read_name(name: str, known: Collection[str], is_governed: Callable[[str], bo
 def is_addressed(arguments: JsonObject | None) -> bool:
     """Say whether arguments hold what no tool takes, only a phase: something aside, or a token."""
     given = arguments or {}
-    return isinstance(given.get(ASIDE), dict) or str(given.get(COMMIT_TOKEN)).startswith(f"{VERSION}.")
+    return isinstance(given.get(EXTRA), dict) or str(given.get(COMMIT_TOKEN)).startswith(f"{VERSION}.")
 
 
 def propose_tool(tool: JsonObject, names: Names) -> JsonObject:
@@ -94,7 +94,7 @@ def propose_tool(tool: JsonObject, names: Names) -> JsonObject:
     text = (
         f"First of two steps to run {tool['name']!r}, which policy lets run only as a proposal that is then committed. "
         f"Call this with the arguments you want {tool['name']!r} to run with. Nothing is executed: the plan is checked "
-        f"and scored. Put in `{ASIDE}` the prompt you act on and two independent drafts of what you expect to come "
+        f"and scored. Put in `{EXTRA}` the prompt you act on and two independent drafts of what you expect to come "
         f'out (candidate_outputs), so that it can be scored. Where the answer\'s status is "allowed", call '
         f"{names.commit!r} with exactly the same arguments, and proposal_id and commit_token from the answer, before "
         f'expires_at. Where it is "pending", a person has to approve: tell the user, and call this again later with '
@@ -104,7 +104,7 @@ def propose_tool(tool: JsonObject, names: Names) -> JsonObject:
         "name": names.propose,
         **_title_of(tool, "propose"),
         "description": _described(text, tool),
-        "inputSchema": _with_properties(tool.get("inputSchema"), {ASIDE: _ASIDE_SCHEMA}),
+        "inputSchema": _with_properties(tool.get("inputSchema"), {EXTRA: _ASIDE_SCHEMA}),
         "annotations": {
             **_title_of(tool.get("annotations"), "propose"),
             "readOnlyHint": True,
@@ -144,7 +144,7 @@ def _commit_schema(schema: Any) -> JsonObject:
     own = schema.get("properties") if isinstance(schema, dict) else None
     if isinstance(own, dict) and not {PROPOSAL_ID, COMMIT_TOKEN}.isdisjoint(own):
         nested = {"type": "object", "properties": _TOKEN_FIELDS, "required": list(_TOKEN_FIELDS)}
-        return _with_properties(schema, {ASIDE: nested}, required=(ASIDE,))
+        return _with_properties(schema, {EXTRA: nested}, required=(EXTRA,))
     return _with_properties(schema, _TOKEN_FIELDS, required=tuple(_TOKEN_FIELDS))
 
 

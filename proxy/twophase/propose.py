@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from proxy.core.proposals import Proposal, State
 from proxy.errors import PhaseError, SamplerError
 from proxy.twophase.hashing import NotExactError, hash_arguments
-from proxy.twophase.listing import ASIDE
+from proxy.twophase.listing import EXTRA
 from proxy.twophase.scoring import Score, score
 from proxy.twophase.tokens import KeyRing, Token, issue
 
@@ -70,20 +70,20 @@ def split_evidence(arguments: JsonObject | None) -> tuple[JsonObject | None, Evi
 
     Raises PhaseError `bad_proposal` where that is not of the form the tool's schema says.
     """
-    if arguments is None or ASIDE not in arguments:
+    if arguments is None or EXTRA not in arguments:
         return arguments, NO_EVIDENCE
-    own = {name: value for name, value in arguments.items() if name != ASIDE}
-    aside = arguments[ASIDE]
-    if not isinstance(aside, dict):
-        raise PhaseError("bad_proposal", f"{ASIDE} is {_kind(aside)}, not an object")
-    if odd := sorted(set(aside) - {"prompt", "candidate_outputs"}):
-        raise PhaseError("bad_proposal", f"{ASIDE} has {odd[0][:60]!r} in it; it takes prompt and candidate_outputs")
-    return own, Evidence(_prompt(aside.get("prompt")), _candidates(aside.get("candidate_outputs")))
+    own = {name: value for name, value in arguments.items() if name != EXTRA}
+    extra = arguments[EXTRA]
+    if not isinstance(extra, dict):
+        raise PhaseError("bad_proposal", f"{EXTRA} is {_kind(extra)}, not an object")
+    if odd := sorted(set(extra) - {"prompt", "candidate_outputs"}):
+        raise PhaseError("bad_proposal", f"{EXTRA} has {odd[0][:60]!r} in it; it takes prompt and candidate_outputs")
+    return own, Evidence(_prompt(extra.get("prompt")), _candidates(extra.get("candidate_outputs")))
 
 
 def _prompt(value: Any) -> str | None:
     if value is not None and not isinstance(value, str):
-        raise PhaseError("bad_proposal", f"{ASIDE}.prompt is {_kind(value)}, not a string")
+        raise PhaseError("bad_proposal", f"{EXTRA}.prompt is {_kind(value)}, not a string")
     return _bounded(value, "prompt") if value else None
 
 
@@ -91,15 +91,15 @@ def _candidates(value: Any) -> tuple[str, ...]:
     if value is None:
         return ()
     if not isinstance(value, list) or len(value) != CANDIDATES or not all(isinstance(item, str) for item in value):
-        raise PhaseError("bad_proposal", f"{ASIDE}.candidate_outputs must be a list of two strings")
+        raise PhaseError("bad_proposal", f"{EXTRA}.candidate_outputs must be a list of two strings")
     if not all(item.strip() for item in value):
-        raise PhaseError("bad_proposal", f"{ASIDE}.candidate_outputs has an empty one, which tells nothing")
+        raise PhaseError("bad_proposal", f"{EXTRA}.candidate_outputs has an empty one, which tells nothing")
     return tuple(_bounded(item, "candidate_outputs") for item in value)
 
 
 def _bounded(text: str, name: str) -> str:
     if len(text) > MAX_TEXT:
-        raise PhaseError("proposal_too_large", f"{ASIDE}.{name} has more than {MAX_TEXT} characters")
+        raise PhaseError("proposal_too_large", f"{EXTRA}.{name} has more than {MAX_TEXT} characters")
     return text
 
 

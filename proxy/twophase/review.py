@@ -38,7 +38,7 @@ _DECIDABLE = {
 }
 
 
-class Desk:
+class ProposalReview:
     """Lists, shows, approves and rejects proposals.
 
     Every method raises StoreUnavailableError where the store does not answer,

@@ -44,7 +44,7 @@ class Single:
     message: Message
     call: ToolCall | None = None
     """The tool call it makes, if it does."""
-    spelt: bytes | None = None
+    encoded: bytes | None = None
     """The message as it is forwarded, where reading it made that known."""
     unpacked: int = 0
     """How many bytes it was decoded to, where it came in a content coding."""
@@ -107,10 +107,10 @@ def read_plain(body: bytes) -> Reading:
     if len(body) > MAX_PARTS and is_crowded(body):
         return _read_leniently(body, WireError("body_too_large", f"more than {MAX_PARTS} values in one body"))
     try:
-        value, spelt = read_json(body)
+        value, encoded = read_json(body)
     except WireError as error:
         return _read_leniently(body, error)
-    return classify(value, spelt)
+    return classify(value, encoded)
 
 
 def is_crowded(body: bytes) -> bool:
@@ -136,10 +136,10 @@ def _read_undeclared(body: bytes, content_types: Sequence[str], depth: int = 0) 
     return _refuse(inner, "encoding_mismatch", f"the body is {coding} and does not say so")
 
 
-def classify(value: Json, spelt: bytes | None = None) -> Reading:
+def classify(value: Json, encoded: bytes | None = None) -> Reading:
     """Say what a strictly parsed value is; `spelt` is its spelling, where that is known."""
     if isinstance(value, dict):
-        return _classify_object(value, spelt)
+        return _classify_object(value, encoded)
     if isinstance(value, list):
         found = list(_objects(value))
         mcp = any(not isinstance(_classify_object(item), Foreign) for item in found)
@@ -153,13 +153,13 @@ def _read_inside(text: str) -> Reading:
     return read_plain(text.encode("utf-8", "replace"))
 
 
-def _classify_object(value: JsonObject, spelt: bytes | None = None) -> Reading:
+def _classify_object(value: JsonObject, encoded: bytes | None = None) -> Reading:
     method = value.get("method")
     if not (isinstance(method, str) and method in SURELY_MCP) and not _is_mcp(value.items()):
         return FOREIGN
     try:
         message = parse_message(value)
-        return Single(message, check_message(message), spelt)
+        return Single(message, check_message(message), encoded)
     except WireError as error:
         return _refusal(value, error.reason, error.detail)
 

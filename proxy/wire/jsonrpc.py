@@ -11,7 +11,7 @@ import json
 import math
 from typing import Any, Never
 
-from proxy.core.json_codec import is_heavy, spell, spell_alike
+from proxy.core.json_codec import encode_canonical, encode_json, is_heavy
 from proxy.core.json_quick import read_quickly
 from proxy.core.model import Json, JsonObject, Kind, Message, MessageId
 from proxy.errors import WireError
@@ -74,20 +74,20 @@ def serialise(value: Json, *, small: bool = False) -> bytes:
 
     `small` where it is known to be. Raises WireError `lone_surrogate` where a string has half a surrogate pair.
     """
-    spelt = spell_alike(value) if small or not is_heavy(value) else None
-    return spelt if spelt is not None else _spell_strictly(value)
+    encoded = encode_canonical(value) if small or not is_heavy(value) else None
+    return encoded if encoded is not None else _spell_strictly(value)
 
 
 def _spell_strictly(value: Json) -> bytes:
     try:
-        return spell(value, allow_nan=False).encode()
+        return encode_json(value, allow_nan=False).encode()
     except UnicodeEncodeError as error:
         raise WireError("lone_surrogate", "a string holds half a surrogate pair") from error
 
 
 def respell(value: Json) -> bytes:
     """Spell a value that came from a server, whatever odd numbers or characters it holds."""
-    return spell(value, ensure_ascii=True).encode()
+    return encode_json(value, ensure_ascii=True).encode()
 
 
 def parse_message(value: Json) -> Message:

@@ -38,8 +38,8 @@ def banks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         yield bank
 
 
-async def propose(client: Client, tool: str, arguments: dict[str, Any], aside: Any = STABLE) -> dict[str, Any]:
-    result = await client.call_tool(f"{tool}_propose", {**arguments, **({"_interlock": aside} if aside else {})})
+async def propose(client: Client, tool: str, arguments: dict[str, Any], extra: Any = STABLE) -> dict[str, Any]:
+    result = await client.call_tool(f"{tool}_propose", {**arguments, **({"_interlock": extra} if extra else {})})
     assert not result.is_error, result.content[0]
     assert json.loads(result.content[0].text) == result.structured_content  # type: ignore[union-attr]
     assert isinstance(result.structured_content, dict)

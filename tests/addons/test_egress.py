@@ -11,7 +11,7 @@ from mitmproxy.test import tflow
 
 from addons import flow_state as flows
 from addons.egress import Egress
-from addons.mitm.pinned_dial import Judged
+from addons.mitm.pinned_dial import PinnedHost
 from proxy.core.model import AuditEvent, Principal
 from proxy.egress.guard import EgressGuard
 from proxy.gate.request import Gate
@@ -92,7 +92,7 @@ async def test_a_judged_request_is_dialled_at_every_judged_address_and_under_its
     server = await scene.dial()
     assert server.error is None
     assert server.address == ("name.test", 80)
-    assert isinstance(server.address[0], Judged)
+    assert isinstance(server.address[0], PinnedHost)
     assert server.address[0].addresses == ("192.0.2.1", "192.0.2.2")
 
 
@@ -108,7 +108,7 @@ async def test_a_name_that_leads_elsewhere_when_dialled_is_refused_and_recorded(
     scene.names["name.test"] = ("169.254.169.254",)
     server = await scene.dial()
     assert "egress_denied" in str(server.error)
-    assert not isinstance(server.address[0], Judged)
+    assert not isinstance(server.address[0], PinnedHost)
     (event,) = scene.sink.events
     assert (event.kind, event.reason, event.agent, event.detail["egress"]) == (
         "connection_refused",
@@ -186,7 +186,7 @@ async def test_the_same_request_on_a_kept_connection_is_judged_again_where_somet
 async def test_a_connection_that_nobody_asked_for_is_refused(scene: Scene):
     server = await scene.dial()
     assert "internal_error" in str(server.error)
-    assert not isinstance(server.address[0], Judged)
+    assert not isinstance(server.address[0], PinnedHost)
 
 
 async def test_a_flow_that_was_not_judged_may_not_leave(scene: Scene):

@@ -10,7 +10,7 @@ import pytest
 from mitmproxy import http
 
 from addons.sse_rewriter import EventStream
-from proxy.core.model import Call, Context, Decision, Exchange, Kind, Message, Outcome, Principal
+from proxy.core.model import Call, Context, Decision, InFlightCall, Kind, Message, Outcome, Principal
 from proxy.gate.router import Responses
 
 CONTEXT = Context(Principal("bot"), "mcp.example.com")
@@ -27,19 +27,19 @@ class StubGate:
     def find(self, context: Context, message_id: object) -> None:
         return None
 
-    def overhear(self, context: Context, value: dict[str, Any]) -> dict[str, Any]:
+    def on_unmatched_response(self, context: Context, value: dict[str, Any]) -> dict[str, Any]:
         self.heard.append(value)
         return value
 
 
 def stream(context: Context, method: str | None = None, **params: Any) -> EventStream:
-    exchange = None
+    in_flight = None
     if method is not None:
         message = Message(Kind.REQUEST, {"params": params}, method, "id-1")
         call, decision = Call(method, context.server, "bot"), Decision(Outcome.ALLOW, "x")
-        exchange = Exchange("c", message, context, call, decision, 0.0, 0.0)
+        in_flight = InFlightCall("c", message, context, call, decision, 0.0, 0.0)
     request = http.Request.make("GET", "http://mcp.example.com/sse")
-    return EventStream(Responses(StubGate(), context, exchange, b"k" * 32), request, 1 << 20)  # type: ignore[arg-type]
+    return EventStream(Responses(StubGate(), context, in_flight, b"k" * 32), request, 1 << 20)  # type: ignore[arg-type]
 
 
 def passed(events: EventStream, chunk: bytes) -> bytes:

@@ -12,8 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from proxy.audit import event_columns
-from proxy.audit.event_columns import COLUMNS, VALUES, PoisonError, clean, columns, readable, segments, spelt, time_of
-from proxy.core.json_codec import spell, spell_quickly
+from proxy.audit.event_columns import COLUMNS, VALUES, PoisonError, clean, columns, encoded, readable, segments, time_of
+from proxy.core.json_codec import encode_fast, encode_json
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=8)
 ANY_JSON: st.SearchStrategy[Any] = st.recursive(
@@ -85,7 +85,7 @@ def test_cleaning_twice_is_cleaning_once(value: Any) -> None:
     ids=lambda value: ascii(value)[:20],
 )
 def test_a_value_is_its_text_and_what_it_spells(text: str, values: list[Any]) -> None:
-    assert spelt(text) == values
+    assert encoded(text) == values
 
 
 @pytest.mark.parametrize(
@@ -141,8 +141,8 @@ EVENT = '{{"event_id":"e","kind":"k","time":1.5,"arguments":{}}}'
 
 
 def as_we_spell(event: dict[str, Any]) -> str:
-    quick = spell_quickly(event)
-    return spell(event) if quick is None else quick.decode()
+    quick = encode_fast(event)
+    return encode_json(event) if quick is None else quick.decode()
 
 
 def test_what_a_log_of_ours_writes_is_read_by_the_fast_way() -> None:

@@ -13,7 +13,7 @@ from proxy.audit import shipper
 from proxy.audit.checkpoints import CHECKPOINT_FILE
 from proxy.audit.hash_chain import Head
 from proxy.audit.local_log_files import DaemonLog, log_states
-from proxy.audit.pipeline import LenientSink, Recording, checkpoint_file, destination, open_notary
+from proxy.audit.pipeline import LenientSink, Recording, checkpoint_file, destination, open_signer
 from proxy.config import Settings
 from proxy.errors import AuditUnavailableError
 from tests.support.timeouts import PATIENCE
@@ -106,10 +106,10 @@ async def test_the_setting_decides_what_becomes_of_calls_that_cannot_be_recorded
 def test_checkpoints_go_where_the_settings_say(tmp_path: Path) -> None:
     assert checkpoint_file(settings(tmp_path)) == tmp_path / CHECKPOINT_FILE
     given = settings(tmp_path, checkpoint_file=tmp_path / "own.jsonl", checkpoint_command="tee 'a b.jsonl'")
-    notary = open_notary(given)
-    assert notary._places.command == ["tee", "a b.jsonl"]
-    notary._places = type(notary._places)(notary._places.file, ())
-    assert notary.certify("head", [Head("w", 1, "a" * 64)])
+    signer = open_signer(given)
+    assert signer._places.command == ["tee", "a b.jsonl"]
+    signer._places = type(signer._places)(signer._places.file, ())
+    assert signer.sign("head", [Head("w", 1, "a" * 64)])
     assert json.loads((tmp_path / "own.jsonl").read_text())["writer"] == "w"
 
 

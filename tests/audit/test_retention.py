@@ -10,7 +10,7 @@ import pytest
 from proxy.audit.event import Filter
 from proxy.audit.retention import DAY, Pruned, prune
 from proxy.store.event_store import Events
-from tests.support.trail_fixture import START, certify, execute, move, notary, signed, verified, write
+from tests.support.trail_fixture import START, execute, move, sign, signed, signer, verified, write
 
 
 async def numbers(events: Events) -> list[int | None]:
@@ -20,13 +20,13 @@ async def numbers(events: Events) -> list[int | None]:
 async def test_where_each_chain_begins_is_signed(tmp_path: Path, events: Events) -> None:
     head = write(tmp_path, range(1, 11))
     await move(tmp_path, events)
-    assert await prune(events, START + 4, notary(tmp_path)) == Pruned(3, [])
+    assert await prune(events, START + 4, signer(tmp_path)) == Pruned(3, [])
     assert signed(tmp_path)[head.writer].pruned == 3
-    assert await prune(events, START + 4, notary(tmp_path)) == Pruned(0, [])
+    assert await prune(events, START + 4, signer(tmp_path)) == Pruned(0, [])
 
 
 async def test_nothing_old_is_nothing_signed(tmp_path: Path, events: Events) -> None:
-    assert await prune(events, START, notary(tmp_path)) == Pruned(0, [])
+    assert await prune(events, START, signer(tmp_path)) == Pruned(0, [])
     assert signed(tmp_path) == {}
 
 
@@ -40,24 +40,24 @@ async def test_nothing_old_is_nothing_signed(tmp_path: Path, events: Events) -> 
 )
 async def test_what_is_not_what_it_was_stays(change: str, what: str, tmp_path: Path, events: Events) -> None:
     head = write(tmp_path, range(1, 11))
-    certify(tmp_path)
+    sign(tmp_path)
     await move(tmp_path, events)
     moment = "to_timestamp(1)" if type(events).__name__ == "PostgresEvents" else "1"
     await execute(events, change.format(moment))
     left = await numbers(events)
-    done = await prune(events, START + 4, notary(tmp_path))
+    done = await prune(events, START + 4, signer(tmp_path))
     assert (done.gone, [problem.what for problem in done.problems]) == (0, [what])
     assert await numbers(events) == left
     assert signed(tmp_path)[head.writer].pruned == 0
-    assert (await prune(events, START + 4, notary(tmp_path), signed={})).gone > 0
+    assert (await prune(events, START + 4, signer(tmp_path), signed={})).gone > 0
 
 
 async def test_an_event_stays_as_long_as_one_before_it(tmp_path: Path, events: Events) -> None:
     """The clock went back for a while: what was written then is not as old as it says."""
     write(tmp_path, [10, 11, -90_000, 1, 12, 13])
     await move(tmp_path, events)
-    assert (await prune(events, START + 5, notary(tmp_path))).gone == 0
-    assert (await prune(events, START + 12.5, notary(tmp_path))).gone == 5
+    assert (await prune(events, START + 5, signer(tmp_path))).gone == 0
+    assert (await prune(events, START + 12.5, signer(tmp_path))).gone == 5
     assert await numbers(events) == [6]
     assert (await verified(tmp_path, events)).problems == []
 
@@ -67,14 +67,14 @@ async def test_a_clock_that_was_ahead_holds_nothing_up(tmp_path: Path, events: E
     write(tmp_path, [1, 2, ahead, 3, 12])
     write(tmp_path, [ahead + 1])
     await move(tmp_path, events)
-    assert (await prune(events, START + 10, notary(tmp_path))).gone == 4
-    assert (await prune(events, START + 20, notary(tmp_path))).gone == 1
+    assert (await prune(events, START + 10, signer(tmp_path))).gone == 4
+    assert (await prune(events, START + 20, signer(tmp_path))).gone == 1
     assert await numbers(events) == [6], "it may have happened just now"
 
 
 async def test_a_clock_that_jumped_ahead_empties_no_store_at_once(tmp_path: Path, events: Events) -> None:
     write(tmp_path, [0, int(DAY / 2), int(DAY * 3 / 2), int(DAY * 2), int(DAY * 9)])
     await move(tmp_path, events)
-    gone = [(await prune(events, START + 1000 * DAY, notary(tmp_path), step=DAY)).gone for _ in range(4)]
+    gone = [(await prune(events, START + 1000 * DAY, signer(tmp_path), step=DAY)).gone for _ in range(4)]
     assert gone == [2, 2, 1, 0]
     assert (await verified(tmp_path, events)).problems == []

@@ -27,7 +27,7 @@ from proxy.store.event_store import Events
 from proxy.store.open_store import open_events
 from proxy.store.sqlite import STORE_FILE
 from tests.support.timeouts import PATIENCE
-from tests.support.trail_fixture import event, move, notary, signed, verified, write
+from tests.support.trail_fixture import event, move, signed, signer, verified, write
 
 Where = tuple[str | None, Path]
 
@@ -82,7 +82,7 @@ def own(log: DaemonLog) -> Iterator[OwnSource]:
 
 
 def shipper(tmp_path: Path, store: Any, own: OwnSource | None = None, **route: Any) -> Shipper:
-    return Shipper(Route(tmp_path, "embedded", **route), store, notary(tmp_path), own)
+    return Shipper(Route(tmp_path, "embedded", **route), store, signer(tmp_path), own)
 
 
 def spoil(log: DaemonLog, body: str, *numbers: int) -> None:
@@ -426,7 +426,7 @@ async def test_old_events_leave_the_store_where_it_is_ours_to_keep(
 class TestThread:
     def start(self, where: Where, log: DaemonLog) -> ShippingThread:
         url, folder = where
-        return ShippingThread(Route(folder, "embedded"), lambda: open_events(url, folder), notary(folder), log)
+        return ShippingThread(Route(folder, "embedded"), lambda: open_events(url, folder), signer(folder), log)
 
     async def test_it_moves_what_is_recorded_and_what_is_left_at_the_end(
         self, where: Where, monkeypatch: pytest.MonkeyPatch
@@ -471,7 +471,7 @@ class TestThread:
         def broken() -> Events:
             raise RuntimeError("no such store")
 
-        thread = ShippingThread(Route(tmp_path, "embedded"), broken, notary(tmp_path), log)
+        thread = ShippingThread(Route(tmp_path, "embedded"), broken, signer(tmp_path), log)
         await log.record(event(1))
         thread.stop()
         thread.finish()
@@ -493,7 +493,7 @@ class TestThread:
             async def close(self) -> None:
                 pass
 
-        thread = ShippingThread(Route(tmp_path, "embedded"), Hanging, notary(tmp_path), log)  # type: ignore[arg-type]
+        thread = ShippingThread(Route(tmp_path, "embedded"), Hanging, signer(tmp_path), log)  # type: ignore[arg-type]
         assert await asyncio.to_thread(asked.wait, PATIENCE)
         async with asyncio.timeout(PATIENCE):
             await asyncio.to_thread(thread.stop)

@@ -11,7 +11,7 @@ import pytest
 from proxy.audit.trails import FileTrail, LogsTrail, event_id
 from proxy.audit.verify import verify
 from proxy.errors import ConfigError
-from tests.support.trail_fixture import certify, signed, write
+from tests.support.trail_fixture import sign, signed, write
 
 
 async def exported(state_dir: Path) -> list[dict[str, Any]]:
@@ -24,7 +24,7 @@ async def exported(state_dir: Path) -> list[dict[str, Any]]:
 @pytest.fixture
 async def lines(tmp_path: Path) -> list[dict[str, Any]]:
     write(tmp_path, range(1, 11))
-    certify(tmp_path)
+    sign(tmp_path)
     return await exported(tmp_path)
 
 

@@ -17,7 +17,7 @@ from proxy.audit.local_log_files import log_states
 from proxy.audit.retention import prune
 from proxy.audit.verify import Report, expected
 from proxy.store.event_store import Events
-from tests.support.trail_fixture import START, certify, execute, move, notary, signed, verified, write
+from tests.support.trail_fixture import START, execute, move, sign, signed, signer, verified, write
 
 COUNT = 30
 
@@ -26,9 +26,9 @@ COUNT = 30
 async def writer(tmp_path: Path, events: Events) -> str:
     """Thirty events in the store, with a checkpoint at 20 and one at the end; the writer's id."""
     write(tmp_path, range(1, 21))
-    certify(tmp_path)
+    sign(tmp_path)
     head = write(tmp_path, range(21, COUNT + 1))
-    certify(tmp_path)
+    sign(tmp_path)
     assert await move(tmp_path, events) == COUNT
     return head.writer
 
@@ -157,14 +157,14 @@ async def test_a_writer_nobody_vouches_for_is_told(tmp_path: Path, events: Event
 
 
 async def test_two_signed_histories_are_told(tmp_path: Path, events: Events, writer: str) -> None:
-    assert notary(tmp_path).certify("head", [Head(writer, 25, "0" * 64), Head(writer, 25, "1" * 64)])
+    assert signer(tmp_path).sign("head", [Head(writer, 25, "0" * 64), Head(writer, 25, "1" * 64)])
     report = await verified(tmp_path, events)
     assert [problem.what for problem in report.problems] == ["rewritten"]
 
 
 async def test_what_is_still_in_the_log_is_verified_with_the_store(tmp_path: Path, events: Events, writer: str) -> None:
     write(tmp_path, range(31, 41))
-    certify(tmp_path)
+    sign(tmp_path)
     report = await verified(tmp_path, events)
     assert (report.problems, report.checked) == ([], 40)
     with_log(tmp_path, "UPDATE events SET body = replace(body, 'deny', 'allow') WHERE seq = 35")
@@ -195,43 +195,43 @@ async def test_a_second_row_under_an_events_id_is_found_wherever_a_page_ends(
 
 class TestPruned:
     async def test_what_retention_let_go_is_not_missed(self, tmp_path: Path, events: Events, writer: str) -> None:
-        assert (await prune(events, START + 11, notary(tmp_path))).gone == 10
+        assert (await prune(events, START + 11, signer(tmp_path))).gone == 10
         report = await verified(tmp_path, events)
         assert (report.problems, report.checked) == ([], 20)
         assert report.writers[0].proven == COUNT
 
     async def test_everything_may_go(self, tmp_path: Path, events: Events, writer: str) -> None:
-        assert (await prune(events, START + 100, notary(tmp_path))).gone == COUNT
+        assert (await prune(events, START + 100, signer(tmp_path))).gone == COUNT
         assert (await verified(tmp_path, events)).problems == []
         write(tmp_path, [31])
         assert (await verified(tmp_path, events)).problems == []
 
     async def test_what_comes_after_is_still_proven(self, tmp_path: Path, events: Events, writer: str) -> None:
-        await prune(events, START + 11, notary(tmp_path))
+        await prune(events, START + 11, signer(tmp_path))
         await execute(events, "DELETE FROM events WHERE seq = 11")
         assert await found(tmp_path, events) == (11, None, "missing")
 
     async def test_an_edit_of_the_first_that_stayed_is_found(self, tmp_path: Path, events: Events, writer: str) -> None:
-        await prune(events, START + 11, notary(tmp_path))
+        await prune(events, START + 11, signer(tmp_path))
         await execute(events, "UPDATE events SET body = replace(body, 'deny', 'allow') WHERE seq = 11")
         assert await found(tmp_path, events) == (11, "e00011", "altered")
 
     async def test_times_out_of_order_leave_no_holes(self, tmp_path: Path, events: Events) -> None:
         write(tmp_path, [1, 12, 2, 13, 3, 14, 15])
-        certify(tmp_path)
+        sign(tmp_path)
         await move(tmp_path, events)
-        assert (await prune(events, START + 10, notary(tmp_path))).gone == 1
+        assert (await prune(events, START + 10, signer(tmp_path))).gone == 1
         report = await verified(tmp_path, events)
         assert (report.problems, report.checked) == ([], 6)
 
     async def test_nothing_is_pruned_where_no_checkpoint_can_be_written(
         self, tmp_path: Path, events: Events, writer: str
     ) -> None:
-        from proxy.audit.checkpoint_signer import Notary, Places
+        from proxy.audit.checkpoint_signer import CheckpointSigner, Places
         from proxy.errors import AuditUnavailableError
 
         (tmp_path / "file").write_text("")
-        broken = Notary(tmp_path, Places(tmp_path / "file" / "below"))
+        broken = CheckpointSigner(tmp_path, Places(tmp_path / "file" / "below"))
         with pytest.raises(AuditUnavailableError, match="nothing was pruned"):
             await prune(events, START + 11, broken)
         assert (await verified(tmp_path, events)).checked == COUNT
@@ -254,7 +254,7 @@ class TestLocalLogs:
     @pytest.fixture(autouse=True)
     def log(self, tmp_path: Path) -> None:
         write(tmp_path, range(1, 11))
-        certify(tmp_path)
+        sign(tmp_path)
 
     async def test_a_log_that_nobody_touched_is_good(self, tmp_path: Path) -> None:
         report = await verified(tmp_path)

@@ -6,13 +6,13 @@ import json
 from pathlib import Path
 
 from tests.commands.conftest import Run
-from tests.support.trail_fixture import certify, write
+from tests.support.trail_fixture import sign, write
 
 
 def test_each_thing_has_its_line_and_the_exit_code_says_whether_all_is_well(run: Run, tmp_path: Path) -> None:
     state = tmp_path / "state"
     write(state, [1])
-    certify(state)
+    sign(state)
     before = {str(path): path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
     done = run("doctor", "--json", INTERLOCK_LISTEN="127.0.0.1:0", HTTPS_PROXY="", https_proxy="")
     rows = [json.loads(line) for line in done.stdout.splitlines()]

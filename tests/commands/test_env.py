@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from proxy.commands.env import Shell, spell
+from proxy.commands.env import Shell, shell_line
 from proxy.errors import ConfigError
 from tests.commands.conftest import Run, complaint
 from tests.support.timeouts import PATIENCE
@@ -46,13 +46,13 @@ def test_a_container_finds_the_proxy_and_the_ca_where_it_sees_them(run: Run) -> 
     ],
 )
 def test_values_are_quoted_as_each_shell_wants_it(shell: Shell, set_: str, unset: str) -> None:
-    assert spell(shell, "A", VALUE) == set_
-    assert spell(shell, "A", None) == unset
+    assert shell_line(shell, "A", VALUE) == set_
+    assert shell_line(shell, "A", None) == unset
 
 
 def test_a_value_of_several_lines_is_refused() -> None:
     with pytest.raises(ConfigError, match="one line"):
-        spell("docker", "A", "x\nB=y")
+        shell_line("docker", "A", "x\nB=y")
 
 
 def test_an_agents_token_is_in_the_url_and_must_be_its_own(run: Run, tmp_path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.commands.moments import parse_age, parse_moment, spell_moment
+from proxy.commands.moments import format_moment, parse_age, parse_moment
 from proxy.errors import ConfigError
 
 NOW = 1_763_000_000.0
@@ -42,5 +42,5 @@ def test_an_age_names_the_option_it_came_from() -> None:
 
 
 def test_a_moment_is_spelt_in_utc() -> None:
-    assert spell_moment(NOW + 0.5) == "2025-11-13 02:13:20.500"
-    assert spell_moment(None) == ""
+    assert format_moment(NOW + 0.5) == "2025-11-13 02:13:20.500"
+    assert format_moment(None) == ""

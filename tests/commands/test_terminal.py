@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from proxy.commands.terminal import printable, printable_lines, spell_json
+from proxy.commands.terminal import format_json, printable, printable_lines
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ def test_lines_stay_lines() -> None:
 
 def test_json_is_one_line_that_no_terminal_obeys() -> None:
     value = {"a\u2028": "\x1b[2J\x9b2J\u202e\ud800 é\x7f\ufeff"}
-    text = spell_json(value)
+    text = format_json(value)
     assert text.replace("é", "").isascii()
     assert text.isprintable()
     assert json.loads(text) == value

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from proxy.core import json_codec
-from proxy.core.json_codec import LONG, MANY, spell, spell_quickly
+from proxy.core.json_codec import LONG, MANY, encode_fast, encode_json
 from proxy.core.model import AuditEvent
 
 TEXT = "".join(map(chr, range(300))) + "\u2028\U0001f600\ud83d\ude00"
@@ -31,7 +31,7 @@ LARGE: list[Any] = [
 @pytest.mark.parametrize("value", LARGE)
 def test_a_large_value_is_spelt_as_json_dumps_spells_it(value: Any, ensure_ascii: bool):
     expected = json.dumps(value, ensure_ascii=ensure_ascii, separators=(",", ":"))
-    assert spell(value, ensure_ascii=ensure_ascii) == expected
+    assert encode_json(value, ensure_ascii=ensure_ascii) == expected
 
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
@@ -48,7 +48,7 @@ def test_any_value_is_spelt_alike_wherever_the_bounds_are(value: Any, ensure_asc
         patch.setattr(json_codec, "LONG", 1)
         patch.setattr(json_codec, "MANY", 2)
         expected = json.dumps(value, ensure_ascii=ensure_ascii, separators=(",", ":"))
-        assert spell(value, ensure_ascii=ensure_ascii) == expected
+        assert encode_json(value, ensure_ascii=ensure_ascii) == expected
 
 
 @given(VALUES)
@@ -58,8 +58,8 @@ def test_any_value_is_spelt_alike_wherever_the_bounds_are(value: Any, ensure_asc
 @example("\x00\x1e\x7f\x80\u2028\ud800\U0001f600")
 def test_any_value_is_read_back_as_it_was(value: Any):
     """By its repr: so is a number that is none, an integer of any size, and the sign of zero."""
-    assert repr(json.loads(spell(value))) == repr(value)
-    if (quick := spell_quickly(value)) is not None:
+    assert repr(json.loads(encode_json(value))) == repr(value)
+    if (quick := encode_fast(value)) is not None:
         assert repr(json.loads(quick)) == repr(value)
 
 
@@ -68,9 +68,9 @@ EVENT = AuditEvent(event_id="e", kind="k", time=1.0)
 
 @pytest.mark.parametrize("odd", [dt.datetime(2026, 1, 1, tzinfo=dt.UTC), EVENT, {1}, b"x"])
 def test_what_is_no_json_is_refused(odd: object):
-    assert spell_quickly({"odd": [odd]}) is None
+    assert encode_fast({"odd": [odd]}) is None
     with pytest.raises(TypeError):
-        spell({"odd": [odd]})
+        encode_json({"odd": [odd]})
 
 
 @pytest.mark.parametrize(
@@ -78,5 +78,5 @@ def test_what_is_no_json_is_refused(odd: object):
 )
 def test_a_number_that_is_none_is_refused_where_asked(value: Any):
     with pytest.raises(ValueError, match="JSON compliant"):
-        spell(value, allow_nan=False)
-    assert spell(value) == json.dumps(value, separators=(",", ":"))
+        encode_json(value, allow_nan=False)
+    assert encode_json(value) == json.dumps(value, separators=(",", ":"))

@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from proxy.core import json_quick
-from proxy.core.json_codec import spell, spell_alike, spell_quickly
+from proxy.core.json_codec import encode_canonical, encode_fast, encode_json
 from proxy.core.json_quick import LIMIT, read_quickly
 from proxy.errors import WireError
 from proxy.wire import jsonrpc
@@ -49,9 +49,9 @@ def check(data: bytes) -> None:
     assert outcome(data) == expected
     read = read_quickly(data)
     if read is not None and expected != "too_deep":
-        value, spelt = read
+        value, encoded = read
         assert repr(value) == expected
-        assert strictly(spelt) == expected
+        assert strictly(encoded) == expected
 
 
 @settings(max_examples=400)
@@ -125,14 +125,14 @@ def test_plain_bodies_take_the_quick_way(data: bytes) -> None:
 @example([1e16, 5e-324, 1e15, 0.0001, -0.0])
 def test_what_is_hashed_has_one_spelling(value: Any) -> None:
     """So that a hash of it says whether two calls had the same arguments, however large the rest of them was."""
-    assert spell_alike(value) in (None, spell(value, allow_nan=False).encode())
+    assert encode_canonical(value) in (None, encode_json(value, allow_nan=False).encode())
 
 
 @settings(max_examples=300)
 @given(VALUES)
 def test_a_quick_spelling_is_of_the_same_value(value: Any) -> None:
-    spelt = spell_quickly(value)
-    assert spelt is None or strictly(spelt) == strictly(spell(value, allow_nan=False).encode())
+    encoded = encode_fast(value)
+    assert encoded is None or strictly(encoded) == strictly(encode_json(value, allow_nan=False).encode())
 
 
 @pytest.mark.parametrize(
@@ -140,8 +140,8 @@ def test_a_quick_spelling_is_of_the_same_value(value: Any) -> None:
     [float("nan"), [None, float("inf")], {"a": (float("-inf"),)}, "\ud800", {1: 2}, 1 << 64, object()],
 )
 def test_what_json_spells_otherwise_or_not_at_all_is_left_to_it(value: Any) -> None:
-    assert spell_quickly(value) is None
-    assert spell_alike(value) is None
+    assert encode_fast(value) is None
+    assert encode_canonical(value) is None
 
 
 def test_a_reader_that_writes_exponents_in_another_way_only_costs_time(monkeypatch: pytest.MonkeyPatch) -> None:

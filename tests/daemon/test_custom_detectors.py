@@ -31,7 +31,7 @@ def interlock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Interlock]:
         yield running
 
 
-def exchange(interlock: Interlock, text: str, tool: str = "note") -> tuple[str, str]:
+def in_flight(interlock: Interlock, text: str, tool: str = "note") -> tuple[str, str]:
     """Send `text` to a server that sends it back; give what the server and what the agent got."""
     echo = response(result({"content": [{"type": "text", "text": text}]}), "application/json")
     with scripted(echo) as (port, requests):
@@ -50,7 +50,7 @@ def recorded(interlock: Interlock) -> str:
 
 
 def test_a_custom_detector_masks_on_the_wire_and_in_the_record(interlock: Interlock):
-    sent, received = exchange(interlock, f"I am {BADGE}")
+    sent, received = in_flight(interlock, f"I am {BADGE}")
     assert "I am [custom:badge:" in sent
     assert "I am [custom:badge:" in received
     assert BADGE not in recorded(interlock)
@@ -58,15 +58,15 @@ def test_a_custom_detector_masks_on_the_wire_and_in_the_record(interlock: Interl
 
 
 def test_what_no_rule_masks_is_masked_in_the_record_all_the_same(interlock: Interlock):
-    sent, _ = exchange(interlock, f"I am {BADGE}", tool="unruled")
+    sent, _ = in_flight(interlock, f"I am {BADGE}", tool="unruled")
     assert BADGE in sent
     assert BADGE not in recorded(interlock)
 
 
 def test_a_reload_brings_a_detector(interlock: Interlock):
-    assert DESK in exchange(interlock, f"at {DESK}")[0]
+    assert DESK in in_flight(interlock, f"at {DESK}")[0]
     put_in_force(interlock, HEAD + MORE)
-    assert "at [custom:desk:" in exchange(interlock, f"at {DESK}")[0]
+    assert "at [custom:desk:" in in_flight(interlock, f"at {DESK}")[0]
 
 
 def test_a_reload_with_a_bad_detector_leaves_the_old_ones(interlock: Interlock):
@@ -74,17 +74,17 @@ def test_a_reload_with_a_bad_detector_leaves_the_old_ones(interlock: Interlock):
     run = wait_for(interlock, lambda run: run.get("policy_problem") is not None)
     assert "policy.yaml:7:" in run["policy_problem"]
     assert "RE2" in run["policy_problem"]
-    assert BADGE not in exchange(interlock, f"I am {BADGE}")[0]
+    assert BADGE not in in_flight(interlock, f"I am {BADGE}")[0]
 
 
 def test_a_suppression_lets_one_fingerprint_pass_and_the_record_stays_masked(interlock: Interlock):
     other = BADGE.replace("3", "9")
-    exchange(interlock, f"I am {BADGE}")
+    in_flight(interlock, f"I am {BADGE}")
     [finding] = [e for e in interlock.events() if e["kind"] == "decided"][-1]["redactions"]
     assert (finding["detector"], finding["path"]) == ("custom.badge", "arguments.text")
     entry = f"  - {{reason: the badge on the poster, tool: note, fingerprint: {finding['fingerprint']}}}\n"
     put_in_force(interlock, f"{HEAD}suppressions:\n{entry}")
-    sent, received = exchange(interlock, f"{BADGE} {other} {TOKEN}")
+    sent, received = in_flight(interlock, f"{BADGE} {other} {TOKEN}")
     for wire in (sent, received):
         assert f"{BADGE} [custom:badge:" in wire
         assert other not in wire

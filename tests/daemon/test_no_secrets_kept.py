@@ -150,7 +150,7 @@ def test_no_secret_is_kept(
     if url:
         found["Postgres"] = postgres_texts(postgres, url)
     leaks = {
-        (where, secret) for spelt, secret in planter.spellings().items() for where in found if spelt in found[where]
+        (where, secret) for encoded, secret in planter.spellings().items() for where in found if encoded in found[where]
     }
     assert leaks == set()
     assert json.dumps(events).count("[secret:") >= 8  # they were there to be kept

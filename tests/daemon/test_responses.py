@@ -21,7 +21,7 @@ from tests.support.timeouts import PATIENCE
 CALL = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo"}}'
 RESULT = {"jsonrpc": "2.0", "id": 1, "result": {"content": [{"type": "text", "text": "hi"}]}}
 EVENT = b"event: message\nid: 7\ndata: " + json.dumps(RESULT).encode() + b"\n\n"
-type Step = bytes | float | threading.Event
+type CallState = bytes | float | threading.Event
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def interlock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Interlock]:
 
 
 @contextlib.contextmanager
-def scripted(*steps: Step) -> Iterator[tuple[int, list[bytes]]]:
+def scripted(*steps: CallState) -> Iterator[tuple[int, list[bytes]]]:
     """A server that reads one request and then does what `steps` say: send, pause, or wait for an event."""
     requests: list[bytes] = []
 
@@ -52,7 +52,7 @@ def scripted(*steps: Step) -> Iterator[tuple[int, list[bytes]]]:
         thread.join(PATIENCE)
 
 
-def _take(connection: socket.socket, step: Step) -> None:
+def _take(connection: socket.socket, step: CallState) -> None:
     if isinstance(step, bytes):
         connection.sendall(step)
     elif isinstance(step, threading.Event):
@@ -101,7 +101,7 @@ def outcome(interlock: Interlock) -> str:
     return [event["outcome"] for event in interlock.events() if event["kind"] == "completed"][-1]
 
 
-def ask(interlock: Interlock, steps: Sequence[Step]) -> bytes:
+def ask(interlock: Interlock, steps: Sequence[CallState]) -> bytes:
     with scripted(*steps) as (port, _):
         return send_raw("127.0.0.1", interlock.port, [request(port)])
 

@@ -14,7 +14,7 @@ from proxy.audit.local_log import LOG_FILE
 from proxy.doctor import folder
 from proxy.doctor.findings import Found
 from proxy.identity.ca import Authority
-from tests.support.trail_fixture import certify, write
+from tests.support.trail_fixture import sign, write
 
 
 def one(found: Iterable[Found]) -> Found:
@@ -28,7 +28,7 @@ def state(tmp_path: Path) -> Path:
     path.mkdir(mode=0o755)
     Authority(path).ensure()
     write(path, [1])
-    certify(path)
+    sign(path)
     return path
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from proxy.core.ids import new_id
-from proxy.core.model import AS_RECORDED, AuditEvent, Call, Exchange, Finding, Json, Kind, Message
+from proxy.core.model import AS_RECORDED, AuditEvent, Call, Finding, InFlightCall, Json, Kind, Message
 from proxy.errors import AuditUnavailableError
-from proxy.gate.event_recorder import RECORDED, Journal, digest
-from proxy.gate.refusal import Step
+from proxy.gate.event_recorder import RECORDED, EventRecorder, digest
+from proxy.gate.refusal import CallState
 from proxy.wire.body import Single
 from tests.support.gate_fixture import ALLOW, CONTEXT, call, masked
 
@@ -41,13 +41,13 @@ async def at_once(_size: int, work: Callable[..., Any], *args: Any) -> Any:
     return work(*args)
 
 
-def journal(fakes: Fakes) -> Journal:
-    return Journal(fakes, fakes, lambda: 12.5, at_once)
+def recorder(fakes: Fakes) -> EventRecorder:
+    return EventRecorder(fakes, fakes, lambda: 12.5, at_once)
 
 
-def step() -> Step:
+def step() -> CallState:
     value = call(arguments={"token": "secret", "n": 1})
-    made = Step("call-1", CONTEXT, 12.0)
+    made = CallState("call-1", CONTEXT, 12.0)
     made.reading = Single(Message(Kind.REQUEST, value, "tools/call", 7))
     made.call = Call("tools/call", CONTEXT.server, "bot", "t", value["params"]["arguments"])
     made.decision = ALLOW
@@ -59,7 +59,7 @@ async def test_arguments_with_nothing_to_mask_are_recorded_as_they_are_and_hashe
     fakes, made = Fakes(), step()
     made.clean = made.call.arguments
     made.size = 0 if is_small else 1 << 30
-    await journal(fakes).decided(made)
+    await recorder(fakes).decided(made)
     (event,) = fakes.events
     assert (event.arguments, fakes.asked) == ({"token": "secret", "n": 1}, [])
     hashed = AS_RECORDED if is_small else digest(b'{"token":"secret","n":1}')
@@ -68,7 +68,7 @@ async def test_arguments_with_nothing_to_mask_are_recorded_as_they_are_and_hashe
 
 async def test_a_decision_is_recorded_with_masked_arguments():
     fakes = Fakes()
-    await journal(fakes).decided(step())
+    await recorder(fakes).decided(step())
     event = fakes.events[0]
     assert (event.kind, event.decision, event.rule, event.tool, event.jsonrpc_id) == ("decided", "allow", "yes", "t", 7)
     assert event.arguments == {"token": "***", "n": 1}
@@ -78,9 +78,9 @@ async def test_a_decision_is_recorded_with_masked_arguments():
 
 async def test_what_a_call_took_is_no_matter_of_the_wall_clock():
     fakes = Fakes()
-    kept = Journal(fakes, fakes, lambda: -3600.0, at_once, lambda: 12.25)
+    kept = EventRecorder(fakes, fakes, lambda: -3600.0, at_once, lambda: 12.25)
     await kept.decided(step())
-    kept.completed(Exchange("c", step().message, CONTEXT, step().call, ALLOW, 10.0, 11.0), outcome="done")
+    kept.completed(InFlightCall("c", step().message, CONTEXT, step().call, ALLOW, 10.0, 11.0), outcome="done")
     decided, completed = fakes.events
     assert (decided.time, decided.gate_ms) == (-3600.0, 250.0)
     assert (completed.time, completed.upstream_ms, completed.total_ms) == (-3600.0, 1250.0, 2250.0)
@@ -88,13 +88,13 @@ async def test_what_a_call_took_is_no_matter_of_the_wall_clock():
 
 async def test_a_refusal_is_not_blamed_on_the_rule_that_allowed():
     fakes = Fakes()
-    await journal(fakes).decided(step(), "internal_error", with_arguments=False)
+    await recorder(fakes).decided(step(), "internal_error", with_arguments=False)
     event = fakes.events[0]
     assert (event.decision, event.reason, event.rule, event.arguments) == ("deny", "internal_error", None, None)
 
 
 async def test_a_decision_that_cannot_be_kept_raises_and_a_quiet_one_too():
-    broken = journal(Fakes(AuditUnavailableError("full")))
+    broken = recorder(Fakes(AuditUnavailableError("full")))
     with pytest.raises(AuditUnavailableError):
         await broken.decided(step())
     with pytest.raises(AuditUnavailableError):
@@ -102,23 +102,25 @@ async def test_a_decision_that_cannot_be_kept_raises_and_a_quiet_one_too():
 
 
 def test_what_happened_after_the_fact_is_kept_or_logged_and_never_raises():
-    exchange = Exchange("c", Message(Kind.REQUEST, {}, "tools/call", 1), CONTEXT, step().call, ALLOW, 10.0, 11.0)
+    in_flight = InFlightCall("c", Message(Kind.REQUEST, {}, "tools/call", 1), CONTEXT, step().call, ALLOW, 10.0, 11.0)
     fakes = Fakes()
-    journal(fakes).completed(exchange, outcome="done")
-    noted = journal(fakes).noted("request_refused", "not_http", CONTEXT, "deny", {"status": 400})
+    recorder(fakes).completed(in_flight, outcome="done")
+    noted = recorder(fakes).noted("request_refused", "not_http", CONTEXT, "deny", {"status": 400})
     completed, refused = fakes.events
     assert (completed.outcome, completed.upstream_ms, completed.total_ms) == ("done", 1500.0, 2500.0)
     assert (refused.event_id, refused.reason, refused.detail) == (noted, "not_http", {"status": 400})
-    broken = journal(Fakes(RuntimeError("boom")))
-    broken.completed(exchange, outcome="done")
+    broken = recorder(Fakes(RuntimeError("boom")))
+    broken.completed(in_flight, outcome="done")
     assert broken.noted("request_refused", "not_http", CONTEXT, "deny")
 
 
 def test_what_a_server_did_is_masked_and_joined_to_its_call():
     fakes = Fakes()
-    exchange = Exchange("call-1", Message(Kind.REQUEST, {}, "tools/call", 7), CONTEXT, step().call, ALLOW, 1.0, 2.0)
-    journal(fakes).observed(CONTEXT, exchange, {"phase": "call", "observations": [{"token": "secret"}]})
-    journal(fakes).observed(CONTEXT, None, {"phase": "startup"})
+    in_flight = InFlightCall(
+        "call-1", Message(Kind.REQUEST, {}, "tools/call", 7), CONTEXT, step().call, ALLOW, 1.0, 2.0
+    )
+    recorder(fakes).observed(CONTEXT, in_flight, {"phase": "call", "observations": [{"token": "secret"}]})
+    recorder(fakes).observed(CONTEXT, None, {"phase": "startup"})
     first, second = fakes.events
     assert (first.kind, first.call_id, first.tool, first.jsonrpc_id) == ("observed", "call-1", "t", 7)
     assert first.detail == {"phase": "call", "observations": [{"token": "***"}]}
@@ -131,7 +133,7 @@ def test_what_cannot_be_masked_is_left_out_of_the_record():
             raise RuntimeError("broken")
 
     fakes = Broken()
-    journal(fakes).observed(CONTEXT, None, {"phase": "call", "observations": [{"token": "secret"}]})
+    recorder(fakes).observed(CONTEXT, None, {"phase": "call", "observations": [{"token": "secret"}]})
     assert fakes.events[0].detail == {"phase": "call", "withheld": True}
 
 

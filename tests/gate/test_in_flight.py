@@ -7,22 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from proxy.core.model import Call, Context, Exchange, Kind, Message
-from proxy.errors import BoardUnavailableError
-from proxy.gate.in_flight import Exchanges, without_arguments
-from proxy.store.shared_calls import Board, make_board
+from proxy.core.model import Call, Context, InFlightCall, Kind, Message
+from proxy.errors import SharedCallsUnavailableError
+from proxy.gate.in_flight import InFlightCalls, without_arguments
+from proxy.store.shared_calls import SharedCalls, make_board
 from tests.support.gate_fixture import ALLOW, CONTEXT
 
 
-def exchange(number: int, context: Context = CONTEXT) -> Exchange:
+def in_flight(number: int, context: Context = CONTEXT) -> InFlightCall:
     message = Message(Kind.REQUEST, {}, "tools/call", number)
-    return Exchange(f"call-{number}", message, context, Call("tools/call", "s", "a", "t"), ALLOW, 0.0, 0.0)
+    return InFlightCall(f"call-{number}", message, context, Call("tools/call", "s", "a", "t"), ALLOW, 0.0, 0.0)
 
 
 def test_an_answer_is_matched_by_server_session_and_id_with_its_type():
-    exchanges, mine = Exchanges(), exchange(1)
-    exchanges.add(mine)
-    assert exchanges.find(CONTEXT, 1) is mine
+    in_flight_calls, mine = InFlightCalls(), in_flight(1)
+    in_flight_calls.add(mine)
+    assert in_flight_calls.find(CONTEXT, 1) is mine
     for context, message_id in (
         (CONTEXT, 2),
         (CONTEXT, None),
@@ -31,60 +31,60 @@ def test_an_answer_is_matched_by_server_session_and_id_with_its_type():
         (replace(CONTEXT, session=None), 1),
         (replace(CONTEXT, server="other"), 1),
     ):
-        assert exchanges.find(context, message_id) is None
+        assert in_flight_calls.find(context, message_id) is None
 
 
 def test_a_call_without_a_session_is_counted_and_not_found():
-    exchanges, mine = Exchanges(), exchange(1, replace(CONTEXT, session=None))
-    exchanges.add(mine)
-    assert (len(exchanges), exchanges.find(CONTEXT, 1)) == (1, None)
+    in_flight_calls, mine = InFlightCalls(), in_flight(1, replace(CONTEXT, session=None))
+    in_flight_calls.add(mine)
+    assert (len(in_flight_calls), in_flight_calls.find(CONTEXT, 1)) == (1, None)
 
 
 def test_a_call_ends_once():
-    exchanges, mine = Exchanges(), exchange(1)
-    exchanges.add(mine)
-    assert not exchanges.claim(CONTEXT, mine.message)
-    assert [exchanges.end(mine), exchanges.end(mine), len(exchanges)] == [True, False, 0]
-    assert exchanges.claim(CONTEXT, mine.message)
+    in_flight_calls, mine = InFlightCalls(), in_flight(1)
+    in_flight_calls.add(mine)
+    assert not in_flight_calls.claim(CONTEXT, mine.message)
+    assert [in_flight_calls.end(mine), in_flight_calls.end(mine), len(in_flight_calls)] == [True, False, 0]
+    assert in_flight_calls.claim(CONTEXT, mine.message)
 
 
 def test_an_id_is_claimed_by_requests_alone_and_given_back():
-    exchanges, request = Exchanges(), exchange(1).message
+    in_flight_calls, request = InFlightCalls(), in_flight(1).message
     answer = Message(Kind.RESPONSE, {}, None, 1)
-    assert exchanges.claim(CONTEXT, request)
-    assert not exchanges.claim(CONTEXT, request)
-    assert exchanges.claim(CONTEXT, answer)
-    exchanges.let_go(CONTEXT, answer)
-    assert exchanges.claim(replace(CONTEXT, session=None), request)
-    assert exchanges.claim(replace(CONTEXT, session="other"), request)
-    assert not exchanges.claim(CONTEXT, request)
-    exchanges.let_go(CONTEXT, request)
-    assert exchanges.claim(CONTEXT, request)
+    assert in_flight_calls.claim(CONTEXT, request)
+    assert not in_flight_calls.claim(CONTEXT, request)
+    assert in_flight_calls.claim(CONTEXT, answer)
+    in_flight_calls.let_go(CONTEXT, answer)
+    assert in_flight_calls.claim(replace(CONTEXT, session=None), request)
+    assert in_flight_calls.claim(replace(CONTEXT, session="other"), request)
+    assert not in_flight_calls.claim(CONTEXT, request)
+    in_flight_calls.let_go(CONTEXT, request)
+    assert in_flight_calls.claim(CONTEXT, request)
 
 
 def test_a_sessions_calls_are_those_under_way_in_it():
-    exchanges, mine, ended = Exchanges(), exchange(1), exchange(2)
-    others = [exchange(3, replace(CONTEXT, session=None)), exchange(4, replace(CONTEXT, server="other"))]
+    in_flight_calls, mine, ended = InFlightCalls(), in_flight(1), in_flight(2)
+    others = [in_flight(3, replace(CONTEXT, session=None)), in_flight(4, replace(CONTEXT, server="other"))]
     for each in (mine, ended, *others):
-        exchanges.add(each)
-    exchanges.end(ended)
-    assert exchanges.of_session(CONTEXT) == [mine]
-    assert exchanges.of_session(replace(CONTEXT, session=None)) == []
+        in_flight_calls.add(each)
+    in_flight_calls.end(ended)
+    assert in_flight_calls.of_session(CONTEXT) == [mine]
+    assert in_flight_calls.of_session(replace(CONTEXT, session=None)) == []
 
 
 def test_a_call_that_ended_is_still_found_for_a_replay():
-    exchanges, mine = Exchanges(), exchange(1)
-    exchanges.add(mine)
-    exchanges.end(mine)
-    assert exchanges.find(CONTEXT, 1) is mine
+    in_flight_calls, mine = InFlightCalls(), in_flight(1)
+    in_flight_calls.add(mine)
+    in_flight_calls.end(mine)
+    assert in_flight_calls.find(CONTEXT, 1) is mine
 
 
 def test_what_is_remembered_is_bounded():
-    exchanges = Exchanges(limit=2)
+    in_flight_calls = InFlightCalls(limit=2)
     for number in range(9):
-        exchanges.add(exchange(number))
-        exchanges.end(exchange(number))
-    assert [exchanges.find(CONTEXT, number) is not None for number in range(9)] == [False] * 5 + [True] * 4
+        in_flight_calls.add(in_flight(number))
+        in_flight_calls.end(in_flight(number))
+    assert [in_flight_calls.find(CONTEXT, number) is not None for number in range(9)] == [False] * 5 + [True] * 4
 
 
 def test_arguments_are_not_kept():
@@ -94,45 +94,45 @@ def test_arguments_are_not_kept():
 
 
 def test_ending_a_call_leaves_a_later_one_of_the_same_id_alone():
-    exchanges, first, second = Exchanges(), exchange(1), exchange(1)
+    in_flight_calls, first, second = InFlightCalls(), in_flight(1), in_flight(1)
     second.call_id = "call-1b"
-    exchanges.add(first)
-    exchanges.add(second)
-    exchanges.end(first)
-    assert exchanges.find(CONTEXT, 1) is second
+    in_flight_calls.add(first)
+    in_flight_calls.add(second)
+    in_flight_calls.end(first)
+    assert in_flight_calls.find(CONTEXT, 1) is second
 
 
 def test_the_oldest_are_surplus():
-    exchanges = Exchanges(limit=2)
+    in_flight_calls = InFlightCalls(limit=2)
     for number in range(5):
-        exchanges.add(exchange(number))
+        in_flight_calls.add(in_flight(number))
     ended = []
-    for oldest in exchanges.surplus("a"):
-        exchanges.end(oldest)
+    for oldest in in_flight_calls.surplus("a"):
+        in_flight_calls.end(oldest)
         ended.append(oldest.message.id)
     assert ended == [0, 1, 2]
-    assert [left.message.id for left in exchanges.remaining() if exchanges.end(left)] == [3, 4]
+    assert [left.message.id for left in in_flight_calls.remaining() if in_flight_calls.end(left)] == [3, 4]
 
 
 def test_an_agent_pushes_out_its_own_calls_and_no_others():
-    exchanges = Exchanges(limit=10, of_agent=2)
-    theirs = exchange(100)
+    in_flight_calls = InFlightCalls(limit=10, of_agent=2)
+    theirs = in_flight(100)
     theirs.call = replace(theirs.call, agent="another")
-    exchanges.add(theirs)
+    in_flight_calls.add(theirs)
     for number in range(4):
-        exchanges.add(exchange(number))
-        for oldest in exchanges.surplus("a"):
-            exchanges.end(oldest)
-    assert [left.message.id for left in exchanges.remaining() if exchanges.end(left)] == [100, 2, 3]
+        in_flight_calls.add(in_flight(number))
+        for oldest in in_flight_calls.surplus("a"):
+            in_flight_calls.end(oldest)
+    assert [left.message.id for left in in_flight_calls.remaining() if in_flight_calls.end(left)] == [100, 2, 3]
 
 
-def legacy(number: int) -> Exchange:
-    return exchange(number, replace(CONTEXT, transport="sse"))
+def legacy(number: int) -> InFlightCall:
+    return in_flight(number, replace(CONTEXT, transport="sse"))
 
 
 def test_a_legacy_call_is_found_and_ended_once_by_whichever_worker(tmp_path: Path):
     folder = make_board(tmp_path)
-    first, second = Exchanges(board=Board(folder)), Exchanges(board=Board(folder))
+    first, second = InFlightCalls(shared_calls=SharedCalls(folder)), InFlightCalls(shared_calls=SharedCalls(folder))
     mine, kept = legacy(1), legacy(2)
     assert first.claim(mine.context, mine.message)
     for each in (mine, kept):
@@ -151,8 +151,8 @@ def test_a_legacy_call_is_found_and_ended_once_by_whichever_worker(tmp_path: Pat
 
 def test_a_worker_lets_go_of_what_another_has_ended(tmp_path: Path):
     folder = make_board(tmp_path)
-    first, second = Exchanges(board=Board(folder)), Exchanges(board=Board(folder))
-    mine, ordinary = legacy(1), exchange(2)
+    first, second = InFlightCalls(shared_calls=SharedCalls(folder)), InFlightCalls(shared_calls=SharedCalls(folder))
+    mine, ordinary = legacy(1), in_flight(2)
     first.add(mine)
     first.add(ordinary)
     assert second.find(ordinary.context, 2) is None, "an ordinary call is no other worker's business"
@@ -167,17 +167,17 @@ def test_a_worker_lets_go_of_what_another_has_ended(tmp_path: Path):
 
 
 def test_a_board_that_cannot_be_used_refuses_calls_and_loses_no_ending(tmp_path: Path):
-    board = Board(make_board(tmp_path))
-    exchanges, mine = Exchanges(board=board), legacy(1)
-    exchanges.add(mine)
-    board.close()
-    with pytest.raises(BoardUnavailableError):
-        exchanges.claim(mine.context, legacy(2).message)
-    with pytest.raises(BoardUnavailableError):
-        exchanges.claim(CONTEXT, legacy(2).message)
-    with pytest.raises(BoardUnavailableError):
-        exchanges.add(legacy(2))
-    assert exchanges.find(mine.context, 9) is None
-    assert exchanges.of_session(mine.context) == [mine]
-    exchanges.catch_up()
-    assert exchanges.end(mine)
+    shared_calls = SharedCalls(make_board(tmp_path))
+    in_flight_calls, mine = InFlightCalls(shared_calls=shared_calls), legacy(1)
+    in_flight_calls.add(mine)
+    shared_calls.close()
+    with pytest.raises(SharedCallsUnavailableError):
+        in_flight_calls.claim(mine.context, legacy(2).message)
+    with pytest.raises(SharedCallsUnavailableError):
+        in_flight_calls.claim(CONTEXT, legacy(2).message)
+    with pytest.raises(SharedCallsUnavailableError):
+        in_flight_calls.add(legacy(2))
+    assert in_flight_calls.find(mine.context, 9) is None
+    assert in_flight_calls.of_session(mine.context) == [mine]
+    in_flight_calls.catch_up()
+    assert in_flight_calls.end(mine)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from proxy.core.masking import Suppression
-from proxy.core.model import Call, Exchange, Finding, Hints, Kind, Message, Redaction
+from proxy.core.model import Call, Finding, Hints, InFlightCall, Kind, Message, Redaction
 from proxy.core.proposals import Running
 from proxy.gate.in_flight_json import from_json, to_json
 from tests.support.gate_fixture import ALLOW, CONTEXT
@@ -17,7 +17,7 @@ REDACTION = Redaction(
     "scrub", ("secrets", "custom.x"), frozenset({"result"}), "deny", (Suppression("why", path="a.*"),)
 )
 DECISION = replace(ALLOW, matched=("scrub", "yes"), redactions=(REDACTION,), message="", shadow=())
-WHOLE = Exchange(
+WHOLE = InFlightCall(
     call_id="c1",
     message=Message(Kind.REQUEST, {"params": {"cursor": True}}, "tools/call", "7"),
     context=replace(CONTEXT, transport="sse"),

@@ -13,7 +13,7 @@ import brotli
 import pytest
 
 from proxy.core.model import Redaction
-from proxy.gate.outbound_scan import KEPT, Customs, UploadWatch, is_credential, last_words
+from proxy.gate.outbound_scan import KEPT, OutboundScanner, UploadWatch, is_credential, last_words
 from proxy.redact import Masker
 from tests.support.gate_fixture import ALLOW, CONTEXT
 
@@ -30,7 +30,7 @@ def going(target: str = "/", action: Any = "deny") -> Any:
 
 
 def look(body: bytes | None = b"", *headers: tuple[str, str], target: str = "/", before: str = "") -> Any:
-    return Customs(MASKER, LIMIT).look(going(target), headers, body, before)
+    return OutboundScanner(MASKER, LIMIT).look(going(target), headers, body, before)
 
 
 MULTIPART = f'--x\r\nContent-Disposition: form-data; name="f"; filename="a"\r\n\r\nk: {SECRET}\r\n--x--\r\n'
@@ -142,7 +142,7 @@ def test_where_secrets_may_go_nothing_is_looked_at():
         def mask(self, value: Any, detectors: Any, suppressions: Any = ()) -> Any:
             raise AssertionError
 
-    customs = Customs(Never(), LIMIT)
+    customs = OutboundScanner(Never(), LIMIT)
     for context in (going(action=None), replace(CONTEXT, egress=None)):
         assert customs.look(context, [], SECRET.encode()) is None
         assert customs.watch(context, [], LIMIT) is None
@@ -157,7 +157,7 @@ def test_a_head_that_was_clean_is_not_looked_at_again():
             return MASKER.mask(value, detectors)
 
     counting = Counting()
-    customs = Customs(counting, LIMIT)
+    customs = OutboundScanner(counting, LIMIT)
     for _ in range(3):
         assert customs.look(going("/clean"), [("A", "b")], None) is None
         assert customs.look(going(f"/{SECRET}"), [("A", "b")], None).refused

@@ -225,7 +225,7 @@ async def test_a_rule_that_now_wants_a_person_holds_for_proposals_made_before(ma
 
 async def test_a_threshold_that_was_lowered_holds_for_proposals_made_before(make: Make) -> None:
     world = make({**PAY, "block_threshold": 1})
-    proposed = await world.propose(aside={"candidate_outputs": ["moved 100 to bob", "moved 100 to eve"]})
+    proposed = await world.propose(extra={"candidate_outputs": ["moved 100 to bob", "moved 100 to eve"]})
     world.set_rules([{**PAY, "block_threshold": 0.01}])
     assert await world.commit(proposed) == "low_integrity"
 
@@ -252,7 +252,7 @@ async def test_a_call_whose_arguments_no_rule_governs_needs_no_proposal(make: Ma
 
 async def test_a_proposal_without_signals_is_blocked(make: Make) -> None:
     world = make()
-    answer = await world.propose(aside=None)
+    answer = await world.propose(extra=None)
     assert answer == {
         "status": "blocked",
         "action": "create_draft",
@@ -265,7 +265,7 @@ async def test_a_proposal_without_signals_is_blocked(make: Make) -> None:
 
 async def test_an_unstable_proposal_is_blocked_with_the_same_draft_every_time(make: Make) -> None:
     world = make()
-    first, second = await world.propose(aside=UNSTABLE), await world.propose(aside=UNSTABLE)
+    first, second = await world.propose(extra=UNSTABLE), await world.propose(extra=UNSTABLE)
     assert first == second
     assert first["reason"] == "low_integrity"
     assert first["composite_score"] >= 0.45
@@ -278,15 +278,15 @@ async def test_a_prompt_is_held_against_its_baseline(make: Make) -> None:
 
     world = make()
     await world.store.set_baseline(Baseline("", "transfer_funds", prompt_hash("Pay  Bob"), 0.0))
-    same = await world.propose(aside={**STABLE, "prompt": "pay bob"})
-    drifted = await world.propose(aside={**STABLE, "prompt": "pay eve"})
+    same = await world.propose(extra={**STABLE, "prompt": "pay bob"})
+    drifted = await world.propose(extra={**STABLE, "prompt": "pay eve"})
     assert same["signals"]["prompt_drift"] == 0.0
     assert drifted["signals"]["prompt_drift"] == 1.0
     assert drifted["composite_score"] == pytest.approx(0.2)
 
 
 @pytest.mark.parametrize(
-    "aside",
+    "extra",
     [
         "text",
         ["a", "b"],
@@ -300,8 +300,8 @@ async def test_a_prompt_is_held_against_its_baseline(make: Make) -> None:
         {"candidate_outputs": ["moved", " "]},
     ],
 )
-async def test_evidence_of_another_form_is_refused(make: Make, aside: Any) -> None:
-    assert await make().propose(aside=aside) == "bad_proposal"
+async def test_evidence_of_another_form_is_refused(make: Make, extra: Any) -> None:
+    assert await make().propose(extra=extra) == "bad_proposal"
 
 
 async def test_a_proposal_that_cannot_be_hashed_exactly_is_refused(make: Make) -> None:
@@ -326,7 +326,7 @@ async def test_a_proposal_is_as_large_as_what_it_unpacks_to(make: Make) -> None:
 
 
 async def test_a_long_prompt_is_refused(make: Make) -> None:
-    assert await make().propose(aside={"prompt": "x" * (1 << 16) + "y"}) == "proposal_too_large"
+    assert await make().propose(extra={"prompt": "x" * (1 << 16) + "y"}) == "proposal_too_large"
 
 
 async def test_a_proposal_cannot_be_a_task(make: Make) -> None:
@@ -422,16 +422,16 @@ async def test_another_caller_does_not_get_the_token_of_an_approved_proposal(mak
 
 async def test_without_signals_a_person_decides_where_a_person_decides_anyway(make: Make) -> None:
     world = make(HUMAN)
-    assert (await world.propose(aside=None))["status"] == "pending"
-    assert (await world.propose({"amount": 1, "to": "x"}, aside=UNSTABLE))["status"] == "blocked"
+    assert (await world.propose(extra=None))["status"] == "pending"
+    assert (await world.propose({"amount": 1, "to": "x"}, extra=UNSTABLE))["status"] == "blocked"
 
 
 async def test_a_blocked_proposal_waits_where_the_rule_says_review(make: Make) -> None:
     world = make({**PAY, "review": True})
-    pending = await world.propose(aside=UNSTABLE)
+    pending = await world.propose(extra=UNSTABLE)
     assert pending["status"] == "pending"
     await decide(world, pending, State.APPROVED)
-    assert isinstance(await world.commit(await world.propose(aside=UNSTABLE)), Forward)
+    assert isinstance(await world.commit(await world.propose(extra=UNSTABLE)), Forward)
 
 
 async def decide(world: World, answer: Any, state: State) -> None:
@@ -455,7 +455,7 @@ async def listed(world: World, *tools: dict[str, Any], cursor: str | None = None
     forward = await world.gate.inspect(json.dumps(body).encode(), CONTEXT)
     assert isinstance(forward, Forward)
     result: dict[str, Any] = {"tools": list(tools), **({"nextCursor": "n"} if more else {})}
-    value = world.gate.observe(forward.exchange, {"jsonrpc": "2.0", "id": world.next_id, "result": result}, b"")
+    value = world.gate.observe(forward.in_flight, {"jsonrpc": "2.0", "id": world.next_id, "result": result}, b"")
     return [shown["name"] for shown in value["result"]["tools"]]
 
 

@@ -7,13 +7,22 @@ from dataclasses import replace
 import pytest
 
 from proxy.core.model import Answer, Call, Decision, Kind, Message, Outcome, Reject
-from proxy.gate.refusal import Step, as_call, egress_reason, may_leave, refused_verdict, sendable, sentence, withheld
+from proxy.gate.refusal import (
+    CallState,
+    as_call,
+    egress_reason,
+    may_leave,
+    refused_verdict,
+    sendable,
+    sentence,
+    withheld,
+)
 from proxy.wire.body import Batch, Refused, Single
 from tests.support.gate_fixture import ALLOW, CONTEXT, DENY, call
 
 
-def step(reading=None, decision=None) -> Step:
-    made = Step("call-1", CONTEXT, 0.0)
+def step(reading=None, decision=None) -> CallState:
+    made = CallState("call-1", CONTEXT, 0.0)
     made.reading, made.decision = reading, decision
     return made
 

@@ -26,7 +26,7 @@ async def test_an_allowed_call_is_forwarded_after_its_event_is_durable() -> None
     assert (event.kind, event.decision, event.reason, event.rule) == ("decided", "allow", "allowed", "yes")
     assert (event.tool, event.arguments, event.jsonrpc_id) == ("t", {"path": "/x"}, 7)
     assert (event.agent, event.authenticated, event.server, event.session) == ("bot", True, "mcp.example.com", "s1")
-    assert event.call_id == verdict.exchange.call_id
+    assert event.call_id == verdict.in_flight.call_id
     assert world.gate.under_way == 1
 
 
@@ -271,7 +271,7 @@ async def test_secrets_are_masked_before_they_leave_and_before_they_are_recorded
     world = World(replace(ALLOW, redactions=(MASK,)))
     verdict = await world.forward(call(arguments={"a": ["secret"]}))
     assert verdict.message.params["arguments"] == {"a": ["***"]}
-    assert b"secret" not in await world.gate.spell(verdict)
+    assert b"secret" not in await world.gate.encode(verdict)
     assert world.events[0].arguments == {"a": ["***"]}
     assert [finding.detector for finding in world.events[0].redactions] == ["secrets.test"]
 
@@ -298,7 +298,7 @@ async def test_secrets_are_never_recorded_even_where_no_rule_asks() -> None:
 async def test_a_redaction_looks_only_where_it_says(on: str) -> None:
     world = World(replace(ALLOW, redactions=(replace(MASK, on=frozenset({on})),)))
     verdict = await world.forward(call(arguments={"a": "secret"}))
-    observed = world.gate.observe(verdict.exchange, {"id": 7, "result": {"b": "secret"}}, b"raw")
+    observed = world.gate.observe(verdict.in_flight, {"id": 7, "result": {"b": "secret"}}, b"raw")
     assert verdict.message.params["arguments"]["a"] == ("***" if on == "arguments" else "secret")
     assert observed["result"]["b"] == ("***" if on == "result" else "secret")
 
@@ -316,7 +316,7 @@ async def test_a_report_changes_nothing_and_notes_what_was_found() -> None:
     verdict = await world.forward(call(arguments={"a": "secret"}))
     response = {"jsonrpc": "2.0", "id": 7, "result": {"b": "secret"}}
     assert verdict.message.value == call(arguments={"a": "secret"})
-    assert world.gate.observe(verdict.exchange, response, b"raw") is response
+    assert world.gate.observe(verdict.in_flight, response, b"raw") is response
     assert [len(event.redactions) for event in world.events] == [1, 1]
 
 

@@ -96,9 +96,9 @@ async def test_the_head_of_a_streaming_upload_is_looked_at_before_anything_goes(
 
 async def test_a_secret_that_began_beside_the_answer_is_told_of_with_it():
     world = World(replace(ALLOW, redactions=(MASK,)))
-    exchange = (await world.forward(call())).exchange
-    world.gate.mask_aside(exchange, {"method": "notifications/message", "params": {"data": "secret"}})
-    world.gate.observe(exchange, {"jsonrpc": "2.0", "id": 7, "result": {"a": "fine"}}, b"raw")
+    in_flight = (await world.forward(call())).in_flight
+    world.gate.mask_aside(in_flight, {"method": "notifications/message", "params": {"data": "secret"}})
+    world.gate.observe(in_flight, {"jsonrpc": "2.0", "id": 7, "result": {"a": "fine"}}, b"raw")
     assert len(world.events[-1].redactions) == 1
 
 

@@ -113,8 +113,8 @@ async def test_ordinary_lines_pass_where_lines_are_read() -> None:
 async def test_large_work_is_done_aside_and_small_work_at_once() -> None:
     gate = World().gate
     main = threading.main_thread()
-    assert await gate.aside(10, threading.current_thread) is main
-    assert await gate.aside(gate_module.READ_AT_ONCE + 1, threading.current_thread) is not main
+    assert await gate.in_thread(10, threading.current_thread) is main
+    assert await gate.in_thread(gate_module.READ_AT_ONCE + 1, threading.current_thread) is not main
 
 
 async def test_what_large_work_raises_is_raised() -> None:
@@ -122,4 +122,4 @@ async def test_what_large_work_raises_is_raised() -> None:
         raise BOOM
 
     with pytest.raises(RuntimeError, match="boom"):
-        await World().gate.aside(gate_module.READ_AT_ONCE + 1, fail)
+        await World().gate.in_thread(gate_module.READ_AT_ONCE + 1, fail)

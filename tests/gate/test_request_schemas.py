@@ -12,7 +12,7 @@ import pytest
 from proxy.core.model import AuditEvent, Call, Decision, Forward, PinRules
 from proxy.errors import PinsUnavailableError
 from proxy.gate.request import Gate
-from proxy.gate.tool_catalog import Catalogue
+from proxy.gate.tool_catalog import ToolCatalog
 from proxy.gate.tool_pins import ServerPins
 from proxy.redact import Masker
 from tests.support.gate_fixture import ALLOW, CONTEXT, MASK, call, denial_of, only_reply
@@ -34,8 +34,8 @@ class World:
     version: str = "v1"
 
     def __post_init__(self) -> None:
-        self.catalogue = Catalogue(policy=lambda: self, pins=self)
-        self.gate = Gate(policy=lambda: self, redactor=MASKER, sink=self, catalogue=self.catalogue)
+        self.catalog = ToolCatalog(policy=lambda: self, pins=self)
+        self.gate = Gate(policy=lambda: self, redactor=MASKER, sink=self, catalog=self.catalog)
 
     def read(self, _server: str) -> ServerPins | None:
         if self.broken:
@@ -65,7 +65,7 @@ class World:
         self.events.append(event)
 
     def offer(self, tool: dict[str, Any]) -> None:
-        self.catalogue.show(CONTEXT, {"tools": [tool]}, continued=False)
+        self.catalog.show(CONTEXT, {"tools": [tool]}, continued=False)
 
     async def send(self, arguments: Any) -> Any:
         return await self.gate.inspect(json.dumps(call(arguments=arguments)).encode(), CONTEXT)
@@ -74,7 +74,7 @@ class World:
         verdict = await self.send({"note": "x"})
         assert isinstance(verdict, Forward)
         value = {"jsonrpc": "2.0", "id": 7, "result": result}
-        return self.gate.observe(verdict.exchange, value, json.dumps(value).encode())
+        return self.gate.observe(verdict.in_flight, value, json.dumps(value).encode())
 
 
 @pytest.fixture
@@ -142,7 +142,7 @@ async def test_where_the_schema_cannot_be_looked_up_nothing_is_given_on(world: W
     assert isinstance(verdict, Forward)
     world.broken = True
     value = {"jsonrpc": "2.0", "id": 7, "result": {"structuredContent": {"token": SECRET}}}
-    observed = world.gate.observe(verdict.exchange, value, b"")
+    observed = world.gate.observe(verdict.in_flight, value, b"")
     assert denial_of(observed)["reason"] == "internal_error"
     assert SECRET not in json.dumps(observed)
     assert denial_of(only_reply(await world.send({"token": SECRET})))["reason"] == "internal_error"

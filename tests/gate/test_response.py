@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from proxy.core.model import Answer
-from proxy.errors import BoardUnavailableError
+from proxy.errors import SharedCallsUnavailableError
 from proxy.gate.request import Gate
 from tests.support.gate_fixture import ALLOW, BOOM, CONTEXT, MASK, World, call, denial_of
 
@@ -26,21 +26,21 @@ from tests.support.gate_fixture import ALLOW, BOOM, CONTEXT, MASK, World, call, 
 )
 async def test_the_end_of_a_call_is_recorded(response: Any, outcome: str, is_error: bool | None) -> None:
     world = World()
-    exchange = (await world.forward(call())).exchange
+    in_flight = (await world.forward(call())).in_flight
     world.now += 0.25
-    world.gate.observe(exchange, {"jsonrpc": "2.0", "id": 7, **response}, b"12345")
+    world.gate.observe(in_flight, {"jsonrpc": "2.0", "id": 7, **response}, b"12345")
     event = world.events[-1]
     assert (event.kind, event.outcome, event.is_error, event.result_size) == ("completed", outcome, is_error, 5)
-    assert (event.call_id, event.total_ms, event.upstream_ms) == (exchange.call_id, 250.0, 250.0)
+    assert (event.call_id, event.total_ms, event.upstream_ms) == (in_flight.call_id, 250.0, 250.0)
     assert event.result_digest is not None
     assert world.gate.under_way == 0
 
 
 async def test_a_result_is_masked_everywhere_and_the_record_has_no_secret() -> None:
     world = World(replace(ALLOW, redactions=(MASK,)))
-    exchange = (await world.forward(call())).exchange
+    in_flight = (await world.forward(call())).in_flight
     result = {"content": [{"text": "secret"}], "structuredContent": {"a": "secret"}, "_meta": {"b": "secret"}}
-    observed = world.gate.observe(exchange, {"id": 7, "result": result, "error": {"message": "secret"}}, b"raw")
+    observed = world.gate.observe(in_flight, {"id": 7, "result": result, "error": {"message": "secret"}}, b"raw")
     assert "secret" not in json.dumps(observed)
     assert len(world.events[-1].redactions) == 1
 
@@ -48,12 +48,12 @@ async def test_a_result_is_masked_everywhere_and_the_record_has_no_secret() -> N
 @pytest.mark.parametrize("how", ["raises", "gives a list"])
 async def test_a_result_that_cannot_be_masked_is_withheld(how: str) -> None:
     world = World(replace(ALLOW, redactions=(MASK,)))
-    exchange = (await world.forward(call())).exchange
+    in_flight = (await world.forward(call())).in_flight
     if how == "raises":
         world.fail["mask"] = BOOM
     else:
         world.mask_as = lambda _: []
-    observed = world.gate.observe(exchange, {"jsonrpc": "2.0", "id": 7, "result": {"a": "secret"}}, b"raw")
+    observed = world.gate.observe(in_flight, {"jsonrpc": "2.0", "id": 7, "result": {"a": "secret"}}, b"raw")
     assert observed["id"] == 7
     assert denial_of(observed)["reason"] == "internal_error"
     assert "secret" not in json.dumps(observed)
@@ -63,8 +63,8 @@ async def test_a_result_that_cannot_be_masked_is_withheld(how: str) -> None:
 async def test_a_response_that_cannot_be_read_passes_only_where_nothing_is_masked() -> None:
     for redactions, withheld in (((), False), ((replace(MASK, action="report"),), False), ((MASK,), True)):
         world = World(replace(ALLOW, redactions=redactions))
-        exchange = (await world.forward(call())).exchange
-        answer = world.gate.unreadable(exchange)
+        in_flight = (await world.forward(call())).in_flight
+        answer = world.gate.unreadable(in_flight)
         assert (answer is not None) is withheld
         assert world.events[-1].outcome == "unreadable"
         if answer is not None:
@@ -74,17 +74,17 @@ async def test_a_response_that_cannot_be_read_passes_only_where_nothing_is_maske
 
 async def test_a_call_ends_once() -> None:
     world = World()
-    exchange = (await world.forward(call())).exchange
-    world.gate.abandon(exchange, "interrupted")
-    world.gate.abandon(exchange, "again")
-    world.gate.observe(exchange, {"id": 7, "result": {}}, b"")
+    in_flight = (await world.forward(call())).in_flight
+    world.gate.abandon(in_flight, "interrupted")
+    world.gate.abandon(in_flight, "again")
+    world.gate.observe(in_flight, {"id": 7, "result": {}}, b"")
     assert [event.outcome for event in world.events if event.kind == "completed"] == ["interrupted"]
 
 
 async def test_an_answer_finds_its_call_by_server_session_and_id() -> None:
     world = World()
-    exchange = (await world.forward(call())).exchange
-    assert world.gate.find(CONTEXT, 7) is exchange
+    in_flight = (await world.forward(call())).in_flight
+    assert world.gate.find(CONTEXT, 7) is in_flight
     for context, message_id in (
         (CONTEXT, "7"),
         (CONTEXT, 7.0),
@@ -96,18 +96,18 @@ async def test_an_answer_finds_its_call_by_server_session_and_id() -> None:
         (replace(CONTEXT, server="other"), 7),
     ):
         assert world.gate.find(context, message_id) is None
-    world.gate.abandon(exchange, "x")
+    world.gate.abandon(in_flight, "x")
     assert world.gate.find(CONTEXT, 7).closed
 
 
 async def test_an_id_still_under_way_in_the_session_is_refused_and_one_that_ended_is_not() -> None:
     world = World()
-    first = (await world.forward(call())).exchange
+    first = (await world.forward(call())).in_flight
     refused = await world.inspect(call())
     assert isinstance(refused, Answer)
     assert refused.replies[0]["result"]["_meta"]["mcp-interlock/denial"]["reason"] == "id_in_use"
     world.gate.abandon(first, "x")
-    second = (await world.forward(call())).exchange
+    second = (await world.forward(call())).in_flight
     assert world.gate.find(CONTEXT, 7) is second
 
 
@@ -119,7 +119,7 @@ async def test_notifications_leave_nothing_under_way() -> None:
 
 async def test_calls_under_way_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World()
-    monkeypatch.setattr(world.gate._exchanges, "_limit", 3)
+    monkeypatch.setattr(world.gate._in_flight, "_limit", 3)
     for number in range(5):
         await world.forward(call(request_id=number))
     assert world.gate.under_way == 3
@@ -139,10 +139,10 @@ async def test_closing_ends_every_call_under_way() -> None:
 
 async def test_an_end_that_cannot_be_recorded_does_not_raise() -> None:
     world = World()
-    exchange = (await world.forward(call())).exchange
+    in_flight = (await world.forward(call())).in_flight
     world.fail["record_later"] = BOOM
     response = {"id": 7, "result": {}}
-    assert world.gate.observe(exchange, response, b"") is response
+    assert world.gate.observe(in_flight, response, b"") is response
     world.gate.note("x", "not_http", CONTEXT)
 
 
@@ -166,21 +166,21 @@ async def test_the_log_has_a_line_per_decision_and_no_arguments() -> None:
 def test_an_answer_to_a_call_that_nobody_knows_is_masked_by_all_that_might_have_been_asked() -> None:
     world = World()
     answer = {"jsonrpc": "2.0", "id": 4, "result": {"content": [{"type": "text", "text": "secret"}]}}
-    assert "secret" not in json.dumps(world.gate.overhear(CONTEXT, answer))
+    assert "secret" not in json.dumps(world.gate.on_unmatched_response(CONTEXT, answer))
     clean = {"jsonrpc": "2.0", "id": 4, "result": {"content": []}}
-    assert world.gate.overhear(CONTEXT, clean) is clean
+    assert world.gate.on_unmatched_response(CONTEXT, clean) is clean
     elsewhere = replace(CONTEXT, session=None)
-    assert "secret" not in json.dumps(world.gate.overhear(elsewhere, answer))
+    assert "secret" not in json.dumps(world.gate.on_unmatched_response(elsewhere, answer))
     other = {"id": 4, "result": "secret"}
-    assert world.gate.overhear(elsewhere, other) is other, "no session, and no JSON-RPC: not MCP's"
-    assert "secret" not in json.dumps(world.gate.overhear(CONTEXT, other))
+    assert world.gate.on_unmatched_response(elsewhere, other) is other, "no session, and no JSON-RPC: not MCP's"
+    assert "secret" not in json.dumps(world.gate.on_unmatched_response(CONTEXT, other))
 
 
 @pytest.mark.parametrize("part", ["unmatched", "mask"])
 def test_an_answer_that_cannot_be_masked_is_withheld_whoever_asked(part: str) -> None:
     world = World(fail={part: BOOM})
     answer = {"jsonrpc": "2.0", "id": 4, "result": {"content": [{"type": "text", "text": "secret"}]}}
-    said = world.gate.overhear(CONTEXT, answer)
+    said = world.gate.on_unmatched_response(CONTEXT, answer)
     assert (said["id"], denial_of(said)["reason"]) == (4, "internal_error")
     assert "secret" not in json.dumps(said)
 
@@ -188,16 +188,16 @@ def test_an_answer_that_cannot_be_masked_is_withheld_whoever_asked(part: str) ->
 async def test_a_call_is_refused_where_workers_cannot_agree_on_its_id() -> None:
     class Broken:
         def __getattr__(self, name: str) -> Any:
-            raise BoardUnavailableError("gone")
+            raise SharedCallsUnavailableError("gone")
 
     world = World()
-    world.gate = Gate(policy=lambda: world, redactor=world, sink=world, board=Broken())  # type: ignore[arg-type]
+    world.gate = Gate(policy=lambda: world, redactor=world, sink=world, shared_calls=Broken())  # type: ignore[arg-type]
     verdict = await world.inspect(call())
     assert isinstance(verdict, Answer)
     assert denial_of(verdict.replies[0])["reason"] == "internal_error"
-    exchange = (await World().forward(call())).exchange
-    world.gate.share(exchange)
-    assert not exchange.shared
+    in_flight = (await World().forward(call())).in_flight
+    world.gate.share(in_flight)
+    assert not in_flight.shared
 
 
 async def test_a_clients_answer_to_a_server_is_not_taken_for_a_call_of_the_same_id() -> None:

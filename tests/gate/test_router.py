@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from proxy.core.model import Exchange
+from proxy.core.model import InFlightCall
 from proxy.gate.router import Responses, subscription, tools_changed
 from proxy.wire.sse_ping_carrier import carrier
 from tests.support.gate_fixture import ALLOW, CONTEXT, MASK, World, call
@@ -17,8 +17,8 @@ KEY = b"k" * 32
 MASKING = replace(ALLOW, redactions=(MASK,))
 
 
-async def begin(world: World, request: dict[str, Any] | None = None) -> Exchange:
-    return (await world.forward(request or call(request_id=1))).exchange
+async def begin(world: World, request: dict[str, Any] | None = None) -> InFlightCall:
+    return (await world.forward(request or call(request_id=1))).in_flight
 
 
 def rewrite(responses: Responses, value: Any) -> list[Any] | None:

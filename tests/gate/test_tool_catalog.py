@@ -12,7 +12,7 @@ import pytest
 from proxy.core.model import AuditEvent, Call, Context, Forward, PinRules, Principal
 from proxy.errors import PinsUnavailableError
 from proxy.gate.request import Gate
-from proxy.gate.tool_catalog import Catalogue, is_tool_list
+from proxy.gate.tool_catalog import ToolCatalog, is_tool_list
 from proxy.gate.tool_pins import ServerPins
 from proxy.policy.decide import CompiledPolicy
 from proxy.policy.rules import PolicyFile
@@ -40,8 +40,8 @@ class World:
     def __post_init__(self) -> None:
         content = PolicyFile.model_validate({"version": 1, "rules": RULES})
         self.policy = CompiledPolicy(content.rules, default="allow", pins=self.rules)
-        self.catalogue = Catalogue(policy=lambda: self.policy, pins=self, clock=lambda: 5.0)
-        self.gate = Gate(policy=lambda: self.policy, redactor=self, sink=self, catalogue=self.catalogue)
+        self.catalog = ToolCatalog(policy=lambda: self.policy, pins=self, clock=lambda: 5.0)
+        self.gate = Gate(policy=lambda: self.policy, redactor=self, sink=self, catalog=self.catalog)
 
     def read(self, server: str) -> ServerPins | None:
         if self.broken:
@@ -70,13 +70,13 @@ class World:
         self.events.append(event)
 
     def show(self, tools: Any, continued: bool = False, context: Context = CONTEXT, **more: Any) -> dict[str, Any]:
-        return self.catalogue.show(context, {"tools": tools, **more}, continued=continued)[0]
+        return self.catalog.show(context, {"tools": tools, **more}, continued=continued)[0]
 
     def names(self, *tools: Any) -> list[str]:
         return [shown["name"] for shown in self.show(list(tools))["tools"]]
 
     def objection(self, name: str) -> str | None:
-        found = self.catalogue.objection(Call("tools/call", CONTEXT.server, "bot", name))
+        found = self.catalog.objection(Call("tools/call", CONTEXT.server, "bot", name))
         return found.reason if found else None
 
     async def list_through_gate(self, result: Any, **params: Any) -> dict[str, Any]:
@@ -84,7 +84,7 @@ class World:
         verdict = await self.gate.inspect(json.dumps(request).encode(), CONTEXT)
         assert isinstance(verdict, Forward)
         answer = {"jsonrpc": "2.0", "id": 3, "result": result}
-        return self.gate.observe(verdict.exchange, answer, json.dumps(answer).encode())
+        return self.gate.observe(verdict.in_flight, answer, json.dumps(answer).encode())
 
 
 ENFORCE = PinRules(mode="enforce")
@@ -161,7 +161,7 @@ def test_pins_of_one_server_say_nothing_of_another() -> None:
     world = World(ENFORCE)
     world.names(tool("echo"))
     elsewhere = Call("tools/call", "other.example.com", "bot", "echo")
-    assert world.catalogue.objection(elsewhere) is not None
+    assert world.catalog.objection(elsewhere) is not None
 
 
 @pytest.mark.parametrize("mode", ["off", "record"])
@@ -187,7 +187,7 @@ def test_hidden_characters_are_only_told_of_where_policy_says_so() -> None:
 
 
 def test_methods_that_call_no_tool_meet_no_objection() -> None:
-    assert World(ENFORCE).catalogue.objection(Call("resources/read", "s", "bot")) is None
+    assert World(ENFORCE).catalog.objection(Call("resources/read", "s", "bot")) is None
 
 
 async def test_findings_are_recorded_once_without_what_was_said() -> None:
@@ -231,7 +231,7 @@ async def test_a_list_is_withheld_where_pins_are_unavailable() -> None:
     world = World(broken=True)
     answer = await world.list_through_gate({"tools": [tool("echo")]})
     assert answer["error"]["data"]["reason"] == "internal_error"
-    heard = world.gate.overhear(CONTEXT, {"jsonrpc": "2.0", "id": 9, "result": {"tools": [tool("echo")]}})
+    heard = world.gate.on_unmatched_response(CONTEXT, {"jsonrpc": "2.0", "id": 9, "result": {"tools": [tool("echo")]}})
     assert (heard["id"], heard["error"]["data"]["reason"]) == (9, "internal_error")
 
 
@@ -248,7 +248,7 @@ async def test_an_unreadable_answer_to_a_list_is_withheld() -> None:
     request = {"jsonrpc": "2.0", "id": 3, "method": "tools/list"}
     verdict = await world.gate.inspect(json.dumps(request).encode(), CONTEXT)
     assert isinstance(verdict, Forward)
-    answer = world.gate.unreadable(verdict.exchange)
+    answer = world.gate.unreadable(verdict.in_flight)
     assert answer is not None
     assert answer["error"]["data"]["reason"] == "unreadable_response"
 
@@ -261,8 +261,8 @@ async def test_an_error_and_other_results_pass_as_they_are() -> None:
 
 def test_a_list_that_answers_no_open_call_is_cut_too() -> None:
     value = {"jsonrpc": "2.0", "id": 9, "result": {"tools": [tool("echo"), tool("danger")]}}
-    heard = World().gate.overhear(CONTEXT, value)
+    heard = World().gate.on_unmatched_response(CONTEXT, value)
     assert [entry["name"] for entry in heard["result"]["tools"]] == ["echo"]
     other = {"jsonrpc": "2.0", "id": 9, "result": {"content": []}}
-    assert World().gate.overhear(CONTEXT, other) is other
+    assert World().gate.on_unmatched_response(CONTEXT, other) is other
     assert not is_tool_list(other)

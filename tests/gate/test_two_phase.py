@@ -45,12 +45,12 @@ async def test_how_a_commit_ended_is_kept_with_it(make: Make, result: Any, outco
     proposed = await world.propose()
     forward = await world.commit(proposed)
     assert isinstance(forward, Forward)
-    assert forward.exchange.commit is not None
-    before = await world.store.commit(forward.exchange.commit.nonce)
+    assert forward.in_flight.commit is not None
+    before = await world.store.commit(forward.in_flight.commit.nonce)
     assert before is not None
     assert before.outcome is None
     await world.answer(forward, **result)
-    commit = await world.store.commit(forward.exchange.commit.nonce)
+    commit = await world.store.commit(forward.in_flight.commit.nonce)
     assert commit is not None
     assert commit.outcome == outcome
 
@@ -59,10 +59,10 @@ async def test_a_commit_whose_answer_never_came_is_unknown(make: Make) -> None:
     world = make()
     forward = await world.commit(await world.propose())
     assert isinstance(forward, Forward)
-    world.gate.abandon(forward.exchange, "upstream_error")
+    world.gate.abandon(forward.in_flight, "upstream_error")
     await world.phases.settle()
-    assert forward.exchange.commit is not None
-    commit = await world.store.commit(forward.exchange.commit.nonce)
+    assert forward.in_flight.commit is not None
+    commit = await world.store.commit(forward.in_flight.commit.nonce)
     assert commit is not None
     assert commit.outcome == "unknown"
 
@@ -234,7 +234,7 @@ class Drafts:
 async def test_drafts_come_from_the_sampler_where_the_caller_gives_none(make: Make) -> None:
     sampler = Drafts("moved 100", "moved 100")
     world = make(sampler=sampler)
-    assert (await world.propose(aside={"prompt": "pay"}))["status"] == "allowed"
+    assert (await world.propose(extra={"prompt": "pay"}))["status"] == "allowed"
     assert sampler.asked == [("transfer_funds", None, ARGUMENTS, "pay")]
     await world.propose()
     assert len(sampler.asked) == 1
@@ -243,14 +243,14 @@ async def test_drafts_come_from_the_sampler_where_the_caller_gives_none(make: Ma
 async def test_a_sampler_sees_no_secret(make: Make) -> None:
     sampler = Drafts("a", "a")
     token = "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
-    await make(sampler=sampler).propose({"note": f"use {token}"}, aside={"prompt": f"use {token}"})
+    await make(sampler=sampler).propose({"note": f"use {token}"}, extra={"prompt": f"use {token}"})
     assert sampler.asked
     assert token not in repr(sampler.asked)
 
 
 async def test_a_sampler_that_fails_leaves_the_signal_out_and_the_event_says_so(make: Make) -> None:
     world = make(sampler=Drafts(error="no answer from the model in 10 s"))
-    assert (await world.propose(aside=None))["reason"] == "no_signals"
+    assert (await world.propose(extra=None))["reason"] == "no_signals"
     (proposed,) = [event for event in world.events if event.kind == "proposed"]
     assert "no answer from the model in 10 s" in json.dumps(proposed.detail["absent"])
 

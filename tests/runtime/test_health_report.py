@@ -14,7 +14,7 @@ from proxy.audit.backlog import Backlog
 from proxy.config import Settings
 from proxy.metrics.counters import Meters
 from proxy.runtime import health_report
-from proxy.runtime.health_report import Vitals
+from proxy.runtime.health_report import HealthReport
 from proxy.runtime.worker_process import Report
 
 NOTHING = Backlog(0, None, 0, ())
@@ -31,14 +31,14 @@ class World:
         self.meters = Meters(2)
         for number in (1, 2):
             self.meters.row(number).beat()
-        self.vitals = Vitals(settings, self.meters, self.places, policy)
+        self.health = HealthReport(settings, self.meters, self.places, policy)
 
     def _place(self, number: int) -> Any:
         worker = SimpleNamespace(pid=os.getpid(), report=Report("v7"))
         return SimpleNamespace(number=number, worker=worker, restarts=number, serves=True)
 
     def ask(self, path: str) -> tuple[int, Any]:
-        reply = self.vitals.answer(path)
+        reply = self.health.answer(path)
         return reply.status, reply.body if path == "/metrics" else json.loads(reply.body)
 
 
@@ -79,14 +79,14 @@ def test_each_thing_that_is_not_ready_is_named(world: World) -> None:
     world.meters._beats[0] -= 20
     assert wrong() == {"silent": "no sign of life for 15 s from worker 1"}
     world.meters.row(1).beat()
-    world.vitals.stopping = True
+    world.health.stopping = True
     assert list(wrong()) == ["stopping"]
 
 
 def test_the_metrics_tell_of_workers_log_policy_and_build(world: World) -> None:
     world.backlog = Backlog(5, 1.5, 2, ())
-    (world.vitals._settings.state_dir / "log").mkdir()
-    (world.vitals._settings.state_dir / "log" / "events.db-wal").write_bytes(b"x" * 1000)
+    (world.health._settings.state_dir / "log").mkdir()
+    (world.health._settings.state_dir / "log" / "events.db-wal").write_bytes(b"x" * 1000)
     lines = world.ask("/metrics")[1].splitlines()
     for line in (
         "interlock_workers 2",

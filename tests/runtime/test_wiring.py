@@ -127,7 +127,7 @@ async def test_approvals_are_told_and_recorded_of_the_servers_that_matter(
 
 def _list_tools(parts: Parts, server: str) -> None:
     value = {"jsonrpc": "2.0", "id": 1, "result": {"tools": [{"name": "t", "inputSchema": {"type": "object"}}]}}
-    parts.gate.overhear(Context(Principal("bot"), server), value)
+    parts.gate.on_unmatched_response(Context(Principal("bot"), server), value)
 
 
 async def _until(holds: Callable[[], bool]) -> None:

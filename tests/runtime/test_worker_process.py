@@ -36,7 +36,7 @@ def test_a_worker_reports_and_ends_with_its_code() -> None:
     assert worker.report is not None
     assert len(worker.report.policy_problem or "") == MAX_TEXT + 1
     worker.tell(signal.SIGTERM)
-    assert (worker.bury(), worker.failure) == (-signal.SIGTERM, None)
+    assert (worker.reap(), worker.failure) == (-signal.SIGTERM, None)
 
 
 def test_a_worker_that_fails_says_why() -> None:
@@ -47,11 +47,11 @@ def test_a_worker_that_fails_says_why() -> None:
         raise ValueError("odd")
 
     failed = fork_worker(1, wrong, lambda: None)
-    assert (failed.bury(), failed.failure) == (1, "setting x = 1: choose another")
+    assert (failed.reap(), failed.failure) == (1, "setting x = 1: choose another")
     broken = fork_worker(1, odd, lambda: None)
-    assert (broken.bury(), broken.failure) == (1, "ValueError: odd")
+    assert (broken.reap(), broken.failure) == (1, "ValueError: odd")
     done = fork_worker(1, lambda _: None, lambda: None)
-    assert (done.bury(), done.failure) == (0, None)
+    assert (done.reap(), done.failure) == (0, None)
 
 
 SUPERVISOR = """

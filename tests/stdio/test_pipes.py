@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.stdio.pipes import Hand, Inlet, Outlet
+from proxy.stdio.pipes import BlockingWorker, Inlet, Outlet
 
 
 async def test_bytes_pass_from_an_outlet_to_an_inlet() -> None:
@@ -69,7 +69,7 @@ async def test_writing_where_nobody_reads_raises() -> None:
 
 
 async def test_work_that_nobody_waits_for_any_more_is_done_all_the_same() -> None:
-    hand, go = Hand("test"), threading.Event()
+    hand, go = BlockingWorker("test"), threading.Event()
     waiting = asyncio.create_task(hand.do(go.wait))
     await asyncio.sleep(0)
     waiting.cancel()

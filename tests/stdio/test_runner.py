@@ -102,7 +102,7 @@ def test_a_denied_call_is_answered_and_never_reaches_the_server(tmp_path: Path, 
 
 
 def test_secrets_are_masked_both_ways_and_beside_the_answers(tmp_path: Path, log: Path) -> None:
-    aside = json.dumps({"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": f"it is {SECRET}"}})
+    beside = json.dumps({"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": f"it is {SECRET}"}})
     with start_run(tmp_path, recorder(log), policy=MASKING) as run:
         answer = run.call("echo", 1, text=f"key {SECRET}")
         assert SECRET not in json.dumps(answer)
@@ -112,7 +112,7 @@ def test_secrets_are_masked_both_ways_and_beside_the_answers(tmp_path: Path, log
         run.answer(2)
         run.end()
     assert SECRET.encode() not in log.read_bytes()
-    script = ["sh", "-c", f"read line; echo '{aside}'; echo '{halves}'; read line"]
+    script = ["sh", "-c", f"read line; echo '{beside}'; echo '{halves}'; read line"]
     with start_run(tmp_path, script, policy=MASKING) as run:
         run.send({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "t"}})
         first, second = run.receive(), run.receive()

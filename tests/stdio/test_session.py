@@ -62,7 +62,7 @@ async def test_a_call_is_told_of_before_it_goes_out_and_a_refused_one_is_not() -
         CONTEXT,
         wire._to_client,
         wire._to_server,
-        lambda message, exchange, size: told.append((message.method, size, len(wire.server))),
+        lambda message, in_flight, size: told.append((message.method, size, len(wire.server))),
     )
     await session.from_client(json.dumps(call(request_id=1)).encode())
     await session.from_client(b"[]")

@@ -31,7 +31,7 @@ from tests.store.test_proposal_store import NOW, commit, proposal
 from tests.support.postgres import Postgres
 from tests.support.postgres_cutter import Cutter, How
 from tests.support.timeouts import PATIENCE
-from tests.support.trail_fixture import notary
+from tests.support.trail_fixture import signer
 
 DAY = 86_400
 WHERE = "SELECT tableoid::regclass::text, count(*) FROM events GROUP BY 1 ORDER BY 1"
@@ -124,7 +124,7 @@ async def test_a_long_report_holds_up_no_shipping(
         log = DaemonLog(tmp_path)
         await log.record(AuditEvent(event_id="e", kind="k", time=time.time()))
         own = OwnSource(log, "here")
-        assert await Shipper(Route(tmp_path, "here"), alone, notary(tmp_path), own).round() == 1
+        assert await Shipper(Route(tmp_path, "here"), alone, signer(tmp_path), own).round() == 1
         own.connection.close()
         log.close()
         with pytest.raises(StoreUnavailableError, match="lock timeout"):

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from proxy.errors import BoardUnavailableError
+from proxy.errors import SharedCallsUnavailableError
 from proxy.store import shared_calls as module
-from proxy.store.shared_calls import Board, make_board
+from proxy.store.shared_calls import SharedCalls, make_board
 from tests.gate.test_in_flight_json import WHOLE
 from tests.support.gate_fixture import CONTEXT
 
@@ -25,27 +25,27 @@ def folder(tmp_path: Path) -> Path:
 def test_an_id_that_another_process_claims_is_taken_until_that_ends(folder: Path) -> None:
     ready, tell = os.pipe()
     if (pid := os.fork()) == 0:
-        board = Board(folder)
-        os.write(tell, b"1" if board.claim(CONTEXT, 1) and board.claim(CONTEXT, "1") else b"0")
+        shared_calls = SharedCalls(folder)
+        os.write(tell, b"1" if shared_calls.claim(CONTEXT, 1) and shared_calls.claim(CONTEXT, "1") else b"0")
         time.sleep(60)
         os._exit(0)
-    board = Board(folder)
+    shared_calls = SharedCalls(folder)
     assert os.read(ready, 1) == b"1"
-    assert not board.claim(CONTEXT, 1)
-    assert board.claim(CONTEXT, 2)
-    assert board.claim(replace(CONTEXT, session="other"), 1)
-    assert board.claim(replace(CONTEXT, server="other"), 1)
+    assert not shared_calls.claim(CONTEXT, 1)
+    assert shared_calls.claim(CONTEXT, 2)
+    assert shared_calls.claim(replace(CONTEXT, session="other"), 1)
+    assert shared_calls.claim(replace(CONTEXT, server="other"), 1)
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
-    assert board.claim(CONTEXT, 1), "a claim ends with its worker"
-    board.release(CONTEXT, 1)
-    board.close()
+    assert shared_calls.claim(CONTEXT, 1), "a claim ends with its worker"
+    shared_calls.release(CONTEXT, 1)
+    shared_calls.close()
     for number in (ready, tell):
         os.close(number)
 
 
 def test_a_call_is_found_by_session_and_typed_id_and_the_latest_counts(folder: Path) -> None:
-    first, second = Board(folder), Board(folder)
+    first, second = SharedCalls(folder), SharedCalls(folder)
     first.post(WHOLE)
     assert second.find(WHOLE.context, "7") == WHOLE
     assert second.find(WHOLE.context, 7) is None
@@ -65,7 +65,7 @@ def test_a_call_is_found_by_session_and_typed_id_and_the_latest_counts(folder: P
 
 
 def test_endpoints_are_shared(folder: Path) -> None:
-    first, second = Board(folder), Board(folder)
+    first, second = SharedCalls(folder), SharedCalls(folder)
     assert not second.is_endpoint("s", "/messages/1")
     first.add_endpoint("s", "/messages/1")
     first.add_endpoint("s", "/messages/1")
@@ -80,38 +80,38 @@ def test_what_is_kept_is_bounded(folder: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(module, "MAX_CALLS", 3)
     monkeypatch.setattr(module, "PRUNE_EVERY", 10)
     monkeypatch.setattr(module, "MAX_ENDPOINTS", 2)
-    board = Board(folder)
+    shared_calls = SharedCalls(folder)
     for number in range(20):
-        board.post(replace(WHOLE, call_id=f"c{number}"))
-        board.add_endpoint("s", f"/{number}")
-    assert [call.call_id for call in board.of_session(WHOLE.context)] == ["c17", "c18", "c19"]
-    assert [board.is_endpoint("s", f"/{number}") for number in range(3)] == [True, True, False]
-    board.close()
+        shared_calls.post(replace(WHOLE, call_id=f"c{number}"))
+        shared_calls.add_endpoint("s", f"/{number}")
+    assert [call.call_id for call in shared_calls.of_session(WHOLE.context)] == ["c17", "c18", "c19"]
+    assert [shared_calls.is_endpoint("s", f"/{number}") for number in range(3)] == [True, True, False]
+    shared_calls.close()
 
 
 def test_a_start_finds_an_empty_board_for_its_owner_alone(tmp_path: Path, folder: Path) -> None:
-    board = Board(folder)
-    board.post(WHOLE)
-    board.close()
-    again = Board(make_board(tmp_path))
+    shared_calls = SharedCalls(folder)
+    shared_calls.post(WHOLE)
+    shared_calls.close()
+    again = SharedCalls(make_board(tmp_path))
     assert again.find(WHOLE.context, "7") is None
     assert folder.stat().st_mode & 0o777 == 0o700
     again.close()
 
 
 def test_a_board_that_is_broken_is_told(tmp_path: Path, folder: Path) -> None:
-    with pytest.raises(BoardUnavailableError):
-        Board(tmp_path / "nowhere")
+    with pytest.raises(SharedCallsUnavailableError):
+        SharedCalls(tmp_path / "nowhere")
     (tmp_path / "file").touch()
-    with pytest.raises(BoardUnavailableError):
+    with pytest.raises(SharedCallsUnavailableError):
         make_board(tmp_path / "file")
-    board = Board(folder)
-    board.post(WHOLE)
-    board._do("UPDATE calls SET body = '{}'")
-    with pytest.raises(BoardUnavailableError, match="cannot be read"):
-        board.find(WHOLE.context, "7")
-    board.close()
-    with pytest.raises(BoardUnavailableError):
-        board.post(WHOLE)
-    with pytest.raises(BoardUnavailableError):
-        board.claim(CONTEXT, 1)
+    shared_calls = SharedCalls(folder)
+    shared_calls.post(WHOLE)
+    shared_calls._do("UPDATE calls SET body = '{}'")
+    with pytest.raises(SharedCallsUnavailableError, match="cannot be read"):
+        shared_calls.find(WHOLE.context, "7")
+    shared_calls.close()
+    with pytest.raises(SharedCallsUnavailableError):
+        shared_calls.post(WHOLE)
+    with pytest.raises(SharedCallsUnavailableError):
+        shared_calls.claim(CONTEXT, 1)

@@ -143,7 +143,7 @@ async def test_the_event_loop_does_not_wait_with_it(path: Path) -> None:
 
 
 async def test_who_has_a_thread_to_wait_in_has_it_work_there(path: Path) -> None:
-    database, threads = SqliteDatabase(path, aside=False), set[int]()
+    database, threads = SqliteDatabase(path, in_thread=False), set[int]()
 
     def steps() -> Steps[Any]:
         threads.add(threading.get_ident())

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from proxy.audit import local_log_sql
-from proxy.audit.checkpoint_signer import Notary, Places
+from proxy.audit.checkpoint_signer import CheckpointSigner, Places
 from proxy.audit.checkpoints import CHECKPOINT_FILE
 from proxy.audit.event import Entry
 from proxy.audit.local_log import LOG_FILE, LocalLog
@@ -76,18 +76,18 @@ class World:
         state = local_log_sql.read_state(connection)
         assert state is not None
         entries = local_log_sql.page(connection, state.head.writer, 0, 10_000)
-        self.notary().certify("head", [state.head])
+        self.signer().sign("head", [state.head])
         self.write(entries)
         local_log_sql.discard(connection, state.head.seq, {}, NOW)
         connection.close()
 
     def write(self, entries: Sequence[Entry]) -> None:
         """Put events straight into the store."""
-        aside(lambda: self._write(entries))
+        in_thread(lambda: self._write(entries))
 
-    def notary(self) -> Notary:
+    def signer(self) -> CheckpointSigner:
         AuditKeys(self.state_dir)
-        return Notary(self.state_dir, Places(self.state_dir / CHECKPOINT_FILE))
+        return CheckpointSigner(self.state_dir, Places(self.state_dir / CHECKPOINT_FILE))
 
     async def _write(self, entries: Sequence[Entry]) -> None:
         store = open_events(self.database_url, self.state_dir)
@@ -97,7 +97,7 @@ class World:
             await store.close()
 
 
-def aside[T](work: Callable[[], Any]) -> Any:
+def in_thread[T](work: Callable[[], Any]) -> Any:
     """Run a coroutine in a thread: the one that asks may have an event loop already."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(lambda: asyncio.run(work())).result(LIMIT)

@@ -101,7 +101,7 @@ class World:
         body = value if isinstance(value, bytes) else json.dumps(value).encode()
         verdict = await self.gate.inspect(body, context, headers)
         if isinstance(verdict, Forward):  # what goes on is what was decided, however it was spelt
-            assert await self.gate.spell(verdict) == serialise(verdict.message.value)
+            assert await self.gate.encode(verdict) == serialise(verdict.message.value)
         self.order.append(type(verdict).__name__)
         return verdict
 

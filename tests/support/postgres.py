@@ -51,7 +51,7 @@ class Postgres:
             file.write(configuration)
         self.start()
         self.psql("CREATE DATABASE migrated")
-        _aside(self.url("migrated"))
+        _in_thread(self.url("migrated"))
 
     def start(self) -> None:
         """Start the server and wait until it answers; after a crash its starter may not wait long enough."""
@@ -126,7 +126,7 @@ class Postgres:
         )
 
 
-def _aside(url: str) -> None:
+def _in_thread(url: str) -> None:
     """Migrate in a thread: the one that asks may have an event loop already."""
     thread = threading.Thread(target=lambda: asyncio.run(migrate(url)))
     thread.start()

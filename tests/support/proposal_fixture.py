@@ -8,7 +8,7 @@ from typing import Any
 
 from proxy.core.model import AuditEvent
 from proxy.core.proposals import Commit, Proposal, State
-from proxy.twophase.review import Desk
+from proxy.twophase.review import ProposalReview
 
 NOW = 1_000_000.0
 
@@ -48,7 +48,7 @@ class DeskWorld:
     now: float = NOW
 
     def __post_init__(self) -> None:
-        self.desk = Desk(self, self, lambda: self.now)  # type: ignore[arg-type]
+        self.desk = ProposalReview(self, self, lambda: self.now)  # type: ignore[arg-type]
 
     def lay(self, *proposals: Proposal) -> None:
         self.kept |= {proposal.proposal_id: proposal for proposal in proposals}

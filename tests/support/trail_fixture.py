@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from proxy.audit.checkpoint_signer import Notary, Places
+from proxy.audit.checkpoint_signer import CheckpointSigner, Places
 from proxy.audit.checkpoints import CHECKPOINT_FILE, Checkpoint, read
 from proxy.audit.hash_chain import Head
 from proxy.audit.local_log import LOG_FILE
@@ -36,19 +36,19 @@ def write(state_dir: Path, numbers: Sequence[int], **fields: Any) -> Head:
     return log.head
 
 
-def notary(state_dir: Path) -> Notary:
-    return Notary(state_dir, Places(state_dir / CHECKPOINT_FILE))
+def signer(state_dir: Path) -> CheckpointSigner:
+    return CheckpointSigner(state_dir, Places(state_dir / CHECKPOINT_FILE))
 
 
-def certify(state_dir: Path) -> None:
+def sign(state_dir: Path) -> None:
     """Sign where the daemon's log is."""
     head = log_states(state_dir)[state_dir / LOG_FILE].head
-    assert notary(state_dir).certify("head", [head])
+    assert signer(state_dir).sign("head", [head])
 
 
 async def move(state_dir: Path, store: Events) -> int:
     """Move everything to the store."""
-    return await Shipper(Route(state_dir, "embedded"), store, notary(state_dir), None).move_left()
+    return await Shipper(Route(state_dir, "embedded"), store, signer(state_dir), None).move_left()
 
 
 def signed(state_dir: Path) -> dict[str, Signed]:

@@ -11,7 +11,7 @@ from typing import Any
 from proxy.core.model import Answer, AuditEvent, Context, Forward, Principal, Verdict
 from proxy.gate.phases import Phases
 from proxy.gate.request import Gate
-from proxy.gate.tool_catalog import Catalogue
+from proxy.gate.tool_catalog import ToolCatalog
 from proxy.policy.decide import CompiledPolicy
 from proxy.policy.rules import PolicyFile
 from proxy.redact import Masker
@@ -46,13 +46,13 @@ class World:
         self.set_rules(self.rules)
         self.store = open_store(self.database_url, self.folder)
         self.phases = Phases(store=self.store, ring=lambda: self.ring, clock=lambda: self.now, sampler=self.sampler)
-        self.catalogue = Catalogue(policy=lambda: self.policy, pins=PinFiles(self.folder), clock=lambda: self.now)
+        self.catalog = ToolCatalog(policy=lambda: self.policy, pins=PinFiles(self.folder), clock=lambda: self.now)
         self.gate = Gate(
             policy=lambda: self.policy,
             redactor=Masker(b"m" * 32, engine="re2"),
             sink=self,
             clock=lambda: self.now,
-            catalogue=self.catalogue,
+            catalog=self.catalog,
             phases=self.phases,
         )
 
@@ -79,10 +79,10 @@ class World:
         return await self.gate.inspect(json.dumps(body).encode(), context, params.pop("headers", ()))
 
     async def propose(
-        self, arguments: Any = None, aside: Any = STABLE, tool: str = "transfer_funds", **more: Any
+        self, arguments: Any = None, extra: Any = STABLE, tool: str = "transfer_funds", **more: Any
     ) -> Any:
         """Propose; give the answer's structure."""
-        given = {**(ARGUMENTS if arguments is None else arguments), **({"_interlock": aside} if aside else {})}
+        given = {**(ARGUMENTS if arguments is None else arguments), **({"_interlock": extra} if extra else {})}
         return structure(await self.inspect(f"{tool}_propose", given, **more))
 
     async def commit(
@@ -93,16 +93,16 @@ class World:
         given |= {name: proposed[name] for name in ("proposal_id", "commit_token") if name in proposed}
         verdict = await self.inspect(f"{tool}_commit", given, **more)
         if isinstance(verdict, Forward):
-            spelt = json.loads(await self.gate.spell(verdict))
-            assert spelt == verdict.message.value
-            self.forwarded.append(spelt["params"])
+            encoded = json.loads(await self.gate.encode(verdict))
+            assert encoded == verdict.message.value
+            self.forwarded.append(encoded["params"])
             return verdict
         return reason(verdict)
 
     async def answer(self, forward: Forward, **result: Any) -> None:
         """Let the server answer what was forwarded."""
         value = {"jsonrpc": "2.0", "id": forward.message.id, "result": {"content": [], **result}}
-        self.gate.observe(forward.exchange, value, json.dumps(value).encode())
+        self.gate.observe(forward.in_flight, value, json.dumps(value).encode())
         await self.phases.settle()
 
     async def close(self) -> None:

@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from proxy.errors import ConfigError
-from proxy.system.listen_ports import Reserved, listen_shared, spell
+from proxy.system.listen_ports import Reserved, format_address, listen_shared
 from tests.support.timeouts import PATIENCE
 
 
@@ -45,7 +45,7 @@ def test_a_name_with_several_addresses_has_one_port(monkeypatch: pytest.MonkeyPa
     reserved = Reserved("listen", "localhost", 0)
     (four, six) = reserved.addresses
     assert (four[0], six[0], four[1]) == ("127.0.0.1", "::1", six[1])
-    assert [spell(four), spell(six)] == [f"127.0.0.1:{four[1]}", f"[::1]:{six[1]}"]
+    assert [format_address(four), format_address(six)] == [f"127.0.0.1:{four[1]}", f"[::1]:{six[1]}"]
     listen_shared(six).close()
     reserved.close()
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from proxy.core.model import Call, Context, Decision, Exchange, JsonObject, Kind, Message, Outcome, Principal
+from proxy.core.model import Call, Context, Decision, InFlightCall, JsonObject, Kind, Message, Outcome, Principal
 from proxy.trace import live_trace as module
 from proxy.trace.attribute import Attributed
 from proxy.trace.live_trace import Watch
@@ -46,26 +46,26 @@ class World:
         self.watch.begin(self.server)  # type: ignore[arg-type]
         self.offset = 0
 
-    def _report(self, exchange: Exchange | None, detail: JsonObject) -> None:
-        self.reports.append((exchange.call_id if exchange else None, detail))
+    def _report(self, in_flight: InFlightCall | None, detail: JsonObject) -> None:
+        self.reports.append((in_flight.call_id if in_flight else None, detail))
 
     def trace(self, *calls: str, pid: int = 100) -> None:
         for call in calls:
             os.write(self.strace, f"{pid}  {time.time():.6f} {call}\n".encode())
 
-    def ask(self, call_id: str, method: str = "tools/call", **arguments: Any) -> Exchange:
+    def ask(self, call_id: str, method: str = "tools/call", **arguments: Any) -> InFlightCall:
         context = Context(Principal("agent"), "server", transport="stdio", session="s")
         message = Message(Kind.REQUEST, {"params": {"name": "t", "arguments": arguments}}, method, call_id)
         call = Call(method, "server", "agent", "t", arguments)
         decision = Decision(Outcome.ALLOW, "default")
-        exchange = Exchange(call_id, message, context, call, decision, time.time(), time.time())
-        self.watch.asked(message, exchange, 10)
-        return exchange
+        in_flight = InFlightCall(call_id, message, context, call, decision, time.time(), time.time())
+        self.watch.asked(message, in_flight, 10)
+        return in_flight
 
-    def answer(self, exchange: Exchange) -> None:
+    def answer(self, in_flight: InFlightCall) -> None:
         inode = os.fstat(self.server.stdout[0]).st_ino
         self.trace(f'write(1<pipe:[{inode}]>, "answer"..., 50) = 50')
-        exchange.closed = True
+        in_flight.closed = True
         self.watch.told(self.offset, self.offset + 50)
         self.offset += 50
 
@@ -113,10 +113,10 @@ OPEN = 'openat(AT_FDCWD</work>, "{0}", O_RDONLY) = 3<{0}>'
 
 
 async def test_what_a_call_did_is_reported_when_it_is_over(world: World) -> None:
-    exchange = world.ask("a")
+    in_flight = world.ask("a")
     await world.begun()
     world.trace(OPEN.format("/etc/hostname"))
-    world.answer(exchange)
+    world.answer(in_flight)
     await world.until(1)
     ((call_id, detail),) = world.reports
     assert call_id == "a"
@@ -137,25 +137,25 @@ async def test_what_comes_before_the_first_request_is_start_up(world: World) -> 
 
 async def test_the_first_request_begins_when_it_is_read(world: World) -> None:
     os.write(world.server.stdin[1], b"a request")
-    exchange = world.ask("a")
+    in_flight = world.ask("a")
     world.trace(OPEN.format("/lib/import"))
     await asyncio.sleep(0.05)
     os.read(world.server.stdin[0], 99)
     await world.begun()
     world.trace(OPEN.format("/etc/mine"))
-    world.answer(exchange)
+    world.answer(in_flight)
     await world.end()
     assert [(call_id, detail["phase"]) for call_id, detail in world.reports] == [(None, "startup"), ("a", "call")]
 
 
 async def test_a_storm_makes_one_report_and_counts_the_rest(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "FLUSH_SECONDS", PATIENCE)
-    exchange = world.ask("a")
+    in_flight = world.ask("a")
     await world.begun()
     loop = asyncio.get_running_loop()
     lines = "".join(f"100  {time.time():.6f} {OPEN.format(f'/data/{n}')}\n" for n in range(20_000)).encode()
     await loop.run_in_executor(None, _write_all, world.strace, lines)
-    world.answer(exchange)
+    world.answer(in_flight)
     await world.until(1)
     ((_, detail),) = world.reports
     assert len(detail["observations"]) == 40

@@ -52,9 +52,9 @@ def shuffled(value: Any) -> Any:
 
 
 def test_the_hash_is_over_canonical_json() -> None:
-    spelt = '{"a":[1e+30,0.000001,1e-7,true,null],"b":"\u20ac\\n\\u000f\\"","\U0001f600":1,"\ufb33":2}'
+    encoded = '{"a":[1e+30,0.000001,1e-7,true,null],"b":"\u20ac\\n\\u000f\\"","\U0001f600":1,"\ufb33":2}'
     arguments = {"\ufb33": 2, "\U0001f600": 1, "b": '€\n\x0f"', "a": [1e30, 1e-6, 1e-7, True, None]}
-    assert hash_arguments(arguments) == hashlib.sha256(spelt.encode()).hexdigest()
+    assert hash_arguments(arguments) == hashlib.sha256(encoded.encode()).hexdigest()
 
 
 def test_a_call_without_arguments_is_a_call_with_none() -> None:
@@ -103,16 +103,16 @@ def test_hashes_are_equal_exactly_where_values_are(one: dict, two: dict) -> None
     assert (hash_arguments(one) == hash_arguments(two)) is same(one, two)
 
 
-def neighbours(spelt: bytes) -> Iterator[bytes]:
+def neighbours(encoded: bytes) -> Iterator[bytes]:
     """Every text that differs from `spelt` in one byte, of those that a byte of JSON is likely to become."""
-    for place in range(len(spelt)):
-        for byte in b'0159-.eE,:"\\[]{} antfl' + bytes([spelt[place] ^ 0x20, spelt[place] ^ 1]):
-            if byte != spelt[place]:
-                yield spelt[:place] + bytes([byte]) + spelt[place + 1 :]
+    for place in range(len(encoded)):
+        for byte in b'0159-.eE,:"\\[]{} antfl' + bytes([encoded[place] ^ 0x20, encoded[place] ^ 1]):
+            if byte != encoded[place]:
+                yield encoded[:place] + bytes([byte]) + encoded[place + 1 :]
 
 
-def hash_if_exact(spelt: bytes) -> tuple[Json, str | None]:
-    value = parse_json(spelt)
+def hash_if_exact(encoded: bytes) -> tuple[Json, str | None]:
+    value = parse_json(encoded)
     try:
         return value, hash_arguments(value)  # type: ignore[arg-type]
     except NotExactError:
@@ -124,10 +124,10 @@ def hash_if_exact(spelt: bytes) -> tuple[Json, str | None]:
 @example({"amount": 100, "to": "acc-1", "urgent": True, "notes": ["a", None, 1.5e-9]})
 def test_a_changed_byte_that_makes_another_value_makes_another_hash(arguments: dict) -> None:
     hashed = hash_arguments(arguments)
-    for spelt in neighbours(serialise(arguments)):
+    for encoded in neighbours(serialise(arguments)):
         with contextlib.suppress(WireError):
-            value, found = hash_if_exact(spelt)
-            assert (found == hashed) is same(value, arguments), spelt
+            value, found = hash_if_exact(encoded)
+            assert (found == hashed) is same(value, arguments), encoded
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})\r\n")
 
 
 @dataclass
-class Several(HttpEvent):
+class EventBatch(HttpEvent):
     """Parts of one message that come at once: one way through the layers instead of one for each."""
 
     parts: tuple[HttpEvent, ...]
@@ -35,7 +35,7 @@ class Several(HttpEvent):
 
 def together(parts: list[HttpEvent]) -> HttpEvent:
     """Give several events of one stream as one."""
-    return parts[0] if len(parts) == 1 else Several(parts[0].stream_id, tuple(parts))
+    return parts[0] if len(parts) == 1 else EventBatch(parts[0].stream_id, tuple(parts))
 
 
 class QuickHttp1(Http1Connection):
@@ -50,7 +50,7 @@ class QuickHttp1(Http1Connection):
 
     def send(self, event: HttpEvent) -> CommandGenerator[None]:
         """Send part of a message; several leave as one piece."""
-        if type(event) is not Several:
+        if type(event) is not EventBatch:
             yield from super().send(event)
             return
         leaving: list[bytes] = []
@@ -114,7 +114,7 @@ class QuickHttp1(Http1Connection):
                 if is_read := type(command) is ReceiveHttp:
                     event = command.event
                     self._note_head(event)
-                    parts += event.parts if type(event) is Several else (event,)
+                    parts += event.parts if type(event) is EventBatch else (event,)
                 if parts and not (is_read and self._goes_on(parts[-1])):
                     yield ReceiveHttp(together(parts))
                     parts = []

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from proxy.commands.audit import export, query, stats, trail, verify
 from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, require_trail, store_settings
-from proxy.commands.terminal import printable, spell_json
+from proxy.commands.terminal import format_json, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -48,7 +48,7 @@ def tail(
         for place, batch in enumerate(batches):
             if as_json:
                 for event in batch:
-                    typer.echo(spell_json(event))
+                    typer.echo(format_json(event))
             else:
                 _print(batch, with_header=place == 0)
 

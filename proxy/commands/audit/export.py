@@ -23,16 +23,16 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 
 from proxy.audit.event import Entry, Filter
 from proxy.audit.event_schema import StoredEvent
-from proxy.audit.pipeline import destination, open_notary
+from proxy.audit.pipeline import destination, open_signer
 from proxy.audit.retention import Pruned
 from proxy.audit.retention import prune as prune_store
 from proxy.audit.walk import Problem
 from proxy.audit.whole import open_whole
 from proxy.commands.audit.checkpoints import EXIT_BAD, read_checkpoints
 from proxy.commands.audit.filter import Agent, Arg, Decision, Rule, Server, Since, Tool, Until, read_filter
-from proxy.commands.moments import parse_moment, spell_moment
+from proxy.commands.moments import format_moment, parse_moment
 from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, require_trail, store_settings
-from proxy.commands.terminal import printable, spell_json
+from proxy.commands.terminal import format_json, printable
 from proxy.config import Settings
 from proxy.errors import ConfigError
 from proxy.store.event_store import Events
@@ -112,7 +112,7 @@ def prune(
         told = {"store": destination(settings), "before": moment, "pruned": done.gone, "problems": kept}
         typer.echo(json.dumps(told))
     else:
-        typer.echo(f"{done.gone} events from before {spell_moment(moment)} UTC are gone from {destination(settings)}.")
+        typer.echo(f"{done.gone} events from before {format_moment(moment)} UTC are gone from {destination(settings)}.")
         for problem in done.problems:
             _complain(problem)
     if done.problems:
@@ -147,7 +147,7 @@ async def _prune(settings: Settings, before: float, files: Sequence[Path], *, fo
         raise ConfigError(f"nothing was pruned: {error}") from error
     async with _store(settings) as store:
         with _progress("pruning", None, watched=sys.stderr.isatty()) as told:
-            return await prune_store(store, before, open_notary(settings), signed=signed, told=told)
+            return await prune_store(store, before, open_signer(settings), signed=signed, told=told)
 
 
 def _complain(problem: Problem) -> None:
@@ -165,7 +165,7 @@ def _confirm(settings: Settings, before: float) -> None:
         async with _store(settings) as store:
             return await store.count(Filter(until=before))
 
-    what = f"{asyncio.run(count())} events from before {spell_moment(before)} UTC"
+    what = f"{asyncio.run(count())} events from before {format_moment(before)} UTC"
     typer.confirm(f"Delete {what} from {destination(settings)} for good?", abort=True, err=True)
 
 
@@ -197,7 +197,7 @@ def _opened(path: Path | None) -> Iterator[IO[str]]:
 
 def _writer(form: str, file: IO[str]) -> Callable[[Entry], None]:
     if form == "jsonl":
-        return lambda entry: print(spell_json(_line(entry)), file=file)
+        return lambda entry: print(format_json(_line(entry)), file=file)
     rows = csv.writer(file)
     rows.writerow(COLUMNS)
     return lambda entry: rows.writerow(_cells(entry))

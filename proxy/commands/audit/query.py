@@ -16,9 +16,9 @@ from proxy.audit.event import CallRecord, Filter
 from proxy.audit.whole import WholeEvents, open_whole
 from proxy.commands.audit.call_table import COLOURS, print_calls
 from proxy.commands.audit.filter import Agent, Arg, Decision, Rule, Server, Since, Tool, Until, read_filter
-from proxy.commands.moments import spell_moment
+from proxy.commands.moments import format_moment
 from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, require_trail, store_settings
-from proxy.commands.terminal import printable, spell_json
+from proxy.commands.terminal import format_json, printable
 from proxy.config import Settings
 from proxy.errors import ConfigError
 
@@ -74,7 +74,7 @@ def show(
     events = asyncio.run(_find(settings, call))
     if as_json:
         for event in events:
-            typer.echo(spell_json(event))
+            typer.echo(format_json(event))
         return
     _print_events(events)
 
@@ -83,7 +83,7 @@ async def _query(settings: Settings, where: Filter, limit: int, *, as_json: bool
     async with open_whole(settings.postgres, settings.state_dir) as whole:
         if as_json:
             async for call in _calls(whole, where, limit):
-                typer.echo(spell_json(dataclasses.asdict(call)))
+                typer.echo(format_json(dataclasses.asdict(call)))
         else:
             _print_calls([call async for call in _calls(whole, where, limit)], limit)
 
@@ -133,7 +133,7 @@ def _print_events(events: list[dict[str, Any]]) -> None:
         decision = event.get("decision")
         colour = COLOURS.get(decision, "") if isinstance(decision, str) else ""
         console.print(
-            Text.assemble((printable(event["kind"]), f"bold {colour}"), f"  {spell_moment(event['time'])} UTC")
+            Text.assemble((printable(event["kind"]), f"bold {colour}"), f"  {format_moment(event['time'])} UTC")
         )
         console.print(f"  {'event_id':<15} {printable(event['event_id'])}")
         for name, value in event.items():

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from addons.mitm.pinned_dial import Judged, dial
+from addons.mitm.pinned_dial import PinnedHost, dial
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def listener():
 
 
 def test_a_judged_host_is_equal_to_the_bare_one():
-    judged = Judged("example.com", ["192.0.2.1"])
+    judged = PinnedHost("example.com", ["192.0.2.1"])
     assert judged == "example.com"
     assert {("example.com", 1): "found"}[(judged, 1)] == "found"
 
@@ -27,13 +27,13 @@ async def test_a_host_that_was_not_judged_is_not_dialled(listener):
 
 
 async def test_a_judged_host_is_dialled_at_its_addresses_and_not_by_its_name(listener):
-    _, writer = await dial(Judged("nowhere.invalid", ["127.0.0.1"]), listener.getsockname()[1])
+    _, writer = await dial(PinnedHost("nowhere.invalid", ["127.0.0.1"]), listener.getsockname()[1])
     writer.close()
     await writer.wait_closed()
 
 
 async def test_the_next_address_is_tried_where_one_does_not_answer(listener):
-    _, writer = await dial(Judged("name.invalid", ["127.0.0.2", "127.0.0.1"]), listener.getsockname()[1])
+    _, writer = await dial(PinnedHost("name.invalid", ["127.0.0.2", "127.0.0.1"]), listener.getsockname()[1])
     assert writer.get_extra_info("peername")[0] == "127.0.0.1"
     writer.close()
     await writer.wait_closed()
@@ -41,4 +41,4 @@ async def test_the_next_address_is_tried_where_one_does_not_answer(listener):
 
 async def test_a_host_without_addresses_is_not_dialled(listener):
     with pytest.raises(OSError, match="no address"):
-        await dial(Judged("localhost", []), listener.getsockname()[1])
+        await dial(PinnedHost("localhost", []), listener.getsockname()[1])

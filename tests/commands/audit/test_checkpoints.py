@@ -7,12 +7,12 @@ from pathlib import Path
 
 from proxy.commands.audit.checkpoints import read_checkpoints
 from proxy.config import load_settings
-from tests.support.trail_fixture import certify, write
+from tests.support.trail_fixture import sign, write
 
 
 def test_the_file_and_keys_are_those_of_the_settings_or_those_given(tmp_path: Path) -> None:
     head = write(tmp_path / "state", [1, 2])
-    certify(tmp_path / "state")
+    sign(tmp_path / "state")
     settings = load_settings({"state_dir": tmp_path / "state"}).settings
     signed, broken = read_checkpoints(settings)
     assert (list(signed), signed[head.writer].last, broken) == ([head.writer], 2, [])

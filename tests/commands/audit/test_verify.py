@@ -14,7 +14,7 @@ from proxy.audit.local_log import LOG_FILE
 from proxy.audit.signing_keys import AuditKeys
 from proxy.store.open_store import open_events
 from tests.commands.conftest import Done, Run, complaint
-from tests.support.trail_fixture import certify, move, write
+from tests.support.trail_fixture import move, sign, write
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def state(tmp_path: Path) -> Path:
     """Ten events in the log, signed."""
     folder = tmp_path / "state"
     write(folder, range(1, 11))
-    certify(folder)
+    sign(folder)
     return folder
 
 
@@ -133,7 +133,7 @@ def test_a_key_is_replaced_and_what_the_old_one_signed_still_holds(run: Run, sta
     assert new in done.stderr
     assert new != old
     write(state, [11])
-    certify(state)
+    sign(state)
     done = run("audit", "verify", "--json")
     assert (done.returncode, summary(done)["checked"]) == (0, 11)
 

@@ -23,7 +23,7 @@ from mitmproxy.proxy.layers.http import (
 )
 from mitmproxy.proxy.layers.http._http1 import Http1Client, Http1Server
 
-from addons.mitm.fast.http1_batch import TOGETHER_BYTES, QuickHttp1, Several, together
+from addons.mitm.fast.http1_batch import TOGETHER_BYTES, EventBatch, QuickHttp1, together
 
 
 class QuickServer(QuickHttp1, Http1Server):
@@ -69,7 +69,7 @@ def said(layer: Http1Server | Http1Client, event: events.Event) -> list[object]:
             if isinstance(command, commands.SendData):
                 done.append(command.data)
             elif isinstance(command, ReceiveHttp):
-                parts = command.event.parts if isinstance(command.event, Several) else [command.event]
+                parts = command.event.parts if isinstance(command.event, EventBatch) else [command.event]
                 done += [(type(part), getattr(part, "data", b"")) for part in parts]
             else:
                 done.append(type(command))
