@@ -40,7 +40,7 @@ class Meters(Protocol):
         ...
 
     def in_all(self, name: str, /) -> float:
-        """Give what all workers have."""
+        """Return what all workers have."""
         ...
 
 
@@ -72,7 +72,7 @@ class Lifecycle:
         self.stopping = False
 
     def client_connected(self, client: Client) -> None:
-        """Refuse a connection too many; give the others a time to say something."""
+        """Refuse a connection too many; return the others a time to say something."""
         connections = _connections()
         self._meters.set(CONNECTIONS, len(connections))
         self._meters.add(ACCEPTED)
@@ -156,7 +156,7 @@ class Lifecycle:
         self._kill(flow)
 
     async def drained(self, seconds: float) -> bool:
-        """Wait until nothing is under way; say whether that came in time."""
+        """Wait until nothing is under way; return whether that came in time."""
         try:
             async with asyncio.timeout(seconds):
                 await self._idle.wait()

@@ -105,7 +105,7 @@ class Egress:
         return self._judge(flow) if flows.egress(flow).policy_version != self._guard.version else None
 
     def _known(self, flow: http.HTTPFlow) -> Decision | None:
-        """Give what was said of the same request on this connection, if the policy is still the same."""
+        """Return what was said of the same request on this connection, if the policy is still the same."""
         destination = self._clients.get(flow.client_conn, {}).get((flow.request.host, flow.request.port))
         judged = destination.judged if destination is not None else None
         if destination is None or judged is None or judged.decision.policy_version != self._guard.version:

@@ -35,13 +35,13 @@ DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def principal(flow: http.HTTPFlow) -> Principal:
-    """Give who is calling, as established when the request's head arrived."""
+    """Return who is calling, as established when the request's head arrived."""
     known: Principal = flow.metadata[PRINCIPAL]
     return known
 
 
 def context(flow: http.HTTPFlow) -> Context:
-    """Give what the gate knows of a flow beside its body."""
+    """Return what the gate knows of a flow beside its body."""
     headers = flow.request.headers
     legacy = legacy_session(flow.request.path)
     return Context(
@@ -56,7 +56,7 @@ def context(flow: http.HTTPFlow) -> Context:
 
 
 def head(request: http.Request) -> Head:
-    """Give a request's headers to the gate; what it does not look at need not be made text of."""
+    """Return a request's headers to the gate; what it does not look at need not be made text of."""
     headers = request.headers
     fields = index(headers)
     mcp = [
@@ -75,18 +75,18 @@ def head(request: http.Request) -> Head:
 
 
 def egress(flow: http.HTTPFlow) -> Decision:
-    """Give what policy says of where a flow goes; a refusal where it was not asked."""
+    """Return what policy says of where a flow goes; a refusal where it was not asked."""
     decision: Decision = flow.metadata.get(EGRESS, UNJUDGED)
     return decision
 
 
 def may_leave(flow: http.HTTPFlow) -> bool:
-    """Say whether policy lets a flow go where it wants to."""
+    """Return whether policy lets a flow go where it wants to."""
     return egress(flow).outcome is Outcome.ALLOW
 
 
 def legacy_session(path: str) -> str | None:
-    """Give the session that a legacy HTTP+SSE message endpoint names in its query."""
+    """Return the session that a legacy HTTP+SSE message endpoint names in its query."""
     if "?" not in path:
         return None
     for key, value in parse_qsl(urlsplit(path).query):
@@ -96,13 +96,13 @@ def legacy_session(path: str) -> str | None:
 
 
 def server_name(flow: http.HTTPFlow) -> str:
-    """Give the server's name: its host, and its port where that is not the scheme's own."""
+    """Return the server's name: its host, and its port where that is not the scheme's own."""
     host, port = named_host(flow)[0], flow.request.port
     return host if port == DEFAULT_PORTS.get(flow.request.scheme) else f"{host}:{port}"
 
 
 def named_host(flow: http.HTTPFlow) -> tuple[str, bool]:
-    """Give the host a request goes to, by name where it has one, and whether the name is more than a claim.
+    """Return the host a request goes to, by name where it has one, and whether the name is more than a claim.
 
     The name in TLS is: the server must show a certificate for it.
     """
@@ -155,7 +155,7 @@ def _same_port(request: http.Request, authority: str) -> bool:
 
 
 def settle_framing(request: http.Request) -> None:
-    """Give a buffered request the one framing that every server reads alike: its length, and no more.
+    """Return a buffered request the one framing that every server reads alike: its length, and no more.
 
     What came over HTTP/2 needs none; without one its body would be the next request of an HTTP/1 server.
     """
@@ -187,7 +187,7 @@ def forward_as_json(request: http.Request, body: bytes, more: Mapping[str, str])
 
 
 def odd_framing(request: http.Request) -> str | None:
-    """Give the reason to refuse a request whose framing servers read differently; None where there is none.
+    """Return the reason to refuse a request whose framing servers read differently; None where there is none.
 
     Some servers take a bare CR for a line's end; some take no notice of the length of
     a GET's body and read on in it.
@@ -206,7 +206,7 @@ def odd_framing(request: http.Request) -> str | None:
 
 
 def is_transparent(flow: http.HTTPFlow) -> bool:
-    """Say whether the client does not know of the proxy."""
+    """Return whether the client does not know of the proxy."""
     return isinstance(flow.client_conn.proxy_mode, TransparentMode)
 
 
@@ -220,7 +220,7 @@ def _bare(host: str) -> str:
 
 @functools.lru_cache(maxsize=1024)
 def is_address(host: str) -> bool:
-    """Say whether a host is an address in its plain spelling."""
+    """Return whether a host is an address in its plain spelling."""
     try:
         ipaddress.ip_address(host)
     except ValueError:
@@ -243,12 +243,12 @@ def _host_of(authority: str | None) -> str | None:
 
 
 def media_type(message: http.Message) -> str:
-    """Give a message's media type without its parameters."""
+    """Return a message's media type without its parameters."""
     return str(message.headers.get("content-type", "")).partition(";")[0].strip().lower()
 
 
 def wants_only_events(flow: http.HTTPFlow) -> bool:
-    """Say whether the client takes an event stream and no JSON."""
+    """Return whether the client takes an event stream and no JSON."""
     accept = flow.request.headers.get("accept", "").lower()
     return EVENT_STREAM in accept and JSON_TYPE not in accept and "*/*" not in accept
 
@@ -263,7 +263,7 @@ def answer(flow: http.HTTPFlow, status: int, body: bytes, content_type: str = JS
 
 
 def denial(reason: str, subject: str, why: str = "") -> Denial:
-    """Give the refusal of `subject` for a reason."""
+    """Return the refusal of `subject` for a reason."""
     return Denial(reason, reasons.explain(reason, subject, why), retryable=reasons.REASONS[reason].retryable)
 
 

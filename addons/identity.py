@@ -28,7 +28,7 @@ class Agents(Protocol):
     """Knows agents by their tokens."""
 
     def verify(self, name: str, token: str) -> bool:
-        """Say whether `token` is the one `name` was given."""
+        """Return whether `token` is the one `name` was given."""
         ...
 
 

@@ -38,7 +38,7 @@ class Limits:
     large_uploads: tuple[str, ...] = ()
 
     def is_large_upload(self, host: str) -> bool:
-        """Say whether uploads to `host` may pass the body limit."""
+        """Return whether uploads to `host` may pass the body limit."""
         return any(fnmatchcase(host.lower(), pattern.lower()) for pattern in self.large_uploads)
 
 

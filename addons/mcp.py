@@ -79,7 +79,7 @@ class McpGate:
             request.authority = request.authority if request.is_http2 else ""
 
     def _watch(self, flow: http.HTTPFlow, limit: int) -> bool:
-        """Have a streaming upload looked through where secrets may not go; say whether its head may pass."""
+        """Have a streaming upload looked through where secrets may not go; return whether its head may pass."""
         watch = self._gate.watch_upload(flows.context(flow), flows.head(flow.request), limit)
         if isinstance(watch, Denial):
             flows.answer_refused(flow, 403, watch)
@@ -194,14 +194,14 @@ class McpGate:
             flow.metadata[RESPONSES] = Responses(self._gate, context, None, self._key)
 
     def _is_legacy(self, flow: http.HTTPFlow) -> bool:
-        """Say whether answers to this POST travel on a GET stream (HTTP+SSE, 2024-11-05)."""
+        """Return whether answers to this POST travel on a GET stream (HTTP+SSE, 2024-11-05)."""
         headers = flow.request.headers
         if "mcp-session-id" in headers or flows.EVENT_STREAM in headers.get("accept", ""):
             return False
         return flows.legacy_session(flow.request.path) is not None or self._is_known_endpoint(flow)
 
     def _context(self, flow: http.HTTPFlow) -> Context:
-        """Give what the gate knows of a flow; a legacy endpoint without a session in its query is one by itself."""
+        """Return what the gate knows of a flow; a legacy endpoint without a session in its query is one by itself."""
         context = flows.context(flow)
         if context.session is None and flow.request.method == "POST" and self._is_legacy(flow):
             return replace(context, session=flow.request.path, transport="sse")

@@ -36,13 +36,13 @@ class EventStream:
         self.on_endpoint: Callable[[str, str], None] | None = None
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """Give what to pass on for `chunk`, event by event. Raises where the stream cannot be read any further."""
+        """Return what to pass on for `chunk`, event by event. Raises where the stream cannot be read any further."""
         if self._inflater is not None:
             chunk = self._inflater.feed(chunk)
         return map(self._pass_on, self._splitter.feed(chunk))
 
     def completes(self, chunk: bytes) -> bool:
-        """Say whether `chunk` may complete an event, so that there is more to do than to keep it."""
+        """Return whether `chunk` may complete an event, so that there is more to do than to keep it."""
         return self._inflater is not None or self._splitter.completes(chunk)
 
     @property
@@ -51,7 +51,7 @@ class EventStream:
         return self._splitter.waiting
 
     def tools_changed(self, server: str | None) -> bytes | None:
-        """Give the event that says the tools changed; None where this stream may not carry it.
+        """Return the event that says the tools changed; None where this stream may not carry it.
 
         It may where it is a session's own stream, or one that subscribed to this
         and was told so. `server` limits it to the streams of one.

@@ -51,7 +51,7 @@ def read_options(words: list[str] | None = None) -> Options:
 
 
 def versions(installed: Installed) -> dict[str, str]:
-    """Give the versions of what was compared."""
+    """Return the versions of what was compared."""
     found = {"Interlock": importlib.metadata.version("mcp-interlock")}
     for package in PACKAGES.values():
         if package.name != "tools" and installed.reason(package.name) is None:
@@ -65,7 +65,7 @@ def versions(installed: Installed) -> dict[str, str]:
 
 
 def commit() -> str:
-    """Give the commit that is measured, and whether there is more than it."""
+    """Return the commit that is measured, and whether there is more than it."""
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         git = ["git", "-C", str(ROOT)]
         head = subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True)
@@ -93,7 +93,7 @@ def write(results: dict[str, Any]) -> list[Path]:
 
 @contextlib.contextmanager
 def progress(console: Console, began: float) -> Iterator[Callable[[str], None]]:
-    """Give what says how far the run is: on one line of a terminal, or a line a workload."""
+    """Return what says how far the run is: on one line of a terminal, or a line a workload."""
     told: set[str] = set()
     with console.status("") as status:
 
@@ -108,7 +108,7 @@ def progress(console: Console, began: float) -> Iterator[Callable[[str], None]]:
 
 
 def run(options: Options, console: Console) -> dict[str, Any]:
-    """Do a run; give its results, which are of what was measured so far where somebody ends it."""
+    """Do a run; return its results, which are of what was measured so far where somebody ends it."""
     began, machine, kind = time.perf_counter(), proc.machine(), options.kind
     found: dict[str, Any] = {}
     parts: dict[str, list[dict[str, Any]]] = {}

@@ -115,7 +115,7 @@ def fill(state_dir: Path, count: int) -> None:
 
 
 def processor_seconds(folder: Path) -> float:
-    """Give what the processes of a Postgres have used so far."""
+    """Return what the processes of a Postgres have used so far."""
     seconds = 0.0
     pid = int((folder / "data" / "postmaster.pid").read_text().split()[0])
     for stat in Path("/proc").glob("[0-9]*/stat"):

@@ -67,7 +67,7 @@ def _panel(panel: Panel, top: int) -> str:
 
 
 def draw(panels: Sequence[Panel]) -> str:
-    """Give the SVG."""
+    """Return the SVG."""
     drawn, top = [], 8
     for panel in panels:
         drawn.append(_panel(panel, top))

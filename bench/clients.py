@@ -56,7 +56,7 @@ class LoadError(RuntimeError):
 
 
 def processes_for(connections: int) -> int:
-    """Give how many client processes to use: half the cores, never more than four."""
+    """Return how many client processes to use: half the cores, never more than four."""
     return max(1, min(4, len(os.sched_getaffinity(0)) // 2, connections))
 
 
@@ -83,11 +83,11 @@ class Meter:
     pid: int | None
 
     def look(self) -> dict[int, float]:
-        """Give what it has used by now."""
+        """Return what it has used by now."""
         return proc.cpu_seconds(self.pid) if self.pid else {}
 
     def per_call(self, before: dict[int, float], calls: int) -> tuple[float | None, float | None]:
-        """Give the microseconds a call since then, of all its processes and of the busiest."""
+        """Return the microseconds a call since then, of all its processes and of the busiest."""
         used = proc.spent(before, self.look())
         if not self.pid or not calls:
             return None, None
@@ -95,7 +95,7 @@ class Meter:
 
 
 def run_load(spec: Spec, pid: int | None, servers: Servers | None = None, processes: int = 1) -> Sample:
-    """Let our own client make load; give what came of it.
+    """Let our own client make load; return what came of it.
 
     Raises LoadError where calls failed, or never came to the server.
     """
@@ -174,7 +174,7 @@ WRK_RESULT = re.compile(r"^JSON (\{.*\})$", re.MULTILINE)
 
 
 def can_wrk(spec: Spec) -> bool:
-    """Say whether wrk is there and can do this: plain HTTP/1.1 without a tunnel, on connections that stay.
+    """Return whether wrk is there and can do this: plain HTTP/1.1 without a tunnel, on connections that stay.
 
     Many connections are not for it: it counts the wait for each to open into the first calls, and so into the tail.
     """
@@ -183,7 +183,7 @@ def can_wrk(spec: Spec) -> bool:
 
 
 def run_wrk(spec: Spec, pid: int | None, servers: Servers) -> Sample:
-    """Let wrk make load; give what came of it.
+    """Let wrk make load; return what came of it.
 
     wrk does not say when it is connected, so the processor time is that of the middle of its turn, over the requests
     that the server saw meanwhile. Raises LoadError as `run_load` does.
@@ -255,7 +255,7 @@ def measure(spec: Spec, pid: int | None, servers: Servers) -> Sample:
 
 @contextlib.contextmanager
 def sampled(look: Callable[[], float], every: float = 0.1) -> Iterator[list[float]]:
-    """Look at something again and again, beside what the block does; give what was seen."""
+    """Look at something again and again, beside what the block does; return what was seen."""
     seen, stop = [look()], threading.Event()
 
     def watch() -> None:

@@ -89,13 +89,13 @@ def nginx_proxy(world: World, kind: str) -> Iterator[Running]:
 
 
 def mitmdump_program() -> Path:
-    """Give mitmdump from its own venv, or the copy that came with the product, which is the same version."""
+    """Return mitmdump from its own venv, or the copy that came with the product, which is the same version."""
     own = PACKAGES["mitmproxy"].path()
     return own if own.exists() else Path(sys.executable).with_name("mitmdump")
 
 
 def mitmdump(*flags: str, name: str = "mitmdump") -> Start:
-    """Give mitmdump, quiet so that it need not print every flow; all else is as it comes."""
+    """Return mitmdump, quiet so that it need not print every flow; all else is as it comes."""
 
     @contextlib.contextmanager
     def start(world: World, kind: str) -> Iterator[Running]:
@@ -125,7 +125,7 @@ class Interlock:
     """The port of the server that it stands before as a reverse proxy, where it is not the plain one."""
 
     def command(self, world: World, kind: str, folder: Path) -> list[str]:
-        """Give the command line of `interlock up`."""
+        """Return the command line of `interlock up`."""
         policy = policies.write(folder / "policy.yaml", self.rules, redact=self.redact)
         server = self.before or world.servers.plain
         mode = f"reverse:http://127.0.0.1:{server}" if kind == "plain" else "regular"
@@ -171,7 +171,7 @@ def interlock_on_postgres(world: World, kind: str) -> Iterator[Running]:
 
 
 def run_file(server: Started, state: Path) -> dict[str, object] | None:
-    """Give what a daemon says of itself once it listens."""
+    """Return what a daemon says of itself once it listens."""
     with contextlib.suppress(FileNotFoundError, json.JSONDecodeError):
         run: dict[str, object] = json.loads((state / "run.json").read_bytes())
         return run if run["pid"] == server.pid else None
@@ -186,7 +186,7 @@ def _help() -> bytes:
 
 
 def knows(flag: str) -> bool:
-    """Say whether this version of `interlock up` has a flag."""
+    """Return whether this version of `interlock up` has a flag."""
     return flag.encode() in _help()
 
 
@@ -223,7 +223,7 @@ INTERLOCK = Contender("interlock", "Interlock, everything on", Interlock(), stay
 def all_started(
     world: World, contenders: Sequence[Contender], kind: str, workload: str
 ) -> Iterator[dict[str, Running]]:
-    """Give several contenders, up at the same time; those that cannot be started are noted and left out."""
+    """Return several contenders, up at the same time; those that cannot be started are noted and left out."""
     with contextlib.ExitStack() as stack:
         running = {}
         for contender in contenders:

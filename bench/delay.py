@@ -39,7 +39,7 @@ SPAWN = multiprocessing.get_context("spawn")
 
 
 def text_of(size: int) -> str:
-    """Give lines of words and numbers, with nothing to find."""
+    """Return lines of words and numbers, with nothing to find."""
     source = random.Random(1)
     words = ["".join(source.choices("abcdefghijklmnopqrstuvwxyz", k=source.randint(1, 11))) for _ in range(5000)]
     line = " ".join(source.choices(words, k=2000)) + "\n"
@@ -110,7 +110,7 @@ class Proxy(NamedTuple):
     port: int
 
     def used(self) -> float:
-        """Give the milliseconds of processor time that its threads have used."""
+        """Return the milliseconds of processor time that its threads have used."""
         tasks = Path(f"/proc/{self.process.pid}/task").glob("*/schedstat")
         return sum(int(task.read_text().split()[0]) for task in tasks) / 1e6
 
@@ -139,7 +139,7 @@ def small_calls(proxy: Proxy, seconds: float) -> Times:
 
 
 def beside(proxy: Proxy, kind: str, port: int, seconds: float) -> tuple[Times, int]:
-    """Measure while large calls go to `port`; give the times, and how many passed."""
+    """Measure while large calls go to `port`; return the times, and how many passed."""
     passed = SPAWN.Value("i", 0)
     worker = SPAWN.Process(target=load, args=(port, kind, passed), daemon=True)
     worker.start()
@@ -171,7 +171,7 @@ def start_proxy(upstream: int, state: Path) -> Proxy:
 
 
 def show(name: str, times: Times, passed: int = 0) -> Iterator[Figure]:
-    """Give the figures of one row."""
+    """Return the figures of one row."""
     many = f", {passed} of them" if passed else ""
     for what, taken in (("wall", sorted(times.wall)), ("CPU", sorted(times.used))):
         yield Figure(f"small calls {name}{many}: p50, {what}", taken[len(taken) // 2], "ms")
@@ -179,7 +179,7 @@ def show(name: str, times: Times, passed: int = 0) -> Iterator[Figure]:
 
 
 def measure(quick: bool) -> Iterator[Figure]:  # noqa: FBT001
-    """Give the figures."""
+    """Return the figures."""
     seconds = SECONDS / 3 if quick else SECONDS
     ports = SPAWN.Queue()
     server = SPAWN.Process(target=serve, args=(ports,), daemon=True)

@@ -17,7 +17,7 @@ PATH = "/download.bin"
 
 
 def one(world: World, running: Running) -> tuple[Sample, float]:
-    """Download once; give what came of it, and the megabytes by which memory grew at most."""
+    """Download once; return what came of it, and the megabytes by which memory grew at most."""
     spec = Spec(
         port=running.port or world.servers.tls,
         authority=AUTHORITY.format(world.servers.tls),
@@ -35,7 +35,7 @@ def one(world: World, running: Running) -> tuple[Sample, float]:
 
 
 def run(world: World, say: Callable[[str], None], rounds: int) -> dict[str, dict[str, float]]:
-    """Download through each in turns, after once for warming up; give medians, and the largest growth."""
+    """Download through each in turns, after once for warming up; return medians, and the largest growth."""
     with all_started(world, (DIRECT, STREAMING, INTERLOCK), "tls", "download") as running:
         names = list(running)
         samples: dict[str, list[tuple[Sample, float]]] = {name: [] for name in names}

@@ -32,7 +32,7 @@ DURABLE = "shared_buffers = 1GB\nmax_wal_size = 4GB\n"
 
 
 def make(count, first, last):
-    """Give `count` events, two a call, evenly over a time."""
+    """Return `count` events, two a call, evenly over a time."""
     step = (last - first) / (count // 2)
     for number in range(count // 2):
         moment = first + number * step
@@ -77,7 +77,7 @@ def make(count, first, last):
 
 
 async def ship(store, entries, connections):
-    """Give events a second, with so many batches under way at once."""
+    """Return events a second, with so many batches under way at once."""
     batches = iter([entries[start : start + BATCH] for start in range(0, len(entries), BATCH)])
 
     async def work():

@@ -68,7 +68,7 @@ PARTS = {
 
 
 def collect(name: str, folder: Path, *, quick: bool) -> tuple[list[Figure], str | None]:
-    """Run one of the parts; give its figures, and why there are no more of them."""
+    """Run one of the parts; return its figures, and why there are no more of them."""
     argv = [sys.executable, "-m", f"bench.{name}", "--json", *(["--quick"] if quick else [])]
     figures: list[Figure] = []
     with started(f"part-{name}", argv, folder, output=True) as part:

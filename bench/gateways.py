@@ -70,7 +70,7 @@ class Session:
         return self._post({"jsonrpc": "2.0", "id": next(self._numbers), "method": method, "params": params})
 
     def call(self) -> float:
-        """Make a call; give the milliseconds it took."""
+        """Make a call; return the milliseconds it took."""
         began = time.perf_counter()
         body = self._ask("tools/call", {"name": self._gateway.tool, "arguments": ARGUMENTS})
         took = (time.perf_counter() - began) * 1000
@@ -115,7 +115,7 @@ def fastmcp(world: World) -> Iterator[Gateway]:
 
 
 def _contextforge_environment(folder: Path) -> dict[str, str]:
-    """Give a configuration near its defaults: a file as database, tokens required, no limit on calls a minute."""
+    """Return a configuration near its defaults: a file as database, tokens required, no limit on calls a minute."""
     password = secrets.token_urlsafe(24) + "!aA1"
     return {
         "DATABASE_URL": f"sqlite:///{folder / 'gateway.db'}",
@@ -185,7 +185,7 @@ GATEWAYS = {"direct": direct, "interlock": interlock, "fastmcp": fastmcp, "conte
 
 
 def run(world: World, say: Callable[[str], None], calls: int, rounds: int) -> dict[str, dict[str, float | None]]:
-    """Measure each gateway in turns; give the medians."""
+    """Measure each gateway in turns; return the medians."""
     with contextlib.ExitStack() as stack:
         sessions: dict[str, tuple[Session, Gateway]] = {}
         for name, start in GATEWAYS.items():

@@ -70,7 +70,7 @@ class Goal:
         return None if None in found else True
 
     def as_json(self) -> dict[str, Any]:
-        """Give the form of the results file."""
+        """Return the form of the results file."""
         measured = {part.name: None if part.value is None else round(part.value, 4) for part in self.parts}
         return {
             "id": self.id,
@@ -89,13 +89,13 @@ def ratio(above: float | None, below: float | None) -> float | None:
 
 
 def figure(results: Results, workload: str, contender: str, name: str) -> float | None:
-    """Give one figure, or None."""
+    """Return one figure, or None."""
     found = results.get(workload, {}).get(contender, {}).get(name)
     return None if found is None else float(found)
 
 
 def paired(results: Results, workload: str, above: str, below: str, name: str) -> float | None:
-    """Give the median over the rounds of the ratio of two contenders, each round's turns being neighbours in time."""
+    """Return the median over the rounds of the ratio of two contenders, each round's turns being neighbours in time."""
     turns = [results.get(workload, {}).get(contender, {}).get("rounds", []) for contender in (above, below)]
     ratios = [ratio(one.get(name), other.get(name)) for one, other in zip(*turns, strict=False)]
     known = [value for value in ratios if value is not None]
@@ -235,7 +235,7 @@ SOURCES = {
 
 
 def judge(results: Results, left_out: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Give every goal in the form of the results file, an open one with its reason."""
+    """Return every goal in the form of the results file, an open one with its reason."""
     judged = []
     for make in ALL:
         goal = make(results).as_json()

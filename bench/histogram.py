@@ -29,7 +29,7 @@ class Histogram:
         return sum(self.counts.values())
 
     def quantile(self, share: float) -> float:
-        """Give the seconds that this share of them stayed within; 0 where there are none."""
+        """Return the seconds that this share of them stayed within; 0 where there are none."""
         wanted, seen = share * len(self), 0
         for bucket in sorted(self.counts):
             seen += self.counts[bucket]

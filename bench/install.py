@@ -31,7 +31,7 @@ class Package:
         return FOLDER / self.name
 
     def path(self, program: str | None = None) -> Path:
-        """Give one of its programs."""
+        """Return one of its programs."""
         return self.folder / "bin" / (program or self.program)
 
 
@@ -58,7 +58,7 @@ class Installed:
 
 
 def _run(*argv: str | Path) -> str | None:
-    """Run a command; give the end of what it said where it failed."""
+    """Run a command; return the end of what it said where it failed."""
     try:
         done = subprocess.run(
             [str(word) for word in argv], capture_output=True, text=True, timeout=LIMIT, check=False, env=_quiet()
@@ -91,7 +91,7 @@ def install_package(package: Package) -> str | None:
 
 
 def find_program(name: str) -> str | None:
-    """Give the path of a system program; nginx is not on everybody's PATH."""
+    """Return the path of a system program; nginx is not on everybody's PATH."""
     return shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin")
 
 

@@ -20,7 +20,7 @@ WARM_SHARE = 0.1
 
 
 def _start_once(world: World, name: str) -> tuple[float, float]:
-    """Start Interlock with everything on; give the seconds until it takes connections, and those of processor time."""
+    """Start Interlock with everything on; the seconds until it takes connections, and those of processor time."""
     folder = world.folder / name
     port = free_port()
     interlock = Interlock(name)
@@ -31,7 +31,7 @@ def _start_once(world: World, name: str) -> tuple[float, float]:
 
 
 def start_times(world: World, say: Callable[[str], None], rounds: int) -> dict[str, float]:
-    """Give the seconds to listening: of the first start of all, of later ones, and of mitmdump."""
+    """Return the seconds to listening: of the first start of all, of later ones, and of mitmdump."""
     first: list[float] = []
     first_cpu: list[float] = []
     later: list[float] = []
@@ -62,7 +62,7 @@ def _stock_start(world: World) -> float:
 
 
 def memory(world: World, say: Callable[[str], None], calls: int) -> dict[str, float]:
-    """Give the megabytes of a worker at rest, and how they grow over so many calls."""
+    """Return the megabytes of a worker at rest, and how they grow over so many calls."""
     try:
         with Interlock("memory")(world, "plain") as running:
             assert running.pid

@@ -51,7 +51,7 @@ class Spec:
 
     @property
     def context(self) -> ssl.SSLContext | None:
-        """Give the TLS of the client. Nothing is verified: that would cost the client, who is not measured."""
+        """Return the TLS of the client. Nothing is verified: that would cost the client, who is not measured."""
         if not self.tls:
             return None
         context = ssl.create_default_context()
@@ -94,7 +94,7 @@ class Tally:
         self.open = True
 
     def more(self) -> bool:
-        """Say whether another call is to be made."""
+        """Return whether another call is to be made."""
         if not self.open or time.perf_counter() >= self._end:
             return False
         if self.spec.calls:
@@ -129,7 +129,7 @@ class Answers(asyncio.Protocol):
         self.transport = cast("asyncio.Transport", transport)
 
     def expect(self) -> asyncio.Future[str | None]:
-        """Give what is done with the next answer."""
+        """Return what is done with the next answer."""
         self.answered = asyncio.get_running_loop().create_future()
         return self.answered
 
@@ -288,7 +288,7 @@ async def renew(spec: Spec, tally: Tally) -> None:
 
 
 async def run(spec: Spec) -> dict[str, object]:
-    """Do what the spec says; give what came of it."""
+    """Do what the spec says; return what came of it."""
     tally = Tally(spec)
     if spec.http2:
         from bench.http2 import multiplex  # noqa: PLC0415

@@ -92,5 +92,5 @@ def _write(folder: Path, inside: str) -> Path:
 
 
 def command(program: str, config: Path) -> list[str]:
-    """Give the command line."""
+    """Return the command line."""
     return [program, "-p", str(config.parent), "-c", str(config), "-e", "stderr"]

@@ -28,7 +28,7 @@ def call(number: int = 1) -> bytes:
 
 
 def text_of(size: int, secret: str = "") -> str:
-    """Give words and numbers in lines, with nothing to find but `secret`."""
+    """Return words and numbers in lines, with nothing to find but `secret`."""
     source = random.Random(1)
     words = ["".join(source.choices("abcdefghijklmnopqrstuvwxyz", k=source.randint(2, 11))) for _ in range(300)]
     text = f"{MARK.decode()} {secret}\n" if secret else f"{MARK.decode()}\n"

@@ -40,7 +40,7 @@ class Options:
         return "quick" if self.quick else "partial" if self.only else "full"
 
     def wants(self, name: str, *, in_quick: bool) -> bool:
-        """Say whether something is part of the run."""
+        """Return whether something is part of the run."""
         return name in self.only if self.only else in_quick or not self.quick
 
 
@@ -65,7 +65,7 @@ def _load(workload: Workload, world: World, options: Options, say: Say) -> dict[
 
 
 def jobs(world: World, options: Options, say: Say) -> Iterator[Job]:
-    """Give everything there is to measure."""
+    """Return everything there is to measure."""
     for workload in workloads.WORKLOADS:
         yield Job(
             workload.id,

@@ -21,7 +21,7 @@ NAIVE_TOOLS = ("shell", "delete_file", "transfer_funds")
 
 
 def rule(number: int) -> dict[str, Any]:
-    """Give a rule that looks at an argument's path and at its text, and does not match the call."""
+    """Return a rule that looks at an argument's path and at its text, and does not match the call."""
     tool = TOOL if number % OWN_SHARE == 0 else f"tool_{number % 100}"
     conditions = [
         {"arg": "path", "path_under": [f"/srv/secret/{number}", f"/etc/{number}"]},
@@ -31,7 +31,7 @@ def rule(number: int) -> dict[str, Any]:
 
 
 def policy(rules: int, *, redact: bool) -> dict[str, Any]:
-    """Give a policy of so many rules, the one that redacts among them."""
+    """Return a policy of so many rules, the one that redacts among them."""
     made = [rule(number) for number in range(rules - redact)]
     return {"version": 1, "default": "allow", "rules": [*made, SCRUB] if redact else made}
 

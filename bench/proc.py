@@ -19,7 +19,7 @@ def _fields(pid: int) -> list[str]:
 
 
 def tree(root: int) -> list[int]:
-    """Give a process and its descendants; none where it is gone."""
+    """Return a process and its descendants; none where it is gone."""
     parents: dict[int, int] = {}
     for entry in PROC.iterdir():
         if entry.name.isdigit():
@@ -32,7 +32,7 @@ def tree(root: int) -> list[int]:
 
 
 def cpu_seconds(root: int) -> dict[int, float]:
-    """Give the processor time of each process of a tree, that of children it has waited for included."""
+    """Return the processor time of each process of a tree, that of children it has waited for included."""
     used = {}
     for pid in tree(root):
         with contextlib.suppress(OSError, IndexError):
@@ -41,12 +41,12 @@ def cpu_seconds(root: int) -> dict[int, float]:
 
 
 def spent(before: dict[int, float], after: dict[int, float]) -> dict[int, float]:
-    """Give what each process used between two looks."""
+    """Return what each process used between two looks."""
     return {pid: used - before.get(pid, 0.0) for pid, used in after.items()}
 
 
 def memory(pid: int) -> float:
-    """Give the megabytes that a process holds by itself: shared pages count in parts (PSS)."""
+    """Return the megabytes that a process holds by itself: shared pages count in parts (PSS)."""
     for line in (PROC / str(pid) / "smaps_rollup").read_text().splitlines():
         if line.startswith("Pss:"):
             return int(line.split()[1]) * 1024 / 1e6
@@ -54,7 +54,7 @@ def memory(pid: int) -> float:
 
 
 def tree_memory(root: int) -> dict[int, float]:
-    """Give the megabytes of each process of a tree."""
+    """Return the megabytes of each process of a tree."""
     held = {}
     for pid in tree(root):
         with contextlib.suppress(OSError):

@@ -34,14 +34,14 @@ class StartError(RuntimeError):
 
 
 def free_port() -> int:
-    """Give a loopback port that nobody listened on a moment ago."""
+    """Return a loopback port that nobody listened on a moment ago."""
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         return int(sock.getsockname()[1])
 
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Give the environment of what is measured: none of the caller's proxies and settings.
+    """Return the environment of what is measured: none of the caller's proxies and settings.
 
     Bytecode is kept, as it is of what is installed: else a checkout alone would be compiled at each start.
     """
@@ -72,7 +72,7 @@ class Started:
         return self.process.pid
 
     def said(self) -> str:
-        """Give the end of what it said."""
+        """Return the end of what it said."""
         return self.log.read_text(errors="replace")[-2000:].strip()
 
     def end(self) -> None:
@@ -131,7 +131,7 @@ def started(
 
 
 def wait_until(one: Started, ready: Callable[[], bool], limit: float = START_LIMIT) -> float:
-    """Wait until a process is ready; give the seconds it took.
+    """Wait until a process is ready; return the seconds it took.
 
     Raises StartError where it ends first, or the time is up.
     """
@@ -146,12 +146,12 @@ def wait_until(one: Started, ready: Callable[[], bool], limit: float = START_LIM
 
 
 def listening(port: int) -> bool:
-    """Say whether something takes connections at a loopback port."""
+    """Return whether something takes connections at a loopback port."""
     with socket.socket() as sock:
         sock.settimeout(1)
         return sock.connect_ex(("127.0.0.1", port)) == 0
 
 
 def wait_for_port(one: Started, port: int, limit: float = START_LIMIT) -> float:
-    """Wait until a process takes connections; give the seconds it took."""
+    """Wait until a process takes connections; return the seconds it took."""
     return wait_until(one, lambda: listening(port), limit)

@@ -42,7 +42,7 @@ def prose() -> str:
 
 
 def near_miss(number: int) -> int:
-    """Give a card number whose check digit is one too high."""
+    """Return a card number whose check digit is one too high."""
     start = 4_000_000_000_000_000 + number * 70
     return next(start + digit for digit in range(10) if luhn([int(c) for c in str(start + (digit - 1) % 10)]))
 
@@ -70,7 +70,7 @@ def adversarial() -> dict[str, str]:
 
 
 def best(masker: Masker, text: str, runs: int) -> float:
-    """Give the seconds of the fastest run."""
+    """Return the seconds of the fastest run."""
     times = []
     for _ in range(runs):
         start = time.thread_time()
@@ -80,7 +80,7 @@ def best(masker: Masker, text: str, runs: int) -> float:
 
 
 def measure(quick: bool) -> Iterator[Figure]:  # noqa: FBT001
-    """Give the figures beside their goals."""
+    """Return the figures beside their goals."""
     start = time.thread_time()
     masker = Masker(b"a key for the benchmark")
     yield Figure(f"{len(builtin().detectors)} detectors compiled", time.thread_time() - start, "s")

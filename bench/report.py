@@ -41,7 +41,7 @@ def _times(value: float | None) -> str:
 
 
 def load_rows(figures: Mapping[str, Any]) -> tuple[Row, list[Row]]:
-    """Give the table of a workload of load, ratios first."""
+    """Return the table of a workload of load, ratios first."""
     reference = next((name for name in REFERENCES if name in figures), next(iter(figures)))
     base = figures[reference]
     head = ["", f"calls/s of {reference}", f"CPU of {reference}", "calls/s", "CPU µs a call", "p50 ms", "p99 ms"]
@@ -61,7 +61,7 @@ def load_rows(figures: Mapping[str, Any]) -> tuple[Row, list[Row]]:
 
 
 def latency_rows(figures: Mapping[str, Any]) -> tuple[Row, list[Row]]:
-    """Give the table of calls made one after the other: what each adds, as a multiple of what Interlock adds."""
+    """Return the table of calls made one after the other: what each adds, as a multiple of what Interlock adds."""
     base = next((figures[name]["p50_ms"] for name in ("direct", "plain") if name in figures), 0.0)
     own = next((figures[name]["p50_ms"] - base for name in ("interlock", "run") if name in figures), None)
     head = ["", "added, of Interlock's", "added ms", "p50 ms", "p99 ms", "CPU µs a call"]
@@ -80,7 +80,7 @@ def latency_rows(figures: Mapping[str, Any]) -> tuple[Row, list[Row]]:
 
 
 def download_rows(figures: Mapping[str, Any]) -> tuple[Row, list[Row]]:
-    """Give the table of the download."""
+    """Return the table of the download."""
     base = figures.get("mitmdump", {}).get("mb_per_second")
     rows = [
         [
@@ -96,7 +96,7 @@ def download_rows(figures: Mapping[str, Any]) -> tuple[Row, list[Row]]:
 
 
 def plain_rows(figures: Mapping[str, Any]) -> tuple[Row, list[Row]]:
-    """Give the table of figures that stand by themselves."""
+    """Return the table of figures that stand by themselves."""
     return ["", ""], [[name.replace("_", " "), _number(value)] for name, value in figures.items()]
 
 
@@ -110,7 +110,7 @@ FORMS = {
 
 
 def tables(results: Mapping[str, Any]) -> Iterator[tuple[str, Row, list[Row]]]:
-    """Give every table of a run: title, head, rows."""
+    """Return every table of a run: title, head, rows."""
     yield (
         "Goals",
         ["goal", "measured", ""],
@@ -170,7 +170,7 @@ def _markdown(title: str, head: Row, rows: Sequence[Row]) -> str:
 
 
 def markdown(results: Mapping[str, Any]) -> str:
-    """Give the results as they stand in the documentation."""
+    """Return the results as they stand in the documentation."""
     parts = [about(results)]
     for title, head, rows in tables(results):
         cells = [[row[0], row[1].replace("; ", "<br>"), *row[2:]] for row in rows] if title == "Goals" else rows

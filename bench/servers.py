@@ -43,7 +43,7 @@ class Servers:
     """Whether it is nginx that answers."""
 
     def served(self) -> int:
-        """Give how many requests the servers behind `plain`, `tls` and `http2` have answered."""
+        """Return how many requests the servers behind `plain`, `tls` and `http2` have answered."""
         ports = (self.plain,) if self.native else (self.plain, self.tls)
         return sum(self._count(port, secure=port == self.tls) for port in ports)
 
@@ -74,7 +74,7 @@ def make_certificates(folder: Path) -> Certificates:
 
 
 def tool_python() -> Path:
-    """Give the interpreter for the load client and the upstream: the one with uvloop where it is installed."""
+    """Return the interpreter for the load client and the upstream: the one with uvloop where it is installed."""
     return TOOLS.path("python") if TOOLS.path("python").exists() else Path(sys.executable)
 
 

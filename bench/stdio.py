@@ -57,7 +57,7 @@ class Pipe:
                 return line
 
     def call(self) -> float:
-        """Make a call; give the milliseconds it took."""
+        """Make a call; return the milliseconds it took."""
         began = time.perf_counter()
         said = self._ask("tools/call", {"name": TOOL, "arguments": ARGUMENTS})
         took = (time.perf_counter() - began) * 1000
@@ -74,7 +74,7 @@ def plain(world: World) -> Iterator[Started]:
 
 
 def run_interlock(trace: str) -> Callable[[World], contextlib.AbstractContextManager[Started]]:
-    """Give `interlock run`, everything on, with tracing as said."""
+    """Return `interlock run`, everything on, with tracing as said."""
 
     @contextlib.contextmanager
     def start(world: World) -> Iterator[Started]:

@@ -26,7 +26,7 @@ def main() -> None:
 
 
 def result(message: dict[str, object]) -> dict[str, object]:
-    """Give what is said to anything but a call."""
+    """Return what is said to anything but a call."""
     if message["method"] == "initialize":
         info = {"name": "bench", "version": "1"}
         return {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": info}

@@ -83,13 +83,13 @@ class Figures:
 
 
 def middle(values: Sequence[float | None]) -> float | None:
-    """Give the median of what is there."""
+    """Return the median of what is there."""
     known = [value for value in values if value is not None]
     return statistics.median(known) if known else None
 
 
 def summarise(samples: list[Sample], connections: int) -> Figures:
-    """Give the medians."""
+    """Return the medians."""
     return Figures(
         rate=statistics.median(sample.rate for sample in samples),
         p50_ms=statistics.median(sample.p50_ms for sample in samples),
@@ -103,13 +103,13 @@ def summarise(samples: list[Sample], connections: int) -> Figures:
 
 
 def as_json(figures: Figures) -> dict[str, Any]:
-    """Give the form of the results file."""
+    """Return the form of the results file."""
     rounds = [{**dataclasses.asdict(sample), "rate": sample.rate} for sample in figures.rounds]
     return {**dataclasses.asdict(figures), "rounds": rounds}
 
 
 def turns(names: Sequence[str], rounds: int) -> Iterator[str]:
-    """Give whose turn it is: everybody once a round, each round beginning with another."""
+    """Return whose turn it is: everybody once a round, each round beginning with another."""
     for number in range(rounds if names else 0):
         shift = number % len(names)
         yield from (*names[shift:], *names[:shift])

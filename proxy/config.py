@@ -216,7 +216,7 @@ class Settings(BaseModel):
 
 
 def split_address(listen: str) -> tuple[str, int]:
-    """Give the host and the port of an address that is known to be one."""
+    """Return the host and the port of an address that is known to be one."""
     match = _LISTEN.fullmatch(listen)
     assert match is not None
     return match["host"].strip("[]"), int(match["port"])
@@ -323,7 +323,7 @@ def _variable_of(name: str, environ: Mapping[str, str]) -> str:
 
 
 def _read_secret(file: Path) -> str:
-    """Give the one line of a file. An empty one is an error: it must not read as a setting that was not given."""
+    """Return the one line of a file. An empty one is an error: it must not read as a setting that was not given."""
     try:
         text = file.read_text().strip()
     except (OSError, UnicodeDecodeError) as error:

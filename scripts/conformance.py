@@ -74,7 +74,7 @@ NOTHING = Outcome(frozenset(), {})
 
 
 def check_key(check: dict[str, Any]) -> str:
-    """Give what a check is known by: several checks of a scenario may share an id."""
+    """Return what a check is known by: several checks of a scenario may share an id."""
     return f"{check['id']} ({check['name']})"
 
 
@@ -133,7 +133,7 @@ def run_own(plan: Plan, *, through_interlock: bool) -> dict[str, Outcome]:
 
 
 def lost_checks(direct: Outcome, through: Outcome) -> dict[str, str]:
-    """Give the checks that Interlock broke, and what the suite says of each."""
+    """Return the checks that Interlock broke, and what the suite says of each."""
     lost = {check: through.failed.get(check, "did not run") for check in direct.passed - through.passed}
     return lost | {check: why for check, why in through.failed.items() if check not in direct.failed}
 
@@ -141,7 +141,7 @@ def lost_checks(direct: Outcome, through: Outcome) -> dict[str, str]:
 def compare(
     console: Console, plan: Plan, direct: dict[str, Outcome], through: dict[str, Outcome], *, verbose: bool
 ) -> int:
-    """Print the scenarios side by side; give how many checks were lost on the way."""
+    """Print the scenarios side by side; return how many checks were lost on the way."""
     table = Table("scenario", "direct", "through", "", title=plan.name, title_justify="left")
     lost = 0
     for scenario in sorted(direct | through):

@@ -46,7 +46,7 @@ def main() -> int:
 
 
 def _scenes(folder: Path, postgres: Postgres, scale: float) -> Iterator[Callable[[], Counts]]:
-    """Give the scenes, each for its share of the time."""
+    """Return the scenes, each for its share of the time."""
     yield lambda: scenes.killed(folder / "killed", None, seconds=50 * scale, calls=200)
     yield lambda: scenes.killed(folder / "killed-pg", postgres.new_database(), seconds=50 * scale, calls=200)
     yield lambda: scenes.outage(folder / "outage", postgres, seconds=50 * scale, calls=300)

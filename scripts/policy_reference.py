@@ -67,7 +67,7 @@ class Reference:
         self._models: dict[str, Schema] = {"PolicyFile": schema, **models, **own, "_Rule": every}
 
     def text(self) -> str:
-        """Give the whole page. Raises KeyError for a model that has no title here."""
+        """Return the whole page. Raises KeyError for a model that has no title here."""
         described = {name: each for name, each in self._models.items() if "properties" in each}
         unknown = described.keys() ^ TITLES.keys()
         if unknown:

@@ -24,7 +24,7 @@ def is_type_checking(node: ast.AST) -> bool:
 
 
 def names_of(node: ast.AST) -> set[str]:
-    """Give the modules an import statement names; a name may be a module inside the one it comes from."""
+    """Return the modules an import statement names; a name may be a module inside the one it comes from."""
     if isinstance(node, ast.Import):
         return {alias.name for alias in node.names}
     if isinstance(node, ast.ImportFrom):
@@ -42,7 +42,7 @@ def tree_of(module: str) -> ast.Module:
 
 @functools.cache
 def imports(module: str, *, typing_too: bool = True) -> frozenset[str]:
-    """Give what a module imports, anywhere in it."""
+    """Return what a module imports, anywhere in it."""
     found: set[str] = set()
     stack: list[ast.AST] = [tree_of(module)]
     while stack:
@@ -58,7 +58,7 @@ def within(name: str, rooms: tuple[str, ...]) -> bool:
 
 
 def ours(module: str) -> set[str]:
-    """Give which of our own modules a module imports; `proxy` itself holds the version alone."""
+    """Return which of our own modules a module imports; `proxy` itself holds the version alone."""
     return {name for name in imports(module) if within(name, ("proxy", "addons")) and name != "proxy"}
 
 

@@ -32,7 +32,7 @@ def rounds(**figures: list[float]) -> dict[str, object]:
 
 
 def results() -> dict[str, dict[str, object]]:
-    """Give results that meet every goal."""
+    """Return results that meet every goal."""
     return {
         "tls-32": {
             "mitmdump": rounds(rate=[100, 50, 100], cpu_us=[1000, 1000, 1000], p50_ms=[9, 9, 9], p99_ms=[9, 9, 9]),
@@ -175,7 +175,7 @@ def test_what_cannot_be_started_says_why(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory):
-    """Give a world whose server is in Python: nginx need not be there."""
+    """Return a world whose server is in Python: nginx need not be there."""
     folder, installed = tmp_path_factory.mktemp("bench"), Installed({"nginx": "not wanted"})
     with servers(folder / "servers", installed) as upstream:
         made = World(upstream, folder, installed)

@@ -54,7 +54,7 @@ def test_every_command_explains_itself_with_examples(name: str) -> None:
 
 
 def in_words(example: str) -> list[str]:
-    """Give what the shell hands over of an example: not its variables, nor where output goes."""
+    """Return what the shell hands over of an example: not its variables, nor where output goes."""
     inner = re.search(r"\$\((.*)\)", example)
     words = shlex.split((inner[1] if inner else example).partition(" > ")[0].partition(" | ")[0])
     words = words[words.index("interlock") :]
@@ -101,7 +101,7 @@ def test_wrong_usage_is_told_with_the_way_to_help(words: list[str]) -> None:
 
 
 def call_main(monkeypatch: pytest.MonkeyPatch, *words: str) -> object:
-    """Run the command line as a shell would; give the exit code."""
+    """Run the command line as a shell would; return the exit code."""
     monkeypatch.setattr("sys.argv", ["interlock", *words])
     with pytest.raises(SystemExit) as caught:
         cli.main()

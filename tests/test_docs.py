@@ -16,7 +16,7 @@ DOCS = Path(__file__).resolve().parent.parent / "docs"
 
 
 def sections(name: str) -> dict[str, str]:
-    """Give the text under each second-level heading of a page."""
+    """Return the text under each second-level heading of a page."""
     parts = re.split(r"^## (.+)\n", (DOCS / name).read_text(), flags=re.MULTILINE)
     headings = parts[1::2]
     assert len(headings) == len(set(headings))

@@ -36,7 +36,7 @@ class Stage:
         file.chmod(0o755)
 
     def run(self, *words: str, uid: int = 0, **env: str) -> tuple[int, list[str], str]:
-        """Give the exit code, the calls, and what was said on stderr."""
+        """Return the exit code, the calls, and what was said on stderr."""
         self.program("id", f"echo {uid}\n")
         calls = self.folder / "calls"
         calls.write_text("")

@@ -47,7 +47,7 @@ class Block:
 
 
 def shell_blocks(page: str) -> list[Block]:
-    """Give the shell blocks of a page; `mark` is what follows the language."""
+    """Return the shell blocks of a page; `mark` is what follows the language."""
     found = []
     for fence in FENCE.finditer(page):
         if shell := SHELL.fullmatch(fence[2].strip()):

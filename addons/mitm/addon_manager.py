@@ -59,7 +59,7 @@ class HookTable(AddonManager):
         self._hearers = {}
 
     def hearers(self, name: str) -> tuple[Hearer, ...]:
-        """Give who is to be told of events of this name, in their order."""
+        """Return who is to be told of events of this name, in their order."""
         known = self._hearers.get(name)
         if known is None:
             found = [getattr(each, name, None) for addon in self.chain for each in traverse([addon])]
@@ -67,14 +67,14 @@ class HookTable(AddonManager):
         return known
 
     def args(self, event: Hook) -> list[Any]:
-        """Give what hearers are told; its names are looked up once for each kind of event."""
+        """Return what hearers are told; its names are looked up once for each kind of event."""
         names = self._names.get(type(event))
         if names is None:
             names = self._names[type(event)] = tuple(field.name for field in fields(cast("Any", event)))
         return [getattr(event, name) for name in names]
 
     def tell(self, event: Hook, args: list[Any]) -> Awaitable[None] | None:
-        """Tell of `event`, as far as that goes without waiting; give what is left to wait for, if anything is."""
+        """Tell of `event`, as far as that goes without waiting; return what is left to wait for, if anything is."""
         hearers = self.hearers(event.name)
         for place, hear in enumerate(hearers):
             try:

@@ -55,7 +55,7 @@ class Certificates(tlsconfig.TlsConfig):
         connection.set_accept_state()
 
     def _context(self, asked: Context) -> SSL.Context:
-        """Give the settings of TLS under the certificate for the host that is wanted.
+        """Return the settings of TLS under the certificate for the host that is wanted.
 
         Sessions are a certificate's own: none goes over to another host.
         """

@@ -69,7 +69,7 @@ class GuardedHttp1Server(QuickHttp1, Http1Server):
             yield from self._bound_rest()
 
     def _bound_rest(self) -> CommandGenerator[None]:
-        """Give up a connection that brings more than can be read yet: requests ahead of their time, or no chunk."""
+        """Return up a connection that brings more than can be read yet: requests ahead of their time, or no chunk."""
         room = self._limits.header_bytes + (self._limits.body_bytes if self.state == self.wait else 0)
         if len(self.buf) <= room or self.state not in (self.wait, self.read_body):
             return
@@ -248,7 +248,7 @@ class GuardedHttp2Server(Http2Server):
         yield from super().protocol_error(message, error_code)
 
     def _watch_head(self) -> CommandGenerator[None]:
-        """Give up a connection on which one head takes too long. One timer at most, whatever the traffic."""
+        """Return up a connection on which one head takes too long. One timer at most, whatever the traffic."""
         if not self._head_is_unfinished():
             self._head_since = None
             return
@@ -278,7 +278,7 @@ def _refused(context: Context, status: int, reason: str) -> HttpRefusedHook:
 
 
 def _error_status(event: HttpEvent) -> int | None:
-    """Give the status to answer with where `event` is an error that has one."""
+    """Return the status to answer with where `event` is an error that has one."""
     return event.code.http_status_code() if isinstance(event, ResponseProtocolError) else None
 
 

@@ -63,7 +63,7 @@ class GuardedHttpLayer(HttpLayer):
         yield from super()._handle_event(event)
 
     def event_to_child(self, child: Layer, event: events.Event) -> CommandGenerator[None]:
-        """Give a layer inside an event, and carry out or hand on its commands."""
+        """Return a layer inside an event, and carry out or hand on its commands."""
         command: Any
         to: Any = None
         leaving: list[HttpEvent] = []
@@ -94,7 +94,7 @@ class GuardedHttpLayer(HttpLayer):
             yield from self.event_to_child(self.connections[to], together(leaving))
 
     def _receive(self, event: HttpEvent) -> CommandGenerator[None]:
-        """Give a stream what was read for it; one that is dropped may still be sent things."""
+        """Return a stream what was read for it; one that is dropped may still be sent things."""
         first = event.parts[0] if isinstance(event, EventBatch) else event
         if isinstance(first, RequestHeaders):
             yield from self.make_stream(event.stream_id)
@@ -125,7 +125,7 @@ class GuardedHttpLayer(HttpLayer):
             yield command
 
     def _streams_for(self, flow: mflow.Flow) -> list[HttpStream]:
-        """Give the flow's stream, or the tunnels it may be in."""
+        """Return the flow's stream, or the tunnels it may be in."""
         streams = list(self.streams.values())
         mine = [stream for stream in streams if getattr(stream, "flow", None) is flow]
         if mine:

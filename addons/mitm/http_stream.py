@@ -147,7 +147,7 @@ class GuardedHttpStream(AtOnce, HttpStream):
         yield from super().state_wait_for_response_headers(event)
 
     def _opens_websocket(self, response: http.Response) -> bool:
-        """Say whether mitmproxy will read what follows `response` as a WebSocket."""
+        """Return whether mitmproxy will read what follows `response` as a WebSocket."""
         asked = self.flow.request.headers.get("sec-websocket-version", "").encode() == WEBSOCKET_VERSION
         return asked and response.status_code == 101 and response.headers.get("upgrade", "").lower() == "websocket"
 
@@ -238,7 +238,7 @@ class GuardedHttpStream(AtOnce, HttpStream):
         self.client_state = self.server_state = _over
 
     def _end(self, text: str, code: ErrorCode) -> CommandGenerator[None]:
-        """Give both sides up, and let the addons know."""
+        """Return both sides up, and let the addons know."""
         self.flow.error = mflow.Error(text)
         yield HttpErrorHook(self.flow)
         yield SendHttp(ResponseProtocolError(self.stream_id, text, code), self.context.client)
@@ -266,7 +266,7 @@ def _broken_line(request: http.Request) -> str | None:
 
 
 def _in_own_words(problem: str) -> str:
-    """Give what is wrong with a request without mitmproxy's advice on its own settings."""
+    """Return what is wrong with a request without mitmproxy's advice on its own settings."""
     if "CONNECT" in problem:
         return "CONNECT is not for this mode of the proxy"
     return problem.partition(", refusing")[0]
@@ -303,7 +303,7 @@ class GuardedWebsocketLayer(websocket.WebsocketLayer):
                 return
 
     def _without_hidden_text(self, read: Callable[[], Iterator[wsevents.Event]]) -> Iterator[wsevents.Event]:
-        """Give a client's frames; control frames, which no hook sees, without a payload that may not pass unseen."""
+        """Return a client's frames; control frames, which no hook sees, without a payload that may not pass unseen."""
         for event in read():
             if isinstance(event, wsevents.Ping | wsevents.Pong) and self._is_hidden(bytes(event.payload)):
                 yield replace(event, payload=b"")
@@ -313,6 +313,6 @@ class GuardedWebsocketLayer(websocket.WebsocketLayer):
                 yield event
 
     def _is_hidden(self, payload: bytes) -> bool:
-        """Say whether a payload could be a message, or a secret on its way to where none may go."""
+        """Return whether a payload could be a message, or a secret on its way to where none may go."""
         guarded = any(redaction.action == "deny" for redaction in egress(self.flow).redactions)
         return could_be_json(payload) or (guarded and len(payload) > MAX_CONTROL)

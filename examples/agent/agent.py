@@ -25,7 +25,7 @@ AROUND = "tcp:1.1.1.1:443 tcp:example.com:443 tcp:db:5432 udp:1.1.1.1:443"
 
 
 def call(url: str) -> str:
-    """Call a tool; give what was answered."""
+    """Call a tool; return what was answered."""
     request = urllib.request.Request(url, json.dumps(CALL).encode(), HEADERS)  # noqa: S310  the URL is the operator's
     try:
         with urllib.request.urlopen(request, timeout=20) as answer:  # noqa: S310
@@ -37,7 +37,7 @@ def call(url: str) -> str:
 
 
 def reach(kind: str, host: str, port: int) -> str | None:
-    """Try to be answered without the proxy; give why that failed."""
+    """Try to be answered without the proxy; return why that failed."""
     try:
         if kind == "tcp":
             socket.create_connection((host, port), timeout=3).close()

@@ -16,7 +16,7 @@ from mcp_types import ToolAnnotations
 
 
 def make_server(log: Path) -> MCPServer:
-    """Give a server whose tools append a line to `log`."""
+    """Return a server whose tools append a line to `log`."""
     server = MCPServer("office", log_level="WARNING")
 
     def ran(tool: str) -> None:

@@ -124,12 +124,12 @@ def show_records(world: World, screen: Screen) -> None:
 
 
 def text(result: Any) -> str:
-    """Give the text of a result."""
+    """Return the text of a result."""
     return "\n".join(part.text for part in result.content if part.type == "text")
 
 
 def reason(result: Any) -> str | None:
-    """Give why Interlock refused a call; nothing where it did not."""
+    """Return why Interlock refused a call; nothing where it did not."""
     return (result.meta or {}).get("mcp-interlock/denial", {}).get("reason")
 
 

@@ -50,7 +50,7 @@ class World:
         return log.read_text().split().count(tool) if log.exists() else 0
 
     def interlock(self, *arguments: str, width: int = 100) -> str:
-        """Run an interlock command on the state folder; give what it printed, with its colours."""
+        """Run an interlock command on the state folder; return what it printed, with its colours."""
         command = [*INTERLOCK, *arguments, "--state-dir", str(self.state)]
         wide = environment() | {"COLUMNS": str(width), "FORCE_COLOR": "1"}
         done = subprocess.run(
@@ -61,13 +61,13 @@ class World:
         return done.stdout
 
     def stdio_command(self) -> list[str]:
-        """Give what stands in an MCP client's configuration in place of the formatter's own command."""
+        """Return what stands in an MCP client's configuration in place of the formatter's own command."""
         flags = ["--server-name", "formatter", "--policy", str(HERE / "policy.yaml"), "--state-dir", str(self.state)]
         return [*INTERLOCK, "run", *flags, "--", sys.executable, str(HERE / "formatter.py")]
 
 
 def environment() -> dict[str, str]:
-    """Give the environment without settings or proxies of the caller's own."""
+    """Return the environment without settings or proxies of the caller's own."""
     ours = {name: value for name, value in os.environ.items() if not name.startswith("INTERLOCK_")}
     return {name: value for name, value in ours.items() if not name.lower().endswith("_proxy")}
 
@@ -113,7 +113,7 @@ def _make_workspace(world: World) -> None:
 
 
 def made_up_token() -> str:
-    """Give what looks like a token, in pieces here so that nobody takes this file for a leak."""
+    """Return what looks like a token, in pieces here so that nobody takes this file for a leak."""
     return "ghp_" + "16C7e42F292c6912" + "E7710c838347Ae178B4a"
 
 

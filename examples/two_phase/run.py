@@ -38,7 +38,7 @@ class Run:
         self._log = log
 
     async def step(self, step: dict[str, Any]) -> tuple[str, str]:
-        """Act on one prompt; give what became of it, and why."""
+        """Act on one prompt; return what became of it, and why."""
         listed = {tool.name for tool in (await self._client.list_tools()).tools}
         tool, before = step["tool"], self._executions()
         if f"{tool}_propose" in listed:
@@ -81,7 +81,7 @@ class Run:
 
 
 def told(result: Any) -> str:
-    """Give why a call was refused; nothing where it was not."""
+    """Return why a call was refused; nothing where it was not."""
     denial = (result.meta or {}).get("mcp-interlock/denial")
     return str(denial["reason"]) if denial else ""
 
@@ -98,7 +98,7 @@ def running(*command: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def wait_for_proxy(state_dir: Path) -> str:
-    """Give the proxy's address once it listens."""
+    """Return the proxy's address once it listens."""
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         with contextlib.suppress(OSError, ValueError):

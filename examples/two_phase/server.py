@@ -18,7 +18,7 @@ DESTROYS = ToolAnnotations(destructive_hint=True)
 
 
 def make_server(log: Path) -> MCPServer:  # noqa: C901  ten tools are ten branches
-    """Give a server whose tools append a line to `log`."""
+    """Return a server whose tools append a line to `log`."""
     server = MCPServer("ten-tools")
 
     def ran(tool: str, **arguments: Any) -> str:

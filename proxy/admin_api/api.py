@@ -43,12 +43,12 @@ class Api:
         self._desk = desk
 
     async def list(self, request: Request) -> JSONResponse:
-        """Give proposals: GET /proposals?state=pending&limit=100."""
+        """Return proposals: GET /proposals?state=pending&limit=100."""
         states = [_state(text) for text in request.query_params.getlist("state")]
         return _answer(200, {"proposals": await self._desk.list(states, _limit(request))})
 
     async def show(self, request: Request) -> JSONResponse:
-        """Give one proposal: GET /proposals/{id}."""
+        """Return one proposal: GET /proposals/{id}."""
         return _answer(200, await self._desk.show(request.path_params["id"]))
 
     async def approve(self, request: Request) -> JSONResponse:
@@ -63,7 +63,7 @@ class Api:
 
 
 def make_app(desk: ProposalReview, door: Door) -> ASGIApp:
-    """Give the application behind its door."""
+    """Return the application behind its door."""
     api = Api(desk)
     app = Starlette(
         routes=[

@@ -44,7 +44,7 @@ class TcpName:
     port: int
 
     def fits(self, header: str) -> bool:
-        """Say whether a Host header means this listener.
+        """Return whether a Host header means this listener.
 
         A page on the web can point a name of its own at this machine (DNS
         rebinding), but not an address and not `localhost`.
@@ -77,7 +77,7 @@ class Door:
         self._turn = asyncio.Lock()
 
     async def admit(self, scope: Scope) -> str:
-        """Give the operator's name. Raises Refused for anybody else."""
+        """Return the operator's name. Raises Refused for anybody else."""
         if self._name is not None and not self._name.fits(_only(scope, b"host")):
             raise Refused(421, "wrong_host", "the Host header does not name this listener")
         token = _bearer(_only(scope, b"authorization"))
@@ -108,7 +108,7 @@ class Door:
 
 
 def _only(scope: Scope, wanted: bytes) -> str:
-    """Give the value of a header that is there once; nothing otherwise."""
+    """Return the value of a header that is there once; nothing otherwise."""
     values = [value for name, value in scope["headers"] if name == wanted]
     return values[0].decode("latin-1") if len(values) == 1 else ""
 

@@ -30,14 +30,14 @@ class RemoteReview:
         self._timeout = timeout
 
     async def list(self, states: Sequence[State], limit: int) -> list[JsonObject]:
-        """Give the newest proposals in any of `states`."""
+        """Return the newest proposals in any of `states`."""
         query = urlencode([*(("state", str(state)) for state in states), ("limit", str(limit))])
         answer = await self._ask("GET", f"/proposals?{query}")
         found: list[JsonObject] = answer["proposals"]
         return found
 
     async def show(self, proposal_id: str) -> JsonObject:
-        """Give one proposal."""
+        """Return one proposal."""
         return await self._ask("GET", _path_of(proposal_id))
 
     async def approve(self, proposal_id: str, reason: str) -> JsonObject:

@@ -51,7 +51,7 @@ class Listeners:
 
 @contextlib.contextmanager
 def _short(path: Path) -> Iterator[str]:
-    """Give a short name for `path` while the block lasts: a socket's may have 107 bytes at most."""
+    """Return a short name for `path` while the block lasts: a socket's may have 107 bytes at most."""
     folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield f"/proc/self/fd/{folder}/{path.name}"

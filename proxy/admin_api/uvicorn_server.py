@@ -25,7 +25,7 @@ STOP_SECONDS: Final = 2
 
 
 def make_server(desk: ProposalReview, door: Door) -> uvicorn.Server:
-    """Give what serves a desk behind a door."""
+    """Return what serves a desk behind a door."""
     return _Server(_config(make_app(desk, door)))
 
 

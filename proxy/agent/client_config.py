@@ -103,7 +103,7 @@ def _servers(text: str) -> Iterator[Member]:
 
 
 def _at(text: str, place: Sequence[str]) -> Iterator[Member]:
-    """Give the members of the objects at a place."""
+    """Return the members of the objects at a place."""
     starts = [_skip(text, 0)]
     for key in place:
         inside = [member for start in starts for member in _members(text, start)]
@@ -131,7 +131,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _members(text: str, start: int) -> Iterator[Member]:
-    """Give the members of the object that begins at `start`, which is known to be well-formed."""
+    """Return the members of the object that begins at `start`, which is known to be well-formed."""
     position = _skip(text, start + 1)
     while text[position] != "}":
         key_start = position
@@ -167,14 +167,14 @@ def _why_not(server: Member) -> str | None:
 
 
 def _runs_interlock(words: Sequence[str]) -> bool:
-    """Say whether a command is an `interlock run`, also one written by hand or started by another program."""
+    """Return whether a command is an `interlock run`, also one written by hand or started by another program."""
     ours = words[: words.index("--")] if "--" in words else words
     names = [word.rpartition("/")[2] for word in ours]
     return any(name in ("interlock", "proxy.cli") and following == "run" for name, following in pairwise(names))
 
 
 def _wrapped(value: Any) -> list[str] | None:
-    """Give the command inside a wrapped server's; None where it is not wrapped."""
+    """Return the command inside a wrapped server's; None where it is not wrapped."""
     if not isinstance(value, dict):
         return None
     command, arguments = value.get("command"), value.get("args")

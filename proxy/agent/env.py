@@ -54,13 +54,13 @@ class Entrance:
 
 
 def proxy_url(address: str, agent: str | None = None, token: str | None = None) -> str:
-    """Give the URL of a proxy that listens on `address`, with an agent's name and token where there are some."""
+    """Return the URL of a proxy that listens on `address`, with an agent's name and token where there are some."""
     credentials = f"{quote(agent, safe='')}:{quote(token or '', safe='')}@" if agent else ""
     return f"http://{credentials}{reached(address)}"
 
 
 def reached(address: str) -> str:
-    """Give an address to dial for one to listen on: whoever listens on all is there on loopback."""
+    """Return an address to dial for one to listen on: whoever listens on all is there on loopback."""
     host, _, port = address.rpartition(":")
     return f"{_ON_ALL.get(host, host)}:{port}"
 
@@ -84,6 +84,6 @@ def without_proxy(entrance: Entrance) -> Changes:
 
 
 def change(environ: Mapping[str, str], changes: Changes) -> dict[str, str]:
-    """Give an agent's environment: `environ` so changed, and without anything of ours."""
+    """Return an agent's environment: `environ` so changed, and without anything of ours."""
     kept = {name: value for name, value in environ.items() if name not in changes and not name.startswith(OURS)}
     return kept | {name: value for name, value in changes.items() if value is not None}

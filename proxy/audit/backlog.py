@@ -26,7 +26,7 @@ class Backlog:
     problems: tuple[str, ...]
 
     def data(self) -> dict[str, Any]:
-        """Give it as a JSON object."""
+        """Return it as a JSON object."""
         return asdict(self)
 
 

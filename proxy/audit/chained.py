@@ -60,23 +60,23 @@ class Chained:
 
 
 async def writers(store: Events) -> list[str]:
-    """Give the writers that have events in a store."""
+    """Return the writers that have events in a store."""
     return [row[0] for row in await _rows(store, _WRITERS)]
 
 
 async def page(store: Events, writer: str, after: Place, limit: int) -> list[Chained]:
-    """Give a writer's events behind the one at that place, in the order of their numbers."""
+    """Return a writer's events behind the one at that place, in the order of their numbers."""
     return [_chained(row) for row in await _rows(store, _PAGE, writer, *after, limit)]
 
 
 async def unchained(store: Events) -> str | None:
-    """Give the id of an event that belongs to no chain, if there is one."""
+    """Return the id of an event that belongs to no chain, if there is one."""
     found = await _rows(store, _LOOSE)
     return found[0][0] if found else None
 
 
 async def last_old(store: Events, writer: str, before: float, future: float, step: float | None) -> Head | None:
-    """Give the last event of a chain's beginning that happened before a time; None where its first event did not.
+    """Return the last event of a chain's beginning that happened before a time; None where its first event did not.
 
     What says that it happened in the `future` says nothing of what comes before it: a clock was wrong. With a
     `step` the beginning is no longer than that many seconds.
@@ -102,7 +102,7 @@ def _chained(row: Row) -> Chained:
 
 
 def _agree(body: str, event_id: str, time: float, columns: Sequence[Any]) -> bool:
-    """Say whether columns are plainly what the text says, as those of almost all events are."""
+    """Return whether columns are plainly what the text says, as those of almost all events are."""
     try:
         said = json.loads(body)
         if said["event_id"] != event_id or abs(time - said["time"]) > CLOSE:
@@ -119,7 +119,7 @@ def _agree(body: str, event_id: str, time: float, columns: Sequence[Any]) -> boo
 
 
 def _wrong_column(body: str, event_id: str, time: float, columns: Sequence[Any]) -> str | None:
-    """Give the column that says another thing than what a store makes of the text."""
+    """Return the column that says another thing than what a store makes of the text."""
     try:
         said: dict[str, Any] = json.loads(readable(body))
     except PoisonError:

@@ -56,7 +56,7 @@ class CheckpointSigner:
         """Why checkpoints could not be sent out, if so."""
 
     def sign(self, kind: Kind, heads: Sequence[Head]) -> bool:
-        """Sign where chains are; say whether that left the process. What did not is sent again the next time."""
+        """Sign where chains are; return whether that left the process. What did not is sent again the next time."""
         with self._lock:
             try:
                 now = self._clock()
@@ -73,7 +73,7 @@ class CheckpointSigner:
     def _bring(
         self, take: Callable[[list[Checkpoint]], None], waiting: list[Checkpoint], made: Sequence[Checkpoint]
     ) -> bool:
-        """Bring what waits to one place; say whether it was taken."""
+        """Bring what waits to one place; return whether it was taken."""
         waiting += made
         try:
             take(waiting)
@@ -89,7 +89,7 @@ class CheckpointSigner:
         return False
 
     def signed(self) -> dict[str, Signed]:
-        """Give what the checkpoints in the file say, by writer; lines that do not hold say nothing.
+        """Return what the checkpoints in the file say, by writer; lines that do not hold say nothing.
 
         Raises ConfigError where it cannot be read.
         """

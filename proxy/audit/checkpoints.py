@@ -49,11 +49,11 @@ class Checkpoint:
     signature: str = ""
 
     def text(self) -> bytes:
-        """Give what is signed."""
+        """Return what is signed."""
         return f"interlock-checkpoint 1 {self}".encode()
 
     def line(self) -> str:
-        """Give it as files have it."""
+        """Return it as files have it."""
         return json.dumps({"version": 1, **asdict(self)})
 
     def __str__(self) -> str:
@@ -67,7 +67,7 @@ class Signer:
         self._keys = AuditKeys(state_dir)
 
     def public(self) -> list[PublicKey]:
-        """Give the keys that verify what is signed here."""
+        """Return the keys that verify what is signed here."""
         return self._keys.public()
 
     def sign(self, kind: Kind, head: Head, now: float) -> Checkpoint:
@@ -108,7 +108,7 @@ def _cut_to_lines(handle: int) -> int:
 
 
 def read(path: Path, keys: Sequence[PublicKey]) -> Iterator[Checkpoint | str]:
-    """Give the checkpoints of a file; where one does not hold, a text that says why.
+    """Return the checkpoints of a file; where one does not hold, a text that says why.
 
     A last line without its end is one that was being written. Raises ConfigError
     where the file cannot be read.
@@ -128,7 +128,7 @@ def read(path: Path, keys: Sequence[PublicKey]) -> Iterator[Checkpoint | str]:
 
 
 def _checked(value: Any, known: dict[str, PublicKey]) -> Checkpoint:
-    """Give a checkpoint that was read, if its signature is right. Raises ValueError or TypeError."""
+    """Return a checkpoint that was read, if its signature is right. Raises ValueError or TypeError."""
     if not isinstance(value, dict) or value.pop("version", None) != 1:
         raise ValueError("it is no checkpoint of version 1")
     made = Checkpoint(**value)

@@ -46,7 +46,7 @@ class Encoder:
         self._key = key
 
     def encode(self, event: AuditEvent) -> Encoded:
-        """Give the stored form of `event`."""
+        """Return the stored form of `event`."""
         plain, values, texts = [*_plain(event)], [*_values(event)], [*_UNSPELT]
         if not event.event_id:
             plain[_ID] = str(uuid_utils.uuid7())
@@ -92,7 +92,7 @@ class Encoder:
 
 
 def encode(event: AuditEvent, stamp: Mapping[str, str] | None = None, key: bytes | None = None) -> str:
-    """Give the stored text of one event."""
+    """Return the stored text of one event."""
     return Encoder(stamp, key).encode(event)[0]
 
 

@@ -182,21 +182,21 @@ class EventStore(Protocol):
         ...
 
     async def calls(self, where: Filter, limit: int = 100, before: Cursor | None = None) -> Sequence[CallRecord]:
-        """Give tool calls that fit, newest first, from behind `before` on."""
+        """Return tool calls that fit, newest first, from behind `before` on."""
         ...
 
     async def events(
         self, where: Filter, limit: int = 1000, after: Cursor | None = None
     ) -> Sequence[tuple[Cursor, Entry]]:
-        """Give events of every kind that fit, oldest first, from behind `after` on."""
+        """Return events of every kind that fit, oldest first, from behind `after` on."""
         ...
 
     async def find(self, event_or_call_id: str) -> Sequence[Entry]:
-        """Give every event of a call, or the one event of that id, in the order in which they happened."""
+        """Return every event of a call, or the one event of that id, in the order in which they happened."""
         ...
 
     async def ids(self, prefix: str, limit: int = 2) -> Sequence[str]:
-        """Give ids of calls, and of events outside calls, that begin so; no more than `limit`."""
+        """Return ids of calls, and of events outside calls, that begin so; no more than `limit`."""
         ...
 
     async def count(self, where: Filter) -> int:

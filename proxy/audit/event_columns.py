@@ -74,7 +74,7 @@ class PoisonError(ValueError):
 
 
 def readable(body: str) -> str:
-    """Give what the columns need of the event in `body`, as JSON that every database takes.
+    """Return what the columns need of the event in `body`, as JSON that every database takes.
 
     Raises PoisonError where it is no event: an object with event_id, kind and time.
     """
@@ -82,7 +82,7 @@ def readable(body: str) -> str:
 
 
 def columns(body: str, said: list[Any] | None = None) -> list[Any]:
-    """Give the values of the event's columns, in the order of COLUMNS: JSON as text, names no longer than they may be.
+    """The values of the event's columns, in the order of COLUMNS: JSON as text, names no longer than they may be.
 
     `said` is what the text says, in this order and with JSON as text, where that is known; a `proposal_id` in `detail`
     is not. Raises PoisonError as `readable` does, and for the same texts.
@@ -108,7 +108,7 @@ def _plain_columns(body: str) -> list[Any] | None:
 
 
 def _as_columns(values: list[Any], body: str) -> list[Any] | None:
-    """Give what `body` says as columns hold it; None where they might hold something else."""
+    """Return what `body` says as columns hold it; None where they might hold something else."""
     if not _are_plain(tuple(map(type, values))) or ("\\" in body and "\\u0000" in body):
         return None
     event_id, time, kind = values[:3]
@@ -128,7 +128,7 @@ def _are_plain(types: tuple[type, ...]) -> bool:
 
 
 def _known(body: str) -> dict[str, Any]:
-    """Give what the columns need, in what every database takes. Raises PoisonError."""
+    """Return what the columns need, in what every database takes. Raises PoisonError."""
     event = _parse(body)
     known: dict[str, Any] = {"event_id": _name(event, "event_id"), "kind": _name(event, "kind"), "time": _time(event)}
     known |= {name: clean(str(event[name])) for name in TEXTS if type(event.get(name)) in (str, int)}
@@ -145,7 +145,7 @@ def _known(body: str) -> dict[str, Any]:
 
 
 def _columns(known: dict[str, Any]) -> list[Any]:
-    """Give what is known as columns have it."""
+    """Return what is known as columns have it."""
     detail = known.get("detail")
     if "proposal_id" not in known and isinstance(detail, dict) and detail.get("proposal_id") is not None:
         named = detail["proposal_id"]
@@ -189,7 +189,7 @@ def _is_number(value: Any) -> TypeGuard[float]:
 
 
 def clean(value: Any) -> Any:
-    """Give a JSON value as columns have it."""
+    """Return a JSON value as columns have it."""
     if isinstance(value, str):
         return value.replace("\0", REPLACEMENT).encode("utf-8", "replace").decode()
     if isinstance(value, float) and not math.isfinite(value):
@@ -202,7 +202,7 @@ def clean(value: Any) -> Any:
 
 
 def encoded(text: str) -> list[Any]:
-    """Give the JSON values that `text` may mean: itself, and the number, true, false or null that it spells."""
+    """Return the JSON values that `text` may mean: itself, and the number, true, false or null that it spells."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
@@ -224,12 +224,12 @@ def segments(path: str) -> list[str]:
 
 
 def is_place(part: str) -> bool:
-    """Say whether part of a path may be a place in a list."""
+    """Return whether part of a path may be a place in a list."""
     return part.isascii() and part.isdecimal() and len(part) <= MAX_PLACE_DIGITS
 
 
 def time_of(prefix: str) -> tuple[float, float] | None:
-    """Give between which times events with an id that begins so lie, if it is a UUIDv7's beginning; generously."""
+    """Return between which times events with an id that begins so lie, if it is a UUIDv7's beginning; generously."""
     digits = prefix.replace("-", "")[:12]
     if len(digits) < MIN_TIME_DIGITS or not all(digit in "0123456789abcdef" for digit in digits):
         return None

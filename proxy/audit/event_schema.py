@@ -67,7 +67,7 @@ class StoredEvent(BaseModel):
 
 
 def json_schema() -> dict[str, Any]:
-    """Give the JSON Schema of a stored event."""
+    """Return the JSON Schema of a stored event."""
     schema = StoredEvent.model_json_schema()
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -48,7 +48,7 @@ class Following:
             self.know(await self._others(store))
 
     async def look(self, store: Events | None) -> list[dict[str, Any]]:
-        """Give what has come since. A store that does not answer is asked again the next time."""
+        """Return what has come since. A store that does not answer is asked again the next time."""
         found = await self._own(None if store is None else StoreTrail(store))
         if store is not None:
             found += await self._others(store)

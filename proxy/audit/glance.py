@@ -55,7 +55,7 @@ def read_backlog_untouched(state_dir: Path, now: float) -> Backlog:
 
 
 def stored_version(path: Path) -> int | None:
-    """Give how many migrations a store's file has; None where there is none. Raises StoreUnavailableError."""
+    """Return how many migrations a store's file has; None where there is none. Raises StoreUnavailableError."""
     if not path.exists():
         return None
     try:

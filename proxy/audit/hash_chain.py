@@ -30,15 +30,15 @@ class Head:
     hash: str
 
     def after(self, links: Sequence[str]) -> Head:
-        """Give the head once events with these links were added."""
+        """Return the head once events with these links were added."""
         return Head(self.writer, self.seq + len(links), links[-1]) if links else self
 
 
 def start(writer: str) -> Head:
-    """Give the head of a writer that wrote nothing yet."""
+    """Return the head of a writer that wrote nothing yet."""
     return Head(writer, 0, sha256(_START + writer.encode()).hexdigest())
 
 
 def link(before: str, seq: int, body: str) -> str:
-    """Give the link of event number `seq`, whose text is `body`, after the link `before`."""
+    """Return the link of event number `seq`, whose text is `body`, after the link `before`."""
     return sha256(bytes.fromhex(before) + seq.to_bytes(8) + body.encode()).hexdigest()

@@ -235,7 +235,7 @@ class LocalLog:
             return None
 
     def _write(self, entries: list[_Spelt]) -> Exception | None:
-        """Commit `entries`; give the error where that failed. Never raises: the thread must outlive it."""
+        """Commit `entries`; return the error where that failed. Never raises: the thread must outlive it."""
         try:
             self._append(entries)
         except Exception as error:
@@ -311,7 +311,7 @@ def open_log(path: Path, max_bytes: int) -> apsw.Connection:
 
 
 def read_log(path: Path, after: int = 0, last: int | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Give the events of a log that can be read, oldest first: those past number `after`, or the `last` ones.
+    """Return the events of a log that can be read, oldest first: those past number `after`, or the `last` ones.
 
     Raises AuditUnavailableError where `path` is no log.
     """

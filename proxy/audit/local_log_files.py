@@ -68,7 +68,7 @@ class RunLog(HeldLog):
 
 
 def worker_log(state_dir: Path, worker: int) -> Path:
-    """Give where a worker, which are numbered from 1, writes its log."""
+    """Return where a worker, which are numbered from 1, writes its log."""
     path = state_dir / LOG_FILE
     return path if worker == 1 else path.with_stem(f"{path.stem}-{worker}")
 
@@ -111,12 +111,12 @@ def _take_free_file(folder: Path) -> tuple[Path, IO[str]]:
 
 
 def log_files(state_dir: Path) -> list[Path]:
-    """Give the logs there are."""
+    """Return the logs there are."""
     return sorted((state_dir / LOG_FILE).parent.glob("*.db"))
 
 
 def log_bytes(state_dir: Path) -> int:
-    """Give the size of the logs on disk, with what is beside them."""
+    """Return the size of the logs on disk, with what is beside them."""
     total = 0
     for path in (state_dir / LOG_FILE).parent.glob("*.db*"):
         with contextlib.suppress(OSError):
@@ -125,7 +125,7 @@ def log_bytes(state_dir: Path) -> int:
 
 
 def log_states(state_dir: Path) -> dict[Path, LogState]:
-    """Give how each log stands. Raises AuditUnavailableError where a file is no log."""
+    """Return how each log stands. Raises AuditUnavailableError where a file is no log."""
     states = {}
     for path in log_files(state_dir):
         with open_reader(path) as connection:
@@ -146,7 +146,7 @@ def open_reader(path: Path) -> Iterator[apsw.Connection]:
 
 
 def read_logs(state_dir: Path, last: int | None = None) -> Iterator[dict[str, Any]]:
-    """Give the events of all logs in the order of their times, oldest first; or the `last` ones.
+    """Return the events of all logs in the order of their times, oldest first; or the `last` ones.
 
     Raises AuditUnavailableError where a file is no log.
     """

@@ -129,7 +129,7 @@ def _begin(connection: apsw.Connection) -> None:
 
 
 def add(connection: apsw.Connection, head: Head, bodies: Sequence[str]) -> list[str]:
-    """Add events behind the last one, which is `head`, all or none; give their links once they are on disk.
+    """Add events behind the last one, which is `head`, all or none; return their links once they are on disk.
 
     Raises BehindError where another process has written meanwhile.
     """
@@ -143,7 +143,7 @@ def add(connection: apsw.Connection, head: Head, bodies: Sequence[str]) -> list[
 
 
 def append(connection: apsw.Connection, head: Head, bodies: Sequence[str]) -> Head:
-    """Do as `add`, but within a change; give the new head."""
+    """Do as `add`, but within a change; return the new head."""
     rows, links = _link(head, bodies)
     _insert_all(connection, rows)
     return head.after(links)
@@ -215,13 +215,13 @@ def set_destination(connection: apsw.Connection, destination: str) -> None:
 
 
 def read_head(connection: apsw.Connection) -> Head:
-    """Give the last event of a log."""
+    """Return the last event of a log."""
     ((writer, seq, tip),) = _rows(connection, _HEAD)
     return Head(writer, seq, tip)
 
 
 def read_state(connection: apsw.Connection) -> LogState | None:
-    """Give how a log stands; None where it is just being made or is from before there were chains."""
+    """Return how a log stands; None where it is just being made or is from before there were chains."""
     if not _rows(connection, "SELECT 1 FROM sqlite_schema WHERE name = 'log'"):
         return None
     found = _rows(connection, _STATE)
@@ -229,7 +229,7 @@ def read_state(connection: apsw.Connection) -> LogState | None:
 
 
 def page(connection: apsw.Connection, writer: str, after: int, limit: int, *, rejected: bool = False) -> list[Entry]:
-    """Give events past number `after` in their order, on wish with those that were set aside.
+    """Return events past number `after` in their order, on wish with those that were set aside.
 
     Never more than `limit`, nor much more than MAX_PAGE characters.
     """
@@ -248,7 +248,7 @@ def page(connection: apsw.Connection, writer: str, after: int, limit: int, *, re
 
 
 def _page_at_once(connection: apsw.Connection, writer: str, after: int, limit: int) -> list[Entry] | None:
-    """Give a page by two statements, since each row that is fetched lets other threads go first; None where it is odd.
+    """A page by two statements, since each row that is fetched lets other threads go first; None where it is odd.
 
     So it is where it would be too large, where numbers are missing, where a text holds what parts them, or where one
     has no link.

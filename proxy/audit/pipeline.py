@@ -104,11 +104,11 @@ def destination(settings: Settings) -> str:
 
 
 def open_signer(settings: Settings) -> CheckpointSigner:
-    """Give the one who signs checkpoints."""
+    """Return the one who signs checkpoints."""
     places = Places(checkpoint_file(settings), shlex.split(settings.checkpoint_command or ""))
     return CheckpointSigner(settings.state_dir, places)
 
 
 def checkpoint_file(settings: Settings) -> Path:
-    """Give the file that checkpoints are added to."""
+    """Return the file that checkpoints are added to."""
     return settings.checkpoint_file or settings.state_dir / CHECKPOINT_FILE

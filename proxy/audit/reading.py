@@ -22,7 +22,7 @@ _LAST = "SELECT body FROM events ORDER BY ts DESC, event_id DESC LIMIT $1"
 
 
 async def last_events(store: Events | None, state_dir: Path, number: int) -> list[dict[str, Any]]:
-    """Give the last events, oldest first; without a store, those of the local logs."""
+    """Return the last events, oldest first; without a store, those of the local logs."""
     # The logs first: what goes from there to the store in the meantime is seen twice rather than never.
     found = {event["event_id"]: event for event in read_logs(state_dir, last=number)}
     if store is not None:
@@ -31,7 +31,7 @@ async def last_events(store: Events | None, state_dir: Path, number: int) -> lis
 
 
 async def events_since(store: Events | None, state_dir: Path, since: float) -> AsyncIterator[dict[str, Any]]:
-    """Give the events from a time on, oldest first."""
+    """Return the events from a time on, oldest first."""
     waiting = {event["event_id"]: event for event in read_logs(state_dir) if event["time"] >= since}
     ordered = sorted(waiting.values(), key=_place, reverse=True)
     async for event in _stored_since(store, since):
@@ -59,7 +59,7 @@ async def _last_stored(store: Events, number: int) -> list[dict[str, Any]]:
 
 
 async def stored_events(store: Events, where: Filter) -> AsyncIterator[tuple[Entry, dict[str, Any]]]:
-    """Give the events of a store that fit, oldest first."""
+    """Return the events of a store that fit, oldest first."""
     after = None
     while page := await store.events(where, limit=PAGE, after=after):
         for _, entry in page:
@@ -73,7 +73,7 @@ def in_order(events: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def is_event(value: Any) -> bool:
-    """Say whether what was read is an event; a damaged text is none."""
+    """Return whether what was read is an event; a damaged text is none."""
     return isinstance(value, dict) and all(name in value for name in ("event_id", "kind", "time"))
 
 

@@ -41,7 +41,7 @@ class Fresh:
                 self._drop_one()
 
     def after(self, seq: int, limit: int) -> Sequence[Entry] | None:
-        """Give what comes after number `seq`, no more than `limit`; None where that is not kept, or not all of it."""
+        """Return what comes after number `seq`, no more than `limit`; None where that is not kept, or not all of it."""
         with self._lock:
             start = seq + 1 - self._first
             return [*islice(self._kept, start, start + limit)] if 0 <= start < len(self._kept) else None

@@ -28,11 +28,11 @@ class Source(Protocol):
     path: Path
 
     def head(self) -> Head:
-        """Give the last event written to it."""
+        """Return the last event written to it."""
         ...
 
     def read(self, limit: int, after: int = 0) -> Sequence[Entry]:
-        """Give its oldest events, or those that come after a number."""
+        """Return its oldest events, or those that come after a number."""
         ...
 
     def discard(self, last: int, rejected: Mapping[int, str]) -> None:
@@ -78,7 +78,7 @@ class OwnSource(_Table):
             raise
 
     def read(self, limit: int, after: int = 0) -> Sequence[Entry]:
-        """Give what was just written from memory, and all else from the file."""
+        """Return what was just written from memory, and all else from the file."""
         fresh = self._fresh.after(after or self._moved, limit)
         return fresh if fresh is not None else super().read(limit, after)
 
@@ -117,5 +117,5 @@ def left_behind(path: Path, destination: str, now: float, *, any_destination: bo
 
 
 def others(state_dir: Path, own: Path | None) -> list[Path]:
-    """Give the logs of a state folder but for this process's own."""
+    """Return the logs of a state folder but for this process's own."""
     return [path for path in log_files(state_dir) if path != own]

@@ -88,7 +88,7 @@ class Shipper:
                 await asyncio.wait_for(stop.wait(), pause)
 
     async def round(self) -> int:
-        """Move a batch of this process's log, and now and then all that others left; give how many were moved."""
+        """Move a batch of this process's log, and now and then all that others left; return how many were moved."""
         moved = await self._move(self.own) if self.own is not None else 0
         if time.monotonic() - self._looked >= LEFT_SECONDS:
             moved += await self.move_left()
@@ -134,7 +134,7 @@ class Shipper:
         return moved
 
     async def _write(self, source: Source, entries: Sequence[Entry]) -> dict[int, str]:
-        """Put a page into the store; give the numbers of what it does not take, and why."""
+        """Put a page into the store; return the numbers of what it does not take, and why."""
         # If one of them fails, all are written again: what is there already is left as it is.
         parts = [entries[start : start + BATCH] for start in range(0, len(entries), BATCH)]
         written: list[Written] = await _all_done([self._store.write(part) for part in parts])
@@ -204,7 +204,7 @@ class Shipper:
 
 
 async def _all_done(steps: Sequence[Coroutine[Any, Any, Any]]) -> list[Any]:
-    """Give what came of every step, once none is under way any more. Raises the error of one that failed."""
+    """Return what came of every step, once none is under way any more. Raises the error of one that failed."""
     ended = await asyncio.gather(*steps, return_exceptions=True)
     if failed := [one for one in ended if isinstance(one, BaseException)]:
         raise failed[0]

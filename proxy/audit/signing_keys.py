@@ -46,7 +46,7 @@ class PublicKey:
         return cls(hashlib.sha256(key.public_bytes_raw()).hexdigest()[:ID_LENGTH], key)
 
     def verifies(self, signature: bytes, text: bytes) -> bool:
-        """Say whether `signature` is this key's of `text`."""
+        """Return whether `signature` is this key's of `text`."""
         try:
             self._key.verify(signature, text)
         except InvalidSignature:
@@ -54,7 +54,7 @@ class PublicKey:
         return True
 
     def pem(self) -> bytes:
-        """Give it as a file has it."""
+        """Return it as a file has it."""
         return self._key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 
 
@@ -66,7 +66,7 @@ class AuditKeys:
         self._public = state_dir / "keys" / "audit-public"
 
     def signer(self) -> tuple[str, Ed25519PrivateKey]:
-        """Give the key that signs and its id; the first one is made.
+        """Return the key that signs and its id; the first one is made.
 
         Raises ConfigError where the file is no key.
         """
@@ -94,7 +94,7 @@ class AuditKeys:
         return public.key_id
 
     def public(self) -> list[PublicKey]:
-        """Give every key that ever signed here."""
+        """Return every key that ever signed here."""
         return read_public(sorted(self._public.glob("*.pem")))
 
     def _publish(self, key: PublicKey) -> None:

@@ -28,15 +28,15 @@ class Trail(Protocol):
     """Chained events, to be read writer by writer."""
 
     async def heads(self) -> dict[str, Head | None]:
-        """Give the writers there are, and where their logs say they are, where there are logs."""
+        """Return the writers there are, and where their logs say they are, where there are logs."""
         ...
 
     async def page(self, writer: str, after: Place) -> list[Chained]:
-        """Give up to LIMIT events of a writer behind a place, in order."""
+        """Return up to LIMIT events of a writer behind a place, in order."""
         ...
 
     async def unchained(self) -> str | None:
-        """Give the id of an event that belongs to no chain, if there is one."""
+        """Return the id of an event that belongs to no chain, if there is one."""
         ...
 
 
@@ -47,15 +47,15 @@ class StoreTrail:
         self._store = store
 
     async def heads(self) -> dict[str, Head | None]:
-        """Give the writers."""
+        """Return the writers."""
         return dict.fromkeys(await chained.writers(self._store))
 
     async def page(self, writer: str, after: Place) -> list[Chained]:
-        """Give events."""
+        """Return events."""
         return await chained.page(self._store, writer, after, LIMIT)
 
     async def unchained(self) -> str | None:
-        """Give a loose event."""
+        """Return a loose event."""
         return await chained.unchained(self._store)
 
 
@@ -67,13 +67,13 @@ class LogsTrail:
         self._paths: dict[str, Path] = {}
 
     async def heads(self) -> dict[str, Head | None]:
-        """Give the writers and where they are."""
+        """Return the writers and where they are."""
         states = log_states(self._state_dir)
         self._paths = {state.head.writer: path for path, state in states.items()}
         return {state.head.writer: state.head for state in states.values()}
 
     async def page(self, writer: str, after: Place) -> list[Chained]:
-        """Give events, those that were set aside among them."""
+        """Return events, those that were set aside among them."""
         if writer not in self._paths:
             return []
         with open_reader(self._paths[writer]) as connection:
@@ -81,7 +81,7 @@ class LogsTrail:
         return [Chained(entry, event_id(entry.body)) for entry in found]
 
     async def unchained(self) -> str | None:
-        """Give nothing: a log's events are all chained."""
+        """Return nothing: a log's events are all chained."""
         return None
 
 
@@ -94,13 +94,13 @@ class WholeTrail:
         self._ahead: dict[str, list[Chained]] = {}
 
     async def heads(self) -> dict[str, Head | None]:
-        """Give the writers of both."""
+        """Return the writers of both."""
         # The logs first, here and below: events go from there to the store while this reads.
         logs = await self._logs.heads()
         return {**await self._store.heads(), **logs}
 
     async def page(self, writer: str, after: Place) -> list[Chained]:
-        """Give events of both, each once."""
+        """Return events of both, each once."""
         logs = await self._logs.page(writer, after)
         store = await self._store.page(writer, after)
         last = _number(store[-1]) if store else after[0]
@@ -111,7 +111,7 @@ class WholeTrail:
         return sorted(both, key=lambda event: event.place)[:LIMIT]
 
     async def unchained(self) -> str | None:
-        """Give a loose event of the store."""
+        """Return a loose event of the store."""
         return await self._store.unchained()
 
 
@@ -147,12 +147,12 @@ class FileTrail:
         return (str(writer), seq if fits else None, event_id(str(body)), chain if fits else None, str(body))
 
     async def heads(self) -> dict[str, Head | None]:
-        """Give the writers."""
+        """Return the writers."""
         rows: list[Any] = self._table.execute("SELECT DISTINCT writer FROM lines WHERE seq IS NOT NULL").fetchall()
         return dict.fromkeys(row[0] for row in rows)
 
     async def page(self, writer: str, after: Place) -> list[Chained]:
-        """Give events."""
+        """Return events."""
         sql = (
             "SELECT body, writer, seq, chain, id, rowid FROM lines WHERE writer = ? AND (seq, id, rowid) > (?, ?, ?) "
             "ORDER BY seq, id, rowid LIMIT ?"
@@ -161,12 +161,12 @@ class FileTrail:
         return [Chained(Entry(*row[:4]), row[4], time=row[5]) for row in rows]
 
     async def unchained(self) -> str | None:
-        """Give a line that names no place in a chain."""
+        """Return a line that names no place in a chain."""
         return self._loose
 
 
 def event_id(body: str) -> str:
-    """Give the id of the event with this text; empty where it has none that can be read."""
+    """Return the id of the event with this text; empty where it has none that can be read."""
     try:
         found = json.loads(body)["event_id"]
     except (ValueError, TypeError, KeyError, RecursionError):

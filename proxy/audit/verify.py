@@ -53,7 +53,7 @@ class Report:
 
 
 def expected(signed: Mapping[str, Signed]) -> int:
-    """Give about how many events there should be."""
+    """Return about how many events there should be."""
     return sum(max(0, said.last - said.pruned) for said in signed.values())
 
 

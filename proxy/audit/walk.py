@@ -98,7 +98,7 @@ class Walk:
         return None
 
     def end(self) -> Problem | None:
-        """Tell whether something is missing behind the last event."""
+        """Return whether something is missing behind the last event."""
         last = max(self._signed.last, self._head.seq if self._head else 0)
         self._skip(last + 1)
         if self._next <= last:

@@ -41,7 +41,7 @@ class WholeEvents:
         self._places = places
 
     async def calls(self, where: Filter, limit: int = 100, before: Cursor | None = None) -> Sequence[CallRecord]:
-        """Give tool calls that fit, newest first."""
+        """Return tool calls that fit, newest first."""
         stored = await self.store.calls(self._stored(where), limit, before) if self.store else []
         if self._waiting is None:
             return stored
@@ -50,7 +50,7 @@ class WholeEvents:
         return [await self._with_ending(call, self._waiting) for call in both[:limit]]
 
     async def entries(self, where: Filter) -> AsyncIterator[Entry]:
-        """Give events of every kind that fit, oldest first, however many there are."""
+        """Return events of every kind that fit, oldest first, however many there are."""
         streams = [_entries(one, part) for one, part in self._parts(where)]
         heads = [(await anext(stream, None), stream) for stream in streams]
         while left := [(head, stream) for head, stream in heads if head is not None]:
@@ -59,7 +59,7 @@ class WholeEvents:
             heads = [(await anext(stream, None) if stream is chosen else one, stream) for one, stream in left]
 
     async def find(self, event_or_call_id: str) -> list[dict[str, Any]]:
-        """Give every event of a call, or the one event of that id, in the order in which they happened."""
+        """Return every event of a call, or the one event of that id, in the order in which they happened."""
         found: dict[str, tuple[Entry, dict[str, Any]]] = {}
         for one in filter(None, (self._waiting, self.store)):
             for entry in await one.find(event_or_call_id):
@@ -70,7 +70,7 @@ class WholeEvents:
         return [event for _, event in ordered]
 
     async def ids(self, prefix: str, limit: int = 2) -> list[str]:
-        """Give ids of calls, and of events outside calls, that begin so."""
+        """Return ids of calls, and of events outside calls, that begin so."""
         found = {one for part in filter(None, (self._waiting, self.store)) for one in await part.ids(prefix, limit)}
         return sorted(found)[:limit]
 
@@ -90,7 +90,7 @@ class WholeEvents:
         return stored + ([(self._waiting, where)] if self._waiting else [])
 
     async def _with_ending(self, call: CallRecord, waiting: Events) -> CallRecord:
-        """Give a call with how it ended, where only a log knows that yet."""
+        """Return a call with how it ended, where only a log knows that yet."""
         if call.completed_at is not None or call.decision == "deny" or call.call_id is None:
             return call
         events = [json.loads(entry.body) for entry in await waiting.find(call.call_id)]
@@ -105,7 +105,7 @@ class WholeEvents:
 async def open_whole(
     database_url: str | None, state_dir: Path, *, patience: float = EVENTS_TIMEOUT
 ) -> AsyncIterator[WholeEvents]:
-    """Give what there is of events, for as long as the block lasts; each question may take `patience` seconds.
+    """Return what there is of events, for as long as the block lasts; each question may take `patience` seconds.
 
     Raises StoreUnavailableError where the store cannot be reached, and
     AuditUnavailableError where a local log cannot be read.
@@ -125,7 +125,7 @@ async def open_whole(
 
 
 async def _copy_logs(state_dir: Path, waiting: Events) -> tuple[Place, ...]:
-    """Copy what is in the logs; give from where on it is."""
+    """Copy what is in the logs; return from where on it is."""
     places = []
     for path in log_files(state_dir):
         with open_reader(path) as connection:
@@ -142,7 +142,7 @@ async def _copy_logs(state_dir: Path, waiting: Events) -> tuple[Place, ...]:
 
 
 async def _entries(events: Events, where: Filter) -> AsyncIterator[tuple[Cursor, Entry]]:
-    """Give events page by page; the larger they are, the fewer are held at once."""
+    """Return events page by page; the larger they are, the fewer are held at once."""
     limit, after = LIMIT // 10, None
     while page := await events.events(where, limit, after):
         for found in page:

@@ -102,7 +102,7 @@ def find(asked: Asked) -> Found:
 
 
 def _policy(running: run_file.Running) -> str | None:
-    """Give the path of a proxy's policy, which may be as seen from the folder that the proxy runs in."""
+    """Return the path of a proxy's policy, which may be as seen from the folder that the proxy runs in."""
     path = Path(running.policy)
     try:
         return str(path if path.is_absolute() else Path(f"/proc/{running.pid}/cwd").resolve(strict=True) / path)

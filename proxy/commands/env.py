@@ -48,7 +48,7 @@ def env(
 
 
 def shell_line(shell: Shell, name: str, value: str | None) -> str:
-    """Give the line that sets a variable, or with None unsets it. Raises ConfigError where there can be none."""
+    """Return the line that sets a variable, or with None unsets it. Raises ConfigError where there can be none."""
     if value is not None and not value.isprintable():
         raise ConfigError(f"{name} would be {value!r}, which cannot be written as one line; use another folder")
     if value is None:

@@ -28,12 +28,12 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one object a l
 
 
 def state_folder(state_dir: Path | None, config_file: Path | None = None) -> Path:
-    """Give the state folder that the flags, environment and file say."""
+    """Return the state folder that the flags, environment and file say."""
     return load_settings({"state_dir": state_dir}, config_file=config_file).settings.state_dir
 
 
 def store_settings(database_url: str | None, state_dir: Path | None, config_file: Path | None = None) -> Settings:
-    """Give the settings that say where the store is: `.postgres` (a URL or None) and `.state_dir`."""
+    """Return the settings that say where the store is: `.postgres` (a URL or None) and `.state_dir`."""
     return load_settings({"database_url": database_url, "state_dir": state_dir}, config_file=config_file).settings
 
 

@@ -100,7 +100,7 @@ def forget(server: Server, state_dir: StateDir = None, config: ConfigFile = None
 
 
 def state_of(pin: Pin) -> str:
-    """Give a pin's state in one word."""
+    """Return a pin's state in one word."""
     if pin.stands:
         return "pinned"
     return "new" if pin.approved is None else "changed"

@@ -88,7 +88,7 @@ def check(path: PolicyPath = None, *, as_json: AsJson = False, strict: bool = Fa
 
 
 def _remarks(sources: tuple[Source, ...], policy: CompiledPolicy) -> list[dict[str, str]]:
-    """Give the remarks on rules, then those on detectors and suppressions, which belong to no one rule."""
+    """Return the remarks on rules, then those on detectors and suppressions, which belong to no one rule."""
     rules = [rule for source in sources for rule in source.content.rules]
     places = _places(sources)
     on_rules = (*lint(rules, policy.default), *lint_egress(policy.egress.section))

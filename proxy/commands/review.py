@@ -25,11 +25,11 @@ class Review(Protocol):
     """What an operator may do."""
 
     async def list(self, states: Sequence[State], limit: int) -> list[JsonObject]:
-        """Give the newest proposals in any of `states`."""
+        """Return the newest proposals in any of `states`."""
         ...
 
     async def show(self, proposal_id: str) -> JsonObject:
-        """Give one proposal."""
+        """Return one proposal."""
         ...
 
     async def approve(self, proposal_id: str, reason: str) -> JsonObject:
@@ -60,7 +60,7 @@ class OwnReview:
 
 
 def find_token(state_dir: Path, token_file: Path | None) -> str:
-    """Give the operator's token: from the file named, else the environment, else the first operator's file.
+    """Return the operator's token: from the file named, else the environment, else the first operator's file.
 
     Raises ConfigError where there is none.
     """
@@ -79,7 +79,7 @@ def find_token(state_dir: Path, token_file: Path | None) -> str:
 
 @contextlib.asynccontextmanager
 async def open_review(settings: Settings, token: str) -> AsyncIterator[Review]:
-    """Give the desk for as long as the block lasts.
+    """Return the desk for as long as the block lasts.
 
     Raises ConfigError where the token is no operator's.
     """

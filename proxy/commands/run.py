@@ -95,7 +95,7 @@ def _log_level(loaded: Loaded) -> str:
 
 
 def _strace(trace: str, name: str) -> str | None:
-    """Give strace's path; None where the server is not to be watched, or cannot be and need not."""
+    """Return strace's path; None where the server is not to be watched, or cannot be and need not."""
     if trace == "off":
         return None
     try:

@@ -21,5 +21,5 @@ def printable_lines(value: Any) -> str:
 
 
 def format_json(value: Any) -> str:
-    """Give a value as one line of JSON that no terminal obeys."""
+    """Return a value as one line of JSON that no terminal obeys."""
     return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))

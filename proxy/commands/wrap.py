@@ -81,7 +81,7 @@ def _wrapped(before: str) -> tuple[str, list[str]]:
 
 
 def _undone(path: Path, before: str) -> tuple[str, list[str]]:
-    """Give the file as it was, byte for byte; where it was edited since, without what wrapping put in."""
+    """Return the file as it was, byte for byte; where it was edited since, without what wrapping put in."""
     backup = _backup(path)
     if backup.exists():
         original = _read(backup)
@@ -94,12 +94,12 @@ def _undone(path: Path, before: str) -> tuple[str, list[str]]:
 
 
 def _is_made_from(text: str, original: str) -> bool:
-    """Say whether wrapping `original`, by whatever name Interlock had then, gives `text`."""
+    """Return whether wrapping `original`, by whatever name Interlock had then, gives `text`."""
     return any(client_config.wrap(original, words).text == text for words in (["interlock"], interlock_words()))
 
 
 def _original(path: Path, before: str) -> str:
-    """Give the file without anything of ours: the backup that is there already, where it still tells."""
+    """Return the file without anything of ours: the backup that is there already, where it still tells."""
     plain = client_config.unwrap(before)
     if not plain.changed:
         return before
@@ -109,7 +109,7 @@ def _original(path: Path, before: str) -> str:
 
 
 def interlock_words() -> list[str]:
-    """Give the words that start this Interlock from anywhere."""
+    """Return the words that start this Interlock from anywhere."""
     found = shutil.which("interlock")
     script = Path(sys.argv[0])
     if found is not None:

@@ -50,7 +50,7 @@ type Instruction = tuple[int, int, int, int]
 
 
 def make_filter(machine: Machine) -> list[Instruction]:
-    """Give the filter for a machine. Pure."""
+    """Return the filter for a machine. Pure."""
     families, terminal = (UNIX, INET, INET6, NETLINK), (TIOCSTI, TIOCLINUX)
     no_such_call, no_such_family, forbidden = (
         (RETURN, 0, 0, REFUSE | code) for code in (errno.ENOSYS, errno.EAFNOSUPPORT, errno.EPERM)

@@ -56,7 +56,7 @@ class Forwarder:
         self._most = most
 
     async def serve(self, listeners: Iterable[socket.socket]) -> list[asyncio.Server]:
-        """Forward what comes to the listeners, from now on; give what to keep for that."""
+        """Forward what comes to the listeners, from now on; return what to keep for that."""
         return [await asyncio.start_server(self._take, sock=listener) for listener in listeners]
 
     async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -123,7 +123,7 @@ class Forwarder:
 
 
 def original_destination(connection: socket.socket) -> tuple[str, int]:
-    """Give the address and port that were dialled, before any redirection. Raises OSError where nobody knows."""
+    """Return the address and port that were dialled, before any redirection. Raises OSError where nobody knows."""
     if connection.family == socket.AF_INET:
         raw = connection.getsockopt(socket.SOL_IP, SO_ORIGINAL_DST, 16)
         return socket.inet_ntop(socket.AF_INET, raw[4:8]), int.from_bytes(raw[2:4])

@@ -27,7 +27,7 @@ async def start(
     say: Callable[[str], None],
     host_ports: Iterable[int] = (),
 ) -> list[asyncio.Server]:
-    """Forward connections and answer names, from now on; give what to keep for that."""
+    """Forward connections and answer names, from now on; return what to keep for that."""
     allowed = allow_descriptors(2 * MAX_CONNECTIONS + SPARE)
     most = max(1, min(MAX_CONNECTIONS, (allowed - SPARE) // 2))
     book = new_book()
@@ -38,7 +38,7 @@ async def start(
 
 
 def allow_descriptors(count: int) -> int:
-    """Let this process open so many files, as far as the system lets it; give how many. A connection takes two."""
+    """Let this process open so many files, as far as the system lets it; return how many. A connection takes two."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = count if hard == resource.RLIM_INFINITY else min(count, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:

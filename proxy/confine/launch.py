@@ -101,7 +101,7 @@ def _fill_standard_streams() -> None:
 
 
 def _start(plan: Confinement, channel: socket.socket, keeper: int, say: Callable[[str], None]) -> int:
-    """Take the sockets from inside, serve them, and let the agent start; give a handle of it."""
+    """Take the sockets from inside, serve them, and let the agent start; return a handle of it."""
     service = _Service(plan, _receive_sockets(channel), keeper, say)
     service.start()
     with contextlib.suppress(BrokenPipeError):  # what it said before is there to be read

@@ -95,7 +95,7 @@ def _show(path: str, handle: int) -> None:
 
 
 def own_files(hostname: str) -> dict[str, str]:
-    """Give the files that lead name lookups to our resolver and to nobody else."""
+    """Return the files that lead name lookups to our resolver and to nobody else."""
     try:
         switch = Path("/etc/nsswitch.conf").read_text()
     except OSError:

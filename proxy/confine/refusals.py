@@ -24,7 +24,7 @@ _PACKAGES: Final = {"'nft'": "nftables", "'ip'": "iproute2"}
 
 
 def read_switch(name: str) -> str | None:
-    """Give a setting of the kernel's; None where there is no such."""
+    """Return a setting of the kernel's; None where there is no such."""
     try:
         return Path("/proc/sys", *name.split(".")).read_text().strip()
     except OSError:

@@ -29,7 +29,7 @@ _HOST = re.compile(rf"(?:{_LABEL}\.)*(?!(?:[0-9]+|0x[0-9a-f]*)$){_LABEL}")
 
 
 def new_book() -> dns.NameBook:
-    """Give an empty book of names, with an address of each version for every one."""
+    """Return an empty book of names, with an address of each version for every one."""
     return dns.NameBook(*NETWORKS)
 
 
@@ -75,7 +75,7 @@ class _Datagrams(asyncio.DatagramProtocol):
 async def serve_names(
     book: dns.NameBook, datagrams: Iterable[socket.socket], listeners: Iterable[socket.socket]
 ) -> list[asyncio.Server]:
-    """Answer queries that come over UDP and over TCP, from now on; give what to keep for that."""
+    """Answer queries that come over UDP and over TCP, from now on; return what to keep for that."""
     talking = 0
 
     async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -25,7 +25,7 @@ def ruleset(
     proxy_uid: int | None = None,
     host_ports: Iterable[int] = (),
 ) -> str:
-    """Give rules for `nft -f -`: TCP goes to `port`, names to `resolver_port`, nothing else goes anywhere.
+    """Return rules for `nft -f -`: TCP goes to `port`, names to `resolver_port`, nothing else goes anywhere.
 
     `proxy_uid` is the user whose own traffic is let out; connections to `host_ports` of
     loopback go to `port` too. Applied again, the rules replace themselves in one step.

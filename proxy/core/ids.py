@@ -6,5 +6,5 @@ import uuid_utils
 
 
 def new_id() -> str:
-    """Give a time-ordered unique id."""
+    """Return a time-ordered unique id."""
     return str(uuid_utils.uuid7())

@@ -38,11 +38,11 @@ class Policy(Protocol):
         ...
 
     def could_allow(self, call: Call) -> bool:
-        """Say whether there may be arguments with which a call of the tool is not denied."""
+        """Return whether there may be arguments with which a call of the tool is not denied."""
         ...
 
     def governs(self, call: Call) -> Governed:
-        """Say whether calls of the tool are two-phase: never, by their arguments, or always."""
+        """Return whether calls of the tool are two-phase: never, by their arguments, or always."""
         ...
 
     @property
@@ -61,7 +61,7 @@ class Redactor(Protocol):
     def mask(
         self, value: Json, detectors: Sequence[str], suppressions: Sequence[Suppression] = ()
     ) -> tuple[Json, tuple[Finding, ...]]:
-        """Give `value` with what `detectors` find masked, and what was found; not what `suppressions` let be.
+        """Return `value` with what `detectors` find masked, and what was found; not what `suppressions` let be.
 
         The masked value holds no finding and may always be recorded. It may be
         forwarded only where every finding is `maskable`.
@@ -95,7 +95,7 @@ class SharedCalls(Protocol):
     """What workers show each other. What cannot be read or written raises BoardUnavailableError."""
 
     def claim(self, context: Context, message_id: MessageId) -> bool:
-        """Take an id of a session; say whether no other worker has it."""
+        """Take an id of a session; return whether no other worker has it."""
         ...
 
     def release(self, context: Context, message_id: MessageId) -> None:
@@ -107,15 +107,15 @@ class SharedCalls(Protocol):
         ...
 
     def find(self, context: Context, message_id: MessageId) -> InFlightCall | None:
-        """Give the call of a session that an answer of this id belongs to, if any worker showed one."""
+        """Return the call of a session that an answer of this id belongs to, if any worker showed one."""
         ...
 
     def of_session(self, context: Context) -> list[InFlightCall]:
-        """Give the calls of a session that no answer was seen to."""
+        """Return the calls of a session that no answer was seen to."""
         ...
 
     def end(self, call_id: str) -> bool:
-        """Take a call for ended; say whether this worker is the one that ended it."""
+        """Take a call for ended; return whether this worker is the one that ended it."""
         ...
 
     def ended(self, call_ids: Iterable[str]) -> set[str]:
@@ -127,5 +127,5 @@ class SharedCalls(Protocol):
         ...
 
     def is_endpoint(self, server: str, path: str) -> bool:
-        """Say whether a legacy server takes messages there."""
+        """Return whether a legacy server takes messages there."""
         ...

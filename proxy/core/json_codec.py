@@ -44,19 +44,19 @@ _ASCII_ESCAPES: Final = {**_ESCAPES, "\x7f": "\\u007f"}
 
 
 def encode_json(value: Any, *, ensure_ascii: bool = False, allow_nan: bool = True) -> str:
-    """Give the compact JSON text of `value`. Raises as `json.dumps` does."""
+    """Return the compact JSON text of `value`. Raises as `json.dumps` does."""
     spelling = _SPELLINGS[ensure_ascii, allow_nan]
     return spelling.at_once(value) if not is_heavy(value) else "".join(spelling.pieces(value, DEPTH))
 
 
 def encode_fast(value: Any) -> bytes | None:
-    """Give a compact spelling of `value`; None where it has none, or only `json` can tell."""
+    """Return a compact spelling of `value`; None where it has none, or only `json` can tell."""
     encoded = _dumped(value)
     return encoded if encoded is None or b"null" not in encoded or _floats_lie_in(value, 0.0, inf) else None
 
 
 def encode_canonical(value: Any) -> bytes | None:
-    """Give the spelling of `value` that `spell` gives; None where only that can tell."""
+    """Return the spelling of `value` that `spell` gives; None where only that can tell."""
     encoded = _dumped(value)
     if encoded is not None:
         for sign in _SIGNS:
@@ -88,7 +88,7 @@ def _floats_lie_in(value: Any, low: float, high: float) -> bool:
 
 
 def is_heavy(value: Any, depth: int = DEPTH) -> bool:
-    """Say whether spelling `value` may take long; what is light is told by a few steps."""
+    """Return whether spelling `value` may take long; what is light is told by a few steps."""
     if isinstance(value, str):
         return len(value) > LONG
     if not isinstance(value, (dict, list)) or depth == 0:

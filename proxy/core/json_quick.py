@@ -21,7 +21,7 @@ _EXPONENT: Final = orjson.dumps(1e19).strip(b"0123456789")
 
 
 def read_quickly(data: bytes) -> tuple[Json, bytes] | None:
-    """Give the value of `data` and a spelling of it; None leaves it to the strict reader. Depth is not looked at."""
+    """Return the value of `data` and a spelling of it; None leaves it to the strict reader. Depth is not looked at."""
     if len(data) > LIMIT:
         return None
     try:

@@ -37,11 +37,11 @@ class DetectorBook(Protocol):
     """Knows the detectors that are built in, and what makes a good one."""
 
     def knows(self, name: str) -> bool:
-        """Tell whether `name` is a family or the id of a detector."""
+        """Return whether `name` is a family or the id of a detector."""
         ...
 
     def names(self) -> Iterable[str]:
-        """Give every family and id."""
+        """Return every family and id."""
         ...
 
     def objections(self, raw: Mapping[str, Any]) -> Iterable[Objection]:

@@ -111,7 +111,7 @@ class Hints:
         )
 
     def data(self) -> dict[str, bool]:
-        """Give the hints under the names that MCP has for them."""
+        """Return the hints under the names that MCP has for them."""
         return {
             "readOnlyHint": self.read_only,
             "destructiveHint": self.destructive,
@@ -122,7 +122,7 @@ class Hints:
 
 @cache
 def _hints(*said: bool) -> Hints:
-    """Give the same object for the same hints: decisions are looked up by them."""
+    """Return the same object for the same hints: decisions are looked up by them."""
     return Hints(*said)
 
 
@@ -218,7 +218,7 @@ class Finding:
     """Whether nobody had asked for it: the record of it is masked, and what went on, if it did, was not."""
 
     def data(self) -> JsonObject:
-        """Give it as a JSON object."""
+        """Return it as a JSON object."""
         told: JsonObject = {
             "detector": self.detector,
             "path": self.path,
@@ -240,7 +240,7 @@ class Denial:
     respond: Respond = "result"
 
     def data(self) -> JsonObject:
-        """Give the machine-readable form that rides in `_meta` or in an error's `data`."""
+        """Return the machine-readable form that rides in `_meta` or in an error's `data`."""
         return {
             "reason": self.reason,
             "rule": self.rule,

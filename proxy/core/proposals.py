@@ -166,15 +166,15 @@ class ProposalStore(Protocol):
         ...
 
     async def awaited(self, server: str, tool: str, principal: str, arguments_hash: str, now: float) -> Proposal | None:
-        """Give the AWAITED proposal for exactly this call that has not expired, if there is one."""
+        """Return the AWAITED proposal for exactly this call that has not expired, if there is one."""
         ...
 
     async def proposal(self, proposal_id: str) -> Proposal | None:
-        """Give a proposal by its id, in the state it was last put in."""
+        """Return a proposal by its id, in the state it was last put in."""
         ...
 
     async def proposals(self, states: Sequence[State] = (), limit: int = 100) -> Sequence[Proposal]:
-        """Give the newest proposals in any of `states` (none given: in any state), newest first."""
+        """Return the newest proposals in any of `states` (none given: in any state), newest first."""
         ...
 
     async def decide(
@@ -203,7 +203,7 @@ class ProposalStore(Protocol):
         ...
 
     async def commit(self, nonce: str) -> Commit | None:
-        """Give the commit that consumed a nonce, if any did."""
+        """Return the commit that consumed a nonce, if any did."""
         ...
 
     async def resume(self, nonce: str, attempt_id: str, question: str) -> bool:
@@ -214,15 +214,15 @@ class ProposalStore(Protocol):
         ...
 
     async def end(self, nonce: str, attempt_id: str, outcome: str, now: float, question: str | None = None) -> bool:
-        """Keep how a commit ended, where `attempt_id` is its owner and it has not ended; say whether it was kept."""
+        """Keep how a commit ended, where `attempt_id` is its owner and it has not ended; return whether it was kept."""
         ...
 
     async def baseline(self, server: str, tool: str) -> Baseline | None:
-        """Give the baseline of a tool: this server's own before that of every server."""
+        """Return the baseline of a tool: this server's own before that of every server."""
         ...
 
     async def baselines(self) -> Sequence[Baseline]:
-        """Give every baseline, by server and tool."""
+        """Return every baseline, by server and tool."""
         ...
 
     async def set_baseline(self, baseline: Baseline) -> None:
@@ -230,7 +230,7 @@ class ProposalStore(Protocol):
         ...
 
     async def remove_baseline(self, server: str, tool: str) -> bool:
-        """Forget a baseline; say whether there was one."""
+        """Forget a baseline; return whether there was one."""
         ...
 
     async def sweep(self, now: float, grace: float) -> int:

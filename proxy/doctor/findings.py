@@ -25,7 +25,7 @@ class Found:
     mend: str = ""
 
     def data(self) -> dict[str, Any]:
-        """Give it as a JSON object."""
+        """Return it as a JSON object."""
         return asdict(self)
 
 
@@ -33,17 +33,17 @@ type Examination = Callable[[], Iterable[Found]]
 
 
 def ok(check: str, said: str) -> Found:
-    """Give that something is well."""
+    """Return that something is well."""
     return Found(check, "ok", said)
 
 
 def warn(check: str, said: str, mend: str) -> Found:
-    """Give that something works less well than it could."""
+    """Return that something works less well than it could."""
     return Found(check, "warn", said, mend)
 
 
 def fail(check: str, said: str, mend: str) -> Found:
-    """Give that something does not work."""
+    """Return that something does not work."""
     return Found(check, "fail", said, mend)
 
 

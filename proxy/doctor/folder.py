@@ -97,7 +97,7 @@ def authority(state_dir: Path, now: dt.datetime | None = None) -> Iterator[Found
 
 
 def newest_file(state_dir: Path) -> float | None:
-    """Give when the audit logs of a state folder were last written."""
+    """Return when the audit logs of a state folder were last written."""
     times = []
     for file in (state_dir / "log").glob("*.db"):
         try:

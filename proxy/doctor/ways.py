@@ -78,7 +78,7 @@ def environment(settings: Settings, running: Running | None, environ: Mapping[st
 
 
 def _lacking(state_dir: Path, environ: Mapping[str, str]) -> Iterator[str]:
-    """Give the variables that should lead programs to the CA and do not."""
+    """Return the variables that should lead programs to the CA and do not."""
     try:
         wanted = Authority(state_dir).look()
     except (ConfigError, OSError):

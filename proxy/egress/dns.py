@@ -48,7 +48,7 @@ def read_question(query: bytes) -> Question:
 
 
 def is_query(message: bytes) -> bool:
-    """Say whether a message is an ordinary query with one question."""
+    """Return whether a message is an ordinary query with one question."""
     return len(message) >= HEADER and message[2] & 0xF8 == 0 and message[4:6] == b"\0\1"
 
 
@@ -74,7 +74,7 @@ class NameBook:
         self._names: list[str] = []
 
     def addresses(self, name: str) -> tuple[str, ...] | None:
-        """Give the addresses that stand for `name`, one of each network; None where there are no more."""
+        """Return the addresses that stand for `name`, one of each network; None where there are no more."""
         with self._lock:
             number = self._numbers.get(name)
             if number is None:
@@ -85,7 +85,7 @@ class NameBook:
         return tuple(str(network[number + 1]) for network in self._networks)
 
     def name(self, address: str) -> str | None:
-        """Give the name that `address` stands for, if it stands for one."""
+        """Return the name that `address` stands for, if it stands for one."""
         asked = ipaddress.ip_address(address)
         for network in self._networks:
             if asked in network:
@@ -94,5 +94,5 @@ class NameBook:
         return None
 
     def covers(self, address: str) -> bool:
-        """Say whether `address` is one that could stand for a name."""
+        """Return whether `address` is one that could stand for a name."""
         return any(ipaddress.ip_address(address) in network for network in self._networks)

@@ -94,7 +94,7 @@ class EgressGuard:
         return Judgement(self._policy().egress.decide(known, self._own_ports(known)), addresses)
 
     async def _addresses(self, request: EgressRequest) -> tuple[str, ...]:
-        """Give what the host leads to; nothing where it leads nowhere, and so cannot be dialled."""
+        """Return what the host leads to; nothing where it leads nowhere, and so cannot be dialled."""
         bare = request.host.strip("[]")
         if parse_address(bare) is not None:
             return (bare,)
@@ -128,7 +128,7 @@ class Resolver:
         self._known: dict[str, tuple[float, tuple[str, ...]]] = {}
 
     async def look_up(self, host: str, port: int) -> tuple[str, ...]:
-        """Give every address of `host`. Raises OSError where there is none."""
+        """Return every address of `host`. Raises OSError where there is none."""
         known = self._known.get(host)
         if known is not None and known[0] > self._clock():
             return known[1]
@@ -142,7 +142,7 @@ class Resolver:
 
 
 def is_local(text: str) -> bool:
-    """Say whether an address is one of this machine's: only those can be bound."""
+    """Return whether an address is one of this machine's: only those can be bound."""
     address = parse_address(text)
     if address is None:
         return False

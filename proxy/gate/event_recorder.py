@@ -116,7 +116,7 @@ class EventRecorder:
         detail: JsonObject | None = None,
         carried: Carried | None = None,
     ) -> str:
-        """Keep something that happened outside any call; give the event's id."""
+        """Keep something that happened outside any call; return the event's id."""
         event_id, egress = new_id(), context.egress
         self._later(
             AuditEvent(
@@ -232,17 +232,17 @@ class EventRecorder:
         )
 
     def masked(self, value: Json) -> Json:
-        """Give a value as it may be kept."""
+        """Return a value as it may be kept."""
         return self._redactor.mask(value, RECORDED)[0] if value is not None else None
 
 
 def digest(data: bytes) -> str:
-    """Give the SHA-256 of `data`, in hex."""
+    """Return the SHA-256 of `data`, in hex."""
     return hashlib.sha256(data).hexdigest()
 
 
 def _only_recorded(state: CallState, found: Sequence[Finding]) -> Iterator[Finding]:
-    """Give what was found in masking the record that no rule had found before."""
+    """Return what was found in masking the record that no rule had found before."""
     known = {(finding.detector, finding.fingerprint) for finding in state.findings}
     below = "arguments." if state.call is not None and state.call.tool is not None else ""
     for finding in found[:MAX_FOUND]:
@@ -274,7 +274,7 @@ def _detail(state: CallState) -> JsonObject:
 
 
 def _nature(call: Call) -> JsonObject:
-    """Give what the server says of the tool, where it says something: a replay decides by it again."""
+    """Return what the server says of the tool, where it says something: a replay decides by it again."""
     return {"annotations": call.hints.data()} if call.hints is not UNSAID and call.hints != UNSAID else {}
 
 

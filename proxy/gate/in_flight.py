@@ -71,7 +71,7 @@ class InFlightCalls:
         return self._shared_calls.claim(context, message_id)
 
     def let_go(self, context: Context, message: Message) -> None:
-        """Give the id of a request back that came to nothing."""
+        """Return the id of a request back that came to nothing."""
         key = _key(context, message.id)
         if message.kind is Kind.REQUEST and key is not None:
             self._release(context, key, "")
@@ -103,7 +103,7 @@ class InFlightCalls:
             in_flight.shared = True
 
     def surplus(self, agent: str) -> Iterable[InFlightCall]:
-        """Give the oldest calls past the bounds, that of the agent and that of all; the caller ends them."""
+        """Return the oldest calls past the bounds, that of the agent and that of all; the caller ends them."""
         if len(self._open) <= self._limit and len(self._agents.get(agent, ())) <= self._of_agent:
             return ()
         return self._oldest(agent)
@@ -115,12 +115,12 @@ class InFlightCalls:
             yield next(iter(self._open.values()))
 
     def remaining(self) -> Iterator[InFlightCall]:
-        """Give every call; the caller ends them."""
+        """Return every call; the caller ends them."""
         while self._open:
             yield next(iter(self._open.values()))
 
     def of_session(self, context: Context) -> list[InFlightCall]:
-        """Give the calls of this session that are under way, in any worker."""
+        """Return the calls of this session that are under way, in any worker."""
         if context.session is None:
             return []
         ours = (context.server, context.session)
@@ -134,7 +134,7 @@ class InFlightCalls:
         return mine + [each for each in others if each.call_id not in known]
 
     def find(self, context: Context, message_id: object) -> InFlightCall | None:
-        """Give the call of this session that a response of this id answers, forwarded by whichever worker.
+        """Return the call of this session that a response of this id answers, forwarded by whichever worker.
 
         Calls that have ended are remembered for a while: a stream may be replayed.
         """
@@ -151,7 +151,7 @@ class InFlightCalls:
             return None
 
     def end(self, in_flight: InFlightCall) -> bool:
-        """Take a call out; say whether it was still under way, and nobody else has ended it."""
+        """Take a call out; return whether it was still under way, and nobody else has ended it."""
         if in_flight.closed:
             return False
         self._forget(in_flight)
@@ -196,7 +196,7 @@ class InFlightCalls:
 
 
 def without_arguments(message: Message) -> Message:
-    """Give what the way back needs of a message: not the arguments, which may be large."""
+    """Return what the way back needs of a message: not the arguments, which may be large."""
     params = message.params
     kept = {} if _WANTED.isdisjoint(params) else _kept(params)
     return Message(message.kind, {"params": kept}, message.method, message.id)

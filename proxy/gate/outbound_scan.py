@@ -90,7 +90,7 @@ class OutboundScanner:
         self._clean: dict[tuple[object, ...], None] = {}
 
     def look(self, context: Context, headers: Headers, body: bytes | None, before: str = "") -> Carried | None:
-        """Give what policy objects to; None where that is nothing.
+        """Return what policy objects to; None where that is nothing.
 
         Without a `body` it is an MCP message, of which only the head is looked
         at. `before` is what the same stream said just before.
@@ -120,7 +120,7 @@ class OutboundScanner:
         self._clean[head] = None
 
     def watch(self, context: Context, headers: Headers, limit: int) -> UploadWatch | None:
-        """Give what looks through a body that streams; None where nobody asks for that."""
+        """Return what looks through a body that streams; None where nobody asks for that."""
         redaction = secrets_rule(context)
         return UploadWatch(self._redactor, redaction, headers, limit) if redaction is not None else None
 
@@ -151,7 +151,7 @@ class UploadWatch:
         return Carried(self._redaction, self.found, self._unread)
 
     def feed(self, chunk: bytes) -> bytes | None:
-        """Take the next bytes; give those that may go on now, or None where the upload may not."""
+        """Take the next bytes; return those that may go on now, or None where the upload may not."""
         try:
             self._look(chunk)
         except WireError as error:
@@ -166,7 +166,7 @@ class UploadWatch:
         return b"".join(self._settled())
 
     def close(self) -> bytes:
-        """Give what was held back; the upload is whole."""
+        """Return what was held back; the upload is whole."""
         rest = b"".join(chunk for _, chunk in self._held)
         self._held.clear()
         return rest
@@ -188,19 +188,19 @@ class UploadWatch:
 
 
 def secrets_rule(context: Context) -> Redaction | None:
-    """Give what policy says of secrets where a request goes; None where they may go there."""
+    """Return what policy says of secrets where a request goes; None where they may go there."""
     if context.egress is None or not context.egress.redactions:
         return None
     return next((redaction for redaction in context.egress.redactions if "request" in redaction.on), None)
 
 
 def is_credential(name: str) -> bool:
-    """Say whether a header of this name is how one logs in."""
+    """Return whether a header of this name is how one logs in."""
     return not CREDENTIALS.isdisjoint(_WORD.findall(name.lower()))
 
 
 def last_words(before: str, body: bytes) -> str:
-    """Give the end of what a stream has said, once `body` has followed `before`."""
+    """Return the end of what a stream has said, once `body` has followed `before`."""
     try:
         return said_after(before, parse_json(body) if len(body) <= PARSED else _text(body))
     except WireError:
@@ -217,7 +217,7 @@ def _head(target: str, headers: Headers, *, mcp: bool) -> JsonObject:
 
 
 def _read(body: bytes, headers: Headers, limit: int) -> Json:
-    """Give a body as a value to look through. Raises WireError where it cannot be read."""
+    """Return a body as a value to look through. Raises WireError where it cannot be read."""
     body = decode_body(body, _codings(headers), limit)
     coding = sniff_coding(body)
     if coding is not None:

@@ -94,7 +94,7 @@ class Phases:
         return Asked(phase, called.tool, _renamed(message, tool, own), ticket=ticket)
 
     async def propose(self, plan: Plan, commit_name: str) -> tuple[Proposal, JsonObject]:
-        """Keep a proposal; give it, and the tool result that answers it.
+        """Keep a proposal; return it, and the tool result that answers it.
 
         Raises PhaseError and StoreUnavailableError.
         """
@@ -102,7 +102,7 @@ class Phases:
         return proposal, _result(answer, _ADVICE[answer["status"]].format(commit=commit_name, reason=proposal.reason))
 
     def not_required(self, tool: str) -> JsonObject:
-        """Give the tool result that answers a proposal of a call that may be made directly."""
+        """Return the tool result that answers a proposal of a call that may be made directly."""
         advice = _ADVICE["not_required"].format(tool=tool)
         return _result({"status": "not_required", "tool": tool}, advice)
 
@@ -173,7 +173,7 @@ class Phases:
 
 
 def _renamed(message: Message, tool: str, arguments: JsonObject | None) -> Message:
-    """Give the message with the tool's own name and arguments."""
+    """Return the message with the tool's own name and arguments."""
     params = {**message.params, "name": tool}
     if "arguments" in params:
         params["arguments"] = arguments
@@ -181,7 +181,7 @@ def _renamed(message: Message, tool: str, arguments: JsonObject | None) -> Messa
 
 
 def _result(answer: JsonObject, advice: str) -> JsonObject:
-    """Give the tool result for an answer: the answer itself as text and as a structure, and what to do next."""
+    """Return the tool result for an answer: the answer itself as text and as a structure, and what to do next."""
     return {
         "content": [{"type": "text", "text": json.dumps(answer)}, {"type": "text", "text": advice}],
         "structuredContent": answer,

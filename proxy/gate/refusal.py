@@ -65,7 +65,7 @@ class CallState:
 
     @property
     def phase_detail(self) -> JsonObject:
-        """Give what an event says of a phase; nothing where the call is none."""
+        """Return what an event says of a phase; nothing where the call is none."""
         told = {"phase": self.phase, "called_as": self.called_as, "proposal_id": self.proposal_id}
         return {name: value for name, value in told.items() if value is not None}
 
@@ -93,7 +93,7 @@ class CallState:
 
 
 def as_call(message: Message, context: Context, called: ToolCall | None = None) -> Call:
-    """Give what policy decides on; `called` is the tool call that the message makes, where that was parsed."""
+    """Return what policy decides on; `called` is the tool call that the message makes, where that was parsed."""
     method, server, agent = message.method or "", context.server, context.principal.agent
     called = called or parse_tool_call(message)
     if called is not None:
@@ -161,7 +161,7 @@ def egress_why(context: Context) -> str:
 
 
 def egress_denial(context: Context, audit_id: str) -> Denial:
-    """Give the refusal of what may not go where `context` says."""
+    """Return the refusal of what may not go where `context` says."""
     reason = egress_reason(context)
     text = f"{reasons.explain(reason, f'a request to {context.server}', egress_why(context))} Audit id: {audit_id}."
     rule = context.egress.rule if context.egress else None
@@ -178,14 +178,14 @@ def carried_why(carried: Carried) -> str:
 
 
 def carried_denial(carried: Carried, server: str, audit_id: str) -> Denial:
-    """Give the refusal of a request for what it carries."""
+    """Return the refusal of a request for what it carries."""
     reason = carried.reason
     text = f"{reasons.explain(reason, f'a request to {server}', carried_why(carried))} Audit id: {audit_id}."
     return Denial(reason, sendable(text), carried.redaction.rule, audit_id, reasons.REASONS[reason].retryable)
 
 
 def egress_detail(context: Context) -> JsonObject:
-    """Give what exactly policy objected to in a destination; nothing where it did not."""
+    """Return what exactly policy objected to in a destination; nothing where it did not."""
     return {} if context.egress is None or may_leave(context) else {"egress": context.egress.reason}
 
 

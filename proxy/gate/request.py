@@ -197,7 +197,7 @@ class Gate(WayBack):
             raise
 
     def _weigh(self, message: Message, call: Call, state: CallState) -> tuple[tuple[str, str] | None, Message]:
-        """Judge a call and mask its arguments; give why it is refused, if it is, and what would be forwarded."""
+        """Judge a call and mask its arguments; return why it is refused, if it is, and what would be forwarded."""
         refusal = self._judge(call, state)
         if refusal is not None:
             return refusal, message
@@ -205,7 +205,7 @@ class Gate(WayBack):
         return (("secret_found", "") if state.blocked_by is not None else None), masked
 
     def _as_known(self, call: Call) -> Call:
-        """Give a call with what its server says of the tool."""
+        """Return a call with what its server says of the tool."""
         if self._catalog is None or call.tool is None:
             return call
         hints = self._catalog.hints(call.server, call.tool)
@@ -214,7 +214,7 @@ class Gate(WayBack):
         return Call(call.method, call.server, call.agent, call.tool, call.arguments, hints)
 
     def _judge(self, call: Call, state: CallState) -> tuple[str, str] | None:
-        """Let the policy and the pins decide; give why the call is refused, if it is."""
+        """Let the policy and the pins decide; return why the call is refused, if it is."""
         decision = self._policy().decide(call)
         if not isinstance(decision, Decision):
             raise TypeError(f"the policy gave {type(decision).__name__}, not a Decision")
@@ -241,12 +241,12 @@ class Gate(WayBack):
         return Pass()
 
     def watch_upload(self, context: Context, headers: Headers, limit: int) -> UploadWatch | Denial | None:
-        """Give what looks through a body that streams, a refusal by its head, or None where nobody asks for either."""
+        """What looks through a body that streams, a refusal by its head, or None where nobody asks for either."""
         denial = self.declare(context, self._outbound.look(context, headers, b""))
         return denial or self._outbound.watch(context, headers, limit)
 
     def declare(self, context: Context, carried: Carried | None) -> Denial | None:
-        """Record what a request that is not MCP carries; give the refusal where it may not."""
+        """Record what a request that is not MCP carries; return the refusal where it may not."""
         if carried is None:
             return None
         kind, decision = ("request_refused", "deny") if carried.refused else ("request_reported", "allow")
@@ -321,7 +321,7 @@ class Gate(WayBack):
         return refused_verdict(state, state.denial(reason))
 
     async def encode(self, verdict: Forward) -> bytes:
-        """Give the canonical form of what is forwarded."""
+        """Return the canonical form of what is forwarded."""
         if verdict.encoded is not None:
             return verdict.encoded
         return await self.in_thread(verdict.size, serialise, verdict.message.value)
@@ -333,7 +333,7 @@ class Gate(WayBack):
         return await asyncio.get_running_loop().run_in_executor(self._readers, partial(work, *args))
 
     def note(self, kind: str, reason: str, context: Context, **detail: Any) -> str:
-        """Record something that was refused outside any call; give the event's id."""
+        """Record something that was refused outside any call; return the event's id."""
         log.warning(kind, reason=reason, agent=context.principal.agent, server=context.server, **detail)
         return self._recorder.noted(kind, reason, context, "deny", detail)
 
@@ -345,7 +345,7 @@ class Gate(WayBack):
 
 
 def _with_part(message: Message, part: str, masked: Json) -> Message:
-    """Give `message` with a masked part. Raises where it is no longer a call of the same tool."""
+    """Return `message` with a masked part. Raises where it is no longer a call of the same tool."""
     changed = Message(message.kind, {**message.value, part: masked}, message.method, message.id)
     before, after = parse_tool_call(message), parse_tool_call(changed)
     if not isinstance(masked, dict) or (before and before.tool) != (after and after.tool):

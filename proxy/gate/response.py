@@ -55,7 +55,7 @@ class WayBack:
         self._timer = timer
 
     def find(self, context: Context, message_id: object) -> InFlightCall | None:
-        """Give the call under way in this session that a response of this id answers."""
+        """Return the call under way in this session that a response of this id answers."""
         return self._in_flight.find(context, message_id)
 
     def observe(self, in_flight: InFlightCall, value: JsonObject, raw: bytes) -> JsonObject:
@@ -96,7 +96,7 @@ class WayBack:
         return self._breaks(call, "outputSchema", before.get("result"), after.get("result"))
 
     def _breaks(self, call: Call | None, part: Literal["inputSchema", "outputSchema"], *values: Any) -> bool:
-        """Say whether a mask, between the two values, breaks what the tool's schema says of them."""
+        """Return whether a mask, between the two values, breaks what the tool's schema says of them."""
         if self._catalog is None or call is None or not all(isinstance(value, dict) for value in values):
             return False
         return self._catalog.breaks(call, part, *values)
@@ -152,7 +152,7 @@ class WayBack:
         return masked or refusal_messages.refuse(value.get("id", 0), TOOLS_LIST, withheld("secret_found", TOOLS_LIST))
 
     def _show_tools(self, context: Context, value: JsonObject, continued: bool) -> JsonObject:  # noqa: FBT001
-        """Give a tool list with what the agent may see, and record what was found in it."""
+        """Return a tool list with what the agent may see, and record what was found in it."""
         if self._catalog is None or not isinstance(value.get("result"), dict):
             return value
         result, findings = self._catalog.show(context, value["result"], continued=continued)

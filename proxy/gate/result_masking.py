@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def mask_result(
     redactor: Redactor, in_flight: InFlightCall, value: JsonObject
 ) -> tuple[JsonObject | None, tuple[Finding, ...]]:
-    """Give the response masked, or None where it may not be given on, and what was found."""
+    """Return the response masked, or None where it may not be given on, and what was found."""
     findings: tuple[Finding, ...] = ()
     result: JsonObject | None = value
     for redaction in in_flight.decision.redactions:
@@ -35,7 +35,7 @@ def mask_result(
 
 
 def mask_beside(redactor: Redactor, in_flight: InFlightCall, value: Any) -> Any:
-    """Give masked what is sent beside the answer; what was found is told of when the call ends."""
+    """Return masked what is sent beside the answer; what was found is told of when the call ends."""
     for redaction in in_flight.decision.redactions:
         if "result" in redaction.on:
             masked, found = _mask_next(redactor, in_flight, value, redaction)

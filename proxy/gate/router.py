@@ -42,7 +42,7 @@ class Responses:
             self._gate.share(self.in_flight)
 
     def rewrite(self, body: bytes) -> list[bytes] | None:
-        """Give what to pass on in place of one message: None means as it is.
+        """Return what to pass on in place of one message: None means as it is.
 
         What names a member twice is spelt anew, as it was read: a client might take the other one.
         """
@@ -62,7 +62,7 @@ class Responses:
         return [respell([message for messages in kept for message in messages])]
 
     def rewrite_whole(self, body: bytes) -> list[bytes] | None:
-        """Give what to pass on in place of a whole response: one without the answer is no answer."""
+        """Return what to pass on in place of a whole response: one without the answer is no answer."""
         payloads = self.rewrite(body)
         if self.in_flight is None or self.in_flight.closed:
             return payloads
@@ -119,7 +119,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _read(body: bytes) -> tuple[Any, bool]:
-    """Give a value, and whether something in it is named twice. Raises ValueError."""
+    """Return a value, and whether something in it is named twice. Raises ValueError."""
     quickly = read_quickly(body) if len(body) <= SHORT or body.count(b"{", 0, SAMPLE) >= OBJECTS else None
     if quickly is not None:
         return quickly[0], False
@@ -130,7 +130,7 @@ def _read(body: bytes) -> tuple[Any, bool]:
 
 
 def subscription(in_flight: InFlightCall) -> dict[str, Any] | None:
-    """Give the parameters of a notification to a `subscriptions/listen` that wants to hear of tools."""
+    """Return the parameters of a notification to a `subscriptions/listen` that wants to hear of tools."""
     message = in_flight.message
     wanted = message.params.get("notifications")
     if message.method != "subscriptions/listen" or not isinstance(wanted, dict):
@@ -139,5 +139,5 @@ def subscription(in_flight: InFlightCall) -> dict[str, Any] | None:
 
 
 def tools_changed(params: JsonObject) -> JsonObject:
-    """Give the notification that says the tools changed."""
+    """Return the notification that says the tools changed."""
     return {"jsonrpc": "2.0", "method": TOOLS_CHANGED, "params": params}

@@ -49,7 +49,7 @@ def mask_after(
 
 
 def said_after(before: str, value: Any) -> str:
-    """Give the end of what was said, once `value` has followed `before`."""
+    """Return the end of what was said, once `value` has followed `before`."""
     text = "".join(text for name, text in _strings(value) if name not in PLUMBING)
     return (before + text)[-KEPT:]
 
@@ -59,7 +59,7 @@ def _inside(finding: Finding) -> Finding:
 
 
 def _strings(value: Any) -> Iterator[tuple[str, str]]:
-    """Give every string with the key it stands under, in document order; nothing recurses."""
+    """Return every string with the key it stands under, in document order; nothing recurses."""
     stack: list[tuple[str, Any]] = [("now", value)]
     while stack:
         name, item = stack.pop()

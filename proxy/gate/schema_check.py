@@ -32,7 +32,7 @@ class _TooMuchError(Exception):
 
 
 def still_fits(schema: Any, before: Json, after: Json) -> bool:
-    """Say whether `after`, which is `before` masked, surely fits where `before` did. Never raises."""
+    """Return whether `after`, which is `before` masked, surely fits where `before` did. Never raises."""
     try:
         return _Fit(schema).holds(schema, before, after, 0)
     except (_TooMuchError, UnicodeError):  # a lone surrogate is no text to RE2
@@ -75,7 +75,7 @@ class _Fit:
             raise _TooMuchError
 
     def _beside(self, schema: JsonObject) -> Iterator[Any]:
-        """Give the schemas that speak of the same value. Negated ones too: what they do not speak of may change."""
+        """Return the schemas that speak of the same value. Negated ones too: what they do not speak of may change."""
         if "$ref" in schema:
             yield self._resolve(schema["$ref"])
         if "$dynamicRef" in schema or "$recursiveRef" in schema:
@@ -88,7 +88,7 @@ class _Fit:
         yield from dependent.values() if isinstance(dependent, dict) else ()
 
     def _takes_text(self, schema: JsonObject, text: str, depth: int) -> bool:
-        """Say whether text is taken, apart from what alternatives say of it."""
+        """Return whether text is taken, apart from what alternatives say of it."""
         self._spend(len(text) // 1024, depth)
         return (
             _may_be(schema, "string")
@@ -111,14 +111,14 @@ class _Fit:
         return True
 
     def _branches(self, schema: JsonObject, before: Any, depth: int) -> Iterator[Any]:
-        """Give the alternatives that an object or array may have been taken by."""
+        """Return the alternatives that an object or array may have been taken by."""
         for name in ("anyOf", "oneOf"):
             for branch in _listed(schema.get(name, [])):
                 if self._may_take(branch, before, depth):
                     yield branch
 
     def _may_take(self, schema: Any, value: Any, depth: int) -> bool:
-        """Say whether an alternative may be the one for `value`, by its type and by what tells alternatives apart."""
+        """Whether an alternative may be the one for `value`, by its type and by what tells alternatives apart."""
         self._spend(1, depth)
         if isinstance(schema, dict) and "$ref" in schema and depth < MAX_DEPTH:
             return self._may_take(self._resolve(schema["$ref"]), value, depth + 1)
@@ -135,7 +135,7 @@ class _Fit:
         return all(_may_equal(said, value[name]) for name, said in told if name in value and isinstance(said, dict))
 
     def _may_rename(self, schema: JsonObject, before: JsonObject, after: JsonObject, depth: int) -> bool:
-        """Say whether members whose names were masked may be called so."""
+        """Return whether members whose names were masked may be called so."""
         names = schema.get("propertyNames", True)
         return all(
             old == new or (not _is_declared(schema, old) and self.holds(names, None, new, depth + 1))
@@ -143,7 +143,7 @@ class _Fit:
         )
 
     def _resolve(self, reference: Any) -> Any:
-        """Give what a local reference leads to; False, which takes nothing, where it leads nowhere."""
+        """Return what a local reference leads to; False, which takes nothing, where it leads nowhere."""
         if not isinstance(reference, str) or not reference.startswith("#"):
             return False
         node = self._root
@@ -159,7 +159,7 @@ class _Fit:
 
 
 def _changed_inside(before: Any, after: Any) -> bool:
-    """Say whether a mask changed an object or an array without making something else of it."""
+    """Return whether a mask changed an object or an array without making something else of it."""
     return type(before) is type(after) and isinstance(after, dict | list) and len(before) == len(after)
 
 
@@ -210,7 +210,7 @@ def _of_member(schema: JsonObject, name: str) -> Iterator[Any]:
 
 
 def _is_declared(schema: JsonObject, name: str) -> bool:
-    """Say whether a schema speaks of a member by its name, so that it may have no other."""
+    """Return whether a schema speaks of a member by its name, so that it may have no other."""
     lists = [schema.get(place) for place in ("properties", "required")]
     by_name = any(name in said for said in lists if isinstance(said, dict | list))
     closed = any(schema.get(place) is False for place in ("additionalProperties", "unevaluatedProperties"))
@@ -229,12 +229,12 @@ def _elements(schema: JsonObject, value: list[Any]) -> Iterator[Any]:
 
 
 def _if_object(schema: Any) -> Any:
-    """Give what is said of the unevaluated; whether there may be any is not changed by a mask."""
+    """Return what is said of the unevaluated; whether there may be any is not changed by a mask."""
     return schema if isinstance(schema, dict) else True
 
 
 def _search(pattern: Any) -> Callable[[str], bool] | None:
-    """Give the test of a pattern; None where it is none, or RE2 refuses it."""
+    """Return the test of a pattern; None where it is none, or RE2 refuses it."""
     return _compile(pattern) if isinstance(pattern, str) else None
 
 

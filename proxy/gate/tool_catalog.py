@@ -88,19 +88,19 @@ class ToolCatalog:
         return Objection(NOT_PINNED, f"The tool {state} since the server's tools were pinned.")
 
     def hints(self, server: str, tool: str) -> Hints:
-        """Give what a server last said of a tool's nature."""
+        """Return what a server last said of a tool's nature."""
         definition = self._definition(server, tool)
         return Hints.read(definition.get("annotations")) if definition else UNSAID
 
     def description(self, server: str, tool: str) -> str | None:
-        """Give what a server last said that a tool does."""
+        """Return what a server last said that a tool does."""
         said = (self._definition(server, tool) or {}).get("description")
         return said if isinstance(said, str) else None
 
     def breaks(
         self, call: Call, part: Literal["inputSchema", "outputSchema"], before: JsonObject, after: JsonObject
     ) -> bool:
-        """Say whether masking made of `before` what the tool's schema, as last listed, may not take.
+        """Return whether masking made of `before` what the tool's schema, as last listed, may not take.
 
         They are the `params` or the `result` of a call. Where no schema is known nothing breaks,
         and a tool that failed owes its schema nothing.
@@ -131,7 +131,7 @@ class ToolCatalog:
         return read_name(name, tools, lambda tool: addressed or self._governs(context, tool) != "never")
 
     def names(self, context: Context, tool: str) -> Names:
-        """Give the names of a two-phase tool's phases."""
+        """Return the names of a two-phase tool's phases."""
         known = self._pins.read(context.server)
         return phase_names(tool, known.tools if known else {})
 
@@ -142,7 +142,7 @@ class ToolCatalog:
     def show(
         self, context: Context, result: JsonObject, *, continued: bool
     ) -> tuple[JsonObject, tuple[ToolFinding, ...]]:
-        """Give the result of a tools/list as the agent may see it, and what is worth telling.
+        """Return the result of a tools/list as the agent may see it, and what is worth telling.
 
         `continued` where a cursor asked for it. Entries that cannot be read are left out.
         """
@@ -174,12 +174,12 @@ class ToolCatalog:
 
 
 def _asked(context: Context, tool: str, annotations: object) -> Call:
-    """Give a call of a tool, as far as a list lets one know it."""
+    """Return a call of a tool, as far as a list lets one know it."""
     return Call("tools/call", context.server, context.principal.agent, tool, hints=Hints.read(annotations))
 
 
 def _faces(tool: JsonObject, policy: Policy, call: Call, taken: Collection[str]) -> Iterator[JsonObject]:
-    """Give what an agent sees of a tool: nothing, the tool, its two phases, or all three."""
+    """Return what an agent sees of a tool: nothing, the tool, its two phases, or all three."""
     if not policy.could_allow(call):
         return
     governed = policy.governs(call)
@@ -192,7 +192,7 @@ def _faces(tool: JsonObject, policy: Policy, call: Call, taken: Collection[str])
 
 
 def is_tool_list(value: JsonObject) -> bool:
-    """Say whether a client might take a response for the answer to a tools/list."""
+    """Return whether a client might take a response for the answer to a tools/list."""
     result = value.get("result")
     return isinstance(result, dict) and isinstance(result.get("tools"), list)
 

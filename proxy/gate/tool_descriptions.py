@@ -61,7 +61,7 @@ def find_phrases(tool: Any) -> tuple[str, ...]:
 
 
 def strings(value: Any) -> Iterator[tuple[str, str]]:
-    """Give every string in `value` with its path, keys too, however deep it is nested."""
+    """Return every string in `value` with its path, keys too, however deep it is nested."""
     waiting: list[tuple[str, Any]] = [("", value)]
     while waiting:
         path, current = waiting.pop()
@@ -84,7 +84,7 @@ def _safe(path: str) -> str:
 
 
 def _is_ordinary(text: str, at: int) -> bool:
-    """Tell whether the character at `at` has its place in ordinary writing."""
+    """Return whether the character at `at` has its place in ordinary writing."""
     before = text[at - 1] if at else ""
     after = text[at + 1] if at + 1 < len(text) else ""
     if text[at] in _EMOJI_SELECTORS:
@@ -100,5 +100,5 @@ def _is_symbol(char: str) -> bool:
 
 
 def _joins(char: str) -> bool:
-    """Tell whether a letter or mark is of a script whose words have joiners in them."""
+    """Return whether a letter or mark is of a script whose words have joiners in them."""
     return bool(char) and 0x0600 <= ord(char) <= 0x1CFF and unicodedata.category(char) in ("Lo", "Mn", "Mc")

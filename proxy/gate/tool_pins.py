@@ -78,11 +78,11 @@ class PinStore(Protocol):
     """Keeps pins. Safe for several processes; what cannot be read or written raises PinsUnavailableError."""
 
     def read(self, server: str) -> ServerPins | None:
-        """Give a server's pins; None where it was never seen."""
+        """Return a server's pins; None where it was never seen."""
         ...
 
     def update(self, server: str, change: Callable[[ServerPins | None], ServerPins | None]) -> ServerPins | None:
-        """Replace a server's pins by what `change`, which is pure, makes of them; give the new ones.
+        """Replace a server's pins by what `change`, which is pure, makes of them; return the new ones.
 
         Nobody else's update comes between. None forgets the server; giving the
         same object back changes nothing.
@@ -90,7 +90,7 @@ class PinStore(Protocol):
         ...
 
     def servers(self) -> Sequence[str]:
-        """Give the servers that have pins, by name."""
+        """Return the servers that have pins, by name."""
         ...
 
 
@@ -139,7 +139,7 @@ def changed_fields(before: ToolPrint, after: ToolPrint) -> tuple[str, ...]:
 def take_page(
     known: ServerPins | None, page: Page, *, adopt: bool, now: float
 ) -> tuple[ServerPins, tuple[Change, ...]]:
-    """Give the pins after `page`, and what was new in it. A tool that a page lacks is not gone.
+    """Return the pins after `page`, and what was new in it. A tool that a page lacks is not gone.
 
     `adopt` takes everything as it comes. The same object is given back where
     nothing changed. Raises PinsUnavailableError past MAX_TOOLS tools.
@@ -165,7 +165,7 @@ def _same(pins: Mapping[str, Pin], known: Mapping[str, Pin]) -> bool:
 
 
 def _take(pins: dict[str, Pin], name: str, seen: ToolPrint, *, trusted: bool, now: float) -> Change | None:
-    """Put one tool of a page into `pins`; give what was new about it."""
+    """Put one tool of a page into `pins`; return what was new about it."""
     known = pins.get(name)
     if trusted:
         was_seen = known is not None and known.seen.digest == seen.digest
@@ -184,7 +184,7 @@ def _take(pins: dict[str, Pin], name: str, seen: ToolPrint, *, trusted: bool, no
 
 
 def _former(pins: Mapping[str, Pin], seen: ToolPrint) -> str | None:
-    """Give the name under which the same tool was known."""
+    """Return the name under which the same tool was known."""
     for name, pin in pins.items():
         if seen.body in (pin.seen.body, pin.approved.body if pin.approved else None):
             return name
@@ -205,7 +205,7 @@ def approve(known: ServerPins | None, tool: str | None, now: float) -> ServerPin
 
 
 def to_json(pins: ServerPins) -> JsonObject:
-    """Give pins as plain JSON values."""
+    """Return pins as plain JSON values."""
     return {
         "first_seen": pins.first_seen,
         "listing": pins.listing,

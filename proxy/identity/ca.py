@@ -34,7 +34,7 @@ class Authority:
         self.upstream_file = self.folder / "upstream.pem"
 
     def ensure(self) -> x509.Certificate:
-        """Give the CA's certificate; make key and certificate where there are none.
+        """Return the CA's certificate; make key and certificate where there are none.
 
         Raises ConfigError where the files cannot be used.
         """
@@ -48,7 +48,7 @@ class Authority:
         return certificate
 
     def look(self) -> x509.Certificate:
-        """Give the CA's certificate, and make nothing. Raises ConfigError where it cannot be used."""
+        """Return the CA's certificate, and make nothing. Raises ConfigError where it cannot be used."""
         try:
             return _read(self.key_file.read_bytes())
         except (OSError, ValueError, TypeError) as error:
@@ -57,7 +57,7 @@ class Authority:
             ) from error
 
     def upstream_roots(self, extra: Path | None) -> Path:
-        """Give the file of roots that servers are verified against: the system's and `extra`."""
+        """Return the file of roots that servers are verified against: the system's and `extra`."""
         roots = system_roots()
         if extra is not None:
             try:
@@ -73,7 +73,7 @@ class Authority:
 
 
 def system_roots() -> bytes:
-    """Give the machine's own trusted roots as PEM; certifi's where it has none."""
+    """Return the machine's own trusted roots as PEM; certifi's where it has none."""
     for path in (
         ssl.get_default_verify_paths().cafile,
         "/etc/ssl/certs/ca-certificates.crt",
@@ -85,17 +85,17 @@ def system_roots() -> bytes:
 
 
 def holds(file: Path, certificate: x509.Certificate) -> bool:
-    """Say whether a file of PEM certificates has this one in it. Raises OSError."""
+    """Return whether a file of PEM certificates has this one in it. Raises OSError."""
     return _pem(certificate).strip() in file.read_bytes().replace(b"\r\n", b"\n")
 
 
 def fingerprint(certificate: x509.Certificate) -> str:
-    """Give the SHA-256 fingerprint as people compare it."""
+    """Return the SHA-256 fingerprint as people compare it."""
     return certificate.fingerprint(hashes.SHA256()).hex(":").upper()
 
 
 def _read(pem: bytes) -> x509.Certificate:
-    """Give the certificate of a CA file. Raises ValueError or TypeError where its key is missing or another's."""
+    """Return the certificate of a CA file. Raises ValueError or TypeError where its key is missing or another's."""
     certificate = x509.load_pem_x509_certificate(pem)
     key = serialization.load_pem_private_key(pem, password=None)
     if key.public_key() != certificate.public_key():

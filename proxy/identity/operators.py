@@ -52,7 +52,7 @@ class OperatorBook(TokenBook):
 
 
 def read_token(path: Path) -> str:
-    """Give the token in a file, without the line's end.
+    """Return the token in a file, without the line's end.
 
     Raises ConfigError where it cannot be read as one.
     """

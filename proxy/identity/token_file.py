@@ -39,7 +39,7 @@ class TokenBook:
         self._entries: dict[str, dict[str, Any]] = {}
 
     def verify(self, name: str, token: str) -> bool:
-        """Say whether `token` is the one `name` was given, in constant time."""
+        """Return whether `token` is the one `name` was given, in constant time."""
         known = self._read().get(name, {}).get("token_sha256", "")
         return hmac.compare_digest(known, _hash(token)) and bool(known)
 
@@ -52,7 +52,7 @@ class TokenBook:
         return found if token.startswith(self.prefix) else None
 
     def names(self) -> dict[str, float]:
-        """Give each name and when it was added."""
+        """Return each name and when it was added."""
         return {name: float(entry["added"]) for name, entry in self._read().items()}
 
     def add(self, name: str) -> str:
@@ -91,7 +91,7 @@ class TokenBook:
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[dict[str, dict[str, Any]]]:
-        """Give the entries to change, and write them; one process at a time, so that no change undoes another."""
+        """Return the entries to change, and write them; one process at a time, so that no change undoes another."""
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with self.path.with_suffix(".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)

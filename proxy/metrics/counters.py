@@ -108,11 +108,11 @@ class Meters:
         return self._layout.families.values()
 
     def row(self, worker: int) -> Row:
-        """Give the row of a worker, which are numbered from 1."""
+        """Return the row of a worker, which are numbered from 1."""
         return self._rows[worker - 1]
 
     def numbers(self, worker: int) -> memoryview[float]:
-        """Give the numbers of one row."""
+        """Return the numbers of one row."""
         return self._memory[worker * self._layout.size : (worker + 1) * self._layout.size]
 
     def beat(self, worker: int) -> None:
@@ -120,11 +120,11 @@ class Meters:
         self._beats[worker - 1] = time.monotonic()
 
     def silence(self, worker: int) -> float:
-        """Give for how many seconds a worker, from 1, has shown no sign of life."""
+        """Return for how many seconds a worker, from 1, has shown no sign of life."""
         return time.monotonic() - self._beats[worker - 1]
 
     def family(self, name: str) -> Family:
-        """Give a metric by its name."""
+        """Return a metric by its name."""
         return self._layout.families[name]
 
     def total(self, place: int) -> float:
@@ -132,7 +132,7 @@ class Meters:
         return sum(self._memory[place :: self._layout.size])
 
     def sums(self) -> Iterator[tuple[Family, tuple[str, ...], Sequence[float]]]:
-        """Give every metric with its labels and its number; for a histogram its buckets, the rest, and the sum."""
+        """Return every metric with its labels and its number; for a histogram its buckets, the rest, and the sum."""
         width = len(BUCKETS) + 2
         for family in self.families:
             for values, place in family.places.items():
@@ -174,7 +174,7 @@ class Row:
             self._numbers[self._single[name]] += 1
 
     def in_all(self, name: str) -> float:
-        """Give a number of all workers together."""
+        """Return a number of all workers together."""
         return self._total(self._single[name])
 
     def time(self, name: str, seconds: float) -> None:

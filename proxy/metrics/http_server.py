@@ -51,13 +51,13 @@ class HealthServer:
         self._clients: dict[int, _Client] = {}
 
     def interests(self) -> Iterator[tuple[int, int]]:
-        """Give each socket and what it waits for, as `poll` takes them."""
+        """Return each socket and what it waits for, as `poll` takes them."""
         yield self._listener.fileno(), select.POLLIN
         for number, client in self._clients.items():
             yield number, select.POLLOUT if client.out else select.POLLIN
 
     def attend(self, number: int) -> bool:
-        """Do what can be done on a socket that is ready; say whether it is one of ours."""
+        """Do what can be done on a socket that is ready; return whether it is one of ours."""
         if number == self._listener.fileno():
             self._accept()
         elif (client := self._clients.get(number)) is not None:

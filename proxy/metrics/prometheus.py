@@ -17,7 +17,7 @@ type Sums = Iterable[tuple[Family, tuple[str, ...], Sequence[float]]]
 
 
 def expose(sums: Sums) -> Iterator[str]:
-    """Give the lines of what workers counted. Of a counter with labels, those that were never counted are left out."""
+    """The lines of what workers counted. Of a counter with labels, those that were never counted are left out."""
     told = None
     for family, values, numbers in sums:
         if family is not told:
@@ -31,7 +31,7 @@ def expose(sums: Sums) -> Iterator[str]:
 
 
 def gauge(name: str, text: str, samples: Iterable[tuple[Mapping[str, str], float]], kind: str = "gauge") -> list[str]:
-    """Give the lines of a metric that is known when it is asked for."""
+    """Return the lines of a metric that is known when it is asked for."""
     return [*_head(name, kind, text), *(_line(name, labels, value) for labels, value in samples)]
 
 

@@ -36,7 +36,7 @@ type Step = Key | Each | Index | AnyKey | Deep
 
 
 def parse_steps(text: str) -> Iterator[Step]:
-    """Give the steps of a path.
+    """Return the steps of a path.
 
     Raises ValueError, saying what to write, where it is not one.
     """

@@ -72,7 +72,7 @@ class Reading:
         self._names: Mapping[str, Sequence[str]] | None = None
 
     def names(self, folded: str) -> Sequence[str]:
-        """Give the arguments whose names fold to `folded`; all are folded once per call."""
+        """Return the arguments whose names fold to `folded`; all are folded once per call."""
         if self._names is None:
             self._names = _fold_names(self.arguments)
         return self._names.get(folded, ())
@@ -83,7 +83,7 @@ class Reading:
         return self.guess
 
     def take_trouble(self) -> Trouble | None:
-        """Give the last trouble met, and forget it."""
+        """Return the last trouble met, and forget it."""
         trouble, self.unknown = self.unknown, None
         return trouble
 
@@ -109,11 +109,11 @@ class ArgPath:
         return bool(self.steps) and isinstance(self.steps[-1], Deep)
 
     def finds_nothing(self, reading: Reading) -> bool:
-        """Tell whether there is no value at all."""
+        """Return whether there is no value at all."""
         return not reading.names(self.folded) if self.direct else self.select(reading) is NOTHING
 
     def sole(self, reading: Reading) -> Any:
-        """Give the value of an argument that has no namesake, the short way; None where it is not that simple."""
+        """Return the value of an argument that has no namesake, the short way; None where it is not that simple."""
         if not self.direct:
             return None
         names = reading.names(self.folded)
@@ -199,7 +199,7 @@ def _walk(reading: Reading, steps: tuple[Step, ...]) -> list[_Node]:
 
 
 def _everything(reading: Reading) -> list[_Node]:
-    """Give every object and array of a call, those inside strings too; worked out once per call."""
+    """Return every object and array of a call, those inside strings too; worked out once per call."""
     found: list[_Node] | AmbiguousError | None = reading.memo.get("**")
     if found is None:
         descent = _descend(_Node(reading.arguments, True), last=False)
@@ -228,7 +228,7 @@ def _places(reading: Reading) -> dict[str, list[tuple[_Node, Sequence[str]]]]:
 
 
 def _named(reading: Reading, name: str) -> list[_Node]:
-    """Give every member of that name at any depth."""
+    """Return every member of that name at any depth."""
     found: list[_Node] = []
     for (value, exact), names in _places(reading).get(_fold_key(name), ()):
         if name in names:
@@ -255,7 +255,7 @@ def _fold_names(value: dict[str, Any]) -> Mapping[str, Sequence[str]]:
 
 
 def _group_any(names: tuple[str, ...]) -> Mapping[str, Sequence[str]]:
-    """Give names by what they fold to."""
+    """Return names by what they fold to."""
     alike: dict[str, list[str]] = {}
     for name in names:
         alike.setdefault(_fold_key(name), []).append(name)
@@ -303,7 +303,7 @@ def _step(node: _Node, step: Step, *, last: bool) -> Iterator[_Node]:
 
 
 def _inside(text: str) -> Any:
-    """Give the JSON that `text` holds, or None; what only looks like JSON is ambiguous."""
+    """Return the JSON that `text` holds, or None; what only looks like JSON is ambiguous."""
     parsed: Any = text
     for _ in range(_MAX_EMBEDDED):
         if not isinstance(parsed, str):
@@ -315,7 +315,7 @@ def _inside(text: str) -> Any:
 
 
 def _descend(node: _Node, *, last: bool) -> Iterator[_Node]:
-    """Give `node` and everything in it; at the end of a path, only the scalars."""
+    """Return `node` and everything in it; at the end of a path, only the scalars."""
     stack = [(node.value, node.exact, 0)]
     seen = 0
     while stack:
@@ -335,7 +335,7 @@ def _descend(node: _Node, *, last: bool) -> Iterator[_Node]:
 
 
 def looks_like_json(text: str) -> bool:
-    """Tell whether a text may hold a JSON object, array or string."""
+    """Return whether a text may hold a JSON object, array or string."""
     return text.lstrip(_BLANKS)[:1] in _OPENINGS
 
 
@@ -344,7 +344,7 @@ _OPENINGS: Final = frozenset('{["')
 
 
 def embedded(text: str) -> Any:
-    """Give the JSON object, array or string that `text` holds, or None.
+    """Return the JSON object, array or string that `text` holds, or None.
 
     Raises AmbiguousError where readers would disagree on it.
     """
@@ -366,7 +366,7 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def inner_strings(text: str) -> tuple[str, ...]:
-    """Give the strings inside the JSON that `text` holds; none for any other text.
+    """Return the strings inside the JSON that `text` holds; none for any other text.
 
     Raises AmbiguousError where readers would disagree on it.
     """

@@ -137,7 +137,7 @@ def _judge(view: CommandView, entries: list[Entry]) -> int:
 
 
 def _covers(entry: Entry, program: Program) -> bool:
-    """Tell whether an allow of `entry` means this: the very program, and the words that say what it does first."""
+    """Return whether an allow of `entry` means this: the very program, and the words that say what it does first."""
     if not entry.fits(program.name) or not _is_itself(entry, program.path):
         return False
     operands = [word for word in entry.words if not word.startswith("-")]
@@ -151,7 +151,7 @@ def _covers(entry: Entry, program: Program) -> bool:
 
 
 def _is_itself(entry: Entry, path: str) -> bool:
-    """Tell whether a program called so is the one that `entry` names, not another of that name."""
+    """Return whether a program called so is the one that `entry` names, not another of that name."""
     folder, slash, _ = path.rpartition("/")
     return path == entry.path if "/" in entry.path else not slash or folder in _TRUSTED
 
@@ -185,7 +185,7 @@ def _has_word(wanted: str, args: tuple[Word, ...]) -> bool:
 
 
 def _is_long(wanted: str, text: str) -> bool:
-    """Tell whether `text` is the option, with a value or shortened as getopt allows."""
+    """Return whether `text` is the option, with a value or shortened as getopt allows."""
     given = text.partition("=")[0]
     return given == wanted or (len(given) > 3 and given.startswith("--") and wanted.startswith(given))
 

@@ -264,7 +264,7 @@ def _has_flag(text: str, letter: str) -> bool:
 
 
 def _may_hold_program(name: str, text: str) -> bool:
-    """Tell whether an argument is of a kind that names a program to run."""
+    """Return whether an argument is of a kind that names a program to run."""
     lowered = text.lower()
     return (
         any(mark in lowered for mark in ("exec=", "command=", "program=", "pager=", "editor=", "system("))
@@ -291,7 +291,7 @@ def _replaced(args: tuple[Word, ...]) -> tuple[Word, ...]:
 
 
 def _found(word: Word, before: Sequence[Word]) -> Word:
-    """Give a word of `find -exec` with what `{}` may be in it: one of the roots that stand `before`, or below."""
+    """Return a word of `find -exec` with what `{}` may be in it: one of the roots that stand `before`, or below."""
     if "{}" not in word.text:
         return word
     roots = list(takewhile(lambda root: not root.text.startswith(("-", "(", "!")), before))
@@ -319,7 +319,7 @@ def _is_assignment(word: Word) -> bool:
 
 
 def program_name(text: str) -> str:
-    """Give the name a program is known by: no folder, no case, no Windows suffix."""
+    """Return the name a program is known by: no folder, no case, no Windows suffix."""
     name = fold(text.replace("\\", "/").rstrip("/").rpartition("/")[2])
     for suffix in SUFFIXES:
         name = name.removesuffix(suffix)

@@ -52,7 +52,7 @@ class CompiledRule:
         return self.rule.id
 
     def speaks_of(self, call: Call, names: Sequence[tuple[str, str, str]]) -> bool:
-        """Tell whether the rule's globs fit: some spelling for a restriction, all for an allow."""
+        """Return whether the rule's globs fit: some spelling for a restriction, all for an allow."""
         if not self.fits_method(call.method) or not self.fits_hints(call.hints):
             return False
         quantifier = all if self.allows else any
@@ -62,7 +62,7 @@ class CompiledRule:
         )
 
     def ask(self, reading: Reading) -> Hit | None:
-        """Tell whether the rule matches.
+        """Return whether the rule matches.
 
         Of an allow that does not, tell why where a value could not be judged.
         """

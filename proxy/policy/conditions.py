@@ -52,7 +52,7 @@ OPERATORS = (
 
 
 def many[T](value: T | list[T]) -> tuple[T, ...]:
-    """Give one or many as many."""
+    """Return one or many as many."""
     return tuple(value) if isinstance(value, list) else (value,)
 
 
@@ -147,7 +147,7 @@ class Condition(Strict):
         return self
 
     def operators(self) -> dict[str, Any]:
-        """Give the operators written, by their name in the file."""
+        """Return the operators written, by their name in the file."""
         given = self.model_fields_set
         return {written: getattr(self, name) for name, written in _OPERATOR_FIELDS if name in given}
 

@@ -96,7 +96,7 @@ class _Index:
 
 
 def spellings(call: Call) -> tuple[tuple[str, str, str], ...]:
-    """Give a call's server, tool and agent as spelt, and as a lax reader would take them."""
+    """Return a call's server, tool and agent as spelt, and as a lax reader would take them."""
     names = (call.server, call.tool or "", call.agent)
     lax = (fold(names[0]).strip(), fold(names[1]).strip(), fold(names[2]).strip())
     return (names,) if lax == names else (names, lax)
@@ -148,7 +148,7 @@ class CompiledPolicy:
             )
 
     def could_allow(self, call: Call) -> bool:
-        """Say whether there may be arguments with which a call of the tool is not denied.
+        """Return whether there may be arguments with which a call of the tool is not denied.
 
         A rule in shadow mode hides nothing, and two_phase is not a denial.
         """
@@ -161,7 +161,7 @@ class CompiledPolicy:
         return self.default == "allow" or any(isinstance(rule, AllowRule | TwoPhaseRule) for rule in live)
 
     def governs(self, call: Call) -> Governed:
-        """Say whether calls of the tool are two-phase: never, by their arguments, or always.
+        """Return whether calls of the tool are two-phase: never, by their arguments, or always.
 
         What cannot be judged is denied when it is called, so it is not two-phase.
         """
@@ -175,7 +175,7 @@ class CompiledPolicy:
         return "always" if any(rule.when is None for rule in phased) else "sometimes"
 
     def unmatched(self, server: str) -> Decision:
-        """Give the redactions of every rule that might have spoken of a call to `server`; nothing is suppressed."""
+        """Return the redactions of every rule that might have spoken of a call to `server`; nothing is suppressed."""
         names = (server, fold(server).strip())
         found = [
             Hit(rule)
@@ -186,7 +186,7 @@ class CompiledPolicy:
         return Decision(Outcome.ALLOW, DEFAULT_ALLOW, redactions=redactions, policy_version=self.version)
 
     def rules_for(self, call: Call) -> tuple[CompiledRule, ...]:
-        """Give the rules whose globs fit the call, in the order of their ids."""
+        """Return the rules whose globs fit the call, in the order of their ids."""
         key = (call.method, call.server, call.tool, call.agent, call.hints)
         found = self._buckets.get(key)
         if found is None:
@@ -196,7 +196,7 @@ class CompiledPolicy:
         return found
 
     def _plan_for(self, call: Call) -> tuple[Plan, Decision]:
-        """Give how to ask the rules whose globs fit, and what holds where no condition of theirs does."""
+        """Return how to ask the rules whose globs fit, and what holds where no condition of theirs does."""
         key = (call.method, call.server, call.tool, call.agent, call.hints)
         found = self._prepared.get(key)
         if found is None:
@@ -287,7 +287,7 @@ class _Verdict(NamedTuple):
 
 
 def _matched(hit: Hit) -> bool:
-    """Tell whether the rule itself matched; an allow that could not be judged did not."""
+    """Return whether the rule itself matched; an allow that could not be judged did not."""
     return hit.reason is None or not hit.rule.allows
 
 
@@ -309,7 +309,7 @@ def _winner(live: Sequence[Hit]) -> _Verdict | None:
 
 
 def _denies(hit: Hit) -> bool:
-    """Tell whether a hit refuses: a deny, a restriction that could not be judged, any rule that broke."""
+    """Return whether a hit refuses: a deny, a restriction that could not be judged, any rule that broke."""
     if hit.reason == POLICY_ERROR:
         return True
     rule = hit.rule.rule

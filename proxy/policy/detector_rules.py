@@ -63,7 +63,7 @@ class Detector(Strict):
     validator: Word | None = Field(default=None, description="A check by computation: card, iban, has_digit, …")
 
     def raw(self) -> dict[str, Any]:
-        """Give what was written, as the redactor takes it."""
+        """Return what was written, as the redactor takes it."""
         written = self.model_dump(exclude_unset=True)
         return {**written, "entropy": float(self.entropy)}
 
@@ -99,7 +99,7 @@ class CompiledSuppression:
     needs_tool: bool
 
     def applies(self, rule: str, call: Call) -> bool:
-        """Tell whether it speaks of findings of `rule` in `call`, whose names are taken as they are spelt."""
+        """Return whether it speaks of findings of `rule` in `call`, whose names are taken as they are spelt."""
         return (
             self.fits_rule(rule)
             and self.fits_server(call.server)

@@ -165,7 +165,7 @@ class CompiledEgressRule:
         self._fits_agent: Callable[[str], bool] = compile_globs(rule.agents)
 
     def matches(self, request: EgressRequest, target: _Target) -> bool:
-        """Tell whether the rule speaks of the request."""
+        """Return whether the rule speaks of the request."""
         denies = "allow" not in (self.rule.action, self.rule.secrets)
         return (
             self._fits_agent(request.agent)
@@ -218,7 +218,7 @@ def read_target(request: EgressRequest) -> _Target | None:
 
 
 def _reaches_operator(target: _Target, port: int, operator: Sequence[tuple[str, int]]) -> bool:
-    """Tell whether a request would reach one of the proxy's own ports.
+    """Return whether a request would reach one of the proxy's own ports.
 
     A console bound to any address is reached by every address, so the port
     alone decides then.

@@ -56,7 +56,7 @@ class Step:
     parts: tuple[Step, ...] = ()
 
     def data(self) -> dict[str, Any]:
-        """Give the step as JSON."""
+        """Return the step as JSON."""
         return {
             "asks": self.asks,
             "answer": self.answer,
@@ -78,7 +78,7 @@ class RuleTrace:
     condition: Step | None = None
 
     def data(self) -> dict[str, Any]:
-        """Give the trace as JSON."""
+        """Return the trace as JSON."""
         return {
             "rule": self.rule,
             "action": self.action,
@@ -99,7 +99,7 @@ class Explanation:
     passed_over: tuple[tuple[str, str], ...]
 
     def data(self) -> dict[str, Any]:
-        """Give the explanation as JSON."""
+        """Return the explanation as JSON."""
         return {
             "outcome": str(self.decision.outcome),
             "reason": self.decision.reason,
@@ -190,7 +190,7 @@ def _leaf(condition: Condition, call: Call) -> Step:
 
 
 def show_view(view: Any) -> tuple[str, ...]:
-    """Give a view as a person reads it."""
+    """Return a view as a person reads it."""
     match view:
         case TextView():
             return view.readings

@@ -13,12 +13,12 @@ _MARKS = frozenset("*?[")
 
 
 def is_glob(pattern: str) -> bool:
-    """Tell whether a pattern is more than a plain name."""
+    """Return whether a pattern is more than a plain name."""
     return not _MARKS.isdisjoint(pattern)
 
 
 def compile_globs(patterns: Sequence[str] | None) -> Callable[[str], bool]:
-    """Give the test whether a name fits one of `patterns`; None fits every name."""
+    """Return the test whether a name fits one of `patterns`; None fits every name."""
     if patterns is None or "*" in patterns:
         return lambda _name: True
     plain = frozenset(p for p in patterns if not is_glob(p))

@@ -36,11 +36,11 @@ class HostSet(NamedTuple):
     addresses: frozenset[Address]
 
     def may(self, host: Host) -> bool:
-        """Tell whether some reading of the host is in the set."""
+        """Return whether some reading of the host is in the set."""
         return self._has_name(host.name) or any(a in self.addresses for a in host.addresses)
 
     def must(self, host: Host) -> bool:
-        """Tell whether every reading of the host is in the set."""
+        """Return whether every reading of the host is in the set."""
         if host.addresses:
             return all(a in self.addresses for a in host.addresses)
         return self._has_name(host.name)

@@ -37,7 +37,7 @@ class Host(NamedTuple):
     addresses: tuple[Address, ...] = ()
 
     def classes(self) -> tuple[frozenset[str], ...]:
-        """Give the classes of each address, or of the name where it spells out none."""
+        """Return the classes of each address, or of the name where it spells out none."""
         if self.addresses:
             return tuple(classes_of(address) for address in self.addresses)
         known = classes_of_name(self.name)
@@ -68,7 +68,7 @@ class _Found:
 
 
 def read_url(raw: str) -> UrlViews:
-    """Give every host and scheme that `raw` may name."""
+    """Return every host and scheme that `raw` may name."""
     found = _Found()
     text = read_text(raw[:_MAX])
     if len(raw) > _MAX:
@@ -198,7 +198,7 @@ def _host_by_urllib(text: str) -> Host | None:
 
 
 def _canonical(authority: str) -> Host | None:
-    """Give the host of `host` or `host:port`, however it is spelt."""
+    """Return the host of `host` or `host:port`, however it is spelt."""
     if not authority:
         return None
     bare = parse_address(authority)
@@ -220,7 +220,7 @@ def _made(name: str) -> Host:
 
 
 def canonical_host(text: str) -> Host | None:
-    """Give the host that a policy or a connection names, or None where it is none."""
+    """Return the host that a policy or a connection names, or None where it is none."""
     return _canonical(text.strip())
 
 
@@ -240,7 +240,7 @@ def _add(host: Host, found: _Found, *, exact: bool) -> None:
 
 
 def lookalikes(host: Host) -> list[Host]:
-    """Give what a host's name imitates or spells out: Latin look-alikes, addresses in a name."""
+    """Return what a host's name imitates or spells out: Latin look-alikes, addresses in a name."""
     if host.addresses:
         return []
     out = []
@@ -255,7 +255,7 @@ def lookalikes(host: Host) -> list[Host]:
 
 
 def skeleton(name: str) -> str:
-    """Give the Latin name that a name in another script looks like."""
+    """Return the Latin name that a name in another script looks like."""
     labels = []
     for label in name.split("."):
         shown = label
@@ -288,7 +288,7 @@ def _address_in_label(label: str) -> Address | None:
 
 
 def _urls_inside(text: str) -> list[str]:
-    """Give the URLs inside a text, such as a link in prose or a target in a query."""
+    """Return the URLs inside a text, such as a link in prose or a target in a query."""
     out: list[str] = []
     start = text.find("://", 1)
     while start >= 0 and len(out) < 64:

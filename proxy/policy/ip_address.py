@@ -69,7 +69,7 @@ def parse_address(text: str) -> Address | None:
 
 
 def unwrap(address: Address) -> tuple[Address, ...]:
-    """Give the address and every IPv4 address that a gateway or kernel would make of it."""
+    """Return the address and every IPv4 address that a gateway or kernel would make of it."""
     if isinstance(address, ipaddress.IPv4Address):
         return (address,)
     inner: list[Address | None] = [address, address.ipv4_mapped, address.sixtofour]
@@ -97,7 +97,7 @@ def _is_isatap(address: ipaddress.IPv6Address) -> bool:
 
 
 def classes_of(address: Address) -> frozenset[str]:
-    """Give the classes of one address; `public` stands alone."""
+    """Return the classes of one address; `public` stands alone."""
     found = set()
     if address in METADATA_ADDRESSES:
         found.add("metadata")
@@ -118,7 +118,7 @@ def classes_of(address: Address) -> frozenset[str]:
 
 
 def classes_of_name(name: str) -> frozenset[str]:
-    """Give the classes that a name is known to lead to; none for an ordinary name."""
+    """Return the classes that a name is known to lead to; none for an ordinary name."""
     if name in METADATA_NAMES:
         return frozenset({"metadata"})
     if name in _LOOPBACK_NAMES or name.endswith(_LOOPBACK_SUFFIXES):

@@ -27,7 +27,7 @@ class Remark:
 
 
 def lint(rules: Sequence[Rule], default: str) -> tuple[Remark, ...]:
-    """Give the remarks on `rules`, in their order."""
+    """Return the remarks on `rules`, in their order."""
     remarks: list[Remark] = []
     for position, rule in enumerate(rules):
         remarks.extend(_alone(rule, default))
@@ -37,7 +37,7 @@ def lint(rules: Sequence[Rule], default: str) -> tuple[Remark, ...]:
 
 
 def lint_egress(section: Egress) -> tuple[Remark, ...]:
-    """Give the remarks on the egress rules of a whole policy, in their order."""
+    """Return the remarks on the egress rules of a whole policy, in their order."""
     return tuple(remark for rule in section.rules for remark in _egress_alone(rule, section))
 
 

@@ -68,7 +68,7 @@ class Source:
     nodes: Any
 
     def at(self, *steps: str | int) -> tuple[int, int]:
-        """Give the line and column, from 1, of a place in the file."""
+        """Return the line and column, from 1, of a place in the file."""
         return _locate(self.nodes, steps)
 
 
@@ -106,7 +106,7 @@ def load_sources(path: Path, book: DetectorBook | None = None) -> tuple[Source, 
 
 
 def policy_files(path: Path) -> tuple[Path, ...]:
-    """Give the files of a policy, by name.
+    """Return the files of a policy, by name.
 
     Raises PolicyError where there are none.
     """

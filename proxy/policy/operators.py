@@ -156,7 +156,7 @@ def _judge_scalar(names: frozenset[str], exact: list[tuple[type, Any]]) -> Judge
 
 
 def spellings(operand: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Give an operand's texts as written and read, and the same folded."""
+    """Return an operand's texts as written and read, and the same folded."""
     readings = tuple(dict.fromkeys(r for word in many(operand) for r in read_text(word).readings))
     return readings, tuple(dict.fromkeys(fold(reading) for reading in readings))
 

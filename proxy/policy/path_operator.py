@@ -63,7 +63,7 @@ def _plain_paths(selection: Selection) -> Paths | None:
 
 
 def gather_paths(arg: ArgPath) -> Callable[[Reading], Paths]:
-    """Give the function that finds, once per call, the paths that `arg` names."""
+    """Return the function that finds, once per call, the paths that `arg` names."""
     views = gather(arg, "path", view_path)
     key = "paths:" + arg.text
 
@@ -110,11 +110,11 @@ class Roots(NamedTuple):
     globs: tuple[str, ...]
 
     def hold(self, path: str) -> bool:
-        """Tell whether an absolute path is under one of them."""
+        """Return whether an absolute path is under one of them."""
         return path.startswith(self.exact) or (self.exact_glob is not None and self.exact_glob(path))
 
     def hold_relative(self, path: str) -> bool:
-        """Tell whether a path that hangs on the server's folder is under one of them."""
+        """Return whether a path that hangs on the server's folder is under one of them."""
         if path == "../":
             return False
         return any(root == "./" or path.startswith(root[2:]) for root in self.relative)
@@ -181,7 +181,7 @@ def _is_glob(root: str) -> bool:
 
 
 def glob_search(globs: Sequence[str]) -> Callable[[str], bool] | None:
-    """Give the test whether a path is under one of `globs`; None where there are none."""
+    """Return the test whether a path is under one of `globs`; None where there are none."""
     if not globs:
         return None
     pattern = "|".join(_translate(glob) for glob in globs)

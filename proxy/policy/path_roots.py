@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def read_root(root: str) -> str:
-    """Give the form of a policy's own path that `under` compares with.
+    """Return the form of a policy's own path that `under` compares with.
 
     A root is taken as written; only separators, `.` and `..` are resolved.
     Relative roots (`.`, `src`) speak of paths relative to the server's directory.
@@ -37,7 +37,7 @@ def _walk_plain(text: str) -> str:
 
 
 def reach_of(globs: Iterable[str], searches: Iterable[str]) -> Callable[[str], bool]:
-    """Give the test whether one of these patterns (folded) may name something under a root (folded)."""
+    """Return the test whether one of these patterns (folded) may name something under a root (folded)."""
     absolute = [_parts(pattern) for pattern in globs]
     relative = [_parts(pattern) for pattern in searches]
 
@@ -55,7 +55,7 @@ def _parts(path: str) -> list[str]:
 
 
 def _glob_may_reach(given: list[str], wanted: list[str]) -> bool:
-    """Tell whether an absolute pattern may name something under a root."""
+    """Return whether an absolute pattern may name something under a root."""
     for i, part in enumerate(wanted):
         if i >= len(given):
             return False
@@ -67,7 +67,7 @@ def _glob_may_reach(given: list[str], wanted: list[str]) -> bool:
 
 
 def _search_may_reach(given: list[str], wanted: list[str]) -> bool:
-    """Tell whether a relative search names a part of a root.
+    """Return whether a relative search names a part of a root.
 
     That it may start at `/`, where all it finds could be under the root, does not count.
     """

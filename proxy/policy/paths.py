@@ -96,7 +96,7 @@ class _Walk(NamedTuple):
 
 
 def read_path(raw: str) -> PathViews:
-    """Give every file `raw` may name."""
+    """Return every file `raw` may name."""
     plain = read_plain(raw)
     if plain is None:
         return read_fully(raw)
@@ -105,7 +105,7 @@ def read_path(raw: str) -> PathViews:
 
 
 def read_fully(raw: str) -> PathViews:
-    """Give every file `raw` may name, by all the ways there are to read it."""
+    """Return every file `raw` may name, by all the ways there are to read it."""
     found = _Found()
     if len(raw) > MAX_PATH:
         return PathViews((), (), problem=f"longer than {MAX_PATH} characters")
@@ -178,7 +178,7 @@ def _split_scheme(text: str) -> tuple[str, str] | None:
 
 
 def _from_url(text: str) -> tuple[str, bool]:
-    """Give the path of a `file:` URL, and whether `text` is one."""
+    """Return the path of a `file:` URL, and whether `text` is one."""
     split = _split_scheme(text)
     if split is None or split[0] != "file":
         return text, False
@@ -273,7 +273,7 @@ def _trim(part: str, *, first: bool) -> str:
 
 
 def _drive(lowered: tuple[str, ...]) -> tuple[str, int] | None:
-    """Give the drive letter a path is on, and how many components name it."""
+    """Return the drive letter a path is on, and how many components name it."""
     if not lowered:
         return None
     head = lowered[0]
@@ -290,7 +290,7 @@ def _drive(lowered: tuple[str, ...]) -> tuple[str, int] | None:
 
 
 def _tails(text: str) -> list[str]:
-    """Give what follows each `..`: behind a link, `..` may lead to the root from anywhere."""
+    """Return what follows each `..`: behind a link, `..` may lead to the root from anywhere."""
     if ".." not in text:
         return []
     parts = text.split("/")
@@ -334,7 +334,7 @@ def _is_link_farm(stack: list[str]) -> bool:
 
 
 def _through_proc(stack: list[str]) -> bool:
-    """Tell whether the path so far is one of the links by which /proc leads elsewhere."""
+    """Return whether the path so far is one of the links by which /proc leads elsewhere."""
     head = stack[0].casefold()
     if head == "dev":
         return len(stack) == 2 and stack[1].casefold() == "fd"
@@ -346,7 +346,7 @@ def _through_proc(stack: list[str]) -> bool:
 
 
 def is_search(text: str, parts: tuple[str, ...]) -> bool:
-    """Tell whether a path is relative and looks below its folder for files by their ending: `**/*.py`."""
+    """Return whether a path is relative and looks below its folder for files by their ending: `**/*.py`."""
     as_written = tuple(part for part in text.split("/") if part not in ("", "."))
     if text[:1] == "/" or parts != as_written or len(parts) < 2 or parts[0] not in ("*", "**"):
         return False
@@ -356,7 +356,7 @@ def is_search(text: str, parts: tuple[str, ...]) -> bool:
 
 
 def search_endings(pattern: str) -> list[str]:
-    """Give the endings that `*.py` or `*.{ts,tsx}` looks for."""
+    """Return the endings that `*.py` or `*.{ts,tsx}` looks for."""
     star, _, endings = pattern.partition(".")
     return endings.removeprefix("{").removesuffix("}").split(",") if star == "*" else []
 

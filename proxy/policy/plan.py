@@ -46,7 +46,7 @@ class Plan:
         self._indexes = tuple(_indexes({number: found for number, found in needs.items() if found is not None}))
 
     def ask(self, reading: Reading) -> list[Hit] | None:
-        """Give what the rules say, in their order; None where those without a condition alone have a say."""
+        """Return what the rules say, in their order; None where those without a condition alone have a say."""
         asked = set(self._always)
         for arg, indexes, members in self._indexes:
             try:
@@ -75,7 +75,7 @@ def _ask(rule: CompiledRule, reading: Reading) -> Hit | None:
 
 
 def _needs(when: When) -> list[_Need] | None:
-    """Give conditions of which one must not be no if the whole is not to be; None where there is no such thing."""
+    """Return conditions of which one must not be no if the whole is not to be; None where there is no such thing."""
     match when:
         case Condition():
             return _need(when)
@@ -100,7 +100,7 @@ def _need(condition: Condition) -> list[_Need] | None:
 
 
 def _indexes(needs: dict[int, list[_Need]]) -> Iterator[tuple[ArgPath, tuple[Index, ...], frozenset[int]]]:
-    """Give each `arg` with its indexes and the rules that are in them."""
+    """Return each `arg` with its indexes and the rules that are in them."""
     groups: dict[str, dict[Build, list[Leaf]]] = {}
     for number, found in needs.items():
         for need in found:

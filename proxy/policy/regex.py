@@ -18,7 +18,7 @@ _MAX_BUNDLE: Final = 4000
 
 
 def compile_search(pattern: str) -> Callable[[str], bool]:
-    """Give the test whether `pattern` is found anywhere in a text; the same as long as anyone holds it.
+    """Return the test whether `pattern` is found anywhere in a text; the same as long as anyone holds it.
 
     Raises ValueError with RE2's own words where it refuses the pattern.
     """

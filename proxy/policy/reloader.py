@@ -53,7 +53,7 @@ class LivePolicy:
         self.problem: str | None = None
 
     def current(self) -> CompiledPolicy:
-        """Give the policy in force."""
+        """Return the policy in force."""
         return self._policy
 
     def ask_to_reload(self) -> None:
@@ -61,7 +61,7 @@ class LivePolicy:
         self._asked.set()
 
     async def reload(self) -> bool:
-        """Load the files anew, in a thread; say whether they are in force now. A bad policy leaves the old one."""
+        """Load the files anew, in a thread; return whether they are in force now. A bad policy leaves the old one."""
         self._stamp = self._look()
         before = self._policy.version
         try:

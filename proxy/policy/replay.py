@@ -48,7 +48,7 @@ class Change:
     masked: bool
 
     def data(self) -> dict[str, Any]:
-        """Give the change as a JSON object."""
+        """Return the change as a JSON object."""
         return asdict(self)
 
 
@@ -64,7 +64,7 @@ class Replay:
     changes: tuple[Change, ...]
 
     def data(self) -> dict[str, Any]:
-        """Give the figures as a JSON object, without the changes themselves."""
+        """Return the figures as a JSON object, without the changes themselves."""
         return {
             "policy_version": self.policy_version,
             "decided": self.decided,
@@ -94,7 +94,7 @@ def replay(policy: CompiledPolicy, events: Iterable[Mapping[str, Any]]) -> Repla
 
 
 def recorded_outcome(event: Mapping[str, Any]) -> str | None:
-    """Give what the policy said then; None where it was not the policy that spoke."""
+    """Return what the policy said then; None where it was not the policy that spoke."""
     reason = event.get("reason")
     if reason == NOT_REQUIRED:
         return "allow"
@@ -128,7 +128,7 @@ def _decide_again(policy: CompiledPolicy, event: Mapping[str, Any], was: str) ->
 
 
 def recorded_call(event: Mapping[str, Any]) -> Call:
-    """Give the call that an event tells of. Only a response is recorded without a method."""
+    """Return the call that an event tells of. Only a response is recorded without a method."""
     arguments = event.get("arguments")
     return Call(
         event.get("method") or "response",
@@ -141,7 +141,7 @@ def recorded_call(event: Mapping[str, Any]) -> Call:
 
 
 def rests_on_masks(policy: CompiledPolicy, call: Call) -> bool:
-    """Say whether rules look at the arguments of a call that was recorded with masks in them."""
+    """Return whether rules look at the arguments of a call that was recorded with masks in them."""
     if not any(_MASK.search(text) for text in _texts(call.arguments)):
         return False
     return any(compiled.rule.when is not None for compiled in policy.rules_for(call))

@@ -55,7 +55,7 @@ def _everyone(leaves: Sequence[Leaf]) -> frozenset[int]:
 
 
 def index_presence(_arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
-    """Give every rule, for conditions of which no more is known than that they say no of nothing."""
+    """Return every rule, for conditions of which no more is known than that they say no of nothing."""
     everyone = _everyone(leaves)
     return lambda _reading: everyone
 

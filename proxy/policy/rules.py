@@ -51,7 +51,7 @@ class TestCall(Strict):
     annotations: dict[str, Any] | None = Field(default=None, description="What the server says of the tool.")
 
     def as_call(self) -> Call:
-        """Give what the policy decides on."""
+        """Return what the policy decides on."""
         return Call(self.method, self.server, self.agent, self.tool, self.arguments, hints=Hints.read(self.annotations))
 
 

@@ -24,7 +24,7 @@ class ShellError(Exception):
 
 
 def balanced(text: str, start: int) -> tuple[str, int]:
-    """Give what stands between the bracket at `start` and its partner, and the place after it.
+    """Return what stands between the bracket at `start` and its partner, and the place after it.
 
     Raises ShellError where it has none.
     """
@@ -67,7 +67,7 @@ def _end_of_double(text: str, at: int) -> int:
 
 
 def ansi_c(text: str, at: int) -> tuple[str, int]:
-    """Give what `$'…'` stands for, from the place after its opening quote, and the place after it.
+    """Return what `$'…'` stands for, from the place after its opening quote, and the place after it.
 
     Raises ShellError where it does not end.
     """

@@ -85,7 +85,7 @@ class Draft:
 
 
 def _shape(text: str, prefix: str, suffix: str, *, expanded: bool) -> Shape:
-    """Give the shape of a word: `text` is what is known of it, `expanded` says that more than globs is in it."""
+    """Return the shape of a word: `text` is what is known of it, `expanded` says that more than globs is in it."""
     many = not _MARKS.isdisjoint(text)
     while prefix.startswith("./"):
         text, prefix = text[2:], prefix[2:]
@@ -99,19 +99,19 @@ def _shape(text: str, prefix: str, suffix: str, *, expanded: bool) -> Shape:
 
 
 def plain_path(text: str) -> str:
-    """Give a path without the steps that lead nowhere: `//`, `/./` and `/x/..`."""
+    """Return a path without the steps that lead nowhere: `//`, `/./` and `/x/..`."""
     if "/" not in text:
         return text
     return "/" + normpath(text).lstrip("/") if text.startswith("/") else normpath(text)
 
 
 def below(roots: Sequence[str]) -> Shape:
-    """Give the shape of whatever is found at or below `roots`."""
+    """Return the shape of whatever is found at or below `roots`."""
     return Shape(commonprefix([plain_path(root) for root in roots]), "", None, many=True)
 
 
 def may_be_all(wanted: Sequence[str], shapes: Sequence[Shape]) -> bool:
-    """Tell whether words of these shapes may become all of `wanted`; one word may be several short options."""
+    """Return whether words of these shapes may become all of `wanted`; one word may be several short options."""
     short = [word for word in wanted if word.startswith("-") and not word.startswith("--")]
     others = [word for word in wanted if word not in short]
     return len(shapes) > MAX_SHAPES or _assign((*others, *short[:1]), tuple(shapes))
@@ -144,7 +144,7 @@ def _may_be(shape: Shape, wanted: str) -> bool:
 
 
 def _may_fit(shape: Shape, glob: str) -> bool:
-    """Tell whether a word may fit a glob, by how both begin and end."""
+    """Return whether a word may fit a glob, by how both begin and end."""
     marks = [i for i, char in enumerate(glob) if char in _MARKS or char == "]"]
     head, tail = glob[: marks[0]], glob[marks[-1] + 1 :]
     begins = head.startswith(shape.prefix) or shape.prefix.startswith(head)

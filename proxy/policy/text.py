@@ -56,17 +56,17 @@ def clean(text: str) -> str:
 
 
 def fold(text: str) -> str:
-    """Give the form under which spellings that differ only in looks or case are one."""
+    """Return the form under which spellings that differ only in looks or case are one."""
     return text.casefold() if text.isascii() else clean(clean(text).casefold())
 
 
 def has_one_reading(raw: str) -> bool:
-    """Tell whether a string can be read as it stands alone."""
+    """Return whether a string can be read as it stands alone."""
     return "%" not in raw and raw.isascii()
 
 
 def read_text(raw: str) -> Text:
-    """Give every reading of `raw`."""
+    """Return every reading of `raw`."""
     if has_one_reading(raw):
         return Text((raw,))
     seen = {raw: None}

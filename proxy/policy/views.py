@@ -53,7 +53,7 @@ class WrongTypeError(Exception):
 
 
 def kind_of(value: Any) -> str:
-    """Give the JSON name of a value's type."""
+    """Return the JSON name of a value's type."""
     match value:
         case None:
             return "null"
@@ -72,7 +72,7 @@ def kind_of(value: Any) -> str:
 
 
 def gather(arg: ArgPath, family: str, make: Make) -> Gather:
-    """Give the function that makes, once per call, the views of `arg` in `family`."""
+    """Return the function that makes, once per call, the views of `arg` in `family`."""
     key = f"{family}:{arg.text}"
 
     def views(reading: Reading) -> Views:
@@ -111,7 +111,7 @@ def _make_views(arg: ArgPath, make: Make, reading: Reading) -> Views:
 
 
 def is_simple(selection: Selection) -> bool:
-    """Tell whether all that was found is one string that every server reads alike and that holds no JSON."""
+    """Return whether all that was found is one string that every server reads alike and that holds no JSON."""
     exact, loose, trouble = selection
     if len(exact) != 1 or loose or trouble is not None:
         return False
@@ -119,7 +119,7 @@ def is_simple(selection: Selection) -> bool:
 
 
 def sole_text(arg: ArgPath, reading: Reading) -> str | None:
-    """Give an argument of which `is_simple` holds, the short way; None where it is not that simple."""
+    """Return an argument of which `is_simple` holds, the short way; None where it is not that simple."""
     value = arg.sole(reading)
     return value if _is_simple_text(value) else None
 
@@ -129,7 +129,7 @@ def _is_simple_text(value: Any) -> TypeGuard[str]:
 
 
 def _distinct(values: tuple[Any, ...]) -> Iterator[Any]:
-    """Give the values that are not null, and a string only once."""
+    """Return the values that are not null, and a string only once."""
     seen: set[str] = set()
     for value in values:
         if isinstance(value, str):
@@ -141,7 +141,7 @@ def _distinct(values: tuple[Any, ...]) -> Iterator[Any]:
 
 
 def _inner(value: str, *, swept: bool) -> Iterator[str]:
-    """Give the strings of the JSON inside a string; a sweep has found those of the string as it stands."""
+    """Return the strings of the JSON inside a string; a sweep has found those of the string as it stands."""
     readings = read_text(value).readings
     for text in readings[1:] if swept else readings:
         yield from inner_strings(text)

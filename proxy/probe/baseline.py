@@ -33,7 +33,7 @@ def _file(state_dir: Path, server: str) -> Path:
 
 
 def load(state_dir: Path, server: str) -> Baseline | None:
-    """Give a server's baseline; None where it was never probed. Raises ConfigError where it cannot be read."""
+    """Return a server's baseline; None where it was never probed. Raises ConfigError where it cannot be read."""
     file = _file(state_dir, server)
     try:
         said = json.loads(file.read_bytes())

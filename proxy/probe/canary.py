@@ -230,7 +230,7 @@ class CanaryWatch:
         }
 
     def find(self, data: bytes) -> tuple[Canary, ...]:
-        """Give the canaries in `data`, of which the first megabyte is read."""
+        """Return the canaries in `data`, of which the first megabyte is read."""
         text = _plain(data[:SCANNED])
         found = {self._sources.get(text[at : at + WINDOW]): None for at in range(len(text) - WINDOW + 1)}
         return tuple(canary for canary in found if canary is not None)
@@ -240,7 +240,7 @@ _NOT_ALNUM = re.compile(r"[^a-z0-9]+")
 
 
 def _plain(data: bytes) -> str:
-    """Give the letters and digits alone: dots between labels, escapes and line ends go."""
+    """Return the letters and digits alone: dots between labels, escapes and line ends go."""
     return _NOT_ALNUM.sub("", data.decode("latin-1").lower())
 
 

@@ -50,7 +50,7 @@ class Authority:
         return self._certificate.public_bytes(serialization.Encoding.PEM)
 
     def context(self, name: str) -> ssl.SSLContext:
-        """Give a server's TLS context for a host's name or address."""
+        """Return a server's TLS context for a host's name or address."""
         with self._lock:
             if name not in self._contexts:
                 self._contexts[name] = self._make(name)

@@ -52,7 +52,7 @@ class Scope:
     """A package runner, which fetches and starts what it runs."""
 
     def data(self) -> JsonObject:
-        """Give it as a report has it."""
+        """Return it as a report has it."""
         return {
             "read_only": self.read_only,
             "network": self.network,
@@ -102,7 +102,7 @@ def declare_call(tool: Scope, arguments: JsonObject, folder: str) -> Scope:
 
 
 def is_under(path: str, places: Iterable[str]) -> bool:
-    """Tell whether a path is one of `places`, inside one, or a temporary beside one."""
+    """Return whether a path is one of `places`, inside one, or a temporary beside one."""
     return any(path == place or path.startswith((place.rstrip("/") + "/", f"{place}.")) for place in places)
 
 
@@ -129,5 +129,5 @@ def _spell(text: Any) -> str:
 
 
 def _words(text: str) -> list[str]:
-    """Give the words of a text, with those of names in any case."""
+    """Return the words of a text, with those of names in any case."""
     return re.findall(r"[a-z0-9]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", text).lower())

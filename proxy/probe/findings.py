@@ -38,7 +38,7 @@ class Found:
     evidence: tuple[str, ...] = ()
 
     def data(self) -> JsonObject:
-        """Give it as JSON."""
+        """Return it as JSON."""
         return {**asdict(self), "evidence": list(self.evidence)}
 
 
@@ -102,7 +102,7 @@ def _apply(scopes: Iterable[tuple[Deed, Scope]], world: World, book: Rulebook) -
 
 
 def _counts(deed: Deed) -> bool:
-    """Tell whether it matters: a look at what is not there, or making what is, tells nothing; else attempts do."""
+    """Return whether it matters: a look at what is not there, or making what is, tells nothing; else attempts do."""
     missing = deed.observation.error in ("ENOENT", "ENOTDIR", "ENXIO")
     looked = missing and deed.observation.capability in (Capability.FS_READ, Capability.FS_DELETE)
     return not looked and deed.observation.error != "EEXIST"
@@ -232,6 +232,6 @@ def judge_profiles(now: Mapping[str, Profile], known: Mapping[str, Profile] | No
 
 
 def _news(before: Profile, after: Profile) -> Profile:
-    """Give what one profile has over another."""
+    """Return what one profile has over another."""
     new = {name: sorted(set(targets) - set(before.get(name, ()))) for name, targets in after.items()}
     return {name: targets for name, targets in new.items() if targets or name not in before}

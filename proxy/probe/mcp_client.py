@@ -26,7 +26,7 @@ CLIENT = {"name": "interlock-probe", "version": "1"}
 
 
 def stateless_meta(capabilities: JsonObject) -> JsonObject:
-    """Give what every request carries where there is no handshake."""
+    """Return what every request carries where there is no handshake."""
     return {
         f"{PREFIX}protocolVersion": STATELESS,
         f"{PREFIX}clientCapabilities": capabilities,
@@ -74,7 +74,7 @@ class Peer:
             await self._listener
 
     async def greet(self, seconds: float) -> JsonObject:
-        """Open the conversation in whichever way the server knows; give what it says of itself.
+        """Open the conversation in whichever way the server knows; return what it says of itself.
 
         Raises PeerError, PeerGoneError or PeerTimeoutError.
         """
@@ -91,7 +91,7 @@ class Peer:
         return {"roots": {"listChanged": False}} if self._roots else {}
 
     async def list_all(self, method: str, key: str, seconds: float) -> list[JsonObject]:
-        """Give what a server lists, over all its pages; nothing where it knows no such list."""
+        """Return what a server lists, over all its pages; nothing where it knows no such list."""
         found: list[JsonObject] = []
         cursor: JsonObject = {}
         for _ in range(MAX_PAGES):
@@ -110,7 +110,7 @@ class Peer:
         return found[:MAX_LISTED]
 
     async def ask(self, method: str, params: JsonObject, seconds: float) -> JsonObject:
-        """Give the result of a request.
+        """Return the result of a request.
 
         Raises PeerError where the server refuses it, PeerTimeoutError where it does
         not answer (it is told to stop), and PeerGoneError where it has ended.

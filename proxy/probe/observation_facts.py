@@ -61,7 +61,7 @@ class World:
         return f"~{path[len(self.home) :]}" if is_under(path, [self.home]) else path
 
     def host(self, peer: str) -> str:
-        """Give the host of a peer `host:port`, by the name that led there where one did."""
+        """Return the host of a peer `host:port`, by the name that led there where one did."""
         address = peer.rpartition(":")[0].strip("[]") or peer
         return self.names.get(address, address)
 
@@ -76,7 +76,7 @@ class World:
 
 
 def facts(deed: Deed, scope: Scope, world: World) -> frozenset[str]:
-    """Give every fact that holds of a deed."""
+    """Return every fact that holds of a deed."""
     observation = deed.observation
     found = {
         "startup": deed.call is None,
@@ -98,7 +98,7 @@ def facts(deed: Deed, scope: Scope, world: World) -> frozenset[str]:
 
 
 def canaries_sent(observation: Observation, scope: Scope, world: World) -> tuple[Canary, ...]:
-    """Give the canaries in what was sent, but those that a tool with a network was pointed at."""
+    """Return the canaries in what was sent, but those that a tool with a network was pointed at."""
     if world.watch is None or not (observation.data or observation.name):
         return ()
     found = world.watch.find(observation.data + b" " + (observation.name or "").encode())
@@ -127,7 +127,7 @@ def _is_local(host: str, world: World) -> bool:
 
 
 def carries_data(name: str) -> bool:
-    """Tell whether a name is so long, and so little like words, that it carries something."""
+    """Return whether a name is so long, and so little like words, that it carries something."""
     labels = name.rstrip(".").split(".")[:-2]
     longest = max(labels, key=len, default="")
     packed = len(longest) >= LABEL and _entropy(longest) >= ENTROPY and bool(re.search(r"[0-9]", longest))
@@ -171,7 +171,7 @@ def _is_temporary(path: str, world: World) -> bool:
 
 
 def _is_own(observation: Observation, world: World) -> bool:
-    """Tell whether something was done to a process of the server's own, which may have ended since."""
+    """Return whether something was done to a process of the server's own, which may have ended since."""
     path = observation.path or ""
     found = SIGNALLED.match(path) if observation.action == "kill" else PROCESS.match(path)
     return found is not None and (not found[1].isdigit() or int(found[1]) in world.pids)

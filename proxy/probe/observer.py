@@ -99,7 +99,7 @@ class Observer:
                 self._owner(event.value, event.time)
 
     def _owner(self, pid: int, time: float) -> int | None:
-        """Give the call that a thread's process belongs to; the server's own belong to whichever is under way."""
+        """Return the call that a thread's process belongs to; the server's own belong to whichever is under way."""
         process = self._normaliser.lineage.process(pid)
         known = self._born.get(id(process))
         if known is None:
@@ -154,7 +154,7 @@ class Observer:
 
 
 def _key(observation: Observation, address: Any = None, port: Any = None) -> str:
-    """Give what strace's view and a sink's view of the same thing have in common."""
+    """Return what strace's view and a sink's view of the same thing have in common."""
     if observation.name is not None:
         return observation.name.lower()
     if observation.capability is Capability.IPC_UNIX and observation.path is not None:

@@ -258,7 +258,7 @@ class Probe:
         return None
 
     def _inputs(self, tool: _Tool) -> list[Input]:
-        """Give what a tool is called with: each input once, and the fullest of them again and again."""
+        """Return what a tool is called with: each input once, and the fullest of them again and again."""
         inputs = list(synthesise(tool.said, self._stage.places()))
         fullest = max(inputs, key=lambda each: len(each.arguments), default=Input("none", {}))
         first = inputs or [fullest]

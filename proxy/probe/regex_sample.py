@@ -23,7 +23,7 @@ MAX_REPEATS = 64
 
 
 def example(pattern: str) -> str | None:
-    """Give a text in which `pattern` is found; None where none is thought of."""
+    """Return a text in which `pattern` is found; None where none is thought of."""
     try:
         text = "".join(_write(token) for token in parser.parse(pattern))
         return text if is_found(pattern, text) else None
@@ -32,7 +32,7 @@ def example(pattern: str) -> str | None:
 
 
 def is_found(pattern: str, text: str) -> bool:
-    """Tell whether `pattern` is found in `text`, in linear time; one that cannot be tried so is taken to be."""
+    """Return whether `pattern` is found in `text`, in linear time; one that cannot be tried so is taken to be."""
     try:
         return compile_search(pattern)(text)
     except ValueError:

@@ -72,7 +72,7 @@ class _Remote:
     number: int = 0
 
     async def greet(self) -> JsonObject:
-        """Open the conversation in whichever way the server knows; give what it says of itself. Raises ServerError."""
+        """Open the conversation in whichever way the server knows; what it says of itself. Raises ServerError."""
         hello = {"protocolVersion": REVISION, "capabilities": {}, "clientInfo": CLIENT}
         try:
             info = await self.ask("initialize", hello)
@@ -90,7 +90,7 @@ class _Remote:
         return info
 
     async def ask(self, method: str, params: JsonObject) -> JsonObject:
-        """Give a request's result. Raises ServerError."""
+        """Return a request's result. Raises ServerError."""
         self.number += 1
         said = {**params, "_meta": self.meta} if self.meta else params
         headers = {**self.headers, **({"mcp-method": method} if self.meta else {}), "Accept": ACCEPT}
@@ -110,7 +110,7 @@ class _Remote:
 
 
 async def _messages(response: httpx2.Response) -> AsyncIterator[JsonObject]:
-    """Give the messages of an answer, be it one or a stream of events. Raises ServerError."""
+    """Return the messages of an answer, be it one or a stream of events. Raises ServerError."""
     streamed = response.headers.get("content-type", "").lower().startswith("text/event-stream")
     splitter, body = Splitter(MAX_BYTES), b""
     try:

@@ -26,7 +26,7 @@ class CallResult:
     outcome: str
 
     def data(self) -> JsonObject:
-        """Give it as JSON."""
+        """Return it as JSON."""
         return {"input": self.label, "outcome": self.outcome}
 
 
@@ -40,7 +40,7 @@ class ToolReport:
     calls: tuple[CallResult, ...]
 
     def data(self) -> JsonObject:
-        """Give it as JSON."""
+        """Return it as JSON."""
         return {
             "name": self.name,
             "declared": self.declared.data(),
@@ -66,7 +66,7 @@ class Report:
     """What this report does not tell by its nature."""
 
     def data(self) -> JsonObject:
-        """Give it as one JSON object."""
+        """Return it as one JSON object."""
         return {
             "server": self.server,
             "tools": [tool.data() for tool in self.tools],
@@ -78,13 +78,13 @@ class Report:
         }
 
     def worst(self) -> str | None:
-        """Give the severity of the worst finding."""
+        """Return the severity of the worst finding."""
         severities = {found.severity for found in self.findings}
         return "high" if "high" in severities else "info" if severities else None
 
 
 def sum_up(deeds: Iterable[Deed], world: World) -> JsonObject:
-    """Give what was done by capability: to what, and how often; reading what is not of the home is only counted."""
+    """Return what was done by capability: to what, and how often; reading what is not of the home is only counted."""
     found: dict[str, dict[str, int]] = {}
     counts: dict[str, int] = {}
     for deed in deeds:

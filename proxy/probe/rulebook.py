@@ -50,7 +50,7 @@ class Excuse(_Strict):
     facts: Facts = ()
 
     def fits(self, deed: Deed, path: str, facts: frozenset[str]) -> bool:
-        """Tell whether it excuses a deed on `path`."""
+        """Return whether it excuses a deed on `path`."""
         started = posixpath.basename(deed.observation.path or "") if deed.observation.argv else deed.program
         return (
             (not self.paths or matches(path, self.paths))
@@ -75,7 +75,7 @@ class Rule(_Strict):
     supersedes: tuple[str, ...] = ()
 
     def speaks_of(self, deed: Deed, path: str, facts: frozenset[str]) -> bool:
-        """Tell whether the rule matches a deed on `path`, spelled with a tilde."""
+        """Return whether the rule matches a deed on `path`, spelled with a tilde."""
         return (
             deed.observation.capability in self.capability
             and (not self.actions or deed.observation.action in self.actions)
@@ -102,18 +102,18 @@ class Rulebook(_Strict):
         return self
 
     def get(self, name: str) -> Rule:
-        """Give a rule by its id. Raises KeyError."""
+        """Return a rule by its id. Raises KeyError."""
         return {rule.id: rule for rule in self.rules}[name]
 
 
 @cache
 def rulebook() -> Rulebook:
-    """Give the rules that come with Interlock."""
+    """Return the rules that come with Interlock."""
     return Rulebook.model_validate(YAML(typ="safe").load(FILE.read_text()))
 
 
 def matches(path: str, globs: tuple[str, ...]) -> bool:
-    """Tell whether a path is one of those that `globs` stand for."""
+    """Return whether a path is one of those that `globs` stand for."""
     return any(_expression(glob).fullmatch(path) for glob in globs)
 
 

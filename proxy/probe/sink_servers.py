@@ -208,7 +208,7 @@ def _reply_from(control: list[tuple[int, int, bytes]]) -> list[tuple[int, int, b
 
 
 def _destination(connection: socket.socket) -> tuple[str, int]:
-    """Give the address and port that the client dialled, before any redirection."""
+    """Return the address and port that the client dialled, before any redirection."""
     here = connection.getsockname()
     if here[1] != REDIRECTED:
         return str(here[0]), int(here[1])
@@ -222,7 +222,7 @@ def _destination(connection: socket.socket) -> tuple[str, int]:
 
 
 def _read_head(connection: socket.socket) -> bytes:
-    """Give what a client sends first, until it is quiet or has ended."""
+    """Return what a client sends first, until it is quiet or has ended."""
     data = b""
     with contextlib.suppress(OSError):
         while len(data) < HEAD_BYTES and (piece := connection.recv(HEAD_BYTES)):

@@ -53,7 +53,7 @@ class Input:
 
 
 def synthesise(tool: JsonObject, places: Places) -> tuple[Input, ...]:
-    """Give several sets of arguments that differ: what is required alone, all there is, other values, each choice."""
+    """Return several sets of arguments that differ: what is required alone, all there is, other values, each choice."""
     schema = tool.get("inputSchema")
     root: JsonObject = schema if isinstance(schema, dict) and _is_small(schema) else {}
     if re.search(r"\b(director(y|ies)|folder|tree|search)\b", _words(str(tool.get("name", "")))):
@@ -136,13 +136,13 @@ class _Maker:
         return made | {name: inner.value(name, {}, depth + 1) for name in required if name not in made}
 
     def _beside(self, properties: Mapping[str, Any]) -> _Maker:
-        """Give the maker for an object's properties: beside a repository, files are the repository's."""
+        """Return the maker for an object's properties: beside a repository, files are the repository's."""
         if not any(re.search(REPOSITORY, _words(name)) for name in properties):
             return self
         return replace(self, places=replace(self.places, file="README.md", other_file="app.py"))
 
     def value(self, name: str, schema: Any, depth: int) -> Any:
-        """Give a value for what is called `name`."""
+        """Return a value for what is called `name`."""
         schema = self._resolve(schema if isinstance(schema, dict) else {})
         if "const" in schema:
             return schema["const"]

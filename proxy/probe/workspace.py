@@ -32,7 +32,7 @@ class Stage:
         return str(self.home.documents), str(self.home.repository)
 
     def world(self) -> World:
-        """Give what is known of the place before anything is seen."""
+        """Return what is known of the place before anything is seen."""
         home = self.home
         return World(
             home=str(home.folder),
@@ -44,7 +44,7 @@ class Stage:
         )
 
     def places(self) -> Places:
-        """Give what arguments may point at."""
+        """Return what arguments may point at."""
         documents = self.home.documents
         return Places(
             file=str(documents / "notes.md"),

@@ -42,7 +42,7 @@ _HEX: Final = frozenset(b"0123456789abcdefABCDEF")
 
 
 def unproven(catalogue: DetectorCatalog) -> frozenset[int]:
-    """Give the indexes of the detectors that may find something in noise."""
+    """Return the indexes of the detectors that may find something in noise."""
     proven = {id(detector) for detector in builtin().detectors}
     return frozenset(
         index
@@ -57,7 +57,7 @@ def _has_long_keywords(detector: Detector) -> bool:
 
 
 def promising() -> list[str]:
-    """Give what to look for: where none of it matches a text of no more than `LARGEST_NOISE`, its runs are noise."""
+    """Return what to look for: where none of it matches a text of no more than `LARGEST_NOISE`, its runs are noise."""
     words = [[frozenset((letter.lower() + letter.upper()).encode()) for letter in word] for word in WORDS]
     escapes = [[*(frozenset((byte,)) for byte in escape.marker), _HEX, _HEX][:3] for escape in ESCAPES]
     texts = [[_TEXT] * LEAST_TEXT]

@@ -136,7 +136,7 @@ def _is_hex(body: bytes) -> bool:
 
 
 def _unwrapped(segments: Segments, data: bytes) -> Segments:
-    """Give the segments that are the lines of one, put together."""
+    """Return the segments that are the lines of one, put together."""
     found = Segments([], [], [])
     neighbours = enumerate(zip(segments.ends, islice(segments.starts, 1, None), strict=False))
     near = [(index, data[end:start]) for index, (end, start) in neighbours if start - end <= _LONGEST_BREAK]
@@ -157,7 +157,7 @@ def _unwrapped(segments: Segments, data: bytes) -> Segments:
 
 
 def _next_line(gap: bytes, body: bytes) -> bytes | None:
-    """Give `body` as the next line, if `gap`, the break before it, is not the word `n` after a backslash."""
+    """Return `body` as the next line, if `gap`, the break before it, is not the word `n` after a backslash."""
     if _breaks_line(gap):
         return body
     return body[1:] if body.startswith(b"n") else None
@@ -219,7 +219,7 @@ NO_SIGN: Final = Signs(hex_lines=False, base64_runs=False, masks=False)
 
 
 def _run_views(data: bytes) -> list[View]:
-    """Give what runs of base64 characters decode to, and what is in them of other digits."""
+    """Return what runs of base64 characters decode to, and what is in them of other digits."""
     runs = base64_runs(data)
     if not runs:
         return []
@@ -237,7 +237,7 @@ def _run_views(data: bytes) -> list[View]:
 
 
 def _inner_views(segments: Segments) -> Iterator[View]:
-    """Give what runs of hexadecimal or base32 digits within segments decode to."""
+    """Return what runs of hexadecimal or base32 digits within segments decode to."""
     joined = SEPARATOR.join(segments.bodies)
     small = len(joined) <= _SMALL
     hexes, base32 = (_SMALL_HEX, _SMALL_BASE32) if small else (_HEX, _BASE32)
@@ -262,14 +262,14 @@ def _decoded_views(data: bytes, signs: Signs) -> list[View]:
 
 
 def _is_utf16(data: bytes) -> bool:
-    """Tell whether there is plain text in UTF-16 somewhere in `data`."""
+    """Return whether there is plain text in UTF-16 somewhere in `data`."""
     if _MANY_NULS.search(data) is None:
         return False
     return (_SMALL_UTF16 if len(data) <= _SMALL else _UTF16).search(data) is not None
 
 
 def views_of(data: bytes, *, is_text: bool, signs: Signs) -> list[View]:
-    """Give the other readings of `data`: of the text itself, and of what is encoded in it."""
+    """Return the other readings of `data`: of the text itself, and of what is encoded in it."""
     views: list[View] = []
     if is_text and not data.isascii():
         views += _folded_views(data)
@@ -292,7 +292,7 @@ class Layer:
         return [0, *accumulate(len(view.data) + 1 for view in self._views)]
 
     def root_span(self, start: int, end: int) -> Span:
-        """Give the span of the text at the bottom that a span of this layer came from."""
+        """Return the span of the text at the bottom that a span of this layer came from."""
         index = min(bisect_right(self._offsets, start), len(self._views)) - 1
         base, size = self._offsets[index], len(self._views[index].data)
         span = self._views[index].origin(start - base, max(start - base + 1, min(end - base, size)))
@@ -311,6 +311,6 @@ class Root(Layer):
 
 
 def next_layer(layer: Layer, data: bytes, signs: Signs = ANY_SIGN) -> Layer | None:
-    """Give what `data`, all or the beginning of `layer`, reads as one decoding further; None where that is nothing."""
+    """What `data`, all or the beginning of `layer`, reads as one decoding further; None where that is nothing."""
     views = views_of(data, is_text=layer.below is None, signs=signs)
     return Layer(layer, views) if views else None

@@ -21,11 +21,11 @@ class Book:
         self._names = frozenset({*FAMILIES, *(detector.id for detector in (catalogue or builtin()).detectors)})
 
     def knows(self, name: str) -> bool:
-        """Tell whether `name` is a family or the id of a detector."""
+        """Return whether `name` is a family or the id of a detector."""
         return name in self._names
 
     def names(self) -> Iterable[str]:
-        """Give every family and id."""
+        """Return every family and id."""
         return self._names
 
     def objections(self, raw: Mapping[str, Any]) -> list[Objection]:

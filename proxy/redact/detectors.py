@@ -173,7 +173,7 @@ class DetectorCatalog:
         return {}
 
     def knows(self, names: Sequence[str]) -> bool:
-        """Tell whether each of `names` is a family or the id of a detector."""
+        """Return whether each of `names` is a family or the id of a detector."""
         return self._ids.issuperset(names)
 
     @functools.cached_property
@@ -181,7 +181,7 @@ class DetectorCatalog:
         return frozenset({*FAMILIES, *(detector.id for detector in self.detectors)})
 
     def select(self, names: Sequence[str]) -> frozenset[int]:
-        """Give the indexes of the detectors that `names` choose: ids, or `secrets`, `pii`, `custom`.
+        """Return the indexes of the detectors that `names` choose: ids, or `secrets`, `pii`, `custom`.
 
         Raises PolicyError for a name that chooses nothing.
         """
@@ -205,7 +205,7 @@ class DetectorCatalog:
         )
 
     def extended(self, custom: Iterable[Mapping[str, Any]]) -> DetectorCatalog:
-        """Give a catalogue with a policy's own detectors after the built-in ones.
+        """Return a catalogue with a policy's own detectors after the built-in ones.
 
         Raises PolicyError for one that is malformed or takes an id that is taken.
         """
@@ -232,7 +232,7 @@ def parse_detector(raw: Mapping[str, Any]) -> Detector:
 
 @functools.cache
 def builtin() -> DetectorCatalog:
-    """Give the detectors that come with Interlock, read once."""
+    """Return the detectors that come with Interlock, read once."""
     folder = files(__package__)
     text = folder.joinpath("detectors.yaml").read_bytes()
     kept = json.loads(folder.joinpath("detectors.json").read_bytes())
@@ -249,7 +249,7 @@ def parse_catalogue(text: bytes) -> DetectorCatalog:
 
 
 def spell_catalogue(text: bytes) -> str:
-    """Give what `detectors.json` is to say of this `detectors.yaml`: a line a detector. Raises PolicyError."""
+    """Return what `detectors.json` is to say of this `detectors.yaml`: a line a detector. Raises PolicyError."""
     found = parse_catalogue(text).detectors
     lines = ",\n".join(detector.model_dump_json(exclude_defaults=True) for detector in found)
     return f'{{"of": "{_digest(text)}", "detectors": [\n{lines}\n]}}\n'

@@ -44,7 +44,7 @@ _HEX_LINE_SIZE: Final = 12 * 6
 
 
 def base64_runs(data: bytes) -> list[Span]:
-    """Give the runs of base64 characters, with their padding."""
+    """Return the runs of base64 characters, with their padding."""
     if len(data) > _LARGE and _is_dense(data):
         return _long_words(data)
     if not AVAILABLE:
@@ -73,7 +73,7 @@ def _long_words(data: bytes) -> list[Span]:
 
 
 def hex_lines(data: bytes) -> list[Span]:
-    """Give the stretches of hexadecimal digits in pairs, with something between the pairs."""
+    """Return the stretches of hexadecimal digits in pairs, with something between the pairs."""
     if not AVAILABLE:
         return _spans(_HEX_LINES, data)
     first = _sought(HEX_LINE).first_end(data)
@@ -81,7 +81,7 @@ def hex_lines(data: bytes) -> list[Span]:
 
 
 def has_long_digits(data: bytes) -> bool:
-    """Tell whether there may be something for `HEX` or `BASE32` to match."""
+    """Return whether there may be something for `HEX` or `BASE32` to match."""
     return not AVAILABLE or _sought(*LONG_DIGITS).any_in(data)
 
 

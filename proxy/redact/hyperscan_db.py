@@ -26,7 +26,7 @@ class DatabaseCache(Protocol):
     def __hash__(self) -> int: ...
 
     def get(self, name: str) -> bytes | None:
-        """Give what was put under `name`, if anything."""
+        """Return what was put under `name`, if anything."""
         ...
 
     def put(self, name: str, data: bytes) -> None:
@@ -44,19 +44,19 @@ class Expressions:
         self._local = threading.local()
 
     def found(self, data: bytes) -> list[int]:
-        """Give the indexes of those that match."""
+        """Return the indexes of those that match."""
         found: list[int] = []
         self._database.scan(data, _note_index, 0, found, self._scratch())
         return found
 
     def ends(self, data: bytes) -> list[int]:
-        """Give where matches end."""
+        """Return where matches end."""
         ends: list[int] = []
         self._database.scan(data, _note_end, 0, ends, self._scratch())
         return ends
 
     def first_end(self, data: bytes) -> int | None:
-        """Give where the first match ends, and look no further; None where there is none."""
+        """Return where the first match ends, and look no further; None where there is none."""
         ends: list[int] = []
         try:
             self._database.scan(data, _stop, 0, ends, self._scratch())
@@ -65,7 +65,7 @@ class Expressions:
         return None
 
     def any_in(self, data: bytes) -> bool:
-        """Tell whether one matches."""
+        """Return whether one matches."""
         return self.first_end(data) is not None
 
     def _scratch(self) -> Any:

@@ -114,7 +114,7 @@ class Document:
             yield index, key, child
 
     def name(self, leaf: Leaf) -> Place:
-        """Give the key that a leaf stands under, be it in an array there."""
+        """Return the key that a leaf stands under, be it in an array there."""
         if isinstance(leaf.place, str) or leaf.container < 0:
             return leaf.place
         return self.containers[leaf.container].place
@@ -130,7 +130,7 @@ class Document:
         return leaf.place == "blob" or "mimeType" in self.containers[leaf.container].value
 
     def rewritten(self, changes: Mapping[int, str]) -> Json:
-        """Give the value with the leaves in `changes` replaced; the original is left alone."""
+        """Return the value with the leaves in `changes` replaced; the original is left alone."""
         if not changes:
             return self.value
         copies: dict[int, dict[str, Any] | list[Any]] = {}
@@ -148,7 +148,7 @@ class Document:
         return copies[0]
 
     def _copy(self, index: int, copies: dict[int, Any]) -> Any:
-        """Give the writable copy of a container, copying what is above it as far as needed."""
+        """Return the writable copy of a container, copying what is above it as far as needed."""
         wanted = index
         while index not in copies:
             container = self.containers[index]
@@ -179,7 +179,7 @@ class Document:
                 copy[name] = child
 
     def path(self, index: int, shown: Mapping[tuple[int, Place], str] | None = None) -> str:
-        """Give where a leaf is, as `files[0].name`; `shown` has the masked forms of keys.
+        """Return where a leaf is, as `files[0].name`; `shown` has the masked forms of keys.
 
         Of a leaf nested deeper than `_MAX_STEPS` the path begins with an ellipsis.
         """
@@ -195,7 +195,7 @@ class Document:
         return path.removeprefix(".") if container < 0 else f"\N{HORIZONTAL ELLIPSIS}{path}"
 
     def shown_keys(self, changes: Mapping[int, str]) -> dict[tuple[int, Place], str]:
-        """Give what paths must show for the keys among `changes`."""
+        """Return what paths must show for the keys among `changes`."""
         return {
             (self.leaves[index].container, self.leaves[index].place): text
             for index, text in changes.items()
@@ -211,7 +211,7 @@ def _step(key: str) -> str:
 
 
 def _free_name(name: str, taken: set[str]) -> str:
-    """Give `name`, numbered where two keys of one object mask to the same."""
+    """Return `name`, numbered where two keys of one object mask to the same."""
     numbered = (f"{name}~{number}" for number in count(2))
     return name if name not in taken else next(free for free in numbered if free not in taken)
 
@@ -222,7 +222,7 @@ def is_protocol_word(name: Place, text: str) -> bool:
 
 
 def spells_text(item: list[Any]) -> bool:
-    """Tell whether an array is text written as the codes of its characters."""
+    """Return whether an array is text written as the codes of its characters."""
     if len(item) < _SHORTEST_SPELLING or type(item[0]) is not int:
         return False
     return all(type(code) is int and 9 <= code < 127 for code in item)
@@ -270,7 +270,7 @@ class Text:
             yield from (self._group(group) for group in by_name.values() if len(group) > 1)
 
     def _group(self, leaves: list[int]) -> list[tuple[int, bytes, int, int]]:
-        """Give the fragments of leaves to put end to end: short ones whole, of long ones both ends."""
+        """Return the fragments of leaves to put end to end: short ones whole, of long ones both ends."""
         fragments: list[tuple[int, bytes, int, int]] = []
         for index in leaves:
             text = self._texts[index]
@@ -305,7 +305,7 @@ class Text:
         return [piece.offset for piece in self._pieces]
 
     def places(self, start: int, end: int) -> list[tuple[int, int, int]]:
-        """Give the leaves that a span of the text touches, each with a span of its own bytes."""
+        """Return the leaves that a span of the text touches, each with a span of its own bytes."""
         index = max(0, bisect_right(self._piece_offsets, start) - 1)
         found: list[tuple[int, int, int]] = []
         while index < len(self._pieces) and (piece := self._pieces[index]).offset < end:

@@ -78,7 +78,7 @@ class Masker:
     def mask(
         self, value: Json, detectors: Sequence[str], suppressions: Sequence[Suppression] = ()
     ) -> tuple[Json, tuple[Finding, ...]]:
-        """Give `value` without what `detectors` find in it, and what was found.
+        """Return `value` without what `detectors` find in it, and what was found.
 
         The value given is never changed; the one returned shares what needed no change, and
         is the same object where nothing was found. It may be forwarded only where every
@@ -103,23 +103,23 @@ class Masker:
         return masked, findings
 
     def hits(self, text: str, detectors: Sequence[str]) -> tuple[list[Hit], tuple[Finding, ...]]:
-        """Give the spans of `text`, in bytes of UTF-8, to be masked, and the limits it ran into."""
+        """Return the spans of `text`, in bytes of UTF-8, to be masked, and the limits it ran into."""
         return _Masking(self, text, self.catalogue.select(detectors)).hits()
 
     def finding(self, hit: Hit, path: str = "", *, maskable: bool = True) -> Finding:
-        """Give what to report of `hit`."""
+        """Return what to report of `hit`."""
         return Finding(self.catalogue.detectors[hit.detector].id, path, hit.fingerprint, maskable)
 
     def fingerprint(self, secret: bytes) -> str:
-        """Give the sixteen digits that stand for `secret` in findings and suppressions."""
+        """Return the sixteen digits that stand for `secret` in findings and suppressions."""
         return hashlib.blake2b(secret, key=self._key, digest_size=8).hexdigest()
 
     def mask_for(self, detector: int, fingerprint: str) -> str:
-        """Give the text put in a secret's place."""
+        """Return the text put in a secret's place."""
         return f"[{self.catalogue.detectors[detector].label}:{fingerprint[:_MASK_DIGITS]}]"
 
     def walled(self, texts: list[bytes]) -> list[bytes]:
-        """Give `texts` with the masks in them blanked, byte for byte, so that they are not looked into."""
+        """Return `texts` with the masks in them blanked, byte for byte, so that they are not looked into."""
         joined = texts[0] if len(texts) == 1 else b"\n".join(texts)
         if b"[" not in joined or _MASK_START.search(joined) is None:
             return list(texts)
@@ -135,7 +135,7 @@ class Masker:
         return bytes(blanked)
 
     def layers(self, data: bytes, chosen: frozenset[int], *, entirely: bool) -> Iterator[tuple[Layer, list[Match]]]:
-        """Give each reading of `data` with its matches, the plain one first.
+        """Return each reading of `data` with its matches, the plain one first.
 
         Unless `entirely`, what counts as matched because a detector matched too often is not decoded.
         Raises DecodingLimitError where there is more to decode than is affordable.
@@ -256,7 +256,7 @@ class _Masking:
         return start, end
 
     def _unclaimed(self, split: list[list[Hit]], hits: list[Hit]) -> Iterator[Hit]:
-        """Give the split findings that are not one string's own finding run on into the next."""
+        """Return the split findings that are not one string's own finding run on into the next."""
         claimed: dict[int, list[Hit]] = {}
         for hit in hits:
             claimed.setdefault(hit.leaf, []).append(hit)
@@ -305,7 +305,7 @@ class _Masking:
 
 
 def _walled_in(text: bytes, hits: list[Hit]) -> bytes:
-    """Give `text` with walls in place of `hits`."""
+    """Return `text` with walls in place of `hits`."""
     walled = bytearray(text)
     for hit in hits:
         walled[hit.start : hit.end] = WALL * (hit.end - hit.start)
@@ -313,7 +313,7 @@ def _walled_in(text: bytes, hits: list[Hit]) -> bytes:
 
 
 def _windows(hits: Iterable[Hit], size: int) -> list[Span]:
-    """Give the parts of a text of `size` bytes that hiding `hits` may have changed the reading of."""
+    """Return the parts of a text of `size` bytes that hiding `hits` may have changed the reading of."""
     windows: list[Span] = []
     for hit in sorted(hits, key=lambda hit: hit.start):
         low, high = max(0, hit.start - _NEAR), min(size, hit.end + _NEAR)
@@ -329,7 +329,7 @@ def _overlap(one: Hit, other: Hit) -> bool:
 
 
 def merged(hits: Iterable[Hit]) -> list[Hit]:
-    """Give `hits` of one leaf from left to right, those that overlap as one.
+    """Return `hits` of one leaf from left to right, those that overlap as one.
 
     The detector that comes first in the catalogue names the whole.
     """

@@ -67,7 +67,7 @@ def _is_noise(data: bytes, signs: Signs, scanner: Scanner, *, is_text: bool) -> 
 
 
 def flat(value: Any, part: Any = None) -> bytes | None:
-    """Give the text of `value`, and after a wall that of `part` of it by itself; None where it takes the whole way."""
+    """The text of `value`, and after a wall that of `part` of it by itself; None where it takes the whole way."""
     reading = _Reading(part)
     try:
         body = reading.container(value if type(value) is dict or type(value) is list else [value], "", _DEEP)
@@ -103,7 +103,7 @@ class _Reading:
         """Which strings are those of the part."""
 
     def container(self, value: Any, place: Place, depth: int) -> str:
-        """Give the lines of an object or array that stands at `place`."""
+        """Return the lines of an object or array that stands at `place`."""
         if not depth:
             raise _NotPlainError
         first = len(self.strings)
@@ -145,7 +145,7 @@ class _Reading:
 
 
 def _number(value: Any) -> str:
-    """Give the line of what is no string and no container."""
+    """Return the line of what is no string and no container."""
     if value is None or value is False or value is True:
         return ""
     if type(value) is not int and type(value) is not float:
@@ -154,7 +154,7 @@ def _number(value: Any) -> str:
 
 
 def _with_joins(body: str, names: list[Place], strings: list[str]) -> bytes:
-    """Give the lines, and after them strings end to end: all but the protocol's own, and those of each shared name."""
+    """The lines, and after them strings end to end: all but the protocol's own, and those of each shared name."""
     text = body.encode("utf-8", "surrogatepass")
     if len(strings) < 2:
         return text
@@ -180,6 +180,6 @@ def _end_to_end(strings: list[str]) -> bytes:
 
 
 def _fragment(text: str) -> bytes:
-    """Give a string whole, or of a long one both ends."""
+    """Return a string whole, or of a long one both ends."""
     data = text.encode("utf-8", "surrogatepass")
     return data if len(data) <= 2 * FRAGMENT else b"%b\n%b" % (data[:FRAGMENT], data[-FRAGMENT:])

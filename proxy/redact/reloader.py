@@ -31,7 +31,7 @@ class LiveMasker:
         self._of_names: dict[tuple[str, ...], Masker] = {}
 
     def prepare(self, detectors: Sequence[Mapping[str, Any]]) -> Callable[[], None]:
-        """Make the masker for a policy that brings `detectors`; give what puts it in force.
+        """Make the masker for a policy that brings `detectors`; return what puts it in force.
 
         May take seconds and may run in any thread. Raises PolicyError where
         there is no masking with these detectors.
@@ -66,7 +66,7 @@ class LiveMasker:
         return self._masker(detectors).is_clean(value, part, detectors)
 
     def _masker(self, detectors: Sequence[str]) -> Masker:
-        """Give the masker for what rules of the policy name, which are a few lists over and over."""
+        """Return the masker for what rules of the policy name, which are a few lists over and over."""
         names = tuple(detectors)
         chosen = self._of_names  # taken first: what is chosen before a reload is not remembered after it
         masker = chosen.get(names)

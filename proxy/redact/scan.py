@@ -152,7 +152,7 @@ class Rule:
         self._validator = VALIDATORS[detector.validator] if detector.validator else None
 
     def find(self, data: bytes, regions: Sequence[Region], *, strictly: bool = False) -> Iterator[Match]:
-        """Give the findings that end in `regions` of `data`, from left to right.
+        """Return the findings that end in `regions` of `data`, from left to right.
 
         What was refused may hide what begins inside it, so the search goes on there. Where that takes too much work,
         what is refused is a finding, too; `strictly` takes much bait for one already, whatever work it takes, and
@@ -194,14 +194,14 @@ class Rule:
                     yield Match(self.index, start, position)
 
     def _next(self, data: bytes, position: int, limit: int) -> list[Region]:
-        """Give the spans of the next match from `position` to `limit`, of one that reaches further the whole."""
+        """Return the spans of the next match from `position` to `limit`, of one that reaches further the whole."""
         spans = self._search(data, position, limit)
         if spans[0][1] == limit < len(data):
             return self._search(data, spans[0][0], len(data))
         return spans
 
     def _accepted(self, data: bytes, start: int, end: int, verdicts: dict[bytes, int]) -> int:
-        """Give how many bytes from `start` are a finding; `verdicts` has those on what was seen before."""
+        """Return how many bytes from `start` are a finding; `verdicts` has those on what was seen before."""
         if start < 0:
             return 0  # a branch without the capture: what it takes is no finding
         secret = data[start:end]
@@ -222,7 +222,7 @@ class Rule:
         return 0 if any(regex.fullmatch(secret) for regex in self._allow) else length
 
     def _has_keyword(self, data: bytes, start: int, end: int) -> bool:
-        """Tell whether a keyword stands between `start` and `end`, or near enough and before a wall."""
+        """Return whether a keyword stands between `start` and `end`, or near enough and before a wall."""
         if not self._keywords:
             return True
         low = max(0, start - KEYWORD_REACH, data.rfind(WALL, max(0, start - KEYWORD_REACH), start) + 1)
@@ -232,7 +232,7 @@ class Rule:
 
 
 def entropy(value: bytes) -> float:
-    """Give the Shannon entropy of `value` in bits per byte."""
+    """Return the Shannon entropy of `value` in bits per byte."""
     if not value:
         return 0.0
     shares = (count / len(value) for count in Counter(value).values())
@@ -256,7 +256,7 @@ class Scanner:
         """The detectors that may find something in what `is_noise`."""
 
     def matches(self, data: bytes, detectors: frozenset[int]) -> list[Match]:
-        """Give the findings of `detectors` in `data`, in order of precedence."""
+        """Return the findings of `detectors` in `data`, in order of precedence."""
         return self.settled(data, detectors, self.survey(data))
 
     def survey(self, data: bytes) -> Survey:
@@ -272,7 +272,7 @@ class Scanner:
         return self._engine.is_noise(data)
 
     def settled(self, data: bytes, detectors: frozenset[int], survey: Survey, *, strictly: bool = False) -> list[Match]:
-        """Give the findings of `detectors` in `data`, of which this is the survey; `strictly` as `Rule.find` does."""
+        """Return the findings of `detectors` in `data`, of which this is the survey; `strictly` as `Rule.find` does."""
         chosen = sorted(index for index in survey if index in detectors)
         return [match for index in chosen for match in self._rule(index).find(data, survey[index], strictly=strictly)]
 
@@ -292,12 +292,12 @@ def _engines(name: EngineName) -> Callable[[DetectorCatalog, DatabaseCache | Non
 
 
 def unclaimed(matches: Iterable[Match], data: bytes) -> bytes:
-    """Give `data` up to where a detector that matched too often counts all that follows as matched."""
+    """Return `data` up to where a detector that matched too often counts all that follows as matched."""
     overflow = [match.start for match in matches if match.end == len(data) and match.end - match.start > BLOCK]
     return data[: min(overflow)] if overflow else data
 
 
 @functools.lru_cache(maxsize=8)
 def scanner_for(catalogue: DetectorCatalog, engine: EngineName = "auto", cache: DatabaseCache | None = None) -> Scanner:
-    """Give the scanner of `catalogue`, compiled once."""
+    """Return the scanner of `catalogue`, compiled once."""
     return Scanner(catalogue, engine, cache)

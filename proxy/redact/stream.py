@@ -36,7 +36,7 @@ class StreamMasker:
         """What was found in the text given so far."""
 
     def feed(self, chunk: str) -> str:
-        """Take the next chunk; give the masked text that is now settled, which may be none."""
+        """Take the next chunk; return the masked text that is now settled, which may be none."""
         if self._swallowing:
             return ""
         self._held += chunk.encode("utf-8", "surrogatepass")
@@ -51,7 +51,7 @@ class StreamMasker:
         return self._give(data, hits, cut)
 
     def close(self) -> str:
-        """Give what is left, masked. The stream takes no more chunks."""
+        """Return what is left, masked. The stream takes no more chunks."""
         if self._swallowing or not self._held:
             return ""
         data = self._behind + self._held
@@ -63,7 +63,7 @@ class StreamMasker:
         return hits
 
     def _settled(self, data: bytes, hits: list[Hit]) -> int:
-        """Give how far neither a finding nor a word reaches beyond."""
+        """Return how far neither a finding nor a word reaches beyond."""
         low = len(self._behind)
         cut = len(data) - LOOK_AHEAD
         for hit in hits:
@@ -96,7 +96,7 @@ class StreamMasker:
 
 
 def _whole_tail(data: bytes) -> bytes:
-    """Give the end of `data`, cutting no character in two."""
+    """Return the end of `data`, cutting no character in two."""
     start = max(0, len(data) - LOOK_BEHIND)
     while start < len(data) and data[start] & 0xC0 == 0x80:
         start += 1

@@ -17,7 +17,7 @@ _WILD: Final = {"**": ".*", "*": r"[^.\[\]]*", "?": r"[^.\[\]]"}
 
 
 def cover(suppressions: Iterable[Suppression], finding: Finding) -> bool:
-    """Tell whether any of `suppressions` means `finding`."""
+    """Return whether any of `suppressions` means `finding`."""
     return any(_covers(entry, finding) for entry in suppressions)
 
 

@@ -20,7 +20,7 @@ _LOOKALIKES: Final = dict(zip(_LETTERS + _SIGNS, _LATIN + _ASCII, strict=True))
 
 
 def fold_character(character: str) -> str:
-    """Give the plain characters that `character` passes for; none where it is invisible."""
+    """Return the plain characters that `character` passes for; none where it is invisible."""
     if character in _FILLERS:
         return ""
     folded = []
@@ -32,7 +32,7 @@ def fold_character(character: str) -> str:
 
 
 def reveal_character(character: str) -> str:
-    """Give the plain character that a tag character or variation selector smuggles, else itself."""
+    """Return the plain character that a tag character or variation selector smuggles, else itself."""
     code = ord(character)
     if 0xE0020 <= code <= 0xE007E:
         return chr(code - 0xE0000)

@@ -26,12 +26,12 @@ _NOT_ALNUM: Final = bytes(set(range(256)) - _DIGITS - _LOWER - _UPPER)
 
 
 def digits_of(value: bytes) -> list[int]:
-    """Give the decimal digits in `value`, in order."""
+    """Return the decimal digits in `value`, in order."""
     return [byte - 48 for byte in value.translate(None, _NOT_DIGITS)]
 
 
 def luhn(digits: list[int]) -> bool:
-    """Tell whether `digits` end in their Luhn check digit."""
+    """Return whether `digits` end in their Luhn check digit."""
     return (sum(digits[-1::-2]) + sum(_DOUBLED[digit] for digit in digits[-2::-2])) % 10 == 0
 
 
@@ -45,7 +45,7 @@ def _luhn_card(digits: bytes) -> bool:
 
 
 def weighted(digits: list[int], weights: tuple[int, ...]) -> int:
-    """Give the sum of `digits` times `weights`, as far as both go."""
+    """Return the sum of `digits` times `weights`, as far as both go."""
     return sum(digit * weight for digit, weight in zip(digits, weights, strict=False))
 
 
@@ -59,7 +59,7 @@ def _on_digits(check: Callable[[list[int]], bool]) -> Validator:
 
 @functools.cache
 def _brand_lengths(digits: bytes) -> tuple[int, ...]:
-    """Give the lengths, longest first, of the cards with these first four digits."""
+    """Return the lengths, longest first, of the cards with these first four digits."""
     prefix = int(digits)
     first, two = prefix // 1000, prefix // 100
     if first == 4:

@@ -45,12 +45,12 @@ class View(Protocol):
         ...
 
     def origin(self, start: int, end: int) -> Span:
-        """Give the span of the buffer that the span of this reading came from."""
+        """Return the span of the buffer that the span of this reading came from."""
         ...
 
 
 def _stretches(regex: Any, data: bytes, parts: Iterable[Span] = ()) -> Iterator[Span]:
-    """Give what `regex` matches with up to `_CONTEXT` bytes of the line before, none twice.
+    """Return what `regex` matches with up to `_CONTEXT` bytes of the line before, none twice.
 
     Where `parts` are given, matches begin in them alone.
     """
@@ -64,7 +64,7 @@ def _stretches(regex: Any, data: bytes, parts: Iterable[Span] = ()) -> Iterator[
 
 
 def _beyond_ascii(data: bytes) -> Iterator[Span]:
-    """Give the parts of `data`, in whole lines at their ends, that hold all that is not ASCII."""
+    """Return the parts of `data`, in whole lines at their ends, that hold all that is not ASCII."""
     low = high = 0
     for start in range(0, len(data), _BLOCK):
         if data[start : start + _BLOCK].isascii():
@@ -180,7 +180,7 @@ ESCAPES: Final = (
 
 
 def escapes_in(data: bytes) -> list[Escape]:
-    """Give the kinds of escapes that may be in `data`.
+    """Return the kinds of escapes that may be in `data`.
 
     In large data the first of a kind is soon found, and hyperscan would stop at every other one.
     """
@@ -200,7 +200,7 @@ def _kinds() -> Expressions:
 
 
 def _unescaped(run: bytes, escape: Escape) -> bytes:
-    """Give `run`, in which there is no NUL, with the escapes undone, all of them at once.
+    """Return `run`, in which there is no NUL, with the escapes undone, all of them at once.
 
     They become escapes of Python's; NUL stands for their backslash while that of the text is doubled.
     """
@@ -225,14 +225,14 @@ class Unescaped:
         return b"".join([first, *[plain(piece) or piece_of(piece)[0] for piece in rest]])
 
     def _piece(self, piece: bytes) -> tuple[bytes, bool]:
-        """Give what follows a marker with the escape undone, and whether it was one."""
+        """Return what follows a marker with the escape undone, and whether it was one."""
         byte = self._escape.plain.get(piece[: self._escape.width - len(self._escape.marker)])
         if byte is None:
             return self._escape.marker + piece, False
         return byte + piece[self._escape.width - len(self._escape.marker) :], True
 
     def _split(self, run: bytes) -> list[tuple[bytes, bool]]:
-        """Give the pieces of a run, each with whether it begins with an escape that was undone."""
+        """Return the pieces of a run, each with whether it begins with an escape that was undone."""
         first, *rest = run.split(self._escape.marker)
         return [(first, False), *map(self._piece, rest)]
 
@@ -274,7 +274,7 @@ class Segments:
     bodies: list[bytes]
 
     def chosen(self, flags: Sequence[bool]) -> Segments:
-        """Give those whose flag is set."""
+        """Return those whose flag is set."""
         if all(flags):
             return self
         return Segments(

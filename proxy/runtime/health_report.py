@@ -68,7 +68,7 @@ class HealthReport:
         return pages[path]()
 
     def reports(self) -> list[Report]:
-        """Give what workers that serve said last."""
+        """Return what workers that serve said last."""
         return [place.worker.report for place in self._places if place.worker and place.worker.report]
 
     def _readiness(self) -> Reply:
@@ -76,7 +76,7 @@ class HealthReport:
         return _reply(503 if wrong else 200, {"ready": not wrong, "not_ready": wrong})
 
     def _wrong(self) -> Iterator[tuple[str, str]]:
-        """Give what is not as it should be, by its name."""
+        """Return what is not as it should be, by its name."""
         if self.stopping:
             yield "stopping", "the proxy was told to stop"
         missing = [str(place.number) for place in self._places if not place.serves]

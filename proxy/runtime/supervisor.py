@@ -65,7 +65,7 @@ class Slot:
         return self.worker is not None and self.worker.report is not None
 
     def note(self) -> run_file.RunningWorker:
-        """Give what the run file says of it."""
+        """Return what the run file says of it."""
         worker = self.worker
         version = worker.report.policy_version if worker and worker.report else None
         pid = worker.pid if worker else 0

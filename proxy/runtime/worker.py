@@ -268,7 +268,7 @@ class Daemon:
 
 
 def _why(*tasks: asyncio.Task[None]) -> BaseException | None:
-    """Give what ended one of these tasks."""
+    """Return what ended one of these tasks."""
     ended = (task.exception() for task in tasks if task.done() and not task.cancelled())
     return next((error for error in ended if error is not None), None)
 

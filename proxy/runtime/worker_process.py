@@ -78,7 +78,7 @@ class Worker:
         """Why it said that it ends."""
 
     def hear(self) -> bool:
-        """Take in what it says; say whether there was anything."""
+        """Take in what it says; return whether there was anything."""
         try:
             said = json.loads(self.channel.recv(MAX_REPORT, socket.MSG_DONTWAIT) or b"{}")
         except (OSError, ValueError):
@@ -94,7 +94,7 @@ class Worker:
             signal.pidfd_send_signal(self.pidfd, number)
 
     def reap(self) -> int:
-        """Wait for its end; give its exit code, negative for a signal."""
+        """Wait for its end; return its exit code, negative for a signal."""
         code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         while self.hear():
             pass

@@ -70,7 +70,7 @@ def drop_capabilities(kept: tuple[int, ...] = ()) -> None:
 
 
 def renounce_capabilities() -> None:
-    """Give up every capability, for this process and whatever it becomes or starts.
+    """Return up every capability, for this process and whatever it becomes or starts.
 
     Raises NamespaceError where one is left.
     """
@@ -89,7 +89,7 @@ def renounce_capabilities() -> None:
 
 
 def capability_sets() -> dict[str, int]:
-    """Give this process's capabilities by kind, as the kernel tells them."""
+    """Return this process's capabilities by kind, as the kernel tells them."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return {line[:6]: int(line.split()[1], 16) for line in lines if line.startswith("Cap")}
 
@@ -141,7 +141,7 @@ def hide(cover: Hidden) -> None:
 
 
 def sockets_below(folder: str, depth: int) -> list[str]:
-    """Give the paths of the unix sockets in a folder and those in it, so many levels deep, as far as we may look."""
+    """Return the paths of the unix sockets in a folder and those in it, so many levels deep, as far as we may look."""
     found = []
     with contextlib.suppress(OSError):
         for entry in os.scandir(folder):
@@ -153,7 +153,7 @@ def sockets_below(folder: str, depth: int) -> list[str]:
 
 
 def listening_sockets() -> tuple[str, ...]:
-    """Give the paths of the unix sockets of this machine, as far as they are told; ask outside of any namespace.
+    """Return the paths of the unix sockets of this machine, as far as they are told; ask outside of any namespace.
 
     The kernel tells the name that each was given at first. One that has another since, as those that ssh
     makes for its connections, is looked for in the same folder; one without a folder, wherever a process is.
@@ -174,7 +174,7 @@ def listening_sockets() -> tuple[str, ...]:
 
 
 def _working_folders() -> set[str]:
-    """Give the folders that processes are in, as far as we may look."""
+    """Return the folders that processes are in, as far as we may look."""
     found = set()
     for name in os.listdir("/proc"):  # noqa: PTH208  names, of which most are no process's
         if name.isdigit():

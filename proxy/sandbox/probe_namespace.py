@@ -162,7 +162,7 @@ def _lay_out(path: str) -> None:
 
 
 def confine_network() -> bool:
-    """Make every address local; say whether every TCP port leads to one of ours. Raises NamespaceError."""
+    """Make every address local; return whether every TCP port leads to one of ours. Raises NamespaceError."""
     run_program("ip", "link", "set", "lo", "up")
     run_program("ip", "route", "add", "local", "0.0.0.0/0", "dev", "lo")
     with contextlib.suppress(NamespaceError):  # a machine without IPv6 has no way out by it

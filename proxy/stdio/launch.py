@@ -83,12 +83,12 @@ class Server:
         return self._process.pid
 
     def pipes(self) -> tuple[int, int, int]:
-        """Give the descriptor that leads to the server's stdin, and the inodes of its stdin and stdout."""
+        """Return the descriptor that leads to the server's stdin, and the inodes of its stdin and stdout."""
         stdin, stdout = self._pipes
         return stdin, os.fstat(stdin).st_ino, os.fstat(stdout).st_ino
 
     async def read(self) -> bytes:
-        """Give what the server wrote to its stdout; nothing at its end."""
+        """Return what the server wrote to its stdout; nothing at its end."""
         assert self._process.stdout is not None
         return await self._process.stdout.read(CHUNK)
 
@@ -104,14 +104,14 @@ class Server:
             self._process.send_signal(number)
 
     async def ended(self) -> int:
-        """Wait for the end; give the exit code."""
+        """Wait for the end; return the exit code."""
         await self._exited.wait()
         code = self._process.returncode
         assert code is not None
         return code if code >= 0 else process_reaper.SIGNALLED - code
 
     async def stop(self, seconds: float) -> int:
-        """Close the server's stdin, wait, terminate it, wait, kill it and all it started; give the exit code.
+        """Close the server's stdin, wait, terminate it, wait, kill it and all it started; return the exit code.
 
         A warden that does not do so, since the server has stopped it, is killed itself; what it leaves is ours to end.
         """

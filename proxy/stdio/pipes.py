@@ -24,7 +24,7 @@ class BlockingWorker:
         threading.Thread(target=self._work, name=name, daemon=True).start()
 
     async def do[T](self, work: Callable[[], T]) -> T:
-        """Give what `work` gives, once all that was asked for before is done."""
+        """Return what `work` gives, once all that was asked for before is done."""
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._queue.put((work, done))
         return await done
@@ -53,7 +53,7 @@ class Inlet:
         self._hand = BlockingWorker("interlock-inlet")
 
     async def read(self) -> bytes:
-        """Give what has come; nothing at the end."""
+        """Return what has come; nothing at the end."""
         return await self._hand.do(self._read)
 
     def _read(self) -> bytes:
@@ -87,7 +87,7 @@ class Outlet:
 
 
 def take_standard_streams() -> tuple[int, int]:
-    """Take stdin and stdout for ourselves; give what stands for them from now on.
+    """Take stdin and stdout for ourselves; return what stands for them from now on.
 
     What else in this process reads stdin finds its end, and what writes to stdout goes to stderr.
     """

@@ -42,7 +42,7 @@ def _prctl(option: int, value: int) -> None:
 
 
 def exit_code(status: int) -> int:
-    """Give the exit code that tells of a wait status."""
+    """Return the exit code that tells of a wait status."""
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else SIGNALLED - code
 
@@ -53,12 +53,12 @@ def explain_start(name: str, error: OSError) -> str:
 
 
 def start_code(error: OSError) -> int:
-    """Give the exit code of a program that could not be started."""
+    """Return the exit code of a program that could not be started."""
     return NOT_FOUND if isinstance(error, FileNotFoundError | NotADirectoryError) else NOT_EXECUTABLE
 
 
 def descendants(root: int) -> set[int]:
-    """Give the processes below `root`, also those that have ended and nobody has taken note of."""
+    """Return the processes below `root`, also those that have ended and nobody has taken note of."""
     parents = dict(_parents())
     found: set[int] = set()
     level = {root}
@@ -83,7 +83,7 @@ def _parents() -> list[tuple[int, int]]:
 
 
 def kill_descendants(root: int, seconds: float = KILL_SECONDS) -> bool:
-    """Kill all that is below `root`, also what is started meanwhile; say whether nothing is left."""
+    """Kill all that is below `root`, also what is started meanwhile; return whether nothing is left."""
     deadline = time.monotonic() + seconds
     while left := descendants(root):
         for pid in left:
@@ -135,7 +135,7 @@ def _become(program: str, argv: list[str], warden: int) -> NoReturn:
 
 
 def watch(pid: int, owner: int, wakeup: int) -> int | None:
-    """Pass signals on until the program ends; give its wait status, or None where the owner went first."""
+    """Pass signals on until the program ends; return its wait status, or None where the owner went first."""
     while True:
         ready, _, _ = select.select([owner, wakeup], [], [])
         if wakeup in ready:

@@ -63,7 +63,7 @@ class Runner:
         self._telling: asyncio.Task[None] | None = None
 
     async def run(self, launch: Launch) -> int:
-        """Serve until the server or the client ends; give the server's exit code."""
+        """Serve until the server or the client ends; return the server's exit code."""
         server = await start(launch)
         watch = self._watch
         asked = watch.asked if watch else None
@@ -115,7 +115,7 @@ class Runner:
         server.kill()
 
     async def _end(self, watch: Watch, code: int) -> int:
-        """See the trace to its end; give the exit code, which strace gives another where a program cannot start."""
+        """See the trace to its end; return the exit code, which strace gives another where a program cannot start."""
         await watch.end()
         if watch.started or watch.start_error is None:
             return code

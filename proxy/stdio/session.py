@@ -172,14 +172,14 @@ class Answers(Responses):
             self._beside = replace(in_flight, message=nobody, decision=decision)
 
     def take(self, line: bytes) -> list[bytes]:
-        """Give the lines to pass on in place of one of the server's."""
+        """Return the lines to pass on in place of one of the server's."""
         lines = self.rewrite(line)
         if lines is not None:
             return lines
         return [respell(json.loads(line))] if _UNPLAIN.search(line) else [line]
 
     def subscriptions(self) -> list[JsonObject]:
-        """Give the parameters of a notification for each subscription that the server has taken up."""
+        """Return the parameters of a notification for each subscription that the server has taken up."""
         self._listening = {number: each for number, each in self._listening.items() if not each.closed}
         self._begun &= self._listening.keys()
         told = (subscription(each) for number, each in self._listening.items() if number in self._begun)

@@ -23,7 +23,7 @@ _MICROSECONDS = 1_000_000
 
 
 def connect_options(timeout: float) -> dict[str, Any]:
-    """Give what every connection is opened with.
+    """Return what every connection is opened with.
 
     The server ends what takes too long too, so that a proxy that vanished
     holds no lock that others wait for.
@@ -63,7 +63,7 @@ async def take_times_as_seconds(connection: Link) -> None:
 
 
 def unavailable(url: str, error: BaseException) -> StoreUnavailableError:
-    """Give the error for a Postgres that did not do what was asked, without its password."""
+    """Return the error for a Postgres that did not do what was asked, without its password."""
     if isinstance(error, StoreUnavailableError):
         return error
     kind = StoreRefusedError if isinstance(error, REFUSED) else StoreUnavailableError

@@ -38,7 +38,7 @@ class Conditions:
         self.values: list[Any] = []
 
     def bind(self, value: Any) -> str:
-        """Give the mark that stands for `value`."""
+        """Return the mark that stands for `value`."""
         self.values.append(value)
         return f"${len(self.values)}"
 
@@ -79,7 +79,7 @@ class Events(abc.ABC):
         return Written(len(entries) - len(poison), poison)
 
     def _read_all(self, entries: Sequence[Entry]) -> tuple[dict[int, Read], dict[int, str]]:
-        """Read the entries of a batch; give those that are events, and why the others are none."""
+        """Read the entries of a batch; return those that are events, and why the others are none."""
         whole: dict[int, Read] = {}
         poison: dict[int, str] = {}
         for number, entry in enumerate(entries):
@@ -104,7 +104,7 @@ class Events(abc.ABC):
                 await self._insert_but_poison({number: reads[number] for number in half}, poison)
 
     async def calls(self, where: Filter, limit: int = 100, before: Cursor | None = None) -> Sequence[CallRecord]:
-        """Give tool calls that fit, newest first."""
+        """Return tool calls that fit, newest first."""
         conditions = self._conditions(where, "time")
         if before is not None:
             conditions.clauses.append(_beyond(conditions, "time", "<", before))
@@ -117,7 +117,7 @@ class Events(abc.ABC):
     async def events(
         self, where: Filter, limit: int = 1000, after: Cursor | None = None
     ) -> Sequence[tuple[Cursor, Entry]]:
-        """Give events of every kind that fit, oldest first."""
+        """Return events of every kind that fit, oldest first."""
         conditions = self._conditions(where, "ts")
         if after is not None:
             conditions.clauses.append(_beyond(conditions, "ts", ">", after))
@@ -125,11 +125,11 @@ class Events(abc.ABC):
         return [(Cursor(row[0], row[1]), Entry(*row[2:])) for row in await self._rows(sql, *conditions.values)]
 
     async def find(self, event_or_call_id: str) -> Sequence[Entry]:
-        """Give every event of a call, or the one event of that id."""
+        """Return every event of a call, or the one event of that id."""
         return [Entry(*row[2:]) for row in await self._rows(_FIND, clean(event_or_call_id)[:MAX_NAME])]
 
     async def ids(self, prefix: str, limit: int = 2) -> Sequence[str]:
-        """Give ids of calls, and of events outside calls, that begin so."""
+        """Return ids of calls, and of events outside calls, that begin so."""
         found = await self._ids(prefix, limit, time_of(prefix))
         return found or await self._ids(prefix, limit, None)
 
@@ -214,11 +214,11 @@ class Events(abc.ABC):
 
     @abc.abstractmethod
     async def prune(self, before: float, heads: Sequence[Head] = ()) -> int:
-        """Delete the beginnings of chains, and what is of no chain and older; give how many events are gone."""
+        """Delete the beginnings of chains, and what is of no chain and older; return how many events are gone."""
 
     @abc.abstractmethod
     def _read(self, entry: Entry) -> Any:
-        """Give what the database needs to know of an event's text. Raises PoisonError where it is none."""
+        """Return what the database needs to know of an event's text. Raises PoisonError where it is none."""
 
     @abc.abstractmethod
     async def _insert(self, reads: Sequence[Read]) -> None:
@@ -226,11 +226,11 @@ class Events(abc.ABC):
 
     @abc.abstractmethod
     def _like(self, conditions: Conditions, column: str, pattern: str) -> str:
-        """Give the condition that a column fits a pattern with `*`."""
+        """Return the condition that a column fits a pattern with `*`."""
 
     @abc.abstractmethod
     def _has_argument(self, conditions: Conditions, path: str, value: str) -> str:
-        """Give the condition that the argument at a path has a value."""
+        """Return the condition that the argument at a path has a value."""
 
 
 _WITHOUT = {

@@ -100,7 +100,7 @@ class SqliteEvents(Events):
 
 
 def _paths(parts: Sequence[str]) -> Iterator[str]:
-    """Give the JSON paths that may be meant: a number is a place in a list, or a name."""
+    """Return the JSON paths that may be meant: a number is a place in a list, or a name."""
     ways = []
     for part in parts:
         name = f".{json.dumps(part, ensure_ascii=False)}"

@@ -103,7 +103,7 @@ async def schema_of(url: str) -> Schema:
 
 
 async def migrate(url: str) -> Sequence[Migration]:
-    """Apply what is missing, all or nothing; give what was applied.
+    """Apply what is missing, all or nothing; return what was applied.
 
     However many do so at once, one does it and the others find it done. Raises
     SchemaError where an applied migration's text has changed since.

@@ -33,12 +33,12 @@ class Migration:
 
 
 def migrations(database: Literal["postgres", "sqlite"]) -> tuple[Migration, ...]:
-    """Give the migrations of one kind of database, in order."""
+    """Return the migrations of one kind of database, in order."""
     return read_migrations(sql_dir() / database)
 
 
 def read_migrations(folder: Path) -> tuple[Migration, ...]:
-    """Give the migrations in a folder, in order.
+    """Return the migrations in a folder, in order.
 
     Raises ValueError where they are not numbered from 1 on, one by one.
     """

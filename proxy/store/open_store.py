@@ -24,12 +24,12 @@ log = structlog.get_logger("interlock.store")
 
 
 def open_store(database_url: str | None, state_dir: Path) -> Proposals:
-    """Give the store of proposals. Nothing is connected or opened before it is used."""
+    """Return the store of proposals. Nothing is connected or opened before it is used."""
     return Proposals(open_database(database_url, state_dir))
 
 
 def open_database(database_url: str | None, state_dir: Path) -> Database:
-    """Give the database that stores are made on; one may serve several of them."""
+    """Return the database that stores are made on; one may serve several of them."""
     if not database_url:
         return SqliteDatabase(state_dir / STORE_FILE)
     from proxy.store.postgres import PostgresDatabase  # noqa: PLC0415  the driver is for those who have Postgres
@@ -40,7 +40,7 @@ def open_database(database_url: str | None, state_dir: Path) -> Database:
 def open_events(
     database_url: str | None, state_dir: Path, *, timeout: float = EVENTS_TIMEOUT, in_thread: bool = True
 ) -> Events:
-    """Give the store of audit events, on connections of its own: a long question holds up no commit.
+    """Return the store of audit events, on connections of its own: a long question holds up no commit.
 
     A caller with a thread of its own to wait in needs no other (`aside`) for a file.
     """
@@ -52,7 +52,7 @@ def open_events(
 
 
 def store_exists(database_url: str | None, state_dir: Path) -> bool:
-    """Say whether there is a store to ask; one on Postgres is taken to be there."""
+    """Return whether there is a store to ask; one on Postgres is taken to be there."""
     return bool(database_url) or (state_dir / STORE_FILE).exists()
 
 

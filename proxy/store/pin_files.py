@@ -44,7 +44,7 @@ class PinFiles:
         self._files: dict[str, Path] = {}  # to make a path takes longer than to look at it
 
     def read(self, server: str) -> ServerPins | None:
-        """Give a server's pins; None where it was never seen."""
+        """Return a server's pins; None where it was never seen."""
         look, now = self._looks.get(server), time.monotonic()
         if look is None or look[0] <= now:
             if len(self._looks) >= MAX_SERVERS:
@@ -61,7 +61,7 @@ class PinFiles:
         return found[1]
 
     def update(self, server: str, change: Callable[[ServerPins | None], ServerPins | None]) -> ServerPins | None:
-        """Replace a server's pins by what `change` makes of them; give the new ones.
+        """Replace a server's pins by what `change` makes of them; return the new ones.
 
         Raises PinsUnavailableError where that cannot be done.
         """
@@ -75,12 +75,12 @@ class PinFiles:
             raise PinsUnavailableError(f"pins cannot be written in {self.folder}: {error.strerror}") from error
 
     def servers(self) -> Sequence[str]:
-        """Give the servers that have pins, by name."""
+        """Return the servers that have pins, by name."""
         found = (self._load(file) for file in self.folder.glob("*.json"))
         return sorted(entry[0] for entry in found if entry is not None)
 
     def approvals(self) -> dict[str, int]:
-        """Give for each server how often somebody changed what is approved."""
+        """Return for each server how often somebody changed what is approved."""
         found = (self._load(file) for file in self.folder.glob("*.json"))
         return {entry[0]: entry[1].approvals for entry in found if entry is not None}
 

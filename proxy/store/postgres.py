@@ -80,7 +80,7 @@ class PostgresDatabase:
             pool.terminate()
 
     async def _within_time[T](self, work: Coroutine[Any, Any, T]) -> T:
-        """Give what comes of `work`, or StoreUnavailableError at the latest when the time is up.
+        """Return what comes of `work`, or StoreUnavailableError at the latest when the time is up.
 
         What is left to tidy up on a connection that hangs goes on without anybody waiting.
         """

@@ -112,16 +112,16 @@ class Proposals:
         return await self.database.write(lambda _: _propose(proposal, now))
 
     async def awaited(self, server: str, tool: str, principal: str, arguments_hash: str, now: float) -> Proposal | None:
-        """Give the proposal that waits for exactly this call."""
+        """Return the proposal that waits for exactly this call."""
         key = call_key(server, tool, principal, arguments_hash)
         return _one(await self._rows(_FIND_AWAITED, key, float(now)))
 
     async def proposal(self, proposal_id: str) -> Proposal | None:
-        """Give a proposal by its id."""
+        """Return a proposal by its id."""
         return _one(await self._rows(_FIND, pack(proposal_id)))
 
     async def proposals(self, states: Sequence[State] = (), limit: int = 100) -> Sequence[Proposal]:
-        """Give the newest proposals in any of `states`."""
+        """Return the newest proposals in any of `states`."""
         wanted = [str(state) for state in dict.fromkeys(states or State)]
         wanted += wanted[:1] * (len(State) - len(wanted))
         return [to_proposal(row) for row in await self._rows(_NEWEST, limit, *wanted)]
@@ -154,7 +154,7 @@ class Proposals:
         return await self.database.write(lambda _: _consume(commit))
 
     async def commit(self, nonce: str) -> Commit | None:
-        """Give the commit that consumed a nonce."""
+        """Return the commit that consumed a nonce."""
         rows = await self._rows(_FIND_COMMIT, pack(nonce))
         return to_commit(rows[0]) if rows else None
 
@@ -169,12 +169,12 @@ class Proposals:
         return await self._change(Query(_END, (*ours, question)), Query(_ENDED, ours))
 
     async def baseline(self, server: str, tool: str) -> Baseline | None:
-        """Give the baseline of a tool."""
+        """Return the baseline of a tool."""
         rows = await self._rows(_FIND_BASELINE, pack(server), pack(tool))
         return to_baseline(rows[0]) if rows else None
 
     async def baselines(self) -> Sequence[Baseline]:
-        """Give every baseline."""
+        """Return every baseline."""
         return [to_baseline(row) for row in await self._rows(_BASELINES)]
 
     async def set_baseline(self, baseline: Baseline) -> None:
@@ -216,7 +216,7 @@ class Proposals:
         return await self.database.write(steps)
 
     async def _change(self, change: Query, read_back: Query | None = None) -> bool:
-        """Say whether `change` touched a row; `read_back` tells after a broken connection whether it did before."""
+        """Return whether `change` touched a row; `read_back` tells after a broken connection whether it did before."""
 
         def steps(again: bool) -> Steps[bool]:  # noqa: FBT001  as Database says
             rows = yield change

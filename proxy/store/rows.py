@@ -29,22 +29,22 @@ _UNFIT = re.compile("^\x01|[\x00\ud800-\udfff]")
 
 
 def pack(text: str) -> str:
-    """Give `text` in a form that every database takes: almost always itself, and never that of another text."""
+    """Return `text` in a form that every database takes: almost always itself, and never that of another text."""
     return _MARK + json.dumps(text) if _UNFIT.search(text) else text
 
 
 def unpack(text: str) -> str:
-    """Give what was packed."""
+    """Return what was packed."""
     return str(json.loads(text[1:])) if text.startswith(_MARK) else text
 
 
 def call_key(server: str, tool: str, principal: str, arguments_hash: str) -> str:
-    """Give a short key for one exact call, however long its names are."""
+    """Return a short key for one exact call, however long its names are."""
     return hashlib.sha256(json.dumps([server, tool, principal, arguments_hash]).encode()).hexdigest()
 
 
 def proposal_row(proposal: Proposal) -> tuple[Any, ...]:
-    """Give a proposal in the order of PROPOSAL."""
+    """Return a proposal in the order of PROPOSAL."""
     p = proposal
     return (
         *map(pack, (p.proposal_id, p.server, p.tool, p.principal, p.arguments_hash)),
@@ -90,7 +90,7 @@ def to_proposal(row: Row) -> Proposal:
 
 
 def commit_row(commit: Commit) -> tuple[Any, ...]:
-    """Give a commit in the order of COMMIT."""
+    """Return a commit in the order of COMMIT."""
     c = commit
     ids = map(pack, (c.proposal_id, c.nonce, c.attempt_id))
     return (*ids, float(c.at), float(c.expires_at), c.outcome, c.ended_at, c.attempts, c.question)
@@ -112,7 +112,7 @@ def to_commit(row: Row) -> Commit:
 
 
 def baseline_row(baseline: Baseline) -> tuple[Any, ...]:
-    """Give a baseline in the order of BASELINE."""
+    """Return a baseline in the order of BASELINE."""
     b = baseline
     return (*map(pack, (b.server, b.tool, b.prompt_hash)), float(b.set_at), pack(b.set_by))
 

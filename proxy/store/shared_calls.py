@@ -47,7 +47,7 @@ _OPEN: Final = "SELECT body, is_open FROM calls WHERE server = ? AND session = ?
 
 
 def make_board(state_dir: Path) -> Path:
-    """Make an empty board, in place of one that was left; give its folder. Raises BoardUnavailableError."""
+    """Make an empty board, in place of one that was left; return its folder. Raises BoardUnavailableError."""
     folder = state_dir / FOLDER
     try:
         shutil.rmtree(folder, ignore_errors=True)
@@ -78,7 +78,7 @@ class SharedCalls:
             raise SharedCallsUnavailableError(f"what workers share cannot be read at {folder}: {error}") from error
 
     def claim(self, context: Context, message_id: MessageId) -> bool:
-        """Take an id of a session; say whether no other worker has it. It ends with `release`, or with this worker."""
+        """Take an id of a session; whether no other worker has it. It ends with `release`, or with this worker."""
         try:
             fcntl.lockf(self._claims, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _place(context, message_id))
         except BlockingIOError:
@@ -102,16 +102,16 @@ class SharedCalls:
             self._do("DELETE FROM calls WHERE number <= (SELECT max(number) FROM calls) - ?", MAX_CALLS)
 
     def find(self, context: Context, message_id: MessageId) -> InFlightCall | None:
-        """Give the call of a session that an answer of this id belongs to, if any worker showed one."""
+        """Return the call of a session that an answer of this id belongs to, if any worker showed one."""
         rows = self._do(_FIND, context.server, context.session, _spell(message_id))
         return _read(rows)[0] if rows else None
 
     def of_session(self, context: Context) -> list[InFlightCall]:
-        """Give the calls of a session that no answer was seen to."""
+        """Return the calls of a session that no answer was seen to."""
         return _read(self._do(_OPEN, context.server, context.session))
 
     def end(self, call_id: str) -> bool:
-        """Take a call for ended; say whether this worker is the one that ended it."""
+        """Take a call for ended; return whether this worker is the one that ended it."""
         return bool(self._do("UPDATE calls SET is_open = 0 WHERE call_id = ? AND is_open RETURNING 1", call_id))
 
     def ended(self, call_ids: Iterable[str]) -> set[str]:
@@ -130,7 +130,7 @@ class SharedCalls:
             self._do(f"INSERT INTO endpoints {bound} ON CONFLICT DO NOTHING", server, path, MAX_ENDPOINTS)
 
     def is_endpoint(self, server: str, path: str) -> bool:
-        """Say whether a legacy server takes messages there, as any worker has seen."""
+        """Return whether a legacy server takes messages there, as any worker has seen."""
         known = (server, path) in self._endpoints
         if not known and self._do("SELECT 1 FROM endpoints WHERE server = ? AND path = ?", server, path):
             self._endpoints.add((server, path))

@@ -164,7 +164,7 @@ def _connect(path: Path, timeout: float) -> apsw.Connection:
 
 
 def schema_version(path: Path) -> int:
-    """Give how many migrations the file has, made or not. Raises StoreUnavailableError where it is no store."""
+    """Return how many migrations the file has, made or not. Raises StoreUnavailableError where it is no store."""
     if not path.exists():
         return 0
     try:

@@ -11,7 +11,7 @@ _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:\[\]\s]*)(:\d{1,5})?")
 
 
 def check_database_url(url: str) -> str:
-    """Give `url` back where it names a Postgres database.
+    """Return `url` back where it names a Postgres database.
 
     Raises ValueError that says what to write, and repeats nothing of what may be a password.
     """
@@ -31,7 +31,7 @@ def _fits(url: str) -> bool:
 
 
 def shown(url: str) -> str:
-    """Give `url` fit to be read by anybody."""
+    """Return `url` fit to be read by anybody."""
     if not _fits(url):
         return HIDDEN
     parts = urlsplit(url)

@@ -17,7 +17,7 @@ IO_URING = "UV_USE_IO_URING"
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Give what makes the event loop; None for asyncio's own."""
+    """Return what makes the event loop; None for asyncio's own."""
     try:
         import uvloop  # noqa: PLC0415  it may be missing
     except ImportError:

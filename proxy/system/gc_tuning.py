@@ -27,7 +27,7 @@ def settle() -> None:
 
 
 def give_back() -> None:
-    """Give the system what was freed: compiling detectors takes as much for a moment as all else for good."""
+    """Return the system what was freed: compiling detectors takes as much for a moment as all else for good."""
     import ctypes  # noqa: PLC0415  most commands have nothing to give
 
     with contextlib.suppress(AttributeError):  # of a C library that has no such thing

@@ -53,7 +53,7 @@ def without(name: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _stood_in_for(*libraries: str) -> Iterator[None]:
-    """Give stand-ins for libraries while the block lasts; who imports them later gets the real ones."""
+    """Return stand-ins for libraries while the block lasts; who imports them later gets the real ones."""
     present = {library for library in libraries if library in sys.modules}
     finder = _StandIns(set(libraries) - present)
     sys.meta_path.insert(0, finder)
@@ -122,7 +122,7 @@ class _StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
-        """Give the stand-in."""
+        """Return the stand-in."""
         return _StandIn(spec.name)
 
     def exec_module(self, module: types.ModuleType) -> None:

@@ -67,7 +67,7 @@ def unusable(setting: str, host: str, port: int, error: OSError) -> ConfigError:
 
 
 def format_address(address: Sequence[str | int]) -> str:
-    """Give an address as it is written in settings."""
+    """Return an address as it is written in settings."""
     host, port = address[:2]
     return f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"
 

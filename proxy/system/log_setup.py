@@ -72,7 +72,7 @@ def configure(level: str = "info", log_format: str = "auto") -> None:
 
 
 def _bound_logger(level: str, *, as_json: bool) -> type[Any]:
-    """Give the class of loggers: structlog's own, but JSON of level info, as decisions are, is written in one step."""
+    """The class of loggers: structlog's own, but JSON of level info, as decisions are, is written in one step."""
     filtering = structlog.make_filtering_bound_logger(level)
     if not as_json or logging.getLevelNamesMapping()[level] > logging.INFO:
         return filtering
@@ -113,7 +113,7 @@ def _second(seconds: int) -> str:
 
 
 def _spell(logger: Any, method: str, line: MutableMapping[str, Any]) -> str:
-    """Give a line as JSON, in ASCII whatever stderr takes."""
+    """Return a line as JSON, in ASCII whatever stderr takes."""
     if "exc_info" in line:
         line = structlog.processors.format_exc_info(logger, method, line)
     try:

@@ -10,7 +10,7 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 @functools.cache
 def version() -> str:
-    """Give the version that is installed."""
+    """Return the version that is installed."""
     from importlib import metadata  # noqa: PLC0415  slow to import, and little needs it
 
     try:
@@ -20,12 +20,12 @@ def version() -> str:
 
 
 def policies_dir() -> Path:
-    """Give the folder of the policies that come with Interlock."""
+    """Return the folder of the policies that come with Interlock."""
     return _find("policies")
 
 
 def sql_dir() -> Path:
-    """Give the folder of the migrations that come with Interlock."""
+    """Return the folder of the migrations that come with Interlock."""
     return _find("sql")
 
 

@@ -54,7 +54,7 @@ def write(state_dir: Path, running: Running) -> None:
 
 
 def read(state_dir: Path) -> Running | None:
-    """Give the note of a proxy that is alive; None where there is none."""
+    """Return the note of a proxy that is alive; None where there is none."""
     try:
         fields = json.loads(_path(state_dir).read_bytes())
         fields["workers"] = tuple(RunningWorker(**worker) for worker in fields.get("workers", ()))

@@ -22,7 +22,7 @@ FULL = 1 << 20
 
 
 def room_hint(path: Path) -> str:
-    """Give what to add to an error about a file where its disk is full; else nothing."""
+    """Return what to add to an error about a file where its disk is full; else nothing."""
     folder = next((parent for parent in path.absolute().parents if parent.is_dir()), None)
     try:
         free = shutil.disk_usage(folder).free if folder else FULL
@@ -67,7 +67,7 @@ def _write_temporary(path: Path, data: bytes) -> str:
 
 
 def read_private(path: Path) -> bytes:
-    """Give what is in a file of secrets.
+    """Return what is in a file of secrets.
 
     Raises ConfigError where others than its owner may read or write it, and OSError
     where it cannot be read.
@@ -81,7 +81,7 @@ def read_private(path: Path) -> bytes:
 
 
 def read_or_make_key(path: Path, size: int) -> bytes:
-    """Give the key at `path`, made at random on first use.
+    """Return the key at `path`, made at random on first use.
 
     Safe when several processes come first at once. Raises ConfigError where the
     file is not a key of that size.
@@ -102,7 +102,7 @@ class FileCache:
         self._limit = limit
 
     def get(self, name: str) -> bytes | None:
-        """Give what was put under `name`, if anything."""
+        """Return what was put under `name`, if anything."""
         try:
             return (self._folder / name).read_bytes()
         except OSError:

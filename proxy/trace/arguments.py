@@ -86,7 +86,7 @@ def _split_nested(text: str) -> list[str]:
 
 
 def unescape(text: str) -> bytes:
-    """Give the bytes that strace's escapes stand for."""
+    """Return the bytes that strace's escapes stand for."""
     data = text.encode("latin-1", "replace")
     return _ESCAPE.sub(_unescaped, data) if b"\\" in data else data
 
@@ -135,7 +135,7 @@ def words(argument: str) -> tuple[Quoted, ...] | None:
 
 
 def flags(argument: str) -> frozenset[str]:
-    """Give the names in a set of flags: `O_RDWR|O_CREAT`."""
+    """Return the names in a set of flags: `O_RDWR|O_CREAT`."""
     return frozenset(argument.partition("=")[2].split("|") if argument.startswith("flags=") else argument.split("|"))
 
 
@@ -155,7 +155,7 @@ def address(argument: str) -> Address | None:
 
 
 def buffers(argument: str) -> tuple[Quoted, ...]:
-    """Give the data of each part of a vector: writev's, or a message's."""
+    """Return the data of each part of a vector: writev's, or a message's."""
     read = (quoted(found) for found in _IOV.findall(argument))
     return tuple(each for each in read if each is not None)
 

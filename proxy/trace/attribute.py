@@ -136,7 +136,7 @@ class Attributor:
             call.answer_start, call.answered = start, time
 
     def read(self, total: int, time: float) -> list[Attributed]:
-        """Learn how much of the server's output is known; give what could not be told before."""
+        """Learn how much of the server's output is known; return what could not be told before."""
         self._seen = max(self._seen, total)
         self.started(time)
         return self._release()
@@ -152,7 +152,7 @@ class Attributor:
         return self._first_read is None
 
     def take(self, event: Event, observations: list[Observation]) -> list[Attributed]:
-        """Take the next event of the trace, and what was made of it; give what can be told now."""
+        """Take the next event of the trace, and what was made of it; return what can be told now."""
         for seen in observations:
             self._held.append((seen, self._consumed, self._written))
         if type(event) is Syscall and event.name in COUNTED:
@@ -160,7 +160,7 @@ class Attributor:
         return self._release() if self._held else []
 
     def flush(self, before: float = float("inf")) -> list[Attributed]:
-        """Give what was held back since `before`, told as well as it can be."""
+        """Return what was held back since `before`, told as well as it can be."""
         old = [written for seen, _, written in self._held if seen.time < before]
         if old:
             self._seen = max(self._seen, *old)
@@ -169,7 +169,7 @@ class Attributor:
         return [*self._release(), *self._settle(before)]
 
     def closed(self) -> list[str]:
-        """Give the calls that the trace has passed, once nothing of theirs is held back."""
+        """Return the calls that the trace has passed, once nothing of theirs is held back."""
         if not self._closed:
             return []
         closed = [call_id for call_id in self._closed if not self._waited_for[call_id]]
@@ -339,7 +339,7 @@ def _ranked(first: _Call, calls: list[_Call], confidence: float, how: str) -> At
 
 
 def _best_matches(seen: Observation, calls: list[_Call]) -> list[_Call]:
-    """Give the calls of whose arguments most is found in what was touched."""
+    """Return the calls of whose arguments most is found in what was touched."""
     told = "\n".join((seen.path or "", seen.peer or "", seen.name or "", *seen.argv, seen.data.decode("latin-1")))
     lengths = [max((len(needle) for needle in call.needles if needle in told), default=0) for call in calls]
     longest = max(lengths)
@@ -347,7 +347,7 @@ def _best_matches(seen: Observation, calls: list[_Call]) -> list[_Call]:
 
 
 def _needles(value: Any, depth: int = 0) -> Iterator[str]:
-    """Give the texts in arguments by which what a call touches may be known."""
+    """Return the texts in arguments by which what a call touches may be known."""
     if depth > MAX_DEPTH:
         return
     if isinstance(value, dict):
@@ -364,7 +364,7 @@ def _needles(value: Any, depth: int = 0) -> Iterator[str]:
 
 
 def _parts(value: str) -> Iterator[str]:
-    """Give the host of a URL, and what remains of a relative path when it is made absolute."""
+    """Return the host of a URL, and what remains of a relative path when it is made absolute."""
     if "://" in value:
         try:
             host = urlsplit(value).hostname

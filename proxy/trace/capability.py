@@ -59,5 +59,5 @@ class Observation(NamedTuple):
 
 
 def text(data: bytes) -> str:
-    """Give bytes of a path or argument as text; what is no UTF-8 stays readable and distinct."""
+    """Return bytes of a path or argument as text; what is no UTF-8 stays readable and distinct."""
     return data.decode("utf-8", "backslashreplace")

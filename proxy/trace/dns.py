@@ -9,7 +9,7 @@ MAX_LABEL = 63
 
 
 def questions(data: bytes, *, framed: bool = False) -> list[str]:
-    """Give the names that a query asks for; none where it is no query. `framed`: with its length, as over TCP."""
+    """Return the names that a query asks for; none where it is no query. `framed`: with its length, as over TCP."""
     if framed:
         data = data[2:]
     if len(data) < HEADER or data[2] & 0x80:
@@ -26,7 +26,7 @@ def questions(data: bytes, *, framed: bool = False) -> list[str]:
 
 
 def _name(data: bytes, at: int) -> tuple[str | None, int]:
-    """Read a name at `at`; give where what follows begins. A name that is cut off is given as far as it goes."""
+    """Read a name at `at`; return where what follows begins. A name that is cut off is given as far as it goes."""
     labels: list[str] = []
     while at < len(data):
         size = data[at]

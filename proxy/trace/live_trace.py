@@ -270,7 +270,7 @@ class Watch:
 
 
 def _inherited() -> frozenset[bytes]:
-    """Give the file behind our stderr, which is the server's too: what it says there is no file of its own."""
+    """Return the file behind our stderr, which is the server's too: what it says there is no file of its own."""
     try:
         return frozenset({os.fsencode(Path("/proc/self/fd/2").readlink())})
     except OSError:

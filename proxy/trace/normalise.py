@@ -124,7 +124,7 @@ class Normaliser:
         }
 
     def take(self, event: Event) -> list[Observation]:
-        """Give what the next event of the trace says."""
+        """Return what the next event of the trace says."""
         if type(event) is Syscall:
             if event.name == "openat" and (seen := self._opened_plainly(event)) is not None:
                 return seen
@@ -289,7 +289,7 @@ class Normaliser:
             process.memory.pop(made.number, None)
 
     def _path(self, process: Process, arguments: list[str], at: int, *, with_folder: bool) -> bytes | None:
-        """Give the path that stands at `at`, made absolute."""
+        """Return the path that stands at `at`, made absolute."""
         said = quoted(arguments[at]) if len(arguments) > at else None
         folder = descriptor(arguments[at - 1]) if with_folder and 0 < at <= len(arguments) else None
         if folder is not None and folder.number is None and folder.path is not None:

@@ -61,11 +61,11 @@ class Ledger:
         _enter(page, seen)
 
     def names(self) -> list[str]:
-        """Give the pages there are: call ids and phases."""
+        """Return the pages there are: call ids and phases."""
         return list(self._pages)
 
     def began(self, name: str) -> float:
-        """Give when the first thing on a page was seen."""
+        """Return when the first thing on a page was seen."""
         return self._pages[name].began
 
     def close(self, name: str) -> JsonObject | None:
@@ -75,7 +75,7 @@ class Ledger:
 
 
 def page_of(attribution: Attribution) -> str:
-    """Give the page that something belongs on."""
+    """Return the page that something belongs on."""
     return attribution.calls[0] if attribution.calls else attribution.phase
 
 

@@ -27,7 +27,7 @@ class Process:
     handles: dict[int, int] = field(default_factory=dict[int, int])
 
     def memory_file(self, number: int) -> bytes | None:
-        """Give the nameless file that a descriptor stands for, here or where it was inherited from."""
+        """Return the nameless file that a descriptor stands for, here or where it was inherited from."""
         process: Process | None = self
         for _ in range(MAX_DEPTH):
             if process is None or number in process.memory:
@@ -50,7 +50,7 @@ class Lineage:
         self._starting: dict[int, Unfinished] = {}
 
     def process(self, pid: int) -> Process:
-        """Give the process of a thread; one that nobody told of was started by whoever is starting one."""
+        """Return the process of a thread; one that nobody told of was started by whoever is starting one."""
         found = self._threads.get(pid)
         if found is not None:
             return found
@@ -60,14 +60,14 @@ class Lineage:
         return self._start(starter, pid, begun.arguments)
 
     def ancestry(self, pid: int) -> tuple[int, ...]:
-        """Give a thread, the thread that started it, and so on."""
+        """Return a thread, the thread that started it, and so on."""
         found = [pid]
         while (pid := self._starters.get(pid, 0)) and len(found) < MAX_DEPTH:
             found.append(pid)
         return tuple(found)
 
     def knows(self, pid: int) -> bool:
-        """Say whether a thread is one of this trace."""
+        """Return whether a thread is one of this trace."""
         return pid in self._threads
 
     def begins(self, call: Unfinished) -> None:

@@ -30,7 +30,7 @@ _VERSION = re.compile(r"(?<=.)(@|==).*", re.DOTALL)
 
 
 def server_name(command: Sequence[str]) -> str:
-    """Give a name for the server that `command` starts: its package, its script or its program."""
+    """Return a name for the server that `command` starts: its package, its script or its program."""
     program, rest = _base(command[0]), list(command[1:])
     for words in PACKAGE_RUNNERS.get(program, ()):
         if tuple(rest[: len(words)]) == words:
@@ -51,7 +51,7 @@ def _script(arguments: list[str]) -> str | None:
 
 
 def _first_word(arguments: list[str]) -> str | None:
-    """Give the first argument that is no option's."""
+    """Return the first argument that is no option's."""
     words = iter(arguments)
     for word in words:
         if word in WITH_VALUE:

@@ -165,7 +165,7 @@ def _inode(arguments: list[str]) -> int | None:
 
 
 def show(peer: Address) -> str:
-    """Give an address in one text."""
+    """Return an address in one text."""
     if peer.family == "AF_UNIX":
         return ("@" if peer.abstract else "") + text(peer.path or b"")
     if peer.host is None:

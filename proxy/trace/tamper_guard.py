@@ -35,7 +35,7 @@ def forbid_looks() -> None:
 
 
 def find_tracer(root: int) -> int:
-    """Give the process that traces what runs below `root`, by the kernel's word; 0 where there is none."""
+    """Return the process that traces what runs below `root`, by the kernel's word; 0 where there is none."""
     return next((found for pid in sorted(descendants(root)) if (found := _tracer_of(pid))), 0)
 
 
@@ -59,7 +59,7 @@ def tracer_state(pid: int) -> str | None:
 
 
 def goes_for(seen: Observation, guards: frozenset[int]) -> bool:
-    """Tell whether something was done, or tried, to one of `guards`: processes, and groups of them as negatives."""
+    """Return whether something was done, or tried, to one of `guards`: processes, and groups of them as negatives."""
     path = seen.path or ""
     if seen.capability is Capability.KERNEL:
         return seen.action in HOSTILE and not guards.isdisjoint(map(int, _NUMBER.findall(path)))
@@ -68,7 +68,7 @@ def goes_for(seen: Observation, guards: frozenset[int]) -> bool:
 
 
 def changes(seen: Observation, places: tuple[str, ...]) -> bool:
-    """Tell whether one of `places`, or what is below one, was written or deleted, or was to be."""
+    """Return whether one of `places`, or what is below one, was written or deleted, or was to be."""
     path = seen.path
     if path is None or seen.capability not in (Capability.FS_WRITE, Capability.FS_DELETE):
         return False
@@ -88,7 +88,7 @@ class Openings:
         self._count = 0
 
     def count(self) -> int:
-        """Give how often it was opened so far."""
+        """Return how often it was opened so far."""
         with contextlib.suppress(OSError):
             while data := os.read(self.descriptor, 64 * EVENT_BYTES):
                 self._count += len(data) // EVENT_BYTES

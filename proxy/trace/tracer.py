@@ -35,7 +35,7 @@ PTRACE_SCOPE = Path("/proc/sys/kernel/yama/ptrace_scope")
 
 
 def options(traced: Sequence[str] = TRACED) -> list[str]:
-    """Give strace's options. The server stays its starter's child, and the tracer stays out of its session."""
+    """Return strace's options. The server stays its starter's child, and the tracer stays out of its session."""
     names = ",".join(f"?{name}" for name in dict.fromkeys((*traced, *REFUSED)))
     refused = ("-e", "inject={0}:error={1}")
     return [
@@ -47,7 +47,7 @@ def options(traced: Sequence[str] = TRACED) -> list[str]:
 
 
 def find_strace(environ: Mapping[str, str]) -> str:
-    """Give strace's path, once it has traced something. Raises TracingError that says what to do."""
+    """Return strace's path, once it has traced something. Raises TracingError that says what to do."""
     strace = shutil.which("strace", path=environ.get("PATH"))
     if strace is None:
         raise TracingError("strace is not installed; install the package strace")
@@ -76,7 +76,7 @@ def _explain(said: str) -> str:
 
 
 def under_strace(launch: Launch, strace: str, output: Path) -> Launch:
-    """Give how to start a server under strace."""
+    """Return how to start a server under strace."""
     return replace(launch, program=strace, argv=("strace", *options(), "-o", str(output), "--", *launch.argv))
 
 

@@ -75,7 +75,7 @@ def _ticket(fields: JsonObject, *, question: str | None) -> Ticket:
 
 
 def hash_question(state: object) -> str:
-    """Give the hash of the state that a server gives out with a question, and gets back with the answer."""
+    """Return the hash of the state that a server gives out with a question, and gets back with the answer."""
     return hashlib.sha256(state.encode("utf-8", "surrogatepass") if isinstance(state, str) else b"").hexdigest()
 
 

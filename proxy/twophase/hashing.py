@@ -27,7 +27,7 @@ class NotExactError(ValueError):
 
 
 def hash_arguments(arguments: JsonObject | None) -> str:
-    """Give the SHA-256 of `arguments` as hex digits; a call without arguments is a call with none.
+    """Return the SHA-256 of `arguments` as hex digits; a call without arguments is a call with none.
 
     Raises NotExactError for integers past 2^53, NaN, infinities, half surrogate
     pairs, and what is no JSON or nested too deep.
@@ -57,7 +57,7 @@ def _complaint(value: JsonObject) -> str:
 
 
 def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Give what `value` is made of, keys too, with its place."""
+    """Return what `value` is made of, keys too, with its place."""
     waiting = [(path, value)]
     while waiting:
         place, current = waiting.pop()

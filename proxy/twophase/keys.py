@@ -44,11 +44,11 @@ class CommitKeys(Protocol):
     """Where the keys are. What cannot be read or is no key raises ConfigError: then nothing is signed or verified."""
 
     def ring(self, now: float) -> KeyRing:
-        """Give the keys as they are now, without those whose time has passed."""
+        """Return the keys as they are now, without those whose time has passed."""
         ...
 
     def entries(self, now: float) -> Sequence[Entry]:
-        """Give the keys for people to look at, the one that signs first; none where none was made yet."""
+        """Return the keys for people to look at, the one that signs first; none where none was made yet."""
         ...
 
     def rotate(self, now: float, keep_seconds: float = KEEP_SECONDS) -> Entry:
@@ -57,7 +57,7 @@ class CommitKeys(Protocol):
 
 
 def open_keys(settings: Settings, environ: Mapping[str, str]) -> CommitKeys:
-    """Give the keys that the settings and the environment name.
+    """Return the keys that the settings and the environment name.
 
     Raises ConfigError where the environment's secret cannot be used.
     """
@@ -75,11 +75,11 @@ class EnvironmentKeys:
         self._ring = KeyRing(made[0], tuple(made[1:]))
 
     def ring(self, now: float) -> KeyRing:  # noqa: ARG002  they have no time
-        """Give the keys."""
+        """Return the keys."""
         return self._ring
 
     def entries(self, now: float) -> Sequence[Entry]:  # noqa: ARG002
-        """Give the keys; nobody knows when they were made."""
+        """Return the keys; nobody knows when they were made."""
         return [Entry(key) for key in (self._ring.current, *self._ring.older)]
 
     def rotate(self, now: float, keep_seconds: float = KEEP_SECONDS) -> Entry:  # noqa: ARG002
@@ -99,14 +99,14 @@ class KeyFile:
         self._entries: tuple[Entry, ...] = ()
 
     def ring(self, now: float) -> KeyRing:
-        """Give the keys as they are now, and make the first one where there is none."""
+        """Return the keys as they are now, and make the first one where there is none."""
         if not self.path.exists():
             make_private(self.path, _to_json([_new_entry(now)]))
         current, *older = (entry.key for entry in self._read(now))
         return KeyRing(current, tuple(older))
 
     def entries(self, now: float) -> Sequence[Entry]:
-        """Give the keys, the one that signs first."""
+        """Return the keys, the one that signs first."""
         return self._read(now) if self.path.exists() else []
 
     def rotate(self, now: float, keep_seconds: float = KEEP_SECONDS) -> Entry:
@@ -153,7 +153,7 @@ def _key_of(secret: bytes) -> Key:
 
 
 def _until(entry: Entry, end: float) -> Entry:
-    """Give the key an end, or leave it the earlier one that it has."""
+    """Return the key an end, or leave it the earlier one that it has."""
     ends = [end, *([entry.key.not_after] if entry.key.not_after is not None else [])]
     return replace(entry, key=replace(entry.key, not_after=min(ends)))
 

@@ -84,7 +84,7 @@ def read_name(name: str, known: Collection[str], is_governed: Callable[[str], bo
 
 
 def is_addressed(arguments: JsonObject | None) -> bool:
-    """Say whether arguments hold what no tool takes, only a phase: something aside, or a token."""
+    """Return whether arguments hold what no tool takes, only a phase: something aside, or a token."""
     given = arguments or {}
     return isinstance(given.get(EXTRA), dict) or str(given.get(COMMIT_TOKEN)).startswith(f"{VERSION}.")
 

@@ -33,7 +33,7 @@ class Sampler(Protocol):
     """Drafts what a call might come to."""
 
     async def sample(self, tool: str, description: str | None, arguments: Json, prompt: str | None) -> tuple[str, str]:
-        """Give two drafts, made independently. Raises SamplerError where there are none."""
+        """Return two drafts, made independently. Raises SamplerError where there are none."""
         ...
 
 
@@ -126,7 +126,7 @@ class Proposer:
         self._sampler = sampler
 
     async def propose(self, plan: Plan) -> tuple[Proposal, JsonObject]:
-        """Keep a proposal of `plan`, or find the one that waits; give it and what to answer.
+        """Keep a proposal of `plan`, or find the one that waits; return it and what to answer.
 
         Raises PhaseError where the arguments cannot be hashed, StoreUnavailableError where the store is away.
         """
@@ -137,7 +137,7 @@ class Proposer:
         return proposal, self._answer(proposal, plan.call.arguments or {})
 
     async def _awaited(self, plan: Plan, digest: str) -> Proposal | None:
-        """Give the proposal of the same call that an operator has decided on, or is to decide on."""
+        """Return the proposal of the same call that an operator has decided on, or is to decide on."""
         call, terms = plan.call, plan.terms
         if terms.approval != "human" and not terms.review:
             return None
@@ -183,7 +183,7 @@ class Proposer:
         )
 
     async def _candidates(self, plan: Plan) -> tuple[Sequence[str] | None, str]:
-        """Give two outputs to compare, or none and why."""
+        """Return two outputs to compare, or none and why."""
         if plan.evidence.candidates:
             return plan.evidence.candidates, ""
         if self._sampler is None:
@@ -237,7 +237,7 @@ class Proposer:
 
 
 def exact_hash(arguments: JsonObject | None) -> str:
-    """Give the hash of a call's arguments. Raises PhaseError `inexact_value` where there is none."""
+    """Return the hash of a call's arguments. Raises PhaseError `inexact_value` where there is none."""
     try:
         return hash_arguments(arguments)
     except NotExactError as error:
@@ -257,7 +257,7 @@ def _first_state(made: Score, terms: Terms) -> State:
 
 
 def describe(proposal: Proposal) -> JsonObject:
-    """Give what an event says of a proposal."""
+    """Return what an event says of a proposal."""
     return {
         "proposal_id": proposal.proposal_id,
         "state": str(proposal.state),

@@ -51,14 +51,14 @@ class ProposalReview:
         self._clock = clock
 
     async def list(self, states: Sequence[State] = (), limit: int = 100) -> list[JsonObject]:
-        """Give the newest proposals that stand in any of `states` now (none given: in any), newest first."""
+        """Return the newest proposals that stand in any of `states` now (none given: in any), newest first."""
         asked = set(states) | (_OPEN if State.EXPIRED in states else set())
         found = await self._store.proposals(sorted(asked), limit)
         now = self._clock()
         return [describe(one, now) for one in found if not states or standing(one, now) in states]
 
     async def show(self, proposal_id: str) -> JsonObject:
-        """Give one proposal by its id, or by a beginning of it that no other has; and its commit, if there is one."""
+        """Return one proposal by its id, or by a beginning of it that no other has; and its commit, if there is one."""
         proposal = await self._find(proposal_id)
         commit = await self._store.commit(proposal.nonce)
         return describe(proposal, self._clock()) | {"commit": _describe_commit(commit) if commit else None}
@@ -146,7 +146,7 @@ def standing(proposal: Proposal, now: float) -> State:
 
 
 def describe(proposal: Proposal, now: float) -> JsonObject:
-    """Give a proposal as operators see it: where it stands, the time left, and nothing that goes into a token."""
+    """Return a proposal as operators see it: where it stands, the time left, and nothing that goes into a token."""
     told: JsonObject = asdict(proposal)
     del told["nonce"]
     state = standing(proposal, now)
@@ -155,7 +155,7 @@ def describe(proposal: Proposal, now: float) -> JsonObject:
 
 
 def _describe_commit(commit: Commit) -> JsonObject:
-    """Give how a proposal was carried out; no outcome means that it is not known."""
+    """Return how a proposal was carried out; no outcome means that it is not known."""
     return {
         "call_id": commit.attempt_id,
         "at": commit.at,

@@ -48,7 +48,7 @@ class Sampler:
         )
 
     async def sample(self, tool: str, description: str | None, arguments: Json, prompt: str | None) -> tuple[str, str]:
-        """Give two candidate outputs. What is passed here leaves the machine: mask it first.
+        """Return two candidate outputs. What is passed here leaves the machine: mask it first.
 
         Raises SamplerError where the endpoint cannot be reached, is too slow, or
         answers with anything but two texts.
@@ -88,7 +88,7 @@ class Sampler:
 
 
 def open_sampler(settings: Settings, environ: Mapping[str, str]) -> Sampler | None:
-    """Give the sampler that the settings name; None where they name none.
+    """Return the sampler that the settings name; None where they name none.
 
     Raises ConfigError where it has no model, or a key that cannot be used.
     """
@@ -127,7 +127,7 @@ async def _read(response: httpx2.Response) -> bytes:
 
 
 def _content(data: bytes) -> str:
-    """Give the text of a chat completion; an empty one says nothing about the call."""
+    """Return the text of a chat completion; an empty one says nothing about the call."""
     try:
         content: Any = json.loads(data)["choices"][0]["message"]["content"]
     except (ValueError, TypeError, LookupError, RecursionError) as error:

@@ -72,7 +72,7 @@ def score(
 
 
 def combine(signals: Mapping[str, float], weights: Mapping[str, float]) -> float | None:
-    """Give the mean of `signals` by their weights; None where there is nothing to weigh."""
+    """Return the mean of `signals` by their weights; None where there is nothing to weigh."""
     total = math.fsum(weights.get(name, 0.0) for name in signals)
     if not total > 0:
         return None
@@ -92,7 +92,7 @@ def _compare(candidates: Sequence[str] | None, no_candidates: str) -> dict[str, 
 
 
 def output_instability(first: str, second: str) -> float:
-    """Give 1 minus the Jaccard similarity of the texts' sets of words; 0 where neither has any.
+    """Return 1 minus the Jaccard similarity of the texts' sets of words; 0 where neither has any.
 
     A word is a run of letters, digits and underscores, whatever its case.
     """
@@ -102,7 +102,7 @@ def output_instability(first: str, second: str) -> float:
 
 
 def numeric_variance(first: str, second: str) -> float | None:
-    """Give the mean relative difference of the texts' numbers, paired in order; None where neither has any.
+    """Return the mean relative difference of the texts' numbers, paired in order; None where neither has any.
 
     A pair differs by |a - b| / max(|a|, |b|), at most 1; a number without partner by 1.
     """
@@ -114,7 +114,7 @@ def numeric_variance(first: str, second: str) -> float | None:
 
 
 def numbers(text: str) -> list[float]:
-    """Give the numbers in `text`, with signs, decimals, thousands separators and exponents."""
+    """Return the numbers in `text`, with signs, decimals, thousands separators and exponents."""
     return [_value(match) for match in _NUMBER.finditer(text)]
 
 
@@ -134,7 +134,7 @@ def _difference(a: float | None, b: float | None) -> float:
 
 
 def prompt_drift(prompt: str | None, baseline_hash: str | None) -> float | str:
-    """Give 0 where the prompt is the baseline's, else 1; or why that cannot be said."""
+    """Return 0 where the prompt is the baseline's, else 1; or why that cannot be said."""
     if prompt is None or not normal_prompt(prompt):
         return "no prompt was given"
     if baseline_hash is None:
@@ -143,7 +143,7 @@ def prompt_drift(prompt: str | None, baseline_hash: str | None) -> float | str:
 
 
 def normal_prompt(prompt: str) -> str:
-    """Give the form in which prompts are compared.
+    """Return the form in which prompts are compared.
 
     Invisible characters are dropped, compatibility forms (NFKC) and case folded,
     and each run of white space is one space, none at the ends.
@@ -152,5 +152,5 @@ def normal_prompt(prompt: str) -> str:
 
 
 def prompt_hash(prompt: str) -> str:
-    """Give the SHA-256 of a prompt's normal form, as hex digits; half surrogate pairs count as they stand."""
+    """Return the SHA-256 of a prompt's normal form, as hex digits; half surrogate pairs count as they stand."""
     return hashlib.sha256(normal_prompt(prompt).encode("utf-8", "surrogatepass")).hexdigest()

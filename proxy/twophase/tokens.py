@@ -92,7 +92,7 @@ class KeyRing:
     older: tuple[Key, ...] = ()
 
     def find(self, key_id: str) -> Key | None:
-        """Give the key of that name, if there is one."""
+        """Return the key of that name, if there is one."""
         return next((key for key in (self.current, *self.older) if key.key_id == key_id), None)
 
 
@@ -111,7 +111,7 @@ def issue(token: Token, ring: KeyRing) -> str:
 
 
 def read(text: object, ring: KeyRing) -> Token:
-    """Give what a token says, where a key of the ring signed it. Whether it is in time is `check_time`'s.
+    """Return what a token says, where a key of the ring signed it. Whether it is in time is `check_time`'s.
 
     Raises BadTokenError `bad_signature` for anything but the one spelling of a
     token that `issue` gives.

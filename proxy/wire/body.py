@@ -114,7 +114,7 @@ def read_plain(body: bytes) -> Reading:
 
 
 def is_crowded(body: bytes) -> bool:
-    """Say whether parsing `body` would cost too much; one long string, whatever it holds, does not."""
+    """Return whether parsing `body` would cost too much; one long string, whatever it holds, does not."""
     return not is_string(body) and body.count(b",") + body.count(b"{") > MAX_PARTS
 
 
@@ -181,7 +181,7 @@ def _can_be_answered(request_id: Any) -> bool:
 
 
 def _refuse(reading: Reading, reason: str, detail: str) -> Reading:
-    """Give the refusal of what was read, with its id; what is foreign stays so, and a batch has its own."""
+    """Return the refusal of what was read, with its id; what is foreign stays so, and a batch has its own."""
     match reading:
         case Single(message=message):
             return _refusal(message.value, reason, detail)
@@ -202,7 +202,7 @@ def _objects(values: list[Any]) -> Iterator[JsonObject]:
 
 
 def _is_mcp(pairs: Iterable[tuple[str, Any]]) -> bool:
-    """Say whether a top-level object is MCP's to the most lenient server; keys may repeat."""
+    """Return whether a top-level object is MCP's to the most lenient server; keys may repeat."""
     keys: set[str] = set()
     methods: list[str] = []
     for key, value in pairs:
@@ -228,7 +228,7 @@ def _read_leniently(body: bytes, strict: WireError) -> Reading:
 
 
 def _texts(body: bytes, strict: WireError) -> Iterator[str]:
-    """Give every text that some server may take `body` for."""
+    """Return every text that some server may take `body` for."""
     yield body.decode("utf-8", "replace")
     if b"\0" in body[:4096] or body[:1] in b"\xfe\xff":
         yield from wide_texts(body)

@@ -62,7 +62,7 @@ class Inflater:
         return self._engine.eof or not self._began
 
     def feed(self, data: bytes) -> bytes:
-        """Give what `data` decodes to.
+        """Return what `data` decodes to.
 
         Raises one of BROKEN where it is not of this coding, WireError
         `body_too_large` past the limit, `encoding_mismatch` past MAX_MEMBERS.
@@ -161,7 +161,7 @@ BROKEN = (ValueError, EOFError, zlib.error, brotli.error, zstandard.ZstdError)
 
 
 def inflater(coding: str, limit: int) -> Inflater:
-    """Give what undoes `coding`, up to `limit` bytes. Raises WireError `unknown_encoding`."""
+    """Return what undoes `coding`, up to `limit` bytes. Raises WireError `unknown_encoding`."""
     try:
         return Inflater(limit, CODINGS[coding])
     except KeyError:
@@ -172,7 +172,7 @@ _MARKS = frozenset((b"\x1f", b"\x28", b"\x78"))
 
 
 def sniff_coding(body: bytes) -> str | None:
-    """Give the coding that the first bytes of `body` are a mark of; brotli has none."""
+    """Return the coding that the first bytes of `body` are a mark of; brotli has none."""
     if body[:1] not in _MARKS:
         return None
     if body.startswith(b"\x1f\x8b"):
@@ -185,7 +185,7 @@ def sniff_coding(body: bytes) -> str | None:
 
 
 def decode_start(body: bytes, coding: str) -> bytes:
-    """Give what the first bytes of `body` decode to; nothing where they do not."""
+    """Return what the first bytes of `body` decode to; nothing where they do not."""
     try:
         return inflater(coding, 1 << 24).feed(body[:START])
     except (WireError, *BROKEN):
@@ -215,7 +215,7 @@ def _shortest(match: re.Match[bytes]) -> bytes:
 
 
 def codings(headers: Sequence[str]) -> list[str]:
-    """Give the content codings in the order they were applied, without the ones that do nothing."""
+    """Return the content codings in the order they were applied, without the ones that do nothing."""
     named = (coding.strip().lower() for header in headers for coding in header.split(","))
     return [coding for coding in named if coding not in NO_CODING]
 
@@ -240,7 +240,7 @@ def decode_body(body: bytes, applied: Sequence[str], limit: int) -> bytes:
 
 
 def odd_charsets(content_types: Sequence[str]) -> list[str]:
-    """Give each declared charset in which ASCII text may be hidden."""
+    """Return each declared charset in which ASCII text may be hidden."""
     if ";" not in "".join(content_types):
         return []
     declared = dict.fromkeys(charset for content_type in content_types for charset in _charsets(content_type))
@@ -313,7 +313,7 @@ def _is_ascii_compatible(charset: str) -> bool:
 
 
 def _codec(charset: str) -> str | None:
-    """Give Python's name for a charset. Long names are not looked up: each would be kept in a cache."""
+    """Return Python's name for a charset. Long names are not looked up: each would be kept in a cache."""
     if len(charset) > MAX_CHARSET_NAME:
         return None
     try:

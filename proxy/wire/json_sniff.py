@@ -23,7 +23,7 @@ _PART_OF_A_WORD = re.compile(rb"[-a-zA-Z\0]{0,32}\Z")
 
 
 def could_be_json(body: bytes) -> bool:
-    """Say whether some server may find a JSON object, array or string (or a comment) at the start of `body`.
+    """Return whether some server may find a JSON object, array or string (or a comment) at the start of `body`.
 
     Numbers and words such as `true` may stand before it: a streaming decoder reads
     value after value.
@@ -40,11 +40,11 @@ def could_be_json(body: bytes) -> bool:
 
 
 def is_string(body: bytes) -> bool:
-    """Say whether `body` begins as a JSON string."""
+    """Return whether `body` begins as a JSON string."""
     return body.lstrip(SKIPPED)[:1] == b'"'
 
 
 def is_undecided(head: bytes) -> bool:
-    """Say whether `head`, the first bytes of a body, leaves open what `could_be_json` says of the whole."""
+    """Return whether `head`, the first bytes of a body, leaves open what `could_be_json` says of the whole."""
     scalars = _SCALARS.match(head)
     return scalars is not None and _PART_OF_A_WORD.match(head, scalars.end()) is not None

@@ -41,7 +41,7 @@ def parse_json(data: bytes) -> Json:
 
 
 def read_json(data: bytes) -> tuple[Json, bytes | None]:
-    """Read as `parse_json` does; give beside the value the spelling to forward, where it is known by then."""
+    """Read as `parse_json` does; return beside the value the spelling to forward, where it is known by then."""
     quickly = read_quickly(data)
     value = _decode(data) if quickly is None else quickly[0]
     if data.count(b"{") + data.count(b"[") > MAX_DEPTH and _deeper_than(value, MAX_DEPTH):
@@ -70,7 +70,7 @@ def _decode(data: bytes) -> Json:
 
 
 def serialise(value: Json, *, small: bool = False) -> bytes:
-    """Give the one spelling of `value`, for forwarding and for hashes: compact UTF-8, keys in their order.
+    """Return the one spelling of `value`, for forwarding and for hashes: compact UTF-8, keys in their order.
 
     `small` where it is known to be. Raises WireError `lone_surrogate` where a string has half a surrogate pair.
     """
@@ -116,7 +116,7 @@ def refuse_misspelt(value: JsonObject, names: Names) -> None:
 
 
 def is_id(value: object) -> bool:
-    """Say whether `value` can be a request's id: a string or an integer."""
+    """Return whether `value` can be a request's id: a string or an integer."""
     return type(value) is int or type(value) is str
 
 

@@ -87,7 +87,7 @@ type Headers = Iterable[tuple[str, str]]
 
 
 def is_mcp_method(method: str) -> bool:
-    """Say whether `method`, spelt exactly, is MCP's."""
+    """Return whether `method`, spelt exactly, is MCP's."""
     return method in PLAIN_METHODS or method.startswith(METHOD_PREFIXES)
 
 
@@ -110,7 +110,7 @@ def refuse_misspelt_method(method: str) -> None:
 
 
 def parse_mcp_request(body: bytes) -> ToolCall | None:
-    """Give the tool call in `body`; None where it is not one.
+    """Return the tool call in `body`; None where it is not one.
 
     Not JSON, a wrong or missing `jsonrpc`, another method, no params or a name
     that is not a string: not a tool call. Missing arguments are None.
@@ -122,7 +122,7 @@ def parse_mcp_request(body: bytes) -> ToolCall | None:
 
 
 def parse_tool_call(message: Message) -> ToolCall | None:
-    """Give the tool call a message makes; None where its method is not `tools/call`.
+    """Return the tool call a message makes; None where its method is not `tools/call`.
 
     Raises WireError `bad_tool_call` where the method is and the parameters are
     not of the one form that all servers read alike.
@@ -153,7 +153,7 @@ def _check_tool_name(name: str) -> None:
 
 
 def check_message(message: Message) -> ToolCall | None:
-    """Give the tool call that `message` makes, if it does, once its parameters mean the same to every server.
+    """Return the tool call that `message` makes, if it does, once its parameters mean the same to every server.
 
     Raises WireError `misspelt_method`, `misspelt_key` or `bad_tool_call`.
     """
@@ -230,7 +230,7 @@ def _check_header(name: str, value: str, message: Message) -> None:
 
 
 def mirrored_headers(before: Message, after: Message, headers: Headers) -> dict[str, str]:
-    """Give the MCP headers that must change because `before` is forwarded as `after`.
+    """Return the MCP headers that must change because `before` is forwarded as `after`.
 
     Raises WireError `header_mismatch` where a header's new value cannot be told.
     """
@@ -247,7 +247,7 @@ def mirrored_headers(before: Message, after: Message, headers: Headers) -> dict[
 
 
 def _mirrored(said: str, before: Any, after: Any) -> str:
-    """Give what stands in `after` where the header's value stands in `before`."""
+    """Return what stands in `after` where the header's value stands in `before`."""
     old, new = list(_scalars(before)), list(_scalars(after))
     found = {_spelling(now) for was, now in zip(old, new, strict=False) if _spells(said, was)}
     if len(old) != len(new) or len(found) != 1:
@@ -283,7 +283,7 @@ def _scalars(value: Any) -> Iterator[str | float]:
 
 
 def _spells(said: str, value: str | float) -> bool:
-    """Say whether a header value is a spelling of `value`; a number has several (1e-05, 0.00001)."""
+    """Return whether a header value is a spelling of `value`; a number has several (1e-05, 0.00001)."""
     if isinstance(value, str):
         return said == value
     if isinstance(value, bool):

@@ -14,7 +14,7 @@ _WORDS = re.compile(rf"""["']{_BLANK}(?:jsonrpc|(?:{"|".join(METHOD_PREFIXES)})[
 
 
 def has_mcp_words(text: str) -> bool:
-    """Say whether `text`, with JSON's escapes undone, holds a word that only MCP messages have."""
+    """Return whether `text`, with JSON's escapes undone, holds a word that only MCP messages have."""
     return _WORDS.search(_ESCAPE.sub(_unescape, text).casefold()) is not None
 
 

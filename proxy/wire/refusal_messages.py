@@ -33,7 +33,7 @@ def refuse(request_id: MessageId, method: str | None, denial: Denial, params: An
 
 
 def refused_result(denial: Denial) -> JsonObject:
-    """Give the `CallToolResult` that tells a model what was refused and what to do."""
+    """Return the `CallToolResult` that tells a model what was refused and what to do."""
     return {
         "content": [{"type": "text", "text": denial.text}],
         "isError": True,

@@ -32,7 +32,7 @@ class Event:
     id: bytes | None = None
 
     def with_data(self, payloads: list[bytes]) -> bytes:
-        """Give this event's bytes with other data; further payloads become events of their own.
+        """Return this event's bytes with other data; further payloads become events of their own.
 
         None of `payloads` may hold a line break. No payloads: a comment, so that
         the reader's keep-alive clock still runs.
@@ -55,7 +55,7 @@ class Splitter:
         self._begun = False
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
-        """Give the events completed by `chunk`; all are to be taken before the next chunk.
+        """Return the events completed by `chunk`; all are to be taken before the next chunk.
 
         Raises WireError `event_too_large` where one grows past the limit, after those before it.
         """
@@ -80,12 +80,12 @@ class Splitter:
         return len(self._rest)
 
     def completes(self, chunk: bytes) -> bool:
-        """Say whether `chunk` may complete an event. Where it does not, to feed it is only to keep it."""
+        """Return whether `chunk` may complete an event. Where it does not, to feed it is only to keep it."""
         is_comment = (self._rest or chunk)[:1] in (b":", b"\r", b"\n")
         return is_comment or next(_ends(self._rest[-1:] + chunk, 0), None) is not None
 
     def _spans(self, data: bytes | bytearray, seen: int) -> Iterator[tuple[int, int]]:
-        """Give where each event in `data` stands, of which none ends before `seen`.
+        """Return where each event in `data` stands, of which none ends before `seen`.
 
         Comments and empty lines are taken together. Half of a line end may leave first: the bytes stay the same.
         """
@@ -116,7 +116,7 @@ class Splitter:
 
 
 def _ends(data: bytes | bytearray, start: int) -> Iterator[int]:
-    """Give where each empty line ends that follows the end of another line, from left to right."""
+    """Return where each empty line ends that follows the end of another line, from left to right."""
     seconds = _after(data, b"\n", b"\r\n", start)
     if data.find(b"\r", start) >= 0:
         seconds = merge(seconds, _after(data, b"\r", b"\r", start))
@@ -125,7 +125,7 @@ def _ends(data: bytes | bytearray, start: int) -> Iterator[int]:
 
 
 def _after(data: bytes | bytearray, mark: bytes, others: bytes, at: int) -> Iterator[int]:
-    """Give where one of `others` stands right after a `mark`. Lines are long: each is passed over in one step."""
+    """Return where one of `others` stands right after a `mark`. Lines are long: each is passed over in one step."""
     while 0 < (at := data.find(mark, at) + 1) < len(data):
         if data[at] in others:
             yield at
@@ -150,7 +150,7 @@ def _parse(raw: bytes, text: bytes) -> Event:
 
 
 def _lines(text: bytes) -> Iterator[tuple[int, int]]:
-    """Give where each line starts and ends that is not empty. Lines are long: none is copied for it."""
+    """Return where each line starts and ends that is not empty. Lines are long: none is copied for it."""
     start, newline = 0, -1
     while start < len(text):
         if newline < start:

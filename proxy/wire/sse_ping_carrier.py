@@ -37,7 +37,7 @@ def carrier(answers: Sequence[JsonObject], key: bytes) -> JsonObject:
 
 
 def carried(message_id: object, key: bytes) -> list[JsonObject] | None:
-    """Give the answers sealed into an id by `carrier`; None where it is not one of ours."""
+    """Return the answers sealed into an id by `carrier`; None where it is not one of ours."""
     if not (isinstance(message_id, str) and message_id.startswith(PREFIX)):
         return None
     token = message_id.removeprefix(PREFIX)

@@ -45,7 +45,7 @@ class TooLong:
 
 
 def edge_id(line: bytes | TooLong) -> MessageId | None:
-    """Give the id of a message that cannot be read, where it stands first or last in it, as SDKs write it.
+    """Return the id of a message that cannot be read, where it stands first or last in it, as SDKs write it.
 
     There, in a message that is whole, it is the message's own and none of something inside.
     """
@@ -69,7 +69,7 @@ class LineSplitter:
         """How many bytes there were up to the end of the last line."""
 
     def feed(self, data: bytes) -> Iterator[bytes | TooLong]:
-        """Give each line that `data` ends, without its end; blank ones are left out."""
+        """Return each line that `data` ends, without its end; blank ones are left out."""
         *ended, rest = data.split(b"\n")
         for piece in ended:
             self._keep(piece)
@@ -80,7 +80,7 @@ class LineSplitter:
         self._total += len(rest)
 
     def end(self) -> Iterator[bytes | TooLong]:
-        """Give what stands after the last line feed: some readers take it for a line."""
+        """Return what stands after the last line feed: some readers take it for a line."""
         yield from self._take()
 
     def _keep(self, piece: bytes) -> None:

@@ -34,7 +34,7 @@ class UploadScanner:
         self._views = [_View() for _ in range(len(self._inflaters) + 1)]
 
     def passes(self, chunk: bytes) -> bool:
-        """Say whether `chunk` may be forwarded."""
+        """Return whether `chunk` may be forwarded."""
         if self._refused:
             return False
         try:

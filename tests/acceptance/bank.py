@@ -55,7 +55,7 @@ class Bank:
     flags: tuple[str, ...] = ()
 
     def entries(self) -> list[tuple[str, Any]]:
-        """Give what was executed, in order."""
+        """Return what was executed, in order."""
         lines = self.ledger.read_text().splitlines() if self.ledger.exists() else []
         return [(entry["tool"], entry["arguments"]) for entry in map(json.loads, lines)]
 
@@ -65,7 +65,7 @@ class Bank:
 
     @contextlib.asynccontextmanager
     async def client(self, era: str, **options: Any) -> AsyncIterator[Client]:
-        """Give a connected SDK client."""
+        """Return a connected SDK client."""
         async with (
             self._transport() as transport,
             Client(transport, mode=era, read_timeout_seconds=PATIENCE, **options) as client,
@@ -110,7 +110,7 @@ def open_bank(folder: Path, transport: str, policy: str = POLICY, *, flags: Sequ
 
 
 def denial(result: Any) -> str:
-    """Give why a call was refused; every refusal's text names its reason code."""
+    """Return why a call was refused; every refusal's text names its reason code."""
     assert result.is_error, result
     reason: str = result.meta["mcp-interlock/denial"]["reason"]
     assert f"({reason})" in result.content[0].text

@@ -45,7 +45,7 @@ class Server(NamedTuple):
 
 @functools.cache
 def _trusting(ca_file: Path | None) -> ssl.SSLContext:
-    """Give a context that trusts that CA, or the usual ones; reading those takes longer than a whole test."""
+    """Return a context that trusts that CA, or the usual ones; reading those takes longer than a whole test."""
     return ssl.create_default_context(cafile=ca_file)
 
 
@@ -61,7 +61,7 @@ class Route:
     ca_file: Path | None = None
 
     def http(self, **options: Any) -> httpx2.AsyncClient:
-        """Give an HTTP client that takes this way."""
+        """Return an HTTP client that takes this way."""
         timeout = options.pop("timeout", httpx2.Timeout(PATIENCE))
         return httpx2.AsyncClient(
             base_url=self.url,
@@ -74,7 +74,7 @@ class Route:
 
     @contextlib.asynccontextmanager
     async def client(self, era: str) -> AsyncIterator[Client]:
-        """Give a connected SDK client: `legacy`, `auto`, or a modern revision."""
+        """Return a connected SDK client: `legacy`, `auto`, or a modern revision."""
         endpoint = self.url + self.path
         if self.path == "/sse":
             transport = sse_client(endpoint, httpx_client_factory=self._factory)
@@ -95,7 +95,7 @@ class Route:
         return self.http(headers=headers, timeout=timeout, auth=auth)
 
     def executed(self) -> list[str]:
-        """Give the names of the tools that the server executed since this was last asked."""
+        """Return the names of the tools that the server executed since this was last asked."""
         return [line["tool"] for line in self.server.new_executions()]
 
 
@@ -110,7 +110,7 @@ class Routes:
         self._interlocks: dict[tuple[str, str], Interlock] = {}
 
     def to(self, mode: Mode, server: Server, policy: str = DENY_ALL_DANGER) -> Route:
-        """Give the way to `server` in `mode`."""
+        """Return the way to `server` in `mode`."""
         running = self._server(server, tls=mode == "connect")
         running.new_executions()
         if mode == "direct":

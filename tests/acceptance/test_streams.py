@@ -44,7 +44,7 @@ def call(number: int, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 async def events(response: httpx2.Response) -> AsyncIterator[dict[str, str]]:
-    """Give each event of the stream as its fields; a comment is an event with the field ''."""
+    """Return each event of the stream as its fields; a comment is an event with the field ''."""
     fields: dict[str, str] = {}
     async for line in response.aiter_lines():
         if line:

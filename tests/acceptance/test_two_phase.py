@@ -139,7 +139,7 @@ async def test_a_server_that_dies_leaves_the_commit_unknown(tmp_path: Path, tran
 
 
 async def outcome(bank: Bank, proposal_id: str) -> str:
-    """Give how a commit ended, once it is kept."""
+    """Return how a commit ended, once it is kept."""
     store = open_store(None, bank.state_dir)
     try:
         async with asyncio.timeout(PATIENCE):

@@ -84,7 +84,7 @@ class Route:
     clients: NodeClients
 
     def run(self, client: Client) -> tuple[Report, list[str]]:
-        """Run the client's script; give its report and the tools that the server executed meanwhile."""
+        """Run the client's script; return its report and the tools that the server executed meanwhile."""
         self.server.new_executions()
         report = self.clients.run(client.name, self.url, legacy=client.legacy)
         return report, [execution["tool"] for execution in self.server.new_executions()]

@@ -21,7 +21,7 @@ HEAD = Head("w1", 7, "ab" * 32)
 
 
 def made(state_dir: Path, **changes: Any) -> str:
-    """Give the line of a signed checkpoint, with fields changed afterwards."""
+    """Return the line of a signed checkpoint, with fields changed afterwards."""
     return json.dumps(json.loads(Signer(state_dir).sign("head", HEAD, 5.25).line()) | changes)
 
 

@@ -170,7 +170,7 @@ async def test_order_is_kept_between_events_that_wait_and_events_that_do_not(sin
 
 
 async def fill(sink: LocalLog, fields: dict[str, object]) -> int:
-    """Record until the log refuses; give how many events it took."""
+    """Record until the log refuses; return how many events it took."""
     for number in range(1000):
         try:
             await sink.record(event(number, **fields))

@@ -393,7 +393,7 @@ async def test_a_full_log_takes_events_again_once_it_was_emptied(tmp_path: Path,
 
 
 async def fill(log: DaemonLog, **fields: Any) -> int:
-    """Record until the log refuses; give how many events it took."""
+    """Record until the log refuses; return how many events it took."""
     for number in range(1000):
         try:
             await log.record(event(number, **fields))

@@ -34,7 +34,7 @@ async def writer(tmp_path: Path, events: Events) -> str:
 
 
 async def found(tmp_path: Path, events: Events) -> tuple[int | None, str | None, str]:
-    """Give what is found: the number, the id, and what is wrong."""
+    """Return what is found: the number, the id, and what is wrong."""
     (problem,) = (await verified(tmp_path, events)).problems
     return problem.seq, problem.event_id, problem.what
 

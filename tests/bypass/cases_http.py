@@ -96,7 +96,7 @@ def _codings() -> Iterator[Case]:
 
 @functools.cache
 def _packed_blanks() -> tuple[bytes, Any]:
-    """Give 64 MB of blanks, and the compressor that goes on from there."""
+    """Return 64 MB of blanks, and the compressor that goes on from there."""
     compressor = zlib.compressobj(wbits=31)
     blanks = b" " * 1_000_000
     return b"".join(compressor.compress(blanks) for _ in range(64)), compressor

@@ -198,7 +198,7 @@ class Case:
         return shot.aim.send(segments, limit=self.waits(shot.aim.route), answers=self.answers)
 
     def waits(self, route: Route) -> float:
-        """Give how long an answer is waited for: as long as it may take, where one must come."""
+        """Return how long an answer is waited for: as long as it may take, where one must come."""
         if self.hangs:
             return min(self.limit, 1.5)
         if route == "direct":
@@ -207,19 +207,19 @@ class Case:
 
 
 def post(name: str, tries: str, text: Text, **rest: Any) -> Case:
-    """Give a case that is an ordinary POST with a crafted body."""
+    """Return a case that is an ordinary POST with a crafted body."""
     return Case(name, tries, build=lambda shot: shot.request(text(shot)), **rest)
 
 
 def denied_shot(case: Case, aim: Aim, marker: str) -> Shot:
-    """Give the shot that must not hit."""
+    """Return the shot that must not hit."""
     if case.call == "read_file":
         return Shot(aim, marker, "read_file", {"path": f"/etc/{marker}"})
     return Shot(aim, marker, "danger", {"note": marker})
 
 
 def benign_shot(case: Case, aim: Aim, marker: str) -> Shot:
-    """Give the harmless shot of the same shape."""
+    """Return the harmless shot of the same shape."""
     if case.call == "read_file":
         return Shot(aim, marker, "read_file", {"path": f"/srv/{marker}"})
     return Shot(aim, marker, "echo", {"text": marker})

@@ -111,7 +111,7 @@ def _post(aim: Aim, body: bytes) -> bytes:
 
 @contextlib.contextmanager
 def _sse_stream(aim: Aim) -> Iterator[str]:
-    """Hold a legacy GET stream open; give the path that it says to post to."""
+    """Hold a legacy GET stream open; return the path that it says to post to."""
     head = f"GET {aim.target('/sse')} HTTP/1.1\r\nHost: {aim.authority}\r\nAccept: text/event-stream\r\n\r\n"
     with contextlib.closing(socket.create_connection(("127.0.0.1", aim.port), timeout=PATIENCE)) as plain:
         sock = Tls(aim.ca_file).wrap(plain) if aim.tls else plain

@@ -131,7 +131,7 @@ def test_the_denial_says_what_why_and_which_record(case: Case, proxied: Report) 
 
 
 def _denial(answer: Answer) -> dict[str, object]:
-    """Give the denial that a tools/call was answered with."""
+    """Return the denial that a tools/call was answered with."""
     assert answer.status == 200, answer
     result = json.loads(answer.body)["result"]
     assert result["isError"] is True

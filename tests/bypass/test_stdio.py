@@ -55,7 +55,7 @@ def aims() -> list[Aim]:
 
 
 def body_of(case: Case, shot: Shot) -> bytes:
-    """Give the body of a case that is one plain request; nothing where it is none."""
+    """Return the body of a case that is one plain request; nothing where it is none."""
     built = case.build(shot) if case.build else b""
     return built.partition(b"\r\n\r\n")[2] if isinstance(built, bytes) else b""
 
@@ -74,7 +74,7 @@ def settle(run: Run, number: str) -> None:
 
 
 def read(log: Path) -> list[dict[str, Any]]:
-    """Give the messages a server got, having seen that every reader reads the same."""
+    """Return the messages a server got, having seen that every reader reads the same."""
     raw = log.read_bytes()
     read_by = {reader.__name__: [line.strip() for line in reader(raw)] for reader in READERS}
     assert len({tuple(lines) for lines in read_by.values()}) == 1, "readers of lines disagree"

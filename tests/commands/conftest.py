@@ -33,7 +33,7 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def run(environment: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run `interlock` with arguments; give what it printed and its exit code."""
+    """Run `interlock` with arguments; return what it printed and its exit code."""
 
     def interlock(*arguments: str, **environ: str) -> Done:
         with monkeypatch.context() as patch:
@@ -60,7 +60,7 @@ def run_process(environment: None) -> Run:
 
 
 def complaint(done: Done) -> str:
-    """Give the one error message of a command that failed as it should."""
+    """Return the one error message of a command that failed as it should."""
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
     assert done.stdout == ""

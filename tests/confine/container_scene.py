@@ -71,7 +71,7 @@ def as_agent(work: Callable[[], str]) -> str:
 
 
 def packets() -> int:
-    """Give how many packets have left."""
+    """Return how many packets have left."""
     told = subprocess.run(["nft", "list", "table", "inet", "count"], capture_output=True, text=True, check=True)
     found = re.search(r"packets (\d+)", told.stdout)
     assert found

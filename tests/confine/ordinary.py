@@ -16,7 +16,7 @@ NOBODY = 65534
 
 
 def closed_above(folder: Path) -> Path | None:
-    """Give the topmost folder above `folder` that not everybody may pass through."""
+    """Return the topmost folder above `folder` that not everybody may pass through."""
     return next((each for each in reversed(folder.parents) if not each.stat().st_mode & 0o001), None)
 
 

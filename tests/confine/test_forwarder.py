@@ -42,7 +42,7 @@ def test_a_port_of_the_host_is_for_the_name_that_the_client_uses() -> None:
 
 
 async def heard(reader: asyncio.StreamReader) -> bytes:
-    """Give what comes until the other end closes, or breaks off."""
+    """Return what comes until the other end closes, or breaks off."""
     try:
         return await reader.read()
     except ConnectionResetError:
@@ -53,7 +53,7 @@ async def heard(reader: asyncio.StreamReader) -> bytes:
 async def forwarding(
     monkeypatch: pytest.MonkeyPatch, answer: bytes | None, said: list[str], *, dies: bool = False, most: int = 9
 ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter, list[bytes]]]:
-    """Give a connection by way of a forwarder to a proxy that answers so and then echoes; and what that was asked."""
+    """Return a connection by way of a forwarder to a proxy that answers so and then echoes; and what that was asked."""
     asked: list[bytes] = []
 
     async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -253,7 +253,7 @@ def test_where_a_step_fails_the_agent_is_not_started(tmp_path: Path, step: str) 
 
 @contextlib.contextmanager
 def forbidden() -> Iterator[list[str]]:
-    """Give a command that runs another where user namespaces are forbidden."""
+    """Return a command that runs another where user namespaces are forbidden."""
     script = 'echo 0 > /proc/sys/user/max_user_namespaces && exec "$@"'
     yield ["unshare", "-Ur", "sh", "-c", script, "sh"]
 

@@ -18,7 +18,7 @@ TXT = 16
 
 
 def told(data: bytes, book=None) -> tuple[int, str | None]:
-    """Give the code and the address of an answer."""
+    """Return the code and the address of an answer."""
     answer = answer_query(data, book or new_book())
     assert answer is not None
     (count,) = struct.unpack_from("!H", answer, 6)

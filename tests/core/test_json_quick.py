@@ -31,7 +31,7 @@ PIECES = (
 
 
 def strictly(data: bytes) -> Any:
-    """Read without the compiled reader; give the reason of a refusal as text."""
+    """Read without the compiled reader; return the reason of a refusal as text."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(jsonrpc, "read_quickly", lambda _: None)
         return outcome(data)

@@ -12,7 +12,7 @@ from tests.support.timeouts import PATIENCE
 
 @contextlib.contextmanager
 def answering(answer: bytes) -> Iterator[str]:
-    """Give the host and port of a server that sends `answer` once a request has come, and closes."""
+    """Return the host and port of a server that sends `answer` once a request has come, and closes."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=_serve, args=(listener, answer))
         thread.start()

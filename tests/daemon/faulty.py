@@ -38,7 +38,7 @@ PARTS = {
 
 
 def failing(file: Path, part: str) -> Callable[..., Any]:
-    """Give what stands in for the part: itself, unless the file says that it fails."""
+    """Return what stands in for the part: itself, unless the file says that it fails."""
     real = pkgutil.resolve_name(PARTS[part])
 
     def stand_in(*arguments: Any, **options: Any) -> Any:

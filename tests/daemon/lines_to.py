@@ -17,7 +17,7 @@ TRIES = 200
 
 
 def worker_of(interlock: Interlock, connection: http.client.HTTPConnection) -> int:
-    """Give the number of the worker at the other end of a connection, by whose process has its socket."""
+    """Return the number of the worker at the other end of a connection, by whose process has its socket."""
     ours = connection.sock.getsockname()[1]
     wanted = f"{interlock.port:04X}", f"{ours:04X}"
     deadline = time.monotonic() + PATIENCE
@@ -68,7 +68,7 @@ class Line:
         return events(response)
 
     def ask(self, number: int | str, method: str, params: Any) -> Any:
-        """Give the answer to a request, on whatever its response is."""
+        """Return the answer to a request, on whatever its response is."""
         response = self.post({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
         if "event-stream" not in response.headers["content-type"]:
             return json.loads(response.read())

@@ -18,7 +18,7 @@ def replace_policy(interlock: Interlock, text: str) -> None:
 
 
 def wait_for(interlock: Interlock, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-    """Give the run file once it is as wanted."""
+    """Return the run file once it is as wanted."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         run: dict[str, Any] = json.loads((interlock.state_dir / "run.json").read_bytes())

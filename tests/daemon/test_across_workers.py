@@ -60,7 +60,7 @@ def legacy(folder: Path) -> Iterator[ServerHandle]:
 
 
 def session(interlock: Interlock, server: ServerHandle) -> dict[str, str]:
-    """Open a session by way of worker 1; give its headers."""
+    """Open a session by way of worker 1; return its headers."""
     line = Line(interlock, 1, f"{server.url}/mcp")
     params = {"protocolVersion": VERSION, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
     response = line.post({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params})
@@ -73,7 +73,7 @@ def session(interlock: Interlock, server: ServerHandle) -> dict[str, str]:
 
 
 def ended(interlock: Interlock, call_id: str) -> dict[str, Any]:
-    """Give the event that says how a call ended, once it is there; there is one."""
+    """Return the event that says how a call ended, once it is there; there is one."""
     wait_until(lambda: [e for e in interlock.recorded() if e["kind"] == "completed" and e["call_id"] == call_id])
     (event,) = [e for e in interlock.recorded() if e["kind"] == "completed" and e["call_id"] == call_id]
     return event

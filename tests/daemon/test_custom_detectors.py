@@ -32,7 +32,7 @@ def interlock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Interlock]:
 
 
 def in_flight(interlock: Interlock, text: str, tool: str = "note") -> tuple[str, str]:
-    """Send `text` to a server that sends it back; give what the server and what the agent got."""
+    """Send `text` to a server that sends it back; return what the server and what the agent got."""
     echo = response(result({"content": [{"type": "text", "text": text}]}), "application/json")
     with scripted(echo) as (port, requests):
         received = send_raw("127.0.0.1", interlock.port, [request(port, call(tool, text=text))])

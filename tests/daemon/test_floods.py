@@ -39,7 +39,7 @@ def request(target: str, method: str = "GET", *lines: str) -> bytes:
 
 
 def pour(sock: socket.socket, block: bytes, much: int = MUCH) -> int:
-    """Send until there is enough, nobody reads for a while, or the connection ends; give how much that was."""
+    """Send until there is enough, nobody reads for a while, or the connection ends; return how much that was."""
     sent = 0
     sock.settimeout(2)
     with contextlib.suppress(OSError):
@@ -50,7 +50,7 @@ def pour(sock: socket.socket, block: bytes, much: int = MUCH) -> int:
 
 @contextlib.contextmanager
 def serving(serve: Callable[[socket.socket], None]) -> Iterator[str]:
-    """Have `serve` answer one connection; give its host and port."""
+    """Have `serve` answer one connection; return its host and port."""
 
     def run() -> None:
         with contextlib.suppress(OSError), listener.accept()[0] as connection:

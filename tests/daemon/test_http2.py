@@ -74,7 +74,7 @@ class Peer:
             self.sock.sendall(self.h2.data_to_send())
 
     def _take(self, event: h2.events.Event) -> int | None:
-        """Keep what an event brings; give the stream that it ends."""
+        """Keep what an event brings; return the stream that it ends."""
         if isinstance(event, h2.events.ResponseReceived):
             self.answers[event.stream_id] = (dict(event.headers)[b":status"].decode(), b"")
         elif isinstance(event, h2.events.DataReceived):

@@ -106,7 +106,7 @@ def test_a_chunked_body_past_the_limit_gets_413_even_where_uploads_may_be_large(
 
 
 def one_too_many(port: int) -> bytes:
-    """Hold more connections than there may be; give what the first that is too many is told."""
+    """Hold more connections than there may be; return what the first that is too many is told."""
     with contextlib.ExitStack() as stack:
         held = [stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(12)]
         told, _, _ = select.select(held, [], [], PATIENCE)

@@ -49,7 +49,7 @@ class Planter:
         return secret
 
     def spellings(self) -> dict[bytes, str]:
-        """Give every secret as it may be written down."""
+        """Return every secret as it may be written down."""
         found: dict[bytes, str] = {}
         for secret in self.planted:
             plain = secret.encode()
@@ -71,7 +71,7 @@ def result(text: str, **more: object) -> bytes:
 
 
 def shots(plant: Plant) -> list[tuple[bytes, bytes]]:
-    """Give what clients send, and what the server answers."""
+    """Return what clients send, and what the server answers."""
     fine = result("fine")
     encoded = base64.b64encode(f"token: {plant()}".encode()).decode()
     return [
@@ -111,7 +111,7 @@ def fire(interlock: Interlock, plant: Plant) -> None:
 
 
 def sqlite_texts(path: Path) -> bytes:
-    """Give every value of every table of a database, in case a text is cut in its pages."""
+    """Return every value of every table of a database, in case a text is cut in its pages."""
     connection = apsw.Connection(str(path))
     names = [row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
     rows = [row for name in names for row in connection.execute(f'SELECT * FROM "{name}"')]
@@ -120,7 +120,7 @@ def sqlite_texts(path: Path) -> bytes:
 
 
 def postgres_texts(postgres: Postgres, url: str) -> bytes:
-    """Give every row of every table."""
+    """Return every row of every table."""
     tables = "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'"
     names = postgres.psql(tables, url).splitlines()
     assert "proposals" in names
@@ -128,7 +128,7 @@ def postgres_texts(postgres: Postgres, url: str) -> bytes:
 
 
 def kept(state_dir: Path) -> dict[str, bytes]:
-    """Give every file that a proxy left, and what its databases hold."""
+    """Return every file that a proxy left, and what its databases hold."""
     files = [path for path in state_dir.rglob("*") if path.is_file()]
     found = {str(path): path.read_bytes() for path in files}
     return found | {f"tables of {path}": sqlite_texts(path) for path in files if path.suffix == ".db"}

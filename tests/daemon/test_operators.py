@@ -81,7 +81,7 @@ def pend(state_dir: Path, proposal_id: str, **fields: object) -> Proposal:
 
 
 def machine_addresses() -> list[str]:
-    """Give this machine's addresses that are not loopback."""
+    """Return this machine's addresses that are not loopback."""
     found = []
     for family, far in ((socket.AF_INET, "192.0.2.123"), (socket.AF_INET6, "2001:db8::1")):
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
@@ -99,7 +99,7 @@ def reason_of(received: bytes) -> tuple[int, str]:
 
 
 def listened_to(port: int) -> bool:
-    """Say whether the port answers to an operator's question without a token, as only the API does."""
+    """Return whether the port answers to an operator's question without a token, as only the API does."""
     answer = httpx2.get(f"http://127.0.0.1:{port}/proposals", timeout=PATIENCE, trust_env=False)
     return answer.status_code == 401
 

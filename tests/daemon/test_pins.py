@@ -243,7 +243,7 @@ async def _replay_list(url: str) -> dict[str, Any]:
 
 
 async def _open_session(http: httpx.AsyncClient, url: str) -> dict[str, str]:
-    """Shake hands; give the headers that later requests of the session have."""
+    """Shake hands; return the headers that later requests of the session have."""
     headers = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
     hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
     opened = await http.post(url, json=_message("initialize", hello), headers=headers)

@@ -90,7 +90,7 @@ def h2_tunnel(interlock: Interlock, target: str) -> Iterator[tuple[socket.socket
 
 
 def ask_h2(interlock: Interlock, target: str, body: bytes, *extra: tuple[str, str], **pseudo: str) -> str | None:
-    """Send one h2 request; give the status, or None where the stream or connection was given up."""
+    """Send one h2 request; return the status, or None where the stream or connection was given up."""
     fields = {"method": "POST", "scheme": "https", "path": "/nothing", "authority": target, **pseudo}
     headers = [(f":{name}", value) for name, value in fields.items()] + [("content-type", "text/plain"), *extra]
     with h2_tunnel(interlock, target) as (sock, connection):

@@ -27,7 +27,7 @@ NASTY = {
 
 
 def worked(pair: Pair) -> float:
-    """Give the processor time that the workers have had, in seconds."""
+    """Return the processor time that the workers have had, in seconds."""
     stats = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in pair.interlock.worker_pids]
     return sum(int(stat[11]) + int(stat[12]) for stat in stats) / os.sysconf("SC_CLK_TCK")
 

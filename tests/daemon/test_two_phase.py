@@ -71,7 +71,7 @@ def moved(bank: ServerHandle) -> list[Any]:
 
 
 async def commit_and_die(folder: Path, bank: ServerHandle, point: str) -> dict[str, Any]:
-    """Propose and commit with a proxy that dies at `point`; give what was committed with."""
+    """Propose and commit with a proxy that dies at `point`; return what was committed with."""
     mode = f"reverse:{bank.url}"
     dead: list[int] = []
     given: dict[str, Any] = {}
@@ -122,7 +122,7 @@ STORIES = {
 
 
 async def told(interlock: Interlock, proposal_id: str) -> tuple[str, str | None, bool]:
-    """Give a proposal's state, its commit's outcome, and whether the call was recorded as let through."""
+    """Return a proposal's state, its commit's outcome, and whether the call was recorded as let through."""
     store = open_store(None, interlock.state_dir)
     try:
         proposal = await store.proposal(proposal_id)

@@ -33,7 +33,7 @@ def run(*command: str, stdin: str | None = None) -> str:
 
 @contextlib.contextmanager
 def client_host() -> Iterator[int]:
-    """Give the process id whose network namespace is the client's."""
+    """Return the process id whose network namespace is the client's."""
     with subprocess.Popen(["unshare", "--net", "sleep", "300"]) as sleeper:
         try:
             for _ in range(1000):

@@ -10,13 +10,13 @@ from tests.support.timeouts import PATIENCE
 
 
 def refusals(interlock: Interlock) -> list[tuple[str, str]]:
-    """Give the refusals so far; there may be none."""
+    """Return the refusals so far; there may be none."""
     events = interlock.events(some=False)
     return [(event["kind"], event["reason"]) for event in events if event["kind"].endswith("_refused")]
 
 
 def next_refusal(interlock: Interlock, seen: int) -> dict[str, Any]:
-    """Give the first refusal after the `seen` that were there before."""
+    """Return the first refusal after the `seen` that were there before."""
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         events = [event for event in interlock.recorded() if event["kind"].endswith("_refused")]

@@ -17,7 +17,7 @@ _asked = itertools.count()
 
 
 def jumping() -> float:
-    """Give the time, off by another jump every so many times."""
+    """Return the time, off by another jump every so many times."""
     return time.time() + JUMPS[next(_asked) // EVERY % len(JUMPS)]
 
 

@@ -77,7 +77,7 @@ class Load:
 
 
 def request(server_port: int, mark: str) -> bytes:
-    """Give a call of `echo` with a mark, as a client of a proxy sends it."""
+    """Return a call of `echo` with a mark, as a client of a proxy sends it."""
     params = {"name": "echo", "arguments": {"mark": mark, "text": "x" * 500}}
     body = json.dumps({"jsonrpc": "2.0", "id": mark, "method": "tools/call", "params": params}).encode()
     head = (
@@ -104,5 +104,5 @@ def wait_until(holds: object, limit: float = 60.0) -> None:
 
 
 def marks() -> Iterator[int]:
-    """Give numbers that no call has had."""
+    """Return numbers that no call has had."""
     return itertools.count(1)

@@ -201,7 +201,7 @@ def clock_jumps(folder: Path, database_url: str, *, calls: int) -> Counts:
 
 
 def can_mount(folder: Path) -> bool:
-    """Say whether a small disk can be made here."""
+    """Return whether a small disk can be made here."""
     try:
         with _small_disk(folder):
             return True

@@ -181,7 +181,7 @@ def watch(action: Any = "deny", *headers: tuple[str, str], redactor: Any = MASKE
 
 
 def fed(made: UploadWatch, data: bytes, size: int) -> bytes | None:
-    """Feed `data` in chunks; give all that was let on, or None where the upload was refused."""
+    """Feed `data` in chunks; return all that was let on, or None where the upload was refused."""
     out = b""
     for start in range(0, len(data), size):
         passed = made.feed(data[start : start + size])

@@ -29,7 +29,7 @@ def answer(*texts: str) -> dict[str, Any]:
 
 
 def run(*messages: Any) -> tuple[list[Any], list[str], bool]:
-    """Mask one message after the other; give them, the places of what was found, and whether any had begun before."""
+    """Mask one message after the other; return them, the places of what was found, and whether any had begun before."""
     before, given, places, ever = "", [], [], False
     for message in messages:
         masked, found, begun = mask_after(MASKER, before, message, ("secrets",))

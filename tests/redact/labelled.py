@@ -46,7 +46,7 @@ class Sample:
 
 
 def load() -> list[Sample]:
-    """Give every sample of every file."""
+    """Return every sample of every file."""
     samples = []
     for file in sorted(FOLDER.glob("*.yaml")):
         for entry in YAML(typ="safe", pure=True).load(file.read_text(encoding="utf-8")):

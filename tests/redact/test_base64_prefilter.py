@@ -88,7 +88,7 @@ def _is_printable(members: Any) -> bool:
 
 
 def least_text(regex: str) -> int:
-    """Give the printable bytes that any match of `regex` has in a row, at least."""
+    """Return the printable bytes that any match of `regex` has in a row, at least."""
     return runs_of(parser.parse(regex.replace("(?i)", "").encode())).best
 
 

@@ -56,7 +56,7 @@ def call(tool: str, target: str) -> bytes:
 
 
 def refuse(interlock: Interlock) -> int:
-    """Have a call refused on a connection of its own; give the number of the worker that did."""
+    """Have a call refused on a connection of its own; return the number of the worker that did."""
     seen = len(decisions(interlock))
     assert b"policy_denied" in send_raw("127.0.0.1", interlock.port, [call("danger", "127.0.0.1:9")])
     wait_until(lambda: len(decisions(interlock)) > seen)
@@ -64,7 +64,7 @@ def refuse(interlock: Interlock) -> int:
 
 
 def decisions(interlock: Interlock) -> list[dict[str, Any]]:
-    """Give the log lines that tell of decisions."""
+    """Return the log lines that tell of decisions."""
     whole = interlock.errors().rpartition("\n")[0]
     lines = [json.loads(line) for line in whole.splitlines() if line.startswith("{")]
     return [line for line in lines if line["event"] == "decided"]

@@ -103,13 +103,13 @@ def serve(app: ASGIApp, options: Options) -> None:
 
 
 def make_server(log: ExecutionLog) -> MCPServer:
-    """Give a server with the tools that every test server has."""
+    """Return a server with the tools that every test server has."""
     # Its tracebacks of malformed requests are painted by rich: many times the work of the request.
     server = MCPServer("interlock-test-python", log_level="CRITICAL")
 
     @server.tool()
     def echo(text: str) -> str:
-        """Give the text back."""
+        """Return the text back."""
         log.executed("echo", {"text": text})
         return text
 
@@ -127,7 +127,7 @@ def make_server(log: ExecutionLog) -> MCPServer:
 
     @server.tool()
     def structured(n: int) -> dict[str, int]:
-        """Give a structured result."""
+        """Return a structured result."""
         log.executed("structured", {"n": n})
         return {"n": n}
 

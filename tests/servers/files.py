@@ -11,13 +11,13 @@ server = MCPServer("files")
 
 @server.tool()
 def echo(text: str) -> str:
-    """Give the text back."""
+    """Return the text back."""
     return text
 
 
 @server.tool()
 def read_many(folder: str, count: int) -> int:
-    """Read the first files of a folder; give how many bytes they hold."""
+    """Read the first files of a folder; return how many bytes they hold."""
     return sum(len(path.read_bytes()) for path in sorted(Path(folder).iterdir())[:count])
 
 

@@ -30,7 +30,7 @@ type Headers = list[tuple[str, str]]
 
 
 def header(headers: Headers, name: str) -> str:
-    """Give every value of a header, joined."""
+    """Return every value of a header, joined."""
     return ",".join(value for key, value in headers if key == name)
 
 
@@ -75,7 +75,7 @@ class Lenient:
             writer.close()
 
     async def _request(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """Serve one request; give whether another may follow."""
+        """Serve one request; return whether another may follow."""
         line = await _line(reader)
         while line.strip() == b"" and line:
             line = await _line(reader)

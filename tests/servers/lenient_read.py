@@ -61,7 +61,7 @@ _DECODERS: tuple[tuple[Callable[[bytes], bool], Callable[[bytes], bytes]], ...] 
 
 
 def decompressed(data: bytes, depth: int = 3) -> Iterator[bytes]:
-    """Give `data`, and whatever decompressing it up to `depth` times gives, whatever its label says."""
+    """Return `data`, and whatever decompressing it up to `depth` times gives, whatever its label says."""
     yield data
     if not depth:
         return
@@ -76,13 +76,13 @@ def decompressed(data: bytes, depth: int = 3) -> Iterator[bytes]:
 
 
 def _plausible(data: bytes) -> tuple[str, ...]:
-    """Give the character sets in which `data` can hold JSON at all."""
+    """Return the character sets in which `data` can hold JSON at all."""
     wide = tuple(name for name in CHARSETS if "16" in name or "32" in name) if b"\x00" in data else ()
     return ("utf-8", "utf-8-sig", *wide)
 
 
 def texts(data: bytes, charset: str | None = None) -> Iterator[str]:
-    """Give every different text that `data` could stand for."""
+    """Return every different text that `data` could stand for."""
     seen: set[str] = set()
     shortened = _OVERLONG.sub(lambda match: bytes([(match[0][0] & 1) << 6 | match[0][1] & 0x3F]), data)
     for name in (charset, *_plausible(data)):
@@ -119,7 +119,7 @@ def _scalar(token: str) -> Any:
 
 
 def _tokens(text: str) -> Iterator[str]:
-    """Give brackets and scalars; commas, colons and comments only separate."""
+    """Return brackets and scalars; commas, colons and comments only separate."""
     for match in _TOKEN.finditer(text):
         token = match.group()
         if token not in ",:" and not token.startswith(("/*", "//")):
@@ -127,7 +127,7 @@ def _tokens(text: str) -> Iterator[str]:
 
 
 def values(text: str) -> Iterator[Any]:
-    """Give every top-level array or object in `text`, skipping whatever is between them.
+    """Return every top-level array or object in `text`, skipping whatever is between them.
 
     Before the first one only blanks and comments are skipped: no reader we know of looks
     for a value behind words. Iterative, so that no nesting is too deep; objects come as Pairs.
@@ -162,7 +162,7 @@ def values(text: str) -> Iterator[Any]:
 
 
 def _take(container: Any, key: str | None, value: Any) -> str | None:
-    """Use a scalar as the next key where one is due, else as a value; give the key that waits."""
+    """Use a scalar as the next key where one is due, else as a value; return the key that waits."""
     if isinstance(container, Pairs) and key is None:
         return str(value)
     _add(container, key, value)
@@ -188,7 +188,7 @@ def _choices(pairs: Pairs, wanted: str) -> list[Any]:
 
 
 def messages(value: Any) -> Iterator[Pairs]:
-    """Give every object that stands where a message may stand: at the top, or in arrays there."""
+    """Return every object that stands where a message may stand: at the top, or in arrays there."""
     waiting = [value]
     while waiting:
         current = waiting.pop()
@@ -199,7 +199,7 @@ def messages(value: Any) -> Iterator[Pairs]:
 
 
 def calls_in(message: Pairs) -> Iterator[tuple[str, Any]]:
-    """Give every tool call that `message` is under some choice among its duplicate keys."""
+    """Return every tool call that `message` is under some choice among its duplicate keys."""
     methods = [method for method in _choices(message, "method") if isinstance(method, str)]
     if not any(fold(method) == "tools/call" for method in methods):
         return
@@ -224,7 +224,7 @@ def _name(name: Any) -> str:
 
 
 def plain(value: Any, depth: int = 6) -> Any:
-    """Give `value` with objects as dicts (duplicate keys: all values in a list), cut off below `depth`."""
+    """Return `value` with objects as dicts (duplicate keys: all values in a list), cut off below `depth`."""
     if not depth:
         return "…"
     if isinstance(value, str) and value.lstrip(_BLANKS).startswith("{"):
@@ -244,7 +244,7 @@ def _merged(pairs: Pairs, depth: int) -> dict[str, Any]:
 
 
 def find_calls(body: bytes, charset: str | None = None) -> tuple[list[tuple[str, Any]], Any]:
-    """Give every distinct tool call in `body` under any reading, and the first message's id."""
+    """Return every distinct tool call in `body` under any reading, and the first message's id."""
     found: dict[str, tuple[str, Any]] = {}
     ids: list[Any] = []
     for data in decompressed(body):

@@ -25,7 +25,7 @@ ANSWER_SECONDS = 30.0
 
 
 def memory(interlock: Interlock) -> int:
-    """Give the bytes that the proxy's processes have made: each its own, and of what they share its part.
+    """Return the bytes that the proxy's processes have made: each its own, and of what they share its part.
 
     Programs and libraries are left out: how much of them counts as ours changes with what else runs.
     """
@@ -33,7 +33,7 @@ def memory(interlock: Interlock) -> int:
 
 
 def pages(interlock: Interlock) -> int:
-    """Give the bytes of all pages that the processes hold, those that they share counted for each of them.
+    """Return the bytes of all pages that the processes hold, those that they share counted for each of them.
 
     A page that was shared and is written to counts before and after: what grows is new.
     """

@@ -90,7 +90,7 @@ def test_a_signal_is_the_programs(number: int) -> None:
 
 
 def ignored() -> int:
-    """Give the signals that this process was started with ignored, as the kernel writes them; Python adds two."""
+    """Return the signals that this process was started with ignored, as the kernel writes them; Python adds two."""
     status = Path("/proc/self/status").read_text()
     mask = int(status.partition("SigIgn:")[2].split()[0], 16)
     return mask & ~(1 << signal.SIGPIPE - 1) & ~(1 << signal.SIGXFSZ - 1)

@@ -172,7 +172,7 @@ async def test_an_outage_is_no_poison(postgres: Postgres, database_url: str) -> 
 class TestRoles:
     @pytest.fixture
     async def login(self, postgres: Postgres, database_url: str) -> AsyncIterator[Any]:
-        """Make a login with one of the roles; give the URL it uses."""
+        """Make a login with one of the roles; return the URL it uses."""
         made: list[str] = []
 
         def make(role: str) -> str:

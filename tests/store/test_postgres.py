@@ -42,7 +42,7 @@ async def other(database_url: str) -> AsyncIterator[asyncpg.Connection[Any]]:
 
 
 def patient(url: str) -> Proposals:
-    """Give a store that gives up later than any test here waits."""
+    """Return a store that gives up later than any test here waits."""
     return Proposals(PostgresDatabase(url, timeout=2 * PATIENCE))
 
 
@@ -52,7 +52,7 @@ def one(value: int = 1) -> Steps[int]:
 
 
 async def refused(database: PostgresDatabase, match: str | None = None) -> float:
-    """Give how long it took to be refused."""
+    """Return how long it took to be refused."""
     started = time.monotonic()
     with pytest.raises(StoreUnavailableError, match=match):
         await database.read(one)

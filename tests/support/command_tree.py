@@ -13,7 +13,7 @@ from proxy.commands.lazy import Placeholder
 
 @functools.cache
 def commands() -> dict[str, Any]:
-    """Give every command by how it is called, such as `interlock audit tail`."""
+    """Return every command by how it is called, such as `interlock audit tail`."""
     return _leaves(get_command(app), "interlock")
 
 
@@ -26,11 +26,11 @@ def _leaves(command: Any, path: str) -> dict[str, Any]:
 
 
 def options(name: str) -> list[str]:
-    """Give the flags that a command takes."""
+    """Return the flags that a command takes."""
     return [option for parameter in commands()[name].params for option in parameter.opts]
 
 
 def examples(name: str) -> list[str]:
-    """Give the lines of a command's epilog that are examples."""
+    """Return the lines of a command's epilog that are examples."""
     lines = (line.strip().removeprefix("Example:").strip() for line in (commands()[name].epilog or "").splitlines())
     return [line for line in lines if line and line != "Examples:"]

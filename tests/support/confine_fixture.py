@@ -75,7 +75,7 @@ class World:
         )
 
     def add_agent(self, name: str) -> list[str]:
-        """Add an agent to the proxy; give the flags that call in its name."""
+        """Add an agent to the proxy; return the flags that call in its name."""
         token = self.folder / f"{name}.token"
         token.write_text(self.interlock.cli("agents", "add", name).stdout.splitlines()[0].split()[-1])
         return ["--agent", name, "--token-file", str(token)]
@@ -115,7 +115,7 @@ class World:
 
 
 def addresses() -> list[str]:
-    """Give this machine's own addresses, but those of loopback."""
+    """Return this machine's own addresses, but those of loopback."""
     told = subprocess.run(["ip", "-json", "addr"], capture_output=True, check=True, timeout=10).stdout
     found = [info for link in json.loads(told) for info in link.get("addr_info", ())]
     return [info["local"] for info in found if info.get("scope") == "global"]

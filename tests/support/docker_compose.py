@@ -26,7 +26,7 @@ LIMIT = 60.0
 
 
 def read_compose(file: Path, variables: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Give a compose file with its variables put in, as `docker compose config` does."""
+    """Return a compose file with its variables put in, as `docker compose config` does."""
 
     def value(match: re.Match[str]) -> str:
         return (variables or {}).get(match[1]) or match[2] or ""
@@ -54,7 +54,7 @@ class Service:
     """Commands that make the network of its own."""
 
     def command(self, *words: str, network: int | None = None) -> list[str]:
-        """Give the command that runs the service, in a network of its own or that of a process."""
+        """Return the command that runs the service, in a network of its own or that of a process."""
         told = self.layer.told
         entry = json.loads(told.get("ENTRYPOINT", "[]")) + list(
             words or self.said.get("command") or json.loads(told.get("CMD", "[]"))
@@ -90,7 +90,7 @@ class Service:
         ]
 
     def _mounts(self) -> list[str]:
-        """Give the commands that mount what the service has, and end with a root that cannot be written."""
+        """Return the commands that mount what the service has, and end with a root that cannot be written."""
         lines = []
         for volume in self.said.get("volumes", ()):
             source, target, *flags = volume.split(":")
@@ -119,7 +119,7 @@ class Service:
 
     @contextlib.contextmanager
     def running(self, network: int | None = None) -> Iterator[int]:
-        """Run it until the block ends; give the process that is its first."""
+        """Run it until the block ends; return the process that is its first."""
         command = self.command(network=network)
         with self.shown.open("wb") as out, subprocess.Popen(command, stdout=out, stderr=out) as process:
             try:

@@ -47,7 +47,7 @@ class Instruction:
 
 
 def read_dockerfile(file: Path) -> list[Instruction]:
-    """Give the instructions, without comments, with ARGs put in where FROM names them."""
+    """Return the instructions, without comments, with ARGs put in where FROM names them."""
     lines = [line for line in file.read_text().splitlines() if not line.lstrip().startswith("#")]
     whole = re.sub(r"\\\n\s*", " ", "\n".join(lines))
     found = [Instruction(*line.split(maxsplit=1)) for line in whole.splitlines() if line.strip()]
@@ -60,7 +60,7 @@ def _filled(text: str, values: Mapping[str, str]) -> str:
 
 
 def sent_to_the_builder(folder: Path) -> set[str]:
-    """Give the files that .dockerignore lets through; the last pattern that fits a path counts."""
+    """Return the files that .dockerignore lets through; the last pattern that fits a path counts."""
     patterns = [line for line in (folder / ".dockerignore").read_text().splitlines() if line and line[0] != "#"]
     known = subprocess.run(["git", "ls-files", "-co"], cwd=folder, capture_output=True, text=True, check=True).stdout
     return {path for path in known.splitlines() if not _ignored(path, patterns)}
@@ -92,7 +92,7 @@ class Layer:
         _stand_in_for_the_base(self)
 
     def file(self, path: str) -> Path:
-        """Give where a file of this layer's is kept."""
+        """Return where a file of this layer's is kept."""
         return self.folder / "upper" / path.lstrip("/")
 
     def write(self, path: str, text: str, mode: int = 0o755) -> None:
@@ -103,7 +103,7 @@ class Layer:
         file.chmod(mode)
 
     def run(self, script: str) -> str:
-        """Run a RUN step; give what it printed."""
+        """Run a RUN step; return what it printed."""
         host = {name: value for name, value in os.environ.items() if name.startswith(FROM_HOST)}
         words = [f"{name}={value}" for name, value in ({"HOME": "/root"} | host | self.env).items()]
         command = ["chroot", f"{self.folder}/root", "env", "-i", *words, "sh", "-ec", f"cd {self.cwd} && {script}"]
@@ -120,7 +120,7 @@ def in_namespace(layer: Layer, mounts: Sequence[str], command: Sequence[str]) ->
 
 
 def namespace_command(layer: Layer, mounts: Sequence[str], command: Sequence[str], *flags: str) -> list[str]:
-    """Give the command that mounts the layer in namespaces of its own and runs another there as process 1."""
+    """Return the command that mounts the layer in namespaces of its own and runs another there as process 1."""
     script = "\n".join(
         [f"LAYER={layer.folder} PYTHON={sys.base_prefix} PACKAGES={PACKAGES}", LAYER, *mounts, 'exec "$@"']
     )
@@ -184,7 +184,7 @@ def _copy(layer: Layer, words: list[str], stages: Mapping[str, Layer], sent: set
 
 
 def one_of_the_lock(lock: str, name: str = "annotated-doc") -> str:
-    """Give the entry of one package, with its hashes."""
+    """Return the entry of one package, with its hashes."""
     entry = re.search(rf"^{name}==.*?(?=^\S)", lock, re.MULTILINE | re.DOTALL)
     assert entry
     return entry[0]

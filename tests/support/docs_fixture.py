@@ -128,7 +128,7 @@ class World:
         return script
 
     def propose(self) -> str:
-        """Propose a transfer; give the id of the proposal that waits."""
+        """Propose a transfer; return the id of the proposal that waits."""
         drafts = ["moved", "moved"]
         with self._session() as session:
             session.ask("tools/list", 1)
@@ -138,7 +138,7 @@ class World:
         return str(answer["result"]["structuredContent"]["proposal_id"])
 
     def new_database(self) -> str:
-        """Give the URL of an empty database."""
+        """Return the URL of an empty database."""
         return self.postgres.new_database(migrated=False)
 
     def populate(self) -> None:

@@ -87,7 +87,7 @@ class Zygote:
         self._children: list[Child] = []
 
     def serve(self) -> dict[str, Any] | None:
-        """Give a request, in the child that was forked for it, or None where all is over."""
+        """Return a request, in the child that was forked for it, or None where all is over."""
         while True:
             ready = {key.fd for key, _ in self._selector.select()}
             if LIFELINE in ready:

@@ -93,7 +93,7 @@ def make_certificates(directory: Path, *names: str) -> Certificates:
 
 
 def free_port() -> int:
-    """Give a loopback port that nobody listened on a moment ago."""
+    """Return a loopback port that nobody listened on a moment ago."""
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         return int(sock.getsockname()[1])
@@ -152,11 +152,11 @@ class ServerHandle:
         return f"http://127.0.0.1:{self.plain_port or self.port}"
 
     def executions(self) -> list[dict[str, Any]]:
-        """Give every tool execution so far, in order: `tool` and `arguments`."""
+        """Return every tool execution so far, in order: `tool` and `arguments`."""
         return _json_lines(self.log)
 
     def new_executions(self) -> list[dict[str, Any]]:
-        """Give the executions since this was last asked."""
+        """Return the executions since this was last asked."""
         every = self.executions()
         fresh, self._seen = every[self._seen :], len(every)
         return fresh
@@ -166,7 +166,7 @@ class ServerHandle:
         self.log.with_suffix(".wake").touch()
 
     def requests(self) -> list[dict[str, Any]]:
-        """Give every HTTP request that arrived, for servers started with a request log."""
+        """Return every HTTP request that arrived, for servers started with a request log."""
         assert self.requests_log, f"{self.name} keeps no request log"
         return _json_lines(self.requests_log)
 
@@ -275,11 +275,11 @@ class Interlock:
         return interlock_cli(*arguments, "--state-dir", str(self.state_dir))
 
     def recorded(self) -> list[dict[str, Any]]:
-        """Give the audit events that are there by now, oldest first."""
+        """Return the audit events that are there by now, oldest first."""
         return read_trail(self.state_dir, self.database_url)
 
     def events(self, *, some: bool = True) -> list[dict[str, Any]]:
-        """Give the audit events, oldest first, once no more are on their way; `some` waits for the first of them.
+        """Return the audit events, oldest first, once no more are on their way; `some` waits for the first of them.
 
         None are on their way where nothing came for a while, and not for want of a processor or of the disk.
         """
@@ -300,7 +300,7 @@ class Interlock:
             time.sleep(GLANCE)
 
     def errors(self) -> str:
-        """Give what the daemon wrote to stderr."""
+        """Return what the daemon wrote to stderr."""
         return self.stderr.read_text(errors="replace")
 
     def stop(self) -> None:
@@ -332,7 +332,7 @@ def interlock_cli(
 
 
 def environment(extra: dict[str, str] | None = None) -> dict[str, str]:
-    """Give the environment for an interlock process: none of the caller's own settings or proxies."""
+    """Return the environment for an interlock process: none of the caller's own settings or proxies."""
     kept = {
         name: value
         for name, value in os.environ.items()

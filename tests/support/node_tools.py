@@ -33,7 +33,7 @@ type Report = dict[str, Any]
 
 
 def node() -> str:
-    """Give the path of Node 22.
+    """Return the path of Node 22.
 
     Raises AssertionError where the npm packages are not installed.
     """
@@ -42,12 +42,12 @@ def node() -> str:
 
 
 def server_command(name: str) -> list[str]:
-    """Give the command of a server under tests/node/servers, for `start_process_server`."""
+    """Return the command of a server under tests/node/servers, for `start_process_server`."""
     return [node(), str(NODE_DIR / "servers" / f"{name}.mjs")]
 
 
 def endpoint_path(name: str) -> str:
-    """Give the path of a server's MCP endpoint."""
+    """Return the path of a server's MCP endpoint."""
     return "/sse" if name.endswith("sse") else "/mcp"
 
 
@@ -77,12 +77,12 @@ def start_everything(transport: EverythingTransport, directory: Path) -> Abstrac
 
 
 def clean_environment() -> dict[str, str]:
-    """Give this process's environment without anybody's proxy settings."""
+    """Return this process's environment without anybody's proxy settings."""
     return {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
 
 
 def proxy_environment(proxy_url: str, ca_file: Path) -> dict[str, str]:
-    """Give what sends a Node client through a proxy whose CA it trusts."""
+    """Return what sends a Node client through a proxy whose CA it trusts."""
     return {
         "HTTP_PROXY": proxy_url,
         "HTTPS_PROXY": proxy_url,

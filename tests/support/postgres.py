@@ -77,7 +77,7 @@ class Postgres:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def url(self, database: str, user: str = "postgres") -> str:
-        """Give the URL of a database."""
+        """Return the URL of a database."""
         return f"postgresql://{user}@/{database}?host={self._server.get_postmaster_info().socket_dir}"
 
     def new_database(self, *, migrated: bool = True) -> str:
@@ -86,7 +86,7 @@ class Postgres:
 
     @contextlib.contextmanager
     def lend(self) -> Iterator[str]:
-        """Give the URL of an empty database with our schema; another test gets it next, emptied.
+        """Return the URL of an empty database with our schema; another test gets it next, emptied.
 
         Ten times cheaper than a new one.
         """

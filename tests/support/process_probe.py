@@ -15,7 +15,7 @@ from typing import Any
 
 
 def found() -> dict[str, Any]:
-    """Give what a program can see of how it was started."""
+    """Return what a program can see of how it was started."""
     status = dict(line.split(":\t", 1) for line in Path("/proc/self/status").read_text().splitlines() if ":\t" in line)
     return {
         "argv": sys.argv,

@@ -52,7 +52,7 @@ class ForkedProcess:
         return bool(waiting.poll(None if limit is None else max(0.0, limit) * 1000))
 
     def poll(self) -> int | None:
-        """Give the exit code, or None while it runs; a signal's number is negative."""
+        """Return the exit code, or None while it runs; a signal's number is negative."""
         if self.returncode is None and self._ready(0):
             try:
                 self.returncode = int(json.loads(self._connection.recv(4096))["code"])
@@ -63,7 +63,7 @@ class ForkedProcess:
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        """Give the exit code once it is there.
+        """Return the exit code once it is there.
 
         Raises subprocess.TimeoutExpired where it is not in time.
         """
@@ -125,7 +125,7 @@ class Zygote:
         atexit.register(self._end)
 
     def fork(self, request: dict[str, Any], streams: list[int]) -> socket.socket:
-        """Ask for a process; give the connection that tells of it."""
+        """Ask for a process; return the connection that tells of it."""
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             connection.connect(self.address)
@@ -157,7 +157,7 @@ _zygotes: dict[str, Zygote] = {}
 
 
 def _zygote_for(module: str, env: dict[str, str]) -> Zygote | None:
-    """Give the zygote whose child would be as `python -m MODULE` is; None where there is none."""
+    """Return the zygote whose child would be as `python -m MODULE` is; None where there is none."""
     kind = "servers" if module.startswith("tests.servers.") else "interlock"
     if os.environ.get(PLAIN):
         return None
@@ -199,7 +199,7 @@ def start_module(
 
 
 def module_command(module: str, *arguments: str, env: Mapping[str, str]) -> list[str]:
-    """Give a command that runs a module, for those who can only start commands; it must be started with `env`."""
+    """Return a command that runs a module, for those who can only start commands; it must be started with `env`."""
     zygote = _zygote_for(module, dict(env))
     if zygote is None:
         return [sys.executable, "-m", module, *arguments]
@@ -207,7 +207,7 @@ def module_command(module: str, *arguments: str, env: Mapping[str, str]) -> list
 
 
 def _stream(stream: int | IO[bytes], number: int, closing: contextlib.ExitStack) -> tuple[int, IO[bytes] | None]:
-    """Give the descriptor for the child's stream, and our end where it is a pipe."""
+    """Return the descriptor for the child's stream, and our end where it is a pipe."""
     if stream == subprocess.PIPE:
         reading, writing = os.pipe()
         theirs, ours = (reading, writing) if number == 0 else (writing, reading)
@@ -223,7 +223,7 @@ def _stream(stream: int | IO[bytes], number: int, closing: contextlib.ExitStack)
 def run_module(
     module: str, *arguments: str, env: Mapping[str, str] | None = None, cwd: Path = REPOSITORY, timeout: float = 30
 ) -> subprocess.CompletedProcess[str]:
-    """Run `python -m MODULE ARGUMENT…` to its end; give what it wrote, and its exit code.
+    """Run `python -m MODULE ARGUMENT…` to its end; return what it wrote, and its exit code.
 
     Raises subprocess.TimeoutExpired, having killed it, where it takes longer.
     """

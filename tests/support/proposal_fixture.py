@@ -14,7 +14,7 @@ NOW = 1_000_000.0
 
 
 def new_proposal(proposal_id: str = "01890000-0000-7000-8000-00000000000a", **fields: Any) -> Proposal:
-    """Give a proposal to transfer funds that waits for an operator."""
+    """Return a proposal to transfer funds that waits for an operator."""
     given: dict[str, Any] = {
         "server": "bank.example.com",
         "tool": "transfer_funds",

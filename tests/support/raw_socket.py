@@ -68,7 +68,7 @@ def send_raw(
 
 
 def _open_tunnel(sock: socket.socket, target: str, deadline: float) -> bytes:
-    """Ask for a tunnel; give nothing where it opened, else the refusal."""
+    """Ask for a tunnel; return nothing where it opened, else the refusal."""
     sock.sendall(f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n".encode())
     answer = b""
     while b"\r\n\r\n" not in answer:
@@ -116,7 +116,7 @@ class Answer:
 
 
 def parse_answers(received: bytes, *, ended: bool = True) -> list[Answer]:
-    """Give the complete answers with a final status in `received`; what is cut short is left out.
+    """Return the complete answers with a final status in `received`; what is cut short is left out.
 
     A body without a length is complete when the connection has `ended`; what follows an
     upgrade counts as an answer of status 0.

@@ -21,17 +21,17 @@ from tests.support.trail_reader import read_trail
 
 
 def recorder(log: Path, *flags: str) -> list[str]:
-    """Give the command of the server that notes every byte it gets (tests/servers/stdio_recorder.py)."""
+    """Return the command of the server that notes every byte it gets (tests/servers/stdio_recorder.py)."""
     return [sys.executable, str(REPOSITORY / "tests" / "servers" / "stdio_recorder.py"), str(log), *flags]
 
 
 def run_words(state_dir: Path, policy: Path, command: Sequence[str], *flags: str) -> list[str]:
-    """Give the words of `interlock run` that follow `interlock`."""
+    """Return the words of `interlock run` that follow `interlock`."""
     return ["run", "--state-dir", str(state_dir), "--policy", str(policy), *flags, "--", *command]
 
 
 def run_command(state_dir: Path, policy: Path, command: Sequence[str], *flags: str) -> list[str]:
-    """Give the command line of `interlock run`."""
+    """Return the command line of `interlock run`."""
     return [sys.executable, "-m", "proxy.cli", *run_words(state_dir, policy, command, *flags)]
 
 
@@ -54,12 +54,12 @@ class Run:
         self.process.stdin.flush()
 
     def receive(self, limit: float = PATIENCE) -> Any:
-        """Give the next message, or None where there are no more."""
+        """Return the next message, or None where there are no more."""
         line = self._line(time.monotonic() + limit)
         return json.loads(line) if line else None
 
     def answer(self, message_id: Any) -> Any:
-        """Give the answer to a request, passing over what comes before it."""
+        """Return the answer to a request, passing over what comes before it."""
         while (message := self.receive()) is not None:
             if message.get("id") == message_id and "method" not in message:
                 return message
@@ -102,7 +102,7 @@ class Run:
         return self.stderr.read_text(errors="replace")
 
     def events(self) -> list[dict[str, Any]]:
-        """Give the audit events of the state folder; all of them, once the run has ended."""
+        """Return the audit events of the state folder; all of them, once the run has ended."""
         return read_trail(self.state_dir)
 
 

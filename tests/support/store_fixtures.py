@@ -20,7 +20,7 @@ def where(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str | None, P
 
 
 def patient_store(database_url: str | None, state_dir: Path) -> Proposals:
-    """Give the store of proposals that is used there, with all the time that it may need."""
+    """Return the store of proposals that is used there, with all the time that it may need."""
     store = open_store(database_url, state_dir)
     store.database._timeout = PATIENCE  # type: ignore[attr-defined]
     return store

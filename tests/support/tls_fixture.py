@@ -41,7 +41,7 @@ class Far:
         return self._out.read()
 
     def said(self) -> bytes:
-        """Give what was read so far."""
+        """Return what was read so far."""
         read = b""
         try:
             while piece := self.tls.read(1 << 16):
@@ -51,7 +51,7 @@ class Far:
         return read
 
     def say(self, data: bytes) -> bytes:
-        """Give what `data` is when encrypted."""
+        """Return what `data` is when encrypted."""
         self.tls.write(data)
         return self._out.read()
 
@@ -65,20 +65,20 @@ class Authority:
         self._ca.cert_pem.write_to_path(self.file)
 
     def server(self, *names: str) -> ssl.SSLContext:
-        """Give the settings of a server of these names."""
+        """Return the settings of a server of these names."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._ca.issue_cert(*names).configure_cert(context)
         return context
 
 
 def context() -> Context:
-    """Give the context of a client that is there."""
+    """Return the context of a client that is there."""
     client = Client(peername=("c", 1), sockname=("127.0.0.1", 2), state=ConnectionState.OPEN)
     return Context(client, options.Options())
 
 
 def certificates(folder: Path, ca: Path) -> Iterator[Certificates]:
-    """Give the addon as the daemon has it."""
+    """Return the addon as the daemon has it."""
     addon = Certificates()
     with taddons.context(addon) as world:
         world.configure(addon, confdir=str(folder), ssl_verify_upstream_trusted_ca=str(ca), upstream_cert=False)
@@ -86,7 +86,7 @@ def certificates(folder: Path, ca: Path) -> Iterator[Certificates]:
 
 
 def server(name: str, port: int = 443) -> Server:
-    """Give a connection to a server."""
+    """Return a connection to a server."""
     made = Server(address=(name, port))
     made.sni = name
     return made

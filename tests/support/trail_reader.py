@@ -17,13 +17,13 @@ PAGE = 5000
 
 
 def read_trail(state_dir: Path, database_url: str | None = None) -> list[dict[str, Any]]:
-    """Give every event, oldest first. In a thread: the one that asks may have an event loop already."""
+    """Return every event, oldest first. In a thread: the one that asks may have an event loop already."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(lambda: asyncio.run(_read(state_dir, database_url))).result(LIMIT)
 
 
 def stored_events(state_dir: Path, database_url: str | None = None) -> list[dict[str, Any]]:
-    """Give every event that is in the store, oldest first."""
+    """Return every event that is in the store, oldest first."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(lambda: asyncio.run(_stored(state_dir, database_url))).result(LIMIT)
 

@@ -81,14 +81,14 @@ class World:
     async def propose(
         self, arguments: Any = None, extra: Any = STABLE, tool: str = "transfer_funds", **more: Any
     ) -> Any:
-        """Propose; give the answer's structure."""
+        """Propose; return the answer's structure."""
         given = {**(ARGUMENTS if arguments is None else arguments), **({"_interlock": extra} if extra else {})}
         return structure(await self.inspect(f"{tool}_propose", given, **more))
 
     async def commit(
         self, proposed: Any, arguments: Any = None, tool: str = "transfer_funds", **more: Any
     ) -> Forward | str:
-        """Commit; give what is forwarded, or the reason why nothing is."""
+        """Commit; return what is forwarded, or the reason why nothing is."""
         given = {**(ARGUMENTS if arguments is None else arguments)}
         given |= {name: proposed[name] for name in ("proposal_id", "commit_token") if name in proposed}
         verdict = await self.inspect(f"{tool}_commit", given, **more)
@@ -123,7 +123,7 @@ def reply(verdict: Verdict) -> Any:
 
 
 def structure(verdict: Verdict) -> Any:
-    """Give a proposal's answer, which stands twice in it."""
+    """Return a proposal's answer, which stands twice in it."""
     answered = reply(verdict)["result"]
     if answered["isError"]:
         return reason(verdict)
@@ -132,7 +132,7 @@ def structure(verdict: Verdict) -> Any:
 
 
 def reason(verdict: Verdict) -> str:
-    """Give why a call was refused; its text names the code too."""
+    """Return why a call was refused; its text names the code too."""
     result = reply(verdict)["result"]
     code: str = result["_meta"]["mcp-interlock/denial"]["reason"]
     assert f"({code})" in result["content"][0]["text"]

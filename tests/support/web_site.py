@@ -29,7 +29,7 @@ def _git(*words: str, cwd: Path) -> None:
 
 @contextlib.contextmanager
 def start_site(folder: Path, certificates: Certificates | None = None) -> Iterator[int]:
-    """Serve `hello.txt` and `repo.git`, which has it too; give the port."""
+    """Serve `hello.txt` and `repo.git`, which has it too; return the port."""
     work, root = folder / "work", folder / "root"
     for each in (work, root):
         each.mkdir(parents=True)
@@ -46,7 +46,7 @@ def start_site(folder: Path, certificates: Certificates | None = None) -> Iterat
 
 @contextlib.contextmanager
 def start_page(folder: Path) -> Iterator[int]:
-    """Serve `hello.txt` alone, in the clear; give the port."""
+    """Serve `hello.txt` alone, in the clear; return the port."""
     folder.mkdir()
     (folder / "hello.txt").write_text(PAGE)
     with _serve(folder) as port:

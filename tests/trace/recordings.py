@@ -38,7 +38,7 @@ def load(name: str) -> dict[str, Any]:
 
 
 def play(recording: dict[str, Any]) -> list[Attributed]:
-    """Give what the attributor makes of a recording: its trace line by line, and what passed on stdio at its time."""
+    """Return what the attributor makes of a recording: its trace line by line, and what passed on stdio at its time."""
     attributor = Attributor(recording["stdin"], recording["stdout"])
     reader, normaliser = Reader(), Normaliser()
     told: list[Attributed] = []
@@ -66,7 +66,7 @@ def pass_on(attributor: Attributor, what: dict[str, Any]) -> list[Attributed]:
 
 
 def truths(told: list[Attributed]) -> Iterator[tuple[str, Attributed]]:
-    """Give what the tools did, each with the call that did it."""
+    """Return what the tools did, each with the call that did it."""
     for each in told:
         what = each.observation
         found = TRUTH.search(what.path or "") if what.capability != "proc.exec" else None

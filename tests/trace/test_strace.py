@@ -88,7 +88,7 @@ NAMES = st.text(st.sampled_from('ab)(=<>"\\ ,03?[]{}.\n-') | st.characters(max_c
 
 
 def printed(data: bytes, also: bytes = b'"\\') -> str:
-    """Give `data` as strace prints it."""
+    """Return `data` as strace prints it."""
     return "".join(chr(c) if 32 <= c < 127 and c not in also else f"\\{c:03o}" for c in data)
 
 

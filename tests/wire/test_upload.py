@@ -19,7 +19,7 @@ LIMIT = 1 << 24
 
 
 def passes(body: bytes, size: int = 1000, types: list[str] | None = None, encodings: list[str] | None = None) -> bool:
-    """Say whether the whole of `body` gets through, chunk by chunk."""
+    """Return whether the whole of `body` gets through, chunk by chunk."""
     scanner = UploadScanner(types or [], encodings or [], LIMIT)
     return all(scanner.passes(body[i : i + size]) for i in range(0, len(body), size))
 

@@ -73,7 +73,7 @@ class DirectHandler(ProxyConnectionHandler):
         self._unread: collections.Counter[Wire] = collections.Counter()
 
     async def server_event(self, event: events.Event) -> None:
-        """Give the layers an event."""
+        """Return the layers an event."""
         self.take(event)
         if isinstance(event, events.OpenConnectionCompleted):
             self._dialled.discard(event.command)
@@ -89,7 +89,7 @@ class DirectHandler(ProxyConnectionHandler):
             self._catch_up()
 
     def take(self, event: events.Event) -> None:
-        """Give the layers an event; one that comes while they are busy with another is for them to take next."""
+        """Return the layers an event; one that comes while they are busy with another is for them to take next."""
         self._waiting.append(event)
         if self._busy:
             return
@@ -182,7 +182,7 @@ class DirectHandler(ProxyConnectionHandler):
                 await waiting
 
     def _told(self, hook: commands.StartHook) -> Awaitable[None] | None:
-        """Tell the addons; give what is left to wait for."""
+        """Tell the addons; return what is left to wait for."""
         args = self._table.args(hook)
         waiting, data = self._table.tell(hook, args), args[0]
         if isinstance(data, Flow) and data.intercepted:
@@ -266,7 +266,7 @@ class DirectHandler(ProxyConnectionHandler):
 
 
 async def _until(end: asyncio.Future[None]) -> asyncio.CancelledError | None:
-    """Wait for an end; give the cancellation where one came first."""
+    """Wait for an end; return the cancellation where one came first."""
     try:
         await end
     except asyncio.CancelledError as cancelled:

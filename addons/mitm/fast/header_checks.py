@@ -37,7 +37,7 @@ def validate_headers(message: Message) -> None:
 
 
 def expected_http_body_size(request: Request, response: Response | None = None) -> int | None:
-    """Give how long a body will be: None where it comes in chunks, -1 where it ends with the connection.
+    """Return how long a body will be: None where it comes in chunks, -1 where it ends with the connection.
 
     Raises ValueError where its head does not say plainly.
     """

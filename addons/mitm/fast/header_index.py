@@ -21,7 +21,7 @@ _KEYS: dict[str | bytes, bytes] = {}
 
 
 def index(headers: Headers) -> Index:
-    """Give the values of each name, in lower case. Fields never change, headers get new ones: it holds for a tuple."""
+    """The values of each name, in lower case. Fields never change, headers get new ones: it holds for a tuple."""
     fields = headers.fields
     kept: tuple[Any, Index] | None = headers.__dict__.get(_INDEX)
     if kept is not None and kept[0] is fields:
@@ -62,7 +62,7 @@ def _bytes(text: str | bytes) -> bytes:
 
 
 def _key(name: str | bytes) -> bytes:
-    """Give what a name is looked up by; those that are asked for are few, and remembered."""
+    """Return what a name is looked up by; those that are asked for are few, and remembered."""
     known = _KEYS.get(name)
     if known is None:
         known = _bytes(name).lower()

@@ -34,7 +34,7 @@ class EventBatch(HttpEvent):
 
 
 def together(parts: list[HttpEvent]) -> HttpEvent:
-    """Give several events of one stream as one."""
+    """Return several events of one stream as one."""
     return parts[0] if len(parts) == 1 else EventBatch(parts[0].stream_id, tuple(parts))
 
 
@@ -135,7 +135,7 @@ class QuickHttp1(Http1Connection):
             self._is_coded = b"content-encoding" in index(event.response.headers)
 
     def _goes_on(self, event: HttpEvent) -> bool:
-        """Say whether more may be read before anybody has heard of `event`."""
+        """Return whether more may be read before anybody has heard of `event`."""
         if isinstance(event, ResponseEndOfMessage):
             return not self.buf and self._stays()
         return isinstance(event, (RequestHeaders, ResponseHeaders, self.ReceiveData))
@@ -153,7 +153,7 @@ class QuickHttp1(Http1Connection):
             yield from self.state(events.DataReceived(self.conn, b""))
 
     def _stays(self) -> bool:
-        """Say whether mitmproxy would keep the connection; False where it takes more than a look to say so."""
+        """Return whether mitmproxy would keep the connection; False where it takes more than a look to say so."""
         request, response = self.request, self.response
         if request is None or response is None or response.data.status_code == 101:
             return False
@@ -169,7 +169,7 @@ class QuickHttp1(Http1Connection):
 
 
 def whole_chunks(data: bytes) -> tuple[list[bytes], int, bool]:
-    """Give the chunks that `data` begins with and holds whole, where they end, and whether the body ends there, too.
+    """Return the chunks that `data` begins with and holds whole, where they end, and whether the body ends there, too.
 
     What is not of the plain form, or not all here, is not for this reader: it stops before that.
     """

@@ -49,7 +49,7 @@ class Wire(asyncio.Protocol):
         self.muted = False
 
     def attach(self, reader: asyncio.StreamReader) -> asyncio.Future[None]:
-        """Take the connection over, with what its stream has read already; give what is done when it ends."""
+        """Take the connection over, with what its stream has read already; return what is done when it ends."""
         self._transport.set_protocol(self)
         buffered = bytes(reader._buffer)  # type: ignore[attr-defined]  # noqa: SLF001  no other way that never waits
         if buffered:
@@ -65,7 +65,7 @@ class Wire(asyncio.Protocol):
         return self._ended
 
     def data_received(self, data: bytes) -> None:
-        """Give the layers what came."""
+        """Return the layers what came."""
         state = self._connection.state
         if not self.muted and (state is ConnectionState.OPEN or state & ConnectionState.CAN_READ):
             self._taker.take(events.DataReceived(self._connection, data))

@@ -32,7 +32,7 @@ class AtOnce(Layer):
             self._paused_event_queue.append(event)
 
     def _run(self, generator: CommandGenerator[None], reply: Any = None) -> CommandGenerator[None]:
-        """Give the commands of what is under way, up to its end or to one that it has to wait for."""
+        """Return the commands of what is under way, up to its end or to one that it has to wait for."""
         try:
             command = generator.send(reply)
             while True:
@@ -59,5 +59,5 @@ def done(command: Command) -> bool:
 
 
 def is_done(command: Command) -> bool:
-    """Say whether nobody waits for `command`, or nobody needs to any more."""
+    """Return whether nobody waits for `command`, or nobody needs to any more."""
     return command.blocking is False

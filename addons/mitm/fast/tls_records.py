@@ -60,7 +60,7 @@ class OpenTls(TLSLayer):
             yield from self._pass_on(events.ConnectionClosed(self.conn))
 
     def _pass_on(self, event: events.Event) -> CommandGenerator[None]:
-        """Give the layer inside an event; encrypt what it sends, and send together what it sends in one go."""
+        """Return the layer inside an event; encrypt what it sends, and send together what it sends in one go."""
         conn, tls, written = self.conn, self.tls, False
         for command in self.child_layer.handle_event(event):
             if type(command) is commands.SendData and command.connection is conn:
@@ -104,7 +104,7 @@ def _write(tls: Any, data: bytes) -> None:
 
 
 def _drain(tls: Any) -> bytes:
-    """Give the cipher text that waits to be sent."""
+    """Return the cipher text that waits to be sent."""
     source = tls._from_ssl  # noqa: SLF001
     size = _lib.BIO_read(source, _BUFFER, _SIZE)
     if size < _SIZE:

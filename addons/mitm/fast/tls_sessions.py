@@ -92,7 +92,7 @@ class Sessions:
 
 
 def _seconds(server: Connection) -> float:
-    """Give how long what was verified holds: until a certificate of the chain runs out, and never long."""
+    """Return how long what was verified holds: until a certificate of the chain runs out, and never long."""
     now = datetime.now(UTC)
     return min([SECONDS, *((certificate.notafter - now).total_seconds() for certificate in server.certificate_list)])
 

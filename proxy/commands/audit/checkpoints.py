@@ -17,7 +17,7 @@ EXIT_BAD = 1
 def read_checkpoints(
     settings: Settings, files: Sequence[Path] = (), public_keys: Sequence[Path] = (), until: float | None = None
 ) -> tuple[dict[str, Signed], list[str]]:
-    """Give what was signed, by writer, and what is wrong with lines that do not hold.
+    """Return what was signed, by writer, and what is wrong with lines that do not hold.
 
     By default that is the file and the keys of the settings. Where writers were after `until` is left out. Raises
     ConfigError where a file cannot be read.

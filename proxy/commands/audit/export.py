@@ -180,7 +180,7 @@ async def _store(settings: Settings) -> AsyncIterator[Events]:
 
 @contextlib.contextmanager
 def _opened(path: Path | None) -> Iterator[IO[str]]:
-    """Give where to write: a file that is there as a whole or not at all, or standard output."""
+    """Return where to write: a file that is there as a whole or not at all, or standard output."""
     if path is None:
         yield sys.stdout
         sys.stdout.flush()

@@ -39,7 +39,7 @@ def read_filter(
     rule: str | None = None,
     arguments: list[str] | None = None,
 ) -> Filter:
-    """Give what the options say. Raises ConfigError where one of them cannot be read."""
+    """Return what the options say. Raises ConfigError where one of them cannot be read."""
     now = time.time()
     made = Filter(
         since=parse_moment(since, "--since", now) if since else None,

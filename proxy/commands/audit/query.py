@@ -105,7 +105,7 @@ async def _find(settings: Settings, wanted: str) -> list[dict[str, Any]]:
 
 
 async def _complete(whole: WholeEvents, prefix: str) -> str:
-    """Give the one id that begins so. Raises ConfigError where there is not one alone."""
+    """Return the one id that begins so. Raises ConfigError where there is not one alone."""
     if len(prefix) < MIN_PREFIX:
         raise ConfigError(
             f"no call or event has the id {prefix!r}; of a longer one give at least {MIN_PREFIX} characters"

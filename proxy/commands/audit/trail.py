@@ -21,7 +21,7 @@ FOLLOW_SECONDS = 0.5
 
 
 def last_events(settings: Settings, number: int) -> list[dict[str, Any]]:
-    """Give the last events, oldest first. A store that does not answer is told of, and left out."""
+    """Return the last events, oldest first. A store that does not answer is told of, and left out."""
 
     async def ask() -> list[dict[str, Any]]:
         async with _store(settings) as store:
@@ -36,7 +36,7 @@ def last_events(settings: Settings, number: int) -> list[dict[str, Any]]:
 
 
 def follow(settings: Settings, number: int, pause: float = FOLLOW_SECONDS) -> Iterator[list[dict[str, Any]]]:
-    """Give the last events, and then whatever comes, as it comes; never ends by itself.
+    """Return the last events, and then whatever comes, as it comes; never ends by itself.
 
     A store that does not answer is asked again.
     """
@@ -57,7 +57,7 @@ def follow(settings: Settings, number: int, pause: float = FOLLOW_SECONDS) -> It
 
 
 def events_since(settings: Settings, since: float) -> Iterator[dict[str, Any]]:
-    """Give the events from a time on, oldest first. Raises StoreUnavailableError."""
+    """Return the events from a time on, oldest first. Raises StoreUnavailableError."""
     with _opened(settings) as (runner, store):
         found = reading.events_since(store, settings.state_dir, since)
         while (event := runner.run(anext(found, None))) is not None:

@@ -27,7 +27,7 @@ def addon(tmp_path: Path) -> Iterator[Certificates]:
 
 
 def begun(addon: Certificates, host: str) -> SSL.Connection:
-    """Give the connection of a client that wants `host`."""
+    """Return the connection of a client that wants `host`."""
     context = tls.context()
     context.client.sni = host
     context.server = tls.server(host)
@@ -38,7 +38,7 @@ def begun(addon: Certificates, host: str) -> SSL.Connection:
 
 
 def shown(connection: SSL.Connection) -> int:
-    """Give the number of the certificate that a client is shown."""
+    """Return the number of the certificate that a client is shown."""
     certificate = connection.get_certificate()
     assert certificate
     return certificate.get_serial_number()

@@ -87,7 +87,7 @@ class Tunnel:
                 self._give(events.HookCompleted(command))
 
     def heard(self) -> bytes:
-        """Give what the client reads of what was sent."""
+        """Return what the client reads of what was sent."""
         self.far.take(b"".join(filter(None, self.sent)))
         return self.far.said()
 

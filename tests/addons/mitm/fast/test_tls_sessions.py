@@ -30,7 +30,7 @@ class Scene:
         self.far = authority.server("a.test", "b.test")
 
     def connects(self, server: Server) -> bool:
-        """Connect, and end; say whether a session was taken up."""
+        """Connect, and end; return whether a session was taken up."""
         start = TlsData(server, tls.context())
         start.context.client.alpn_offers = [b"http/1.1"]
         self.addon.tls_start_server(start)
