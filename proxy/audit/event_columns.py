@@ -82,7 +82,7 @@ def readable(body: str) -> str:
 
 
 def columns(body: str, said: list[Any] | None = None) -> list[Any]:
-    """The values of the event's columns, in the order of COLUMNS: JSON as text, names no longer than they may be.
+    """Get the values of the event's columns, in the order of COLUMNS: JSON as text, names no longer than they may be.
 
     `said` is what the text says, in this order and with JSON as text, where that is known; a `proposal_id` in `detail`
     is not. Raises PoisonError as `readable` does, and for the same texts.

@@ -248,7 +248,7 @@ def page(connection: apsw.Connection, writer: str, after: int, limit: int, *, re
 
 
 def _page_at_once(connection: apsw.Connection, writer: str, after: int, limit: int) -> list[Entry] | None:
-    """A page by two statements, since each row that is fetched lets other threads go first; None where it is odd.
+    """Get a page by two statements, since each row that is fetched lets other threads go first; None where it is odd.
 
     So it is where it would be too large, where numbers are missing, where a text holds what parts them, or where one
     has no link.

@@ -159,7 +159,7 @@ def _files(asked: Asked, found: Found, way_in: Entrance, kept: list[str]) -> Fil
 
 
 def _state_folders(own: Path, ca: Path) -> set[Path]:
-    """The proxy's state folder: the one of the settings, and the one that a named folder of certificates is in."""
+    """Get the proxy's state folder: the one of the settings, and the one that a named folder of certificates is in."""
     named = ca.resolve().parent
     return {own.resolve(), *([named] if ca.resolve().name == "ca" and (named / "keys").is_dir() else [])}
 

@@ -241,7 +241,7 @@ class Gate(WayBack):
         return Pass()
 
     def watch_upload(self, context: Context, headers: Headers, limit: int) -> UploadWatch | Denial | None:
-        """What looks through a body that streams, a refusal by its head, or None where nobody asks for either."""
+        """Get what looks through a body that streams, a refusal by its head, or None where nobody asks for either."""
         denial = self.declare(context, self._outbound.look(context, headers, b""))
         return denial or self._outbound.watch(context, headers, limit)
 

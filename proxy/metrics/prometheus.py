@@ -17,7 +17,7 @@ type Sums = Iterable[tuple[Family, tuple[str, ...], Sequence[float]]]
 
 
 def expose(sums: Sums) -> Iterator[str]:
-    """The lines of what workers counted. Of a counter with labels, those that were never counted are left out."""
+    """Get the lines of what workers counted. Of a counter with labels, those that were never counted are left out."""
     told = None
     for family, values, numbers in sums:
         if family is not told:

@@ -68,7 +68,7 @@ class Sinkhole:
 
 
 def environment(home: Path, folder: Path, said: Mapping[str, str], path: str) -> dict[str, str]:
-    """The variables of a server inside: a home of canaries, our own authority trusted, nothing of the caller's."""
+    """Get the variables of a server inside: a home of canaries, our own authority trusted, nothing of the caller's."""
     trust = str(folder / "trust.pem")
     return {
         "PATH": path,

@@ -311,6 +311,6 @@ class Root(Layer):
 
 
 def next_layer(layer: Layer, data: bytes, signs: Signs = ANY_SIGN) -> Layer | None:
-    """What `data`, all or the beginning of `layer`, reads as one decoding further; None where that is nothing."""
+    """Get what `data`, all or the beginning of `layer`, reads as one decoding further; None where that is nothing."""
     views = views_of(data, is_text=layer.below is None, signs=signs)
     return Layer(layer, views) if views else None

@@ -67,7 +67,7 @@ def _is_noise(data: bytes, signs: Signs, scanner: Scanner, *, is_text: bool) -> 
 
 
 def flat(value: Any, part: Any = None) -> bytes | None:
-    """The text of `value`, and after a wall that of `part` of it by itself; None where it takes the whole way."""
+    """Get the text of `value`, and after a wall that of `part` of it by itself; None where it takes the whole way."""
     reading = _Reading(part)
     try:
         body = reading.container(value if type(value) is dict or type(value) is list else [value], "", _DEEP)
@@ -154,7 +154,7 @@ def _number(value: Any) -> str:
 
 
 def _with_joins(body: str, names: list[Place], strings: list[str]) -> bytes:
-    """The lines, and after them strings end to end: all but the protocol's own, and those of each shared name."""
+    """Get the lines, and after them strings end to end: all but the protocol's own, and those of each shared name."""
     text = body.encode("utf-8", "surrogatepass")
     if len(strings) < 2:
         return text

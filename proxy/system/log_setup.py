@@ -72,7 +72,7 @@ def configure(level: str = "info", log_format: str = "auto") -> None:
 
 
 def _bound_logger(level: str, *, as_json: bool) -> type[Any]:
-    """The class of loggers: structlog's own, but JSON of level info, as decisions are, is written in one step."""
+    """Get the class of loggers: structlog's own, but JSON of level info, as decisions are, is written in one step."""
     filtering = structlog.make_filtering_bound_logger(level)
     if not as_json or logging.getLevelNamesMapping()[level] > logging.INFO:
         return filtering

@@ -21,7 +21,7 @@ _KEYS: dict[str | bytes, bytes] = {}
 
 
 def index(headers: Headers) -> Index:
-    """The values of each name, in lower case. Fields never change, headers get new ones: it holds for a tuple."""
+    """Get the values of each name, in lower case. Fields never change, headers get new ones: it holds for a tuple."""
     fields = headers.fields
     kept: tuple[Any, Index] | None = headers.__dict__.get(_INDEX)
     if kept is not None and kept[0] is fields:
