@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Protocol
 import structlog
 from mitmproxy import ctx
 
-from addons.flow_state import EVENT_STREAM, PRINCIPAL, media_type, server_name
-from addons.limits import REFUSED, BodyOverdue, Refusal, plain_response
+from addons.flow_state import EVENT_STREAM, media_type, server_name, state_of
+from addons.limits import BodyOverdue, Refusal, plain_response
 from proxy.core.model import Context, Principal
 from proxy.metrics.counters import ACCEPTED, CONNECTIONS
 
@@ -130,9 +130,10 @@ class Lifecycle:
     def error(self, flow: http.HTTPFlow) -> None:
         """Count the request as done; record it where a limit ended it."""
         self._done(flow.id)
-        if reason := flow.metadata.get(REFUSED):
-            context = Context(flow.metadata.get(PRINCIPAL, Principal(self._agent)), server_name(flow))
-            self._gate.note("request_refused", reason, context)
+        state = state_of(flow)
+        if state.refused:
+            context = Context(state.principal or Principal(self._agent), server_name(flow))
+            self._gate.note("request_refused", state.refused, context)
 
     async def read_ahead(self, _: Client) -> None:
         """Let other connections have their turn between two requests that came at once."""

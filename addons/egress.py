@@ -90,7 +90,7 @@ class Egress:
         known = self._known(flow)
         if known is None:
             return self._judge(flow)
-        flow.metadata[flows.EGRESS] = known
+        flows.state_of(flow).egress = known
         return None
 
     def request(self, flow: http.HTTPFlow) -> Awaitable[None] | None:
@@ -113,9 +113,9 @@ class Egress:
         return judged.decision if judged.asked == _asked(flow, destination) else None
 
     async def _judge(self, flow: http.HTTPFlow, *, judged_inside: bool = False) -> None:
-        flow.metadata[flows.EGRESS] = UNJUDGED
+        flows.state_of(flow).egress = UNJUDGED
         try:
-            flow.metadata[flows.EGRESS] = await self._ask(flow, judged_inside=judged_inside)
+            flows.state_of(flow).egress = await self._ask(flow, judged_inside=judged_inside)
         except Exception as error:
             log.exception("a destination could not be judged", error=str(error))
 

@@ -1,4 +1,4 @@
-"""What an HTTP flow says about where it comes from and where it goes. No decisions."""
+"""What Interlock knows of an HTTP flow: its one typed state, where it comes from and where it goes. No decisions."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import functools
 import ipaddress
 import json
 import re
+from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlsplit
@@ -23,9 +24,11 @@ from proxy.wire.mcp import Head
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-PRINCIPAL = "interlock.principal"
-ANSWERED = "interlock.answered"
-EGRESS = "interlock.egress"
+    from addons.sse_rewriter import EventStream
+    from proxy.gate.outbound_scan import UploadWatch
+    from proxy.gate.router import Responses
+    from proxy.wire.upload import UploadScanner
+
 JSON_TYPE = "application/json"
 EVENT_STREAM = "text/event-stream"
 _CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
@@ -34,9 +37,47 @@ _OF_THE_OLD_BODY = frozenset({b"content-encoding", b"transfer-encoding", b"trail
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
+@dataclass(slots=True)
+class FlowState:
+    """What Interlock knows of one flow. The addons and layers fill it in as the flow proceeds."""
+
+    principal: Principal | None = None
+    """Who is calling; None until the request's head has arrived."""
+    egress: Decision = UNJUDGED
+    """What policy says of the destination; a refusal until it was judged."""
+    answered: bool = False
+    """Whether Interlock answered in the server's place."""
+    refused: str | None = None
+    """The reason code, where a layer ended the flow at a limit."""
+    responses: Responses | None = None
+    """Takes what the server sends back; None where nothing in the response is MCP."""
+    rewriter: EventStream | None = None
+    """Rewrites the response, where that is an event stream."""
+    scanner: UploadScanner | None = None
+    """Looks for MCP in an upload that streams."""
+    watch: UploadWatch | None = None
+    """Looks for secrets in an upload that streams."""
+    sent: str = ""
+    """The end of what a WebSocket client has said so far."""
+
+
+# mitmproxy's flows have slots for its own attributes only; this dictionary is what it keeps for its addons.
+_KEY = "interlock"
+
+
+def state_of(flow: http.HTTPFlow) -> FlowState:
+    """Return the state of a flow, a fresh one where it has none yet."""
+    state: FlowState | None = flow.metadata.get(_KEY)
+    if state is None:
+        state = flow.metadata[_KEY] = FlowState()
+    return state
+
+
 def principal(flow: http.HTTPFlow) -> Principal:
-    """Return who is calling, as established when the request's head arrived."""
-    known: Principal = flow.metadata[PRINCIPAL]
+    """Return who is calling. Raises LookupError before that is known: nothing is decided for nobody."""
+    known = state_of(flow).principal
+    if known is None:
+        raise LookupError("the caller of a flow is not known yet")
     return known
 
 
@@ -76,8 +117,7 @@ def head(request: http.Request) -> Head:
 
 def egress(flow: http.HTTPFlow) -> Decision:
     """Return what policy says of where a flow goes; a refusal where it was not asked."""
-    decision: Decision = flow.metadata.get(EGRESS, UNJUDGED)
-    return decision
+    return state_of(flow).egress
 
 
 def may_leave(flow: http.HTTPFlow) -> bool:
@@ -259,7 +299,7 @@ def answer(flow: http.HTTPFlow, status: int, body: bytes, content_type: str = JS
     fields = {"Content-Type": content_type, "Cache-Control": "no-store"} if body else {}
     fields |= {name.replace("_", "-"): value for name, value in headers.items()}
     flow.response = http.Response.make(status, body, fields)
-    flow.metadata[ANSWERED] = True
+    state_of(flow).answered = True
 
 
 def denial(reason: str, subject: str, why: str = "") -> Denial:

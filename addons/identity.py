@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 import structlog
 
-from addons.flow_state import PRINCIPAL, answer_refused, server_name
+from addons.flow_state import answer_refused, server_name, state_of
 from proxy.core import reasons
 from proxy.core.model import Context, Denial, Principal
 
@@ -67,7 +67,7 @@ class Identity:
 
     def _identify(self, flow: http.HTTPFlow, credentials: list[str], otherwise: Principal) -> Principal | None:
         """Put whom the credentials name on the flow; where that is nobody, refuse it in the name of `otherwise`."""
-        flow.metadata[PRINCIPAL] = otherwise
+        state_of(flow).principal = otherwise
         flow.request.headers.pop(HEADER, None)
         flow.request.headers.pop("proxy-connection", None)
         principal = None
@@ -79,7 +79,7 @@ class Identity:
             _refuse(flow)
             self._gate.note("request_refused", "agent_auth", Context(otherwise, server_name(flow)), status=407)
             return None
-        flow.metadata[PRINCIPAL] = principal
+        state_of(flow).principal = principal
         return principal
 
     def _principal(self, headers: list[str]) -> Principal | None:

@@ -18,11 +18,6 @@ if TYPE_CHECKING:
     from mitmproxy.connection import Client
     from mitmproxy.proxy.layer import Layer
 
-REWRITER = "interlock.rewriter"
-SCANNER = "interlock.scanner"
-WATCH = "interlock.watch"
-REFUSED = "interlock.refused"
-
 
 @dataclass(frozen=True, slots=True)
 class Limits:

@@ -14,7 +14,6 @@ from urllib.parse import urlsplit
 import structlog
 
 from addons import flow_state as flows
-from addons.limits import REWRITER, SCANNER, WATCH, Limits, ResponseChunk
 from addons.sse_rewriter import EventStream
 from proxy.core.model import Answer, Context, Denial, Forward, InFlightCall, Pass, Reject, Verdict
 from proxy.gate.router import Responses
@@ -29,13 +28,12 @@ if TYPE_CHECKING:
 
     from mitmproxy import http
 
+    from addons.limits import Limits, ResponseChunk
     from proxy.core.interfaces import SharedCalls
-    from proxy.gate.outbound_scan import UploadWatch
     from proxy.gate.request import Gate
 
 log = structlog.get_logger("interlock.http")
 
-RESPONSES = "interlock.responses"
 MAX_ENDPOINTS = 1000
 
 
@@ -71,7 +69,7 @@ class McpGate:
         length = request.headers.get("content-length", "")
         large = length.isdigit() and int(length) > self._limits.body_bytes
         if flow.response is None and large and self._limits.is_large_upload(request.host):
-            flow.metadata[SCANNER] = UploadScanner(
+            flows.state_of(flow).scanner = UploadScanner(
                 request.headers.get_all("content-type"), request.headers.get_all("content-encoding"), int(length) * 4
             )
             plain = self._names_agree(flow) and self._framing_is_plain(flow)
@@ -85,11 +83,12 @@ class McpGate:
             flows.answer_refused(flow, 403, watch)
             return False
         if watch is not None:
-            flow.metadata[WATCH] = watch
+            flows.state_of(flow).watch = watch
         return True
 
     def _tell_of_upload(self, flow: http.HTTPFlow) -> None:
-        watch: UploadWatch | None = flow.metadata.pop(WATCH, None)
+        state = flows.state_of(flow)
+        watch, state.watch = state.watch, None
         if watch is not None:
             self._gate.declare(flows.context(flow), watch.carried)
 
@@ -103,7 +102,7 @@ class McpGate:
 
     def _may_be_read(self, flow: http.HTTPFlow) -> bool:
         """Refuse what need not be read for that."""
-        if flow.response is not None or flow.error is not None or SCANNER in flow.metadata:
+        if flow.response is not None or flow.error is not None or flows.state_of(flow).scanner is not None:
             self._tell_of_upload(flow)
             return False
         if self._is_stopping():
@@ -183,7 +182,7 @@ class McpGate:
         headers: dict[str, str],
     ) -> None:
         flows.forward_as_json(flow.request, body, headers)
-        flow.metadata[RESPONSES] = Responses(self._gate, context, in_flight, self._key)
+        flows.state_of(flow).responses = Responses(self._gate, context, in_flight, self._key)
 
     def _let_pass(self, flow: http.HTTPFlow, context: Context) -> None:
         """Let what is not MCP pass; a stream that a client GETs may still carry answers."""
@@ -191,7 +190,7 @@ class McpGate:
         if flow.request.method == "GET":
             if flows.EVENT_STREAM in flow.request.headers.get("accept", "").lower():
                 flow.request.headers["accept-encoding"] = "identity"
-            flow.metadata[RESPONSES] = Responses(self._gate, context, None, self._key)
+            flows.state_of(flow).responses = Responses(self._gate, context, None, self._key)
 
     def _is_legacy(self, flow: http.HTTPFlow) -> bool:
         """Return whether answers to this POST travel on a GET stream (HTTP+SSE, 2024-11-05)."""
@@ -229,8 +228,9 @@ class McpGate:
             flow.kill()
 
     def _choose_response(self, flow: http.HTTPFlow) -> None:
-        response, responses = flow.response, flow.metadata.get(RESPONSES)
-        if response is None or flow.metadata.get(flows.ANSWERED) or response.status_code == 101:
+        response, state = flow.response, flows.state_of(flow)
+        responses = state.responses
+        if response is None or state.answered or response.status_code == 101:
             return
         if responses is None:
             response.stream = True
@@ -242,7 +242,7 @@ class McpGate:
                 response.headers["transfer-encoding"] = "chunked"
             stream = EventStream(responses, flow.request, self._limits.message_bytes, engine)
             stream.on_endpoint = self._learn_endpoint
-            flow.metadata[REWRITER] = stream
+            state.rewriter = stream
             response.stream = True
         elif responses.in_flight is None and flow.request.method == "GET":
             response.stream = True
@@ -250,7 +250,8 @@ class McpGate:
     def response_chunk(self, chunk: ResponseChunk) -> Awaitable[None] | None:
         """Rewrite a piece of an event stream. What cannot be read to its end cuts the stream."""
         try:
-            rewriter: EventStream = chunk.flow.metadata[REWRITER]
+            rewriter = flows.state_of(chunk.flow).rewriter
+            assert rewriter is not None
             size = rewriter.waiting + len(chunk.data)
             if size > READ_AT_ONCE and rewriter.completes(chunk.data):
                 return self._rewrite_aside(chunk, rewriter, size)
@@ -274,11 +275,12 @@ class McpGate:
             return None
 
     def _take_response(self, flow: http.HTTPFlow) -> Awaitable[None] | None:
-        response, responses = flow.response, flow.metadata.get(RESPONSES)
-        if response is None or responses is None or flow.metadata.get(flows.ANSWERED):
+        response, state = flow.response, flows.state_of(flow)
+        responses = state.responses
+        if response is None or responses is None or state.answered:
             return None
-        if REWRITER in flow.metadata:
-            self._stream_ended(flow.metadata[REWRITER], responses)
+        if state.rewriter is not None:
+            self._stream_ended(state.rewriter, responses)
         elif response.status_code in (202, 204):
             responses.share()  # the answer, where there is one to come, comes elsewhere
         else:
@@ -323,11 +325,12 @@ class McpGate:
     def error(self, flow: http.HTTPFlow) -> None:
         """Record that a call's answer never came, and what a broken upload carried."""
         self._tell_of_upload(flow)
-        responses: Responses | None = flow.metadata.get(RESPONSES)
+        state = flows.state_of(flow)
+        responses = state.responses
         if responses is not None and responses.in_flight is not None:
             self._gate.abandon(responses.in_flight, "upstream_error")
-        elif responses is not None and REWRITER in flow.metadata:
-            self._stream_ended(flow.metadata[REWRITER], responses)
+        elif responses is not None and state.rewriter is not None:
+            self._stream_ended(state.rewriter, responses)
 
     def _refuse(self, flow: http.HTTPFlow, status: int, reason: str, why: str = "") -> None:
         flows.answer_refused(flow, status, flows.denial(reason, "the request", why))

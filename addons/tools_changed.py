@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 import structlog
 from mitmproxy import ctx
 
-from addons.flow_state import principal
-from addons.limits import REWRITER, EventPushed
+from addons.flow_state import principal, state_of
+from addons.limits import EventPushed
 
 if TYPE_CHECKING:
     from mitmproxy import http
-
-    from addons.sse_rewriter import EventStream
 
 log = structlog.get_logger("interlock.announce")
 
@@ -35,7 +33,7 @@ class Announcer:
 
     def responseheaders(self, flow: http.HTTPFlow) -> None:
         """Remember a stream that opens."""
-        if REWRITER in flow.metadata:
+        if state_of(flow).rewriter is not None:
             self._open[flow.id] = flow
 
     def response(self, flow: http.HTTPFlow) -> None:
@@ -49,8 +47,8 @@ class Announcer:
     def tools_changed(self, server: str | None = None) -> None:
         """Tell whoever listens that tools changed: those of one server, or of all."""
         for flow in list(self._open.values()):
-            stream: EventStream = flow.metadata[REWRITER]
-            event = stream.tools_changed(server)
+            stream = state_of(flow).rewriter
+            event = stream.tools_changed(server) if stream is not None else None
             if event is not None:
                 self._push(flow, event)
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("interlock.http")
 
-SENT = "interlock.sent"
-
 
 class WebsocketGate:
     """The addon that every WebSocket message passes."""
@@ -71,13 +69,13 @@ class WebsocketGate:
             if payloads is not None:
                 message.content = payloads[0]
             return
-        before = flow.metadata.get(SENT, "")
+        before = flows.state_of(flow).sent
         verdict = await self._gate.inspect(message.content, context, before=before)
         match verdict:
             case Forward():
                 message.content = await self._gate.encode(verdict)
             case Pass():
-                flow.metadata[SENT] = last_words(before, message.content)
+                flows.state_of(flow).sent = last_words(before, message.content)
             case Answer(replies=replies):
                 message.drop()
                 for reply in replies:

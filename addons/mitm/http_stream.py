@@ -35,12 +35,8 @@ from mitmproxy.proxy.layers.http import (
 from wsproto import events as wsevents
 from wsproto.handshake import WEBSOCKET_VERSION
 
-from addons.flow_state import egress
+from addons.flow_state import egress, state_of
 from addons.limits import (
-    REFUSED,
-    REWRITER,
-    SCANNER,
-    WATCH,
     BodyOverdue,
     Descend,
     EventPushed,
@@ -92,7 +88,7 @@ class GuardedHttpStream(AtOnce, HttpStream):
 
     def _push(self, data: bytes) -> CommandGenerator[None]:
         """Send an event between two of the server's: the rewriter lets only whole ones out, so any time is between."""
-        if REWRITER in self.flow.metadata and self.server_state == self.state_stream_response_body:
+        if state_of(self.flow).rewriter is not None and self.server_state == self.state_stream_response_body:
             yield SendHttp(ResponseData(self.stream_id, data), self.context.client)
 
     def _overdue(self) -> CommandGenerator[None]:
@@ -141,7 +137,7 @@ class GuardedHttpStream(AtOnce, HttpStream):
 
     def state_wait_for_response_headers(self, event: ResponseHeaders) -> CommandGenerator[None]:
         if 100 <= event.response.status_code < 200 and not self._opens_websocket(event.response):
-            self.flow.metadata[REFUSED] = "protocol_change"
+            state_of(self.flow).refused = "protocol_change"
             yield from self._end("the server changes to another protocol", ErrorCode.RESPONSE_VALIDATION_FAILED)
             return
         yield from super().state_wait_for_response_headers(event)
@@ -152,19 +148,19 @@ class GuardedHttpStream(AtOnce, HttpStream):
         return asked and response.status_code == 101 and response.headers.get("upgrade", "").lower() == "websocket"
 
     def state_stream_request_body(self, event: RequestData | Any) -> CommandGenerator[None]:
-        scanner = self.flow.metadata.get(SCANNER)
+        scanner = state_of(self.flow).scanner
         if scanner is not None and isinstance(event, RequestData) and not scanner.passes(event.data):
-            self.flow.metadata[REFUSED] = "body_too_large"
+            state_of(self.flow).refused = "body_too_large"
             yield from self._end("the upload may be an MCP message larger than body_limit", ErrorCode.KILL)
             return
-        if WATCH in self.flow.metadata:
-            yield from self._watched(event)
+        watch = state_of(self.flow).watch
+        if watch is not None:
+            yield from self._watched(watch, event)
         else:
             yield from super().state_stream_request_body(event)
 
-    def _watched(self, event: RequestData | Any) -> CommandGenerator[None]:
+    def _watched(self, watch: UploadWatch, event: RequestData | Any) -> CommandGenerator[None]:
         """Let on what holds no secret; the end of it waits for what follows."""
-        watch: UploadWatch = self.flow.metadata[WATCH]
         passed: bytes | None = b""
         if isinstance(event, RequestData):
             passed = watch.feed(event.data)
@@ -187,7 +183,7 @@ class GuardedHttpStream(AtOnce, HttpStream):
         self.server_state = self.state_stream_response_body
 
     def state_stream_response_body(self, event: events.Event) -> CommandGenerator[None]:
-        if REWRITER not in self.flow.metadata or not isinstance(event, ResponseData):
+        if state_of(self.flow).rewriter is None or not isinstance(event, ResponseData):
             yield from super().state_stream_response_body(event)
             return
         chunk = ResponseChunk(self.flow, event.data)
@@ -203,7 +199,7 @@ class GuardedHttpStream(AtOnce, HttpStream):
         Without a `reason`, an addon records it.
         """
         if reason is not None:
-            self.flow.metadata[REFUSED] = reason
+            state_of(self.flow).refused = reason
         self.flow.error = mflow.Error(text)
         yield HttpErrorHook(self.flow)
         response = http.Response.make(status, refusal_body(status, text), {"Content-Type": "application/json"})
@@ -294,7 +290,7 @@ class GuardedWebsocketLayer(websocket.WebsocketLayer):
         yield from super().relay_messages(event)
         for side in (self.client_ws, self.server_ws):
             if sum(map(len, side.frame_buf)) > self._limit:
-                self.flow.metadata[REFUSED] = "event_too_large"
+                state_of(self.flow).refused = "event_too_large"
                 self.flow.error = mflow.Error("a WebSocket message is larger than event_limit")
                 yield HttpErrorHook(self.flow)
                 yield commands.CloseConnection(self.context.server)

@@ -13,7 +13,7 @@ from addons import flow_state as flows
 from addons.egress import Egress
 from addons.mitm.pinned_dial import PinnedHost
 from proxy.core.model import AuditEvent, Principal
-from proxy.egress.guard import EgressGuard
+from proxy.egress.guard import UNJUDGED, EgressGuard
 from proxy.gate.request import Gate
 from proxy.policy.decide import CompiledPolicy
 from proxy.policy.egress import CompiledEgress
@@ -49,7 +49,7 @@ class Scene:
         self.addon = Egress(self.guard, gate)
         self.flow = tflow.tflow()
         self.flow.request.host, self.flow.request.port = "name.test", 80
-        self.flow.metadata[flows.PRINCIPAL] = Principal("bot")
+        flows.state_of(self.flow).principal = Principal("bot")
 
     def rule(self, version: str, **section: Any) -> None:
         egress = CompiledEgress(Section.model_validate(section), version=version)
@@ -161,7 +161,7 @@ async def test_the_same_request_on_a_kept_connection_is_judged_again_where_somet
 
     async def times() -> int:
         judged.clear()
-        scene.flow.metadata.pop(flows.EGRESS, None)
+        flows.state_of(scene.flow).egress = UNJUDGED
         await scene.told(scene.addon.requestheaders)
         return len(judged)
 
@@ -172,7 +172,7 @@ async def test_the_same_request_on_a_kept_connection_is_judged_again_where_somet
     assert flows.may_leave(scene.flow)
     scene.flow.request.method = "DELETE"
     assert [await times(), await times()] == [1, 0]
-    scene.flow.metadata[flows.PRINCIPAL] = Principal("other")
+    flows.state_of(scene.flow).principal = Principal("other")
     assert [await times(), await times()] == [1, 0]
     scene.rule("two", rules=[{"id": "no-delete", "action": "deny", "hosts": ["*"], "methods": ["DELETE"]}])
     assert [await times(), await times()] == [1, 1]  # a refusal is not kept

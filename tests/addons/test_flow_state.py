@@ -1,8 +1,10 @@
-"""What the gate is told of a request's headers."""
+"""What is known of a flow: its one state, and the headers that the gate reads."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mitmproxy import http
+from mitmproxy.test import tflow
 
 from addons import flow_state as flows
 from proxy.wire.mcp import read_head
@@ -21,3 +23,25 @@ def test_headers_are_sorted_for_the_gate_as_the_gate_would(fields):
     mcp = [sorted((name.lower(), value) for name, value in head.mcp) for head in (told, sorted_here)]
     assert mcp[0] == mcp[1]
     assert list(told) == everything
+
+
+def test_a_flow_has_one_state_and_every_addon_sees_the_same():
+    flow, other = tflow.tflow(), tflow.tflow()
+    flows.state_of(flow).refused = "body_too_large"
+    assert flows.state_of(flow).refused == "body_too_large"
+    assert flows.state_of(other).refused is None
+
+
+def test_a_flow_that_nobody_judged_may_not_leave():
+    assert not flows.may_leave(tflow.tflow())
+
+
+def test_a_flow_whose_caller_is_not_known_has_no_context():
+    with pytest.raises(LookupError, match="not known"):
+        flows.context(tflow.tflow())
+
+
+def test_an_answer_of_our_own_is_marked_as_one():
+    flow = tflow.tflow()
+    flows.answer(flow, 403, b"no")
+    assert flows.state_of(flow).answered

@@ -15,7 +15,7 @@ async def test_a_message_that_comes_while_the_proxy_stops_is_refused(monkeypatch
     said: list[bytes] = []
     monkeypatch.setattr(websocket, "_inject", lambda _flow, body, **_: said.append(body))
     flow, gate = tflow.twebsocketflow(), mock.Mock()
-    flow.metadata[flow_state.PRINCIPAL] = Principal("agent")
+    flow_state.state_of(flow).principal = Principal("agent")
     message = next(each for each in flow.websocket.messages if each.from_client)
     flow.websocket.messages = [message]
     await websocket.WebsocketGate(gate, 1 << 20, b"k" * 32, lambda: True).websocket_message(flow)
@@ -33,7 +33,7 @@ async def test_others_have_their_turn_before_each_message():
         return Pass()
 
     flow, gate = tflow.twebsocketflow(), mock.Mock(inspect=inspect)
-    flow.metadata[flow_state.PRINCIPAL] = Principal("agent")
+    flow_state.state_of(flow).principal = Principal("agent")
     flow.websocket.messages = [next(each for each in flow.websocket.messages if each.from_client)]
     asyncio.get_running_loop().call_soon(order.append, "another's turn")
     await websocket.WebsocketGate(gate, 1 << 20, b"k" * 32, lambda: False).websocket_message(flow)
