@@ -19,7 +19,7 @@ from rich.tree import Tree
 from proxy.commands import replay
 from proxy.core.model import Call
 from proxy.errors import PolicyError
-from proxy.policy.detector_rules import remarks as section_remarks
+from proxy.policy.detector_rules import lint_detectors
 from proxy.policy.explain import explain as explain_call
 from proxy.policy.lint import lint, lint_egress
 from proxy.policy.load import PolicyFileError, compile_sources, load_policy, load_sources
@@ -30,7 +30,7 @@ from proxy.system.package_data import policies_dir
 
 if TYPE_CHECKING:
     from proxy.policy.decide import CompiledPolicy
-    from proxy.policy.explain import Explanation, Step
+    from proxy.policy.explain import ConditionTrace, Explanation
     from proxy.policy.load import Source
     from proxy.policy.rule_tests import Coverage, TestResult
     from proxy.policy.rules import EgressRule, Rule
@@ -96,7 +96,7 @@ def _remarks(sources: tuple[Source, ...], policy: CompiledPolicy) -> list[dict[s
         *({"at": places[r.rule], "rule": r.rule, "kind": r.kind, "message": r.message} for r in on_rules),
         *(
             {"at": _place(r.source, *r.steps), "rule": "", "kind": r.kind, "message": r.message}
-            for r in section_remarks(sources, Book())
+            for r in lint_detectors(sources, Book())
         ),
     ]
 
@@ -225,7 +225,7 @@ def _show_explanation(explanation: Explanation) -> None:
     console.print(tree)
 
 
-def _show_step(branch: Tree, step: Step) -> None:
+def _show_step(branch: Tree, step: ConditionTrace) -> None:
     label = f"{step.asks}: {step.answer}" + (f" ({step.trouble})" if step.trouble else "")
     node = branch.add(escape(label))
     for view in step.views:

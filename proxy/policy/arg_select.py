@@ -55,7 +55,7 @@ NOTHING: Final = Selection((), (), None)
 """Given wherever there is no value at all."""
 
 
-class Reading:
+class EvalContext:
     """One call being judged: its arguments, and what was already worked out about them.
 
     `guess` is what a condition that cannot be judged answers (bit 0: may match,
@@ -108,23 +108,23 @@ class ArgPath:
         """Whether the path takes in every scalar below a place, so that types differ by nature."""
         return bool(self.steps) and isinstance(self.steps[-1], Deep)
 
-    def finds_nothing(self, reading: Reading) -> bool:
+    def is_absent(self, context: EvalContext) -> bool:
         """Return whether there is no value at all."""
-        return not reading.names(self.folded) if self.direct else self.select(reading) is NOTHING
+        return not context.names(self.folded) if self.direct else self.select(context) is NOTHING
 
-    def sole(self, reading: Reading) -> Any:
+    def single_value(self, context: EvalContext) -> Any:
         """Return the value of an argument that has no namesake, the short way; None where it is not that simple."""
         if not self.direct:
             return None
-        names = reading.names(self.folded)
-        return reading.arguments[self.name] if len(names) == 1 and names[0] == self.name else None
+        names = context.names(self.folded)
+        return context.arguments[self.name] if len(names) == 1 and names[0] == self.name else None
 
-    def select(self, reading: Reading) -> Selection:
+    def select(self, context: EvalContext) -> Selection:
         """Find the values of one call; worked out once per call."""
-        found: Selection | None = reading.memo.get(self.key)
+        found: Selection | None = context.memo.get(self.key)
         if found is None:
             select = _select_member if self.direct else _select
-            found = reading.memo[self.key] = select(reading, self)
+            found = context.memo[self.key] = select(context, self)
         return found
 
 
@@ -152,22 +152,22 @@ class _Node(NamedTuple):
     exact: bool
 
 
-def _select_member(reading: Reading, arg: ArgPath) -> Selection:
-    alike = reading.names(arg.folded)
+def _select_member(context: EvalContext, arg: ArgPath) -> Selection:
+    alike = context.names(arg.folded)
     if not alike:
         return NOTHING
-    name, arguments = arg.name, reading.arguments
+    name, arguments = arg.name, context.arguments
     exact = (arguments[name],) if name in alike else ()
     if len(alike) == len(exact):
         return Selection(exact, (), None)
     return Selection(exact, tuple([arguments[other] for other in alike if other != name]), None)
 
 
-def _select(reading: Reading, arg: ArgPath) -> Selection:
+def _select(context: EvalContext, arg: ArgPath) -> Selection:
     try:
-        if arg.name and arg.folded not in _places(reading):
+        if arg.name and arg.folded not in _places(context):
             return NOTHING
-        nodes = _walk(reading, arg.steps)
+        nodes = _walk(context, arg.steps)
         _bound(len(nodes), MAX_VALUES)
     except AmbiguousError as error:
         return Selection((), (), Trouble(AMBIGUOUS, str(error)))
@@ -179,15 +179,15 @@ def _select(reading: Reading, arg: ArgPath) -> Selection:
     )
 
 
-def _walk(reading: Reading, steps: tuple[Step, ...]) -> list[_Node]:
-    nodes = [_Node(reading.arguments, True)]
+def _walk(context: EvalContext, steps: tuple[Step, ...]) -> list[_Node]:
+    nodes = [_Node(context.arguments, True)]
     if len(steps) > 1 and isinstance(steps[0], Deep):
         if isinstance(steps[1], Key):
-            nodes = _named(reading, steps[1].name)
+            nodes = _named(context, steps[1].name)
             _bound(len(nodes), MAX_NODES)
             steps = steps[2:]
         else:
-            nodes = _everything(reading)
+            nodes = _everything(context)
             steps = steps[1:]
     for position, step in enumerate(steps):
         last = position == len(steps) - 1
@@ -198,39 +198,39 @@ def _walk(reading: Reading, steps: tuple[Step, ...]) -> list[_Node]:
     return nodes
 
 
-def _everything(reading: Reading) -> list[_Node]:
+def _everything(context: EvalContext) -> list[_Node]:
     """Return every object and array of a call, those inside strings too; worked out once per call."""
-    found: list[_Node] | AmbiguousError | None = reading.memo.get("**")
+    found: list[_Node] | AmbiguousError | None = context.memo.get("**")
     if found is None:
-        descent = _descend(_Node(reading.arguments, True), last=False)
+        descent = _descend(_Node(context.arguments, True), last=False)
         try:
             # The descent has looked into strings, so nothing is left to find in them.
             found = [node for node in descent if isinstance(node.value, dict | list)]
         except AmbiguousError as error:
             found = error
-        reading.memo["**"] = found
+        context.memo["**"] = found
     if isinstance(found, AmbiguousError):
         raise AmbiguousError(str(found))
     return found
 
 
-def _places(reading: Reading) -> dict[str, list[tuple[_Node, Sequence[str]]]]:
+def _places(context: EvalContext) -> dict[str, list[tuple[_Node, Sequence[str]]]]:
     """Give, for each name folded, the objects at any depth that have it, and how it is spelt there; once per call."""
-    places: dict[str, list[tuple[_Node, Sequence[str]]]] | None = reading.memo.get("**.")
+    places: dict[str, list[tuple[_Node, Sequence[str]]]] | None = context.memo.get("**.")
     if places is None:
         places = {}
-        for node in _everything(reading):
+        for node in _everything(context):
             if isinstance(node.value, dict):
                 for folded, names in _fold_names(node.value).items():
                     places.setdefault(folded, []).append((node, names))
-        reading.memo["**."] = places
+        context.memo["**."] = places
     return places
 
 
-def _named(reading: Reading, name: str) -> list[_Node]:
+def _named(context: EvalContext, name: str) -> list[_Node]:
     """Return every member of that name at any depth."""
     found: list[_Node] = []
-    for (value, exact), names in _places(reading).get(_fold_key(name), ()):
+    for (value, exact), names in _places(context).get(_fold_key(name), ()):
         if name in names:
             found.append(_Node(value[name], exact))
         found.extend([_Node(value[other], False) for other in names if other != name])

@@ -6,10 +6,10 @@ import shlex
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from proxy.policy.arg_select import AMBIGUOUS, Trouble
-from proxy.policy.command_unwrap import Finder, Program, program_name
-from proxy.policy.conditions import many
+from proxy.policy.command_unwrap import Program, ProgramFinder, program_name
+from proxy.policy.conditions import as_tuple
 from proxy.policy.globs import compile_globs
-from proxy.policy.shell import Simple
+from proxy.policy.shell import SimpleCommand
 from proxy.policy.shell_words import Word, may_be_all, plain_path
 from proxy.policy.text import read_text
 from proxy.policy.views import WrongTypeError, gather
@@ -18,7 +18,7 @@ from proxy.policy.wrappers import LONG
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy.policy.arg_select import ArgPath, Reading
+    from proxy.policy.arg_select import ArgPath, EvalContext
 
 
 _TRUSTED: Final = frozenset({"/bin", "/sbin", "/usr/bin", "/usr/sbin"})
@@ -68,17 +68,17 @@ def _view_text(value: str) -> CommandView:
     )
 
 
-def _find(text: str) -> Finder:
-    finder = Finder()
+def _find(text: str) -> ProgramFinder:
+    finder = ProgramFinder()
     finder.script(text)
     return finder
 
 
 def _view_argv(value: list[str]) -> CommandView:
-    finder = Finder()
+    finder = ProgramFinder()
     if value:
-        finder.simple(Simple(tuple(Word(text) for text in value)))
-    loose = Finder()
+        finder.simple(SimpleCommand(tuple(Word(text) for text in value)))
+    loose = ProgramFinder()
     for text in value:
         if any(c in text for c in " ;|&$`\n"):
             loose.script(text)
@@ -87,7 +87,7 @@ def _view_argv(value: list[str]) -> CommandView:
     return CommandView(tuple(finder.programs), tuple(loose.programs), mentioned, finder.problem, finder.plain)
 
 
-class Entry(NamedTuple):
+class CommandPattern(NamedTuple):
     """One operand of `command`: the program, and the words that must stand behind it."""
 
     program: str
@@ -96,13 +96,13 @@ class Entry(NamedTuple):
     path: str
 
 
-def command(arg: ArgPath, operand: Any) -> Callable[[Reading], int]:
+def command(arg: ArgPath, operand: Any) -> Callable[[EvalContext], int]:
     """Compile `command`."""
-    entries = [read_entry(text) for text in many(operand)]
+    entries = [parse_pattern(text) for text in as_tuple(operand)]
     views = gather(arg, "command", view_command)
 
-    def test(reading: Reading) -> int:
-        found = views(reading)
+    def test(context: EvalContext) -> int:
+        found = views(context)
         may = False
         must = found.sure
         trouble = found.trouble
@@ -114,20 +114,20 @@ def command(arg: ArgPath, operand: Any) -> Callable[[Reading], int]:
             if view.problem:
                 trouble = Trouble(AMBIGUOUS, view.problem)
         if trouble is not None:
-            return int(may) | reading.give_up(trouble)
+            return int(may) | context.give_up(trouble)
         return 3 if may and must else int(may)
 
     return test
 
 
-def read_entry(text: str) -> Entry:
+def parse_pattern(text: str) -> CommandPattern:
     """Read one operand."""
     words = shlex.split(text)
     program = program_name(words[0])
-    return Entry(program, compile_globs([program]), tuple(words[1:]), words[0])
+    return CommandPattern(program, compile_globs([program]), tuple(words[1:]), words[0])
 
 
-def _judge(view: CommandView, entries: list[Entry]) -> int:
+def _judge(view: CommandView, entries: list[CommandPattern]) -> int:
     readable = bool(view.run) and view.problem is None and view.plain
     if readable and all(any(_covers(entry, program) for entry in entries) for program in view.run):
         return 3
@@ -136,7 +136,7 @@ def _judge(view: CommandView, entries: list[Entry]) -> int:
     return int(any(entry.fits(name) for entry in entries for name in view.mentioned))
 
 
-def _covers(entry: Entry, program: Program) -> bool:
+def _covers(entry: CommandPattern, program: Program) -> bool:
     """Return whether an allow of `entry` means this: the very program, and the words that say what it does first."""
     if not entry.fits(program.name) or not _is_itself(entry, program.path):
         return False
@@ -150,13 +150,13 @@ def _covers(entry: Entry, program: Program) -> bool:
     )
 
 
-def _is_itself(entry: Entry, path: str) -> bool:
+def _is_itself(entry: CommandPattern, path: str) -> bool:
     """Return whether a program called so is the one that `entry` names, not another of that name."""
     folder, slash, _ = path.rpartition("/")
     return path == entry.path if "/" in entry.path else not slash or folder in _TRUSTED
 
 
-def _may_match(entry: Entry, program: Program) -> bool:
+def _may_match(entry: CommandPattern, program: Program) -> bool:
     if not entry.fits(program.name) or _is_other_subcommand(entry, program):
         return False
     missing = [wanted for wanted in entry.words if not _has_word(wanted, program.args)]
@@ -165,7 +165,7 @@ def _may_match(entry: Entry, program: Program) -> bool:
     return not missing or len(shapes) < len(late) or may_be_all(missing, shapes)
 
 
-def _is_other_subcommand(entry: Entry, program: Program) -> bool:
+def _is_other_subcommand(entry: CommandPattern, program: Program) -> bool:
     """Tell `git commit` from `git push`, whatever the words after it may be."""
     if program.name not in _SUBCOMMANDS or not entry.words or not program.args:
         return False

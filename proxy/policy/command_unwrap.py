@@ -9,8 +9,8 @@ from __future__ import annotations
 from itertools import takewhile
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from proxy.policy.shell import MAX_DEPTH, Simple, parse_script
-from proxy.policy.shell_words import below
+from proxy.policy.shell import MAX_DEPTH, SimpleCommand, parse_script
+from proxy.policy.shell_words import shape_below
 from proxy.policy.text import fold
 from proxy.policy.wrappers import (
     EXECUTING,
@@ -49,7 +49,7 @@ class Program(NamedTuple):
     path: str
 
 
-class Finder:
+class ProgramFinder:
     """Collects the programs of scripts.
 
     `mentioned` are names in code that is not read; `problem` says why programs
@@ -73,7 +73,7 @@ class Finder:
         for simple in script.commands:
             self.simple(simple, depth)
 
-    def simple(self, simple: Simple, depth: int = 0) -> None:
+    def simple(self, simple: SimpleCommand, depth: int = 0) -> None:
         """Take in one simple command."""
         words = list(simple.words)
         while words and (_is_assignment(words[0]) or (words[0].text.startswith("-") and len(words) > 1)):
@@ -88,7 +88,7 @@ class Finder:
         if name.startswith(LOADING):
             self.problem = f"a command that sets {name}"
 
-    def run(self, words: Sequence[Word], simple: Simple, depth: int) -> None:
+    def run(self, words: Sequence[Word], simple: SimpleCommand, depth: int) -> None:
         """Take `words` as a program and its arguments, and see through it."""
         head, args = words[0], tuple(words[1:])
         if depth > MAX_DEPTH:
@@ -104,7 +104,7 @@ class Finder:
         self._mentions(name, args, simple)
         self._see_through(name, args, simple, depth)
 
-    def _see_through(self, name: str, args: tuple[Word, ...], simple: Simple, depth: int) -> None:
+    def _see_through(self, name: str, args: tuple[Word, ...], simple: SimpleCommand, depth: int) -> None:
         if name in SHELLS:
             self._shell(args, simple, depth)
         elif name in WINDOWS_SHELLS:
@@ -122,7 +122,7 @@ class Finder:
         if name in WRAPPERS:
             self._wrapped(name, args, simple, depth)
 
-    def _shell(self, args: tuple[Word, ...], simple: Simple, depth: int) -> None:
+    def _shell(self, args: tuple[Word, ...], simple: SimpleCommand, depth: int) -> None:
         options = ""
         operands = list(args)
         while operands and operands[0].text.startswith(("-", "+")) and not operands[0].dynamic:
@@ -175,7 +175,7 @@ class Finder:
         if any(word.dynamic or word.text in _STDIN for word in args[:1]):
             self.problem = _LATE_SCRIPT
 
-    def _fed(self, name: str, simple: Simple, depth: int) -> None:
+    def _fed(self, name: str, simple: SimpleCommand, depth: int) -> None:
         for text in simple.fed:
             self.script(text, depth + 1)
         if simple.piped and name not in WRAPPERS:
@@ -185,7 +185,7 @@ class Finder:
         if word.dynamic:
             self.problem = _LATE_SCRIPT
 
-    def _executing(self, args: tuple[Word, ...], simple: Simple, depth: int) -> None:
+    def _executing(self, args: tuple[Word, ...], simple: SimpleCommand, depth: int) -> None:
         for i, word in enumerate(args):
             if word.text in EXECUTING and i + 1 < len(args):
                 rest = args[i + 1 :]
@@ -203,7 +203,7 @@ class Finder:
                 continue
             self._script_word(word._replace(text=attached) if attached else following, depth)
 
-    def _wrapped(self, name: str, args: tuple[Word, ...], simple: Simple, depth: int) -> None:
+    def _wrapped(self, name: str, args: tuple[Word, ...], simple: SimpleCommand, depth: int) -> None:
         if name == "command" and any(word.text in ("-v", "-V") for word in args[:1]):
             return
         if name in ("xargs", "parallel"):
@@ -240,7 +240,7 @@ class Finder:
                 break
         return rest
 
-    def _mentions(self, name: str, args: tuple[Word, ...], simple: Simple) -> None:
+    def _mentions(self, name: str, args: tuple[Word, ...], simple: SimpleCommand) -> None:
         if name.rstrip("0123456789.-") in INTERPRETERS:
             for text in (*(word.text for word in args), *simple.fed):
                 self.mentioned.update(_names_in(text))
@@ -297,7 +297,7 @@ def _found(word: Word, before: Sequence[Word]) -> Word:
     roots = list(takewhile(lambda root: not root.text.startswith(("-", "(", "!")), before))
     if word.text != "{}" or any(root.dynamic for root in roots):
         return word._replace(dynamic=True, shape=None)
-    return word._replace(dynamic=True, shape=below([root.text for root in roots]))
+    return word._replace(dynamic=True, shape=shape_below([root.text for root in roots]))
 
 
 def _names_in(text: str) -> set[str]:

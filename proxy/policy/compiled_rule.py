@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from proxy.core.model import Call, Hints
-    from proxy.policy.arg_select import Reading
+    from proxy.policy.arg_select import EvalContext
     from proxy.policy.operators import Test
     from proxy.policy.rules import Annotations, Rule
 
 POLICY_ERROR: Final = "policy_error"
 
 
-def _always(_reading: Reading) -> int:
+def _always(_reading: EvalContext) -> int:
     return YES
 
 
@@ -51,7 +51,7 @@ class CompiledRule:
         """The rule's id."""
         return self.rule.id
 
-    def speaks_of(self, call: Call, names: Sequence[tuple[str, str, str]]) -> bool:
+    def applies_to(self, call: Call, names: Sequence[tuple[str, str, str]]) -> bool:
         """Return whether the rule's globs fit: some spelling for a restriction, all for an allow."""
         if not self.fits_method(call.method) or not self.fits_hints(call.hints):
             return False
@@ -61,30 +61,30 @@ class CompiledRule:
             for server, tool, agent in names
         )
 
-    def ask(self, reading: Reading) -> Hit | None:
+    def evaluate(self, context: EvalContext) -> Hit | None:
         """Return whether the rule matches.
 
         Of an allow that does not, tell why where a value could not be judged.
         """
         try:
-            bits = self.test(reading)
+            bits = self.test(context)
             if not bits:
                 return None
-            if bits == YES or reading.unknown is None:
+            if bits == YES or context.unknown is None:
                 return Hit(self) if bits == YES or not self.allows else None
-            return self._ask_again(reading)
+            return self._ask_again(context)
         except Exception as error:  # noqa: BLE001 - whatever goes wrong in a rule is a refusal
             return Hit(self, POLICY_ERROR, f"{type(error).__name__}: {error}")
 
-    def _ask_again(self, reading: Reading) -> Hit | None:
+    def _ask_again(self, context: EvalContext) -> Hit | None:
         """Find out whether the rule matched only because a value could not be judged."""
-        reading.take_trouble()
-        reading.guess = 2
+        context.take_trouble()
+        context.guess = 2
         try:
-            bits = self.test(reading)
+            bits = self.test(context)
         finally:
-            reading.guess = 1
-        trouble = reading.take_trouble()
+            context.guess = 1
+        trouble = context.take_trouble()
         if trouble is None or (bits & 1 and not self.allows):
             return None if self.allows else Hit(self)
         return Hit(self, trouble.reason, trouble.detail)

@@ -18,7 +18,7 @@ from pydantic import (
 )
 
 from proxy.policy.arg_select import parse_arg
-from proxy.policy.fields import Regex, Strict, Word
+from proxy.policy.fields import NonEmptyStr, Regex, Strict
 
 type Scalar = StrictStr | StrictInt | StrictFloat | StrictBool | None
 type Number = StrictInt | StrictFloat
@@ -51,7 +51,7 @@ OPERATORS = (
 )
 
 
-def many[T](value: T | list[T]) -> tuple[T, ...]:
+def as_tuple[T](value: T | list[T]) -> tuple[T, ...]:
     """Return one or many as many."""
     return tuple(value) if isinstance(value, list) else (value,)
 
@@ -75,9 +75,9 @@ def _check_root(text: str) -> str:
     return text
 
 
-type Words = Word | Annotated[list[Word], Field(min_length=1)]
-type Root = Annotated[Word, AfterValidator(_check_root)]
-type Network = Annotated[Word, AfterValidator(_check_network)]
+type OneOrMoreStr = NonEmptyStr | Annotated[list[NonEmptyStr], Field(min_length=1)]
+type Root = Annotated[NonEmptyStr, AfterValidator(_check_root)]
+type Network = Annotated[NonEmptyStr, AfterValidator(_check_network)]
 
 
 class Bounds(Strict):
@@ -106,9 +106,11 @@ class Condition(Strict):
     in_: Annotated[list[Scalar], Field(min_length=1)] | None = Field(
         default=None, alias="in", description="The value is one of these."
     )
-    starts_with: Words | None = Field(default=None, description="The text starts with this.")
-    ends_with: Words | None = Field(default=None, description="The text ends with this.")
-    contains: Words | None = Field(default=None, description="The text has this in it, or the array has this element.")
+    starts_with: OneOrMoreStr | None = Field(default=None, description="The text starts with this.")
+    ends_with: OneOrMoreStr | None = Field(default=None, description="The text ends with this.")
+    contains: OneOrMoreStr | None = Field(
+        default=None, description="The text has this in it, or the array has this element."
+    )
     matches: Regex | Annotated[list[Regex], Field(min_length=1)] | None = Field(
         default=None, description="An RE2 expression found anywhere in the text."
     )
@@ -124,18 +126,18 @@ class Condition(Strict):
     path_under: Root | Annotated[list[Root], Field(min_length=1)] | None = Field(
         default=None, description="The path is one of these folders or inside one, however it is spelt."
     )
-    host_in: Words | None = Field(
+    host_in: OneOrMoreStr | None = Field(
         default=None,
         description="The URL or host is one of these: example.com, *.example.com, 169.254.169.254.",
     )
-    url_scheme: Words | None = Field(default=None, description="The URL's scheme is one of these.")
+    url_scheme: OneOrMoreStr | None = Field(default=None, description="The URL's scheme is one of these.")
     ip_class: IpClass | Annotated[list[IpClass], Field(min_length=1)] | None = Field(
         default=None, description="The address, or the URL's or host's where it is one, is of one of these classes."
     )
     cidr: Network | Annotated[list[Network], Field(min_length=1)] | None = Field(
         default=None, description="The address is in one of these ranges: 10.0.0.0/8, fd00::/8."
     )
-    command: Words | None = Field(
+    command: OneOrMoreStr | None = Field(
         default=None,
         description="The shell command runs one of these programs: curl, 'rm -rf', 'git push --force'.",
     )

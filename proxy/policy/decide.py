@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from proxy.core.model import Call, Decision, Outcome, PinRules, Redaction
 from proxy.core.proposals import Terms
-from proxy.policy.arg_select import Reading
+from proxy.policy.arg_select import EvalContext
 from proxy.policy.compiled_rule import POLICY_ERROR, Hit, compile_rule
 from proxy.policy.detector_rules import compile_suppression
 from proxy.policy.egress import CompiledEgress
@@ -38,7 +38,7 @@ DEFAULT_ALLOW: Final = "default_allow"
 
 # What keeps a session going and asks a server for nothing: a default of deny
 # leaves these alone, a rule that names them does not.
-PLUMBING: Final = frozenset(
+SESSION_METHODS: Final = frozenset(
     {
         "initialize",
         "ping",
@@ -86,16 +86,16 @@ class _Index:
                     self._named.setdefault(tool, []).append(rule)
 
     def rules_for(self, call: Call) -> tuple[CompiledRule, ...]:
-        names = spellings(call)
+        names = name_variants(call)
         found = {
             id(rule): rule
             for tool in dict.fromkeys(tool for _, tool, _ in names)
             for rule in (*self._named.get(tool, ()), *self._others)
         }
-        return tuple(rule for rule in found.values() if rule.speaks_of(call, names))
+        return tuple(rule for rule in found.values() if rule.applies_to(call, names))
 
 
-def spellings(call: Call) -> tuple[tuple[str, str, str], ...]:
+def name_variants(call: Call) -> tuple[tuple[str, str, str], ...]:
     """Return a call's server, tool and agent as spelt, and as a lax reader would take them."""
     names = (call.server, call.tool or "", call.agent)
     lax = (fold(names[0]).strip(), fold(names[1]).strip(), fold(names[2]).strip())
@@ -137,7 +137,7 @@ class CompiledPolicy:
         """Decide `call`; a value that cannot be judged is a deny with its own reason."""
         try:
             plan, otherwise = self._plan_for(call)
-            hits = plan.ask(Reading(call.arguments or {}))
+            hits = plan.evaluate(EvalContext(call.arguments or {}))
             return otherwise if hits is None else self.conclude(call, hits)
         except Exception as error:  # noqa: BLE001 - the boundary: whatever goes wrong is a refusal
             return Decision(
@@ -263,7 +263,7 @@ class CompiledPolicy:
         return self._default_allow if self._allows_by_default(call) else self._default_deny
 
     def _allows_by_default(self, call: Call) -> bool:
-        return self.default == "allow" or call.method in PLUMBING
+        return self.default == "allow" or call.method in SESSION_METHODS
 
     def _by_default(self, call: Call, live: Sequence[Hit], shadow: tuple[str, ...]) -> Decision:
         matched = tuple(sorted(hit.rule.id for hit in live if _matched(hit)))

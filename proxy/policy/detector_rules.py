@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import AfterValidator, Field, StrictFloat, StrictInt, StrictStr, model_validator
 
 from proxy.core import masking
-from proxy.policy.fields import Regex, Strict, Word
+from proxy.policy.fields import NonEmptyStr, Regex, Strict
 from proxy.policy.globs import compile_globs
 from proxy.policy.regex import compile_search
 
@@ -43,7 +43,7 @@ class Detector(Strict):
     id: Annotated[StrictStr, Field(max_length=64), AfterValidator(_check_id)] = Field(
         description="custom.NAME, as redact rules name it."
     )
-    description: Word = Field(description="What it finds, in a few words.")
+    description: NonEmptyStr = Field(description="What it finds, in a few words.")
     regex: Annotated[Regex, Field(max_length=2000)] = Field(description="RE2, matched on bytes.")
     keywords: list[Keyword] = Field(
         default_factory=list, description="One of these must stand in the match or within 128 bytes of it, in any case."
@@ -60,7 +60,7 @@ class Detector(Strict):
     )
     allow: list[Regex] = Field(default_factory=list, description="What one of these matches whole is no finding.")
     stopwords: list[Keyword] = Field(default_factory=list, description="What has one of these in it is no finding.")
-    validator: Word | None = Field(default=None, description="A check by computation: card, iban, has_digit, …")
+    validator: NonEmptyStr | None = Field(default=None, description="A check by computation: card, iban, has_digit, …")
 
     def raw(self) -> dict[str, Any]:
         """Return what was written, as the redactor takes it."""
@@ -122,7 +122,7 @@ def _fits(glob: str | None) -> Callable[[str], bool]:
     return compile_globs(None if glob is None else [glob])
 
 
-def complaints(sources: Sequence[Source], book: DetectorBook) -> Iterator[Complaint]:
+def detector_problems(sources: Sequence[Source], book: DetectorBook) -> Iterator[Complaint]:
     """Say which detectors are badly made or named twice, and which names in redact rules mean none."""
     declared: dict[str, str] = {}
     for source in sources:
@@ -172,7 +172,7 @@ class SectionRemark:
     message: str
 
 
-def remarks(sources: Sequence[Source], book: DetectorBook) -> Iterator[SectionRemark]:
+def lint_detectors(sources: Sequence[Source], book: DetectorBook) -> Iterator[SectionRemark]:
     """Say which detectors and suppressions probably do not do what is meant."""
     rules = [rule for source in sources for rule in source.content.rules if rule.action == "redact"]
     named = {name for rule in rules for name in rule.detectors}

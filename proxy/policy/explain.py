@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from proxy.policy.arg_select import Reading, parse_arg
+from proxy.policy.arg_select import EvalContext, parse_arg
 from proxy.policy.command_operator import CommandView
 from proxy.policy.conditions import All, Any_, Condition, Not
-from proxy.policy.decide import spellings
+from proxy.policy.decide import name_variants
 from proxy.policy.hosts import UrlViews
 from proxy.policy.operators import OPERATORS, YES, compile_when
-from proxy.policy.path_operator import Paths
+from proxy.policy.path_operator import PathSet
 from proxy.policy.views import NumberView, ScalarView, TextView
 
 if TYPE_CHECKING:
@@ -46,14 +46,14 @@ _ANSWERS: Final = {0: "no", 1: "some views", 3: "yes"}
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ConditionTrace:
     """One part of a condition: what it asks, the views it saw, the answer, and its own parts."""
 
     asks: str
     answer: str
     views: tuple[str, ...] = ()
     trouble: str = ""
-    parts: tuple[Step, ...] = ()
+    parts: tuple[ConditionTrace, ...] = ()
 
     def data(self) -> dict[str, Any]:
         """Return the step as JSON."""
@@ -75,7 +75,7 @@ class RuleTrace:
     mode: str
     matched: bool
     why: str
-    condition: Step | None = None
+    condition: ConditionTrace | None = None
 
     def data(self) -> dict[str, Any]:
         """Return the trace as JSON."""
@@ -116,9 +116,9 @@ class Explanation:
 
 def explain(policy: CompiledPolicy, call: Call) -> Explanation:
     """Decide `call` and tell how."""
-    reading = Reading(call.arguments or {})
+    context = EvalContext(call.arguments or {})
     looked_at = policy.rules_for(call)
-    traces = tuple(_trace(rule, rule.ask(reading), call) for rule in looked_at)
+    traces = tuple(_trace(rule, rule.evaluate(context), call) for rule in looked_at)
     decision = policy.decide(call)
     passed_over = tuple((rule.id, _why_not(rule, call)) for rule in policy.compiled if rule not in looked_at)
     return Explanation(decision, _because(policy, decision, traces), traces, passed_over)
@@ -138,7 +138,7 @@ def _trace(rule: CompiledRule, hit: Hit | None, call: Call) -> RuleTrace:
     return RuleTrace(rule.id, rule.rule.action, rule.rule.mode, matched, why, condition)
 
 
-def _step(when: When, call: Call) -> Step:
+def _step(when: When, call: Call) -> ConditionTrace:
     match when:
         case All(all=parts):
             return _compound("all", when, parts, call)
@@ -150,43 +150,43 @@ def _step(when: When, call: Call) -> Step:
             return _leaf(when, call)
 
 
-def _compound(name: str, when: When, parts: Sequence[When], call: Call) -> Step:
+def _compound(name: str, when: When, parts: Sequence[When], call: Call) -> ConditionTrace:
     answer, trouble = _ask(when, call)
-    return Step(name, answer, (), trouble, tuple(_step(part, call) for part in parts))
+    return ConditionTrace(name, answer, (), trouble, tuple(_step(part, call) for part in parts))
 
 
 def _ask(when: When, call: Call) -> tuple[str, str]:
-    reading = Reading(call.arguments or {})
+    context = EvalContext(call.arguments or {})
     try:
-        bits = compile_when(when)(reading)
+        bits = compile_when(when)(context)
     except Exception as error:  # noqa: BLE001 - an explanation tells of a broken rule too
         return "cannot tell", f"{type(error).__name__}: {error}"
-    trouble = reading.take_trouble()
+    trouble = context.take_trouble()
     if trouble is not None and bits != YES:
         return "cannot tell", f"{trouble.reason}: {trouble.detail}"
     return _ANSWERS[bits], ""
 
 
-def _leaf(condition: Condition, call: Call) -> Step:
+def _leaf(condition: Condition, call: Call) -> ConditionTrace:
     answer, trouble = _ask(condition, call)
-    reading = Reading(call.arguments or {})
+    context = EvalContext(call.arguments or {})
     arg = parse_arg(condition.arg)
     views: dict[str, None] = {}
     for name, operand in condition.operators().items():
         try:
-            OPERATORS[name](arg, operand)(reading)
+            OPERATORS[name](arg, operand)(context)
         except Exception:  # noqa: BLE001, S112 - told of by `trouble`
             continue
-        found = reading.memo.get(f"{_FAMILIES.get(name)}:{arg.text}")
-        if isinstance(found, Paths):
+        found = context.memo.get(f"{_FAMILIES.get(name)}:{arg.text}")
+        if isinstance(found, PathSet):
             views |= dict.fromkeys((*found.exact, *found.folded, *found.relative))
         elif found is not None:
             views |= dict.fromkeys(text for view in (*found.items, *found.extra) for text in show_view(view))
     if not views:
-        selection = arg.select(reading)
+        selection = arg.select(context)
         views |= dict.fromkeys(repr(value) for value in (*selection.exact, *selection.loose))
     asks = ", ".join(f"{name} {operand!r}" for name, operand in condition.operators().items())
-    return Step(f"{condition.arg} {asks}", answer, tuple(views), trouble)
+    return ConditionTrace(f"{condition.arg} {asks}", answer, tuple(views), trouble)
 
 
 def show_view(view: Any) -> tuple[str, ...]:
@@ -210,7 +210,7 @@ def show_view(view: Any) -> tuple[str, ...]:
 
 
 def _why_not(rule: CompiledRule, call: Call) -> str:
-    names = spellings(call)
+    names = name_variants(call)
     if not rule.fits_method(call.method):
         return f"methods: speaks of {', '.join(rule.rule.methods or ['tools/call'])}"
     if not any(rule.fits_server(server) for server, _, _ in names):

@@ -17,7 +17,7 @@ def _check_regex(pattern: str) -> str:
     return pattern
 
 
-type Word = Annotated[StrictStr, Field(min_length=1)]
+type NonEmptyStr = Annotated[StrictStr, Field(min_length=1)]
 type Regex = Annotated[StrictStr, Field(min_length=1), AfterValidator(_check_regex)]
 
 

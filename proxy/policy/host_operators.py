@@ -6,7 +6,7 @@ import ipaddress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from proxy.policy.arg_select import AMBIGUOUS, Trouble
-from proxy.policy.conditions import many
+from proxy.policy.conditions import as_tuple
 from proxy.policy.globs import compile_globs
 from proxy.policy.hosts import Host, UrlViews, canonical_host, read_url
 from proxy.policy.views import WrongTypeError, gather
@@ -14,7 +14,7 @@ from proxy.policy.views import WrongTypeError, gather
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy.policy.arg_select import ArgPath, Reading
+    from proxy.policy.arg_select import ArgPath, EvalContext
     from proxy.policy.ip_address import Address
 
 type Fits = Callable[[Host], tuple[bool, bool]]
@@ -80,15 +80,15 @@ def _name(text: str) -> str:
     return host.name if host else text.lower()
 
 
-def host_in(arg: ArgPath, operand: Any) -> Callable[[Reading], int]:
+def host_in(arg: ArgPath, operand: Any) -> Callable[[EvalContext], int]:
     """Compile `host_in`."""
-    wanted = compile_hosts(many(operand))
+    wanted = compile_hosts(as_tuple(operand))
     return _test_hosts(arg, lambda host: (wanted.may(host), wanted.must(host)))
 
 
-def ip_class(arg: ArgPath, operand: Any) -> Callable[[Reading], int]:
+def ip_class(arg: ArgPath, operand: Any) -> Callable[[EvalContext], int]:
     """Compile `ip_class`."""
-    wanted = frozenset(many(operand))
+    wanted = frozenset(as_tuple(operand))
 
     def fits(host: Host) -> tuple[bool, bool]:
         classes = host.classes()
@@ -98,9 +98,9 @@ def ip_class(arg: ArgPath, operand: Any) -> Callable[[Reading], int]:
     return _test_hosts(arg, fits)
 
 
-def cidr(arg: ArgPath, operand: Any) -> Callable[[Reading], int]:
+def cidr(arg: ArgPath, operand: Any) -> Callable[[EvalContext], int]:
     """Compile `cidr`."""
-    networks = [ipaddress.ip_network(text, strict=False) for text in many(operand)]
+    networks = [ipaddress.ip_network(text, strict=False) for text in as_tuple(operand)]
 
     def fits(host: Host) -> tuple[bool, bool]:
         hits = [any(address in network for network in networks) for address in host.addresses]
@@ -109,11 +109,11 @@ def cidr(arg: ArgPath, operand: Any) -> Callable[[Reading], int]:
     return _test_hosts(arg, fits)
 
 
-def _test_hosts(arg: ArgPath, fits: Fits) -> Callable[[Reading], int]:
+def _test_hosts(arg: ArgPath, fits: Fits) -> Callable[[EvalContext], int]:
     views = gather(arg, "url", view_url)
 
-    def test(reading: Reading) -> int:
-        found = views(reading)
+    def test(context: EvalContext) -> int:
+        found = views(context)
         may = False
         must = found.sure
         trouble = found.trouble
@@ -124,19 +124,19 @@ def _test_hosts(arg: ArgPath, fits: Fits) -> Callable[[Reading], int]:
                 trouble = Trouble(AMBIGUOUS, item.problem)
         may = may or any(fits(host)[0] for item in found.extra for host in item.hosts)
         if trouble is not None:
-            return int(may) | reading.give_up(trouble)
+            return int(may) | context.give_up(trouble)
         return 3 if may and must else int(may)
 
     return test
 
 
-def url_scheme(arg: ArgPath, operand: Any) -> Callable[[Reading], int]:
+def url_scheme(arg: ArgPath, operand: Any) -> Callable[[EvalContext], int]:
     """Compile `url_scheme`."""
-    wanted = frozenset(word.lower().rstrip(":/") for word in many(operand))
+    wanted = frozenset(word.lower().rstrip(":/") for word in as_tuple(operand))
     views = gather(arg, "url", view_url)
 
-    def test(reading: Reading) -> int:
-        found = views(reading)
+    def test(context: EvalContext) -> int:
+        found = views(context)
         may = any(
             not wanted.isdisjoint(schemes)
             for item in (*found.items, *found.extra)
@@ -147,7 +147,7 @@ def url_scheme(arg: ArgPath, operand: Any) -> Callable[[Reading], int]:
             for item in found.items
         )
         if found.trouble is not None:
-            return int(may) | reading.give_up(found.trouble)
+            return int(may) | context.give_up(found.trouble)
         return 3 if may and must else int(may)
 
     return test

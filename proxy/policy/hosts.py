@@ -59,7 +59,7 @@ class UrlViews(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Found:
+class _Collector:
     exact: dict[Host, None] = field(default_factory=dict)
     hosts: dict[Host, None] = field(default_factory=dict)
     exact_schemes: dict[str, None] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class _Found:
 
 def read_url(raw: str) -> UrlViews:
     """Return every host and scheme that `raw` may name."""
-    found = _Found()
+    found = _Collector()
     text = read_text(raw[:_MAX])
     if len(raw) > _MAX:
         found.problem = f"longer than {_MAX} characters"
@@ -86,7 +86,7 @@ def read_url(raw: str) -> UrlViews:
     )
 
 
-def _read_one(reading: str, found: _Found) -> None:
+def _read_one(reading: str, found: _Collector) -> None:
     text = reading.translate(_CONTROL).strip("".join(map(chr, range(33))))
     if not text:
         return
@@ -116,7 +116,7 @@ def _is_hostlike(text: str) -> bool:
     return _ENDS.isdisjoint(text) and not text.startswith(("/", "."))
 
 
-def _read_whole(text: str, found: _Found) -> None:
+def _read_whole(text: str, found: _Collector) -> None:
     if "\\" in text.partition("?")[0]:
         found.problem = "a backslash in a URL"
     authority = _authority(text)
@@ -142,7 +142,7 @@ def _is_login(authority: str) -> bool:
     return _LOGIN.issuperset(user) and _LOGIN.issuperset(host)
 
 
-def _read_bare(text: str, found: _Found) -> None:
+def _read_bare(text: str, found: _Collector) -> None:
     """Read `host`, `host:port`, `host/path` or an address."""
     address = parse_address(text)
     if address is not None:
@@ -224,12 +224,12 @@ def canonical_host(text: str) -> Host | None:
     return _canonical(text.strip())
 
 
-def _add_if_any(host: Host | None, found: _Found) -> None:
+def _add_if_any(host: Host | None, found: _Collector) -> None:
     if host is not None:
         _add(host, found, exact=False)
 
 
-def _add(host: Host, found: _Found, *, exact: bool) -> None:
+def _add(host: Host, found: _Collector, *, exact: bool) -> None:
     if not host.name:
         return
     found.hosts[host] = None
@@ -304,7 +304,7 @@ def _urls_inside(text: str) -> list[str]:
     return out + ["//" + part for part in text.split("=//")[1:65]]
 
 
-def _read_schemes(text: str, found: _Found) -> None:
+def _read_schemes(text: str, found: _Collector) -> None:
     scheme, colon, rest = text.partition(":")
     exact = True
     while colon and scheme and scheme[0].isalpha() and _SCHEME.issuperset(scheme):

@@ -28,12 +28,12 @@ class Remark:
 
 def lint(rules: Sequence[Rule], default: str) -> tuple[Remark, ...]:
     """Return the remarks on `rules`, in their order."""
-    remarks: list[Remark] = []
+    lint_detectors: list[Remark] = []
     for position, rule in enumerate(rules):
-        remarks.extend(_alone(rule, default))
-        remarks.extend(_duplicates(rule, rules[:position]))
-        remarks.extend(_shadowed(rule, rules))
-    return tuple(remarks)
+        lint_detectors.extend(_alone(rule, default))
+        lint_detectors.extend(_duplicates(rule, rules[:position]))
+        lint_detectors.extend(_shadowed(rule, rules))
+    return tuple(lint_detectors)
 
 
 def lint_egress(section: Egress) -> tuple[Remark, ...]:

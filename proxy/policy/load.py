@@ -21,7 +21,7 @@ from proxy.core.model import PinRules
 from proxy.errors import PolicyError
 from proxy.policy.conditions import Condition
 from proxy.policy.decide import CompiledPolicy
-from proxy.policy.detector_rules import Detector, Suppression, complaints
+from proxy.policy.detector_rules import Detector, Suppression, detector_problems
 from proxy.policy.egress import SECRETS, CompiledEgress
 from proxy.policy.rules import Annotations, DenyRule, Egress, Pins, PolicyFile, RedactRule, TwoPhaseRule
 
@@ -98,7 +98,7 @@ def load_sources(path: Path, book: DetectorBook | None = None) -> tuple[Source, 
             problems.extend(error.problems)
     problems.extend(_duplicate_ids(sources))
     if book is not None and not problems:
-        found = complaints(sources, book)
+        found = detector_problems(sources, book)
         problems.extend(Problem(str(source.path), *source.at(*steps), message) for source, steps, message in found)
     if problems:
         raise PolicyFileError(problems)

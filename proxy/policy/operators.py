@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from proxy.policy import command_operator, host_operators, path_operator
 from proxy.policy.arg_select import parse_arg
-from proxy.policy.conditions import All, Any_, Bounds, Condition, Not, many
+from proxy.policy.conditions import All, Any_, Bounds, Condition, Not, as_tuple
 from proxy.policy.regex import compile_search
 from proxy.policy.text import fold, read_text
 from proxy.policy.views import (
@@ -30,11 +30,11 @@ from proxy.policy.views import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy.policy.arg_select import ArgPath, Reading
+    from proxy.policy.arg_select import ArgPath, EvalContext
     from proxy.policy.conditions import When
     from proxy.policy.views import Gather, NumberView, Views
 
-type Test = Callable[[Reading], int]
+type Test = Callable[[EvalContext], int]
 type Judge = Callable[[Any], int]
 type Build = Callable[[ArgPath, Any], Test]
 
@@ -68,10 +68,10 @@ def _all(tests: tuple[Test, ...]) -> Test:
     if len(tests) == 1:
         return tests[0]
 
-    def test(reading: Reading) -> int:
+    def test(context: EvalContext) -> int:
         bits = YES
         for part in tests:
-            bits &= part(reading)
+            bits &= part(context)
             if not bits:
                 return NO
         return bits
@@ -83,10 +83,10 @@ def _any(tests: tuple[Test, ...]) -> Test:
     if len(tests) == 1:
         return tests[0]
 
-    def test(reading: Reading) -> int:
+    def test(context: EvalContext) -> int:
         bits = NO
         for part in tests:
-            bits |= part(reading)
+            bits |= part(context)
             if bits == YES:
                 return YES
         return bits
@@ -95,10 +95,10 @@ def _any(tests: tuple[Test, ...]) -> Test:
 
 
 def _not(part: Test) -> Test:
-    return lambda reading: _NEGATED[part(reading)]
+    return lambda context: _NEGATED[part(context)]
 
 
-def combine(views: Views, judge: Judge, reading: Reading) -> int:
+def combine(views: Views, judge: Judge, context: EvalContext) -> int:
     """Judge every view: may if any fits, must if all do."""
     may = False
     must = views.sure
@@ -108,14 +108,14 @@ def combine(views: Views, judge: Judge, reading: Reading) -> int:
         must = must and bits == YES
     may = may or any(judge(view) for view in views.extra)
     if views.trouble is not None:
-        return int(may) | reading.give_up(views.trouble)
+        return int(may) | context.give_up(views.trouble)
     if not may:
         return NO
     return YES if must else MAY
 
 
 def _each(views: Gather, judge: Judge) -> Test:
-    return lambda reading: combine(views(reading), judge, reading)
+    return lambda context: combine(views(context), judge, context)
 
 
 def _equals(arg: ArgPath, operand: Any) -> Test:
@@ -128,7 +128,7 @@ def _not_equals(arg: ArgPath, operand: Any) -> Test:
     """Like the negation of equals, but a missing value gives no allow."""
     equal = _equals(arg, operand)
     here = _type(arg, ["string", "number", "boolean", "array", "object"])
-    return lambda reading: _NEGATED[equal(reading)] & (here(reading) | MAY)
+    return lambda context: _NEGATED[equal(context)] & (here(context) | MAY)
 
 
 def _in(arg: ArgPath, operand: list[Any]) -> Test:
@@ -155,14 +155,14 @@ def _judge_scalar(names: frozenset[str], exact: list[tuple[type, Any]]) -> Judge
     return judge
 
 
-def spellings(operand: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def text_variants(operand: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return an operand's texts as written and read, and the same folded."""
-    readings = tuple(dict.fromkeys(r for word in many(operand) for r in read_text(word).readings))
+    readings = tuple(dict.fromkeys(r for word in as_tuple(operand) for r in read_text(word).readings))
     return readings, tuple(dict.fromkeys(fold(reading) for reading in readings))
 
 
 def _starts_with(arg: ArgPath, operand: Any) -> Test:
-    exact, folded = spellings(operand)
+    exact, folded = text_variants(operand)
 
     def judge(view: TextView) -> int:
         if not any(text.startswith(folded) for text in view.folded):
@@ -173,7 +173,7 @@ def _starts_with(arg: ArgPath, operand: Any) -> Test:
 
 
 def _ends_with(arg: ArgPath, operand: Any) -> Test:
-    exact, folded = spellings(operand)
+    exact, folded = text_variants(operand)
 
     def judge(view: TextView) -> int:
         if not any(text.endswith(folded) for text in view.folded):
@@ -184,7 +184,7 @@ def _ends_with(arg: ArgPath, operand: Any) -> Test:
 
 
 def _contains(arg: ArgPath, operand: Any) -> Test:
-    exact, folded = spellings(operand)
+    exact, folded = text_variants(operand)
     elements = _judge_scalar(frozenset(folded), [(str, text) for text in exact])
 
     def judge(view: TextView | tuple[ScalarView, ...]) -> int:
@@ -198,7 +198,7 @@ def _contains(arg: ArgPath, operand: Any) -> Test:
 
 
 def _matches(arg: ArgPath, operand: Any) -> Test:
-    searches = [compile_search(pattern) for pattern in many(operand)]
+    searches = [compile_search(pattern) for pattern in as_tuple(operand)]
 
     def found(text: str) -> bool:
         return any(search(text) for search in searches)
@@ -225,10 +225,10 @@ def _compare(compare: Callable[[Any, Any], bool]) -> Build:
 
 
 def _exists(arg: ArgPath, operand: bool) -> Test:  # noqa: FBT001 - an operand like any other
-    def here(reading: Reading) -> int:
-        found = arg.select(reading)
+    def here(context: EvalContext) -> int:
+        found = arg.select(context)
         if found.trouble is not None:
-            return reading.give_up(found.trouble)
+            return context.give_up(found.trouble)
         if found.exact:
             return YES
         return MAY if found.loose else NO
@@ -237,7 +237,7 @@ def _exists(arg: ArgPath, operand: bool) -> Test:  # noqa: FBT001 - an operand l
 
 
 def _type(arg: ArgPath, operand: Any) -> Test:
-    wanted = frozenset(many(operand))
+    wanted = frozenset(as_tuple(operand))
 
     def fits(value: Any) -> bool:
         kind = kind_of(value)
@@ -245,10 +245,10 @@ def _type(arg: ArgPath, operand: Any) -> Test:
             return True
         return kind == "number" and "integer" in wanted and float(value).is_integer()
 
-    def test(reading: Reading) -> int:
-        found = arg.select(reading)
+    def test(context: EvalContext) -> int:
+        found = arg.select(context)
         if found.trouble is not None:
-            return reading.give_up(found.trouble)
+            return context.give_up(found.trouble)
         hits = [fits(value) for value in (*found.exact, *found.loose)]
         if not any(hits):
             return NO

@@ -29,7 +29,7 @@ _SPECIAL_HEADS: Final = (
 )
 
 
-def read_plain(raw: str) -> str | None:
+def read_plain_path(raw: str) -> str | None:
     """Return the path of a string that names one only, from `/` to `/`; None where it may name more.
 
     A relative path is given as if it hung on the root.

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from proxy.policy.arg_select import AMBIGUOUS, NOTHING, Trouble
-from proxy.policy.conditions import many
-from proxy.policy.path_fastpath import read_plain
+from proxy.policy.conditions import as_tuple
+from proxy.policy.path_fastpath import read_plain_path
 from proxy.policy.path_roots import reach_of, read_root
 from proxy.policy.paths import PathViews, read_path
 from proxy.policy.regex import compile_search, escape
@@ -18,11 +18,11 @@ from proxy.policy.views import WrongTypeError, gather
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from proxy.policy.arg_select import ArgPath, Reading, Selection
+    from proxy.policy.arg_select import ArgPath, EvalContext, Selection
     from proxy.policy.views import Views
 
 
-class Paths(NamedTuple):
+class PathSet(NamedTuple):
     """Every path that one `arg` names, over all its values.
 
     `plain` is the one folded path where there is nothing else to look at. `may_reach` says whether
@@ -38,7 +38,7 @@ class Paths(NamedTuple):
     may_reach: Callable[[str], bool] | None = None
 
 
-_NO_PATHS: Final = Paths((), (), (), False, None)
+_NO_PATHS: Final = PathSet((), (), (), False, None)
 
 
 def view_path(value: Any) -> PathViews:
@@ -48,38 +48,38 @@ def view_path(value: Any) -> PathViews:
     return read_path(value)
 
 
-def _plain_paths(selection: Selection) -> Paths | None:
+def _plain_paths(selection: Selection) -> PathSet | None:
     """Take the short way where all that was found is one string that has one reading."""
     exact, loose, trouble = selection
     if len(exact) != 1 or loose or trouble is not None or type(exact[0]) is not str:
         return None
-    path = read_plain(exact[0])
+    path = read_plain_path(exact[0])
     if path is None:
         return None
     folded = path.lower()
     if exact[0][0] == "/":
-        return Paths((folded,), (path,), (), True, None, folded)
-    return Paths((folded,), (), (path[1:],), True, None)
+        return PathSet((folded,), (path,), (), True, None, folded)
+    return PathSet((folded,), (), (path[1:],), True, None)
 
 
-def gather_paths(arg: ArgPath) -> Callable[[Reading], Paths]:
+def gather_paths(arg: ArgPath) -> Callable[[EvalContext], PathSet]:
     """Return the function that finds, once per call, the paths that `arg` names."""
     views = gather(arg, "path", view_path)
     key = "paths:" + arg.text
 
-    def paths_of(reading: Reading) -> Paths:
-        paths: Paths | None = reading.memo.get(key)
+    def paths_of(context: EvalContext) -> PathSet:
+        paths: PathSet | None = context.memo.get(key)
         if paths is None:
-            selection = arg.select(reading)
+            selection = arg.select(context)
             if selection is NOTHING:
                 return _NO_PATHS
-            paths = reading.memo[key] = _plain_paths(selection) or _merge(views(reading))
+            paths = context.memo[key] = _plain_paths(selection) or _merge(views(context))
         return paths
 
     return paths_of
 
 
-def _merge(views: Views) -> Paths:
+def _merge(views: Views) -> PathSet:
     items: tuple[PathViews, ...] = views.items
     extra: tuple[PathViews, ...] = views.extra
     trouble = views.trouble
@@ -89,7 +89,7 @@ def _merge(views: Views) -> Paths:
     everything = (*items, *extra)
     globs = dict.fromkeys(path for item in everything for path in item.globs)
     searches = dict.fromkeys(path for item in everything for path in item.searches)
-    return Paths(
+    return PathSet(
         tuple(dict.fromkeys(path for item in everything for path in item.folded)),
         tuple(dict.fromkeys(path for item in items for path in item.exact)),
         tuple(dict.fromkeys(path for item in items for path in item.relative)),
@@ -99,7 +99,7 @@ def _merge(views: Views) -> Paths:
     )
 
 
-class Roots(NamedTuple):
+class RootSet(NamedTuple):
     """The folders of one `path_under`, ready to compare; `globs` are those with marks, without case."""
 
     exact: tuple[str, ...]
@@ -120,32 +120,32 @@ class Roots(NamedTuple):
         return any(root == "./" or path.startswith(root[2:]) for root in self.relative)
 
 
-def path_under(arg: ArgPath, operand: Any) -> Callable[[Reading], int]:
+def path_under(arg: ArgPath, operand: Any) -> Callable[[EvalContext], int]:
     """Compile `path_under`."""
-    roots = compile_roots(many(operand))
+    roots = compile_roots(as_tuple(operand))
     paths_of = gather_paths(arg)
     folded_roots = roots.folded
     simple = roots.folded_glob is None and not roots.relative
 
-    def test(reading: Reading) -> int:
-        paths = paths_of(reading)
+    def test(context: EvalContext) -> int:
+        paths = paths_of(context)
         if paths is _NO_PATHS:
             return 0
         if simple and paths.plain is not None:
-            return _how_sure(paths, roots, reading) if paths.plain.startswith(folded_roots) else 0
+            return _how_sure(paths, roots, context) if paths.plain.startswith(folded_roots) else 0
         for path in paths.folded:
             if path.startswith(folded_roots):
-                return _how_sure(paths, roots, reading)
+                return _how_sure(paths, roots, context)
         if simple and paths.trouble is None and paths.may_reach is None:
             return 0
         if _may_by_pattern(paths, roots):
-            return _how_sure(paths, roots, reading)
-        return 0 if paths.trouble is None else reading.give_up(paths.trouble)
+            return _how_sure(paths, roots, context)
+        return 0 if paths.trouble is None else context.give_up(paths.trouble)
 
     return test
 
 
-def _may_by_pattern(paths: Paths, roots: Roots) -> bool:
+def _may_by_pattern(paths: PathSet, roots: RootSet) -> bool:
     if roots.folded_glob is not None and any(map(roots.folded_glob, paths.folded)):
         return True
     if any(roots.hold_relative(path) for path in paths.relative):
@@ -153,20 +153,20 @@ def _may_by_pattern(paths: Paths, roots: Roots) -> bool:
     return paths.may_reach is not None and any(map(paths.may_reach, roots.folded))
 
 
-def _how_sure(paths: Paths, roots: Roots, reading: Reading) -> int:
+def _how_sure(paths: PathSet, roots: RootSet, context: EvalContext) -> int:
     if paths.trouble is not None:
-        return 1 | reading.give_up(paths.trouble)
+        return 1 | context.give_up(paths.trouble)
     must = paths.sure and all(map(roots.hold, paths.exact)) and all(map(roots.hold_relative, paths.relative))
     return 3 if must else 1
 
 
-def compile_roots(operand: tuple[str, ...]) -> Roots:
+def compile_roots(operand: tuple[str, ...]) -> RootSet:
     """Compile the folders of one `path_under`."""
     roots = [read_root(root) for root in operand]
     plain = tuple(r for r in roots if r.startswith("/") and not _is_glob(r))
     globs = [r if r.startswith("/") else "/**/" + r[2:] for r in roots if _is_glob(r)]
     folded_globs = [g.casefold() for g in globs]
-    return Roots(
+    return RootSet(
         plain,
         tuple(r.casefold() for r in plain),
         tuple(r for r in roots if r.startswith("./") and not _is_glob(r)),

@@ -10,7 +10,7 @@ import string
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from proxy.policy.path_fastpath import MAX_PATH, read_plain
+from proxy.policy.path_fastpath import MAX_PATH, read_plain_path
 from proxy.policy.text import read_text
 
 _MAX_SCHEMES = 8
@@ -67,7 +67,7 @@ class PathViews(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Found:
+class _Collector:
     exact: dict[str, None] = field(default_factory=dict)
     loose: dict[str, None] = field(default_factory=dict)
     relative: dict[str, None] = field(default_factory=dict)
@@ -97,7 +97,7 @@ class _Walk(NamedTuple):
 
 def read_path(raw: str) -> PathViews:
     """Return every file `raw` may name."""
-    plain = read_plain(raw)
+    plain = read_plain_path(raw)
     if plain is None:
         return read_fully(raw)
     folded = (plain.lower(),)
@@ -106,7 +106,7 @@ def read_path(raw: str) -> PathViews:
 
 def read_fully(raw: str) -> PathViews:
     """Return every file `raw` may name, by all the ways there are to read it."""
-    found = _Found()
+    found = _Collector()
     if len(raw) > MAX_PATH:
         return PathViews((), (), problem=f"longer than {MAX_PATH} characters")
     text = read_text(raw)
@@ -116,7 +116,7 @@ def read_fully(raw: str) -> PathViews:
     return found.views()
 
 
-def _read_one(reading: str, found: _Found) -> None:
+def _read_one(reading: str, found: _Collector) -> None:
     if "\0" in reading:
         found.problem = "a NUL character"
     stripped = reading.strip()
@@ -131,7 +131,7 @@ def _read_one(reading: str, found: _Found) -> None:
         _take(other, found, strict=False)
 
 
-def _careless(text: str, found: _Found) -> list[str]:
+def _careless(text: str, found: _Collector) -> list[str]:
     """Spellings that only a server with odd habits would open."""
     out = []
     if text[:1] in "\"'`<(" and len(text) > 1:
@@ -150,7 +150,7 @@ def _careless(text: str, found: _Found) -> list[str]:
     return out + _behind_schemes(text, found)
 
 
-def _behind_schemes(text: str, found: _Found) -> list[str]:
+def _behind_schemes(text: str, found: _Collector) -> list[str]:
     out: list[str] = []
     rest = text
     for _ in range(_MAX_SCHEMES):
@@ -195,7 +195,7 @@ def _after_authority(rest: str) -> str:
     return slash + path
 
 
-def _take(text: str, found: _Found, *, strict: bool) -> None:
+def _take(text: str, found: _Collector, *, strict: bool) -> None:
     if (text, strict) in found.taken or (text, True) in found.taken:
         return
     found.taken.add((text, strict))
@@ -207,7 +207,7 @@ def _take(text: str, found: _Found, *, strict: bool) -> None:
         _add(slashed, found, strict=strict)
 
 
-def _flag(text: str, found: _Found) -> None:
+def _flag(text: str, found: _Collector) -> None:
     head = text.lstrip("\"'` \t\r\n")
     if head[:1] == "~":
         found.problem = "it starts with ~, and whose folder that is the server decides; write the path out"
@@ -222,7 +222,7 @@ def _starts_with_variable(text: str) -> bool:
     return text[:1] == "%" and following.isalpha() and text.count("%") > 1
 
 
-def _add(text: str, found: _Found, *, strict: bool) -> None:
+def _add(text: str, found: _Collector, *, strict: bool) -> None:
     walk = _walk(text)
     if walk.problem:
         found.problem = walk.problem
@@ -248,7 +248,7 @@ def _add(text: str, found: _Found, *, strict: bool) -> None:
         _add_likely(again.parts, found)
 
 
-def _add_likely(parts: tuple[str, ...], found: _Found, hops: int = 0) -> None:
+def _add_likely(parts: tuple[str, ...], found: _Collector, hops: int = 0) -> None:
     """Add where well-known links lead, and what Windows makes of a name."""
     lowered = tuple(p.casefold() for p in parts)
     for link, target in _ALIASES_BY_HEAD.get(lowered[0], ()) if lowered else ():

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from proxy.policy.arg_select import parse_arg
 from proxy.policy.compiled_rule import Hit
-from proxy.policy.conditions import All, Any_, Condition, many
+from proxy.policy.conditions import All, Any_, Condition, as_tuple
 from proxy.policy.rule_index import INDEXES, Leaf, index_presence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from proxy.policy.arg_select import ArgPath, Reading
+    from proxy.policy.arg_select import ArgPath, EvalContext
     from proxy.policy.compiled_rule import CompiledRule
     from proxy.policy.conditions import When
     from proxy.policy.rule_index import Build, Index
@@ -45,33 +45,33 @@ class Plan:
         self._always = [number for number, found in needs.items() if found is None]
         self._indexes = tuple(_indexes({number: found for number, found in needs.items() if found is not None}))
 
-    def ask(self, reading: Reading) -> list[Hit] | None:
+    def evaluate(self, context: EvalContext) -> list[Hit] | None:
         """Return what the rules say, in their order; None where those without a condition alone have a say."""
         asked = set(self._always)
         for arg, indexes, members in self._indexes:
             try:
-                if not arg.finds_nothing(reading):
+                if not arg.is_absent(context):
                     for index in indexes:
-                        asked.update(index(reading))
+                        asked.update(index(context))
             except Exception:  # noqa: BLE001 - the rules themselves meet it again and tell of it
                 asked |= members
         if not asked:
             return None
-        hits = {number: hit for number in asked if (hit := _ask(self._rules[number], reading)) is not None}
+        hits = {number: hit for number in asked if (hit := _evaluate(self._rules[number], context)) is not None}
         if not hits:
             return None
         hits |= self.certain
         return [hits[number] for number in sorted(hits)]
 
 
-def _ask(rule: CompiledRule, reading: Reading) -> Hit | None:
+def _evaluate(rule: CompiledRule, context: EvalContext) -> Hit | None:
     # Most rules say no, and asking their test alone first is the cheaper way to hear it.
     try:
-        if not rule.test(reading):
+        if not rule.test(context):
             return None
     except Exception:  # noqa: BLE001, S110 - `ask` meets it again and tells of it
         pass
-    return rule.ask(reading)
+    return rule.evaluate(context)
 
 
 def _needs(when: When) -> list[_Need] | None:
@@ -94,7 +94,7 @@ def _need(condition: Condition) -> list[_Need] | None:
     build = INDEXES.get(name)
     if build is None or (name == "exists" and not operand):
         return None
-    if name in ("equals", "in") and None in many(operand):
+    if name in ("equals", "in") and None in as_tuple(operand):
         build = index_presence
     return [_Need(condition.arg, build, operand)]
 

@@ -46,7 +46,7 @@ class LivePolicy:
         self.on_change = on_change
         self._prepare = prepare
         self._book = book
-        self._asked = asyncio.Event()
+        self._requested = asyncio.Event()
         self._stamp = self._look()
         self._policy, adopt = self._load()
         adopt()
@@ -56,9 +56,9 @@ class LivePolicy:
         """Return the policy in force."""
         return self._policy
 
-    def ask_to_reload(self) -> None:
+    def request_reload(self) -> None:
         """Have the watch load the files anew, whether they changed or not."""
-        self._asked.set()
+        self._requested.set()
 
     async def reload(self) -> bool:
         """Load the files anew, in a thread; return whether they are in force now. A bad policy leaves the old one."""
@@ -75,7 +75,7 @@ class LivePolicy:
         self.on_change()
         return self.problem is None
 
-    def follow(self) -> None:
+    def reload_if_changed(self) -> None:
         """Do once, at once, what `watch` does: for a process without an event loop, which others speak for."""
         stamp = self._look()
         if stamp == self._stamp:
@@ -99,9 +99,9 @@ class LivePolicy:
         """Reload whenever the files change, or somebody asks. Runs until cancelled."""
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._asked.wait(), POLL_SECONDS)
-            if self._asked.is_set() or self._look() != self._stamp:
-                self._asked.clear()
+                await asyncio.wait_for(self._requested.wait(), POLL_SECONDS)
+            if self._requested.is_set() or self._look() != self._stamp:
+                self._requested.clear()
                 await self.reload()
 
     def _look(self) -> tuple[tuple[str, int, int], ...]:

@@ -10,25 +10,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from proxy.policy.command_operator import read_entry, view_command
-from proxy.policy.conditions import many
+from proxy.policy.command_operator import parse_pattern, view_command
+from proxy.policy.conditions import as_tuple
 from proxy.policy.globs import is_glob
 from proxy.policy.host_operators import compile_hosts, view_url
-from proxy.policy.operators import spellings
-from proxy.policy.path_fastpath import read_plain
+from proxy.policy.operators import text_variants
+from proxy.policy.path_fastpath import read_plain_path
 from proxy.policy.path_operator import compile_roots, gather_paths, glob_search
 from proxy.policy.regex import bundle, compile_search
-from proxy.policy.views import TextView, gather, sole_text, view_contents, view_scalar, view_text
+from proxy.policy.views import TextView, gather, single_text, view_contents, view_scalar, view_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
-    from proxy.policy.arg_select import ArgPath, Reading
+    from proxy.policy.arg_select import ArgPath, EvalContext
     from proxy.policy.command_operator import CommandView
     from proxy.policy.hosts import Host, UrlViews
     from proxy.policy.views import Views
 
-type Index = Callable[[Reading], Collection[int]]
+type Index = Callable[[EvalContext], Collection[int]]
 type Build = Callable[[ArgPath, Sequence[Leaf]], Index]
 type Table[T] = dict[T, frozenset[int]]
 
@@ -50,33 +50,33 @@ def _table[T](entries: Iterable[tuple[T, int]]) -> Table[T]:
     return {key: frozenset(found) for key, found in rules.items()}
 
 
-def _everyone(leaves: Sequence[Leaf]) -> frozenset[int]:
+def _all_rules(leaves: Sequence[Leaf]) -> frozenset[int]:
     return frozenset(leaf.rule for leaf in leaves)
 
 
 def index_presence(_arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
     """Return every rule, for conditions of which no more is known than that they say no of nothing."""
-    everyone = _everyone(leaves)
+    everyone = _all_rules(leaves)
     return lambda _reading: everyone
 
 
 def index_paths(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
     """Index `path_under`: each head of a path is looked up among the folders."""
     paths_of = gather_paths(arg)
-    everyone = _everyone(leaves)
-    compiled = [(compile_roots(many(leaf.operand)), leaf.rule) for leaf in leaves]
+    everyone = _all_rules(leaves)
+    compiled = [(compile_roots(as_tuple(leaf.operand)), leaf.rule) for leaf in leaves]
     folders = _table((root, rule) for roots, rule in compiled for root in roots.folded)
     lengths = sorted({len(root) for root in folders})
     relative = frozenset(rule for roots, rule in compiled if roots.relative)
     globs = [(roots.folded_glob, rule) for roots, rule in compiled if roots.folded_glob is not None]
     some_glob = glob_search([glob for roots, _ in compiled for glob in roots.globs])
 
-    def index(reading: Reading) -> Collection[int]:
-        value = arg.sole(reading) if some_glob is None else None
-        if type(value) is str and value[:1] == "/" and (path := read_plain(value)) is not None:
+    def index(context: EvalContext) -> Collection[int]:
+        value = arg.single_value(context) if some_glob is None else None
+        if type(value) is str and value[:1] == "/" and (path := read_plain_path(value)) is not None:
             folded = path.lower()
             return {rule for length in lengths for rule in folders.get(folded[:length], ())}
-        paths = paths_of(reading)
+        paths = paths_of(context)
         if paths.trouble is not None:
             return everyone
         heads = [head for path in paths.folded for length in lengths if (head := path[:length]) in folders]
@@ -96,7 +96,7 @@ def index_paths(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
 
 def index_matches(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
     """Index `matches`: a text is searched for many patterns at once, and for each only where that finds something."""
-    rules = _table((pattern, leaf.rule) for leaf in leaves for pattern in many(leaf.operand))
+    rules = _table((pattern, leaf.rule) for leaf in leaves for pattern in as_tuple(leaf.operand))
     each = {pattern: (compile_search(pattern), found) for pattern, found in rules.items()}
     bundles = [(some.search, [each[pattern] for pattern in some.patterns]) for some in bundle(tuple(rules))]
 
@@ -113,9 +113,9 @@ def index_matches(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
 
     index_views = _index_views(gather(arg, "text", view_text), leaves, lambda view: find(view.readings))
 
-    def index(reading: Reading) -> Collection[int]:
-        text = sole_text(arg, reading)
-        return index_views(reading) if text is None else find((text,))
+    def index(context: EvalContext) -> Collection[int]:
+        text = single_text(arg, context)
+        return index_views(context) if text is None else find((text,))
 
     return index
 
@@ -123,7 +123,7 @@ def index_matches(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
 def index_scalars(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
     """Index `equals` and `in`: equal values have a name in common."""
     rules = _table(
-        (name, leaf.rule) for leaf in leaves for value in many(leaf.operand) for name in view_scalar(value).names
+        (name, leaf.rule) for leaf in leaves for value in as_tuple(leaf.operand) for name in view_scalar(value).names
     )
 
     def find(view: Any) -> set[int]:
@@ -170,12 +170,12 @@ def index_contents(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
 
 
 def _folded_words(leaves: Sequence[Leaf]) -> Table[str]:
-    return _table((word, leaf.rule) for leaf in leaves for word in spellings(leaf.operand)[1])
+    return _table((word, leaf.rule) for leaf in leaves for word in text_variants(leaf.operand)[1])
 
 
 def index_commands(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
     """Index `command`: the programs that a command line runs or mentions are looked up."""
-    entries = [(read_entry(text), leaf.rule) for leaf in leaves for text in many(leaf.operand)]
+    entries = [(parse_pattern(text), leaf.rule) for leaf in leaves for text in as_tuple(leaf.operand)]
     rules = _table((entry.program, rule) for entry, rule in entries if not is_glob(entry.program))
     globs = [(entry.fits, rule) for entry, rule in entries if is_glob(entry.program)]
 
@@ -189,7 +189,7 @@ def index_commands(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
 
 def index_classes(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
     """Index `ip_class`."""
-    rules = _table((kind, leaf.rule) for leaf in leaves for kind in many(leaf.operand))
+    rules = _table((kind, leaf.rule) for leaf in leaves for kind in as_tuple(leaf.operand))
 
     def find(view: UrlViews) -> set[int]:
         kinds = {kind for host in view.hosts for found in host.classes() for kind in found}
@@ -200,7 +200,7 @@ def index_classes(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
 
 def index_hosts(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
     """Index `host_in`: a host's name, its domains and its addresses are looked up."""
-    compiled = [(compile_hosts(many(leaf.operand)), leaf.rule) for leaf in leaves]
+    compiled = [(compile_hosts(as_tuple(leaf.operand)), leaf.rule) for leaf in leaves]
     names = _table((name, rule) for hosts, rule in compiled for name in hosts.names)
     suffixes = _table((suffix, rule) for hosts, rule in compiled for suffix in hosts.suffixes)
     addresses = _table((address, rule) for hosts, rule in compiled for address in hosts.addresses)
@@ -211,11 +211,11 @@ def index_hosts(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
         name = host.name
         found = set(names.get(name, ()))
         for address in host.addresses:
-            found |= addresses.get(address, _NOBODY)
+            found |= addresses.get(address, _NO_RULES)
         if longest:
             end = name[-longest:]
             for tail in [end[at:] for at, char in enumerate(end) if char == "."]:
-                found |= suffixes.get(tail, _NOBODY)
+                found |= suffixes.get(tail, _NO_RULES)
         found.update([rule for fits, rule in globs if fits(name)])
         return found
 
@@ -231,19 +231,19 @@ def _has_problem(view: UrlViews | CommandView) -> bool:
     return view.problem is not None
 
 
-_NOBODY: Final[frozenset[int]] = frozenset()
+_NO_RULES: Final[frozenset[int]] = frozenset()
 
 
 def _index_views(
-    views_of: Callable[[Reading], Views],
+    views_of: Callable[[EvalContext], Views],
     leaves: Sequence[Leaf],
     find: Callable[[Any], Collection[int]],
     unsure: Callable[[Any], bool] | None = None,
 ) -> Index:
-    everyone = _everyone(leaves)
+    everyone = _all_rules(leaves)
 
-    def index(reading: Reading) -> Collection[int]:
-        items, extra, _, trouble = views_of(reading)
+    def index(context: EvalContext) -> Collection[int]:
+        items, extra, _, trouble = views_of(context)
         if trouble is not None or (unsure is not None and any(map(unsure, items))):
             return everyone
         if len(items) == 1 and not extra:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from proxy.core.model import EgressRequest
-from proxy.policy.arg_select import Reading
+from proxy.policy.arg_select import EvalContext
 from proxy.policy.compiled_rule import compile_rule
-from proxy.policy.decide import spellings
+from proxy.policy.decide import name_variants
 from proxy.policy.egress import CompiledEgressRule, read_target
 
 if TYPE_CHECKING:
@@ -83,9 +83,9 @@ def _run_one(compiled: CompiledRule, number: int, test: RuleTest) -> TestResult:
 
 
 def _outcome(compiled: CompiledRule, call: Call) -> tuple[str, str]:
-    if not compiled.speaks_of(call, spellings(call)):
+    if not compiled.applies_to(call, name_variants(call)):
         return "no_match", ""
-    hit = compiled.ask(Reading(call.arguments or {}))
+    hit = compiled.evaluate(EvalContext(call.arguments or {}))
     if hit is None:
         return "no_match", ""
     if compiled.allows and hit.reason is not None:

@@ -9,12 +9,12 @@ from pydantic import Field, StrictBool, StrictInt, StrictStr, model_validator
 from proxy.core.model import Call, Hints
 from proxy.policy.conditions import Network, When  # noqa: TC001  pydantic reads annotations when it runs
 from proxy.policy.detector_rules import Detector, Suppression  # noqa: TC001  pydantic reads annotations when it runs
-from proxy.policy.fields import Strict, Word
+from proxy.policy.fields import NonEmptyStr, Strict
 
 type Severity = Literal["info", "low", "medium", "high", "critical"]
 type Mode = Literal["enforce", "shadow"]
 type Secrets = Literal["allow", "report", "deny"]
-type Globs = Annotated[list[Word], Field(min_length=1)]
+type Globs = Annotated[list[NonEmptyStr], Field(min_length=1)]
 type Id = Annotated[StrictStr, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
 type Port = Annotated[StrictInt, Field(ge=1, le=65535)]
 type Weight = Annotated[float, Field(ge=0, le=1)]
@@ -43,9 +43,9 @@ class TestCall(Strict):
 
     __test__ = False
 
-    method: Word = Field(default="tools/call", description="The MCP method.")
-    server: Word = Field(default="server", description="The server it goes to.")
-    agent: Word = Field(default="agent", description="The agent that makes it.")
+    method: NonEmptyStr = Field(default="tools/call", description="The MCP method.")
+    server: NonEmptyStr = Field(default="server", description="The server it goes to.")
+    agent: NonEmptyStr = Field(default="agent", description="The agent that makes it.")
     tool: StrictStr | None = Field(default=None, description="The tool's name.")
     arguments: dict[str, Any] | None = Field(default=None, description="Its arguments; of other methods the params.")
     annotations: dict[str, Any] | None = Field(default=None, description="What the server says of the tool.")
@@ -119,7 +119,7 @@ class RedactRule(_Rule):
     on: Annotated[list[Literal["arguments", "result"]], Field(min_length=1)] = Field(
         default=["arguments", "result"], description="Which way it looks."
     )
-    detectors: Annotated[list[Word], Field(min_length=1)] = Field(
+    detectors: Annotated[list[NonEmptyStr], Field(min_length=1)] = Field(
         description="What to look for: a family such as secrets or pii, or one such as pii.card."
     )
     redact: Literal["mask", "deny", "report"] = Field(
@@ -175,11 +175,13 @@ type Rule = Annotated[AllowRule | DenyRule | RedactRule | TwoPhaseRule, Field(di
 class EgressCall(Strict):
     """The request of an egress test."""
 
-    host: Word = Field(description="The host it goes to.")
+    host: NonEmptyStr = Field(description="The host it goes to.")
     port: Port = Field(default=443, description="The port.")
-    method: Word = Field(default="GET", description="The HTTP method.")
-    addresses: list[Word] = Field(default_factory=list, description="The addresses that the host's name leads to.")
-    agent: Word = Field(default="agent", description="The agent that makes it.")
+    method: NonEmptyStr = Field(default="GET", description="The HTTP method.")
+    addresses: list[NonEmptyStr] = Field(
+        default_factory=list, description="The addresses that the host's name leads to."
+    )
+    agent: NonEmptyStr = Field(default="agent", description="The agent that makes it.")
 
 
 class EgressTest(Strict):

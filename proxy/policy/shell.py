@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from proxy.policy.shell_quoting import ShellError, ansi_c, balanced
+from proxy.policy.shell_quoting import ShellError, read_ansi_c, read_balanced
 from proxy.policy.shell_words import Draft, Word
 
 MAX_SCRIPT: Final = 65_536
@@ -38,7 +38,7 @@ _SWALLOWING: Final = frozenset({"for", "select", "case"})
 _NAME: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_")
 
 
-class Simple(NamedTuple):
+class SimpleCommand(NamedTuple):
     """One simple command: its words, whether a pipe feeds it, and the texts fed to it."""
 
     words: tuple[Word, ...]
@@ -49,7 +49,7 @@ class Simple(NamedTuple):
 class Script(NamedTuple):
     """Every simple command of a script, and whether it writes to a file by redirection."""
 
-    commands: tuple[Simple, ...]
+    commands: tuple[SimpleCommand, ...]
     problem: str | None = None
     writes: bool = False
 
@@ -71,7 +71,7 @@ class _Reader:
         self.text = text.replace("\\\r\n", "").replace("\\\n", "").replace("\r\n", "\n")
         self.depth = depth
         self.at = 0
-        self.commands: list[Simple] = []
+        self.commands: list[SimpleCommand] = []
         self.problem: str | None = None
         self.writes = False
         self.words: list[Word] = []
@@ -224,7 +224,7 @@ class _Reader:
         elif following == "'" and not quoted:
             self.at += 1
             self.draft.quoted = True
-            text, self.at = ansi_c(self.text, self.at)
+            text, self.at = read_ansi_c(self.text, self.at)
             self.draft.put(text)
         elif following == '"' and not quoted:
             self.at += 1
@@ -258,7 +258,7 @@ class _Reader:
             self.draft.expand(whole=quoted and "@" not in inside)
 
     def _balanced(self, start: int) -> str:
-        inside, self.at = balanced(self.text, start)
+        inside, self.at = read_balanced(self.text, start)
         return inside
 
     def _backticks(self, *, quoted: bool) -> None:
@@ -347,7 +347,7 @@ class _Reader:
             self.cases += word.text == "case"
         if self.words and word.text == "{" and not quoted:
             # What follows is a body: `function f {`, `coproc NAME {`.
-            self.commands.append(Simple(tuple(self.words), self.piped, ()))
+            self.commands.append(SimpleCommand(tuple(self.words), self.piped, ()))
             self.words.clear()
             return
         self.words.append(word)
@@ -355,7 +355,7 @@ class _Reader:
     def _end_command(self, *, piped: bool) -> None:
         self._end_word()
         if self.words and self.words[0].text not in _SWALLOWING:
-            self.commands.append(Simple(tuple(self.words), self.piped, tuple(self.fed)))
+            self.commands.append(SimpleCommand(tuple(self.words), self.piped, tuple(self.fed)))
         elif self.words and self.words[0].text == "case":
             self._case_arm()
         self.words, self.fed, self.redirect = [], [], None
@@ -365,4 +365,4 @@ class _Reader:
         """Keep the first arm of `case x in a) …`, whose pattern stands where a command would."""
         texts = [word.text for word in self.words]
         if "in" in texts and texts.index("in") + 2 < len(texts):
-            self.commands.append(Simple(tuple(self.words[texts.index("in") + 2 :])))
+            self.commands.append(SimpleCommand(tuple(self.words[texts.index("in") + 2 :])))

@@ -23,7 +23,7 @@ class ShellError(Exception):
     """A command line that cannot be read."""
 
 
-def balanced(text: str, start: int) -> tuple[str, int]:
+def read_balanced(text: str, start: int) -> tuple[str, int]:
     """Return what stands between the bracket at `start` and its partner, and the place after it.
 
     Raises ShellError where it has none.
@@ -66,7 +66,7 @@ def _end_of_double(text: str, at: int) -> int:
     return at
 
 
-def ansi_c(text: str, at: int) -> tuple[str, int]:
+def read_ansi_c(text: str, at: int) -> tuple[str, int]:
     """Return what `$'…'` stands for, from the place after its opening quote, and the place after it.
 
     Raises ShellError where it does not end.

@@ -29,7 +29,7 @@ class Shape(NamedTuple):
     prefix: str
     suffix: str
     slashes: int | None
-    many: bool
+    as_tuple: bool
 
 
 class Word(NamedTuple):
@@ -86,16 +86,16 @@ class Draft:
 
 def _shape(text: str, prefix: str, suffix: str, *, expanded: bool) -> Shape:
     """Return the shape of a word: `text` is what is known of it, `expanded` says that more than globs is in it."""
-    many = not _MARKS.isdisjoint(text)
+    as_tuple = not _MARKS.isdisjoint(text)
     while prefix.startswith("./"):
         text, prefix = text[2:], prefix[2:]
     if any(step.rstrip("*?") in _STEPS and step not in _STARS for step in text.split("/")[1:]):
-        return Shape("", "", None, many)
+        return Shape("", "", None, as_tuple)
     if not expanded:
-        return Shape(prefix, suffix, text.count("/"), many)
+        return Shape(prefix, suffix, text.count("/"), as_tuple)
     # What is put in may climb out of the folders before it, and may be nothing or a dot.
     start = prefix if "/" not in prefix else "/" if prefix.startswith("/") else ""
-    return Shape(start, suffix.lstrip("/"), None, many)
+    return Shape(start, suffix.lstrip("/"), None, as_tuple)
 
 
 def plain_path(text: str) -> str:
@@ -105,9 +105,9 @@ def plain_path(text: str) -> str:
     return "/" + normpath(text).lstrip("/") if text.startswith("/") else normpath(text)
 
 
-def below(roots: Sequence[str]) -> Shape:
+def shape_below(roots: Sequence[str]) -> Shape:
     """Return the shape of whatever is found at or below `roots`."""
-    return Shape(commonprefix([plain_path(root) for root in roots]), "", None, many=True)
+    return Shape(commonprefix([plain_path(root) for root in roots]), "", None, as_tuple=True)
 
 
 def may_be_all(wanted: Sequence[str], shapes: Sequence[Shape]) -> bool:
@@ -121,7 +121,7 @@ def _assign(wanted: tuple[str, ...], shapes: tuple[Shape, ...]) -> bool:
     if not wanted:
         return True
     return any(
-        _may_be(shape, wanted[0]) and _assign(wanted[1:], shapes if shape.many else shapes[:i] + shapes[i + 1 :])
+        _may_be(shape, wanted[0]) and _assign(wanted[1:], shapes if shape.as_tuple else shapes[:i] + shapes[i + 1 :])
         for i, shape in enumerate(shapes)
     )
 

@@ -22,7 +22,7 @@ from proxy.policy.text import NOT_UTF8, fold, has_one_reading, read_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from proxy.policy.arg_select import ArgPath, Reading, Selection
+    from proxy.policy.arg_select import ArgPath, EvalContext, Selection
 
 
 class Views(NamedTuple):
@@ -42,7 +42,7 @@ class Views(NamedTuple):
 _NO_VIEWS: Final = Views((), (), False, None)
 
 type Make = Callable[[Any], Any]
-type Gather = Callable[[Reading], Views]
+type Gather = Callable[[EvalContext], Views]
 
 
 class WrongTypeError(Exception):
@@ -75,17 +75,17 @@ def gather(arg: ArgPath, family: str, make: Make) -> Gather:
     """Return the function that makes, once per call, the views of `arg` in `family`."""
     key = f"{family}:{arg.text}"
 
-    def views(reading: Reading) -> Views:
-        found: Views | None = reading.memo.get(key)
+    def views(context: EvalContext) -> Views:
+        found: Views | None = context.memo.get(key)
         if found is None:
-            found = reading.memo[key] = _make_views(arg, make, reading)
+            found = context.memo[key] = _make_views(arg, make, context)
         return found
 
     return views
 
 
-def _make_views(arg: ArgPath, make: Make, reading: Reading) -> Views:
-    selection = arg.select(reading)
+def _make_views(arg: ArgPath, make: Make, context: EvalContext) -> Views:
+    selection = arg.select(context)
     if selection is NOTHING:
         return _NO_VIEWS
     if is_simple(selection):
@@ -118,9 +118,9 @@ def is_simple(selection: Selection) -> bool:
     return _is_simple_text(exact[0])
 
 
-def sole_text(arg: ArgPath, reading: Reading) -> str | None:
+def single_text(arg: ArgPath, context: EvalContext) -> str | None:
     """Return an argument of which `is_simple` holds, the short way; None where it is not that simple."""
-    value = arg.sole(reading)
+    value = arg.single_value(context)
     return value if _is_simple_text(value) else None
 
 

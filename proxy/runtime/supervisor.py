@@ -181,13 +181,13 @@ class Supervisor:
             raise InterlockError("workers did not end in time and were killed; what they recorded is kept")
         if now >= self._looked + TICK_SECONDS:
             self._looked = now
-            self._foundation.policy.follow()  # a worker that is started later must know what is in force
+            self._foundation.policy.reload_if_changed()  # a worker that is started later must know what is in force
         if self._health is not None:
             self._health.expire()
 
     def _heed(self, number: int) -> None:
         if number == signal.SIGHUP:
-            self._foundation.policy.follow()
+            self._foundation.policy.reload_if_changed()
             self._tell_all(signal.SIGHUP)
         elif self._stopping_since is None:
             self._stopping_since = time.monotonic()
@@ -205,7 +205,7 @@ class Supervisor:
         That can be where files changed twice within a moment, and are bad now: what was in force cannot be had.
         """
         policy = self._foundation.policy
-        policy.follow()
+        policy.reload_if_changed()
         if policy.problem is not None and self._in_force not in (None, policy.current().version):
             log.error("a worker cannot be replaced while the policy is bad", worker=slot.number, error=policy.problem)
             slot.due = time.monotonic() + LONGEST_PAUSE
@@ -270,7 +270,7 @@ class Supervisor:
                 self._bury(worker)
             elif worker.channel.fileno() == number and worker.hear() and worker.report is not None:
                 self._in_force = worker.report.policy_version
-                self._foundation.policy.follow()
+                self._foundation.policy.reload_if_changed()
 
     def _bury(self, worker: Worker) -> None:
         slot = self._slots[worker.number - 1]

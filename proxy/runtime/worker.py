@@ -199,7 +199,7 @@ class Daemon:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.stop)
-        loop.add_signal_handler(signal.SIGHUP, self.policy.ask_to_reload)
+        loop.add_signal_handler(signal.SIGHUP, self.policy.request_reload)
 
     async def _drain(self) -> None:
         self.lifecycle.stopping = True

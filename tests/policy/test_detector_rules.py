@@ -9,7 +9,7 @@ import pytest
 from proxy.core.model import Call
 from proxy.errors import PolicyError
 from proxy.policy.decide import CompiledPolicy
-from proxy.policy.detector_rules import remarks
+from proxy.policy.detector_rules import lint_detectors
 from proxy.policy.load import load_policy, load_sources
 from proxy.redact import Book
 
@@ -140,7 +140,7 @@ def test_what_names_nothing_is_remarked_on(tmp_path):
         + "  - {reason: fine, rule: scrub, detector: custom.*, path: a.b}\n"
     )
     (tmp_path / "p.yaml").write_text(text)
-    found = [(*r.source.at(*r.steps), r.kind) for r in remarks(load_sources(tmp_path, BOOK), BOOK)]
+    found = [(*r.source.at(*r.steps), r.kind) for r in lint_detectors(load_sources(tmp_path, BOOK), BOOK)]
     assert found == [(6, 5, "unused-detector"), (8, 20, "unknown-rule"), (9, 20, "unknown-detector")]
 
 
@@ -148,4 +148,4 @@ def test_a_detector_that_a_rule_uses_by_its_family_is_not_remarked_on(tmp_path):
     (tmp_path / "p.yaml").write_text(
         HEAD + RULE.replace("custom.badge", "custom").replace("scrub", "x") + "detectors:\n" + BADGE
     )
-    assert list(remarks(load_sources(tmp_path, BOOK), BOOK)) == []
+    assert list(lint_detectors(load_sources(tmp_path, BOOK), BOOK)) == []

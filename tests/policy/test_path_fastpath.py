@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from proxy.policy.arg_select import Reading, parse_arg
-from proxy.policy.path_fastpath import MAX_PATH, read_plain
+from proxy.policy.arg_select import EvalContext, parse_arg
+from proxy.policy.path_fastpath import MAX_PATH, read_plain_path
 from proxy.policy.path_operator import gather_paths
 from proxy.policy.paths import read_fully, read_path
 
@@ -39,7 +39,7 @@ def test_what_is_plain_reads_as_it_does_in_full():
     for _ in range(30_000):
         raw = "/".join(chance.choices(NAMES, k=chance.randint(1, 5)))
         raw = chance.choice(["", "", "/"]) + raw + chance.choice(["", "", "/"])
-        if read_plain(raw) is not None:
+        if read_plain_path(raw) is not None:
             plain.add(raw)
             assert read_path(raw) == read_fully(raw), raw
     relative = {raw for raw in plain if raw[0] != "/"}
@@ -62,11 +62,11 @@ def test_what_is_plain_reads_as_it_does_in_full():
     ],
 )
 def test_the_short_way_to_a_condition_s_paths_gives_what_the_long_way_does(raw):
-    short, long = Reading({"path": raw}), Reading({"path": raw, "PATH": raw})
+    short, long = EvalContext({"path": raw}), EvalContext({"path": raw, "PATH": raw})
     paths_of = gather_paths(parse_arg("path"))
     assert paths_of(short)._replace(plain=None) == paths_of(long)
 
 
 @pytest.mark.parametrize("raw", ["", "/", "a", "a/b", "/c/x", ".env", "../x", "/bin/sh", "usr/bin/x", "ab" * MAX_PATH])
 def test_what_may_name_more_than_one_file_is_not_plain(raw):
-    assert read_plain(raw) is None
+    assert read_plain_path(raw) is None

@@ -11,7 +11,7 @@ from ruamel.yaml import YAML
 from proxy.core.model import Call, Outcome
 from proxy.policy import decide as decide_module
 from proxy.policy import plan as plan_module
-from proxy.policy.arg_select import Reading
+from proxy.policy.arg_select import EvalContext
 from proxy.policy.compiled_rule import CompiledRule
 from proxy.policy.decide import CompiledPolicy
 from proxy.policy.load import compile_sources, load_policy, load_sources
@@ -32,8 +32,8 @@ def call(arguments, tool="tool"):
 
 
 def decide_one_by_one(policy, asked):
-    reading = Reading(asked.arguments or {})
-    hits = [hit for rule in policy.rules_for(asked) if (hit := rule.ask(reading)) is not None]
+    reading = EvalContext(asked.arguments or {})
+    hits = [hit for rule in policy.rules_for(asked) if (hit := rule.evaluate(reading)) is not None]
     return policy.conclude(asked, hits) if hits else policy._silence(asked)
 
 
@@ -181,12 +181,12 @@ def test_redactions_come_in_the_order_of_their_rules_whether_they_have_condition
 
 def count_asked(monkeypatch, rules, arguments):
     asked = []
-    test = CompiledRule.ask
+    test = CompiledRule.evaluate
     policy = compile_rules(rules)
-    monkeypatch.setattr(CompiledRule, "ask", lambda rule, reading: asked.append(rule.id) or test(rule, reading))
+    monkeypatch.setattr(CompiledRule, "evaluate", lambda rule, reading: asked.append(rule.id) or test(rule, reading))
     plan, _ = policy._plan_for(call(arguments))
-    monkeypatch.setattr(plan_module, "_ask", lambda rule, reading: rule.ask(reading))
-    plan.ask(Reading(arguments))
+    monkeypatch.setattr(plan_module, "_evaluate", lambda rule, reading: rule.evaluate(reading))
+    plan.evaluate(EvalContext(arguments))
     return sorted(asked)
 
 

@@ -153,7 +153,7 @@ async def test_the_watch_reloads_when_asked_though_no_file_changed(path: Path) -
     reloaded = asyncio.Event()
     live = LivePolicy(path, reloaded.set)
     watching = asyncio.create_task(live.watch())
-    live.ask_to_reload()
+    live.request_reload()
     await asyncio.wait_for(reloaded.wait(), PATIENCE)
     watching.cancel()
     with contextlib.suppress(asyncio.CancelledError):
@@ -162,15 +162,15 @@ async def test_the_watch_reloads_when_asked_though_no_file_changed(path: Path) -
 
 def test_a_process_without_an_event_loop_follows_the_files_too(path: Path) -> None:
     live = LivePolicy(path)
-    live.follow()
+    live.reload_if_changed()
     assert (outcome(live), live.problem) == (Outcome.ALLOW, None)
     path.write_text(DENY)
-    live.follow()
+    live.reload_if_changed()
     assert outcome(live) is Outcome.DENY
     path.write_text("rules: [")
-    live.follow()
+    live.reload_if_changed()
     assert outcome(live) is Outcome.DENY
     assert "policy.yaml" in (live.problem or "")
     path.write_text(ALLOW)
-    live.follow()
+    live.reload_if_changed()
     assert (outcome(live), live.problem) == (Outcome.ALLOW, None)
