@@ -19,7 +19,7 @@ from addons.mitm.fast.header_index import index, respell
 from proxy.core import reasons
 from proxy.core.model import Context, Decision, Denial, Outcome, Principal
 from proxy.egress.guard import UNJUDGED
-from proxy.wire.mcp import Head
+from proxy.wire.mcp import RequestHead
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -96,7 +96,7 @@ def context(flow: http.HTTPFlow) -> Context:
     )
 
 
-def head(request: http.Request) -> Head:
+def head(request: http.Request) -> RequestHead:
     """Return a request's headers to the gate; what it does not look at need not be made text of."""
     headers = request.headers
     fields = index(headers)
@@ -107,7 +107,7 @@ def head(request: http.Request) -> Head:
         for value in fields[name]
     ]
     encoded = b"content-encoding" in fields
-    return Head(
+    return RequestHead(
         headers.get_all("content-type"),
         headers.get_all("content-encoding") if encoded else (),
         mcp,

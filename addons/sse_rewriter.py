@@ -8,8 +8,8 @@ from urllib.parse import urljoin, urlsplit
 
 from addons.flow_state import legacy_session
 from proxy.gate.router import subscription, tools_changed
-from proxy.wire.jsonrpc import respell
-from proxy.wire.sse import Event, Splitter
+from proxy.wire.jsonrpc import reencode
+from proxy.wire.sse import SseEvent, SseSplitter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ class EventStream:
     ) -> None:
         self._responses = responses
         self._request = request
-        self._splitter = Splitter(limit)
+        self._splitter = SseSplitter(limit)
         self._inflater = inflater
         self._begun = False
         self._resumable = False
@@ -65,9 +65,9 @@ class EventStream:
             params = subscription(in_flight) if self._begun else None
         if params is None:
             return None
-        return b"event: message\ndata: " + respell(tools_changed(params)) + b"\n\n"
+        return b"event: message\ndata: " + reencode(tools_changed(params)) + b"\n\n"
 
-    def _pass_on(self, event: Event) -> bytes:
+    def _pass_on(self, event: SseEvent) -> bytes:
         if event.id and not self._resumable:
             self._resumable = True
             self._responses.share()  # who has an event's id may go on from it on another connection

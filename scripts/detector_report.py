@@ -12,7 +12,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from proxy.redact.detectors import builtin
+from proxy.redact.detector_catalog import builtin
 from proxy.redact.mask import Masker
 from tests.redact.labelled import Sample, load
 

@@ -10,7 +10,7 @@ import pytest
 
 from proxy.policy.load import load_sources
 from proxy.policy.rule_tests import run_tests
-from proxy.redact import Book
+from proxy.redact import builtin
 from tests.support.harness import REPOSITORY
 from tests.support.system_needs import needs
 
@@ -40,7 +40,7 @@ def test_the_demo_goes_as_its_picture_in_the_readme_shows(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(("example", "tests"), [("two_phase", 8), ("demo", 5)])
 def test_an_examples_policy_passes_its_own_tests(example: str, tests: int) -> None:
-    (source,) = load_sources(EXAMPLES / example / "policy.yaml", Book())
+    (source,) = load_sources(EXAMPLES / example / "policy.yaml", builtin())
     results = run_tests(source.content.rules)
     assert len(results) == tests
     assert all(result.passed for result in results)

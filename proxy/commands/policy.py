@@ -25,7 +25,7 @@ from proxy.policy.lint import lint, lint_egress
 from proxy.policy.load import PolicyFileError, compile_sources, load_policy, load_sources
 from proxy.policy.rule_tests import coverage, run_tests
 from proxy.policy.rules import PolicyFile, TestCall
-from proxy.redact import Book
+from proxy.redact import builtin
 from proxy.system.package_data import policies_dir
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def _fail(error: PolicyError, *, as_json: bool) -> NoReturn:
 
 def _load(path: Path, *, as_json: bool) -> tuple[Source, ...]:
     try:
-        return load_sources(path, Book())
+        return load_sources(path, builtin())
     except PolicyError as error:
         _fail(error, as_json=as_json)
 
@@ -96,7 +96,7 @@ def _remarks(sources: tuple[Source, ...], policy: CompiledPolicy) -> list[dict[s
         *({"at": places[r.rule], "rule": r.rule, "kind": r.kind, "message": r.message} for r in on_rules),
         *(
             {"at": _place(r.source, *r.steps), "rule": "", "kind": r.kind, "message": r.message}
-            for r in lint_detectors(sources, Book())
+            for r in lint_detectors(sources, builtin())
         ),
     ]
 
@@ -178,7 +178,7 @@ def explain(
 ) -> None:
     """Tell how a call is decided: which rules were looked at, what each view was, why the winner won."""
     try:
-        policy = load_policy(_path(path), Book())
+        policy = load_policy(_path(path), builtin())
         asked = _read_call(call)
     except PolicyError as error:
         _fail(error, as_json=as_json)

@@ -18,7 +18,7 @@ from proxy.commands.moments import parse_age
 from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, require_trail, store_settings
 from proxy.policy.load import load_policy
 from proxy.policy.replay import replay as decide_again
-from proxy.redact import Book
+from proxy.redact import builtin
 
 if TYPE_CHECKING:
     from proxy.policy.replay import Change, Replay
@@ -45,7 +45,7 @@ def replay(
     the policy is wrong, or there is no log.
     """
     earliest = time.time() - parse_age(since)
-    policy = load_policy(candidate, Book())
+    policy = load_policy(candidate, builtin())
     settings = store_settings(database_url, state_dir, config)
     require_trail(settings)
     outcome = decide_again(policy, events_since(settings, earliest))

@@ -26,17 +26,17 @@ class Suppression:
 
 
 @dataclass(frozen=True, slots=True)
-class Objection:
+class DetectorProblem:
     """What is wrong with a detector as written, and in which of its fields."""
 
     field: tuple[str | int, ...]
     message: str
 
 
-class DetectorBook(Protocol):
+class KnownDetectors(Protocol):
     """Knows the detectors that are built in, and what makes a good one."""
 
-    def knows(self, name: str) -> bool:
+    def knows(self, name: str, /) -> bool:
         """Return whether `name` is a family or the id of a detector."""
         ...
 
@@ -44,6 +44,6 @@ class DetectorBook(Protocol):
         """Return every family and id."""
         ...
 
-    def objections(self, raw: Mapping[str, Any]) -> Iterable[Objection]:
+    def objections(self, raw: Mapping[str, Any]) -> Iterable[DetectorProblem]:
         """Say what is wrong with a detector that a policy brings; nothing where it is good."""
         ...

@@ -8,7 +8,7 @@ from proxy.doctor.findings import Found, fail, ok
 from proxy.errors import PolicyError
 from proxy.policy.load import compile_sources, load_sources
 from proxy.policy.rule_tests import run_tests
-from proxy.redact.detector_catalog import Book
+from proxy.redact.detector_catalog import builtin
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def policy(path: Path) -> Iterator[Found]:
     """Look at a policy as `interlock policy check` and `test` do."""
     try:
-        sources = load_sources(path, Book())
+        sources = load_sources(path, builtin())
         compile_sources(sources)
     except PolicyError as error:
         yield fail("policy", str(error).splitlines()[0], f"`interlock policy check {path}` says what to write instead")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from proxy.core import reasons
 from proxy.core.model import Answer, Call, Denial, Kind, Outcome, Reject
 from proxy.wire import refusal_messages
-from proxy.wire.body import READ_AT_ONCE, Batch
+from proxy.wire.body import READ_AT_ONCE, MessageBatch
 from proxy.wire.jsonrpc import is_id
 from proxy.wire.mcp import parse_tool_call
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from proxy.core.model import Context, Decision, Finding, JsonObject, Message, ToolCall, Verdict
     from proxy.core.proposals import Running
     from proxy.gate.outbound_scan import Carried
-    from proxy.wire.body import Reading
+    from proxy.wire.body import ParsedBody
 
 MAX_PLACES = 5
 
@@ -23,7 +23,7 @@ MAX_PLACES = 5
 class CallState:
     """How far one message has come; whatever is known when something fails."""
 
-    reading: Reading | None = None
+    reading: ParsedBody | None = None
     call: Call | None = None
     decision: Decision | None = None
     findings: tuple[Finding, ...] = ()
@@ -105,7 +105,7 @@ def as_call(message: Message, context: Context, called: ToolCall | None = None) 
 
 def refused_verdict(state: CallState, denial: Denial) -> Verdict:
     reading = state.reading
-    if isinstance(reading, Batch):
+    if isinstance(reading, MessageBatch):
         replies = tuple(
             refusal_messages.refuse(value["id"], value.get("method"), denial, value.get("params"))
             for value in reading.values

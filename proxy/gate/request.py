@@ -38,7 +38,7 @@ from proxy.gate.refusal import (
 )
 from proxy.gate.response import WayBack
 from proxy.gate.two_phase import TwoSteps
-from proxy.wire.body import READ_AT_ONCE, Batch, Foreign, Refused, Single, read_body, read_lines
+from proxy.wire.body import READ_AT_ONCE, MessageBatch, NotMcp, RefusedBody, SingleMessage, read_body, read_lines
 from proxy.wire.content_coding import sniff_coding
 from proxy.wire.jsonrpc import serialise
 from proxy.wire.mcp import check_headers, mirrored_headers, parse_tool_call, read_head
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from proxy.core.model import Context, Denial, Json, Redaction, Verdict
     from proxy.gate.phases import Phases
     from proxy.gate.tool_catalog import ToolCatalog
-    from proxy.wire.body import Reading
-    from proxy.wire.mcp import Head, Headers
+    from proxy.wire.body import ParsedBody
+    from proxy.wire.mcp import Headers, RequestHead
 
 log = structlog.get_logger("interlock.gate")
 
@@ -118,12 +118,12 @@ class Gate(WayBack):
         state.size = READ_AT_ONCE + 1 if costly else len(body)
         sent = body, head, state.context, before
         reading, carried = await self.in_thread(state.size, self._examine, *sent) if costly else self._examine(*sent)
-        if isinstance(reading, Foreign):
+        if isinstance(reading, NotMcp):
             return self._let_out(state.context, carried)
         state.reading = reading
-        if isinstance(reading, Refused):
+        if isinstance(reading, RefusedBody):
             return await self._refuse(state, reading.reason, why=sentence(reading.detail))
-        if isinstance(reading, Batch):
+        if isinstance(reading, MessageBatch):
             return await self._refuse(state, "batch")
         try:
             check_headers(reading.message, head.mcp)
@@ -142,15 +142,17 @@ class Gate(WayBack):
             log.warning("refusing without the store", call_id=state.call_id, error=str(error))
             return await self._refuse(state, "store_unavailable")
 
-    def _examine(self, body: bytes, head: Head, context: Context, before: str) -> tuple[Reading, Carried | None]:
+    def _examine(
+        self, body: bytes, head: RequestHead, context: Context, before: str
+    ) -> tuple[ParsedBody, Carried | None]:
         """Read what is sent, and look through what it carries beside MCP."""
         reading = read_body(body, content_types=head.content_types, encodings=head.encodings, limit=self._body_limit)
-        if isinstance(reading, Foreign) and context.transport in LINE_READ:
+        if isinstance(reading, NotMcp) and context.transport in LINE_READ:
             reading = read_lines(body)
-        unread = body if isinstance(reading, Foreign) else None
+        unread = body if isinstance(reading, NotMcp) else None
         return reading, self._outbound.look(context, head, unread, before)
 
-    async def _decide(self, reading: Single, head: Head, state: CallState) -> Verdict:
+    async def _decide(self, reading: SingleMessage, head: RequestHead, state: CallState) -> Verdict:
         message = reading.message
         state.call = as_call(message, state.context, reading.call)
         if not self._in_flight.claim(state.context, message):
@@ -163,7 +165,7 @@ class Gate(WayBack):
                 self._in_flight.let_go(state.context, message)
         return verdict
 
-    async def _decide_claimed(self, reading: Single, head: Head, state: CallState) -> Verdict:
+    async def _decide_claimed(self, reading: SingleMessage, head: RequestHead, state: CallState) -> Verdict:
         if not may_leave(state.context):
             state.decision = state.context.egress
             return await self._refuse(state, egress_reason(state.context), egress_why(state.context))

@@ -18,7 +18,7 @@ from proxy.gate.refusal import outcome_of, withheld
 from proxy.gate.result_masking import mask_beside, mask_result
 from proxy.gate.tool_catalog import TOOLS_LIST, is_tool_list
 from proxy.wire import refusal_messages
-from proxy.wire.jsonrpc import respell
+from proxy.wire.jsonrpc import reencode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,7 +80,7 @@ class WayBack:
             self._close(in_flight, "withheld", result_size=len(raw), findings=findings)
             return self._withheld(in_flight, value.get("id", in_flight.message.id), "secret_found")
         outcome, is_error = outcome_of(value)
-        delivered = raw if masked is value else respell(masked)
+        delivered = raw if masked is value else reencode(masked)
         self._close(
             in_flight,
             outcome,

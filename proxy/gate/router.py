@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from proxy.core.json_quick import read_quickly
-from proxy.wire.jsonrpc import respell
+from proxy.wire.jsonrpc import reencode
 from proxy.wire.sse_ping_carrier import carried
 
 if TYPE_CHECKING:
@@ -53,13 +53,13 @@ class Responses:
         if not isinstance(value, list):
             taken = self._take(value, body)
             if taken is None:
-                return [respell(value)] if twice else None
-            return [respell(message) for message in taken]
+                return [reencode(value)] if twice else None
+            return [reencode(message) for message in taken]
         members = [self._take(item, body) for item in value]
         if not twice and all(taken is None for taken in members):
             return None
         kept = [[original] if taken is None else taken for taken, original in zip(members, value, strict=True)]
-        return [respell([message for messages in kept for message in messages])]
+        return [reencode([message for messages in kept for message in messages])]
 
     def rewrite_whole(self, body: bytes) -> list[bytes] | None:
         """Return what to pass on in place of a whole response: one without the answer is no answer."""
@@ -67,7 +67,7 @@ class Responses:
         if self.in_flight is None or self.in_flight.closed:
             return payloads
         refusal = self._gate.unreadable(self.in_flight)
-        return payloads if refusal is None else [respell(refusal)]
+        return payloads if refusal is None else [reencode(refusal)]
 
     def _unreadable(self, body: bytes) -> list[bytes] | None:
         """Pass what is not JSON, unless some reader may take it for a result that has to be looked into.
@@ -78,7 +78,7 @@ class Responses:
             in_session = self.context.session is not None and self.context.transport != "websocket"
             return [] if in_session and body.strip() else None
         refusal = self._gate.unreadable(self.in_flight)
-        return None if refusal is None else [respell(refusal)]
+        return None if refusal is None else [reencode(refusal)]
 
     def _take(self, value: Any, body: bytes) -> list[Any] | None:
         if not isinstance(value, dict) or not ("result" in value or "error" in value):

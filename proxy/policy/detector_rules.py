@@ -16,7 +16,7 @@ from proxy.policy.regex import compile_search
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from proxy.core.masking import DetectorBook
+    from proxy.core.masking import KnownDetectors
     from proxy.core.model import Call
     from proxy.policy.load import Source
 
@@ -122,7 +122,7 @@ def _fits(glob: str | None) -> Callable[[str], bool]:
     return compile_globs(None if glob is None else [glob])
 
 
-def detector_problems(sources: Sequence[Source], book: DetectorBook) -> Iterator[Complaint]:
+def detector_problems(sources: Sequence[Source], book: KnownDetectors) -> Iterator[Complaint]:
     """Say which detectors are badly made or named twice, and which names in redact rules mean none."""
     declared: dict[str, str] = {}
     for source in sources:
@@ -137,12 +137,12 @@ def detector_problems(sources: Sequence[Source], book: DetectorBook) -> Iterator
         yield from _unknown_names(source, {*declared}, book)
 
 
-def _bad_detector(source: Source, index: int, detector: Detector, book: DetectorBook) -> Iterator[Complaint]:
+def _bad_detector(source: Source, index: int, detector: Detector, book: KnownDetectors) -> Iterator[Complaint]:
     for objection in book.objections(detector.raw()):
         yield source, ("detectors", index, *objection.field), objection.message
 
 
-def _unknown_names(source: Source, declared: set[str], book: DetectorBook) -> Iterator[Complaint]:
+def _unknown_names(source: Source, declared: set[str], book: KnownDetectors) -> Iterator[Complaint]:
     for index, rule in enumerate(source.content.rules):
         for position, name in enumerate(rule.detectors if rule.action == "redact" else ()):
             if name not in declared and not book.knows(name):
@@ -172,7 +172,7 @@ class SectionRemark:
     message: str
 
 
-def lint_detectors(sources: Sequence[Source], book: DetectorBook) -> Iterator[SectionRemark]:
+def lint_detectors(sources: Sequence[Source], book: KnownDetectors) -> Iterator[SectionRemark]:
     """Say which detectors and suppressions probably do not do what is meant."""
     rules = [rule for source in sources for rule in source.content.rules if rule.action == "redact"]
     named = {name for rule in rules for name in rule.detectors}

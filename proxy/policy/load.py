@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from pydantic_core import ErrorDetails
 
-    from proxy.core.masking import DetectorBook
+    from proxy.core.masking import KnownDetectors
 
 
 MAX_VALUES: Final = 200_000
@@ -72,7 +72,7 @@ class Source:
         return _locate(self.nodes, steps)
 
 
-def load_policy(path: Path, book: DetectorBook | None = None) -> CompiledPolicy:
+def load_policy(path: Path, book: KnownDetectors | None = None) -> CompiledPolicy:
     """Load a file, or every *.yaml and *.yml of a folder, as one policy.
 
     Whether detectors are well made, and those that rules name exist, is checked
@@ -84,7 +84,7 @@ def load_policy(path: Path, book: DetectorBook | None = None) -> CompiledPolicy:
     return policy
 
 
-def load_sources(path: Path, book: DetectorBook | None = None) -> tuple[Source, ...]:
+def load_sources(path: Path, book: KnownDetectors | None = None) -> tuple[Source, ...]:
     """Read and check the files of a policy.
 
     Raises PolicyError.

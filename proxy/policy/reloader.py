@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from proxy.core.masking import DetectorBook
+    from proxy.core.masking import KnownDetectors
     from proxy.policy.decide import CompiledPolicy
 
     type Ready = tuple[CompiledPolicy, Callable[[], None]]
@@ -40,7 +40,7 @@ class LivePolicy:
         on_change: Callable[[], None] = lambda: None,
         *,
         prepare: Callable[[CompiledPolicy], Callable[[], None]] = lambda _: lambda: None,
-        book: DetectorBook | None = None,
+        book: KnownDetectors | None = None,
     ) -> None:
         self._path = path
         self.on_change = on_change

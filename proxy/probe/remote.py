@@ -14,7 +14,7 @@ from proxy.probe.mcp_client import CLIENT, MAX_LISTED, MAX_PAGES, REVISION, STAT
 from proxy.probe.report import Report, ToolReport, order
 from proxy.probe.rulebook import rulebook
 from proxy.wire.jsonrpc import parse_json
-from proxy.wire.sse import Splitter
+from proxy.wire.sse import SseSplitter
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -112,7 +112,7 @@ class _Remote:
 async def _messages(response: httpx2.Response) -> AsyncIterator[JsonObject]:
     """Return the messages of an answer, be it one or a stream of events. Raises ServerError."""
     streamed = response.headers.get("content-type", "").lower().startswith("text/event-stream")
-    splitter, body = Splitter(MAX_BYTES), b""
+    splitter, body = SseSplitter(MAX_BYTES), b""
     try:
         async for chunk in response.aiter_bytes():
             if not streamed:

@@ -1,21 +1,12 @@
-"""Detectors and masking over JSON values and text.
+"""Find secrets and personal data in JSON values and text, and mask them.
 
-Pure but for reading its own `detectors.yaml`. `Masker` is the way in; `StreamMasker` for text
-in chunks; `builtin().extended(…)` for a policy's own detectors, `Book` to check them.
+Pure but for reading its own `detectors.yaml`. `Masker` masks a value, `StreamMasker` text that comes in chunks;
+`builtin().extended(…)` adds a policy's own detectors to the built-in ones.
 """
 
-from proxy.redact.detector_catalog import Book
-from proxy.redact.detectors import Detector, DetectorCatalog, builtin
+from proxy.redact.detector_catalog import DetectorCatalog, builtin
+from proxy.redact.detectors import Detector
 from proxy.redact.mask import DECODING_LIMIT, NUMBER_LIMIT, Masker
 from proxy.redact.stream import StreamMasker
 
-__all__ = [
-    "DECODING_LIMIT",
-    "NUMBER_LIMIT",
-    "Book",
-    "Detector",
-    "DetectorCatalog",
-    "Masker",
-    "StreamMasker",
-    "builtin",
-]
+__all__ = ["DECODING_LIMIT", "NUMBER_LIMIT", "Detector", "DetectorCatalog", "Masker", "StreamMasker", "builtin"]

@@ -18,14 +18,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from proxy.redact.detectors import builtin
+from proxy.redact.detector_catalog import builtin
 from proxy.redact.encoded_spans import BROKEN_RUN, LONG_DIGITS
 from proxy.redact.views import ESCAPES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from proxy.redact.detectors import Detector, DetectorCatalog
+    from proxy.redact.detector_catalog import DetectorCatalog
+    from proxy.redact.detectors import Detector
 
 LEAST_TEXT: Final = 6
 """Printable bytes that a finding has in a row."""

@@ -1,41 +1,152 @@
-"""What there is to know of detectors before a policy that names or brings some is put in force. Pure."""
+"""The catalogue of detectors: reading it, checking what a policy adds to it, choosing from it by name.
+
+Pure but for reading two packaged files: `detectors.yaml`, and `detectors.json`, which is the same catalogue as it was
+parsed and checked when the YAML last changed. Parsing the YAML at every start would take a hundred times as long.
+"""
 
 from __future__ import annotations
 
+import functools
+import hashlib
+import json
+from dataclasses import dataclass
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from proxy.core.masking import Objection
-from proxy.redact.detectors import FAMILIES, Detector, DetectorCatalog, builtin
+from proxy.core.masking import DetectorProblem
+from proxy.errors import PolicyError
+from proxy.redact.detectors import FAMILIES, Detector
 from proxy.redact.hyperscan_db import AVAILABLE, refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 
-class Book:
-    """The built-in detectors, and what makes a good one; satisfies `DetectorBook`."""
+# Compared by identity, so that it can be the key of a cache without hashing two hundred detectors.
+@dataclass(frozen=True, eq=False)
+class DetectorCatalog:
+    """Detectors in order of precedence; satisfies `KnownDetectors`."""
 
-    def __init__(self, catalogue: DetectorCatalog | None = None) -> None:
-        self._names = frozenset({*FAMILIES, *(detector.id for detector in (catalogue or builtin()).detectors)})
+    detectors: tuple[Detector, ...]
 
-    def knows(self, name: str) -> bool:
-        """Return whether `name` is a family or the id of a detector."""
-        return name in self._names
+    @functools.cached_property
+    def _names(self) -> frozenset[str]:
+        # A family is a name even while nobody has defined a detector in it.
+        return frozenset({*FAMILIES, *(detector.id for detector in self.detectors)})
+
+    @functools.cached_property
+    def _selections(self) -> dict[tuple[str, ...], frozenset[int]]:
+        return {}
 
     def names(self) -> Iterable[str]:
         """Return every family and id."""
         return self._names
 
-    def objections(self, raw: Mapping[str, Any]) -> list[Objection]:
-        """Say what is wrong with a detector that a policy brings; nothing where it is good."""
+    def knows(self, *names: str) -> bool:
+        """Return whether each of `names` is a family or the id of a detector."""
+        return self._names.issuperset(names)
+
+    def objections(self, raw: Mapping[str, Any]) -> list[DetectorProblem]:
+        """Return what is wrong with a detector that a policy brings; an empty list for a good one."""
         try:
             detector = Detector.model_validate(dict(raw))
         except ValidationError as error:
-            # What is wrong with a detector as a whole is wrong with its regex.
-            return [Objection(e["loc"] or ("regex",), e["msg"].removeprefix("Value error, ")) for e in error.errors()]
+            # An error of the detector as a whole comes from compiling its regex.
+            return [
+                DetectorProblem(e["loc"] or ("regex",), e["msg"].removeprefix("Value error, ")) for e in error.errors()
+            ]
         refused = refusal(detector.hint or detector.pattern) if AVAILABLE else None
         field = "regex" if detector.hint is None else "hint"
         advice = "simplify it, or give a simpler regex that is found in every match as hint"
-        return [Objection((field,), f"hyperscan refuses it: {refused}; {advice}")] if refused else []
+        return [DetectorProblem((field,), f"hyperscan refuses it: {refused}; {advice}")] if refused else []
+
+    def select(self, names: Sequence[str]) -> frozenset[int]:
+        """Return the indexes of the detectors that `names` choose: ids, or `secrets`, `pii`, `custom`.
+
+        Raises PolicyError for a name that chooses nothing.
+        """
+        key = tuple(names)
+        chosen = self._selections.get(key)
+        if chosen is None:
+            chosen = self._selections[key] = frozenset[int]().union(*map(self._select_one, key))
+        return chosen
+
+    def _select_one(self, name: str) -> frozenset[int]:
+        if name not in self._names:
+            raise PolicyError(
+                f"unknown detector {name!r}: give a family (secrets, pii, custom) or an id such as pii.card"
+            )
+        found = enumerate(self.detectors)
+        return frozenset(index for index, one in found if one.id == name or one.id.startswith(f"{name}."))
+
+    def extended(self, custom: Iterable[Mapping[str, Any]]) -> DetectorCatalog:
+        """Return a catalogue with a policy's own detectors after the built-in ones.
+
+        Raises PolicyError for one that is malformed or takes an id that is taken.
+        """
+        added = tuple(parse_detector(raw) for raw in custom)
+        return _checked((*self.detectors, *added)) if added else self
+
+
+def parse_detector(raw: Mapping[str, Any]) -> Detector:
+    """Check one detector as written.
+
+    Raises PolicyError that names the detector, the field and what is wrong with it.
+    """
+    try:
+        return Detector.model_validate(dict(raw))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise PolicyError(f"detector {raw.get('id', '?')!r}: {where}: {first['msg']}") from error
+
+
+def _checked(detectors: tuple[Detector, ...]) -> DetectorCatalog:
+    seen: set[str] = set()
+    for detector in detectors:
+        if detector.id in seen:
+            raise PolicyError(f"detector {detector.id!r} is defined twice")
+        seen.add(detector.id)
+    return DetectorCatalog(detectors)
+
+
+@functools.cache
+def builtin() -> DetectorCatalog:
+    """Return the detectors that come with Interlock, read once."""
+    folder = files(__package__)
+    text = folder.joinpath("detectors.yaml").read_bytes()
+    stored = json.loads(folder.joinpath("detectors.json").read_bytes())
+    if stored["of"] != _digest(text):
+        # The YAML was edited and the JSON not yet written: the YAML counts.
+        return parse_catalogue(text)
+    rows = (
+        {key: tuple(value) if isinstance(value, list) else value for key, value in r.items()}
+        for r in stored["detectors"]
+    )
+    # Checked when the JSON was written; to check again would compile each regex at every start.
+    return DetectorCatalog(tuple(Detector.model_construct(None, **row) for row in rows))
+
+
+def _construct(raw: dict[str, Any]) -> Detector:
+    fields = {key: tuple(value) if isinstance(value, list) else value for key, value in raw.items()}
+    return Detector.model_construct(None, **fields)
+
+
+def parse_catalogue(text: bytes) -> DetectorCatalog:
+    """Parse and check what `detectors.yaml` says. Raises PolicyError."""
+    from ruamel.yaml import YAML  # noqa: PLC0415  only after a change of the detectors
+
+    return _checked(tuple(parse_detector(raw) for raw in YAML(typ="safe", pure=True).load(text.decode())))
+
+
+def encode_catalogue(text: bytes) -> str:
+    """Return what `detectors.json` must hold for this `detectors.yaml`: a line a detector. Raises PolicyError."""
+    found = parse_catalogue(text).detectors
+    lines = ",\n".join(detector.model_dump_json(exclude_defaults=True) for detector in found)
+    return f'{{"of": "{_digest(text)}", "detectors": [\n{lines}\n]}}\n'
+
+
+def _digest(text: bytes) -> str:
+    return hashlib.sha256(text).hexdigest()

@@ -1,29 +1,16 @@
-"""Detectors as data: reading, checking and choosing them.
-
-Pure but for reading `detectors.yaml`, which is packaged beside this file, and `detectors.json`: the same as it was
-read and checked when it was last changed, since YAML takes a hundred times as long. A policy may bring detectors of
-its own; they have the same shape and are checked the same way.
-"""
+"""Detectors as data: what one consists of, how it is checked, and its regex compiled. Pure."""
 
 from __future__ import annotations
 
 import functools
-import hashlib
-import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
-from importlib.resources import files
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 import re2
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from proxy.errors import PolicyError
 from proxy.redact.validators import VALIDATORS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
 
 KEYWORD_REACH = 128
 """How far from a match, in bytes, one of its detector's keywords may stand."""
@@ -155,119 +142,3 @@ def _has_no_groups(regex: str) -> bool:
         return not compile_bytes(regex).groups
     except ValueError:  # parts of two groups
         return False
-
-
-@dataclass(frozen=True)
-class DetectorCatalog:
-    """All detectors there are, in order of precedence. Compared by identity, so it can be a cache key."""
-
-    detectors: tuple[Detector, ...]
-
-    __hash__ = object.__hash__
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
-
-    @functools.cached_property
-    def _selections(self) -> dict[tuple[str, ...], frozenset[int]]:
-        return {}
-
-    def knows(self, names: Sequence[str]) -> bool:
-        """Return whether each of `names` is a family or the id of a detector."""
-        return self._ids.issuperset(names)
-
-    @functools.cached_property
-    def _ids(self) -> frozenset[str]:
-        return frozenset({*FAMILIES, *(detector.id for detector in self.detectors)})
-
-    def select(self, names: Sequence[str]) -> frozenset[int]:
-        """Return the indexes of the detectors that `names` choose: ids, or `secrets`, `pii`, `custom`.
-
-        Raises PolicyError for a name that chooses nothing.
-        """
-        key = tuple(names)
-        chosen = self._selections.get(key)
-        if chosen is None:
-            chosen = frozenset[int]().union(*(self._select_one(name) for name in key))
-            self._selections[key] = chosen
-        return chosen
-
-    def _select_one(self, name: str) -> frozenset[int]:
-        # A family is a name even while nobody has defined a detector in it.
-        if name not in self._ids:
-            raise PolicyError(
-                f"unknown detector {name!r}: give a family (secrets, pii, custom) or an id such as pii.card"
-            )
-        return frozenset(
-            index
-            for index, detector in enumerate(self.detectors)
-            if detector.id == name or detector.id.startswith(f"{name}.")
-        )
-
-    def extended(self, custom: Iterable[Mapping[str, Any]]) -> DetectorCatalog:
-        """Return a catalogue with a policy's own detectors after the built-in ones.
-
-        Raises PolicyError for one that is malformed or takes an id that is taken.
-        """
-        added = tuple(parse_detector(raw) for raw in custom)
-        if not added:
-            return self
-        catalogue = DetectorCatalog((*self.detectors, *added))
-        _refuse_duplicates(catalogue.detectors)
-        return catalogue
-
-
-def parse_detector(raw: Mapping[str, Any]) -> Detector:
-    """Check one detector as written.
-
-    Raises PolicyError that names the detector, the field and what is wrong with it.
-    """
-    try:
-        return Detector.model_validate(dict(raw))
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise PolicyError(f"detector {raw.get('id', '?')!r}: {where}: {first['msg']}") from error
-
-
-@functools.cache
-def builtin() -> DetectorCatalog:
-    """Return the detectors that come with Interlock, read once."""
-    folder = files(__package__)
-    text = folder.joinpath("detectors.yaml").read_bytes()
-    kept = json.loads(folder.joinpath("detectors.json").read_bytes())
-    return _trusted(kept["detectors"]) if kept["of"] == _digest(text) else parse_catalogue(text)
-
-
-def parse_catalogue(text: bytes) -> DetectorCatalog:
-    """Read and check what `detectors.yaml` says. Raises PolicyError."""
-    from ruamel.yaml import YAML  # noqa: PLC0415  for who changes detectors
-
-    detectors = tuple(parse_detector(raw) for raw in YAML(typ="safe", pure=True).load(text.decode()))
-    _refuse_duplicates(detectors)
-    return DetectorCatalog(detectors)
-
-
-def spell_catalogue(text: bytes) -> str:
-    """Return what `detectors.json` is to say of this `detectors.yaml`: a line a detector. Raises PolicyError."""
-    found = parse_catalogue(text).detectors
-    lines = ",\n".join(detector.model_dump_json(exclude_defaults=True) for detector in found)
-    return f'{{"of": "{_digest(text)}", "detectors": [\n{lines}\n]}}\n'
-
-
-def _trusted(kept: list[dict[str, Any]]) -> DetectorCatalog:
-    """Take detectors that were checked before, as they were."""
-    fields = ({key: tuple(value) if isinstance(value, list) else value for key, value in raw.items()} for raw in kept)
-    return DetectorCatalog(tuple(Detector.model_construct(None, **values) for values in fields))
-
-
-def _digest(text: bytes) -> str:
-    return hashlib.sha256(text).hexdigest()
-
-
-def _refuse_duplicates(detectors: tuple[Detector, ...]) -> None:
-    seen: set[str] = set()
-    for detector in detectors:
-        if detector.id in seen:
-            raise PolicyError(f"detector {detector.id!r} is defined twice")
-        seen.add(detector.id)

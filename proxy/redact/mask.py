@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from proxy.core.model import Finding
 from proxy.redact.decode import GROWTH, MAX_DEPTH, SLACK, Layer, Root, next_layer
-from proxy.redact.detectors import DetectorCatalog, builtin, compile_bytes
+from proxy.redact.detector_catalog import DetectorCatalog, builtin
+from proxy.redact.detectors import compile_bytes
 from proxy.redact.json_text import MASK_START, UNREADABLE, WALL, Document, Text
 from proxy.redact.prefilter import nothing_in
 from proxy.redact.scan import EngineName, Match, scanner_for, unclaimed

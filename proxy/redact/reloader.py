@@ -79,6 +79,6 @@ class LiveMasker:
         if not maskers:
             raise PolicyError("nothing can be masked before a policy is in force")
         for masker in maskers:
-            if masker.catalogue.knows(names):
+            if masker.catalogue.knows(*names):
                 return masker
         return maskers[0]

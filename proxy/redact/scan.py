@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from proxy.redact.base64_prefilter import LARGEST_NOISE, promising, unproven
 from proxy.redact.decode import ANY_SIGN, NO_SIGN, Signs
-from proxy.redact.detectors import KEYWORD_REACH, Detector, DetectorCatalog, compile_bytes, compile_search
+from proxy.redact.detectors import KEYWORD_REACH, Detector, compile_bytes, compile_search
 from proxy.redact.encoded_spans import HEX_LINE, RUN
 from proxy.redact.hyperscan_db import AVAILABLE, Expressions
 from proxy.redact.json_text import MASK_START, WALL
@@ -24,6 +24,7 @@ from proxy.redact.validators import VALIDATORS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from proxy.redact.detector_catalog import DetectorCatalog
     from proxy.redact.hyperscan_db import DatabaseCache
 
 MAX_MATCHES = 10_000

@@ -16,7 +16,7 @@ from proxy.gate.request import Gate
 from proxy.gate.tool_catalog import ToolCatalog
 from proxy.identity.operators import OperatorBook
 from proxy.policy.reloader import LivePolicy
-from proxy.redact import Book
+from proxy.redact import builtin
 from proxy.redact.reloader import LiveMasker
 from proxy.runtime.pin_watcher import watch_approvals
 from proxy.store.open_store import check_at_start, open_database
@@ -50,7 +50,7 @@ def lay_foundation(settings: Settings) -> Preloaded:
         read_or_make_key(settings.state_dir / "keys" / "mask.key", MASK_KEY_BYTES),
         cache=FileCache(settings.state_dir / "cache"),
     )
-    policy = LivePolicy(settings.policy, prepare=lambda policy: masker.prepare(policy.detectors), book=Book())
+    policy = LivePolicy(settings.policy, prepare=lambda policy: masker.prepare(policy.detectors), book=builtin())
     return Preloaded(policy, masker)
 
 

@@ -20,7 +20,7 @@ from proxy.errors import WireError
 from proxy.gate.refusal import sendable, withheld
 from proxy.gate.router import SUBSCRIPTION, Responses, subscription, tools_changed
 from proxy.wire import refusal_messages
-from proxy.wire.jsonrpc import parse_json, parse_message, respell
+from proxy.wire.jsonrpc import parse_json, parse_message, reencode
 from proxy.wire.mcp import PROTOCOL_VERSION
 from proxy.wire.stdio_lines import BLANK, TooLong, as_line, edge_id
 
@@ -91,7 +91,7 @@ class Session:
 
     async def _answer(self, *replies: JsonObject) -> None:
         if replies:
-            await self._to_client(b"".join(respell(reply) + b"\n" for reply in replies))
+            await self._to_client(b"".join(reencode(reply) + b"\n" for reply in replies))
 
     async def _refuse_foreign(self, line: bytes) -> None:
         """Refuse what is not MCP: stdio carries nothing else. A request is told so."""
@@ -176,7 +176,7 @@ class Answers(Responses):
         lines = self.rewrite(line)
         if lines is not None:
             return lines
-        return [respell(json.loads(line))] if _UNPLAIN.search(line) else [line]
+        return [reencode(json.loads(line))] if _UNPLAIN.search(line) else [line]
 
     def subscriptions(self) -> list[JsonObject]:
         """Return the parameters of a notification for each subscription that the server has taken up."""

@@ -18,11 +18,11 @@ from proxy.wire.content_coding import (
     MAX_CODINGS,
     codings,
     decode_body,
+    decode_overlong,
     decode_start,
     decode_text,
     odd_charsets,
     sniff_coding,
-    undo_overlong,
     wide_texts,
 )
 from proxy.wire.json_sniff import could_be_json as could_be_json  # noqa: PLC0414  part of what this module offers
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 @frozen()
-class Single:
+class SingleMessage:
     """One well-formed MCP message."""
 
     message: Message
@@ -51,19 +51,19 @@ class Single:
 
 
 @frozen()
-class Batch:
+class MessageBatch:
     """Several messages in one body, which is refused whole."""
 
     values: tuple[JsonObject, ...]
 
 
 @frozen()
-class Foreign:
+class NotMcp:
     """Nothing in it is MCP's."""
 
 
 @frozen()
-class Refused:
+class RefusedBody:
     """Some server might run it, and not every server would read it alike."""
 
     reason: str
@@ -72,8 +72,8 @@ class Refused:
     method: str | None = None
 
 
-type Reading = Single | Batch | Foreign | Refused
-FOREIGN = Foreign()
+type ParsedBody = SingleMessage | MessageBatch | NotMcp | RefusedBody
+NOT_MCP = NotMcp()
 READ_AT_ONCE = 1 << 16
 """Bytes up to which a message is worked on at once; larger ones in a thread, so that other clients are served."""
 # What an undeclared coding may make of a body before it is refused unread.
@@ -86,24 +86,24 @@ MAX_PARTS = 1 << 20
 
 def read_body(
     body: bytes, *, content_types: Sequence[str] = (), encodings: Sequence[str] = (), limit: int = 1 << 26
-) -> Reading:
+) -> ParsedBody:
     """Read a request body (or a WebSocket message, or a line) from a client.
 
     `content_types` and `encodings` are the values of the headers of that name.
     """
     if not body:
-        return FOREIGN
+        return NOT_MCP
     applied = codings(encodings) if encodings else None
     reading = _read_encoded(body, applied, content_types, limit) if applied else _read_undeclared(body, content_types)
-    if isinstance(reading, Single) and len(content_types) > 1:
+    if isinstance(reading, SingleMessage) and len(content_types) > 1:
         return _refuse(reading, "duplicate_header", "header Content-Type stands twice")
     return reading
 
 
-def read_plain(body: bytes) -> Reading:
+def read_plain(body: bytes) -> ParsedBody:
     """Read bytes that are neither encoded nor in an odd charset."""
     if not could_be_json(body):
-        return FOREIGN
+        return NOT_MCP
     if len(body) > MAX_PARTS and is_crowded(body):
         return _read_leniently(body, WireError("body_too_large", f"more than {MAX_PARTS} values in one body"))
     try:
@@ -118,55 +118,55 @@ def is_crowded(body: bytes) -> bool:
     return not is_string(body) and body.count(b",") + body.count(b"{") > MAX_PARTS
 
 
-def _read_undeclared(body: bytes, content_types: Sequence[str], depth: int = 0) -> Reading:
+def _read_undeclared(body: bytes, content_types: Sequence[str], depth: int = 0) -> ParsedBody:
     """Read what no coding is declared of; some servers tell a compressed body by its first bytes."""
     reading = _read_declared(body, content_types)
-    coding = sniff_coding(body) if isinstance(reading, Foreign) else None
+    coding = sniff_coding(body) if isinstance(reading, NotMcp) else None
     if coding is None:
         return reading
     if depth == MAX_CODINGS:
-        return Refused("stacked_encoding", f"more than {MAX_CODINGS} content codings")
+        return RefusedBody("stacked_encoding", f"more than {MAX_CODINGS} content codings")
     head = decode_start(body, coding)
     if not (could_be_json(head) or is_undecided(head) or sniff_coding(head) or odd_charsets(content_types)):
-        return FOREIGN
+        return NOT_MCP
     try:
         inner = _read_undeclared(decode_body(body, [coding], SNIFF_LIMIT), content_types, depth + 1)
     except WireError as error:
-        return FOREIGN if error.reason == "encoding_mismatch" else Refused(error.reason, error.detail)
+        return NOT_MCP if error.reason == "encoding_mismatch" else RefusedBody(error.reason, error.detail)
     return _refuse(inner, "encoding_mismatch", f"the body is {coding} and does not say so")
 
 
-def classify(value: Json, encoded: bytes | None = None) -> Reading:
+def classify(value: Json, encoded: bytes | None = None) -> ParsedBody:
     """Say what a strictly parsed value is; `spelt` is its spelling, where that is known."""
     if isinstance(value, dict):
         return _classify_object(value, encoded)
     if isinstance(value, list):
         found = list(_objects(value))
-        mcp = any(not isinstance(_classify_object(item), Foreign) for item in found)
-        return Batch(tuple(found)) if mcp else FOREIGN
+        mcp = any(not isinstance(_classify_object(item), NotMcp) for item in found)
+        return MessageBatch(tuple(found)) if mcp else NOT_MCP
     if isinstance(value, str):
         return _refuse(_read_inside(value), "double_encoded", "JSON inside a JSON string")
-    return FOREIGN
+    return NOT_MCP
 
 
-def _read_inside(text: str) -> Reading:
+def _read_inside(text: str) -> ParsedBody:
     return read_plain(text.encode("utf-8", "replace"))
 
 
-def _classify_object(value: JsonObject, encoded: bytes | None = None) -> Reading:
+def _classify_object(value: JsonObject, encoded: bytes | None = None) -> ParsedBody:
     method = value.get("method")
     if not (isinstance(method, str) and method in SURELY_MCP) and not _is_mcp(value.items()):
-        return FOREIGN
+        return NOT_MCP
     try:
         message = parse_message(value)
-        return Single(message, check_message(message), encoded)
+        return SingleMessage(message, check_message(message), encoded)
     except WireError as error:
         return _refusal(value, error.reason, error.detail)
 
 
-def _refusal(value: JsonObject, reason: str, detail: str) -> Refused:
+def _refusal(value: JsonObject, reason: str, detail: str) -> RefusedBody:
     request_id, method = value.get("id"), value.get("method")
-    return Refused(
+    return RefusedBody(
         reason,
         detail,
         request_id if _can_be_answered(request_id) else None,
@@ -180,13 +180,13 @@ def _can_be_answered(request_id: Any) -> bool:
     return is_id(request_id)
 
 
-def _refuse(reading: Reading, reason: str, detail: str) -> Reading:
+def _refuse(reading: ParsedBody, reason: str, detail: str) -> ParsedBody:
     """Return the refusal of what was read, with its id; what is foreign stays so, and a batch has its own."""
     match reading:
-        case Single(message=message):
+        case SingleMessage(message=message):
             return _refusal(message.value, reason, detail)
-        case Refused(id=request_id, method=method):
-            return Refused(reason, detail, request_id, method)
+        case RefusedBody(id=request_id, method=method):
+            return RefusedBody(reason, detail, request_id, method)
         case _:
             return reading
 
@@ -216,15 +216,15 @@ def _is_mcp(pairs: Iterable[tuple[str, Any]]) -> bool:
     return any(m.startswith(METHOD_PREFIXES) or (versioned and m in PLAIN_METHODS) for m in methods)
 
 
-def _read_leniently(body: bytes, strict: WireError) -> Reading:
+def _read_leniently(body: bytes, strict: WireError) -> ParsedBody:
     try:
         for text in _texts(body, strict):
             reading = _read_lenient_text(text.lstrip("\ufeff\0"), strict)
-            if not isinstance(reading, Foreign):
+            if not isinstance(reading, NotMcp):
                 return reading
     except WireError as error:
-        return Refused(error.reason, error.detail)
-    return FOREIGN
+        return RefusedBody(error.reason, error.detail)
+    return NOT_MCP
 
 
 def _texts(body: bytes, strict: WireError) -> Iterator[str]:
@@ -233,10 +233,10 @@ def _texts(body: bytes, strict: WireError) -> Iterator[str]:
     if b"\0" in body[:4096] or body[:1] in b"\xfe\xff":
         yield from wide_texts(body)
     if strict.reason in ("not_utf8", "body_too_large"):
-        yield undo_overlong(body).decode("utf-8", "replace")
+        yield decode_overlong(body).decode("utf-8", "replace")
 
 
-def _read_lenient_text(text: str, strict: WireError) -> Reading:
+def _read_lenient_text(text: str, strict: WireError) -> ParsedBody:
     """Read value after value, as a streaming decoder would; judge the rest by its words."""
     position = count = 0
     affordable = len(text) <= MAX_PARTS
@@ -251,20 +251,20 @@ def _read_lenient_text(text: str, strict: WireError) -> Reading:
         except (ValueError, RecursionError):
             return _judge_words(text[start:], strict)
         reading = _judge_value(value, strict)
-        if not isinstance(reading, Foreign):
+        if not isinstance(reading, NotMcp):
             return reading
         if count == MAX_VALUES:
             return _judge_words(text[position:], strict)
-    return FOREIGN
+    return NOT_MCP
 
 
-def _judge_value(value: Any, strict: WireError) -> Reading:
+def _judge_value(value: Any, strict: WireError) -> ParsedBody:
     if isinstance(value, str):
         return _refuse(_read_inside(value), strict.reason, strict.detail)
     for pairs in _pair_lists(value):
         if _is_mcp(pairs):
             return _refusal(dict(pairs), strict.reason, strict.detail)
-    return FOREIGN
+    return NOT_MCP
 
 
 def _skip_space(text: str, position: int) -> int:
@@ -286,8 +286,8 @@ def _pair_lists(value: Any) -> Iterator[_Pairs]:
             stack.extend(reversed(item))
 
 
-def _judge_words(text: str, strict: WireError) -> Reading:
-    return Refused(strict.reason, strict.detail) if has_mcp_words(text) else FOREIGN
+def _judge_words(text: str, strict: WireError) -> ParsedBody:
+    return RefusedBody(strict.reason, strict.detail) if has_mcp_words(text) else NOT_MCP
 
 
 _LINE = re.compile(rb"[^\r\n]+")
@@ -305,9 +305,9 @@ def _short_integer(text: str) -> int | float:
 _LENIENT = json.JSONDecoder(object_pairs_hook=_Pairs, parse_int=_short_integer, strict=False)
 
 
-def _read_encoded(body: bytes, applied: list[str], content_types: Sequence[str], limit: int) -> Reading:
+def _read_encoded(body: bytes, applied: list[str], content_types: Sequence[str], limit: int) -> ParsedBody:
     raw = _read_declared(body, content_types)
-    if not isinstance(raw, Foreign):
+    if not isinstance(raw, NotMcp):
         return _refuse(raw, "encoding_mismatch", f"declared {', '.join(applied)}, but readable as it is")
     try:
         unpacked = decode_body(body, applied, limit)
@@ -316,17 +316,17 @@ def _read_encoded(body: bytes, applied: list[str], content_types: Sequence[str],
         opaque = error.reason == "unknown_encoding" and not _says_json(content_types)
         if opaque or _is_strict_json(body):
             return _read_undeclared(body, content_types)
-        return Refused(error.reason, error.detail)
-    if isinstance(decoded, Single) and len(applied) > 1:
+        return RefusedBody(error.reason, error.detail)
+    if isinstance(decoded, SingleMessage) and len(applied) > 1:
         return _refuse(decoded, "stacked_encoding", f"content codings {', '.join(applied)}")
-    return replace(decoded, unpacked=len(unpacked)) if isinstance(decoded, Single) else decoded
+    return replace(decoded, unpacked=len(unpacked)) if isinstance(decoded, SingleMessage) else decoded
 
 
 def _says_json(content_types: Sequence[str]) -> bool:
     return any("json" in content_type.lower() for content_type in content_types)
 
 
-def read_lines(body: bytes) -> Reading:
+def read_lines(body: bytes) -> ParsedBody:
     """Judge each line of what is foreign as a whole: a reader of lines drops the one it cannot read, and goes on."""
     strict = WireError("not_json", "a message stands on a line of its own among others")
     for count, line in enumerate(_LINE.finditer(body)):
@@ -336,11 +336,11 @@ def read_lines(body: bytes) -> Reading:
         if is_string(line[0]) and not _is_strict_json(line[0]):
             continue  # a member of an object that is spread over lines
         reading = read_plain(line[0])
-        if isinstance(reading, Batch):
-            return Refused(strict.reason, strict.detail)
-        if not isinstance(reading, Foreign):
+        if isinstance(reading, MessageBatch):
+            return RefusedBody(strict.reason, strict.detail)
+        if not isinstance(reading, NotMcp):
             return _refuse(reading, strict.reason, strict.detail)
-    return FOREIGN
+    return NOT_MCP
 
 
 def _is_strict_json(body: bytes) -> bool:
@@ -351,28 +351,28 @@ def _is_strict_json(body: bytes) -> bool:
     return True
 
 
-def _read_declared(body: bytes, content_types: Sequence[str]) -> Reading:
+def _read_declared(body: bytes, content_types: Sequence[str]) -> ParsedBody:
     """Read bytes without a content coding, in whatever charset they are declared to be."""
     charsets = odd_charsets(content_types)
     if not charsets:
         return read_plain(body)
     if len(charsets) > 1:
-        return Refused("odd_charset", f"charsets {', '.join(charsets)[:80]!r}; MCP is UTF-8")
+        return RefusedBody("odd_charset", f"charsets {', '.join(charsets)[:80]!r}; MCP is UTF-8")
     return _read_odd_charset(body, charsets[0], content_types)
 
 
-def _read_odd_charset(body: bytes, charset: str, content_types: Sequence[str]) -> Reading:
+def _read_odd_charset(body: bytes, charset: str, content_types: Sequence[str]) -> ParsedBody:
     """Read a body whose charset may hide ASCII text; one that nobody here can read is refused unread."""
     refused = WireError("odd_charset", f"charset {charset[:40]!r}; MCP is UTF-8")
     plainly = _refuse(read_plain(body), refused.reason, refused.detail)
-    if not isinstance(plainly, Foreign):
+    if not isinstance(plainly, NotMcp):
         return plainly
     try:
         text = decode_text(body, charset)
     except WireError as error:
-        return Refused(error.reason, error.detail)
+        return RefusedBody(error.reason, error.detail)
     if text is None:
         hidden = charset.startswith("utf") or _says_json(content_types)
-        return Refused(refused.reason, refused.detail) if hidden else FOREIGN
+        return RefusedBody(refused.reason, refused.detail) if hidden else NOT_MCP
     text = text.lstrip("\ufeff")
-    return _read_lenient_text(text, refused) if could_be_json(text.encode("utf-8", "replace")) else FOREIGN
+    return _read_lenient_text(text, refused) if could_be_json(text.encode("utf-8", "replace")) else NOT_MCP

@@ -195,7 +195,7 @@ def decode_start(body: bytes, coding: str) -> bytes:
 _OVERLONG = re.compile(rb"[\xc0\xc1][\x80-\xbf]|\xe0[\x80-\x9f][\x80-\xbf]|\xf0[\x80-\x8f][\x80-\xbf]{2}")
 
 
-def undo_overlong(body: bytes) -> bytes:
+def decode_overlong(body: bytes) -> bytes:
     """Respell characters that UTF-8 forbids in more bytes than they need, as careless decoders read them.
 
     Raises WireError `not_utf8` past MAX_OVERLONG of them.

@@ -20,7 +20,7 @@ MAX_DEPTH = 100
 MAX_INTEGER_DIGITS = 20
 
 
-class Names(dict[str, str]):
+class FoldedNames(dict[str, str]):
     """Names, each under the form in which a case-insensitive parser compares it."""
 
     def __init__(self, *names: str) -> None:
@@ -28,7 +28,7 @@ class Names(dict[str, str]):
         self.written = frozenset(names)
 
 
-ENVELOPE = Names("jsonrpc", "id", "method", "params", "result", "error")
+ENVELOPE = FoldedNames("jsonrpc", "id", "method", "params", "result", "error")
 
 
 def parse_json(data: bytes) -> Json:
@@ -85,7 +85,7 @@ def _spell_strictly(value: Json) -> bytes:
         raise WireError("lone_surrogate", "a string holds half a surrogate pair") from error
 
 
-def respell(value: Json) -> bytes:
+def reencode(value: Json) -> bytes:
     """Spell a value that came from a server, whatever odd numbers or characters it holds."""
     return encode_json(value, ensure_ascii=True).encode()
 
@@ -107,7 +107,7 @@ def parse_message(value: Json) -> Message:
     return _parse_response(value)
 
 
-def refuse_misspelt(value: JsonObject, names: Names) -> None:
+def refuse_misspelt(value: JsonObject, names: FoldedNames) -> None:
     """Refuse a key that only a case-insensitive parser (Go's, for one) takes for one of `names`."""
     for key in value:
         meant = names.get(key.casefold(), key)

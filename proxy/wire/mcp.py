@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from proxy.core.frozen import frozen
 from proxy.core.model import Message, ToolCall
 from proxy.errors import WireError
-from proxy.wire.jsonrpc import Names, parse_json, parse_message, refuse_misspelt
+from proxy.wire.jsonrpc import FoldedNames, parse_json, parse_message, refuse_misspelt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -41,12 +41,12 @@ METHOD_PREFIXES = (
     "tasks/",
     "tools/",
 )
-PARAM_KEYS = Names(
+PARAM_KEYS = FoldedNames(
     "name", "arguments", "uri", "task", "taskId", "_meta", "inputResponses", "requestState", "cursor", "ref"
 )
 NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
-METHODS = Names(
+METHODS = FoldedNames(
     "completion/complete",
     "elicitation/create",
     "initialize",
@@ -168,7 +168,7 @@ def check_message(message: Message) -> ToolCall | None:
 
 
 @frozen()
-class Head:
+class RequestHead:
     """A request's headers, of which few matter to most requests; going through it goes through all of them."""
 
     content_types: Sequence[str]
@@ -181,9 +181,9 @@ class Head:
         return iter(self.whole())
 
 
-def read_head(headers: Headers) -> Head:
+def read_head(headers: Headers) -> RequestHead:
     """Sort headers by what they are for."""
-    if isinstance(headers, Head):
+    if isinstance(headers, RequestHead):
         return headers
     content_types: list[str] = []
     encodings: list[str] = []
@@ -196,7 +196,7 @@ def read_head(headers: Headers) -> Head:
             encodings.append(header[1])
         elif name.startswith("mcp-"):
             mcp.append(header)
-    return Head(content_types, encodings, mcp, lambda: headers)
+    return RequestHead(content_types, encodings, mcp, lambda: headers)
 
 
 def check_headers(message: Message, headers: Headers) -> None:

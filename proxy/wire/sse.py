@@ -22,7 +22,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 @frozen()
-class Event:
+class SseEvent:
     """One block of a stream: the bytes it came as, and what they say."""
 
     raw: bytes
@@ -46,7 +46,7 @@ class Event:
         return first + b"".join(b"event: message\ndata: " + more + b"\n\n" for more in payloads[1:])
 
 
-class Splitter:
+class SseSplitter:
     """Cuts chunks into events. Comment lines leave at once, wherever the chunk ends."""
 
     def __init__(self, limit: int) -> None:
@@ -54,7 +54,7 @@ class Splitter:
         self._rest = bytearray()
         self._begun = False
 
-    def feed(self, chunk: bytes) -> Iterator[Event]:
+    def feed(self, chunk: bytes) -> Iterator[SseEvent]:
         """Return the events completed by `chunk`; all are to be taken before the next chunk.
 
         Raises WireError `event_too_large` where one grows past the limit, after those before it.
@@ -107,7 +107,7 @@ class Splitter:
         if size > self._limit:
             raise WireError("event_too_large", f"a server-sent event of more than {self._limit} bytes")
 
-    def _event(self, raw: bytes) -> Event:
+    def _event(self, raw: bytes) -> SseEvent:
         text = raw
         if not self._begun:
             self._begun = True
@@ -131,7 +131,7 @@ def _after(data: bytes | bytearray, mark: bytes, others: bytes, at: int) -> Iter
             yield at
 
 
-def _parse(raw: bytes, text: bytes) -> Event:
+def _parse(raw: bytes, text: bytes) -> SseEvent:
     kind, event_id, data = b"message", None, list[bytes]()
     for start, end in _lines(text):
         colon = text.find(b":", start, end)
@@ -146,7 +146,7 @@ def _parse(raw: bytes, text: bytes) -> Event:
         elif name == b"id":
             event_id = value
     # By the standard, an event whose data is empty never happened: the priming event of 2025-11-25, for one.
-    return Event(raw, kind or b"message", b"\n".join(data) or None, event_id)
+    return SseEvent(raw, kind or b"message", b"\n".join(data) or None, event_id)
 
 
 def _lines(text: bytes) -> Iterator[tuple[int, int]]:

@@ -12,7 +12,7 @@ from proxy.core.model import AS_RECORDED, AuditEvent, Call, Finding, InFlightCal
 from proxy.errors import AuditUnavailableError
 from proxy.gate.event_recorder import RECORDED, EventRecorder, digest
 from proxy.gate.refusal import CallState
-from proxy.wire.body import Single
+from proxy.wire.body import SingleMessage
 from tests.support.gate_fixture import ALLOW, CONTEXT, call, masked
 
 
@@ -48,7 +48,7 @@ def recorder(fakes: Fakes) -> EventRecorder:
 def step() -> CallState:
     value = call(arguments={"token": "secret", "n": 1})
     made = CallState("call-1", CONTEXT, 12.0)
-    made.reading = Single(Message(Kind.REQUEST, value, "tools/call", 7))
+    made.reading = SingleMessage(Message(Kind.REQUEST, value, "tools/call", 7))
     made.call = Call("tools/call", CONTEXT.server, "bot", "t", value["params"]["arguments"])
     made.decision = ALLOW
     return made

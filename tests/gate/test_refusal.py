@@ -17,7 +17,7 @@ from proxy.gate.refusal import (
     sentence,
     withheld,
 )
-from proxy.wire.body import Batch, Refused, Single
+from proxy.wire.body import MessageBatch, RefusedBody, SingleMessage
 from tests.support.gate_fixture import ALLOW, CONTEXT, DENY, call
 
 
@@ -27,8 +27,8 @@ def step(reading=None, decision=None) -> CallState:
     return made
 
 
-def single(kind: Kind = Kind.REQUEST, message_id: int | None = 7) -> Single:
-    return Single(Message(kind, call(), "tools/call", message_id))
+def single(kind: Kind = Kind.REQUEST, message_id: int | None = 7) -> SingleMessage:
+    return SingleMessage(Message(kind, call(), "tools/call", message_id))
 
 
 def test_a_denial_names_reason_rule_what_to_do_and_the_record():
@@ -57,15 +57,15 @@ def test_a_request_is_answered_by_its_id_and_a_notification_by_nothing():
 
 def test_every_request_of_a_batch_is_answered():
     values = (call(request_id=1), {"jsonrpc": "2.0", "method": "notifications/x"}, call(request_id="b"))
-    answer = refused_verdict(step(Batch(values)), step().denial("batch"))
+    answer = refused_verdict(step(MessageBatch(values)), step().denial("batch"))
     assert isinstance(answer, Answer)
     assert ([reply["id"] for reply in answer.replies], answer.batch) == ([1, "b"], True)
 
 
 @pytest.mark.parametrize(
-    ("reading", "kind"), [(Refused("not_json", "x", 3), Answer), (Refused("not_json", "x"), Reject)]
+    ("reading", "kind"), [(RefusedBody("not_json", "x", 3), Answer), (RefusedBody("not_json", "x"), Reject)]
 )
-def test_bytes_are_answered_by_id_where_one_is_known(reading: Refused, kind: type):
+def test_bytes_are_answered_by_id_where_one_is_known(reading: RefusedBody, kind: type):
     assert isinstance(refused_verdict(step(reading), step().denial("not_json")), kind)
 
 

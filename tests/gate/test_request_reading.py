@@ -13,7 +13,7 @@ import pytest
 
 from proxy.core.model import Answer, Forward, Pass, Reject
 from proxy.gate import request as gate_module
-from proxy.wire.body import Reading, read_body
+from proxy.wire.body import ParsedBody, read_body
 from tests.support.gate_fixture import BOOM, CONTEXT, World, call
 from tests.support.timeouts import PATIENCE
 
@@ -26,7 +26,7 @@ def readers(monkeypatch: pytest.MonkeyPatch) -> list[threading.Thread]:
     """The threads in which bodies were read."""
     threads: list[threading.Thread] = []
 
-    def read(body: bytes, **more: Any) -> Reading:
+    def read(body: bytes, **more: Any) -> ParsedBody:
         threads.append(threading.current_thread())
         return read_body(body, **more)
 
@@ -58,7 +58,7 @@ async def test_what_may_take_long_is_read_in_another_thread(
 
 @pytest.mark.parametrize("error", [BOOM, RecursionError(), MemoryError()], ids=repr)
 async def test_a_failure_in_another_thread_refuses(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*args: Any, **more: Any) -> Reading:
+    def fail(*args: Any, **more: Any) -> ParsedBody:
         raise error
 
     monkeypatch.setattr(gate_module, "read_body", fail)
@@ -70,7 +70,7 @@ async def test_a_failure_in_another_thread_refuses(error: Exception, monkeypatch
 async def test_a_small_message_is_decided_while_a_large_one_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     begun, done = threading.Event(), threading.Event()
 
-    def read(body: bytes, **more: Any) -> Reading:
+    def read(body: bytes, **more: Any) -> ParsedBody:
         if len(body) > gate_module.READ_AT_ONCE:
             begun.set()
             assert done.wait(PATIENCE)

@@ -11,9 +11,9 @@ from proxy.errors import PolicyError
 from proxy.policy.decide import CompiledPolicy
 from proxy.policy.detector_rules import lint_detectors
 from proxy.policy.load import load_policy, load_sources
-from proxy.redact import Book
+from proxy.redact import builtin
 
-BOOK = Book()
+BOOK = builtin()
 HEAD = "version: 1\ndefault: allow\n"
 BADGE = "  - {id: custom.badge, description: Badge, regex: 'BADGE-\\d{6}'}\n"
 RULE = "rules:\n  - {id: scrub, action: redact, detectors: [secrets, custom.badge]}\n"

@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from proxy.errors import PolicyError
-from proxy.redact import detectors
-from proxy.redact.detectors import (
-    Detector,
-    builtin,
-    compile_bytes,
-    compile_search,
-    parse_catalogue,
-    parse_detector,
-    spell_catalogue,
-)
+from proxy.redact.detector_catalog import builtin, parse_detector
+from proxy.redact.detectors import Detector, compile_bytes, compile_search
 from proxy.redact.mask import Masker
 from proxy.redact.scan import OVERLAP
 from tests.redact.labelled import Sample, load
@@ -49,44 +38,6 @@ def test_every_detector_has_positives_and_near_misses():
     assert covered == wanted
 
 
-def test_what_a_start_reads_is_what_the_yaml_says():
-    folder = Path(detectors.__file__).parent
-    text = (folder / "detectors.yaml").read_bytes()
-    current = (folder / "detectors.json").read_text() == spell_catalogue(text)
-    assert current, "run python scripts/detector_data.py"
-    kept, read = builtin().detectors, parse_catalogue(text).detectors
-    assert [vars(one) for one in kept] == [vars(one) for one in read]
-
-
-def test_detectors_that_changed_since_are_read_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    (tmp_path / "detectors.yaml").write_text(json.dumps([CUSTOM]))
-    (tmp_path / "detectors.json").write_text(spell_catalogue(b"[]"))
-    monkeypatch.setattr(detectors, "files", lambda _: tmp_path)
-    assert [detector.id for detector in builtin.__wrapped__().detectors] == ["custom.badge"]
-
-
-def test_there_are_at_least_sixty_kinds_of_secret():
-    assert len(builtin().select(["secrets"])) >= 60
-
-
-def test_a_family_selects_its_detectors_and_nothing_else():
-    catalogue = builtin()
-    ids = {catalogue.detectors[index].id for index in catalogue.select(["pii"])}
-    assert "pii.card" in ids
-    assert all(name.startswith("pii.") for name in ids)
-
-
-def test_an_id_selects_itself_alone():
-    catalogue = builtin()
-    assert [catalogue.detectors[index].id for index in catalogue.select(["pii.us-ssn"])] == ["pii.us-ssn"]
-
-
-@pytest.mark.parametrize("name", ["secret", "pii.", "", "secrets.aws", "*"])
-def test_a_name_that_selects_nothing_is_refused(name: str):
-    with pytest.raises(PolicyError, match="unknown detector"):
-        builtin().select([name])
-
-
 @pytest.mark.parametrize("detector", [d for d in builtin().detectors if d.hint], ids=lambda d: d.id)
 @settings(max_examples=20, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
@@ -112,13 +63,6 @@ def test_no_detector_needs_more_than_the_overlap_of_blocks():
         assert len(sample.text) < OVERLAP
 
 
-def test_a_custom_detector_is_found_and_named_in_the_mask():
-    masker = Masker(b"a key for tests alone", builtin().extended([CUSTOM]))
-    masked, findings = masker.mask({"who": "BADGE-123456"}, ["custom"])
-    assert masked["who"].startswith("[custom:badge:")
-    assert [finding.detector for finding in findings] == ["custom.badge"]
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -140,15 +84,6 @@ def test_a_malformed_detector_is_refused_with_its_name_and_fault(change: dict, m
     with pytest.raises(PolicyError, match=message) as caught:
         parse_detector({**CUSTOM, **change})
     assert "detector" in str(caught.value)
-
-
-def test_an_id_that_is_taken_is_refused():
-    with pytest.raises(PolicyError, match="defined twice"):
-        builtin().extended([{**CUSTOM, "id": "secrets.jwt"}])
-
-
-def test_no_custom_detectors_leave_the_catalogue_as_it_is():
-    assert builtin().extended([]) is builtin()
 
 
 @pytest.mark.parametrize("detector", builtin().detectors, ids=lambda detector: detector.id)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.errors import PolicyError
-from proxy.redact.detectors import builtin
+from proxy.redact.detector_catalog import builtin
 from proxy.redact.mask import NUMBER_LIMIT, Masker
 from tests.redact.labelled import load
 

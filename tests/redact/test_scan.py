@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.redact.detectors import builtin
+from proxy.redact.detector_catalog import builtin
 from proxy.redact.scan import BLOCK, MAX_MATCHES, Scanner, entropy, scanner_for
 from proxy.redact.validators import luhn
 from tests.redact.labelled import load

@@ -13,7 +13,7 @@ import brotli
 import pytest
 import zstandard
 
-from proxy.wire.body import Batch, Foreign, Refused, Single, plain, read_body
+from proxy.wire.body import MessageBatch, NotMcp, RefusedBody, SingleMessage, plain, read_body
 
 CALL: dict[str, Any] = {
     "jsonrpc": "2.0",
@@ -37,7 +37,7 @@ def with_member(key: str, value: str, text: str = TEXT) -> bytes:
 
 def test_a_plain_message_is_read_as_it_is() -> None:
     reading = read_body(BODY, content_types=JSON_TYPE)
-    assert isinstance(reading, Single)
+    assert isinstance(reading, SingleMessage)
     assert reading.message.value == CALL
 
 
@@ -52,7 +52,7 @@ SAME_MEANING = {
 @pytest.mark.parametrize("text", SAME_MEANING.values(), ids=SAME_MEANING)
 def test_another_spelling_of_the_same_message_is_read_as_that_message(text: str) -> None:
     reading = read_body(text.encode(), content_types=JSON_TYPE)
-    assert isinstance(reading, Single)
+    assert isinstance(reading, SingleMessage)
     assert reading.message.value == CALL
 
 
@@ -122,13 +122,13 @@ EXECUTED: dict[str, tuple[bytes, str, int | str | None]] = {
 @pytest.mark.parametrize(("body", "reason", "request_id"), EXECUTED.values(), ids=EXECUTED)
 def test_what_some_server_executes_is_refused_with_its_reason(body: bytes, reason: str, request_id: Any) -> None:
     reading = read_body(body, content_types=JSON_TYPE)
-    assert isinstance(reading, Refused)
+    assert isinstance(reading, RefusedBody)
     assert (reading.reason, reading.id) == (reason, request_id)
 
 
 def test_a_refused_id_keeps_its_type() -> None:
     reading = read_body(with_member("id", '"7"', TEXT.replace('"id": 7', '"id": "7"')), content_types=JSON_TYPE)
-    assert isinstance(reading, Refused)
+    assert isinstance(reading, RefusedBody)
     assert reading.id == "7"
 
 
@@ -143,14 +143,14 @@ def test_a_refused_id_keeps_its_type() -> None:
     ],
 )
 def test_the_content_type_does_not_hide_a_message(content_types: list[str]) -> None:
-    assert isinstance(read_body(BODY, content_types=content_types), Single)
+    assert isinstance(read_body(BODY, content_types=content_types), SingleMessage)
 
 
 @pytest.mark.parametrize("encodings", [[], ["gzip"]])
 def test_two_content_types_are_refused(encodings: list[str]) -> None:
     body = gzip.compress(BODY) if encodings else BODY
     reading = read_body(body, content_types=JSON_TYPE * 2, encodings=encodings)
-    assert isinstance(reading, Refused)
+    assert isinstance(reading, RefusedBody)
     assert (reading.reason, reading.id) == ("duplicate_header", 7)
 
 
@@ -161,13 +161,13 @@ def test_two_content_types_are_refused(encodings: list[str]) -> None:
 )
 def test_an_array_with_a_message_in_it_is_a_batch(batch: Any) -> None:
     reading = read_body(json.dumps(batch).encode(), content_types=JSON_TYPE)
-    assert isinstance(reading, Batch)
+    assert isinstance(reading, MessageBatch)
     assert all(isinstance(value, dict) for value in reading.values)
 
 
 def test_an_array_that_is_not_strict_json_is_refused() -> None:
     reading = read_body(b"[" + with_member("id", "1") + b"]", content_types=JSON_TYPE)
-    assert isinstance(reading, Refused)
+    assert isinstance(reading, RefusedBody)
     assert reading.reason == "duplicate_key"
 
 
@@ -184,14 +184,14 @@ ENCODERS: dict[str, tuple[str, Callable[[bytes], bytes]]] = {
 @pytest.mark.parametrize(("coding", "encode"), ENCODERS.values(), ids=ENCODERS)
 def test_an_encoded_message_is_read(coding: str, encode: Callable[[bytes], bytes]) -> None:
     reading = read_body(encode(BODY), content_types=JSON_TYPE, encodings=[coding])
-    assert isinstance(reading, Single)
+    assert isinstance(reading, SingleMessage)
     assert reading.message.value == CALL
 
 
 @pytest.mark.parametrize("declared", [["gzip"], ["br"], ["lzma"], ["gzip, br"], ["identity", "x"]])
 def test_an_encoding_that_is_a_lie_is_refused_with_the_id(declared: list[str]) -> None:
     reading = read_body(BODY, content_types=JSON_TYPE, encodings=declared)
-    assert isinstance(reading, Refused)
+    assert isinstance(reading, RefusedBody)
     assert (reading.reason, reading.id) == ("encoding_mismatch", 7)
 
 
@@ -211,7 +211,7 @@ def test_an_encoding_that_is_a_lie_is_refused_with_the_id(declared: list[str]) -
 )
 def test_an_encoded_body_that_cannot_be_taken_is_refused(body: bytes, encodings: list[str], reason: str) -> None:
     reading = read_body(body, content_types=JSON_TYPE, encodings=encodings, limit=5000)
-    assert isinstance(reading, Refused)
+    assert isinstance(reading, RefusedBody)
     assert reading.reason == reason
 
 
@@ -238,29 +238,29 @@ def test_a_coding_that_is_not_declared_is_seen(
     body: bytes, encodings: list[str], reason: str, content_type: str
 ) -> None:
     reading = read_body(body, content_types=[content_type], encodings=encodings)
-    assert isinstance(reading, Refused)
+    assert isinstance(reading, RefusedBody)
     assert reading.reason == reason
 
 
 def test_a_gzip_header_that_looks_like_json_hides_nothing() -> None:
     body = bytearray(gzip.compress(BODY))
     body[4:8] = b"{{{{"  # the time stamp
-    assert isinstance(read_body(bytes(body), content_types=["a/b"]), Refused)
+    assert isinstance(read_body(bytes(body), content_types=["a/b"]), RefusedBody)
 
 
 def test_a_coding_under_another_name_is_seen() -> None:
     reading = read_body(gzip.compress(BODY), content_types=["a/b"], encodings=["x-secret"])
-    assert isinstance(reading, Refused)
+    assert isinstance(reading, RefusedBody)
     assert reading.id == 7
 
 
 def test_an_archive_is_foreign() -> None:
-    assert read_body(gzip.compress(b"ustar " * 9000), content_types=["application/gzip"]) == Foreign()
+    assert read_body(gzip.compress(b"ustar " * 9000), content_types=["application/gzip"]) == NotMcp()
 
 
 @pytest.mark.parametrize("encodings", [[], ["identity"], ["Identity, identity"], ["aws-chunked"], [""]])
 def test_codings_that_do_nothing_change_nothing(encodings: list[str]) -> None:
-    assert isinstance(read_body(BODY, content_types=JSON_TYPE, encodings=encodings), Single)
+    assert isinstance(read_body(BODY, content_types=JSON_TYPE, encodings=encodings), SingleMessage)
 
 
 CHARSETS = ["utf-16", "utf-16le", "utf-16-be", "UTF-32", "utf-7", "ibm037", "cp500", "iso-2022-jp", "hz"]
@@ -273,7 +273,7 @@ def test_a_message_in_another_charset_is_refused_encoded_or_not(charset: str, co
     body = dict(ENCODERS.values())[coding](body) if coding else body
     content_types = [f'application/json; Charset="{charset}"']
     reading = read_body(body, content_types=content_types, encodings=[coding] if coding else [])
-    assert isinstance(reading, Refused)
+    assert isinstance(reading, RefusedBody)
     assert (reading.reason, reading.id) == ("odd_charset", 7)
 
 
@@ -281,19 +281,19 @@ def test_a_message_in_another_charset_is_refused_encoded_or_not(charset: str, co
 def test_a_plain_message_in_the_name_of_another_charset_is_refused(charset: str) -> None:
     for content_type in ("application/json", "text/plain"):
         reading = read_body(BODY, content_types=[f"{content_type}; charset={charset}"])
-        assert isinstance(reading, Refused)
+        assert isinstance(reading, RefusedBody)
         assert (reading.reason, reading.id) == ("odd_charset", 7)
 
 
 def test_a_second_charset_does_not_hide_behind_a_first() -> None:
     body = TEXT.encode("utf-7").replace(b"{", b"+AHs-")
     content_type = "application/json; charset=ibm037; charset=utf-7"
-    assert isinstance(read_body(body, content_types=[content_type]), Refused)
+    assert isinstance(read_body(body, content_types=[content_type]), RefusedBody)
 
 
 def test_json_in_a_charset_nobody_knows_is_refused_unread() -> None:
-    assert isinstance(read_body(b"\x99\x98", content_types=["application/json; charset=utf-7-imap"]), Refused)
-    assert isinstance(read_body(b"\x99\x98", content_types=["text/plain; charset=x-mine"]), Foreign)
+    assert isinstance(read_body(b"\x99\x98", content_types=["application/json; charset=utf-7-imap"]), RefusedBody)
+    assert isinstance(read_body(b"\x99\x98", content_types=["text/plain; charset=x-mine"]), NotMcp)
 
 
 OPENAI = {
@@ -350,26 +350,26 @@ FOREIGN_BODIES: dict[str, bytes] = {
 @pytest.mark.parametrize("body", FOREIGN_BODIES.values(), ids=FOREIGN_BODIES)
 @pytest.mark.parametrize("content_type", ["application/json", "text/plain; charset=iso-8859-1"])
 def test_ordinary_traffic_is_foreign(body: bytes, content_type: str) -> None:
-    assert read_body(body, content_types=[content_type]) == Foreign()
+    assert read_body(body, content_types=[content_type]) == NotMcp()
 
 
 @pytest.mark.parametrize("body", FOREIGN_BODIES.values(), ids=FOREIGN_BODIES)
 @pytest.mark.parametrize(("coding", "encode"), [ENCODERS["gzip"], ENCODERS["zstd"]], ids=["gzip", "zstd"])
 def test_ordinary_traffic_is_foreign_when_encoded(body: bytes, coding: str, encode: Callable[[bytes], bytes]) -> None:
-    assert read_body(encode(body), content_types=JSON_TYPE, encodings=[coding]) == Foreign()
+    assert read_body(encode(body), content_types=JSON_TYPE, encodings=[coding]) == NotMcp()
 
 
 def test_an_opaque_upload_is_foreign() -> None:
-    assert read_body(b"\x99\x98", content_types=["application/octet-stream"], encodings=["lzma"]) == Foreign()
+    assert read_body(b"\x99\x98", content_types=["application/octet-stream"], encodings=["lzma"]) == NotMcp()
 
 
 def test_foreign_json_with_a_lying_encoding_is_foreign() -> None:
-    assert read_body(b'{"a":1}', content_types=JSON_TYPE, encodings=["gzip"]) == Foreign()
+    assert read_body(b'{"a":1}', content_types=JSON_TYPE, encodings=["gzip"]) == NotMcp()
 
 
 def test_prose_in_another_charset_is_foreign() -> None:
     prose = 'He said "jsonrpc" and "tools/call".'.encode("utf-16")
-    assert read_body(prose, content_types=["text/plain; charset=utf-16"]) == Foreign()
+    assert read_body(prose, content_types=["text/plain; charset=utf-16"]) == NotMcp()
 
 
 @pytest.mark.parametrize("text", ["method", "METHOD", "meth\u200bod", "\uff4dethod", "method\0", " method\n"])

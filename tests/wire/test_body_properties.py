@@ -15,7 +15,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.wire.body import Foreign, Refused, read_body
+from proxy.wire.body import NotMcp, RefusedBody, read_body
 from tests.wire.test_body import CALL, ENCODERS, JSON_TYPE
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -77,7 +77,7 @@ DRESSES: list[Callable[[str], Dressed]] = [
 @given(CALLS, st.sampled_from(DRESSES), st.booleans())
 def test_no_dress_makes_a_tool_call_foreign(call: Any, dress: Callable[[str], Dressed], ascii_only: bool) -> None:
     body, content_types, encodings = dress(json.dumps(call, ensure_ascii=ascii_only))
-    assert not isinstance(read_body(body, content_types=content_types, encodings=encodings), Foreign)
+    assert not isinstance(read_body(body, content_types=content_types, encodings=encodings), NotMcp)
 
 
 HEADERS = st.lists(
@@ -116,7 +116,7 @@ BOMBS: dict[str, Callable[[bytes], bytes]] = {
 def test_a_decompression_bomb_is_refused(coding: str) -> None:
     bomb = BOMBS[coding](b" " * (16 << 20))
     reading = read_body(bomb, content_types=JSON_TYPE, encodings=[coding], limit=1 << 20)
-    assert isinstance(reading, Refused)
+    assert isinstance(reading, RefusedBody)
     assert reading.reason == "body_too_large"
 
 

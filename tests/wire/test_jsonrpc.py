@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 
 from proxy.core.model import Kind
 from proxy.errors import WireError
-from proxy.wire.jsonrpc import MAX_DEPTH, Names, is_id, parse_json, parse_message, refuse_misspelt, respell, serialise
+from proxy.wire.jsonrpc import (
+    MAX_DEPTH,
+    FoldedNames,
+    is_id,
+    parse_json,
+    parse_message,
+    reencode,
+    refuse_misspelt,
+    serialise,
+)
 
 INTEGERS = st.integers(-(10**20) + 1, 10**20 - 1)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
@@ -127,7 +136,7 @@ def test_numbers_that_are_not_finite_cannot_be_spelt() -> None:
 
 
 def test_a_servers_odd_value_can_be_spelt_anew() -> None:
-    assert respell({"a": "\udc80", "b": float("inf")}) == b'{"a":"\\udc80","b":Infinity}'
+    assert reencode({"a": "\udc80", "b": float("inf")}) == b'{"a":"\\udc80","b":Infinity}'
 
 
 @pytest.mark.parametrize(
@@ -186,4 +195,4 @@ def test_an_id_is_a_string_or_an_integer(value: Any, expected: bool) -> None:
 
 
 def test_a_key_of_another_name_is_no_misspelling() -> None:
-    refuse_misspelt({"methods": 1, "x": 2}, Names("method"))
+    refuse_misspelt({"methods": 1, "x": 2}, FoldedNames("method"))

@@ -19,7 +19,7 @@ from proxy.wire.mcp import (
     METHODS,
     SURELY_MCP,
     UNSEEN_CATEGORIES,
-    Head,
+    RequestHead,
     check_headers,
     check_message,
     decode_header,
@@ -215,4 +215,4 @@ def test_every_ascii_character_in_a_tool_name_is_judged_by_its_category_and_plac
 
 def test_headers_are_sorted_by_what_they_are_for() -> None:
     headers = [("Content-TYPE", "a"), ("x", "b"), ("MCP-Name", "c"), ("content-encoding", "d"), ("Content-Type", "e")]
-    assert read_head(headers) == Head(["a", "e"], ["d"], [("MCP-Name", "c")])
+    assert read_head(headers) == RequestHead(["a", "e"], ["d"], [("MCP-Name", "c")])

@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.errors import WireError
-from proxy.wire.sse import Event, Splitter
+from proxy.wire.sse import SseEvent, SseSplitter
 
 
-def split(data: bytes, cuts: list[int] | None = None) -> tuple[list[Event], bytes]:
-    splitter = Splitter(1 << 20)
+def split(data: bytes, cuts: list[int] | None = None) -> tuple[list[SseEvent], bytes]:
+    splitter = SseSplitter(1 << 20)
     marks = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts or [])})
-    events: list[Event] = []
+    events: list[SseEvent] = []
     for a, b in itertools.pairwise(marks):
         may_complete = splitter.completes(data[a:b])
         completed = list(splitter.feed(data[a:b]))
@@ -26,7 +26,7 @@ def split(data: bytes, cuts: list[int] | None = None) -> tuple[list[Event], byte
     return events, bytes(splitter._rest)
 
 
-def told(events: list[Event]) -> list[tuple[bytes, bytes | None, bytes | None]]:
+def told(events: list[SseEvent]) -> list[tuple[bytes, bytes | None, bytes | None]]:
     return [(event.event, event.data, event.id) for event in events if event.data is not None]
 
 
@@ -102,20 +102,20 @@ def test_byte_by_byte_the_same_events_come_out(data: bytes) -> None:
 @pytest.mark.parametrize("before", [b"", b"data: x\n\n", b": a\r\n\r\n", b"data: x\r\n\r", b"\n\n", b"\r"])
 @pytest.mark.parametrize("comment", [b": ping\n", b": ping\r\n", b":\r", b": ping\n\n"])
 def test_a_comment_leaves_at_once(before: bytes, comment: bytes) -> None:
-    splitter = Splitter(100)
+    splitter = SseSplitter(100)
     sent = b"".join(event.raw for event in splitter.feed(before))
     sent += b"".join(event.raw for event in splitter.feed(comment))
     assert sent == before + comment
 
 
 def test_an_event_leaves_with_its_last_byte_and_not_before() -> None:
-    splitter = Splitter(100)
+    splitter = SseSplitter(100)
     assert list(splitter.feed(b"data: x\n")) == []
     assert [event.data for event in splitter.feed(b"\n")] == [b"x"]
 
 
 def test_what_completes_no_event_is_known_beforehand() -> None:
-    splitter = Splitter(100)
+    splitter = SseSplitter(100)
     for piece, ends in ((b"data: {", False), (b"}\r", False), (b"\n", False), (b"\r", True), (b"\ndata: x", True)):
         assert splitter.completes(piece) is ends
         assert len(list(splitter.feed(piece))) == ends
@@ -137,36 +137,36 @@ def test_an_event_with_empty_data_never_happened() -> None:
 def test_an_event_past_the_limit_is_refused_whole_or_in_pieces() -> None:
     event = b"data: " + b"x" * 20 + b"\n\n"
     with pytest.raises(WireError, match="event_too_large"):
-        list(Splitter(20).feed(event))
-    rest = Splitter(20).feed(b"data: x\n\n" + event)
+        list(SseSplitter(20).feed(event))
+    rest = SseSplitter(20).feed(b"data: x\n\n" + event)
     assert next(rest).data == b"x", "what came before it counts"
     with pytest.raises(WireError, match="event_too_large"):
         next(rest)
-    splitter = Splitter(20)
+    splitter = SseSplitter(20)
     assert list(splitter.feed(event[:20])) == []
     with pytest.raises(WireError, match="event_too_large"):
         list(splitter.feed(event[20:21]))
-    assert len(list(Splitter(len(event)).feed(event))) == 1
+    assert len(list(SseSplitter(len(event)).feed(event))) == 1
 
 
 @pytest.mark.parametrize("unit", [b"\n", b":\n", b"\r", b"\r\n", b": c\r\n"])
 def test_many_lines_that_say_nothing_leave_as_one(unit: bytes) -> None:
     data = unit * 50_000
-    events = list(Splitter(100).feed(data))
+    events = list(SseSplitter(100).feed(data))
     assert (b"".join(event.raw for event in events), len(events)) == (data, 1)
 
 
 def test_many_small_events_in_one_chunk_cost_one_pass() -> None:
     def cost(count: int) -> float:
         start = time.process_time()
-        assert len(list(Splitter(100).feed(b"data: x\n\n" * count))) == count
+        assert len(list(SseSplitter(100).feed(b"data: x\n\n" * count))) == count
         return time.process_time() - start
 
     assert cost(50_000) < 100 * max(cost(5_000), 0.01)
 
 
 def test_a_comment_in_tiny_pieces_is_not_read_again_with_each() -> None:
-    splitter = Splitter(1 << 24)
+    splitter = SseSplitter(1 << 24)
     assert list(splitter.feed(b":" + b"x" * (1 << 22))) == []
     start = time.process_time()
     for _ in range(5000):
@@ -192,4 +192,4 @@ def test_further_payloads_become_events_of_their_own() -> None:
 
 
 def test_no_payload_leaves_a_comment() -> None:
-    assert Event(b"data: x\n\n").with_data([]) == b": removed\n\n"
+    assert SseEvent(b"data: x\n\n").with_data([]) == b": removed\n\n"
