@@ -28,6 +28,14 @@ setup: $(VENV)/.run ## the set-up alone
 test: $(VENV)/.dev system-packages $(NODE) ## all tests; ARGS='-k sse' passes flags on
 	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
+.PHONY: test-fast
+test-fast: $(VENV)/.dev system-packages $(NODE) ## the tests that start no proxy, about a minute: for the inner loop
+	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile $(addprefix --ignore=tests/,$(SLOW)) $(ARGS)
+
+# These start proxies, traced servers, namespaces or containers for most of their tests.
+SLOW := acceptance bypass confine daemon faults probe soak commands/test_probe.py stdio/test_runner.py \
+	test_container.py test_conformance_script.py test_entrypoint.py test_examples.py test_shell_blocks.py test_wheel.py
+
 .PHONY: check
 check: ## lint + types + tests: what CI runs
 	@$(MAKE) --no-print-directory --jobs 3 lint types test
@@ -45,6 +53,10 @@ types: $(VENV)/.dev
 format: $(VENV)/.dev ## format and mend what ruff can mend
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+.PHONY: walk
+walk: $(VENV)/.dev ## which files one allowed call passes through; draws docs/walk.svg
+	$(BIN)/python scripts/walk.py $(ARGS)
 
 .PHONY: conformance
 conformance: $(VENV)/.dev $(NODE) ## the MCP conformance suite, direct and through the proxy, side by side

@@ -24,7 +24,7 @@ EPILOG = "Example:  interlock status --json"
 
 
 def status(state_dir: StateDir = None, config: ConfigFile = None, as_json: AsJson = False) -> None:  # noqa: FBT002
-    """Return whether a proxy runs here, where it listens and which policy is in force.
+    """Say whether a proxy runs here, where it listens and which policy is in force.
 
     It names the workers, and where health and metrics are, and says how many audit events wait to be moved to the
     store, since when, and what keeps them.
