@@ -98,6 +98,14 @@ demo-picture: $(VENV)/.dev system-packages ## draw the tour anew, into docs/demo
 example: $(VENV)/.dev ## ten prompts for ten tools of mixed risk, two-phase where the policy says so
 	$(BIN)/python examples/two_phase/run.py
 
+.PHONY: docs
+docs: $(VENV)/.dev ## build the documentation as a site into site/, without the network
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet $(ARGS)
+
+.PHONY: pictures
+pictures: $(VENV)/.dev ## draw docs/pictures anew
+	$(BIN)/python scripts/pictures.py
+
 .PHONY: wheel
 wheel: $(VENV)/.dev ## build the wheel into dist/
 	$(BIN)/python -m build --wheel --outdir dist
@@ -115,7 +123,7 @@ system-packages:
 
 .PHONY: clean
 clean: ## remove what the targets made
-	rm -rf $(VENV) dist build tests/node/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) dist build site tests/node/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(BIN)/python:
 	@python=$$(scripts/find-python) && $$python -m venv $(VENV)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from proxy.config import Settings
 from proxy.core.reasons import REASONS
+from scripts import pictures
 from tests.runtime.test_health_report import World
 from tests.support.command_tree import commands, options
 
@@ -101,3 +105,36 @@ def test_every_metric_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     told = {line.split()[2] for line in world.ask("/metrics")[1].splitlines() if line.startswith("# TYPE")}
     assert len(told) > 20
     assert {name for name in told if f"`{name}" not in page} == set()
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the site as `make docs` does: strict, so that a broken link, anchor or page without a place fails."""
+    folder = tmp_path_factory.mktemp("site")
+    env = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    done = subprocess.run(
+        command, cwd=DOCS.parent, env=env, capture_output=True, text=True, timeout=120, check=False
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+def test_the_site_has_every_page_and_its_search_works_without_a_server(site: Path) -> None:
+    pages = {page.stem for page in DOCS.glob("*.md")} - {"README"}
+    assert {page for page in pages if not (site / f"{page}.html").exists()} == set()
+    assert (site / "repository" / "SECURITY.html").exists()
+    assert (site / "search" / "search_index.js").exists()
+
+
+def test_the_site_loads_nothing_from_elsewhere(site: Path) -> None:
+    loaded = re.compile(r"<(?:script|img|link|iframe)\b[^>]*\b(?:src|href)=\"?((?:https?:)?//[^\s\">]+)")
+    assert {url for page in site.rglob("*.html") for url in loaded.findall(page.read_text())} == set()
+    styles = "".join(style.read_text() for style in site.rglob("*.css"))
+    assert re.findall(r"url\([\"']?(?:https?:)?//|@import", styles) == []
+
+
+def test_the_pictures_are_current_and_fetch_nothing() -> None:
+    assert pictures.main(["--check"]) == 0, "run python scripts/pictures.py"
+    for picture in pictures.FOLDER.glob("*.svg"):
+        assert picture.read_text().count("http") == 1, "its namespace is all it names"

@@ -201,6 +201,9 @@ class World:
         (folder / "prompts").mkdir()
         (folder / "prompts" / "payments.txt").write_text("Pay the invoices.\n")
         (folder / "agent.py").write_text("")
+        (folder / ".vscode").mkdir()
+        servers = {"files": {"command": "npx", "args": ["-y", "some-server"]}}
+        (folder / ".vscode" / "mcp.json").write_text(json.dumps({"servers": servers}))
         return folder
 
 
@@ -230,6 +233,7 @@ def start_world(folder: Path, postgres: Postgres) -> Iterator[World]:
     (home / ".cursor").mkdir(parents=True)
     config = {"mcpServers": {"files": {"command": "npx", "args": ["-y", "some-server"]}}}
     (home / ".cursor" / "mcp.json").write_text(json.dumps(config))
+    (home / ".claude.json").write_text(json.dumps(config))
     (folder / "interlock").symlink_to(folder / "proxy" / "state")
     make_certificates(folder / "certificates")
     for place in ("bash-completion/completions", "zsh/site-functions", "fish/vendor_completions.d"):
