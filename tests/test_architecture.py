@@ -85,17 +85,24 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     ),
     "proxy.audit": ("proxy.store", "proxy.config", "proxy.system", *CORE),
     "proxy.metrics": ("proxy.redact", "proxy.system", *CORE),
-    "proxy.trace": ("proxy.stdio.launch", "proxy.stdio.process_reaper", *CORE),
-    "proxy.stdio": ("proxy.gate", "proxy.wire", "proxy.trace", *CORE),
+    "proxy.trace": ("proxy.sandbox", "proxy.egress.dns", *CORE),
+    "proxy.stdio": ("proxy.gate", "proxy.wire", "proxy.trace", "proxy.sandbox", *CORE),
     "proxy.probe": (
-        *("proxy.stdio.launch", "proxy.trace", "proxy.sandbox", "proxy.gate", "proxy.wire", "proxy.policy"),
+        *("proxy.trace", "proxy.sandbox", "proxy.gate", "proxy.wire", "proxy.policy"),
         *("proxy.egress.dns", "proxy.agent", "proxy.system", *CORE),
     ),
     "proxy.confine": ("proxy.sandbox", "proxy.egress.dns", *CORE),
     "proxy.admin_api": ("proxy.twophase", "proxy.identity", *CORE),
     "proxy.doctor": (
-        *("proxy.agent", "proxy.audit", "proxy.confine.refusals", "proxy.config", "proxy.identity", "proxy.policy"),
-        *("proxy.redact", "proxy.sandbox", "proxy.store", "proxy.system", "proxy.trace.tracer", *CORE),
+        *(
+            "proxy.agent",
+            "proxy.audit",
+            "proxy.confine.kernel_settings",
+            "proxy.config",
+            "proxy.identity",
+            "proxy.policy",
+        ),
+        *("proxy.policy", "proxy.redact", "proxy.sandbox", "proxy.store", "proxy.system", "proxy.trace.tracer", *CORE),
     ),
     "addons": ("proxy.gate", "proxy.egress", "proxy.wire", "proxy.metrics", "proxy.system", *CORE),
 }
@@ -112,11 +119,11 @@ PURE = (
     *(f"proxy.gate.{name}" for name in ("in_flight_json", "outbound_scan", "result_masking", "said")),
     *(f"proxy.gate.{name}" for name in ("schema_check", "tool_descriptions", "tool_pins")),
     *(f"proxy.audit.{name}" for name in ("event", "event_schema")),
-    *(f"proxy.trace.{name}" for name in ("strace", "arguments", "capability", "process_tree", "dns", "sockets")),
+    *(f"proxy.trace.{name}" for name in ("strace", "arguments", "capability", "process_tree", "sockets")),
     *(f"proxy.trace.{name}" for name in ("normalise", "attribute", "observation_log", "server_name")),
     *(f"proxy.probe.{name}" for name in ("regex_sample", "synthesise", "declared_scope", "observation_facts")),
     *(f"proxy.probe.{name}" for name in ("findings", "observer", "report")),
-    *(f"proxy.confine.{name}" for name in ("rules", "covers")),
+    *(f"proxy.confine.{name}" for name in ("firewall", "file_view")),
 )
 # Parts of pure packages that do I/O, each for one purpose: watching files, reading keys, asking a model.
 NOT_PURE = (
@@ -283,6 +290,7 @@ MIRRORED = (
     "proxy.probe",
     "proxy.admin_api",
     "proxy.confine",
+    "proxy.sandbox",
 )
 
 

@@ -16,13 +16,13 @@ from proxy.commands.entrance import Agent, Asked, CaFolder, Found, Listen, Token
 from proxy.commands.exec import refuse
 from proxy.commands.options import ConfigFile, StateDir
 from proxy.config import DATABASE_URL_FILE, config_path, split_address
-from proxy.confine.covers import Files, choose_files
-from proxy.confine.place import bind_sockets
-from proxy.confine.refusals import explain
-from proxy.confine.rules import FORWARDER_PORT, RESOLVER_PORT, ruleset
+from proxy.confine.file_view import Files, choose_files
+from proxy.confine.firewall import FORWARDER_PORT, RESOLVER_PORT, ruleset
+from proxy.confine.kernel_settings import explain
+from proxy.confine.namespace_setup import bind_sockets
 from proxy.errors import ConfigError, InterlockError
 from proxy.sandbox.namespaces import listening_sockets, sockets_below
-from proxy.stdio.launch import plan
+from proxy.sandbox.server_process import plan_launch
 
 RUN_EPILOG = """
 Examples:
@@ -113,7 +113,7 @@ def run(
         found = find(asked)
         way_in = entrance(asked, found)
         environ = change(os.environ, without_proxy(way_in))
-        launch = plan(command, environ)
+        launch = plan_launch(command, environ)
         confinement = Confinement(
             program=str(Path(launch.program).absolute()),
             argv=launch.argv,

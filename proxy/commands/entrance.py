@@ -17,7 +17,7 @@ from proxy.config import AGENT_TOKEN_ENV, Settings, load_settings
 from proxy.errors import ConfigError
 from proxy.identity.agents import AgentBook
 from proxy.identity.ca import Authority
-from proxy.sandbox.namespaces import PR_SET_PDEATHSIG, prctl
+from proxy.sandbox.process_reaper import PR_SET_PDEATHSIG, prctl
 from proxy.system import run_file
 
 START_SECONDS = 60.0

@@ -13,8 +13,8 @@ from proxy.agent.env import change, through_proxy
 from proxy.commands.entrance import NOT_STARTED, Agent, Asked, CaFolder, Listen, TokenFile, Up, entrance, find
 from proxy.commands.options import ConfigFile, StateDir
 from proxy.errors import InterlockError, StartError
-from proxy.stdio.launch import plan
-from proxy.stdio.process_reaper import RESTORED, start_code
+from proxy.sandbox.process_reaper import RESTORED, start_code
+from proxy.sandbox.server_process import plan_launch
 
 EPILOG = """
 Examples:
@@ -58,7 +58,7 @@ def exec_(
 
 def become(command: list[str], environ: dict[str, str]) -> NoReturn:
     """Go on as `command`. Raises StartError where that cannot be."""
-    launch = plan(command, environ)
+    launch = plan_launch(command, environ)
     for number in RESTORED:
         signal.signal(number, signal.SIG_DFL)
     sys.stdout.flush()

@@ -22,7 +22,7 @@ from proxy.errors import ConfigError, StartError, TracingError
 from proxy.probe import baseline
 from proxy.probe.findings import Found
 from proxy.probe.report import Report, ToolReport
-from proxy.stdio.process_reaper import SIGNALLED
+from proxy.sandbox.process_reaper import SIGNALLED
 from proxy.trace.server_name import server_name as name_server
 
 EPILOG = """

@@ -16,8 +16,8 @@ from proxy.config import Loaded, Settings, load_settings
 from proxy.core.ids import new_id
 from proxy.core.model import Context, Principal
 from proxy.errors import ConfigError, StartError, TracingError
-from proxy.stdio.launch import Launch, plan
-from proxy.stdio.process_reaper import kill_descendants, set_subreaper
+from proxy.sandbox.process_reaper import kill_descendants, set_subreaper
+from proxy.sandbox.server_process import Launch, plan_launch
 from proxy.system import log_setup
 from proxy.trace.server_name import server_name as name_server
 from proxy.trace.tamper_guard import forbid_looks
@@ -78,7 +78,7 @@ def run(
     if not name.isprintable() or len(name) > MAX_NAME:
         raise ConfigError(f"the server's name {name[:40]!r} cannot be used; give another with --server-name")
     try:
-        launch = plan(command, os.environ)
+        launch = plan_launch(command, os.environ)
     except StartError as error:
         sys.stderr.write(f"{error}\n")
         raise typer.Exit(error.code) from None
@@ -140,7 +140,7 @@ async def _serve(settings: Settings, context: Context, launch: Launch, strace: s
         await parts.check()
         return await runner.run(launch)
     finally:
-        # Where a server killed its warden, its processes have come to us: end them while their pipes can be let go of.
+        # Where a server killed its reaper, its processes have come to us: end them while their pipes can be let go of.
         kill_descendants(os.getpid())
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)

@@ -10,16 +10,16 @@ import asyncio
 import base64
 import contextlib
 import ipaddress
-import socket
 from typing import TYPE_CHECKING
 
+from proxy.sandbox.namespaces import original_destination
+
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Callable, Iterable
 
-    from proxy.egress.dns import NameBook
+    from proxy.egress.dns import FakeAddresses
 
-SO_ORIGINAL_DST = 80
-IP6T_SO_ORIGINAL_DST = 80
 CHUNK = 1 << 16
 MAX_HEAD = 1 << 16
 MAX_CONNECTIONS = 1024
@@ -40,7 +40,7 @@ class Forwarder:
     def __init__(
         self,
         proxy: tuple[str, int],
-        book: NameBook,
+        fakes: FakeAddresses,
         credentials: tuple[str, str] | None = None,
         say: Callable[[str], None] = lambda _: None,
         host_ports: Iterable[int] = (),
@@ -48,7 +48,7 @@ class Forwarder:
     ) -> None:
         self._proxy = proxy
         self._host_ports = frozenset(host_ports)
-        self._book = book
+        self._fakes = fakes
         self._credentials = _header(*credentials) if credentials else ""
         self._say = say
         self._said: set[str] = set()
@@ -110,8 +110,8 @@ class Forwarder:
             return f"{'localhost' if b'localhost' in first.lower() else _spell(literal)}:{port}"
         if literal.is_loopback or literal.is_unspecified:
             return None
-        name = self._book.name(address)
-        if name is None and self._book.covers(address):
+        name = self._fakes.name(address)
+        if name is None and self._fakes.covers(address):
             return None
         return f"{name or _spell(literal)}:{port}"
 
@@ -120,15 +120,6 @@ class Forwarder:
         if text and text not in self._said:
             self._said.add(text)
             self._say(text)
-
-
-def original_destination(connection: socket.socket) -> tuple[str, int]:
-    """Return the address and port that were dialled, before any redirection. Raises OSError where nobody knows."""
-    if connection.family == socket.AF_INET:
-        raw = connection.getsockopt(socket.SOL_IP, SO_ORIGINAL_DST, 16)
-        return socket.inet_ntop(socket.AF_INET, raw[4:8]), int.from_bytes(raw[2:4])
-    raw = connection.getsockopt(socket.IPPROTO_IPV6, IP6T_SO_ORIGINAL_DST, 28)
-    return socket.inet_ntop(socket.AF_INET6, raw[8:24]), int.from_bytes(raw[2:4])
 
 
 def _spell(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> str:

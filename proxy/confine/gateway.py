@@ -9,12 +9,12 @@ import signal
 from typing import TYPE_CHECKING
 
 from proxy.confine.forwarder import MAX_CONNECTIONS, Forwarder
-from proxy.confine.resolver import new_book, serve_names
+from proxy.confine.resolver import new_addresses, serve_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from proxy.confine.place import Sockets
+    from proxy.confine.namespace_setup import Sockets
 
 SPARE = 512
 """Files for all but connections to the proxy: questions for names, and what is accepted in one go and closed."""
@@ -30,11 +30,11 @@ async def start(
     """Forward connections and answer names, from now on; return what to keep for that."""
     allowed = allow_descriptors(2 * MAX_CONNECTIONS + SPARE)
     most = max(1, min(MAX_CONNECTIONS, (allowed - SPARE) // 2))
-    book = new_book()
+    fakes = new_addresses()
     for each in (*sockets.forwarder, *sockets.datagrams, *sockets.streams):
         each.setblocking(False)
-    servers = await Forwarder(proxy, book, credentials, say, host_ports, most).serve(sockets.forwarder)
-    return servers + await serve_names(book, sockets.datagrams, sockets.streams)
+    servers = await Forwarder(proxy, fakes, credentials, say, host_ports, most).serve(sockets.forwarder)
+    return servers + await serve_names(fakes, sockets.datagrams, sockets.streams)
 
 
 def allow_descriptors(count: int) -> int:

@@ -21,30 +21,25 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
 from proxy.confine import gateway
-from proxy.confine.filter import install_filter
-from proxy.confine.place import Sockets, arrange_files, arrange_network
+from proxy.confine.namespace_setup import Sockets, arrange_files, arrange_network
+from proxy.confine.seccomp import install_filter
 from proxy.sandbox.namespaces import (
-    PR_SET_PDEATHSIG,
-    NamespaceError,
     close_from,
+    die_with_parent,
+    enter_private_namespaces,
     enter_user_namespace,
-    prctl,
     renounce_capabilities,
 )
+from proxy.sandbox.process_reaper import FORWARDED, NOT_EXECUTABLE, NOT_FOUND, RESTORED, exit_code
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy.confine.covers import Files
+    from proxy.confine.file_view import Files
 
 NOT_STARTED = 125
-SIGNALLED = 128
-NOT_FOUND, NOT_EXECUTABLE = 127, 126
 MAX_WORDS = 1 << 12
 MAX_SOCKETS = 6
-PASSED_ON = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2})
-RESTORED = (signal.SIGPIPE, signal.SIGXFSZ)
-PRIVATE = os.CLONE_NEWNET | os.CLONE_NEWNS | os.CLONE_NEWIPC | os.CLONE_NEWPID
 GO = b"go"
 
 
@@ -76,7 +71,7 @@ def confine(plan: Confinement, say: Callable[[str], None]) -> int:
     _fill_standard_streams()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where it is ignored nobody could be waited for
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {*PASSED_ON, signal.SIGCHLD})
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {*FORWARDED, signal.SIGCHLD})
     sys.stdout.flush()
     sys.stderr.flush()
     keeper = os.fork()
@@ -160,13 +155,13 @@ class _Service:
 def _watch(keeper: int, agent: int) -> int:
     """Wait for the end, passing on signals that somebody sent; a terminal sends its own to all of us."""
     while True:
-        told = signal.sigwaitinfo({*PASSED_ON, signal.SIGCHLD})
-        if told.si_signo in PASSED_ON and told.si_code <= 0:
+        told = signal.sigwaitinfo({*FORWARDED, signal.SIGCHLD})
+        if told.si_signo in FORWARDED and told.si_code <= 0:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(agent, told.si_signo)
         pid, status = os.waitpid(keeper, os.WNOHANG)
         if pid == keeper:
-            return _exit_code(status)
+            return exit_code(status)
 
 
 def _end(keeper: int) -> None:
@@ -175,49 +170,30 @@ def _end(keeper: int) -> None:
         os.waitpid(keeper, 0)
 
 
-def _exit_code(status: int) -> int:
-    code = os.waitstatus_to_exitcode(status)
-    return code if code >= 0 else SIGNALLED - code
-
-
 def _keep(plan: Confinement, channel: socket.socket, mask: set[int]) -> NoReturn:
     """Be the keeper: enter the namespaces, start the first process in them, and wait for it."""
     code = NOT_STARTED
     try:
         outside = os.getppid()
         enter_user_namespace(0, 0)
-        _unshare()
-        _die_with(outside)
+        enter_private_namespaces()
+        die_with_parent(outside, NOT_STARTED)
         first = os.fork()
         if first == 0:
             _be_first(plan, channel, mask)
         channel.close()
-        code = _exit_code(os.waitpid(first, 0)[1])
+        code = exit_code(os.waitpid(first, 0)[1])
     except Exception as error:  # noqa: BLE001  the boundary: whatever it is, it is told and nothing is started
         _tell(channel, error)
     finally:
         os._exit(code)
 
 
-def _unshare() -> None:
-    try:
-        os.unshare(PRIVATE)
-    except OSError as error:
-        raise NamespaceError(f"network, mount and process namespaces: {error.strerror}") from error
-
-
-def _die_with(parent: int) -> None:
-    """Be killed when `parent` dies, however that happens. Seen from a namespace below it has the number 0."""
-    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() not in (0, parent):
-        os._exit(NOT_STARTED)
-
-
 def _be_first(plan: Confinement, channel: socket.socket, mask: set[int]) -> NoReturn:
     """Be process 1: make the place, start the agent once somebody outside serves it, and reap until it ends."""
     code = NOT_STARTED
     try:
-        _die_with(0)
+        die_with_parent(0, NOT_STARTED)
         arrange_files(plan.files, socket.gethostname())
         sockets = arrange_network(plan.host_ports)
         every = (*sockets.forwarder, *sockets.datagrams, *sockets.streams)
@@ -254,7 +230,7 @@ def _wait_for(agent: int) -> int:
     while True:
         pid, status = os.wait()
         if pid == agent:
-            return _exit_code(status)
+            return exit_code(status)
 
 
 def _be_agent(plan: Confinement, channel: socket.socket, held: int, mask: set[int]) -> NoReturn:
@@ -269,7 +245,7 @@ def _be_agent(plan: Confinement, channel: socket.socket, held: int, mask: set[in
         channel.close()
         close_from(3)
         os.chdir(plan.folder)
-        for number in (*PASSED_ON, *RESTORED, signal.SIGCHLD):
+        for number in (*FORWARDED, *RESTORED, signal.SIGCHLD):
             if signal.getsignal(number) != signal.SIG_IGN or number in RESTORED:
                 signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)

@@ -28,13 +28,13 @@ _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 _HOST = re.compile(rf"(?:{_LABEL}\.)*(?!(?:[0-9]+|0x[0-9a-f]*)$){_LABEL}")
 
 
-def new_book() -> dns.NameBook:
-    """Return an empty book of names, with an address of each version for every one."""
-    return dns.NameBook(*NETWORKS)
+def new_addresses() -> dns.FakeAddresses:
+    """Return an empty pool of addresses: one of each IP version for every name."""
+    return dns.FakeAddresses(*NETWORKS)
 
 
-def answer_query(query: bytes, book: dns.NameBook) -> bytes | None:
-    """Answer a query from the book; None for what is none."""
+def answer_query(query: bytes, fakes: dns.FakeAddresses) -> bytes | None:
+    """Answer a query ; None for what is no query."""
     if not dns.is_query(query):
         return None
     try:
@@ -51,15 +51,15 @@ def answer_query(query: bytes, book: dns.NameBook) -> bytes | None:
         return dns.make_answer(query, end, code=dns.NO_SUCH_NAME)
     if kind not in LOOPBACK:
         return dns.make_answer(query, end)
-    addresses = book.addresses(name)
+    addresses = fakes.assign(name)
     if addresses is None:
         return dns.make_answer(query, end, code=dns.SERVER_FAILURE)
     return dns.make_answer(query, end, addresses[0 if kind == dns.A else 1])
 
 
 class _Datagrams(asyncio.DatagramProtocol):
-    def __init__(self, book: dns.NameBook) -> None:
-        self._book = book
+    def __init__(self, fakes: dns.FakeAddresses) -> None:
+        self._fakes = fakes
         self._transport: asyncio.DatagramTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -67,13 +67,13 @@ class _Datagrams(asyncio.DatagramProtocol):
         self._transport = transport
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
-        answer = answer_query(data, self._book)
+        answer = answer_query(data, self._fakes)
         if answer is not None and self._transport is not None:
             self._transport.sendto(answer, addr)
 
 
 async def serve_names(
-    book: dns.NameBook, datagrams: Iterable[socket.socket], listeners: Iterable[socket.socket]
+    fakes: dns.FakeAddresses, datagrams: Iterable[socket.socket], listeners: Iterable[socket.socket]
 ) -> list[asyncio.Server]:
     """Answer queries that come over UDP and over TCP, from now on; return what to keep for that."""
     talking = 0
@@ -93,7 +93,7 @@ async def serve_names(
             while True:
                 async with asyncio.timeout(IDLE_SECONDS):
                     query = await reader.readexactly(int.from_bytes(await reader.readexactly(2)))
-                answer = answer_query(query, book)
+                answer = answer_query(query, fakes)
                 if answer is None:
                     return
                 writer.write(len(answer).to_bytes(2) + answer)
@@ -101,5 +101,5 @@ async def serve_names(
 
     loop = asyncio.get_running_loop()
     for datagram in datagrams:
-        await loop.create_datagram_endpoint(lambda: _Datagrams(book), sock=datagram)
+        await loop.create_datagram_endpoint(lambda: _Datagrams(fakes), sock=datagram)
     return [await asyncio.start_server(take, sock=listener) for listener in listeners]

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from proxy.confine.refusals import explain
+from proxy.confine.kernel_settings import explain
 from proxy.doctor.findings import Found, fail, ok, warn
 from proxy.errors import TracingError
 from proxy.sandbox.namespaces import PROGRAMS

@@ -24,7 +24,7 @@ from proxy.probe.rulebook import rulebook
 from proxy.probe.sinkhole import Sinkhole, environment, plan_sinkhole
 from proxy.probe.synthesise import Input, synthesise
 from proxy.probe.workspace import Stage
-from proxy.stdio import launch
+from proxy.sandbox.server_process import plan_launch, start_server
 from proxy.trace.capability import Capability
 from proxy.trace.tamper_guard import find_tracer, tracer_state
 from proxy.trace.tracer import options
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from proxy.core.model import JsonObject
     from proxy.probe.baseline import Baseline
     from proxy.probe.declared_scope import Scope
+    from proxy.sandbox.server_process import ServerProcess
 
 CHUNK = 1 << 16
 QUIET_SECONDS, SETTLE_LOOKS = 0.03, 40
@@ -111,13 +112,13 @@ class Probe:
             self._stage.remove()
 
     async def _watch(self, known: Baseline | None) -> Report:
-        program = launch.plan(self._plan.command, os.environ).program
+        program = plan_launch(self._plan.command, os.environ).program
         sinkhole = self._sinkhole(program)
         planned = plan_sinkhole(sinkhole)
         trace = self._run / "trace"
         os.mkfifo(trace, 0o600)
         with self._reading(trace, self._feed_trace), self._reading(sinkhole.notes, _by_line(self._take_note)):
-            server = await launch.start(planned)
+            server = await start_server(planned)
             try:
                 await self._wait_until_ready(server, sinkhole)
                 return await self._converse(server, sinkhole, known)
@@ -177,7 +178,7 @@ class Probe:
             self._ready.set()
         self._observer.note(note)
 
-    async def _wait_until_ready(self, server: launch.Server, sinkhole: Sinkhole) -> None:
+    async def _wait_until_ready(self, server: ServerProcess, sinkhole: Sinkhole) -> None:
         ready, ended = asyncio.create_task(self._ready.wait()), asyncio.create_task(server.ended())
         try:
             await asyncio.wait([ready, ended], timeout=READY_SECONDS, return_when=asyncio.FIRST_COMPLETED)
@@ -191,7 +192,7 @@ class Probe:
                 "namespaces: kernel.unprivileged_userns_clone=1, no AppArmor restriction of them, or root"
             )
 
-    async def _converse(self, server: launch.Server, sinkhole: Sinkhole, known: Baseline | None) -> Report:
+    async def _converse(self, server: ServerProcess, sinkhole: Sinkhole, known: Baseline | None) -> Report:
         peer = Peer(server.read, server.write, self._stage.roots)
         try:
             info = await peer.greet(self._plan.start_seconds)
@@ -210,7 +211,7 @@ class Probe:
             problem = f"{problem}; the server ended with exit code {ending}{_last_words(sinkhole)}"
         return self._report(info, listed, tools, known, problem)
 
-    async def _explain(self, server: launch.Server, sinkhole: Sinkhole, error: Exception) -> ServerError | TracingError:
+    async def _explain(self, server: ServerProcess, sinkhole: Sinkhole, error: Exception) -> ServerError | TracingError:
         """Say why a server cannot be spoken to, with its own last words; one that strace never saw never ran."""
         said = _last_words(sinkhole)
         try:

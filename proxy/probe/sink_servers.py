@@ -20,6 +20,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from proxy.egress import dns
+from proxy.sandbox.namespaces import original_destination
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,7 +33,6 @@ NAMES = ipaddress.ip_network("11.64.0.0/10")
 HEAD_BYTES = 16 << 10
 QUIET_SECONDS = 0.5
 FIRST_BYTES_SECONDS = 3.0
-SO_ORIGINAL_DST = 80
 TLS_HANDSHAKE = 0x16
 REDIRECTED = 4
 """All TCP is redirected to this port where nft is there."""
@@ -68,7 +68,7 @@ class Sinks:
     ) -> None:
         self._notes = notes
         self._authority = authority
-        self._book = dns.NameBook(NAMES)
+        self._fakes = dns.FakeAddresses(NAMES)
         self._datagrams = [_bind(family, socket.SOCK_DGRAM, 53) for family in (socket.AF_INET, socket.AF_INET6)]
         self._listeners = [
             _bind(family, socket.SOCK_STREAM, port)
@@ -100,7 +100,7 @@ class Sinks:
         except ValueError:
             self._notes.note("dns", name="", type="malformed", head=query[:HEAD_BYTES])
             return None
-        address = (self._book.addresses(name.lower()) or (str(NAMES[1]),))[0]
+        address = (self._fakes.assign(name.lower()) or (str(NAMES[1]),))[0]
         self._notes.note("dns", name=name, type=TYPE_NAMES.get(kind, str(kind)), address=address)
         return dns.make_answer(query, end, address if kind == dns.A else None)
 
@@ -128,7 +128,7 @@ class Sinks:
 
     def _take_stream(self, connection: socket.socket) -> None:
         address, port = _destination(connection)
-        name = self._book.name(address)
+        name = self._fakes.name(address)
         seen: dict[str, Any] = {"time": time.time(), "address": address, "port": port, "name": name, "tls": False}
         connection.settimeout(FIRST_BYTES_SECONDS)
         try:
@@ -213,11 +213,7 @@ def _destination(connection: socket.socket) -> tuple[str, int]:
     if here[1] != REDIRECTED:
         return str(here[0]), int(here[1])
     with contextlib.suppress(OSError):
-        if connection.family == socket.AF_INET:
-            raw = connection.getsockopt(socket.SOL_IP, SO_ORIGINAL_DST, 16)
-            return socket.inet_ntop(socket.AF_INET, raw[4:8]), int.from_bytes(raw[2:4])
-        raw = connection.getsockopt(socket.IPPROTO_IPV6, SO_ORIGINAL_DST, 28)
-        return socket.inet_ntop(socket.AF_INET6, raw[8:24]), int.from_bytes(raw[2:4])
+        return original_destination(connection)
     return str(here[0]), int(here[1])
 
 

@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING
 
 from proxy.agent.env import EXTRA, ROOTS
 from proxy.probe.canary import SECRETS
-from proxy.sandbox import probe_namespace
-from proxy.sandbox.namespaces import Hidden, NamespaceError, drop_capabilities, listening_sockets
-from proxy.stdio.launch import Launch
+from proxy.sandbox import namespaces
+from proxy.sandbox.namespaces import NamespaceError, OverMount, drop_capabilities, listening_sockets
+from proxy.sandbox.process_reaper import exit_code
+from proxy.sandbox.server_process import Launch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -124,9 +125,9 @@ def _run(sinkhole: Sinkhole) -> int:
     (folder / "resolv.conf").write_text("nameserver 127.0.0.1\noptions timeout:1 attempts:1\n")
     (scratch := folder / "scratch").mkdir()
     hidden = hidden_places(sinkhole)
-    probe_namespace.isolate()
-    probe_namespace.confine_files(home, folder, hidden, scratch, sinkhole.copies)
-    redirected = probe_namespace.confine_network()
+    namespaces.isolate()
+    namespaces.confine_files(home, folder, hidden, scratch, sinkhole.copies)
+    redirected = namespaces.confine_network()
     sockets = [Path(path) for path in DOCKER_SOCKETS] + [Path(sinkhole.environment["SSH_AUTH_SOCK"])]
     sinks = Sinks(notes, authority, sockets, (REDIRECTED,) if redirected else COMMON)
     child = os.fork()
@@ -139,14 +140,14 @@ def _run(sinkhole: Sinkhole) -> int:
     return _wait(child)
 
 
-def hidden_places(sinkhole: Sinkhole) -> tuple[Hidden, ...]:
+def hidden_places(sinkhole: Sinkhole) -> tuple[OverMount, ...]:
     """Say what the server must not see: the caller's real secrets, our own state, and sockets that lead out."""
     home, real = Path(sinkhole.home), Path(sinkhole.real_home)
     tops = dict.fromkeys("/".join(path.split("/")[: 2 if path.startswith(".config/") else 1]) for path in SECRETS)
-    covers = [Hidden(str(real / top), str(home / top)) for top in tops if (real / top).exists()]
-    covers += [Hidden(sinkhole.state_folder)] if sinkhole.state_folder else []
-    covers += [Hidden(path, "/dev/null") for path in listening_sockets() if not path.startswith("/run/")]
-    return (*covers, Hidden("/etc/resolv.conf", str(Path(sinkhole.folder) / "resolv.conf"), made=True))
+    covers = [OverMount(str(real / top), str(home / top)) for top in tops if (real / top).exists()]
+    covers += [OverMount(sinkhole.state_folder)] if sinkhole.state_folder else []
+    covers += [OverMount(path, "/dev/null") for path in listening_sockets() if not path.startswith("/run/")]
+    return (*covers, OverMount("/etc/resolv.conf", str(Path(sinkhole.folder) / "resolv.conf"), create=True))
 
 
 def _write_trust(file: Path, ours: bytes) -> None:
@@ -161,7 +162,7 @@ def _become(sinkhole: Sinkhole, stderr: int) -> None:
         os.chdir(sinkhole.working_folder)
         for number in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
-        drop_capabilities((probe_namespace.CAP_SETPCAP, probe_namespace.CAP_SYS_PTRACE) if sinkhole.drops else ())
+        drop_capabilities((namespaces.CAP_SETPCAP, namespaces.CAP_SYS_PTRACE) if sinkhole.drops else ())
         os.execve(sinkhole.command[0], sinkhole.command, sinkhole.environment)  # noqa: S606  the words are the caller's
     except OSError as error:
         os.write(2, f"cannot start {sinkhole.command[0]!r}: {error.strerror}\n".encode())
@@ -180,5 +181,4 @@ def _wait(child: int) -> int:
         while time.monotonic() < deadline:
             if os.waitpid(-1, os.WNOHANG)[0] == 0:
                 time.sleep(0.005)
-    code = os.waitstatus_to_exitcode(status)
-    return code if code >= 0 else 128 - code
+    return exit_code(status)

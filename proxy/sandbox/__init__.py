@@ -1,1 +1,1 @@
-"""Linux namespaces, mounts and capabilities, used by the probe and by `interlock confine`."""
+"""Starts programs so that they end with their owner, and shuts processes into namespaces."""

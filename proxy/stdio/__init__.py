@@ -1,1 +1,1 @@
-"""Runs a local MCP server: starts it, passes its stdio through the gate, and ends it with all its processes."""
+"""Runs a local MCP server: passes its stdin and stdout through the gate, and ends it when its client is gone."""

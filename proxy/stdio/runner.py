@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from proxy.stdio.launch import start
-from proxy.stdio.process_reaper import NOT_EXECUTABLE, NOT_FOUND
+from proxy.sandbox.process_reaper import FORWARDED, NOT_EXECUTABLE, NOT_FOUND
+from proxy.sandbox.server_process import start_server
 from proxy.stdio.session import Session
 from proxy.wire.stdio_lines import LineSplitter
 
@@ -20,14 +19,13 @@ if TYPE_CHECKING:
 
     from proxy.core.model import Context
     from proxy.gate.request import Gate
-    from proxy.stdio.launch import Launch, Server
+    from proxy.sandbox.server_process import Launch, ServerProcess
     from proxy.stdio.pipes import Inlet, Outlet
     from proxy.trace.live_trace import Watch
     from proxy.wire.stdio_lines import TooLong
 
 log = structlog.get_logger("interlock.stdio")
 
-FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 FLUSH_SECONDS = 5.0
 # A server that is ending may live a little longer than its trace.
 UNSEEN_SECONDS = 1.0
@@ -64,7 +62,7 @@ class Runner:
 
     async def run(self, launch: Launch) -> int:
         """Serve until the server or the client ends; return the server's exit code."""
-        server = await start(launch)
+        server = await start_server(launch)
         watch = self._watch
         asked = watch.asked if watch else None
         self._session = session = Session(self._gate, self._context, self._outlet.write, server.write, asked)
@@ -85,7 +83,7 @@ class Runner:
             await server.clean_up()
             await _cancel(*tasks, *([self._telling] if self._telling else []))
 
-    async def _pump_back(self, server: Server, session: Session) -> None:
+    async def _pump_back(self, server: ServerProcess, session: Session) -> None:
         splitter, watch = LineSplitter(self._answer_limit), self._watch
         if watch is None:
             await _pump(server.read, session.from_server, splitter)
@@ -101,7 +99,7 @@ class Runner:
 
         await _pump(server.read, take, splitter)
 
-    async def _guard(self, server: Server, watch: Watch) -> None:
+    async def _guard(self, server: ServerProcess, watch: Watch) -> None:
         """End a server that runs on when nobody sees any more what it does, or that went for those who do."""
         await watch.ended.wait()
         if watch.tampering is None:
@@ -132,7 +130,7 @@ class Runner:
             await session.tools_changed()
 
 
-def _pass_signals_on(server: Server) -> None:
+def _pass_signals_on(server: ServerProcess) -> None:
     loop = asyncio.get_running_loop()
     for number in FORWARDED:
         loop.add_signal_handler(number, server.signal, number)

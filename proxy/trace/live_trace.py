@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from proxy.core.model import InFlightCall, JsonObject, Message
-    from proxy.stdio.launch import Server
+    from proxy.sandbox.server_process import ServerProcess
     from proxy.trace.attribute import Attributed
     from proxy.trace.strace import Event
     from proxy.trace.tracer import Channel
@@ -85,17 +85,17 @@ class Watch:
         """Whether the server's program was executed; else `start_error` says why not."""
         self.start_error: str | None = None
         self._ticks: tuple[asyncio.Task[None], ...] = ()
-        self._warden = self._tracer = self._stopped_looks = 0
+        self._reaper = self._tracer = self._stopped_looks = 0
         self._guards: frozenset[int] = frozenset({os.getpid(), -os.getpgrp(), EVERYBODY})
         self.tampering: str | None = None
         """What the server did to its watchers; it is not to be trusted, and neither is what is seen of it."""
         self.ended = asyncio.Event()
         """The trace has ended, or is not to be trusted any more."""
 
-    def begin(self, server: Server) -> None:
+    def begin(self, server: ServerProcess) -> None:
         """Take lines from now on."""
         self._stdin, stdin, stdout = server.pipes()
-        self._warden = self._normaliser.group = server.pid
+        self._reaper = self._normaliser.group = server.pid
         self._attributor = Attributor(stdin, stdout)
         self._listen()
         if self._channel.openings.descriptor >= 0:
@@ -196,7 +196,7 @@ class Watch:
         if type(event) is Syscall and event.name == "execve":
             self.started = event.ok
             self.start_error = event.error
-            self._tracer = find_tracer(self._warden)
+            self._tracer = find_tracer(self._reaper)
             if self._tracer:
                 self._guards |= {self._tracer, -self._tracer}
 

@@ -6,9 +6,9 @@ from collections import OrderedDict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from proxy.egress.dns import PORTS, query_names
 from proxy.trace.arguments import Address, address, buffers, descriptor, message, messages, quoted, returned
 from proxy.trace.capability import Capability, text
-from proxy.trace.dns import PORTS, questions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -150,7 +150,7 @@ class Sockets:
             if to is not None:
                 yield make(Capability.IPC_UNIX, "send", path=show(peer), data=data)
             return
-        names = questions(data, framed=known.kind == "SOCK_STREAM") if peer.port in PORTS else []
+        names = query_names(data, framed=known.kind == "SOCK_STREAM") if peer.port in PORTS else []
         for name in names:
             yield make(Capability.NET_DNS, "query", peer=show(peer), name=name, data=data)
         if not names:

@@ -14,7 +14,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from proxy.stdio.process_reaper import descendants
+from proxy.sandbox.process_reaper import PR_SET_DUMPABLE, descendants, prctl
 from proxy.trace.capability import Capability
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 IN_OPEN = 0x20
 EVENT_BYTES = 16
-PR_SET_DUMPABLE = 4
 HOSTILE = frozenset({"kill", "ptrace", "process_vm_readv", "process_vm_writev", "pidfd_getfd"})
 _TRACER = re.compile(rb"^TracerPid:\s*([0-9]+)$", re.MULTILINE)
 _NUMBER = re.compile(r"-?[0-9]+")
@@ -31,7 +30,7 @@ _MEMORY = re.compile(r"/([0-9]+)(?:/task/[0-9]+)?/mem")
 
 def forbid_looks() -> None:
     """Let no other process of our user look into this one: neither its memory nor what it has open."""
-    ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
+    prctl(PR_SET_DUMPABLE, 0)
 
 
 def find_tracer(root: int) -> int:

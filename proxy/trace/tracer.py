@@ -18,7 +18,7 @@ from proxy.trace.tamper_guard import Openings
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from proxy.stdio.launch import Launch
+    from proxy.sandbox.server_process import Launch
 
 SHOWN_BYTES = 512
 CHECK_SECONDS = 10.0

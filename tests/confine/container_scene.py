@@ -18,9 +18,9 @@ import sys
 from collections.abc import Callable
 from typing import NoReturn
 
+from proxy.confine.firewall import ruleset
 from proxy.confine.gateway import start
-from proxy.confine.place import bind_sockets
-from proxy.confine.rules import ruleset
+from proxy.confine.namespace_setup import bind_sockets
 from proxy.sandbox.namespaces import run_program
 from tests.confine.hostile import NOWHERE, NOWHERE6, attempt, dial, question, send
 from tests.confine.ordinary import NOBODY
@@ -49,8 +49,8 @@ def arrange() -> None:
         "-6 route add default dev d0",
     ):
         run_program("ip", *words.split())
-    run_program("nft", "-f", "-", said=COUNTER)
-    run_program("nft", "-f", "-", said=ruleset(proxy_uid=0, port=PORT, resolver_port=RESOLVER))
+    run_program("nft", "-f", "-", stdin=COUNTER)
+    run_program("nft", "-f", "-", stdin=ruleset(proxy_uid=0, port=PORT, resolver_port=RESOLVER))
 
 
 def as_agent(work: Callable[[], str]) -> str:

@@ -12,7 +12,7 @@ import pytest
 
 from proxy.confine import forwarder as module
 from proxy.confine.forwarder import TOKEN_WANTED, Forwarder
-from proxy.confine.resolver import new_book
+from proxy.confine.resolver import new_addresses
 from tests.support.harness import free_port
 from tests.support.timeouts import PATIENCE
 
@@ -20,9 +20,9 @@ REFUSED = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 3\r\n\r\nno!"
 
 
 def test_a_connection_is_for_the_name_that_its_address_stands_for() -> None:
-    book = new_book()
-    first, first6 = book.addresses("mcp.example") or ()
-    forwarder = Forwarder(("127.0.0.1", 1), book)
+    fakes = new_addresses()
+    first, first6 = fakes.assign("mcp.example") or ()
+    forwarder = Forwarder(("127.0.0.1", 1), fakes)
     assert forwarder.target(first, 443) == forwarder.target(first6, 443) == "mcp.example:443"
     assert forwarder.target("203.0.113.9", 25) == "203.0.113.9:25"
     assert forwarder.target("2001:db8::9", 443) == "[2001:db8::9]:443"
@@ -30,11 +30,11 @@ def test_a_connection_is_for_the_name_that_its_address_stands_for() -> None:
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.9.9.9", "::1", "0.0.0.0", "::", "198.18.0.2", "198.19.255.255"])
 def test_a_connection_to_ourselves_or_to_a_made_up_address_is_for_nobody(address: str) -> None:
-    assert Forwarder(("127.0.0.1", 1), new_book()).target(address, 80) is None
+    assert Forwarder(("127.0.0.1", 1), new_addresses()).target(address, 80) is None
 
 
 def test_a_port_of_the_host_is_for_the_name_that_the_client_uses() -> None:
-    forwarder = Forwarder(("127.0.0.1", 1), new_book(), host_ports=[8000])
+    forwarder = Forwarder(("127.0.0.1", 1), new_addresses(), host_ports=[8000])
     assert forwarder.target("127.0.0.1", 8000, b"GET / HTTP/1.1\r\nHost: LocalHost:8000\r\n\r\n") == "localhost:8000"
     assert forwarder.target("127.0.0.1", 8000, b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n") == "127.0.0.1:8000"
     assert forwarder.target("::1", 8000) == "[::1]:8000"
@@ -72,7 +72,7 @@ async def forwarding(
     port = server.sockets[0].getsockname()[1] if server else free_port()
     listener = socket.create_server(("127.0.0.1", 0))
     listener.setblocking(False)
-    forwarder = Forwarder(("127.0.0.1", port), new_book(), ("bot", "ilk_1"), said.append, most=most)
+    forwarder = Forwarder(("127.0.0.1", port), new_addresses(), ("bot", "ilk_1"), said.append, most=most)
     servers = await forwarder.serve([listener])
     reader, writer = await asyncio.open_connection(*listener.getsockname())
     async with asyncio.timeout(PATIENCE):

@@ -233,7 +233,7 @@ def test_nothing_of_the_agent_outlives_it_or_its_keeper(tmp_path: Path, way: str
 
 STEPS = [
     "enter_user_namespace",
-    "_unshare",
+    "enter_private_namespaces",
     "arrange_files",
     "arrange_network",
     "renounce_capabilities",

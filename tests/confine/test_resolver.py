@@ -9,7 +9,7 @@ import struct
 
 import pytest
 
-from proxy.confine.resolver import MAX_STREAMS, NETWORKS, answer_query, new_book, serve_names
+from proxy.confine.resolver import MAX_STREAMS, NETWORKS, answer_query, new_addresses, serve_names
 from proxy.egress.dns import AAAA, NO_SUCH_NAME, A
 from tests.egress.test_dns import query
 from tests.support.timeouts import PATIENCE
@@ -17,9 +17,9 @@ from tests.support.timeouts import PATIENCE
 TXT = 16
 
 
-def told(data: bytes, book=None) -> tuple[int, str | None]:
+def told(data: bytes, fakes=None) -> tuple[int, str | None]:
     """Return the code and the address of an answer."""
-    answer = answer_query(data, book or new_book())
+    answer = answer_query(data, fakes or new_addresses())
     assert answer is not None
     (count,) = struct.unpack_from("!H", answer, 6)
     packed = answer[-4:] if struct.unpack_from("!H", data, len(data) - 4)[0] == A else answer[-16:]
@@ -27,13 +27,13 @@ def told(data: bytes, book=None) -> tuple[int, str | None]:
 
 
 def test_a_name_has_an_address_of_each_version_and_is_known_again() -> None:
-    book = new_book()
-    code, address = told(query("MCP.example.com"), book)
+    fakes = new_addresses()
+    code, address = told(query("MCP.example.com"), fakes)
     assert code == 0
     assert ipaddress.ip_address(str(address)) in NETWORKS[0]
-    assert book.name(str(address)) == "mcp.example.com"
-    address6 = told(query("mcp.example.com", AAAA), book)[1]
-    assert book.name(str(address6)) == "mcp.example.com"
+    assert fakes.name(str(address)) == "mcp.example.com"
+    address6 = told(query("mcp.example.com", AAAA), fakes)[1]
+    assert fakes.name(str(address6)) == "mcp.example.com"
 
 
 def test_localhost_is_the_agents_own() -> None:
@@ -76,13 +76,13 @@ def test_a_name_that_is_too_long_does_not_exist() -> None:
     ids=["empty", "short", "cut", "chaos", "answer"],
 )
 def test_what_is_no_query_gets_no_answer(data: bytes) -> None:
-    assert answer_query(data, new_book()) is None
+    assert answer_query(data, new_addresses()) is None
 
 
 async def test_questions_over_tcp_are_answered_and_past_the_limit_connections_are_closed() -> None:
     listener = socket.create_server(("127.0.0.1", 0))
     listener.setblocking(False)
-    (server,) = await serve_names(new_book(), [], [listener])
+    (server,) = await serve_names(new_addresses(), [], [listener])
     crowd = [await asyncio.open_connection(*listener.getsockname()) for _ in range(MAX_STREAMS + 1)]
     async with asyncio.timeout(PATIENCE):
         assert await crowd[-1][0].read() == b""

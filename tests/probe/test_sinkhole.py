@@ -17,8 +17,8 @@ import pytest
 
 from proxy.probe.canary import make_home
 from proxy.probe.sinkhole import IMPOSSIBLE, Sinkhole, environment, plan_sinkhole
-from proxy.sandbox.probe_namespace import DEVICE_LINKS, DEVICES
-from proxy.stdio.launch import start
+from proxy.sandbox.namespaces import DEVICE_LINKS, DEVICES
+from proxy.sandbox.server_process import start_server
 from tests.support.system_needs import needs, needs_namespaces
 from tests.support.timeouts import PATIENCE
 
@@ -106,7 +106,7 @@ async def run_inside(folder: Path, state: Path, *words: str, wrap: tuple[str, ..
     launch = plan_sinkhole(sinkhole)
     reading = os.open(sinkhole.notes, os.O_RDONLY | os.O_NONBLOCK)
     try:
-        server = await start(launch)
+        server = await start_server(launch)
         out = b""
         while data := await asyncio.wait_for(server.read(), PATIENCE):
             out += data

@@ -11,7 +11,7 @@ import pytest
 
 from proxy.sandbox.namespaces import NamespaceError, listening_sockets, mount, run_program, sockets_below
 from tests.support.harness import REPOSITORY
-from tests.support.system_needs import needs_namespaces
+from tests.support.system_needs import needs, needs_namespaces
 
 
 def test_unix_sockets_that_listen_are_found(tmp_path: Path) -> None:
@@ -84,3 +84,28 @@ def test_a_capability_that_was_renounced_is_not_had_again_by_being_root() -> Non
     assert told["Uid"].split()[0] == "0", done.stderr
     assert {told[kind] for kind in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")} == {"0" * 16}
     assert told["NoNewPrivs"] == "1"
+
+
+REFUSED = """
+import sys; sys.path.insert(0, sys.argv[1])
+from proxy.sandbox.namespaces import NamespaceError
+from proxy.sandbox import namespaces
+try:
+    namespaces.isolate()
+except NamespaceError as error:
+    print(error)
+"""
+
+
+@needs("unshare", "setpriv")
+@needs_namespaces
+def test_a_refusal_of_the_system_is_told() -> None:
+    forbid = 'echo 0 > /proc/sys/user/max_user_namespaces && exec setpriv --bounding-set=-all "$@"'
+    done = subprocess.run(
+        ["unshare", "-Ur", "sh", "-c", forbid, "sh", sys.executable, "-I", "-c", REFUSED, str(REPOSITORY)],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert "namespaces: Operation not permitted" in done.stdout, done.stderr

@@ -200,19 +200,19 @@ def test_killing_the_runner_leaves_no_process(trace: str, tmp_path: Path, log: P
     with start_run(tmp_path, recorder(log, "--stay", "--ignore-term", "--child", str(pids)), "--trace", trace) as run:
         run.call("echo", 1)
         everything = {*numbers(pids), *children(run.process.pid)}
-        assert len(everything) == 3  # the server, its child, and the warden; strace is gone with the server
+        assert len(everything) == 3  # the server, its child, and the reaper; strace is gone with the server
         run.process.kill()
         run.wait()
         wait_until_gone(*everything)
 
 
 @BOTH
-def test_killing_the_warden_leaves_no_process(trace: str, tmp_path: Path, log: Path) -> None:
+def test_killing_the_reaper_leaves_no_process(trace: str, tmp_path: Path, log: Path) -> None:
     pids = tmp_path / "pids"
     with start_run(tmp_path, recorder(log, "--stay", "--child", str(pids)), "--trace", trace) as run:
         run.call("echo", 1)
-        (warden,) = children(run.process.pid)
-        os.kill(warden, signal.SIGKILL)
+        (reaper,) = children(run.process.pid)
+        os.kill(reaper, signal.SIGKILL)
         assert run.wait() == 128 + signal.SIGKILL
         wait_until_gone(*numbers(pids))
 

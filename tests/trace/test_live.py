@@ -227,9 +227,9 @@ def test_a_server_that_goes_for_its_tracer_is_ended_and_that_is_told(code: str, 
 
 LOOKS = """
 import os
-warden = os.getppid()
-runner = int(open(f"/proc/{warden}/stat").read().rpartition(")")[2].split()[1])
-for pid in (warden, runner):
+reaper = os.getppid()
+runner = int(open(f"/proc/{reaper}/stat").read().rpartition(")")[2].split()[1])
+for pid in (reaper, runner):
     try:
         print(os.readlink(f"/proc/{pid}/fd/2"), flush=True)
     except PermissionError:
@@ -237,7 +237,7 @@ for pid in (warden, runner):
 """
 
 
-def test_a_server_can_look_into_neither_its_warden_nor_the_runner(tmp_path: Path) -> None:
+def test_a_server_can_look_into_neither_its_reaper_nor_the_runner(tmp_path: Path) -> None:
     """Root may look into everything, so it goes without that right here."""
     policy = tmp_path / "policy.yaml"
     policy.write_text(ALLOW)

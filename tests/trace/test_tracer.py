@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from proxy.errors import TracingError
-from proxy.stdio.launch import Launch
+from proxy.sandbox.server_process import Launch
 from proxy.trace import tracer
 from proxy.trace.tracer import Channel, find_strace, options, under_strace
 

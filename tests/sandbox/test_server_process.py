@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from proxy.errors import StartError
-from proxy.stdio import launch as module
-from proxy.stdio.launch import Launch, Server, plan, start
+from proxy.sandbox import server_process as module
+from proxy.sandbox.server_process import Launch, ServerProcess, plan_launch, start_server
 from tests.support.timeouts import PATIENCE
 
 SH = "/bin/sh"
@@ -29,9 +29,9 @@ def folders(tmp_path: Path) -> dict[str, str]:
 
 
 def test_a_program_is_found_as_a_shell_finds_it(folders: dict[str, str], tmp_path: Path) -> None:
-    assert plan(["tool", "-x"], folders) == Launch(f"{tmp_path}/second/tool", ("tool", "-x"))
+    assert plan_launch(["tool", "-x"], folders) == Launch(f"{tmp_path}/second/tool", ("tool", "-x"))
     path = f"{tmp_path}/second/tool"
-    assert plan([path], folders) == Launch(path, (path,))
+    assert plan_launch([path], folders) == Launch(path, (path,))
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_a_program_that_is_not_there_is_told_with_a_shells_code(
     name: str, code: int, said: str, folders: dict[str, str]
 ) -> None:
     with pytest.raises(StartError, match=f"interlock run: cannot start '{name}': {said}") as raised:
-        plan([name], folders)
+        plan_launch([name], folders)
     assert raised.value.code == code
 
 
@@ -56,7 +56,7 @@ def launch(script: str) -> Launch:
 
 
 async def test_a_server_reads_and_writes_and_ends() -> None:
-    server = await start(launch("read line; echo got $line; exit 3"))
+    server = await start_server(launch("read line; echo got $line; exit 3"))
     await server.write(b"x\n")
     assert await server.read() == b"got x\n"
     assert await server.ended() == 3
@@ -65,44 +65,44 @@ async def test_a_server_reads_and_writes_and_ends() -> None:
 
 
 async def test_the_pipes_are_those_that_the_server_has() -> None:
-    server = await start(launch("stat -L -c %i /dev/fd/0 /dev/fd/1"))
+    server = await start_server(launch("stat -L -c %i /dev/fd/0 /dev/fd/1"))
     _, stdin, stdout = server.pipes()
     assert await server.read() == f"{stdin}\n{stdout}\n".encode()
     await server.clean_up()
 
 
 async def test_an_end_of_input_is_enough_for_most() -> None:
-    server = await start(launch("cat; exit 2"))
+    server = await start_server(launch("cat; exit 2"))
     assert await server.stop(10) == 2
     await server.clean_up()
 
 
 async def test_one_that_stays_is_terminated_then_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "TERM_SECONDS", PATIENCE)
-    polite = await start(launch("exec sleep 60"))
+    polite = await start_server(launch("exec sleep 60"))
     assert await polite.stop(0.1) == 128 + signal.SIGTERM
     monkeypatch.setattr(module, "TERM_SECONDS", 0.1)
-    stubborn = await start(launch("trap '' TERM; echo ready; while :; do sleep 1; done"))
+    stubborn = await start_server(launch("trap '' TERM; echo ready; while :; do sleep 1; done"))
     assert await stubborn.read() == b"ready\n"
     assert await stubborn.stop(0.1) == 128 + signal.SIGKILL
     for server in (polite, stubborn):
         await server.clean_up()
 
 
-async def test_a_warden_that_its_server_stopped_is_killed_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_reaper_that_its_server_stopped_is_killed_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "TERM_SECONDS", 0.1)
     monkeypatch.setattr(module, "KILL_SECONDS", 0.1)
-    server = await start(launch("trap '' TERM; kill -STOP $PPID; echo $$; while :; do sleep 1; done"))
+    server = await start_server(launch("trap '' TERM; kill -STOP $PPID; echo $$; while :; do sleep 1; done"))
     pid = int(await server.read())
     assert await asyncio.wait_for(server.stop(0.1), PATIENCE) == 128 + signal.SIGKILL
     await server.clean_up()
-    async with asyncio.timeout(PATIENCE):  # the warden's end is its end
+    async with asyncio.timeout(PATIENCE):  # the reaper's end is its end
         while Path(f"/proc/{pid}").exists():
             await asyncio.sleep(0.01)
 
 
 async def test_what_is_cleaned_up_is_gone() -> None:
-    server = await start(launch("echo $$; exec sleep 60"))
+    server = await start_server(launch("echo $$; exec sleep 60"))
     pid = int(await server.read())
     await server.clean_up()
     assert not Path(f"/proc/{pid}").exists()
@@ -110,13 +110,13 @@ async def test_what_is_cleaned_up_is_gone() -> None:
     assert await asyncio.wait_for(server.ended(), PATIENCE) == 128 + signal.SIGKILL
 
 
-async def write_on(server: Server) -> None:
+async def write_on(server: ServerProcess) -> None:
     while True:
         await server.write(b"x" * 100_000)
 
 
 async def test_writing_to_one_that_reads_no_more_raises() -> None:
-    server = await start(launch("exec <&-; echo closed; sleep 60"))
+    server = await start_server(launch("exec <&-; echo closed; sleep 60"))
     assert await server.read() == b"closed\n"
     with pytest.raises(OSError):
         await asyncio.wait_for(write_on(server), PATIENCE)

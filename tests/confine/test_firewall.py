@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from proxy.confine.rules import ruleset
+from proxy.confine.firewall import ruleset
 from tests.support.system_needs import needs, needs_namespaces
 
 

@@ -8,8 +8,8 @@ import struct
 
 import pytest
 
-from proxy.confine import filter as module
-from proxy.confine.filter import ALLOW, AT_LEAST, EQUAL, LOAD, MACHINES, REFUSE, RETURN, Machine, make_filter
+from proxy.confine import seccomp as module
+from proxy.confine.seccomp import ALLOW, AT_LEAST, EQUAL, LOAD, MACHINES, REFUSE, RETURN, Machine, make_filter
 from proxy.sandbox.namespaces import NamespaceError
 
 UNIX, INET, INET6, NETLINK, PACKET, VSOCK, ALG = 1, 2, 10, 16, 17, 40, 38

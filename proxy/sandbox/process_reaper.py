@@ -1,11 +1,11 @@
-"""Starts one program, and sees that it and all it started end: with it, or with whoever started this one.
+"""Starts one program, and ends it with everything that it started: when it ends, or when its owner does.
 
 Run as a script of its own, so it uses the standard library alone:
-`python warden.py FD PROGRAM NAME ARGUMENT…`. FD is the reading end of a pipe
+`python process_reaper.py FD PROGRAM NAME ARGUMENT…`. FD is the reading end of a pipe
 whose other end the owner holds; when the owner dies, however that happens, the
-pipe ends. Signals go on to the program. The exit code is the program's, or 128
-and the number of the signal that ended it; 127 and 126 where it could not be
-started, as shells have it.
+pipe ends. Signals are forwarded to the program. The exit code is the program's, or 128
+plus the number of the signal that ended it; 127 and 126 where it could not be
+started, as in a shell.
 """
 
 from __future__ import annotations
@@ -18,37 +18,37 @@ import sys
 import time
 from typing import NoReturn
 
-PR_SET_PDEATHSIG = 1
-PR_SET_DUMPABLE = 4
-PR_SET_CHILD_SUBREAPER = 36
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
-# What Python ignores and a program expects to find as it always is.
+# Python ignores these two; a program expects their default, and inherits what is ignored.
 RESTORED = (signal.SIGPIPE, signal.SIGXFSZ)
 KILL_SECONDS = 5.0
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
 SIGNALLED = 128
 
 
-def set_subreaper() -> None:
-    """Become the parent of every descendant whose own parent dies."""
-    _prctl(PR_SET_CHILD_SUBREAPER, 1)
-
-
-def _prctl(option: int, value: int) -> None:
+def prctl(option: int, *values: int) -> None:
+    """Set an attribute of this process. Raises OSError where the kernel refuses."""
     libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(option, value, 0, 0, 0) != 0:
+    # The function is variadic: without a type, ctypes passes 32 bits and the kernel reads 64.
+    words = [ctypes.c_ulong(value) for value in (*values, 0, 0, 0, 0)[:4]]
+    if libc.prctl(option, *words) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
 
 
+def set_subreaper() -> None:
+    """Become the parent of every descendant whose own parent dies."""
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
 def exit_code(status: int) -> int:
-    """Return the exit code that tells of a wait status."""
+    """Return the exit code for a wait status: 128 plus the signal for a program that was killed."""
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else SIGNALLED - code
 
 
 def explain_start(name: str, error: OSError) -> str:
-    """Say why a program could not be started."""
     return f"interlock run: cannot start {name!r}: {(error.strerror or str(error)).lower()}"
 
 
@@ -58,7 +58,7 @@ def start_code(error: OSError) -> int:
 
 
 def descendants(root: int) -> set[int]:
-    """Return the processes below `root`, also those that have ended and nobody has taken note of."""
+    """Return the processes below `root`, zombies included."""
     parents = dict(_parents())
     found: set[int] = set()
     level = {root}
@@ -74,7 +74,7 @@ def _parents() -> list[tuple[int, int]]:
         if name.isdigit():
             try:
                 with open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123
-                    # The name in brackets may hold anything; what follows the last bracket may not.
+                    # A process chooses its name, brackets included; only what follows the last bracket is the kernel's.
                     parent = int(file.read().rpartition(b")")[2].split()[1])
             except (OSError, ValueError, IndexError):
                 continue
@@ -83,8 +83,9 @@ def _parents() -> list[tuple[int, int]]:
 
 
 def kill_descendants(root: int, seconds: float = KILL_SECONDS) -> bool:
-    """Kill all that is below `root`, also what is started meanwhile; return whether nothing is left."""
+    """Kill everything below `root`, also what is started meanwhile; return whether nothing is left."""
     deadline = time.monotonic() + seconds
+    # Once is not enough: what forks between the listing and the kill is seen only by the next round.
     while left := descendants(root):
         for pid in left:
             try:
@@ -111,17 +112,11 @@ def _reap() -> dict[int, int]:
         ended[pid] = status
 
 
-def _start(program: str, argv: list[str], warden: int) -> int:
-    pid = os.fork()
-    if pid == 0:
-        _become(program, argv, warden)
-    return pid
-
-
-def _become(program: str, argv: list[str], warden: int) -> NoReturn:
+def _become(program: str, argv: list[str], reaper: int) -> NoReturn:
     try:
-        _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != warden:  # it died before it was asked for the signal
+        # A reaper that is killed with SIGKILL can end nobody: the kernel then ends the program.
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != reaper:  # it died before the line above, so no signal will come
             os._exit(SIGNALLED + signal.SIGKILL)
         for number in (*FORWARDED, *RESTORED, signal.SIGCHLD):
             signal.signal(number, signal.SIG_DFL)
@@ -135,10 +130,11 @@ def _become(program: str, argv: list[str], warden: int) -> NoReturn:
 
 
 def watch(pid: int, owner: int, wakeup: int) -> int | None:
-    """Pass signals on until the program ends; return its wait status, or None where the owner went first."""
+    """Forward signals until the program ends; return its wait status, or None where the owner ended first."""
     while True:
         ready, _, _ = select.select([owner, wakeup], [], [])
         if wakeup in ready:
+            # Forwarded before reaping: until it is waited for, the number cannot be another process's.
             for number in os.read(wakeup, 4096):
                 if number in FORWARDED:
                     os.kill(pid, number)
@@ -152,19 +148,25 @@ def watch(pid: int, owner: int, wakeup: int) -> int | None:
 def main(argv: list[str]) -> int:
     """Start the program and stay until nothing of it is left."""
     owner, program, command = int(argv[0]), argv[1], argv[2:]
+    # A server that inherited the pipe could hold it open, and would not be ended with its owner.
     os.set_inheritable(owner, False)
+    # Before the fork: a daemon that detaches itself must become our child, not init's.
     set_subreaper()
-    _prctl(PR_SET_DUMPABLE, 0)  # no server looks into its warden
+    prctl(PR_SET_DUMPABLE, 0)  # the server runs as the same user: it must neither read nor ptrace us
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
+    # Handlers before the fork, or a child that ends at once would not wake us up.
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     for number in (*FORWARDED, signal.SIGCHLD):
         signal.signal(number, lambda *_: None)
-    pid = _start(program, command, os.getpid())
-    for stream in (0, 1):  # the program's alone: its ends must be ends to the owner too
+    reaper = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        _become(program, command, reaper)
+    for stream in (0, 1):  # while we hold them too, the owner would not see the program close them
         os.close(stream)
     status = watch(pid, owner, reading)
-    kill_descendants(os.getpid())
+    kill_descendants(reaper)
     return SIGNALLED + signal.SIGKILL if status is None else exit_code(status)
 
 

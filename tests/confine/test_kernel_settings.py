@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.confine.refusals import explain, read_switch
+from proxy.confine.kernel_settings import explain, read_switch
 
 REFUSED = "a user namespace: Operation not permitted"
 

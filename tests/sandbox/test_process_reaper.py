@@ -1,4 +1,4 @@
-"""The warden by itself: nothing it started outlives it, or whoever owns it."""
+"""The reaper by itself: nothing it started outlives it, or whoever owns it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.stdio import process_reaper
+from proxy.sandbox import process_reaper
 from tests.support.timeouts import PATIENCE
 
 LEAVES_ITS_SESSION = "import os, sys, time; os.setsid(); print(os.getpid(), flush=True); time.sleep(60)"
@@ -74,7 +74,7 @@ def test_when_the_program_ends_what_it_started_ends() -> None:
         wait_until_gone(child)
 
 
-def test_when_the_warden_is_killed_the_program_dies() -> None:
+def test_when_the_reaper_is_killed_the_program_dies() -> None:
     with start(["/bin/sh", "-c", "echo $$; exec sleep 60"]) as (process, _):
         program = line(process)
         process.kill()

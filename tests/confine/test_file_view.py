@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proxy.confine.covers import choose_files
+from proxy.confine.file_view import choose_files
 
 
 def test_services_sockets_and_the_proxys_own_are_covered() -> None:

@@ -1,10 +1,11 @@
-"""Starts a server, and ends it: it and all it started are gone when its owner is, however the owner went."""
+"""Starts a local server below a process reaper, so that it and all it started end with its owner."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import errno
+import functools
 import os
 import signal
 import sys
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from proxy.errors import StartError
-from proxy.stdio import process_reaper
+from proxy.sandbox import process_reaper
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,17 +26,14 @@ KILL_SECONDS = 2 * process_reaper.KILL_SECONDS
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What is started: a program's file, and the words it is started with, its name first."""
+    """A program's file, and its argument vector, name first."""
 
     program: str
     argv: tuple[str, ...]
 
 
-def plan(command: Sequence[str], environ: Mapping[str, str]) -> Launch:
-    """Say what to start for `command`; what watches a server is put in front of it here.
-
-    Raises StartError, with the exit code that shells give, where there is no such program.
-    """
+def plan_launch(command: Sequence[str], environ: Mapping[str, str]) -> Launch:
+    """Find the program of `command` on PATH. Raises StartError, with a shell's exit code, where there is none."""
     try:
         return Launch(_find(command[0], os.get_exec_path(environ)), tuple(command))
     except OSError as error:
@@ -55,8 +53,7 @@ def _find(name: str, folders: Sequence[str]) -> str:
 
 
 class _Protocol(asyncio.subprocess.SubprocessStreamProtocol):
-    """Tells of the process's end by itself: somebody else may hold its pipes open."""
-
+    # asyncio reports a process's end only once its pipes are closed, and somebody else may hold those open.
     def __init__(self) -> None:
         super().__init__(limit=CHUNK, loop=asyncio.get_running_loop())
         self.exited = asyncio.Event()
@@ -66,8 +63,8 @@ class _Protocol(asyncio.subprocess.SubprocessStreamProtocol):
         self.exited.set()
 
 
-class Server:
-    """A server that runs, below a warden of its own. Made by `start`."""
+class ServerProcess:
+    """A running server and its reaper. Made by `start_server`."""
 
     def __init__(
         self, process: asyncio.subprocess.Process, exited: asyncio.Event, leash: int, pipes: tuple[int, int]
@@ -79,27 +76,26 @@ class Server:
 
     @property
     def pid(self) -> int:
-        """The warden's process, which takes the signals."""
+        """The reaper's process, which takes the signals."""
         return self._process.pid
 
     def pipes(self) -> tuple[int, int, int]:
-        """Return the descriptor that leads to the server's stdin, and the inodes of its stdin and stdout."""
+        """Return the descriptor of the server's stdin pipe, and the inodes of its stdin and stdout."""
         stdin, stdout = self._pipes
         return stdin, os.fstat(stdin).st_ino, os.fstat(stdout).st_ino
 
     async def read(self) -> bytes:
-        """Return what the server wrote to its stdout; nothing at its end."""
+        """Return what the server wrote to its stdout; empty at its end."""
         assert self._process.stdout is not None
         return await self._process.stdout.read(CHUNK)
 
     async def write(self, data: bytes) -> None:
-        """Write to the server's stdin, at the pace that it reads. Raises OSError where it reads no more."""
+        """Write to the server's stdin, as fast as it reads. Raises OSError where it has closed it."""
         assert self._process.stdin is not None
         self._process.stdin.write(data)
         await self._process.stdin.drain()
 
     def signal(self, number: int) -> None:
-        """Send the server a signal; one that has ended takes none."""
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(number)
 
@@ -113,28 +109,27 @@ class Server:
     async def stop(self, seconds: float) -> int:
         """Close the server's stdin, wait, terminate it, wait, kill it and all it started; return the exit code.
 
-        A warden that does not do so, since the server has stopped it, is killed itself; what it leaves is ours to end.
+        A reaper that does not end by then was stopped by the server; it is killed, and its children become ours.
         """
         assert self._process.stdin is not None
         self._process.stdin.close()
-        steps = ((seconds, self._terminate), (TERM_SECONDS, self.kill), (KILL_SECONDS, self._process.kill))
+        terminate = functools.partial(self.signal, signal.SIGTERM)
+        # Closing stdin first: MCP asks clients to end a stdio server so.
+        steps = ((seconds, terminate), (TERM_SECONDS, self.kill), (KILL_SECONDS, self._process.kill))
         for limit, insist in steps:
             with contextlib.suppress(TimeoutError):
                 return await asyncio.wait_for(self.ended(), limit)
             insist()
         return await self.ended()
 
-    def _terminate(self) -> None:
-        self.signal(signal.SIGTERM)
-
     def kill(self) -> None:
-        """Let the warden kill the server and all it started."""
+        """Close the reaper's pipe, upon which it kills the server and all it started."""
         if self._leash is not None:
             os.close(self._leash)
             self._leash = None
 
     async def clean_up(self) -> None:
-        """See that nothing is left, whatever happened."""
+        """Kill whatever is still running."""
         self.kill()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.ended(), KILL_SECONDS)
@@ -143,22 +138,24 @@ class Server:
             self._process.kill()
 
 
-async def start(launch: Launch) -> Server:
-    """Start a server with pipes for its stdin and stdout; its stderr is ours. It sees no setting or secret of ours."""
+async def start_server(launch: Launch) -> ServerProcess:
+    """Start a server with pipes for its stdin and stdout; its stderr is ours."""
     held, leash = os.pipe()
     loop = asyncio.get_running_loop()
     try:
         transport, protocol = await loop.subprocess_exec(
             _Protocol,
             sys.executable,
+            # Isolated and without site-packages: the server's folder must not choose what the reaper imports.
             *("-I", "-S", str(Path(process_reaper.__file__))),
             *(str(held), launch.program, *launch.argv),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=None,
+            # Our settings hold secrets, such as the database's URL.
             env={name: value for name, value in os.environ.items() if not name.startswith("INTERLOCK_")},
             pass_fds=(held,),
-            start_new_session=True,  # a terminal's Ctrl-C is ours to pass on
+            start_new_session=True,  # a terminal's Ctrl-C comes to us alone, and we forward it
         )
     except BaseException:
         os.close(leash)
@@ -168,4 +165,4 @@ async def start(launch: Launch) -> Server:
     ends = (transport.get_pipe_transport(number) for number in (0, 1))
     pipes = tuple(end.get_extra_info("pipe").fileno() for end in ends if end is not None)
     assert len(pipes) == 2
-    return Server(asyncio.subprocess.Process(transport, protocol, loop), protocol.exited, leash, pipes)
+    return ServerProcess(asyncio.subprocess.Process(transport, protocol, loop), protocol.exited, leash, pipes)

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from proxy.confine.place import bind_sockets, own_files
+from proxy.confine.namespace_setup import bind_sockets, own_files
 from tests.support.harness import free_port
 
 

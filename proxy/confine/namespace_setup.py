@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from proxy.confine.rules import FORWARDER_PORT, RESOLVER_PORT, ruleset
+from proxy.confine.firewall import FORWARDER_PORT, RESOLVER_PORT, ruleset
 from proxy.sandbox.namespaces import (
     AT_RECURSIVE,
     MS_BIND,
@@ -24,16 +24,17 @@ from proxy.sandbox.namespaces import (
     MS_NOSUID,
     MS_PRIVATE,
     MS_REC,
-    Hidden,
     NamespaceError,
-    hide,
+    OverMount,
     mount,
+    over_mount,
+    route_all_to_loopback,
     run_program,
     set_read_only,
 )
 
 if TYPE_CHECKING:
-    from proxy.confine.covers import Files
+    from proxy.confine.file_view import Files
 
 OWN_ADDRESS = "192.0.0.8/32"
 """A machine without an address of its own is told of none by the C library; this one is set aside to be nobody's."""
@@ -60,11 +61,11 @@ def arrange_files(files: Files, hostname: str) -> None:
     mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV)
     for path in files.sockets:  # of another mount namespace's, the path may be of something else here
         if path not in files.kept and _is_socket(path):
-            hide(Hidden(path, "/dev/null"))
+            over_mount(OverMount(path, "/dev/null"))
     for path in files.secrets:
-        hide(Hidden(path, "/dev/null"))
+        over_mount(OverMount(path, "/dev/null"))
     for path in files.folders:
-        hide(Hidden(path))
+        over_mount(OverMount(path))
     for path, content in files.given.items():
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_bytes(content)
@@ -126,12 +127,8 @@ def _replace_files(contents: dict[str, str], covered: tuple[str, ...]) -> None:
 
 def arrange_network(host_ports: tuple[int, ...] = ()) -> Sockets:
     """Make every address local, and lead all to the sockets that are given. Raises NamespaceError, OSError."""
-    run_program("ip", "link", "set", "lo", "up")
-    run_program("ip", "addr", "add", OWN_ADDRESS, "dev", "lo")
-    run_program("ip", "route", "add", "local", "0.0.0.0/0", "dev", "lo")
-    with contextlib.suppress(NamespaceError):  # a machine without IPv6 has no way out by it
-        run_program("ip", "-6", "route", "add", "local", "::/0", "dev", "lo")
-    run_program("nft", "-f", "-", said=ruleset(host_ports=host_ports))
+    route_all_to_loopback(OWN_ADDRESS)
+    run_program("nft", "-f", "-", stdin=ruleset(host_ports=host_ports))
     return bind_sockets(FORWARDER_PORT, RESOLVER_PORT)
 
 
