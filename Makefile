@@ -82,6 +82,10 @@ bench: $(VENV)/.dev ## every workload beside every competitor, about 10 minutes;
 bench-quick: $(VENV)/.dev ## the same in under 2 minutes: what the goals need
 	$(BIN)/python -m bench --quick $(ARGS)
 
+.PHONY: bench-compare
+bench-compare: $(VENV)/.dev ## this checkout beside another one, in one run: make bench-compare OTHER=../before
+	$(BIN)/python -m bench.compare $(OTHER) $(ARGS)
+
 .PHONY: bench-parts
 bench-parts: $(VENV)/.dev ## what single parts cost: policy, redaction, delays, two-phase, audit, store, tracing
 	@for part in policy redact delay two_phase audit events trace; do echo "== $$part"; $(BIN)/python -m bench.$$part $(ARGS) || exit 1; done

@@ -123,6 +123,13 @@ class Interlock:
     flags: tuple[str, ...] = ()
     before: int | None = None
     """The port of the server that it stands before as a reverse proxy, where it is not the plain one."""
+    checkout: Path = ROOT
+    """The checkout that is run, with the Python of its own .venv where it is not this one."""
+
+    @property
+    def python(self) -> str:
+        """The Python that runs it."""
+        return sys.executable if self.checkout == ROOT else str(self.checkout / ".venv" / "bin" / "python")
 
     def command(self, world: World, kind: str, folder: Path) -> list[str]:
         """Return the command line of `interlock up`."""
@@ -130,7 +137,7 @@ class Interlock:
         server = self.before or world.servers.plain
         mode = f"reverse:http://127.0.0.1:{server}" if kind == "plain" else "regular"
         return [
-            *(sys.executable, "-m", self.module, "up", "--listen", "127.0.0.1:0", "--mode", mode),
+            *(self.python, "-m", self.module, "up", "--listen", "127.0.0.1:0", "--mode", mode),
             *("--policy", str(policy), "--state-dir", str(folder / "state")),
             *("--upstream-ca", str(world.servers.certificates.ca)),
             *(
@@ -147,7 +154,7 @@ class Interlock:
         """Run it."""
         folder = world.folder / f"{self.name}-{kind}"
         state = folder / "state"
-        with started(self.name, self.command(world, kind, folder), folder) as server:
+        with started(self.name, self.command(world, kind, folder), folder, cwd=self.checkout) as server:
             wait_until(server, lambda: run_file(server, state) is not None)
             run = run_file(server, state)
             assert run

@@ -40,11 +40,11 @@ class Part:
 
     def __str__(self) -> str:
         sign = "≥" if self.at_least else "≤"
-        value = "not measured" if self.value is None else f"{encode(self.value)}{self.unit}"
+        value = "not measured" if self.value is None else f"{format_number(self.value)}{self.unit}"
         return f"{self.name} {value} ({sign} {self.bound:g}{self.unit})"
 
 
-def encode(value: float) -> str:
+def format_number(value: float) -> str:
     """Write a number as briefly as it is known."""
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
 

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench import chart
-from bench.goals import encode, ratio
+from bench.goals import format_number, ratio
 from bench.processes import ROOT
 
 RESULTS = ROOT / "bench" / "results"
@@ -33,11 +33,11 @@ Row = list[str]
 def _number(value: float | None, digits: int | None = None) -> str:
     if value is None:
         return ""
-    return f"{value:,.{digits}f}" if digits is not None else f"{value:,.0f}" if value >= 100 else encode(value)
+    return f"{value:,.{digits}f}" if digits is not None else f"{value:,.0f}" if value >= 100 else format_number(value)
 
 
 def _times(value: float | None) -> str:
-    return "" if value is None else f"{encode(value)}×"
+    return "" if value is None else f"{format_number(value)}×"
 
 
 def load_rows(figures: Mapping[str, Any]) -> tuple[Row, list[Row]]:
