@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("interlock.connections")
 
 
-class Meters(Protocol):
+class Counters(Protocol):
     """Counts, for this worker and all of them."""
 
     def set(self, name: str, value: float, /) -> None:
@@ -50,7 +50,7 @@ class Lifecycle:
     def __init__(
         self,
         gate: Gate,
-        meters: Meters,
+        counters: Counters,
         *,
         connection_limit: int,
         first_request_seconds: float,
@@ -58,7 +58,7 @@ class Lifecycle:
         default_agent: str,
     ) -> None:
         self._gate = gate
-        self._meters = meters
+        self._counters = counters
         self._limit = connection_limit
         self._seconds = first_request_seconds
         self._body_seconds = body_seconds
@@ -74,9 +74,9 @@ class Lifecycle:
     def client_connected(self, client: Client) -> None:
         """Refuse a connection too many; return the others a time to say something."""
         connections = _connections()
-        self._meters.set(CONNECTIONS, len(connections))
-        self._meters.add(ACCEPTED)
-        if self._meters.in_all(CONNECTIONS) > self._limit:
+        self._counters.set(CONNECTIONS, len(connections))
+        self._counters.add(ACCEPTED)
+        if self._counters.in_all(CONNECTIONS) > self._limit:
             client.error = f"more than {self._limit} connections (connection_limit)"
             writer = connections[client.id].transports[client].writer
             if writer is not None:
@@ -94,7 +94,7 @@ class Lifecycle:
 
     def client_disconnected(self, client: Client) -> None:
         """Forget the connection, and see that its socket goes too."""
-        self._meters.set(CONNECTIONS, len(_connections()) - 1)
+        self._counters.set(CONNECTIONS, len(_connections()) - 1)
         self._spoke(client)
         for flow_id in [flow_id for flow_id, owner in self._under_way.items() if owner == client.id]:
             self._done(flow_id)

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import typer
 
-from proxy.commands.lazy import Entry, LazyGroup
+from proxy.commands.lazy import CommandEntry, LazyGroup
 from proxy.errors import InterlockError
 
 EXIT_ERROR = 1
@@ -32,26 +32,28 @@ class Commands(LazyGroup):
     """Every command there is; `interlock --help` lists them in this order."""
 
     entries = (
-        Entry("up", "Run the proxy until it is told to stop (SIGTERM or Ctrl-C).", PROXY),
-        Entry("status", "Say whether a proxy runs here, where it listens and which policy is in force.", PROXY),
-        Entry("doctor", "Look whether Interlock can work here, and say how to mend what it lacks.", PROXY),
-        Entry("confine", "Run an agent where the only way out is the proxy.", AGENT),
-        Entry("exec", "Run an agent with an environment that sends its programs through the proxy.", AGENT),
-        Entry("env", "Print what to set so that an agent's programs go through the proxy.", AGENT),
-        Entry("run", "Run a stdio MCP server behind the proxy, in place of its own command.", LOCAL),
-        Entry("wrap", "Put an MCP client's stdio servers behind the proxy, and back.", LOCAL),
-        Entry("probe", "Run a stdio MCP server where it can do no harm, and say what its tools really do.", LOCAL),
-        Entry("policy", "Check, test, explain and replay policies.", POLICY),
-        Entry("pins", "Tools as pinned, and what became of them.", POLICY),
-        Entry("audit", "What happened: find calls, sum up, export, and verify that nothing was changed.", AUDIT),
-        Entry("proposals", "Proposals, and the operators' word on them.", OPERATORS),
-        Entry("baselines", "Prompts that tools are meant to be called under.", OPERATORS),
-        Entry("operators", "Operators and their tokens.", OPERATORS),
-        Entry("keys", "Keys that sign commit tokens.", OPERATORS),
-        Entry("config", "Settings.", SETUP),
-        Entry("ca", "The certificate authority that agents must trust.", SETUP),
-        Entry("agents", "Agents and their tokens.", SETUP),
-        Entry("db", "The store's schema.", SETUP),
+        CommandEntry("up", "Run the proxy until it is told to stop (SIGTERM or Ctrl-C).", PROXY),
+        CommandEntry("status", "Say whether a proxy runs here, where it listens and which policy is in force.", PROXY),
+        CommandEntry("doctor", "Look whether Interlock can work here, and say how to mend what it lacks.", PROXY),
+        CommandEntry("confine", "Run an agent where the only way out is the proxy.", AGENT),
+        CommandEntry("exec", "Run an agent with an environment that sends its programs through the proxy.", AGENT),
+        CommandEntry("env", "Print what to set so that an agent's programs go through the proxy.", AGENT),
+        CommandEntry("run", "Run a stdio MCP server behind the proxy, in place of its own command.", LOCAL),
+        CommandEntry("wrap", "Put an MCP client's stdio servers behind the proxy, and back.", LOCAL),
+        CommandEntry(
+            "probe", "Run a stdio MCP server where it can do no harm, and say what its tools really do.", LOCAL
+        ),
+        CommandEntry("policy", "Check, test, explain and replay policies.", POLICY),
+        CommandEntry("pins", "Tools as pinned, and what became of them.", POLICY),
+        CommandEntry("audit", "What happened: find calls, sum up, export, and verify that nothing was changed.", AUDIT),
+        CommandEntry("proposals", "Proposals, and the operators' word on them.", OPERATORS),
+        CommandEntry("baselines", "Prompts that tools are meant to be called under.", OPERATORS),
+        CommandEntry("operators", "Operators and their tokens.", OPERATORS),
+        CommandEntry("keys", "Keys that sign commit tokens.", OPERATORS),
+        CommandEntry("config", "Settings.", SETUP),
+        CommandEntry("ca", "The certificate authority that agents must trust.", SETUP),
+        CommandEntry("agents", "Agents and their tokens.", SETUP),
+        CommandEntry("db", "The store's schema.", SETUP),
     )
 
 

@@ -223,7 +223,7 @@ def split_address(listen: str) -> tuple[str, int]:
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedSettings:
     """Settings, and where each came from."""
 
     settings: Settings
@@ -234,7 +234,7 @@ def load_settings(
     flags: Mapping[str, Any] | None = None,
     environ: Mapping[str, str] | None = None,
     config_file: Path | None = None,
-) -> Loaded:
+) -> LoadedSettings:
     """Put the settings together: flags before environment before file before defaults.
 
     Raises ConfigError that names the setting, its value, where it came from and
@@ -253,7 +253,7 @@ def load_settings(
             values[name] = value
             sources[name] = _variable_of(name, environ) if source == "environment" else source
     try:
-        return Loaded(Settings(**values), sources)
+        return LoadedSettings(Settings(**values), sources)
     except ValidationError as error:
         raise ConfigError(_describe(error, values, sources)) from error
 

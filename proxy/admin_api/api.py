@@ -16,7 +16,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from proxy.admin_api.auth import Refused
+from proxy.admin_api.auth import ApiError
 from proxy.core.proposals import State
 from proxy.errors import AuditUnavailableError, ReviewError, StoreUnavailableError
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from proxy.admin_api.auth import Door
+    from proxy.admin_api.auth import OperatorAuth
     from proxy.core.model import JsonObject
     from proxy.twophase.review import ProposalReview
 
@@ -39,32 +39,32 @@ _HTTP_REASONS: Final = {404: "not_found", 405: "method_not_allowed"}
 class Api:
     """What operators may ask of a desk."""
 
-    def __init__(self, desk: ProposalReview) -> None:
-        self._desk = desk
+    def __init__(self, review: ProposalReview) -> None:
+        self._review = review
 
     async def list(self, request: Request) -> JSONResponse:
         """Return proposals: GET /proposals?state=pending&limit=100."""
         states = [_state(text) for text in request.query_params.getlist("state")]
-        return _answer(200, {"proposals": await self._desk.list(states, _limit(request))})
+        return _answer(200, {"proposals": await self._review.list(states, _limit(request))})
 
     async def show(self, request: Request) -> JSONResponse:
         """Return one proposal: GET /proposals/{id}."""
-        return _answer(200, await self._desk.show(request.path_params["id"]))
+        return _answer(200, await self._review.show(request.path_params["id"]))
 
     async def approve(self, request: Request) -> JSONResponse:
         """Approve: POST /proposals/{id}/approve, with or without a reason."""
         reason, operator = await _reason(request), request.state.operator
-        return _answer(200, await self._desk.approve(request.path_params["id"], operator, reason))
+        return _answer(200, await self._review.approve(request.path_params["id"], operator, reason))
 
     async def reject(self, request: Request) -> JSONResponse:
         """Reject: POST /proposals/{id}/reject with {"reason": …}."""
         reason, operator = await _reason(request), request.state.operator
-        return _answer(200, await self._desk.reject(request.path_params["id"], operator, reason))
+        return _answer(200, await self._review.reject(request.path_params["id"], operator, reason))
 
 
-def make_app(desk: ProposalReview, door: Door) -> ASGIApp:
+def make_app(review: ProposalReview, auth: OperatorAuth) -> ASGIApp:
     """Return the application behind its door."""
-    api = Api(desk)
+    api = Api(review)
     app = Starlette(
         routes=[
             Route("/proposals", api.list, methods=["GET"]),
@@ -79,8 +79,8 @@ def make_app(desk: ProposalReview, door: Door) -> ASGIApp:
         if scope["type"] != "http":
             raise RuntimeError(f"the operators' API speaks HTTP, not {scope['type']}")
         try:
-            scope["state"] = {"operator": await door.admit(scope)}
-        except Refused as error:
+            scope["state"] = {"operator": await auth.authenticate(scope)}
+        except ApiError as error:
             await _said_no(error)(scope, receive, send)
         else:
             await app(scope, receive, send)
@@ -89,38 +89,38 @@ def make_app(desk: ProposalReview, door: Door) -> ASGIApp:
 
 
 async def _refuse(_: Request, error: Exception) -> JSONResponse:
-    return _said_no(_as_refused(error))
+    return _said_no(_as_api_error(error))
 
 
-def _as_refused(error: Exception) -> Refused:
+def _as_api_error(error: Exception) -> ApiError:
     match error:
-        case Refused():
+        case ApiError():
             return error
         case ReviewError():
-            return Refused(_STATUS.get(error.code, 400), error.code, str(error))
+            return ApiError(_STATUS.get(error.code, 400), error.code, str(error))
         case StoreUnavailableError():
-            return Refused(503, "store_unavailable", str(error))
+            return ApiError(503, "store_unavailable", str(error))
         case AuditUnavailableError():
-            return Refused(503, "audit_unavailable", f"{error}; nothing was decided")
+            return ApiError(503, "audit_unavailable", f"{error}; nothing was decided")
         case HTTPException():
-            return Refused(error.status_code, _HTTP_REASONS.get(error.status_code, "bad_request"), error.detail)
+            return ApiError(error.status_code, _HTTP_REASONS.get(error.status_code, "bad_request"), error.detail)
         case ClientDisconnect():
-            return Refused(400, "bad_request", "the request broke off")
-    return Refused(500, "internal_error", "the request failed; the proxy's log says why")
+            return ApiError(400, "bad_request", "the request broke off")
+    return ApiError(500, "internal_error", "the request failed; the proxy's log says why")
 
 
 _HANDLED: Final = (
     Exception,
     HTTPException,
     ClientDisconnect,
-    Refused,
+    ApiError,
     ReviewError,
     StoreUnavailableError,
     AuditUnavailableError,
 )
 
 
-def _said_no(error: Refused) -> JSONResponse:
+def _said_no(error: ApiError) -> JSONResponse:
     return _answer(error.status, {"error": {"reason": error.reason, "message": str(error)}})
 
 
@@ -133,13 +133,13 @@ def _state(text: str) -> State:
     try:
         return State(text)
     except ValueError:
-        raise Refused(400, "bad_request", f"there is no state {text!r}; states are {', '.join(State)}") from None
+        raise ApiError(400, "bad_request", f"there is no state {text!r}; states are {', '.join(State)}") from None
 
 
 def _limit(request: Request) -> int:
     text = request.query_params.get("limit", "100")
     if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= MAX_LISTED):
-        raise Refused(400, "bad_request", f"limit is a number from 1 to {MAX_LISTED}, not {text!r}")
+        raise ApiError(400, "bad_request", f"limit is a number from 1 to {MAX_LISTED}, not {text!r}")
     return int(text)
 
 
@@ -149,11 +149,11 @@ async def _reason(request: Request) -> str:
     value = _parse(body) if body else {}
     reason = value.get("reason", "") if isinstance(value, dict) and value.keys() <= {"reason"} else None
     if not isinstance(reason, str):
-        raise Refused(400, "bad_request", 'the body is {"reason": "…"} and nothing else')
+        raise ApiError(400, "bad_request", 'the body is {"reason": "…"} and nothing else')
     try:
         reason.encode()
     except UnicodeEncodeError:
-        raise Refused(400, "bad_request", "the reason holds half a surrogate pair") from None
+        raise ApiError(400, "bad_request", "the reason holds half a surrogate pair") from None
     return reason
 
 
@@ -164,9 +164,9 @@ async def _body(request: Request) -> bytes:
             async for chunk in request.stream():
                 body += chunk
                 if len(body) > MAX_BODY:
-                    raise Refused(413, "body_too_large", f"the body has more than {MAX_BODY} bytes")
+                    raise ApiError(413, "body_too_large", f"the body has more than {MAX_BODY} bytes")
     except TimeoutError:
-        raise Refused(408, "body_too_slow", f"the body did not arrive in {BODY_SECONDS:.0f} s") from None
+        raise ApiError(408, "body_too_slow", f"the body did not arrive in {BODY_SECONDS:.0f} s") from None
     return body
 
 
@@ -174,4 +174,4 @@ def _parse(body: bytes) -> Any:
     try:
         return json.loads(body)
     except (ValueError, RecursionError):
-        raise Refused(400, "bad_request", "the body is not JSON") from None
+        raise ApiError(400, "bad_request", "the body is not JSON") from None

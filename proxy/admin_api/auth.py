@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from starlette.types import Scope
 
     from proxy.core.interfaces import EventSink
-    from proxy.identity.operators import OperatorBook
+    from proxy.identity.token_file import OperatorTokens
 
 log = structlog.get_logger("interlock.operators")
 
@@ -27,7 +27,7 @@ WRONG_TOKEN_SECONDS: Final = 0.5
 _HOST: Final = re.compile(r"(?P<name>\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+)(?::(?P<port>\d{1,5}))?")
 
 
-class Refused(Exception):  # noqa: N818  an answer, not a failure
+class ApiError(Exception):
     """An answer that says no: an HTTP status, a stable code, and a sentence."""
 
     def __init__(self, status: int, reason: str, message: str) -> None:
@@ -37,7 +37,7 @@ class Refused(Exception):  # noqa: N818  an answer, not a failure
 
 
 @dataclass(frozen=True, slots=True)
-class TcpName:
+class ListenerName:
     """The host and port a TCP listener was asked to have."""
 
     host: str
@@ -56,7 +56,7 @@ class TcpName:
         return name in ("localhost", self.host.lower()) or _is_address(name)
 
 
-class Door:
+class OperatorAuth:
     """Lets operators in.
 
     Wrong tokens are answered one at a time, each after a moment, and each is
@@ -65,30 +65,30 @@ class Door:
 
     def __init__(
         self,
-        book: OperatorBook,
+        tokens: OperatorTokens,
         sink: EventSink,
-        name: TcpName | None = None,
+        name: ListenerName | None = None,
         wrong_token_seconds: float | None = None,
     ) -> None:
-        self._book = book
+        self._tokens = tokens
         self._sink = sink
         self._name = name
         self._pause = WRONG_TOKEN_SECONDS if wrong_token_seconds is None else wrong_token_seconds
         self._turn = asyncio.Lock()
 
-    async def admit(self, scope: Scope) -> str:
+    async def authenticate(self, scope: Scope) -> str:
         """Return the operator's name. Raises Refused for anybody else."""
         if self._name is not None and not self._name.fits(_only(scope, b"host")):
-            raise Refused(421, "wrong_host", "the Host header does not name this listener")
+            raise ApiError(421, "wrong_host", "the Host header does not name this listener")
         token = _bearer(_only(scope, b"authorization"))
         try:
-            operator = self._book.holder(token)
+            operator = self._tokens.holder(token)
         except (ConfigError, OSError) as error:
             log.exception("the operators cannot be read", error=str(error))
-            raise Refused(503, "operators_unavailable", "the list of operators cannot be read") from error
+            raise ApiError(503, "operators_unavailable", "the list of operators cannot be read") from error
         if operator is None:
             await self._turn_away(scope, token)
-            raise Refused(401, "operator_auth", "an operator's token is needed: Authorization: Bearer ilo_…")
+            raise ApiError(401, "operator_auth", "an operator's token is needed: Authorization: Bearer ilo_…")
         return operator
 
     async def _turn_away(self, scope: Scope, token: str) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from proxy.admin_api.auth import Door, TcpName
+from proxy.admin_api.auth import ListenerName, OperatorAuth
 from proxy.admin_api.sockets import SOCKET, Listeners
 
 if TYPE_CHECKING:
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     import uvicorn
 
     from proxy.core.interfaces import EventSink
-    from proxy.identity.operators import OperatorBook
+    from proxy.identity.token_file import OperatorTokens
     from proxy.twophase.review import ProposalReview
 
 log = structlog.get_logger("interlock.operators")
 
 
-class Console:
+class AdminApiServer:
     """Serves a desk to operators: on the state folder's socket, and on `listen` where it is given.
 
     Each listener has its own server, so that a crowd on one does not keep
@@ -34,22 +34,22 @@ class Console:
 
     def __init__(
         self,
-        desk: ProposalReview,
-        book: OperatorBook,
+        review: ProposalReview,
+        tokens: OperatorTokens,
         sink: EventSink,
         state_dir: Path,
         listen: tuple[str, int] | None = None,
         listeners: Listeners | None = None,
     ) -> None:
         """Be ready to serve; with `listeners`, on sockets that other processes serve too and somebody else closes."""
-        self._desk = desk
-        self._book = book
+        self._review = review
+        self._tokens = tokens
         self._sink = sink
         self._state_dir = state_dir
         self._listen = listen
         self._shared = listeners
         self._own: Listeners | None = None
-        self._served: list[_Served] = []
+        self._served: list[_LazyServer] = []
         self.path = state_dir / SOCKET
         self.addresses: Sequence[tuple[str, int]] = listeners.addresses if listeners is not None else ()
         """The TCP addresses it listens on, which no agent may reach."""
@@ -62,9 +62,9 @@ class Console:
         assert listeners is not None
         self.addresses = listeners.addresses
         if listeners.tcp is not None:
-            name = TcpName(listeners.host, listeners.addresses[0][1])
-            self._served.append(_Served(listeners.tcp, self._desk, Door(self._book, self._sink, name)))
-        self._served.append(_Served(listeners.unix, self._desk, Door(self._book, self._sink)))
+            name = ListenerName(listeners.host, listeners.addresses[0][1])
+            self._served.append(_LazyServer(listeners.tcp, self._review, OperatorAuth(self._tokens, self._sink, name)))
+        self._served.append(_LazyServer(listeners.unix, self._review, OperatorAuth(self._tokens, self._sink)))
 
     async def stop(self) -> None:
         """Let requests under way finish, for a moment, and stop listening."""
@@ -75,18 +75,18 @@ class Console:
             self._own.close()
 
 
-class _Served:
+class _LazyServer:
     """A socket that is watched until somebody connects, and served from then on."""
 
-    def __init__(self, sock: socket.socket, desk: ProposalReview, door: Door) -> None:
+    def __init__(self, sock: socket.socket, review: ProposalReview, auth: OperatorAuth) -> None:
         self._server: uvicorn.Server | None = None
-        self.task = asyncio.create_task(self._run(sock, desk, door))
+        self.task = asyncio.create_task(self._run(sock, review, auth))
         self.task.add_done_callback(_ended)
 
-    async def _run(self, sock: socket.socket, desk: ProposalReview, door: Door) -> None:
+    async def _run(self, sock: socket.socket, review: ProposalReview, auth: OperatorAuth) -> None:
         await _connected(sock)
         serving = await asyncio.to_thread(importlib.import_module, "proxy.admin_api.uvicorn_server")
-        self._server = serving.make_server(desk, door)
+        self._server = serving.make_server(review, auth)
         await self._server.serve([sock])
 
     def stop(self) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp
 
-    from proxy.admin_api.auth import Door
+    from proxy.admin_api.auth import OperatorAuth
     from proxy.twophase.review import ProposalReview
 
 MAX_CONNECTIONS: Final = 32
@@ -24,9 +24,9 @@ CONNECTION_SECONDS: Final = 30.0
 STOP_SECONDS: Final = 2
 
 
-def make_server(desk: ProposalReview, door: Door) -> uvicorn.Server:
+def make_server(review: ProposalReview, auth: OperatorAuth) -> uvicorn.Server:
     """Return what serves a desk behind a door."""
-    return _Server(_config(make_app(desk, door)))
+    return _Server(_config(make_app(review, auth)))
 
 
 class _Server(uvicorn.Server):

@@ -45,7 +45,7 @@ type Changes = dict[str, str | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Entrance:
+class ProxyEndpoint:
     """How an agent gets into a proxy: its URL, its CA's certificate, and a file of that and the system's roots."""
 
     url: str
@@ -68,19 +68,19 @@ def reached(address: str) -> str:
 _ON_ALL: Final = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104  nothing listens here
 
 
-def trust(entrance: Entrance) -> Changes:
+def trust(endpoint: ProxyEndpoint) -> Changes:
     """Say what makes programs trust the proxy's CA."""
-    return {**dict.fromkeys(ROOTS, entrance.bundle), **dict.fromkeys(EXTRA, entrance.ca)}
+    return {**dict.fromkeys(ROOTS, endpoint.bundle), **dict.fromkeys(EXTRA, endpoint.ca)}
 
 
-def through_proxy(entrance: Entrance) -> Changes:
+def through_proxy(endpoint: ProxyEndpoint) -> Changes:
     """Say what makes programs go through the proxy, to everywhere, and trust it."""
-    return dict.fromkeys(PROXY, entrance.url) | {NODE_PROXY: "1"} | trust(entrance) | dict.fromkeys(BYPASS)
+    return dict.fromkeys(PROXY, endpoint.url) | {NODE_PROXY: "1"} | trust(endpoint) | dict.fromkeys(BYPASS)
 
 
-def without_proxy(entrance: Entrance) -> Changes:
+def without_proxy(endpoint: ProxyEndpoint) -> Changes:
     """Say what makes programs go straight, and trust the proxy's CA: for where the network leads through it."""
-    return dict.fromkeys((*PROXY, NODE_PROXY, *BYPASS)) | trust(entrance)
+    return dict.fromkeys((*PROXY, NODE_PROXY, *BYPASS)) | trust(endpoint)
 
 
 def change(environ: Mapping[str, str], changes: Changes) -> dict[str, str]:

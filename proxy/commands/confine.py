@@ -11,10 +11,20 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from proxy.agent.env import Entrance, change, reached, without_proxy
-from proxy.commands.entrance import Agent, Asked, CaFolder, Found, Listen, TokenFile, Up, entrance, find
+from proxy.agent.env import ProxyEndpoint, change, reached, without_proxy
 from proxy.commands.exec import refuse
 from proxy.commands.options import ConfigFile, StateDir
+from proxy.commands.proxy_address import (
+    Agent,
+    CaFolder,
+    FoundProxy,
+    Listen,
+    ProxyOptions,
+    TokenFile,
+    Up,
+    endpoint,
+    find_running,
+)
 from proxy.config import DATABASE_URL_FILE, config_path, split_address
 from proxy.confine.file_view import Files, choose_files
 from proxy.confine.firewall import FORWARDER_PORT, RESOLVER_PORT, ruleset
@@ -109,9 +119,9 @@ def run(
     from proxy.confine.launch import Confinement, ConfinementError, confine  # noqa: PLC0415  not for --help
 
     try:
-        asked = Asked(listen, ca_folder, agent, token_file, state_dir, config, up)
-        found = find(asked)
-        way_in = entrance(asked, found)
+        options = ProxyOptions(listen, ca_folder, agent, token_file, state_dir, config, up)
+        found = find_running(options)
+        way_in = endpoint(options, found)
         environ = change(os.environ, without_proxy(way_in))
         launch = plan_launch(command, environ)
         confinement = Confinement(
@@ -120,7 +130,7 @@ def run(
             environ=environ,
             proxy=split_address(reached(found.address)),
             credentials=found.credentials,
-            files=_files(asked, found, way_in, keep_socket or []),
+            files=_files(options, found, way_in, keep_socket or []),
             folder=str(Path.cwd()),
             user=os.geteuid(),
             group=os.getegid(),
@@ -134,7 +144,7 @@ def run(
     raise typer.Exit(code)
 
 
-def _files(asked: Asked, found: Found, way_in: Entrance, kept: list[str]) -> Files:
+def _files(options: ProxyOptions, found: FoundProxy, way_in: ProxyEndpoint, kept: list[str]) -> Files:
     """Say what is covered: whoever could act for the agent, and what is the proxy's alone."""
     for path in kept:
         if not Path(path).is_socket():
@@ -142,9 +152,14 @@ def _files(asked: Asked, found: Found, way_in: Entrance, kept: list[str]) -> Fil
     settings = found.settings
     public = [Path(path) for path in (way_in.ca, way_in.bundle)]
     url_file = os.environ.get(DATABASE_URL_FILE)
-    secrets = [settings.commit_keys, settings.sampler_key_file, asked.token_file, Path(url_file) if url_file else None]
+    secrets = [
+        settings.commit_keys,
+        settings.sampler_key_file,
+        options.token_file,
+        Path(url_file) if url_file else None,
+    ]
     states = _state_folders(settings.state_dir, public[0].parent)
-    relied_on = [config_path(asked.config, os.environ), Path(found.policy) if found.policy else None]
+    relied_on = [config_path(options.config, os.environ), Path(found.policy) if found.policy else None]
     relied_on += [settings.checkpoint_file, settings.upstream_ca]
     return choose_files(
         user=os.geteuid(),
@@ -198,7 +213,7 @@ def gateway(
     """
     from proxy.confine.gateway import serve_gateway  # noqa: PLC0415
 
-    found = find(Asked(listen, None, agent, token_file, state_dir, config))
+    found = find_running(ProxyOptions(listen, None, agent, token_file, state_dir, config))
     sockets = bind_sockets(port, resolver_port)
 
     def announce() -> None:

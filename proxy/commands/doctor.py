@@ -16,8 +16,8 @@ from rich.text import Text
 from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir
 from proxy.commands.terminal import format_json, printable
 from proxy.config import Settings, load_settings
-from proxy.doctor import folder, machine, rules, trail, ways
-from proxy.doctor.findings import LIMIT, Examination, Found, examine, fail
+from proxy.doctor import audit, machine, network, policy, state_folder
+from proxy.doctor.findings import LIMIT, Check, CheckResult, fail, run_checks
 from proxy.errors import ConfigError
 from proxy.system import run_file
 
@@ -49,9 +49,9 @@ def doctor(
         settings = load_settings(flags, config_file=config).settings
     except ConfigError as error:
         known = [fail("settings", str(error), "`interlock config show` shows each setting and where it comes from")]
-        found = [*known, *examine(_of_the_machine(os.environ), timeout)]
+        found = [*known, *run_checks(_of_the_machine(os.environ), timeout)]
     else:
-        found = list(examine([*_of_the_machine(os.environ), *_of_the_proxy(settings, os.environ)], timeout))
+        found = list(run_checks([*_of_the_machine(os.environ), *_of_the_proxy(settings, os.environ)], timeout))
     counted = Counter(one.state for one in found)
     if as_json:
         for one in found:
@@ -63,29 +63,29 @@ def doctor(
     raise typer.Exit(1 if counted["fail"] else 0)
 
 
-def _of_the_machine(environ: Mapping[str, str]) -> list[tuple[str, Examination]]:
+def _of_the_machine(environ: Mapping[str, str]) -> list[tuple[str, Check]]:
     return [("python", machine.python), ("kernel", lambda: machine.kernel(environ))]
 
 
-def _of_the_proxy(settings: Settings, environ: Mapping[str, str]) -> list[tuple[str, Examination]]:
+def _of_the_proxy(settings: Settings, environ: Mapping[str, str]) -> list[tuple[str, Check]]:
     state_dir, running = settings.state_dir, run_file.read(settings.state_dir)
     return [
         ("strace", lambda: machine.strace(settings.trace, environ)),
-        ("clock", lambda: machine.clock(folder.newest_file(state_dir))),
-        ("state folder", lambda: folder.state_folder(state_dir)),
-        ("disk", lambda: folder.room(state_dir, settings.audit_log_limit)),
-        ("ca", lambda: folder.authority(state_dir)),
-        ("policy", lambda: rules.policy(settings.policy)),
-        ("proxy", lambda: ways.proxy(running, state_dir)),
-        ("listen", lambda: ways.addresses(settings, running)),
-        ("environment", lambda: ways.environment(settings, running, environ)),
-        ("audit log", lambda: trail.backlog(settings)),
-        ("checkpoints", lambda: trail.checkpoints(settings)),
-        ("database", lambda: trail.database(settings)),
+        ("clock", lambda: machine.clock(state_folder.newest_file(state_dir))),
+        ("state folder", lambda: state_folder.permissions(state_dir)),
+        ("disk", lambda: state_folder.disk_space(state_dir, settings.audit_log_limit)),
+        ("ca", lambda: state_folder.ca(state_dir)),
+        ("policy", lambda: policy.rules_and_tests(settings.policy)),
+        ("proxy", lambda: network.proxy(running, state_dir)),
+        ("listen", lambda: network.addresses(settings, running)),
+        ("environment", lambda: network.environment(settings, running, environ)),
+        ("audit log", lambda: audit.backlog(settings)),
+        ("checkpoints", lambda: audit.checkpoints(settings)),
+        ("database", lambda: audit.database(settings)),
     ]
 
 
-def _print(found: Iterable[Found]) -> None:
+def _print(found: Iterable[CheckResult]) -> None:
     table = Table(box=None, show_header=False, pad_edge=False)
     for name in ("check", "state", "what"):
         table.add_column(name, overflow="fold")

@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 import typer
 
 from proxy.agent.env import through_proxy
-from proxy.commands.entrance import Agent, Asked, CaFolder, Listen, TokenFile, entrance, expect
 from proxy.commands.options import ConfigFile, StateDir
+from proxy.commands.proxy_address import Agent, CaFolder, Listen, ProxyOptions, TokenFile, endpoint, find_expected
 from proxy.errors import ConfigError
 
 EPILOG = """
@@ -42,8 +42,8 @@ def env(
     certificates too. Variables that make exceptions (NO_PROXY) are unset. A program may ignore all of
     this: `interlock confine` leaves it no choice.
     """
-    asked = Asked(listen, ca_folder, agent, token_file, state_dir, config)
-    for name, value in through_proxy(entrance(asked, expect(asked), here=False)).items():
+    options = ProxyOptions(listen, ca_folder, agent, token_file, state_dir, config)
+    for name, value in through_proxy(endpoint(options, find_expected(options), here=False)).items():
         typer.echo(shell_line(shell, name, value))
 
 

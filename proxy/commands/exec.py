@@ -10,8 +10,18 @@ from typing import Annotated, NoReturn
 import typer
 
 from proxy.agent.env import change, through_proxy
-from proxy.commands.entrance import NOT_STARTED, Agent, Asked, CaFolder, Listen, TokenFile, Up, entrance, find
 from proxy.commands.options import ConfigFile, StateDir
+from proxy.commands.proxy_address import (
+    NOT_STARTED,
+    Agent,
+    CaFolder,
+    Listen,
+    ProxyOptions,
+    TokenFile,
+    Up,
+    endpoint,
+    find_running,
+)
 from proxy.errors import InterlockError, StartError
 from proxy.sandbox.process_reaper import RESTORED, start_code
 from proxy.sandbox.server_process import plan_launch
@@ -50,8 +60,8 @@ def exec_(
     be executed; 125 where it was not started, such as when no proxy runs.
     """
     try:
-        asked = Asked(listen, ca_folder, agent, token_file, state_dir, config, up)
-        become(command, change(os.environ, through_proxy(entrance(asked, find(asked)))))
+        options = ProxyOptions(listen, ca_folder, agent, token_file, state_dir, config, up)
+        become(command, change(os.environ, through_proxy(endpoint(options, find_running(options)))))
     except (InterlockError, OSError) as error:
         refuse("exec", error)
 

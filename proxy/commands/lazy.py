@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Entry:
+class CommandEntry:
     """What is known of a command before its module, proxy.commands.NAME, is imported."""
 
     name: str
@@ -36,7 +36,7 @@ class Entry:
 class Placeholder(TyperCommand):
     """Stands for a command where commands are listed: in help, in suggestions and to the shell's completion."""
 
-    def __init__(self, entry: Entry) -> None:
+    def __init__(self, entry: CommandEntry) -> None:
         super().__init__(entry.name, help=entry.summary, rich_help_panel=entry.panel)
         self._entry = entry
 
@@ -68,7 +68,7 @@ def _import(name: str) -> ModuleType:
 class LazyGroup(TyperGroup):
     """A group that lists `entries` by what they say of themselves, and loads the one that is called."""
 
-    entries: ClassVar[tuple[Entry, ...]] = ()
+    entries: ClassVar[tuple[CommandEntry, ...]] = ()
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)

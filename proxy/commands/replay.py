@@ -14,8 +14,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from proxy.commands.audit.trail import events_since
-from proxy.commands.moments import parse_age
 from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, require_trail, store_settings
+from proxy.commands.time_format import parse_age
 from proxy.policy.load import load_policy
 from proxy.policy.replay import replay as decide_again
 from proxy.redact import builtin

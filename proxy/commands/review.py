@@ -15,7 +15,7 @@ from proxy.config import OPERATOR_TOKEN_ENV, Settings
 from proxy.core.model import JsonObject
 from proxy.core.proposals import State
 from proxy.errors import ConfigError
-from proxy.identity.operators import OperatorBook, read_token
+from proxy.identity.token_file import OperatorTokens, read_token
 from proxy.store.open_store import open_store
 from proxy.system import run_file
 from proxy.twophase.review import ProposalReview
@@ -68,7 +68,7 @@ def find_token(state_dir: Path, token_file: Path | None) -> str:
         return read_token(token_file)
     if token := os.environ.get(OPERATOR_TOKEN_ENV):
         return token.strip()
-    own = OperatorBook(state_dir).token_file
+    own = OperatorTokens(state_dir).token_file
     if not own.exists():
         raise ConfigError(
             f"an operator's token is needed, and {own} is not there; give --token-file or {OPERATOR_TOKEN_ENV}, "
@@ -87,7 +87,7 @@ async def open_review(settings: Settings, token: str) -> AsyncIterator[Review]:
     if running is not None and running.operator_socket is not None:
         yield RemoteReview(Path(running.operator_socket), token)
         return
-    operator = OperatorBook(settings.state_dir).holder(token)
+    operator = OperatorTokens(settings.state_dir).holder(token)
     if operator is None:
         raise ConfigError("the token is no operator's of this state folder; see `interlock operators list`")
     store = open_store(settings.postgres, settings.state_dir)

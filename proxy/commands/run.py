@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from proxy.commands.options import ConfigFile, StateDir
-from proxy.config import Loaded, Settings, load_settings
+from proxy.config import LoadedSettings, Settings, load_settings
 from proxy.core.ids import new_id
 from proxy.core.model import Context, Principal
 from proxy.errors import ConfigError, StartError, TracingError
@@ -89,7 +89,7 @@ def run(
     raise typer.Exit(asyncio.run(_serve(settings, context, launch, strace)))
 
 
-def _log_level(loaded: Loaded) -> str:
+def _log_level(loaded: LoadedSettings) -> str:
     """Say little where nobody asked for more: a client may show every line as an error."""
     return "warning" if loaded.sources["log_level"] == "default" else loaded.settings.log_level
 
@@ -110,7 +110,7 @@ def _strace(trace: str, name: str) -> str | None:
 
 async def _serve(settings: Settings, context: Context, launch: Launch, strace: str | None) -> int:
     from proxy.audit.local_log_files import RunLog  # noqa: PLC0415
-    from proxy.runtime.wiring import Parts  # noqa: PLC0415  slow to import, and --help need not wait
+    from proxy.runtime.wiring import Components  # noqa: PLC0415  slow to import, and --help need not wait
     from proxy.stdio.pipes import Inlet, Outlet, take_standard_streams  # noqa: PLC0415
     from proxy.stdio.runner import Runner  # noqa: PLC0415
     from proxy.trace.live_trace import Watch  # noqa: PLC0415
@@ -118,15 +118,15 @@ async def _serve(settings: Settings, context: Context, launch: Launch, strace: s
     def open_log() -> RunLog:
         return RunLog(settings.state_dir, max_bytes=settings.audit_log_limit)
 
-    parts = Parts(settings, open_log, lambda _: runner.tools_changed(), server=context.server)
+    components = Components(settings, open_log, lambda _: runner.tools_changed(), server=context.server)
     channel = watch = None
     if strace is not None:
         channel = Channel()
         launch = under_strace(launch, strace, channel.path)
-        watch = Watch(channel, partial(parts.gate.observed, context), own=(settings.state_dir, settings.policy))
+        watch = Watch(channel, partial(components.gate.observed, context), own=(settings.state_dir, settings.policy))
     incoming, outgoing = take_standard_streams()
     runner = Runner(
-        parts.gate,
+        components.gate,
         context,
         Inlet(incoming),
         Outlet(outgoing),
@@ -135,9 +135,9 @@ async def _serve(settings: Settings, context: Context, launch: Launch, strace: s
         stop_seconds=settings.drain_timeout,
         watch=watch,
     )
-    watching = asyncio.create_task(parts.watch())
+    watching = asyncio.create_task(components.watch())
     try:
-        await parts.check()
+        await components.check()
         return await runner.run(launch)
     finally:
         # Where a server killed its reaper, its processes have come to us: end them while their pipes can be let go of.
@@ -146,4 +146,4 @@ async def _serve(settings: Settings, context: Context, launch: Launch, strace: s
         await asyncio.gather(watching, return_exceptions=True)
         if channel is not None:
             channel.hide()
-        await parts.close()
+        await components.close()

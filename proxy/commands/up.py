@@ -13,7 +13,7 @@ from proxy.system import gc_tuning, lean_imports, log_setup
 
 # isort: split
 
-from proxy.agent.env import SHOWN, Entrance, proxy_url, through_proxy
+from proxy.agent.env import SHOWN, ProxyEndpoint, proxy_url, through_proxy
 from proxy.commands.env import shell_line
 from proxy.commands.options import ConfigFile, StateDir
 from proxy.config import Settings, load_settings
@@ -95,7 +95,7 @@ def up(
 def _announce(running: Running) -> None:
     if running.mode == "regular":
         changes = through_proxy(
-            Entrance(proxy_url(running.listen), running.ca, str(Path(running.ca).with_name("bundle.pem")))
+            ProxyEndpoint(proxy_url(running.listen), running.ca, str(Path(running.ca).with_name("bundle.pem")))
         )
         lines = [
             f"interlock is listening on {running.listen} (policy {running.policy}).",

@@ -16,7 +16,7 @@ LIMIT = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class CheckResult:
     """One thing that was looked at: how it is, and where it is not well, how to mend it."""
 
     check: str
@@ -29,31 +29,31 @@ class Found:
         return asdict(self)
 
 
-type Examination = Callable[[], Iterable[Found]]
+type Check = Callable[[], Iterable[CheckResult]]
 
 
-def ok(check: str, said: str) -> Found:
+def ok(check: str, said: str) -> CheckResult:
     """Return that something is well."""
-    return Found(check, "ok", said)
+    return CheckResult(check, "ok", said)
 
 
-def warn(check: str, said: str, mend: str) -> Found:
+def warn(check: str, said: str, mend: str) -> CheckResult:
     """Return that something works less well than it could."""
-    return Found(check, "warn", said, mend)
+    return CheckResult(check, "warn", said, mend)
 
 
-def fail(check: str, said: str, mend: str) -> Found:
+def fail(check: str, said: str, mend: str) -> CheckResult:
     """Return that something does not work."""
-    return Found(check, "fail", said, mend)
+    return CheckResult(check, "fail", said, mend)
 
 
-def examine(examinations: Sequence[tuple[str, Examination]], limit: float = LIMIT) -> Iterator[Found]:
+def run_checks(checks: Sequence[tuple[str, Check]], limit: float = LIMIT) -> Iterator[CheckResult]:
     """Carry examinations out, all at once, and give what they find, in their order.
 
     One that fails or takes longer than `limit` seconds is a finding itself. Its thread is left
     behind: nothing waits for it.
     """
-    started = [(name, _Attempt(name, examination)) for name, examination in examinations]
+    started = [(name, _Attempt(name, check)) for name, check in checks]
     end = time.monotonic() + limit
     for name, attempt in started:
         attempt.join(max(0.0, end - time.monotonic()))
@@ -64,11 +64,11 @@ def examine(examinations: Sequence[tuple[str, Examination]], limit: float = LIMI
 
 
 class _Attempt(threading.Thread):
-    def __init__(self, name: str, examination: Examination) -> None:
+    def __init__(self, name: str, check: Check) -> None:
         super().__init__(name=f"doctor-{name}", daemon=True)
         self._name = name
-        self._examination = examination
-        self.found: list[Found] = []
+        self._examination = check
+        self.found: list[CheckResult] = []
         self.start()
 
     def run(self) -> None:

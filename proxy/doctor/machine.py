@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from proxy.confine.kernel_settings import explain
-from proxy.doctor.findings import Found, fail, ok, warn
+from proxy.doctor.findings import CheckResult, fail, ok, warn
 from proxy.errors import TracingError
 from proxy.sandbox.namespaces import PROGRAMS
 from proxy.trace.tracer import find_strace
@@ -33,7 +33,7 @@ SECCOMP = Path("/proc/sys/kernel/seccomp/actions_avail")
 _UNSHARE = "import os; os.unshare(os.CLONE_NEWUSER | os.CLONE_NEWNET | os.CLONE_NEWNS | os.CLONE_NEWPID)"
 
 
-def python(version: tuple[int, ...] = sys.version_info[:3]) -> Iterator[Found]:
+def python(version: tuple[int, ...] = sys.version_info[:3]) -> Iterator[CheckResult]:
     """Look at the interpreter."""
     said = f"Python {'.'.join(map(str, version))} on {platform.system()} {platform.release()}, {platform.machine()}"
     if version < OLDEST_PYTHON:
@@ -44,7 +44,7 @@ def python(version: tuple[int, ...] = sys.version_info[:3]) -> Iterator[Found]:
         yield ok("python", said)
 
 
-def clock(newest: float | None = None, now: float | None = None) -> Iterator[Found]:
+def clock(newest: float | None = None, now: float | None = None) -> Iterator[CheckResult]:
     """Look whether the clock is about right: by the year, by its pace, and by the `newest` file of ours."""
     now = time.time() if now is None else now
     mend = "set the clock, and keep it right with NTP (timedatectl set-ntp true): events carry its time"
@@ -58,7 +58,7 @@ def clock(newest: float | None = None, now: float | None = None) -> Iterator[Fou
         yield from _pace(said, mend)
 
 
-def _pace(said: str, mend: str) -> Iterator[Found]:
+def _pace(said: str, mend: str) -> Iterator[CheckResult]:
     wall, steady = time.time(), time.monotonic()
     time.sleep(WATCHED_SECONDS)
     off = (time.time() - wall) - (time.monotonic() - steady)
@@ -68,7 +68,7 @@ def _pace(said: str, mend: str) -> Iterator[Found]:
         yield ok("clock", said)
 
 
-def strace(setting: str, environ: Mapping[str, str]) -> Iterator[Found]:
+def strace(setting: str, environ: Mapping[str, str]) -> Iterator[CheckResult]:
     """Look whether strace can trace, as `interlock run` does."""
     if setting == "off":
         yield ok("strace", "not looked for: the setting trace is off")
@@ -82,7 +82,7 @@ def strace(setting: str, environ: Mapping[str, str]) -> Iterator[Found]:
         yield ok("strace", f"{path} traces")
 
 
-def kernel(environ: Mapping[str, str]) -> Iterator[Found]:
+def kernel(environ: Mapping[str, str]) -> Iterator[CheckResult]:
     """Look at what confinement and probing ask of the kernel."""
     yield _namespaces()
     yield _program("nft", "nftables", environ)
@@ -91,7 +91,7 @@ def kernel(environ: Mapping[str, str]) -> Iterator[Found]:
     yield _landlock()
 
 
-def _namespaces() -> Found:
+def _namespaces() -> CheckResult:
     try:
         tried = subprocess.run(  # noqa: S603  this interpreter
             [sys.executable, "-Sc", _UNSHARE], check=False, capture_output=True, timeout=TRY_SECONDS
@@ -108,20 +108,20 @@ def _namespaces() -> Found:
     )
 
 
-def _program(name: str, package: str, environ: Mapping[str, str]) -> Found:
+def _program(name: str, package: str, environ: Mapping[str, str]) -> CheckResult:
     found = shutil.which(name, path=f"{environ.get('PATH', '')}:{PROGRAMS}")
     if found:
         return ok(name, found)
     return warn(name, f"there is no program {name!r}", f"install it, for example: sudo apt-get install {package}")
 
 
-def _seccomp() -> Found:
+def _seccomp() -> CheckResult:
     if SECCOMP.exists():
         return ok("seccomp", "the kernel filters system calls")
     return warn("seccomp", "the kernel does not say that it filters system calls", "use one with CONFIG_SECCOMP_FILTER")
 
 
-def _landlock() -> Found:
+def _landlock() -> CheckResult:
     libc = ctypes.CDLL(None, use_errno=True)
     version = libc.syscall(LANDLOCK_CREATE_RULESET, None, 0, LANDLOCK_VERSION)
     if version > 0:

@@ -21,7 +21,7 @@ _RIGHTS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class DatabaseFacts:
     """What a look at a database shows. `delay` is how long an answer took, in seconds."""
 
     where: str
@@ -37,7 +37,7 @@ class Seen:
     has_tomorrow: bool = False
 
 
-async def look(url: str) -> Seen:
+async def inspect_database(url: str) -> DatabaseFacts:
     """Look at a database. Raises StoreUnavailableError."""
     connection = await connect(url)
     try:
@@ -45,12 +45,12 @@ async def look(url: str) -> Seen:
         ((version, major, user, theirs),) = await connection.fetch(_ABOUT)
         after = time.time()
         schema = await read_schema(connection)
-        seen = (shown(url), version, major, user, theirs - (before + after) / 2, after - before)
+        facts = (shown(url), version, major, user, theirs - (before + after) / 2, after - before)
         if schema.problem():
-            return Seen(*seen, schema.problem(), len(schema.applied))
+            return DatabaseFacts(*facts, schema.problem(), len(schema.applied))
         tomorrow = dt.datetime.fromtimestamp(theirs, dt.UTC) + dt.timedelta(days=1)
         (rights,) = await connection.fetch(_RIGHTS, f"events_{tomorrow:%Y%m%d}")
-        return Seen(*seen, None, len(schema.applied), *rights)
+        return DatabaseFacts(*facts, None, len(schema.applied), *rights)
     except Exception as error:
         raise unavailable(url, error) from error
     finally:

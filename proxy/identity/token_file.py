@@ -1,4 +1,8 @@
-"""Names and their tokens in a file of the state folder: names in the clear, tokens only as hashes."""
+"""Tokens of agents and operators: JSON files in the state folder, names in the clear, tokens as hashes only.
+
+Agents call through the proxy; operators approve what agents propose. The two kinds of token have different prefixes and
+separate files: an agent's token is worthless at the admin API, and an operator's at the proxy.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ import time
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from proxy.errors import ConfigError
-from proxy.system.secret_files import write_private
+from proxy.system.secret_files import make_private, write_private
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,16 +25,14 @@ if TYPE_CHECKING:
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 HASH = re.compile(r"[0-9a-f]{64}")
+FIRST = "operator"
 
 
-class TokenBook:
-    """Who holds a token, in one state folder. A change on disk is seen at the next look.
-
-    A subclass says whose tokens they are, and how these begin, so that secret
-    scanners can look for them and nobody takes one kind for another.
-    """
+class Tokens:
+    """The tokens of one role in one state folder. A change on disk is seen by the next call."""
 
     role: ClassVar[str]
+    # Secret scanners find a leaked token by its prefix, and `holder` rejects a token of the other role by it.
     prefix: ClassVar[str]
 
     def __init__(self, state_dir: Path) -> None:
@@ -39,13 +41,14 @@ class TokenBook:
         self._entries: dict[str, dict[str, Any]] = {}
 
     def verify(self, name: str, token: str) -> bool:
-        """Return whether `token` is the one `name` was given, in constant time."""
+        """Return whether `token` belongs to `name`; takes the same time for every wrong token."""
         known = self._read().get(name, {}).get("token_sha256", "")
         return hmac.compare_digest(known, _hash(token)) and bool(known)
 
     def holder(self, token: str) -> str | None:
-        """Say whose token this is, if anybody's; how long that takes does not depend on the token."""
+        """Return the name that `token` belongs to, or None."""
         digest, found = _hash(token), None
+        # No early exit: how long it takes must not show whether, or where in the file, the token matched.
         for name, entry in self._read().items():
             if hmac.compare_digest(entry["token_sha256"], digest):
                 found = name
@@ -56,43 +59,41 @@ class TokenBook:
         return {name: float(entry["added"]) for name, entry in self._read().items()}
 
     def add(self, name: str) -> str:
-        """Add a name and give its token, which is shown this once and stored as a hash.
+        """Add `name` and return its new token, which cannot be read back later.
 
-        Raises ConfigError for a name that is taken or of a wrong form.
+        Raises ConfigError if the name is taken or not allowed.
         """
         token = self.new_token()
-        with self._changing() as entries:
+        with self._update() as entries:
             if name in entries:
-                raise ConfigError(
-                    f"{self.role} {name!r} is there already; "
-                    f"`interlock {self.role}s revoke {name}` first for a new token"
-                )
+                anew = f"`interlock {self.role}s revoke {name}`"
+                raise ConfigError(f"{self.role} {name!r} already exists; for a new token, run {anew} first")
             entries[name] = self._entry(name, token)
         return token
 
     def revoke(self, name: str) -> None:
-        """Remove a name and its token. Raises ConfigError where there is none of that name."""
-        with self._changing() as entries:
+        """Remove a name and its token. Raises ConfigError if the name is unknown."""
+        with self._update() as entries:
             if name not in entries:
                 known = ", ".join(sorted(entries)) or "none"
                 raise ConfigError(f"there is no {self.role} {name!r}; known {self.role}s: {known}")
             del entries[name]
 
     def new_token(self) -> str:
-        """Make a token that nobody holds yet."""
         return self.prefix + secrets.token_urlsafe(32)
 
     def _entry(self, name: str, token: str) -> dict[str, Any]:
         if not NAME.fullmatch(name):
             raise ConfigError(
-                f"{self.role} name {name!r} cannot be used; take 1 to 64 letters, digits, dots, dashes and underscores"
+                f"{self.role} name {name!r} is not allowed; use 1 to 64 letters, digits, dots, dashes and underscores"
             )
         return {"token_sha256": _hash(token), "added": time.time()}
 
     @contextlib.contextmanager
-    def _changing(self) -> Iterator[dict[str, dict[str, Any]]]:
-        """Return the entries to change, and write them; one process at a time, so that no change undoes another."""
+    def _update(self) -> Iterator[dict[str, dict[str, Any]]]:
+        """Yield the entries for a change and write them back."""
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        # A lock file of its own: write_private replaces the JSON file, and a lock on a replaced file excludes nobody.
         with self.path.with_suffix(".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             entries = dict(self._read())
@@ -104,6 +105,7 @@ class TokenBook:
             stat = self.path.stat()
         except FileNotFoundError:
             return {}
+        # Every write replaces the file, so a second write within one tick of the clock still changes the inode.
         stamp = (stat.st_mtime_ns, stat.st_ino)
         if stamp != self._stamp:
             self._entries = self._parse(self.path.read_bytes())
@@ -114,10 +116,59 @@ class TokenBook:
         try:
             entries = json.loads(data)
         except ValueError as error:
-            raise ConfigError(f"{self.path} is not readable as JSON ({error}); restore it or delete it") from error
+            raise ConfigError(f"{self.path} is not valid JSON ({error}); restore it or delete it") from error
+        # Fail closed: an entry without a proper hash could otherwise match the empty string.
         if not isinstance(entries, dict) or not all(_is_entry(entry) for entry in entries.values()):
-            raise ConfigError(f"{self.path} is not a list of {self.role}s and token hashes; restore it or delete it")
+            raise ConfigError(f"{self.path} does not contain {self.role}s and token hashes; restore it or delete it")
         return entries
+
+
+class AgentTokens(Tokens):
+    """The agents that may call through the proxy."""
+
+    role = "agent"
+    prefix = "ilk_"
+
+
+class OperatorTokens(Tokens):
+    """The operators that may approve and reject proposals."""
+
+    role = "operator"
+    prefix = "ilo_"
+
+    def __init__(self, state_dir: Path) -> None:
+        super().__init__(state_dir)
+        self.token_file = state_dir / "keys" / "operator.token"
+
+    def ensure(self) -> None:
+        """Create the first operator, with its token in `token_file`, unless there has ever been an operator.
+
+        Raises ConfigError if `token_file` exists and contains no operator token.
+        """
+        if self.path.exists():
+            return
+        # The file comes first: after a crash in between, the next start takes the token from it.
+        make_private(self.token_file, f"{self.new_token()}\n".encode())
+        token = read_token(self.token_file)
+        if not token.startswith(self.prefix):
+            raise ConfigError(f"{self.token_file} contains no operator token; delete it and a new one is made")
+        with self._update() as entries:
+            if not entries:
+                entries[FIRST] = self._entry(FIRST, token)
+
+    def revoke(self, name: str) -> None:
+        """Remove an operator, and `token_file` if it contains that operator's token."""
+        super().revoke(name)
+        if self.token_file.exists() and self.holder(read_token(self.token_file)) is None:
+            self.token_file.unlink()
+
+
+def read_token(path: Path) -> str:
+    """Return the token in a file. Raises ConfigError if the file cannot be read."""
+    try:
+        return path.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read the token file {path} ({error}); name another with --token-file") from error
 
 
 def _is_entry(entry: Any) -> bool:
@@ -130,5 +181,5 @@ def _is_entry(entry: Any) -> bool:
 
 
 def _hash(token: str) -> str:
-    # Tokens are 256 random bits, so a fast hash is as good as a slow one.
+    # Tokens are 256 random bits: nobody guesses one, so a slow password hash would only cost time on every request.
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()

@@ -93,21 +93,21 @@ def _lay_out() -> _Layout:
     return layout
 
 
-class Meters:
+class Counters:
     """The numbers of so many workers. Make it before the fork; each worker then takes its `row`."""
 
     def __init__(self, workers: int) -> None:
         self._layout = _lay_out()
         self._memory = memoryview(mmap.mmap(-1, 8 * workers * self._layout.size)).cast("d")
         self._beats = memoryview(mmap.mmap(-1, 8 * workers)).cast("d")
-        self._rows = [Row(self, number) for number in range(workers)]
+        self._rows = [WorkerCounters(self, number) for number in range(workers)]
 
     @property
     def families(self) -> Iterable[Family]:
         """Every metric there is."""
         return self._layout.families.values()
 
-    def row(self, worker: int) -> Row:
+    def row(self, worker: int) -> WorkerCounters:
         """Return the row of a worker, which are numbered from 1."""
         return self._rows[worker - 1]
 
@@ -140,16 +140,16 @@ class Meters:
                 yield family, values, [self.total(place + more) for more in range(count)]
 
 
-class Row:
+class WorkerCounters:
     """The numbers of one worker. Safe for its threads."""
 
-    def __init__(self, meters: Meters, number: int) -> None:
-        self._meters = meters
+    def __init__(self, counters: Counters, number: int) -> None:
+        self._counters = counters
         self._number = number
-        self._numbers = meters.numbers(number)
-        self._total = meters.total
+        self._numbers = counters.numbers(number)
+        self._total = counters.total
         self._lock = threading.Lock()
-        families = {family.name: family.places for family in meters.families}
+        families = {family.name: family.places for family in counters.families}
         self._calls, self._outcomes = families[CALLS], families[OUTCOMES]
         self._refused, self._redactions = families[REFUSED], families[REDACTIONS]
         self._single = {name: places[()] for name, places in families.items() if () in places}
@@ -162,7 +162,7 @@ class Row:
 
     def beat(self) -> None:
         """Show a sign of life."""
-        self._meters.beat(self._number + 1)
+        self._counters.beat(self._number + 1)
 
     def set(self, name: str, value: float) -> None:
         """Say what a gauge shows now."""

@@ -16,17 +16,17 @@ from proxy.metrics.counters import AUDIT_WRITE
 if TYPE_CHECKING:
     from proxy.core.interfaces import EventSink
     from proxy.core.model import AuditEvent
-    from proxy.metrics.counters import Row
+    from proxy.metrics.counters import WorkerCounters
 
 AT_ONCE = 256
 
 
-class MeteredSink:
+class CountingSink:
     """An EventSink before another. What could not be recorded is counted too: it happened."""
 
-    def __init__(self, sink: EventSink, meters: Row) -> None:
+    def __init__(self, sink: EventSink, counters: WorkerCounters) -> None:
         self._sink = sink
-        self._meters = meters
+        self._counters = counters
         self._uncounted: deque[AuditEvent | float] = deque()
         """Events, and how many seconds each of them took to be durable."""
 
@@ -52,13 +52,13 @@ class MeteredSink:
 
     def _count_all(self) -> None:
         """Count what waits for it. Large answers are read in other threads, so another one may count the last of it."""
-        uncounted, meters = self._uncounted, self._meters
+        uncounted, counters = self._uncounted, self._counters
         while True:
             try:
                 what = uncounted.popleft()
             except IndexError:
                 return
             if isinstance(what, float):
-                meters.time(AUDIT_WRITE, what)
+                counters.time(AUDIT_WRITE, what)
             else:
-                meters.count(what)
+                counters.count(what)

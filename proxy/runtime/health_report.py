@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from proxy.audit.backlog import Backlog
     from proxy.config import Settings
-    from proxy.metrics.counters import Meters
+    from proxy.metrics.counters import Counters
     from proxy.policy.reloader import LivePolicy
-    from proxy.runtime.worker_process import Report, Worker
+    from proxy.runtime.worker_process import WorkerProcess, WorkerStatus
 
 SILENT_SECONDS: Final = 15.0
 """A worker beats every second; on a machine with much to do, later."""
@@ -34,7 +34,7 @@ class Place(Protocol):
     """The place of one worker."""
 
     number: int
-    worker: Worker | None
+    worker: WorkerProcess | None
     restarts: int
 
     @property
@@ -46,9 +46,9 @@ class Place(Protocol):
 class HealthReport:
     """Answers for health and metrics."""
 
-    def __init__(self, settings: Settings, meters: Meters, places: Sequence[Place], policy: LivePolicy) -> None:
+    def __init__(self, settings: Settings, counters: Counters, places: Sequence[Place], policy: LivePolicy) -> None:
         self._settings = settings
-        self._meters = meters
+        self._counters = counters
         self._places = places
         self._policy = policy
         self._started = time.time()
@@ -67,7 +67,7 @@ class HealthReport:
             return _reply(404, {"error": f"there is no such page; there are {', '.join(pages)}"})
         return pages[path]()
 
-    def reports(self) -> list[Report]:
+    def reports(self) -> list[WorkerStatus]:
         """Return what workers that serve said last."""
         return [place.worker.report for place in self._places if place.worker and place.worker.report]
 
@@ -99,7 +99,7 @@ class HealthReport:
             yield "store", f"{lag}, which is more than ready_lag ({limit:g} s){why}"
 
     def _is_silent(self, number: int) -> bool:
-        return self._meters.silence(number) > SILENT_SECONDS
+        return self._counters.silence(number) > SILENT_SECONDS
 
     def _read_backlog(self) -> Backlog:
         now = time.monotonic()
@@ -109,7 +109,7 @@ class HealthReport:
         return self._backlog
 
     def _metrics(self) -> Iterator[str]:
-        yield from expose(self._meters.sums())
+        yield from expose(self._counters.sums())
         backlog, serving = self._read_backlog(), sum(place.serves for place in self._places)
         yield from gauge("interlock_workers", "Workers that there should be.", [({}, len(self._places))])
         yield from gauge("interlock_workers_serving", "Workers that serve now.", [({}, serving)])

@@ -20,15 +20,15 @@ import structlog
 from proxy.admin_api.sockets import Listeners
 from proxy.errors import InterlockError
 from proxy.identity.ca import Authority
-from proxy.metrics.counters import Meters
+from proxy.metrics.counters import Counters
 from proxy.metrics.http_server import BACKLOG, HealthServer
 from proxy.runtime.health_report import HealthReport
-from proxy.runtime.wiring import lay_foundation
-from proxy.runtime.worker import Daemon, WorkerContext
-from proxy.runtime.worker_process import TOLD, Channel, Worker, fork_worker
+from proxy.runtime.wiring import preload
+from proxy.runtime.worker import Worker, WorkerContext
+from proxy.runtime.worker_process import TOLD, Channel, WorkerProcess, fork_worker
 from proxy.store.shared_calls import make_board
 from proxy.system import event_loop, gc_tuning, log_setup, run_file
-from proxy.system.listen_ports import Reserved, format_address, unusable
+from proxy.system.listen_ports import ReservedPorts, format_address, unusable
 from proxy.system.secret_files import FolderLock
 
 if TYPE_CHECKING:
@@ -49,12 +49,12 @@ MAX_FAILURES: Final = 5
 """How often in a row each worker may fail before all is given up."""
 
 
-class Slot:
+class WorkerSlot:
     """The place of one worker: who has it, or when it is taken again."""
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.worker: Worker | None = None
+        self.worker: WorkerProcess | None = None
         self.due = 0.0
         self.failures = 0
         self.restarts = -1  # the first start is none
@@ -79,7 +79,7 @@ class Supervisor:
         """Make ready all that workers share. Raises InterlockError where something is wrong with it."""
         self._settings = settings
         self._closing = contextlib.ExitStack()
-        self._slots = [Slot(number) for number in range(1, settings.workers + 1)]
+        self._slots = [WorkerSlot(number) for number in range(1, settings.workers + 1)]
         self._told: list[int] = []
         self._stopping_since: float | None = None
         self._ready = False
@@ -99,17 +99,17 @@ class Supervisor:
         self._lock = FolderLock(settings.state_dir)
         self._closing.callback(self._lock.release)
         run_file.clear(settings.state_dir)
-        self._foundation = lay_foundation(settings)
+        self._preloaded = preload(settings)
         event_loop.loop_factory()  # imported once, for all workers
         self._authority = Authority(settings.state_dir)
         self._authority.ensure()
-        self._listening = Reserved("listen", *settings.listen_address)
+        self._listening = ReservedPorts("listen", *settings.listen_address)
         self._closing.callback(self._listening.close)
         self._listeners = Listeners(settings.state_dir, settings.operator_address)
         self._closing.callback(self._listeners.close)
-        self._meters = Meters(settings.workers)
+        self._counters = Counters(settings.workers)
         self._shared_calls = make_board(settings.state_dir) if settings.workers > 1 else None
-        self._vitals = HealthReport(settings, self._meters, self._slots, self._foundation.policy)
+        self._health_report = HealthReport(settings, self._counters, self._slots, self._preloaded.policy)
         self._health = self._open_health(settings)
         self._started = time.time()
 
@@ -125,7 +125,7 @@ class Supervisor:
             log.warning("health and metrics are not served", error=str(problem))
             return None
         self._health_address = listener.getsockname()[:2]
-        server = HealthServer(listener, self._vitals.answer)
+        server = HealthServer(listener, self._health_report.answer)
         self._closing.callback(server.close)
         return server
 
@@ -181,17 +181,17 @@ class Supervisor:
             raise InterlockError("workers did not end in time and were killed; what they recorded is kept")
         if now >= self._looked + TICK_SECONDS:
             self._looked = now
-            self._foundation.policy.reload_if_changed()  # a worker that is started later must know what is in force
+            self._preloaded.policy.reload_if_changed()  # a worker that is started later must know what is in force
         if self._health is not None:
             self._health.expire()
 
     def _heed(self, number: int) -> None:
         if number == signal.SIGHUP:
-            self._foundation.policy.reload_if_changed()
+            self._preloaded.policy.reload_if_changed()
             self._tell_all(signal.SIGHUP)
         elif self._stopping_since is None:
             self._stopping_since = time.monotonic()
-            self._vitals.stopping = True
+            self._health_report.stopping = True
             self._tell_all(signal.SIGTERM)
 
     def _tell_all(self, number: signal.Signals) -> None:
@@ -199,12 +199,12 @@ class Supervisor:
             if slot.worker is not None:
                 slot.worker.tell(number)
 
-    def _start_or_wait(self, slot: Slot) -> None:
+    def _start_or_wait(self, slot: WorkerSlot) -> None:
         """Start a worker, unless it would decide by an older policy than the others do.
 
         That can be where files changed twice within a moment, and are bad now: what was in force cannot be had.
         """
-        policy = self._foundation.policy
+        policy = self._preloaded.policy
         policy.reload_if_changed()
         if policy.problem is not None and self._in_force not in (None, policy.current().version):
             log.error("a worker cannot be replaced while the policy is bad", worker=slot.number, error=policy.problem)
@@ -212,7 +212,7 @@ class Supervisor:
         else:
             self._start(slot)
 
-    def _start(self, slot: Slot) -> None:
+    def _start(self, slot: WorkerSlot) -> None:
         slot.restarts += 1
         slot.worker = fork_worker(slot.number, lambda channel: self._work(slot, channel), self._let_go)
 
@@ -228,21 +228,21 @@ class Supervisor:
             if slot.worker is not None:
                 os.close(slot.worker.pidfd)
 
-    def _work(self, slot: Slot, channel: Channel) -> None:
+    def _work(self, slot: WorkerSlot, channel: Channel) -> None:
         """Be a worker."""
         if len(self._slots) > 1:
             log_setup.name_worker(slot.number)
-        station = WorkerContext(
+        context = WorkerContext(
             number=slot.number,
-            foundation=self._foundation,
+            preloaded=self._preloaded,
             addresses=self._listening.addresses,
             private=self._private,
             listeners=self._listeners,
             channel=channel,
-            meters=self._meters.row(slot.number),
+            counters=self._counters.row(slot.number),
             shared_calls=self._shared_calls,
         )
-        event_loop.run(_serve(self._settings, station))
+        event_loop.run(_serve(self._settings, context))
 
     def _wait(self) -> None:
         """Wait until something happens, a moment at most."""
@@ -259,7 +259,7 @@ class Supervisor:
         for number, _ in ready:
             self._attend(number, workers)
 
-    def _attend(self, number: int, workers: list[Worker]) -> None:
+    def _attend(self, number: int, workers: list[WorkerProcess]) -> None:
         if number == self._wakeup.fileno():
             with contextlib.suppress(BlockingIOError):
                 self._wakeup.recv(4096)
@@ -270,13 +270,13 @@ class Supervisor:
                 self._bury(worker)
             elif worker.channel.fileno() == number and worker.hear() and worker.report is not None:
                 self._in_force = worker.report.policy_version
-                self._foundation.policy.reload_if_changed()
+                self._preloaded.policy.reload_if_changed()
 
-    def _bury(self, worker: Worker) -> None:
+    def _bury(self, worker: WorkerProcess) -> None:
         slot = self._slots[worker.number - 1]
         code, lived = worker.reap(), time.monotonic() - worker.since
         slot.worker = None
-        self._meters.row(worker.number).begin()
+        self._counters.row(worker.number).begin()
         why = worker.failure or (f"killed by signal {-code}" if code < 0 else f"exit code {code}")
         if self._stopping_since is not None:
             if code not in (0, -signal.SIGTERM):  # the signal itself ends one that does not serve yet
@@ -318,9 +318,9 @@ class Supervisor:
             on_ready(running)
 
     def _running(self) -> run_file.Running:
-        settings, reports = self._settings, self._vitals.reports()
+        settings, reports = self._settings, self._health_report.reports()
         versions = {report.policy_version for report in reports}
-        before = self._noted.policy_version if self._noted else self._foundation.policy.current().version
+        before = self._noted.policy_version if self._noted else self._preloaded.policy.current().version
         return run_file.Running(
             pid=os.getpid(),
             listen=format_address(self._listening.addresses[0]),
@@ -337,5 +337,5 @@ class Supervisor:
         )
 
 
-async def _serve(settings: Settings, station: WorkerContext) -> None:
-    await Daemon(settings, station).run()
+async def _serve(settings: Settings, context: WorkerContext) -> None:
+    await Worker(settings, context).run()

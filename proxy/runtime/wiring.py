@@ -14,7 +14,7 @@ from proxy.core.model import AuditEvent
 from proxy.gate.phases import Phases
 from proxy.gate.request import Gate
 from proxy.gate.tool_catalog import ToolCatalog
-from proxy.identity.operators import OperatorBook
+from proxy.identity.token_file import OperatorTokens
 from proxy.policy.reloader import LivePolicy
 from proxy.redact import builtin
 from proxy.redact.reloader import LiveMasker
@@ -44,7 +44,7 @@ class Preloaded:
     masker: LiveMasker
 
 
-def lay_foundation(settings: Settings) -> Preloaded:
+def preload(settings: Settings) -> Preloaded:
     """Load the policy and compile what it masks with. Raises ConfigError and PolicyError."""
     masker = LiveMasker(
         read_or_make_key(settings.state_dir / "keys" / "mask.key", MASK_KEY_BYTES),
@@ -54,7 +54,7 @@ def lay_foundation(settings: Settings) -> Preloaded:
     return Preloaded(policy, masker)
 
 
-class Parts:
+class Components:
     """The policy, the log, the pins, and the gate made of them. Make it inside a running event loop.
 
     `tools_changed` is called when clients should list tools again: those of the
@@ -72,8 +72,8 @@ class Parts:
         tools_changed: Callable[[str | None], None],
         reloaded: Callable[[], None] = lambda: None,
         server: str | None = None,
-        foundation: Preloaded | None = None,
-        meter: Callable[[EventSink], EventSink] = lambda sink: sink,
+        preloaded: Preloaded | None = None,
+        wrap_sink: Callable[[EventSink], EventSink] = lambda sink: sink,
         *,
         lead: bool = True,
         shared_calls: SharedCalls | None = None,
@@ -82,16 +82,16 @@ class Parts:
         self._on_reload = reloaded
         self._server = server
         self._lead = lead
-        foundation = foundation or lay_foundation(settings)
-        self.policy, self.masker = foundation.policy, foundation.masker
+        preloaded = preloaded or preload(settings)
+        self.policy, self.masker = preloaded.policy, preloaded.masker
         self.policy.on_change = self._policy_reloaded
         self.recording = Recording(settings, open_sink(), adopts_all=server is None)
-        self.sink = meter(self.recording.sink)
+        self.sink = wrap_sink(self.recording.sink)
         self.pins = PinFiles(settings.state_dir)
         self._database = open_database(settings.postgres, settings.state_dir)
         self.store = Proposals(self._database)
         self.sampler = _open_sampler(settings)
-        self.operators = OperatorBook(settings.state_dir)
+        self.operators = OperatorTokens(settings.state_dir)
         self.operators.ensure()
         keys = open_keys(settings, os.environ)
         keys.ring(time.time())  # made at the first start, and looked at in each: no proposal finds it unusable

@@ -30,16 +30,16 @@ from addons.mitm.next_layer import HttpOnly
 from addons.mitm.patches import embed
 from addons.tools_changed import Announcer
 from addons.websocket import WebsocketGate
-from proxy.admin_api.server import Console
+from proxy.admin_api.server import AdminApiServer
 from proxy.audit.local_log_files import DaemonLog
 from proxy.egress.guard import EgressGuard
 from proxy.errors import ConfigError
-from proxy.identity.agents import AgentBook
 from proxy.identity.ca import Authority
+from proxy.identity.token_file import AgentTokens
 from proxy.metrics.counters import CONNECTIONS, STREAMS, UNDER_WAY
-from proxy.metrics.counting_sink import MeteredSink
-from proxy.runtime.wiring import Parts, Preloaded
-from proxy.runtime.worker_process import Channel, Report
+from proxy.metrics.counting_sink import CountingSink
+from proxy.runtime.wiring import Components, Preloaded
+from proxy.runtime.worker_process import Channel, WorkerStatus
 from proxy.store.shared_calls import SharedCalls
 from proxy.system.secret_files import read_or_make_key
 from proxy.twophase.review import ProposalReview
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from proxy.admin_api.sockets import Listeners
     from proxy.config import Settings
     from proxy.core.interfaces import EventSink
-    from proxy.metrics.counters import Row
+    from proxy.metrics.counters import WorkerCounters
     from proxy.system.listen_ports import Address
 
 log = structlog.get_logger("interlock")
@@ -70,43 +70,43 @@ class WorkerContext:
 
     number: int
     """From 1; the one that takes a worker's place has the same."""
-    foundation: Preloaded
+    preloaded: Preloaded
     addresses: Sequence[Address]
     """Where it listens, beside the others."""
     private: Sequence[Address]
     """Where others of this proxy listen that agents must not reach."""
     listeners: Listeners
     channel: Channel
-    meters: Row
+    counters: WorkerCounters
     shared_calls: Path | None = None
     """Where workers show each other their calls, if there are several."""
 
 
-class Daemon:
+class Worker:
     """One worker. Make it inside a running event loop, then `run` it."""
 
-    def __init__(self, settings: Settings, station: WorkerContext) -> None:
+    def __init__(self, settings: Settings, context: WorkerContext) -> None:
         self._settings = settings
-        self._station = station
+        self._context = context
         self._stop = asyncio.Event()
         self.announcer = Announcer()
-        self.shared_calls = SharedCalls(station.shared_calls) if station.shared_calls is not None else None
-        self.parts = Parts(
+        self.shared_calls = SharedCalls(context.shared_calls) if context.shared_calls is not None else None
+        self.components = Components(
             settings,
             self._open_log,
             self.announcer.tools_changed,
             self._tell,
-            foundation=station.foundation,
-            meter=self._metered,
-            lead=station.number == 1,
+            preloaded=context.preloaded,
+            wrap_sink=self._counting,
+            lead=context.number == 1,
             shared_calls=self.shared_calls,
         )
-        self.policy, self.gate = self.parts.policy, self.parts.gate
+        self.policy, self.gate = self.components.policy, self.components.gate
         self.authority = Authority(settings.state_dir)
-        self.console = self._console()
+        self.admin_api = self._admin_api()
         self.lifecycle = Lifecycle(
             self.gate,
-            self._station.meters,
+            self._context.counters,
             connection_limit=settings.connection_limit,
             first_request_seconds=2 * settings.header_timeout,  # tunnel and TLS first; a slow head has its own deadline
             body_seconds=settings.body_timeout,
@@ -116,10 +116,10 @@ class Daemon:
 
     def _open_log(self) -> DaemonLog:
         settings = self._settings
-        return DaemonLog(settings.state_dir, max_bytes=settings.audit_log_limit, worker=self._station.number)
+        return DaemonLog(settings.state_dir, max_bytes=settings.audit_log_limit, worker=self._context.number)
 
-    def _metered(self, sink: EventSink) -> EventSink:
-        return MeteredSink(sink, self._station.meters)
+    def _counting(self, sink: EventSink) -> EventSink:
+        return CountingSink(sink, self._context.counters)
 
     def stop(self) -> None:
         """Begin a graceful stop."""
@@ -130,9 +130,9 @@ class Daemon:
 
         Raises ConfigError where the address cannot be listened on.
         """
-        self._station.meters.begin()
-        await self.parts.check()
-        self.console.start()  # before the first request can come, so that none is let through to it
+        self._context.counters.begin()
+        await self.components.check()
+        self.admin_api.start()  # before the first request can come, so that none is let through to it
         sys.setswitchinterval(TURN_SECONDS)
         serving = asyncio.create_task(self.master.run())
         watching = asyncio.create_task(self._watch())
@@ -152,19 +152,19 @@ class Daemon:
             await self._shut_down(serving)
 
     async def _watch(self) -> None:
-        await asyncio.gather(self.parts.watch(), self._tick())
+        await asyncio.gather(self.components.watch(), self._tick())
 
     async def _tick(self) -> None:
         """Say every second how this worker is. Runs until cancelled."""
-        meters = self._station.meters
+        counters = self._context.counters
         while True:
             await asyncio.sleep(TICK_SECONDS)
-            meters.beat()
-            meters.set(CONNECTIONS, self.lifecycle.connections)
-            meters.set(UNDER_WAY, self.gate.under_way)
-            meters.set(STREAMS, self.announcer.count)
+            counters.beat()
+            counters.set(CONNECTIONS, self.lifecycle.connections)
+            counters.set(UNDER_WAY, self.gate.under_way)
+            counters.set(STREAMS, self.announcer.count)
             self.gate.catch_up()
-            self.parts.recording.look_after()
+            self.components.recording.look_after()
             self._tell()
 
     async def _listening(self, serving: asyncio.Task[None]) -> None:
@@ -178,15 +178,17 @@ class Daemon:
                 raise ConfigError("the proxy ended before it was ready")
             await asyncio.sleep(0.005)
 
-    def _console(self) -> Console:
-        settings, parts = self._settings, self.parts
-        desk = ProposalReview(parts.store, parts.sink, time.time)
-        return Console(desk, parts.operators, parts.sink, settings.state_dir, listeners=self._station.listeners)
+    def _admin_api(self) -> AdminApiServer:
+        settings, components = self._settings, self.components
+        review = ProposalReview(components.store, components.sink, time.time)
+        return AdminApiServer(
+            review, components.operators, components.sink, settings.state_dir, listeners=self._context.listeners
+        )
 
     def _tell(self) -> None:
         """Tell the supervisor how this worker is."""
         version, problem = self.policy.current().version, self.policy.problem
-        self._station.channel.report(Report(version, problem, self.parts.recording.problem))
+        self._context.channel.report(WorkerStatus(version, problem, self.components.recording.problem))
 
     async def _refuse_to_listen(self, error: Exception) -> None:
         reason = str(error.strerror if isinstance(error, OSError) and error.strerror else error).partition("\n")[0]
@@ -211,19 +213,19 @@ class Daemon:
         self.master.shutdown()
         with contextlib.suppress(Exception):
             await asyncio.wait_for(serving, timeout=5)
-        await self.console.stop()
-        await self.parts.close()
+        await self.admin_api.stop()
+        await self.components.close()
         if self.shared_calls is not None:
             self.shared_calls.close()
 
     def _own_addresses(self) -> list[Address]:
-        return [*self._station.addresses, *self._station.private, *self.console.addresses]
+        return [*self._context.addresses, *self._context.private, *self.admin_api.addresses]
 
     def _master(self) -> Embedded:
         settings = self._settings
         limits = _limits(settings)
         seal_key = read_or_make_key(settings.state_dir / "keys" / "seal.key", sse_ping_carrier.KEY_BYTES)
-        replace_listening(self._station.addresses)
+        replace_listening(self._context.addresses)
         embed()
         master = Embedded(options.Options())
         master.addons.add(
@@ -235,7 +237,7 @@ class Daemon:
             disable_h2c.DisableH2C(),
             self.lifecycle,
             Identity(
-                AgentBook(settings.state_dir),
+                AgentTokens(settings.state_dir),
                 self.gate,
                 default_agent=settings.default_agent,
                 required=settings.agent_auth == "required",

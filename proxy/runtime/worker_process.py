@@ -33,7 +33,7 @@ TOLD: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class WorkerStatus:
     """How a worker that serves is."""
 
     policy_version: str
@@ -46,9 +46,9 @@ class Channel:
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
-        self._said: Report | None = None
+        self._said: WorkerStatus | None = None
 
-    def report(self, report: Report) -> None:
+    def report(self, report: WorkerStatus) -> None:
         """Say how the worker is, where that is news."""
         if report != self._said:
             self._said = report
@@ -63,7 +63,7 @@ class Channel:
             self._socket.send(json.dumps(value).encode())
 
 
-class Worker:
+class WorkerProcess:
     """One worker, from its fork to its end."""
 
     def __init__(self, number: int, pid: int, channel: socket.socket) -> None:
@@ -72,7 +72,7 @@ class Worker:
         self.pidfd = os.pidfd_open(pid)
         self.channel = channel
         self.since = time.monotonic()
-        self.report: Report | None = None
+        self.report: WorkerStatus | None = None
         """What it said of itself last; None until it serves."""
         self.failure: str | None = None
         """Why it said that it ends."""
@@ -84,7 +84,7 @@ class Worker:
         except (OSError, ValueError):
             return False
         if "report" in said:
-            self.report = Report(**said["report"])
+            self.report = WorkerStatus(**said["report"])
         self.failure = said.get("failure", self.failure)
         return bool(said)
 
@@ -103,7 +103,7 @@ class Worker:
         return code
 
 
-def fork_worker(number: int, work: Callable[[Channel], None], let_go: Callable[[], None]) -> Worker:
+def fork_worker(number: int, work: Callable[[Channel], None], let_go: Callable[[], None]) -> WorkerProcess:
     """Fork a worker that does `work` and ends; `let_go` closes, in it, what is the supervisor's alone.
 
     The caller must have one thread and no event loop.
@@ -118,7 +118,7 @@ def fork_worker(number: int, work: Callable[[Channel], None], let_go: Callable[[
         _be_worker(supervisor, before, work, let_go, Channel(theirs))
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
     theirs.close()
-    return Worker(number, pid, ours)
+    return WorkerProcess(number, pid, ours)
 
 
 def _be_worker(

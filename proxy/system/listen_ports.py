@@ -19,7 +19,7 @@ BACKLOG: Final = 1024
 type Address = tuple[str, int]
 
 
-class Reserved:
+class ReservedPorts:
     """The addresses of one setting, kept until `close`."""
 
     def __init__(self, setting: str, host: str, port: int) -> None:

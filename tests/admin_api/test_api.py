@@ -88,7 +88,7 @@ async def test_a_large_body_is_refused(served: Served) -> None:
 
 async def test_a_slow_body_is_refused(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api, "BODY_SECONDS", 0.1)
-    reader, writer = await asyncio.open_unix_connection(served.console.path)
+    reader, writer = await asyncio.open_unix_connection(served.admin_api.path)
     head = f"POST /proposals/{ID}/approve HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {served.token}\r\n"
     writer.write(f"{head}Content-Length: 10\r\n\r\n{{".encode())
     async with asyncio.timeout(PATIENCE):
@@ -99,7 +99,7 @@ async def test_a_slow_body_is_refused(served: Served, monkeypatch: pytest.Monkey
 
 
 async def test_a_request_that_breaks_off_decides_nothing(served: Served) -> None:
-    _, writer = await asyncio.open_unix_connection(served.console.path)
+    _, writer = await asyncio.open_unix_connection(served.admin_api.path)
     head = f"POST /proposals/{ID}/approve HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {served.token}\r\n"
     writer.write(f"{head}Content-Length: 10\r\n\r\n{{".encode())
     await writer.drain()

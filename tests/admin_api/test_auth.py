@@ -8,7 +8,7 @@ import time
 import pytest
 
 from proxy.admin_api import auth
-from proxy.admin_api.auth import Door, TcpName
+from proxy.admin_api.auth import ListenerName, OperatorAuth
 from tests.admin_api.conftest import Served
 from tests.support.timeouts import PATIENCE
 
@@ -34,7 +34,7 @@ async def test_nobody_comes_in_without_an_operators_token(via: str, served: Serv
 async def test_an_operator_who_was_revoked_is_refused_at_once(via: str, served: Served) -> None:
     async with served.client(via) as http:
         assert (await http.get("/proposals")).status_code == 200
-        served.book.revoke("alice")
+        served.tokens.revoke("alice")
         assert (await http.get("/proposals")).status_code == 401
 
 
@@ -74,26 +74,26 @@ async def test_wrong_tokens_wait_for_one_another_and_right_ones_for_none(served:
     def scope(token: str) -> dict:
         return {"type": "http", "headers": [(b"authorization", f"Bearer {token}".encode())]}
 
-    def wrong(guard: Door) -> list[asyncio.Task[str]]:
-        return [asyncio.create_task(guard.admit(scope("x"))) for _ in range(3)]
+    def wrong(guard: OperatorAuth) -> list[asyncio.Task[str]]:
+        return [asyncio.create_task(guard.authenticate(scope("x"))) for _ in range(3)]
 
-    guard = Door(served.book, served.world, wrong_token_seconds=2 * PATIENCE)
+    guard = OperatorAuth(served.tokens, served.world, wrong_token_seconds=2 * PATIENCE)
     waiting = wrong(guard)
     await asyncio.sleep(0)
     async with asyncio.timeout(PATIENCE):
-        assert await guard.admit(scope(served.token)) == "alice"
+        assert await guard.authenticate(scope(served.token)) == "alice"
     for one in waiting:
         assert one.cancel(), "it did not wait"
     await asyncio.gather(*waiting, return_exceptions=True)
-    began, guard = time.monotonic(), Door(served.book, served.world, wrong_token_seconds=0.2)
+    began, guard = time.monotonic(), OperatorAuth(served.tokens, served.world, wrong_token_seconds=0.2)
     told = await asyncio.gather(*wrong(guard), return_exceptions=True)
-    assert all(isinstance(one, auth.Refused) for one in told)
+    assert all(isinstance(one, auth.ApiError) for one in told)
     assert time.monotonic() - began >= 0.6
 
 
 @BOTH
 async def test_operators_that_cannot_be_read_let_nobody_in(via: str, served: Served) -> None:
-    served.book.path.write_text("{")
+    served.tokens.path.write_text("{")
     async with served.client(via) as http:
         answer = await http.get("/proposals")
     assert (answer.status_code, answer.json()["error"]["reason"]) == (503, "operators_unavailable")
@@ -111,21 +111,21 @@ async def test_over_tcp_a_name_of_somebody_elses_is_refused_before_the_token_is_
 @pytest.mark.parametrize(
     ("listener", "header", "fits"),
     [
-        (TcpName("127.0.0.1", 9000), "127.0.0.1:9000", True),
-        (TcpName("127.0.0.1", 9000), "LOCALHOST:9000", True),
-        (TcpName("127.0.0.1", 9000), "[::1]:9000", True),
-        (TcpName("0.0.0.0", 9000), "192.168.1.7:9000", True),
-        (TcpName("console.corp", 9000), "Console.Corp:9000", True),
-        (TcpName("console.corp", 80), "console.corp", True),
-        (TcpName("console.corp", 9000), "console.corp", False),
-        (TcpName("127.0.0.1", 9000), "127.0.0.1.evil.example:9000", False),
-        (TcpName("127.0.0.1", 9000), "evil.example:9000", False),
-        (TcpName("127.0.0.1", 9000), "localhost:9001", False),
-        (TcpName("127.0.0.1", 9000), "localhost:99999999", False),
-        (TcpName("127.0.0.1", 9000), "2130706433:9000", False),
-        (TcpName("127.0.0.1", 9000), "localhost:9000/", False),
-        (TcpName("127.0.0.1", 9000), "[localhost]:9000", False),
+        (ListenerName("127.0.0.1", 9000), "127.0.0.1:9000", True),
+        (ListenerName("127.0.0.1", 9000), "LOCALHOST:9000", True),
+        (ListenerName("127.0.0.1", 9000), "[::1]:9000", True),
+        (ListenerName("0.0.0.0", 9000), "192.168.1.7:9000", True),
+        (ListenerName("console.corp", 9000), "Console.Corp:9000", True),
+        (ListenerName("console.corp", 80), "console.corp", True),
+        (ListenerName("console.corp", 9000), "console.corp", False),
+        (ListenerName("127.0.0.1", 9000), "127.0.0.1.evil.example:9000", False),
+        (ListenerName("127.0.0.1", 9000), "evil.example:9000", False),
+        (ListenerName("127.0.0.1", 9000), "localhost:9001", False),
+        (ListenerName("127.0.0.1", 9000), "localhost:99999999", False),
+        (ListenerName("127.0.0.1", 9000), "2130706433:9000", False),
+        (ListenerName("127.0.0.1", 9000), "localhost:9000/", False),
+        (ListenerName("127.0.0.1", 9000), "[localhost]:9000", False),
     ],
 )
-def test_a_host_header_means_a_listener_or_not(listener: TcpName, header: str, fits: bool) -> None:
+def test_a_host_header_means_a_listener_or_not(listener: ListenerName, header: str, fits: bool) -> None:
     assert listener.fits(header) is fits

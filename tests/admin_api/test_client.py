@@ -19,7 +19,7 @@ ID = new_proposal().proposal_id
 
 @pytest.fixture
 def remote(served: Served) -> RemoteReview:
-    return RemoteReview(served.console.path, served.token, timeout=PATIENCE)
+    return RemoteReview(served.admin_api.path, served.token, timeout=PATIENCE)
 
 
 async def code_of(attempt) -> str:
@@ -29,8 +29,8 @@ async def code_of(attempt) -> str:
 
 
 async def test_it_says_what_the_desk_says(remote: RemoteReview, served: Served) -> None:
-    assert await remote.show(ID[:13]) == await served.world.desk.show(ID)
-    assert await remote.list([State.PENDING], 5) == await served.world.desk.list([State.PENDING], 5)
+    assert await remote.show(ID[:13]) == await served.world.review.show(ID)
+    assert await remote.list([State.PENDING], 5) == await served.world.review.list([State.PENDING], 5)
     assert await remote.list([State.BLOCKED, State.REJECTED], 5) == []
     assert (await remote.approve(ID, "é right"))["operator_reason"] == "é right"
     assert (await remote.reject(ID, "on second thoughts"))["state"] == "rejected"
@@ -41,7 +41,7 @@ async def test_a_no_comes_with_the_desks_own_code_and_words(remote: RemoteReview
         await remote.show("nothing like it")
     assert refused.value.code == "not_found"
     assert await code_of(remote.reject(ID, "")) == "reason_required"
-    assert await code_of(RemoteReview(served.console.path, served.agent_token).show(ID)) == "operator_auth"
+    assert await code_of(RemoteReview(served.admin_api.path, served.agent_token).show(ID)) == "operator_auth"
 
 
 @pytest.mark.parametrize("odd", ["", ".", "..", "?state=x", "#", "a/../b", "\ud800", "%2e%2e", "x" * 5000])
@@ -52,7 +52,7 @@ async def test_an_odd_id_is_an_id_and_no_path(odd: str, remote: RemoteReview, se
 
 async def test_a_token_of_another_form_is_refused_here_already(served: Served) -> None:
     for token in ("a\r\nX: y", "é", "\ud800"):
-        assert await code_of(RemoteReview(served.console.path, token).list([], 1)) == "operator_auth"
+        assert await code_of(RemoteReview(served.admin_api.path, token).list([], 1)) == "operator_auth"
     assert served.world.events == []
 
 

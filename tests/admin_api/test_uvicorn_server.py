@@ -28,7 +28,7 @@ async def test_a_connection_that_holds_on_is_ended(sent: bytes, served: Served, 
     monkeypatch.setattr(
         uvicorn_server, "CONNECTION_SECONDS", 2.0 if b"\r\n" in sent else 0.1
     )  # one is to be answered first
-    reader, writer = await asyncio.open_unix_connection(served.console.path)
+    reader, writer = await asyncio.open_unix_connection(served.admin_api.path)
     writer.write(sent)
     async with asyncio.timeout(PATIENCE):
         received = await reader.read()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.agent.env import BYPASS, PROXY, SHOWN, Entrance, change, proxy_url, through_proxy, without_proxy
+from proxy.agent.env import BYPASS, PROXY, SHOWN, ProxyEndpoint, change, proxy_url, through_proxy, without_proxy
 
-ENTRANCE = Entrance("http://127.0.0.1:8080", "/s/ca.pem", "/s/bundle.pem")
+ENTRANCE = ProxyEndpoint("http://127.0.0.1:8080", "/s/ca.pem", "/s/bundle.pem")
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from proxy.cli import Commands
-from proxy.commands.lazy import Entry, Placeholder
+from proxy.commands.lazy import CommandEntry, Placeholder
 
 
 @pytest.mark.parametrize("entry", Commands.entries, ids=lambda entry: entry.name)
-def test_a_command_says_of_itself_what_is_said_before_it_is_imported(entry: Entry) -> None:
+def test_a_command_says_of_itself_what_is_said_before_it_is_imported(entry: CommandEntry) -> None:
     real = Placeholder(entry).load()
     assert real.name == entry.name
     assert (real.help or "").partition("\n")[0] == entry.summary

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from proxy.identity.operators import OperatorBook
+from proxy.identity.token_file import OperatorTokens
 from tests.commands.conftest import Run, complaint
 
 
@@ -13,7 +13,7 @@ def test_an_operators_token_is_printed_once_and_works(run: Run, tmp_path: Path) 
     done = run("operators", "add", "alice")
     assert done.returncode == 0
     (token,) = done.stdout.splitlines()
-    assert OperatorBook(tmp_path / "state").holder(token) == "alice"
+    assert OperatorTokens(tmp_path / "state").holder(token) == "alice"
     assert token not in done.stderr
     assert "INTERLOCK_OPERATOR_TOKEN" in done.stderr
 
@@ -31,11 +31,11 @@ def test_operators_are_listed_without_their_tokens(run: Run) -> None:
 def test_a_revoked_operators_token_is_worth_nothing(run: Run, tmp_path: Path) -> None:
     token = run("operators", "add", "alice").stdout.strip()
     assert run("operators", "revoke", "alice").returncode == 0
-    assert OperatorBook(tmp_path / "state").holder(token) is None
+    assert OperatorTokens(tmp_path / "state").holder(token) is None
 
 
 def test_wrong_names_are_told(run: Run) -> None:
     run("operators", "add", "alice")
-    assert "operator name '[red]' cannot be used" in complaint(run("operators", "add", "[red]"))
+    assert "operator name '[red]' is not allowed" in complaint(run("operators", "add", "[red]"))
     assert "interlock operators revoke alice" in complaint(run("operators", "add", "alice"))
     assert "there is no operator 'bob'; known operators: alice" in complaint(run("operators", "revoke", "bob"))

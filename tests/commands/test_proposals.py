@@ -15,7 +15,7 @@ import pytest
 
 from proxy.audit.local_log import LOG_FILE, read_log
 from proxy.core.proposals import Proposal, State
-from proxy.identity.operators import OperatorBook
+from proxy.identity.token_file import OperatorTokens
 from proxy.store.open_store import open_store
 from tests.commands.conftest import Run, complaint
 from tests.support.harness import environment as environment_of
@@ -44,7 +44,7 @@ def keep(state_dir: Path, proposal_id: str, **fields: Any) -> Proposal:
 def state(environment: None, tmp_path: Path) -> Path:
     """A state folder with an operator and a proposal that waits."""
     state = tmp_path / "state"
-    OperatorBook(state).ensure()
+    OperatorTokens(state).ensure()
     keep(state, FIRST)
     return state
 
@@ -136,7 +136,7 @@ def test_what_cannot_be_decided_is_told(run: Run, state: Path) -> None:
 
 
 def test_a_token_may_come_from_a_file_or_the_environment(run: Run, state: Path, tmp_path: Path) -> None:
-    alice, bob = OperatorBook(state).add("alice"), OperatorBook(state).add("bob")
+    alice, bob = OperatorTokens(state).add("alice"), OperatorTokens(state).add("bob")
     keep(state, SECOND)
     (tmp_path / "alice.token").write_text(f"{alice}\n")
     by_file = run("proposals", "approve", FIRST, "--json", "--token-file", str(tmp_path / "alice.token"))

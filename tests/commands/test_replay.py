@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from proxy.audit.local_log import LOG_FILE, LocalLog
 from proxy.cli import app
-from proxy.commands.moments import parse_age
+from proxy.commands.time_format import parse_age
 from proxy.core.model import AuditEvent
 from proxy.errors import ConfigError, PolicyError
 

@@ -14,7 +14,7 @@ import httpx2
 import pytest
 
 from proxy.core.proposals import Proposal, State
-from proxy.identity.operators import OperatorBook, read_token
+from proxy.identity.token_file import OperatorTokens, read_token
 from proxy.store.open_store import open_store
 from tests.daemon.waiting import next_refusal, refusals
 from tests.support.harness import Interlock, ServerHandle, free_port, interlock_cli, start_interlock
@@ -105,7 +105,7 @@ def listened_to(port: int) -> bool:
 
 
 def test_the_first_start_makes_an_operator_and_a_socket_for_the_owner_alone(interlock: Interlock):
-    assert OperatorBook(interlock.state_dir).holder(token(interlock)) == "operator"
+    assert OperatorTokens(interlock.state_dir).holder(token(interlock)) == "operator"
     path = Path(interlock.run["operator_socket"])
     assert path == interlock.state_dir / "operator.sock"
     assert stat.S_ISSOCK(path.stat().st_mode)

@@ -5,23 +5,23 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 
-from proxy.doctor.findings import Found, examine, fail, ok, warn
+from proxy.doctor.findings import CheckResult, fail, ok, run_checks, warn
 from proxy.errors import ConfigError
 
 
 def test_what_is_found_comes_in_order_whatever_goes_wrong() -> None:
     never = threading.Event()
 
-    def broken() -> Iterator[Found]:
+    def broken() -> Iterator[CheckResult]:
         yield ok("b", "first")
         raise KeyError("x")
 
-    def refused() -> Iterator[Found]:
+    def refused() -> Iterator[CheckResult]:
         raise ConfigError("the way out")
         yield
 
     found = list(
-        examine(
+        run_checks(
             [
                 ("hangs", lambda: [ok("hangs", str(never.wait()))]),
                 ("a", lambda: [ok("a", "one"), warn("a", "two", "do")]),

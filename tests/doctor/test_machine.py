@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from proxy.doctor import machine
-from proxy.doctor.findings import Found
+from proxy.doctor.findings import CheckResult
 
 
-def states(found: Iterable[Found]) -> dict[str, str]:
+def states(found: Iterable[CheckResult]) -> dict[str, str]:
     return {one.check: one.state for one in found}
 
 

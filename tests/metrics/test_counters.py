@@ -6,21 +6,23 @@ import os
 import time
 
 from proxy.core.model import AuditEvent, Finding
-from proxy.metrics.counters import CONNECTIONS, GATE, UNDER_WAY, Meters
+from proxy.metrics.counters import CONNECTIONS, GATE, UNDER_WAY, Counters
 
 
 def event(kind: str, **fields: object) -> AuditEvent:
     return AuditEvent(event_id="e", kind=kind, time=0.0, **fields)  # type: ignore[arg-type]
 
 
-def counted(meters: Meters) -> dict[tuple[str, tuple[str, ...]], float]:
-    found = {(family.name, labels): numbers[0] for family, labels, numbers in meters.sums() if family.kind == "counter"}
+def counted(counters: Counters) -> dict[tuple[str, tuple[str, ...]], float]:
+    found = {
+        (family.name, labels): numbers[0] for family, labels, numbers in counters.sums() if family.kind == "counter"
+    }
     return {key: number for key, number in found.items() if number}
 
 
 def test_events_are_counted_by_what_they_say_and_unknown_words_are_other() -> None:
-    meters = Meters(2)
-    first, second = meters.row(1), meters.row(2)
+    counters = Counters(2)
+    first, second = counters.row(1), counters.row(2)
     first.count(event("decided", decision="deny", reason="policy_denied", gate_ms=2.0))
     second.count(event("decided", decision="deny", reason="policy_denied", gate_ms=70_000.0))
     second.count(event("decided", decision="deny", reason="made up by somebody"))
@@ -28,7 +30,7 @@ def test_events_are_counted_by_what_they_say_and_unknown_words_are_other() -> No
     first.count(event("completed", outcome="http_503", upstream_ms=1.0, redactions=found))
     first.count(event("request_refused", reason="stopping"))
     first.count(event("pins_approved"))
-    assert counted(meters) == {
+    assert counted(counters) == {
         ("interlock_calls_total", ("deny", "policy_denied")): 2,
         ("interlock_calls_total", ("deny", "other")): 1,
         ("interlock_outcomes_total", ("http_5xx",)): 1,
@@ -37,29 +39,29 @@ def test_events_are_counted_by_what_they_say_and_unknown_words_are_other() -> No
         ("interlock_redactions_total", ("custom",)): 1,
         ("interlock_redactions_total", ("other",)): 1,
     }
-    (gate,) = [numbers for family, _, numbers in meters.sums() if family.name == GATE]
+    (gate,) = [numbers for family, _, numbers in counters.sums() if family.name == GATE]
     assert (gate[2], gate[-2], round(gate[-1], 3)) == (1, 1, 70.002)
 
 
 def test_a_forked_worker_counts_into_the_same_memory_and_the_next_one_goes_on() -> None:
-    meters = Meters(2)
+    counters = Counters(2)
     for _ in range(2):
         if (pid := os.fork()) == 0:
-            row = meters.row(2)
+            row = counters.row(2)
             row.begin()
             row.count(event("decided", decision="allow", reason="policy_allowed"))
             row.set(CONNECTIONS, 7)
             os._exit(0)
         os.waitpid(pid, 0)
-    meters.row(1).set(CONNECTIONS, 2)
-    assert counted(meters) == {("interlock_calls_total", ("allow", "policy_allowed")): 2}
-    assert meters.row(1).in_all(CONNECTIONS) == 9
-    meters.row(2).begin()
-    assert (meters.row(1).in_all(CONNECTIONS), meters.row(1).in_all(UNDER_WAY)) == (2, 0)
+    counters.row(1).set(CONNECTIONS, 2)
+    assert counted(counters) == {("interlock_calls_total", ("allow", "policy_allowed")): 2}
+    assert counters.row(1).in_all(CONNECTIONS) == 9
+    counters.row(2).begin()
+    assert (counters.row(1).in_all(CONNECTIONS), counters.row(1).in_all(UNDER_WAY)) == (2, 0)
 
 
 def test_counting_an_event_costs_little() -> None:
-    row = Meters(4).row(3)
+    row = Counters(4).row(3)
     one = event("decided", decision="allow", reason="policy_allowed", gate_ms=1.5)
     best = 1.0
     for _ in range(5):

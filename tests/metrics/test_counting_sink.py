@@ -9,8 +9,8 @@ import pytest
 
 from proxy.core.model import AuditEvent
 from proxy.errors import AuditUnavailableError
-from proxy.metrics.counters import AUDIT_WRITE, CALLS, Meters
-from proxy.metrics.counting_sink import AT_ONCE, MeteredSink
+from proxy.metrics.counters import AUDIT_WRITE, CALLS, Counters
+from proxy.metrics.counting_sink import AT_ONCE, CountingSink
 
 EVENT = AuditEvent(event_id="e", kind="decided", time=0.0, decision="allow", reason="policy_allowed")
 
@@ -30,8 +30,8 @@ class Sink:
 
 
 async def test_every_event_is_passed_on_and_counted_also_one_that_cannot_be_kept() -> None:
-    sink, meters = Sink(), Meters(1)
-    metered = MeteredSink(sink, meters.row(1))
+    sink, counters = Sink(), Counters(1)
+    metered = CountingSink(sink, counters.row(1))
     await metered.record(EVENT)
     metered.record_later(EVENT)
     sink.full = True
@@ -39,17 +39,17 @@ async def test_every_event_is_passed_on_and_counted_also_one_that_cannot_be_kept
         await metered.record(EVENT)
     assert sink.taken == [EVENT, EVENT]
     await asyncio.sleep(0)
-    numbers = {family.name: numbers for family, _, numbers in meters.sums() if any(numbers)}
+    numbers = {family.name: numbers for family, _, numbers in counters.sums() if any(numbers)}
     assert numbers[CALLS] == [3]
     assert sum(numbers[AUDIT_WRITE][:-1]) == 1
 
 
 def test_what_comes_outside_an_event_loop_or_after_one_has_ended_is_counted() -> None:
-    meters = Meters(1)
-    metered = MeteredSink(Sink(), meters.row(1))
+    counters = Counters(1)
+    metered = CountingSink(Sink(), counters.row(1))
 
     def calls() -> float:
-        return sum(numbers[0] for family, _, numbers in meters.sums() if family.name == CALLS)
+        return sum(numbers[0] for family, _, numbers in counters.sums() if family.name == CALLS)
 
     metered.record_later(EVENT)
     assert calls() == 1
@@ -77,7 +77,7 @@ def test_an_event_that_another_thread_counts_first_is_passed_on_all_the_same() -
             return super().popleft()
 
     sink = Sink()
-    metered = MeteredSink(sink, Meters(1).row(1))
+    metered = CountingSink(sink, Counters(1).row(1))
     metered._uncounted = Raced()
     metered.record_later(EVENT)
     assert sink.taken == [EVENT]

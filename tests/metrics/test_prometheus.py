@@ -5,18 +5,18 @@ from __future__ import annotations
 import re
 
 from proxy.core.model import AuditEvent
-from proxy.metrics.counters import GATE, Meters
+from proxy.metrics.counters import GATE, Counters
 from proxy.metrics.prometheus import expose, gauge
 
 SAMPLE = re.compile(r'[a-z_]+(\{[a-z_]+="(?:[^"\\\n]|\\["\\n])*"(?:,[a-z_]+="(?:[^"\\\n]|\\["\\n])*")*\})? [0-9.e+-]+')
 
 
 def test_every_line_is_well_formed_and_follows_its_help_and_type() -> None:
-    meters = Meters(1)
-    row = meters.row(1)
+    counters = Counters(1)
+    row = counters.row(1)
     row.count(AuditEvent(event_id="e", kind="decided", time=0, decision="allow", reason="policy_allowed", gate_ms=1.0))
     row.time(GATE, 100.0)
-    lines = list(expose(meters.sums()))
+    lines = list(expose(counters.sums()))
     told = ""
     for line in lines:
         if line.startswith("# "):

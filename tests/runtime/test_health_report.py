@@ -12,10 +12,10 @@ import pytest
 
 from proxy.audit.backlog import Backlog
 from proxy.config import Settings
-from proxy.metrics.counters import Meters
+from proxy.metrics.counters import Counters
 from proxy.runtime import health_report
 from proxy.runtime.health_report import HealthReport
-from proxy.runtime.worker_process import Report
+from proxy.runtime.worker_process import WorkerStatus
 
 NOTHING = Backlog(0, None, 0, ())
 
@@ -28,13 +28,13 @@ class World:
         monkeypatch.setattr(health_report, "REMEMBERED_SECONDS", -1.0)
         policy: Any = SimpleNamespace(current=lambda: SimpleNamespace(version="v7"))
         settings = Settings(state_dir=state_dir, ready_lag=60)
-        self.meters = Meters(2)
+        self.counters = Counters(2)
         for number in (1, 2):
-            self.meters.row(number).beat()
-        self.health = HealthReport(settings, self.meters, self.places, policy)
+            self.counters.row(number).beat()
+        self.health = HealthReport(settings, self.counters, self.places, policy)
 
     def _place(self, number: int) -> Any:
-        worker = SimpleNamespace(pid=os.getpid(), report=Report("v7"))
+        worker = SimpleNamespace(pid=os.getpid(), report=WorkerStatus("v7"))
         return SimpleNamespace(number=number, worker=worker, restarts=number, serves=True)
 
     def ask(self, path: str) -> tuple[int, Any]:
@@ -64,21 +64,21 @@ def test_each_thing_that_is_not_ready_is_named(world: World) -> None:
 
     world.places[1].serves, world.places[1].worker = False, None
     assert wrong() == {"workers": "1 of 2 do not serve (number 2)"}
-    world.places[0].worker.report = Report("v7", "policy.yaml:4: no", "disk full")
+    world.places[0].worker.report = WorkerStatus("v7", "policy.yaml:4: no", "disk full")
     assert {name: text[-12:] for name, text in wrong().items()} == {
         "workers": "e (number 2)",
         "policy": "y.yaml:4: no",
         "audit_log": "n: disk full",
     }
     world.places.pop()
-    world.places[0].worker.report = Report("v7")
+    world.places[0].worker.report = WorkerStatus("v7")
     world.backlog = Backlog(12, 61.0, 0, ("events.db: no route",))
     text = wrong()["store"]
     assert all(word in text for word in ("12 events", "61 s", "ready_lag", "no route"))
     world.backlog = Backlog(12, 59.0, 0, ())
-    world.meters._beats[0] -= 20
+    world.counters._beats[0] -= 20
     assert wrong() == {"silent": "no sign of life for 15 s from worker 1"}
-    world.meters.row(1).beat()
+    world.counters.row(1).beat()
     world.health.stopping = True
     assert list(wrong()) == ["stopping"]
 

@@ -17,7 +17,7 @@ from proxy.errors import ConfigError, PolicyError
 from proxy.gate.tool_pins import approve
 from proxy.policy import reloader
 from proxy.runtime import pin_watcher
-from proxy.runtime.wiring import Parts
+from proxy.runtime.wiring import Components
 from tests.support.harness import DENY_ALL_DANGER
 from tests.support.timeouts import PATIENCE
 from tests.support.trail_reader import read_trail
@@ -43,17 +43,17 @@ class Told(list[str | None]):
 
 
 @contextlib.asynccontextmanager
-async def built(settings: Settings, told: Told, **more: str) -> AsyncIterator[Parts]:
-    parts = Parts(settings, lambda: RunLog(settings.state_dir), told, **more)  # type: ignore[arg-type]
+async def built(settings: Settings, told: Told, **more: str) -> AsyncIterator[Components]:
+    components = Components(settings, lambda: RunLog(settings.state_dir), told, **more)  # type: ignore[arg-type]
     try:
-        yield parts
+        yield components
     finally:
-        await parts.close()
+        await components.close()
 
 
 @contextlib.asynccontextmanager
-async def watched(parts: Parts):
-    watching = asyncio.create_task(parts.watch())
+async def watched(components: Components):
+    watching = asyncio.create_task(components.watch())
     for _ in range(3):  # its parts are tasks of their own, and each has to take its first look
         await asyncio.sleep(0)
     yield
@@ -67,9 +67,9 @@ def body(tool: str) -> bytes:
 
 
 async def test_the_gate_decides_by_the_policy_and_writes_to_the_log(settings: Settings) -> None:
-    async with built(settings, Told()) as parts:
-        assert isinstance(await parts.gate.inspect(body("danger"), CONTEXT), Answer)
-        assert isinstance(await parts.gate.inspect(body("echo"), CONTEXT), Forward)
+    async with built(settings, Told()) as components:
+        assert isinstance(await components.gate.inspect(body("danger"), CONTEXT), Answer)
+        assert isinstance(await components.gate.inspect(body("echo"), CONTEXT), Forward)
     events = list(read_trail(settings.state_dir))
     assert [(e.get("tool"), e.get("decision"), e.get("outcome")) for e in events] == [
         ("danger", "deny", None),
@@ -81,7 +81,7 @@ async def test_the_gate_decides_by_the_policy_and_writes_to_the_log(settings: Se
 async def test_a_bad_policy_is_told_before_a_log_is_made(settings: Settings) -> None:
     settings.policy.write_text("rules: nonsense")
     with pytest.raises(PolicyError):
-        Parts(settings, lambda: RunLog(settings.state_dir), Told())
+        Components(settings, lambda: RunLog(settings.state_dir), Told())
     assert not (settings.state_dir / "log").exists()
 
 
@@ -91,21 +91,21 @@ async def test_the_first_start_makes_the_key_of_commit_tokens_and_each_looks_at_
         assert keys.stat().st_mode & 0o777 == 0o600
     keys.chmod(0o644)
     with pytest.raises(ConfigError, match="chmod 600"):
-        Parts(settings, lambda: RunLog(settings.state_dir), Told())
+        Components(settings, lambda: RunLog(settings.state_dir), Told())
 
 
 async def test_a_new_policy_is_told_and_a_bad_one_is_not(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reloader, "POLL_SECONDS", 0.01)
     told, reloads = Told(), Told()
-    parts = Parts(settings, lambda: RunLog(settings.state_dir), told, reloads)
-    async with watched(parts):
+    components = Components(settings, lambda: RunLog(settings.state_dir), told, reloads)
+    async with watched(components):
         settings.policy.write_text("rules: nonsense")
         await asyncio.wait_for(reloads.event.wait(), PATIENCE)
         assert told == []
         settings.policy.write_text(DENY_ALL_DANGER + "\n")
         await asyncio.wait_for(told.event.wait(), PATIENCE)
     assert told == [None]
-    await parts.close()
+    await components.close()
 
 
 @pytest.mark.parametrize(("server", "seen"), [(None, ["a", "b"]), ("a", ["a"])])
@@ -114,20 +114,20 @@ async def test_approvals_are_told_and_recorded_of_the_servers_that_matter(
 ) -> None:
     monkeypatch.setattr(pin_watcher, "POLL_SECONDS", 0.01)
     told = Told()
-    async with built(settings, told, **({"server": server} if server else {})) as parts:
+    async with built(settings, told, **({"server": server} if server else {})) as components:
         for name in ("a", "b"):
-            _list_tools(parts, name)
-        async with watched(parts):
+            _list_tools(components, name)
+        async with watched(components):
             for name in ("b", "a"):
-                parts.pins.update(name, lambda pins: approve(pins, None, 1.0) if pins else None)
+                components.pins.update(name, lambda pins: approve(pins, None, 1.0) if pins else None)
             await _until(lambda: sorted(told) == seen)  # type: ignore[type-var]
     events = [event["server"] for event in read_trail(settings.state_dir) if event["kind"] == "pins_approved"]
     assert sorted(events) == seen
 
 
-def _list_tools(parts: Parts, server: str) -> None:
+def _list_tools(components: Components, server: str) -> None:
     value = {"jsonrpc": "2.0", "id": 1, "result": {"tools": [{"name": "t", "inputSchema": {"type": "object"}}]}}
-    parts.gate.on_unmatched_response(Context(Principal("bot"), server), value)
+    components.gate.on_unmatched_response(Context(Principal("bot"), server), value)
 
 
 async def _until(holds: Callable[[], bool]) -> None:

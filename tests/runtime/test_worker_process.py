@@ -9,12 +9,12 @@ import sys
 import time
 
 from proxy.errors import ConfigError
-from proxy.runtime.worker_process import MAX_TEXT, Channel, Report, Worker, fork_worker
+from proxy.runtime.worker_process import MAX_TEXT, Channel, WorkerProcess, WorkerStatus, fork_worker
 from tests.support.processes import REPOSITORY
 from tests.support.timeouts import PATIENCE
 
 
-def hear(worker: Worker, limit: float = PATIENCE) -> None:
+def hear(worker: WorkerProcess, limit: float = PATIENCE) -> None:
     deadline = time.monotonic() + limit
     while not worker.hear():
         assert time.monotonic() < deadline
@@ -23,15 +23,15 @@ def hear(worker: Worker, limit: float = PATIENCE) -> None:
 
 def test_a_worker_reports_and_ends_with_its_code() -> None:
     def work(channel: Channel) -> None:
-        channel.report(Report("v1"))
-        channel.report(Report("v1"))
-        channel.report(Report("v1", "x" * 100_000))
+        channel.report(WorkerStatus("v1"))
+        channel.report(WorkerStatus("v1"))
+        channel.report(WorkerStatus("v1", "x" * 100_000))
         time.sleep(60)
 
     worker = fork_worker(3, work, lambda: None)
     assert worker.report is None
     hear(worker)
-    assert worker.report == Report("v1")
+    assert worker.report == WorkerStatus("v1")
     hear(worker)
     assert worker.report is not None
     assert len(worker.report.policy_problem or "") == MAX_TEXT + 1

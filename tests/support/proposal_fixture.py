@@ -1,4 +1,4 @@
-"""A desk among fakes, and proposals to lay on it."""
+"""A ProposalReview among fakes, and proposals for it."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def new_proposal(proposal_id: str = "01890000-0000-7000-8000-00000000000a", **fi
 
 
 @dataclass
-class DeskWorld:
-    """A desk whose store and sink note what happens, in order, and fail on demand."""
+class ReviewFixture:
+    """A review whose store and sink note what happens, in order, and fail on demand."""
 
     commits: dict[str, Commit] = field(default_factory=dict)
     kept: dict[str, Proposal] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class DeskWorld:
     now: float = NOW
 
     def __post_init__(self) -> None:
-        self.desk = ProposalReview(self, self, lambda: self.now)  # type: ignore[arg-type]
+        self.review = ProposalReview(self, self, lambda: self.now)  # type: ignore[arg-type]
 
     def lay(self, *proposals: Proposal) -> None:
         self.kept |= {proposal.proposal_id: proposal for proposal in proposals}

@@ -7,12 +7,12 @@ import socket
 import pytest
 
 from proxy.errors import ConfigError
-from proxy.system.listen_ports import Reserved, format_address, listen_shared
+from proxy.system.listen_ports import ReservedPorts, format_address, listen_shared
 from tests.support.timeouts import PATIENCE
 
 
 def test_a_chosen_port_is_kept_and_shared_by_listeners_of_their_own() -> None:
-    reserved = Reserved("listen", "127.0.0.1", 0)
+    reserved = ReservedPorts("listen", "127.0.0.1", 0)
     (address,) = reserved.addresses
     first, second = listen_shared(address), listen_shared(address)
     assert first.getsockname() == second.getsockname() == address
@@ -25,14 +25,14 @@ def test_a_chosen_port_is_kept_and_shared_by_listeners_of_their_own() -> None:
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(address, timeout=PATIENCE)
     reserved.close()
-    Reserved("listen", *address).close()
+    ReservedPorts("listen", *address).close()
 
 
 def test_a_port_that_another_proxy_shares_among_its_workers_is_taken() -> None:
-    theirs = Reserved("listen", "127.0.0.1", 0)
+    theirs = ReservedPorts("listen", "127.0.0.1", 0)
     listener = listen_shared(theirs.addresses[0])
     with pytest.raises(ConfigError, match=r"setting health_listen = '127\.0\.0\.1:\d+': .*--health-listen 127"):
-        Reserved("health_listen", *theirs.addresses[0])
+        ReservedPorts("health_listen", *theirs.addresses[0])
     listener.close()
     theirs.close()
 
@@ -42,7 +42,7 @@ def test_a_name_with_several_addresses_has_one_port(monkeypatch: pytest.MonkeyPa
         (family, 1, 6, "", (host, 0)) for family, host in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
     ]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
-    reserved = Reserved("listen", "localhost", 0)
+    reserved = ReservedPorts("listen", "localhost", 0)
     (four, six) = reserved.addresses
     assert (four[0], six[0], four[1]) == ("127.0.0.1", "::1", six[1])
     assert [format_address(four), format_address(six)] == [f"127.0.0.1:{four[1]}", f"[::1]:{six[1]}"]
@@ -52,4 +52,4 @@ def test_a_name_with_several_addresses_has_one_port(monkeypatch: pytest.MonkeyPa
 
 def test_a_name_that_leads_nowhere_is_told_with_the_way_out() -> None:
     with pytest.raises(ConfigError, match="--listen 127"):
-        Reserved("listen", "no-such-host.invalid", 1)
+        ReservedPorts("listen", "no-such-host.invalid", 1)

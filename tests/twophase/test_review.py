@@ -11,18 +11,18 @@ import pytest
 from proxy.core.proposals import Commit, State
 from proxy.errors import AuditUnavailableError, ReviewError, StoreUnavailableError
 from proxy.twophase.review import MAX_REASON, SEARCHED, describe, standing
-from tests.support.proposal_fixture import NOW, DeskWorld, new_proposal
+from tests.support.proposal_fixture import NOW, ReviewFixture, new_proposal
 
 ID = new_proposal().proposal_id
 DECISIONS = {
-    State.APPROVED: lambda world: world.desk.approve(ID, "alice", "looks right"),
-    State.REJECTED: lambda world: world.desk.reject(ID, "alice", "looks wrong"),
+    State.APPROVED: lambda world: world.review.approve(ID, "alice", "looks right"),
+    State.REJECTED: lambda world: world.review.reject(ID, "alice", "looks wrong"),
 }
 
 
 @pytest.fixture
-def world() -> DeskWorld:
-    world = DeskWorld()
+def world() -> ReviewFixture:
+    world = ReviewFixture()
     world.lay(new_proposal())
     return world
 
@@ -34,7 +34,7 @@ async def code_of(attempt: Any) -> str:
 
 
 @pytest.mark.parametrize("state", DECISIONS)
-async def test_a_decision_is_recorded_before_it_is_made(state: State, world: DeskWorld) -> None:
+async def test_a_decision_is_recorded_before_it_is_made(state: State, world: ReviewFixture) -> None:
     told = await DECISIONS[state](world)
     assert world.order == ["proposal", "record", "decide"]
     assert (told["state"], told["operator"], told["operator_at"]) == (state, "alice", NOW)
@@ -53,7 +53,7 @@ async def test_a_decision_is_recorded_before_it_is_made(state: State, world: Des
 
 
 @pytest.mark.parametrize("state", DECISIONS)
-async def test_what_cannot_be_recorded_is_not_decided(state: State, world: DeskWorld) -> None:
+async def test_what_cannot_be_recorded_is_not_decided(state: State, world: ReviewFixture) -> None:
     world.fail["record"] = AuditUnavailableError("disk full")
     with pytest.raises(AuditUnavailableError):
         await DECISIONS[state](world)
@@ -64,7 +64,7 @@ async def test_what_cannot_be_recorded_is_not_decided(state: State, world: DeskW
 @pytest.mark.parametrize("state", DECISIONS)
 @pytest.mark.parametrize("failure", [StoreUnavailableError("down"), asyncio.CancelledError()])
 async def test_a_store_that_breaks_off_leaves_a_record_that_nobody_knows(
-    state: State, failure: BaseException, world: DeskWorld
+    state: State, failure: BaseException, world: ReviewFixture
 ) -> None:
     world.fail["decide"] = failure
     with pytest.raises(type(failure)):
@@ -73,7 +73,7 @@ async def test_a_store_that_breaks_off_leaves_a_record_that_nobody_knows(
     assert world.events[1].detail == world.events[0].detail
 
 
-async def test_of_two_operators_at_once_one_decides_and_the_other_hears_who_did(world: DeskWorld) -> None:
+async def test_of_two_operators_at_once_one_decides_and_the_other_hears_who_did(world: ReviewFixture) -> None:
     original = world.record
 
     async def raced(event: Any) -> None:
@@ -82,7 +82,7 @@ async def test_of_two_operators_at_once_one_decides_and_the_other_hears_who_did(
 
     world.record = raced  # type: ignore[method-assign]
     with pytest.raises(ReviewError, match="is rejected by bob already; it cannot be approved") as refused:
-        await world.desk.approve(ID, "alice")
+        await world.review.approve(ID, "alice")
     assert refused.value.code == "not_pending"
     assert [(event.kind, event.outcome) for event in world.events] == [
         (State.APPROVED, None),
@@ -91,38 +91,40 @@ async def test_of_two_operators_at_once_one_decides_and_the_other_hears_who_did(
     assert world.kept[ID].state is State.REJECTED
 
 
-async def test_an_approval_gives_the_agent_a_tokens_time_at_least(world: DeskWorld) -> None:
+async def test_an_approval_gives_the_agent_a_tokens_time_at_least(world: ReviewFixture) -> None:
     world.lay(new_proposal("soon-over", expires_at=NOW + 1, token_seconds=300))
-    assert (await world.desk.approve("soon-over", "alice"))["expires_at"] == NOW + 300
-    assert (await world.desk.approve(ID, "alice"))["expires_at"] == NOW + 600
+    assert (await world.review.approve("soon-over", "alice"))["expires_at"] == NOW + 300
+    assert (await world.review.approve(ID, "alice"))["expires_at"] == NOW + 600
 
 
-async def test_a_rejection_gives_no_more_time(world: DeskWorld) -> None:
-    assert (await world.desk.reject(ID, "alice", "no"))["expires_at"] == NOW + 600
+async def test_a_rejection_gives_no_more_time(world: ReviewFixture) -> None:
+    assert (await world.review.reject(ID, "alice", "no"))["expires_at"] == NOW + 600
 
 
-async def test_an_approval_can_be_taken_back_until_it_is_carried_out(world: DeskWorld) -> None:
-    await world.desk.approve(ID, "alice")
-    assert (await world.desk.reject(ID, "bob", "on second thoughts"))["state"] == State.REJECTED
+async def test_an_approval_can_be_taken_back_until_it_is_carried_out(world: ReviewFixture) -> None:
+    await world.review.approve(ID, "alice")
+    assert (await world.review.reject(ID, "bob", "on second thoughts"))["state"] == State.REJECTED
     assert [event.kind for event in world.events] == [State.APPROVED, State.REJECTED]
 
 
 @pytest.mark.parametrize("reason", ["", "  \n"])
-async def test_a_rejection_needs_a_reason(reason: str, world: DeskWorld) -> None:
-    assert await code_of(world.desk.reject(ID, "alice", reason)) == "reason_required"
+async def test_a_rejection_needs_a_reason(reason: str, world: ReviewFixture) -> None:
+    assert await code_of(world.review.reject(ID, "alice", reason)) == "reason_required"
     assert world.order == []
-    assert (await world.desk.approve(ID, "alice", reason))["operator_reason"] == ""
+    assert (await world.review.approve(ID, "alice", reason))["operator_reason"] == ""
 
 
 @pytest.mark.parametrize("state", DECISIONS)
-async def test_a_reason_has_its_bounds(state: State, world: DeskWorld) -> None:
-    decide = world.desk.approve if state is State.APPROVED else world.desk.reject
+async def test_a_reason_has_its_bounds(state: State, world: ReviewFixture) -> None:
+    decide = world.review.approve if state is State.APPROVED else world.review.reject
     assert await code_of(decide(ID, "alice", "x" * (MAX_REASON + 1))) == "reason_too_long"
     assert world.events == []
 
 
 @pytest.mark.parametrize("state", DECISIONS)
-async def test_what_has_expired_is_not_decided_though_the_store_says_it_waits(state: State, world: DeskWorld) -> None:
+async def test_what_has_expired_is_not_decided_though_the_store_has_it_pending(
+    state: State, world: ReviewFixture
+) -> None:
     world.now = NOW + 605
     with pytest.raises(ReviewError, match="expired 5 s ago; the agent may propose again") as refused:
         await DECISIONS[state](world)
@@ -137,52 +139,52 @@ async def test_what_has_expired_is_not_decided_though_the_store_says_it_waits(st
         (State.APPROVED, State.APPROVED),
     ],
 )
-async def test_only_what_waits_is_decided(wanted: State, state: State, world: DeskWorld) -> None:
+async def test_only_what_waits_is_decided(wanted: State, state: State, world: ReviewFixture) -> None:
     world.lay(new_proposal(state=state))
     assert await code_of(DECISIONS[wanted](world)) == "not_pending"
     assert world.events == []
     assert world.kept[ID].state is state
 
 
-async def test_a_proposal_is_found_by_a_beginning_that_no_other_has(world: DeskWorld) -> None:
+async def test_a_proposal_is_found_by_a_beginning_that_no_other_has(world: ReviewFixture) -> None:
     world.lay(new_proposal("01890000-1111-7000-8000-00000000000b"))
-    assert (await world.desk.show(ID[:13]))["proposal_id"] == ID
+    assert (await world.review.show(ID[:13]))["proposal_id"] == ID
     with pytest.raises(ReviewError, match=f"{ID}.*give the whole id") as refused:
-        await world.desk.show(ID[:9])
+        await world.review.show(ID[:9])
     assert refused.value.code == "ambiguous_id"
 
 
-async def test_a_guess_decides_nothing(world: DeskWorld) -> None:
+async def test_a_guess_decides_nothing(world: ReviewFixture) -> None:
     world.lay(new_proposal("01890000-1111-7000-8000-00000000000b"))
     for beginning in ("", "0", ID[:7], ID[:8]):
-        await code_of(world.desk.reject(beginning, "alice", "no"))
-        await code_of(world.desk.approve(beginning, "alice"))
+        await code_of(world.review.reject(beginning, "alice", "no"))
+        await code_of(world.review.approve(beginning, "alice"))
     assert world.events == []
 
 
-async def test_among_too_many_a_beginning_is_not_enough(world: DeskWorld) -> None:
+async def test_among_too_many_a_beginning_is_not_enough(world: ReviewFixture) -> None:
     world.lay(*(new_proposal(f"other-{number:08}") for number in range(SEARCHED)))
     world.kept = {ID: world.kept.pop(ID), **world.kept}
-    assert await code_of(world.desk.approve(ID[:20], "alice")) == "ambiguous_id"
-    assert (await world.desk.approve(ID, "alice"))["state"] == State.APPROVED
+    assert await code_of(world.review.approve(ID[:20], "alice")) == "ambiguous_id"
+    assert (await world.review.approve(ID, "alice"))["state"] == State.APPROVED
 
 
-async def test_what_is_not_there_is_told_with_what_is_near(world: DeskWorld) -> None:
+async def test_what_is_not_there_is_told_with_what_is_near(world: ReviewFixture) -> None:
     with pytest.raises(ReviewError, match=f"there is no proposal '{ID[:-1]}b'; close to it: {ID}"):
-        await world.desk.show(f"{ID[:-1]}b")
+        await world.review.show(f"{ID[:-1]}b")
     with pytest.raises(ReviewError, match="interlock proposals list"):
-        await world.desk.show("something-else")
+        await world.review.show("something-else")
     with pytest.raises(ReviewError, match="8 characters or more"):
-        await world.desk.show(ID[:3])
+        await world.review.show(ID[:3])
 
 
 @pytest.mark.parametrize("odd", ["", "\0", "a b", "é", "\ud800", "../x", "x" * 129])
-async def test_an_id_of_another_form_never_reaches_the_store(odd: str, world: DeskWorld) -> None:
-    assert await code_of(world.desk.show(odd)) == "not_found"
+async def test_an_id_of_another_form_never_reaches_the_store(odd: str, world: ReviewFixture) -> None:
+    assert await code_of(world.review.show(odd)) == "not_found"
     assert world.order == []
 
 
-async def test_a_list_goes_by_where_proposals_stand_now(world: DeskWorld) -> None:
+async def test_a_list_goes_by_where_proposals_stand_now(world: ReviewFixture) -> None:
     world.lay(
         new_proposal("over-pending", expires_at=NOW - 1),
         new_proposal("over-swept", state=State.EXPIRED, expires_at=NOW - 9),
@@ -190,17 +192,17 @@ async def test_a_list_goes_by_where_proposals_stand_now(world: DeskWorld) -> Non
     )
 
     async def listed(*states: State) -> set[str]:
-        return {told["proposal_id"] for told in await world.desk.list(states)}
+        return {told["proposal_id"] for told in await world.review.list(states)}
 
     assert await listed(State.PENDING) == {ID}
     assert await listed(State.EXPIRED) == {"over-pending", "over-swept"}
     assert await listed(State.REJECTED) == {"over-rejected"}
     assert len(await listed()) == 4
-    assert len(await world.desk.list(limit=2)) == 2
+    assert len(await world.review.list(limit=2)) == 2
 
 
-async def test_a_proposal_is_told_with_its_time_left_and_without_its_nonce(world: DeskWorld) -> None:
-    told = await world.desk.show(ID)
+async def test_a_proposal_is_told_with_its_time_left_and_without_its_nonce(world: ReviewFixture) -> None:
+    told = await world.review.show(ID)
     assert (told["state"], told["seconds_left"]) == ("pending", 600)
     assert "nonce" not in json.dumps(told)
     over = describe(new_proposal(), NOW + 601)
@@ -215,17 +217,17 @@ def test_an_end_stays_an_end_when_its_time_is_over() -> None:
 
 
 @pytest.mark.parametrize("step", ["proposal", "proposals"])
-async def test_a_store_that_is_down_is_told(step: str, world: DeskWorld) -> None:
+async def test_a_store_that_is_down_is_told(step: str, world: ReviewFixture) -> None:
     world.fail[step] = StoreUnavailableError("down")
     with pytest.raises(StoreUnavailableError):
-        await world.desk.list() if step == "proposals" else await world.desk.approve(ID, "alice")
+        await world.review.list() if step == "proposals" else await world.review.approve(ID, "alice")
     assert world.events == []
 
 
-async def test_a_proposal_that_was_carried_out_is_shown_with_its_commit(world: DeskWorld) -> None:
+async def test_a_proposal_that_was_carried_out_is_shown_with_its_commit(world: ReviewFixture) -> None:
     world.lay(new_proposal(state=State.COMMITTED))
     nonce = world.kept[ID].nonce
     world.commits[nonce] = Commit(proposal_id=ID, nonce=nonce, attempt_id="call-2", at=5.0, expires_at=9.0)
-    shown = await world.desk.show(ID)
+    shown = await world.review.show(ID)
     assert shown["commit"] == {"call_id": "call-2", "at": 5.0, "outcome": None, "ended_at": None, "attempts": 1}
     assert nonce not in repr(shown)

@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from proxy.audit.event import CallRecord
-from proxy.commands.moments import format_moment
 from proxy.commands.terminal import printable
+from proxy.commands.time_format import format_time
 
 COLOURS = {"deny": "red", "propose": "yellow", "allow": "green"}
 UNBOUNDED = 10_000
@@ -20,7 +20,7 @@ LEAST_TELLING = ("agent", "ms", "outcome", "server")
 
 type Column = Callable[[CallRecord], str | Text]
 COLUMNS: dict[str, Column] = {
-    "time (UTC)": lambda call: format_moment(call.time),
+    "time (UTC)": lambda call: format_time(call.time),
     "agent": lambda call: printable(call.agent),
     "server": lambda call: printable(call.server),
     "tool": lambda call: printable(call.tool),
@@ -32,7 +32,7 @@ COLUMNS: dict[str, Column] = {
     "call": lambda call: printable(call.call_id),
 }
 SHORTER: dict[str, Column] = {
-    "time (UTC)": lambda call: format_moment(call.time)[:SHORT_TIME],
+    "time (UTC)": lambda call: format_time(call.time)[:SHORT_TIME],
     "call": lambda call: printable(call.call_id)[:SHORT_ID],
 }
 

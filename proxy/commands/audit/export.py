@@ -30,9 +30,9 @@ from proxy.audit.walk import Problem
 from proxy.audit.whole import open_whole
 from proxy.commands.audit.checkpoints import EXIT_BAD, read_checkpoints
 from proxy.commands.audit.filter import Agent, Arg, Decision, Rule, Server, Since, Tool, Until, read_filter
-from proxy.commands.moments import format_moment, parse_moment
 from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, require_trail, store_settings
 from proxy.commands.terminal import format_json, printable
+from proxy.commands.time_format import format_time, parse_time
 from proxy.config import Settings
 from proxy.errors import ConfigError
 from proxy.store.event_store import Events
@@ -100,7 +100,7 @@ def prune(
     They are verified first; a writer whose events are not what was written keeps them (exit code 1). Where each
     chain begins afterwards is signed, so the rest still verifies. What is still in the local logs is left there.
     """
-    moment = parse_moment(before, "--before", time.time())
+    moment = parse_time(before, "--before", time.time())
     settings = store_settings(database_url, state_dir, config)
     if not store_exists(settings.postgres, settings.state_dir):
         raise ConfigError(f"there is no store in {settings.state_dir}; give --state-dir or --database-url")
@@ -112,7 +112,7 @@ def prune(
         told = {"store": destination(settings), "before": moment, "pruned": done.gone, "problems": kept}
         typer.echo(json.dumps(told))
     else:
-        typer.echo(f"{done.gone} events from before {format_moment(moment)} UTC are gone from {destination(settings)}.")
+        typer.echo(f"{done.gone} events from before {format_time(moment)} UTC are gone from {destination(settings)}.")
         for problem in done.problems:
             _complain(problem)
     if done.problems:
@@ -165,7 +165,7 @@ def _confirm(settings: Settings, before: float) -> None:
         async with _store(settings) as store:
             return await store.count(Filter(until=before))
 
-    what = f"{asyncio.run(count())} events from before {format_moment(before)} UTC"
+    what = f"{asyncio.run(count())} events from before {format_time(before)} UTC"
     typer.confirm(f"Delete {what} from {destination(settings)} for good?", abort=True, err=True)
 
 

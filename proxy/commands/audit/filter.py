@@ -10,7 +10,7 @@ import typer
 
 from proxy.audit.event import Filter
 from proxy.audit.event_columns import segments
-from proxy.commands.moments import parse_moment
+from proxy.commands.time_format import parse_time
 from proxy.errors import ConfigError
 
 _ARGUMENT = re.compile(r"""((?:\["(?:[^"\\]|\\.)*"\]|[^=])*?)=(.*)""", re.DOTALL)
@@ -42,8 +42,8 @@ def read_filter(
     """Return what the options say. Raises ConfigError where one of them cannot be read."""
     now = time.time()
     made = Filter(
-        since=parse_moment(since, "--since", now) if since else None,
-        until=parse_moment(until, "--until", now) if until else None,
+        since=parse_time(since, "--since", now) if since else None,
+        until=parse_time(until, "--until", now) if until else None,
         agent=agent,
         server=server,
         tool=tool,

@@ -16,9 +16,9 @@ from proxy.audit.event import CallRecord, Filter
 from proxy.audit.whole import WholeEvents, open_whole
 from proxy.commands.audit.call_table import COLOURS, print_calls
 from proxy.commands.audit.filter import Agent, Arg, Decision, Rule, Server, Since, Tool, Until, read_filter
-from proxy.commands.moments import format_moment
 from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, require_trail, store_settings
 from proxy.commands.terminal import format_json, printable
+from proxy.commands.time_format import format_time
 from proxy.config import Settings
 from proxy.errors import ConfigError
 
@@ -133,7 +133,7 @@ def _print_events(events: list[dict[str, Any]]) -> None:
         decision = event.get("decision")
         colour = COLOURS.get(decision, "") if isinstance(decision, str) else ""
         console.print(
-            Text.assemble((printable(event["kind"]), f"bold {colour}"), f"  {format_moment(event['time'])} UTC")
+            Text.assemble((printable(event["kind"]), f"bold {colour}"), f"  {format_time(event['time'])} UTC")
         )
         console.print(f"  {'event_id':<15} {printable(event['event_id'])}")
         for name, value in event.items():

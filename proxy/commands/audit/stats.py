@@ -15,9 +15,9 @@ from rich.table import Table
 from proxy.audit.event import DayStats, DenialStats, Filter, SecretStats, Stats, ToolStats
 from proxy.audit.whole import open_whole
 from proxy.commands.audit.filter import Agent, Arg, Decision, Rule, Server, Since, Tool, Until, read_filter
-from proxy.commands.moments import format_moment
 from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, require_trail, store_settings
 from proxy.commands.terminal import format_json, printable
+from proxy.commands.time_format import format_time
 from proxy.config import Settings
 
 TIMEOUT = 600.0
@@ -76,7 +76,7 @@ def _print_json(found: Stats) -> None:
 
 def _print(found: Stats, limit: int) -> None:
     console = Console(markup=False, emoji=False, highlight=False)
-    when = f" from {format_moment(found.first)} to {format_moment(found.last)} UTC" if found.events else ""
+    when = f" from {format_time(found.first)} to {format_time(found.last)} UTC" if found.events else ""
     console.print(f"{found.events} events{when}: {_calls(found)} tool calls, {_denied(found)} of them denied.")
     slowest = sorted((t for t in found.tools if t.mean_ms is not None), key=lambda t: -(t.mean_ms or 0))
     tables: tuple[tuple[str, tuple[str, ...], list[tuple[Any, ...]]], ...] = (

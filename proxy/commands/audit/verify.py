@@ -25,9 +25,9 @@ from proxy.audit.verify import Report, expected
 from proxy.audit.verify import verify as verify_trail
 from proxy.audit.walk import Signed
 from proxy.commands.audit.checkpoints import EXIT_BAD, read_checkpoints
-from proxy.commands.moments import parse_moment
 from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, state_folder, store_settings
 from proxy.commands.terminal import printable
+from proxy.commands.time_format import parse_time
 from proxy.config import Settings
 from proxy.errors import ConfigError
 from proxy.store.open_store import open_events, store_exists
@@ -70,7 +70,7 @@ def verify(
     is bad, but there are writers of which no checkpoint speaks.
     """
     settings = store_settings(database_url, state_dir, config)
-    until = parse_moment(exported_at, "--exported-at", time.time()) if exported_at else None
+    until = parse_time(exported_at, "--exported-at", time.time()) if exported_at else None
     signed, broken = read_checkpoints(settings, checkpoints or (), public_key or (), until)
     report = asyncio.run(_verify(settings, export, signed, local=local))
     if as_json:

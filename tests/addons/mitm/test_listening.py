@@ -14,7 +14,7 @@ from mitmproxy import version
 from mitmproxy.proxy import mode_servers
 
 from addons.mitm.listening import MADE_FOR, replace_listening
-from proxy.system.listen_ports import Reserved
+from proxy.system.listen_ports import ReservedPorts
 
 ORIGINAL = inspect.getsource(mode_servers.AsyncioServerInstance.listen)
 START = inspect.getsource(mode_servers.AsyncioServerInstance._start)
@@ -31,7 +31,7 @@ def test_mitmproxy_listens_as_it_did_when_this_was_written() -> None:
 
 
 async def test_every_tcp_mode_listens_on_the_reserved_addresses_with_nodelay() -> None:
-    reserved = Reserved("listen", "127.0.0.1", 0)
+    reserved = ReservedPorts("listen", "127.0.0.1", 0)
     replace_listening(reserved.addresses)
     nodelay: list[int] = []
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.commands.entrance import Asked, Found, entrance, expect, find, start_proxy
+from proxy.commands.proxy_address import FoundProxy, ProxyOptions, endpoint, find_expected, find_running, start_proxy
 from proxy.errors import ConfigError
 from proxy.system import run_file
 
@@ -21,41 +21,43 @@ def leave_note(folder: Path, mode: str = "regular", policy: str = "/p.yaml") -> 
 
 def test_a_running_proxy_is_found_by_its_note(tmp_path: Path, environment: None) -> None:
     leave_note(tmp_path)
-    asked = Asked(state_dir=tmp_path)
-    found = find(asked)
-    way_in = entrance(asked, found)
+    options = ProxyOptions(state_dir=tmp_path)
+    found = find_running(options)
+    way_in = endpoint(options, found)
     assert (found.address, way_in.url, found.policy) == ("0.0.0.0:7", "http://127.0.0.1:7", "/p.yaml")
     assert Path(way_in.ca).is_file()
     assert Path(way_in.bundle).is_file()
-    assert expect(asked).address == "0.0.0.0:7"
+    assert find_expected(options).address == "0.0.0.0:7"
 
 
 def test_a_policy_is_where_the_proxy_sees_it(tmp_path: Path, environment: None) -> None:
     leave_note(tmp_path, policy="policies/p.yaml")
-    assert find(Asked(state_dir=tmp_path)).policy == str(Path.cwd() / "policies" / "p.yaml")
+    assert find_running(ProxyOptions(state_dir=tmp_path)).policy == str(Path.cwd() / "policies" / "p.yaml")
 
 
 def test_where_none_runs_it_is_said_how_to_start_one(tmp_path: Path, environment: None) -> None:
     with pytest.raises(ConfigError, match="interlock up"):
-        find(Asked(state_dir=tmp_path))
-    assert expect(Asked(state_dir=tmp_path)).address == "127.0.0.1:8080"
+        find_running(ProxyOptions(state_dir=tmp_path))
+    assert find_expected(ProxyOptions(state_dir=tmp_path)).address == "127.0.0.1:8080"
 
 
-@pytest.mark.parametrize("look", [find, expect])
-def test_one_in_another_mode_is_not_taken(tmp_path: Path, environment: None, look: Callable[[Asked], Found]) -> None:
+@pytest.mark.parametrize("look", [find_running, find_expected])
+def test_one_in_another_mode_is_not_taken(
+    tmp_path: Path, environment: None, look: Callable[[ProxyOptions], FoundProxy]
+) -> None:
     leave_note(tmp_path, "transparent")
     with pytest.raises(ConfigError, match="mode 'transparent'"):
-        look(Asked(state_dir=tmp_path))
+        look(ProxyOptions(state_dir=tmp_path))
 
 
 def test_one_that_is_named_needs_no_note_but_its_own_certificate(tmp_path: Path, environment: None) -> None:
-    asked = Asked("127.0.0.1:9", tmp_path / "elsewhere", state_dir=tmp_path / "none")
+    options = ProxyOptions("127.0.0.1:9", tmp_path / "elsewhere", state_dir=tmp_path / "none")
     with pytest.raises(ConfigError, match=r"there is no ca\.pem in .*elsewhere.* --ca-folder"):
-        entrance(asked, find(asked))
+        endpoint(options, find_running(options))
     with pytest.raises(ConfigError, match=r"there is no ca.pem in .*/none/ca"):
-        entrance(asked._replace(ca_folder=None), find(asked))
+        endpoint(options._replace(ca_folder=None), find_running(options))
     assert not (tmp_path / "none").exists()
-    assert entrance(asked, find(asked), here=False).bundle == str(tmp_path / "elsewhere" / "bundle.pem")
+    assert endpoint(options, find_running(options), here=False).bundle == str(tmp_path / "elsewhere" / "bundle.pem")
 
 
 def test_one_that_does_not_start_has_its_last_words_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

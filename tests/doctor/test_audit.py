@@ -12,57 +12,57 @@ import pytest
 
 from proxy.audit.local_log import LOG_FILE
 from proxy.config import Settings
-from proxy.doctor import trail
-from proxy.doctor.findings import Found
+from proxy.doctor import audit
+from proxy.doctor.findings import CheckResult
 from proxy.store.sqlite import STORE_FILE
 from tests.support.postgres import Postgres
 from tests.support.trail_fixture import write
 
 
-def states(found: Iterable[Found]) -> dict[str, str]:
+def states(found: Iterable[CheckResult]) -> dict[str, str]:
     return {one.check: one.state for one in found}
 
 
 def test_what_waits_and_what_keeps_it_is_told(tmp_path: Path) -> None:
     settings = Settings(state_dir=tmp_path)
-    assert states(trail.backlog(settings)) == {"audit log": "ok"}
+    assert states(audit.backlog(settings)) == {"audit log": "ok"}
     write(tmp_path, [1, 2])
-    (late,) = trail.backlog(settings)
+    (late,) = audit.backlog(settings)
     assert (late.state, "2 events wait" in late.said) == ("warn", True)
     connection = apsw.Connection(str(tmp_path / LOG_FILE))
     connection.execute("UPDATE log SET problem = 'it is down'; INSERT INTO rejected VALUES (9, 'x', 'y', 'z', 1)")
     connection.close()
-    assert [one.state for one in trail.backlog(settings)] == ["fail", "warn", "warn"]
+    assert [one.state for one in audit.backlog(settings)] == ["fail", "warn", "warn"]
     (tmp_path / LOG_FILE).write_bytes(b"garbage " * 600)
-    assert [one.state for one in trail.backlog(settings)] == ["fail"]
+    assert [one.state for one in audit.backlog(settings)] == ["fail"]
 
 
 def test_where_checkpoints_go_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert states(trail.checkpoints(Settings(state_dir=tmp_path))) == {"checkpoints": "warn"}
+    assert states(audit.checkpoints(Settings(state_dir=tmp_path))) == {"checkpoints": "warn"}
     sent = Settings(state_dir=tmp_path, checkpoint_command=f"{sys.executable} -c pass")
-    assert states(trail.checkpoints(sent)) == {"checkpoints": "ok"}
+    assert states(audit.checkpoints(sent)) == {"checkpoints": "ok"}
     nobody = Settings(state_dir=tmp_path, checkpoint_command="/no/such/program")
-    assert states(trail.checkpoints(nobody)) == {"checkpoints": "fail"}
+    assert states(audit.checkpoints(nobody)) == {"checkpoints": "fail"}
     monkeypatch.setattr("os.access", lambda *_: False)  # root may write anywhere
-    assert states(trail.checkpoints(sent)) == {"checkpoints": "fail"}
+    assert states(audit.checkpoints(sent)) == {"checkpoints": "fail"}
 
 
 def test_an_embedded_store_is_new_or_known_or_spoilt(tmp_path: Path) -> None:
     settings, path = Settings(state_dir=tmp_path), tmp_path / STORE_FILE
-    assert states(trail.database(settings)) == {"database": "ok"}
+    assert states(audit.database(settings)) == {"database": "ok"}
     assert not path.parent.exists()
     path.parent.mkdir()
     for sql, state in (("PRAGMA user_version=1", "ok"), ("PRAGMA user_version=99", "fail")):
         connection = apsw.Connection(str(path))
         connection.execute(sql)
         connection.close()
-        assert states(trail.database(settings)) == {"database": state}
+        assert states(audit.database(settings)) == {"database": state}
     path.write_bytes(b"garbage " * 600)
-    assert states(trail.database(settings)) == {"database": "fail"}
+    assert states(audit.database(settings)) == {"database": "fail"}
 
 
 def at(url: str) -> dict[str, str]:
-    return states(trail.database(Settings(state_dir=Path("/nowhere"), database_url=url)))  # type: ignore[arg-type]
+    return states(audit.database(Settings(state_dir=Path("/nowhere"), database_url=url)))  # type: ignore[arg-type]
 
 
 def test_a_database_is_looked_at_as_the_login_that_uses_it(
@@ -77,7 +77,7 @@ def test_a_database_is_looked_at_as_the_login_that_uses_it(
     postgres.psql("GRANT SELECT ON interlock_migrations TO doctor_guest", database_url)
     assert at(postgres.url(name, "doctor_guest")) == well | {"role": "fail"}
     assert at(postgres.new_database(migrated=False)) == {"database": "ok", "schema": "fail"}
-    monkeypatch.setattr(trail, "OLDEST_POSTGRES", 99)
+    monkeypatch.setattr(audit, "OLDEST_POSTGRES", 99)
     monkeypatch.setattr("proxy.doctor.postgres.time.time", lambda: 1_000_000_000.0)
     assert at(database_url) == well | {"database": "fail", "database clock": "warn", "role": "warn"}
     postgres.psql("REVOKE ALL ON interlock_migrations FROM doctor_guest", database_url)
@@ -85,7 +85,7 @@ def test_a_database_is_looked_at_as_the_login_that_uses_it(
 
 
 def test_a_database_that_does_not_answer_is_told_without_its_password() -> None:
-    (found,) = trail.database(
+    (found,) = audit.database(
         Settings(state_dir=Path("/nowhere"), database_url="postgresql://u:hunter2@127.0.0.1:1/d")  # type: ignore[arg-type]
     )
     assert (found.state, "hunter2" in found.said) == ("fail", False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.commands.moments import format_moment, parse_age, parse_moment
+from proxy.commands.time_format import format_time, parse_age, parse_time
 from proxy.errors import ConfigError
 
 NOW = 1_763_000_000.0
@@ -27,13 +27,13 @@ NOW = 1_763_000_000.0
     ],
 )
 def test_an_age_or_a_time_is_a_moment(text: str, moment: float) -> None:
-    assert parse_moment(text, "--since", NOW) == moment
+    assert parse_time(text, "--since", NOW) == moment
 
 
 @pytest.mark.parametrize("text", ["", "soon", "7", "7y", "-7d", "7 d", "\u0667d", "2025-13-01", "\x1b[31m"])
 def test_what_is_neither_is_refused_by_name_with_the_way_out(text: str) -> None:
     with pytest.raises(ConfigError, match=r"--until.*write 7d"):
-        parse_moment(text, "--until", NOW)
+        parse_time(text, "--until", NOW)
 
 
 def test_an_age_names_the_option_it_came_from() -> None:
@@ -42,5 +42,5 @@ def test_an_age_names_the_option_it_came_from() -> None:
 
 
 def test_a_moment_is_spelt_in_utc() -> None:
-    assert format_moment(NOW + 0.5) == "2025-11-13 02:13:20.500"
-    assert format_moment(None) == ""
+    assert format_time(NOW + 0.5) == "2025-11-13 02:13:20.500"
+    assert format_time(None) == ""

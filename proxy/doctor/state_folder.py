@@ -9,7 +9,7 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from proxy.doctor.findings import Found, fail, ok, warn
+from proxy.doctor.findings import CheckResult, fail, ok, warn
 from proxy.errors import ConfigError
 from proxy.identity.ca import Authority, holds
 
@@ -24,7 +24,7 @@ OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 PRIVATE = ("keys", "log", "store", "checkpoints")
 
 
-def state_folder(path: Path) -> Iterator[Found]:
+def permissions(path: Path) -> Iterator[CheckResult]:
     """Look at the folder and at what is private in it."""
     try:
         about = path.stat()
@@ -57,7 +57,7 @@ def _open_files(path: Path) -> Iterator[Path]:
             yield file
 
 
-def room(path: Path, log_limit: int) -> Iterator[Found]:
+def disk_space(path: Path, log_limit: int) -> Iterator[CheckResult]:
     """Look how much room there is for the audit log."""
     folder = next(parent for parent in (path.absolute(), *path.absolute().parents) if parent.is_dir())
     free, files = shutil.disk_usage(folder).free, os.statvfs(folder)
@@ -73,7 +73,7 @@ def room(path: Path, log_limit: int) -> Iterator[Found]:
         yield ok("disk", said)
 
 
-def authority(state_dir: Path, now: dt.datetime | None = None) -> Iterator[Found]:
+def ca(state_dir: Path, now: dt.datetime | None = None) -> Iterator[CheckResult]:
     """Look at the CA: that it is there, whole, and valid for long enough, and that its bundle has it."""
     files, now = Authority(state_dir), now or dt.datetime.now(dt.UTC)
     if not files.key_file.exists():

@@ -12,11 +12,11 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from proxy.agent.env import Entrance, proxy_url
+from proxy.agent.env import ProxyEndpoint, proxy_url
 from proxy.config import AGENT_TOKEN_ENV, Settings, load_settings
 from proxy.errors import ConfigError
-from proxy.identity.agents import AgentBook
 from proxy.identity.ca import Authority
+from proxy.identity.token_file import AgentTokens
 from proxy.sandbox.process_reaper import PR_SET_PDEATHSIG, prctl
 from proxy.system import run_file
 
@@ -53,7 +53,7 @@ Up = Annotated[
 ]
 
 
-class Asked(NamedTuple):
+class ProxyOptions(NamedTuple):
     """What the options say."""
 
     listen: str | None = None
@@ -65,7 +65,7 @@ class Asked(NamedTuple):
     up: bool = False
 
 
-class Found(NamedTuple):
+class FoundProxy(NamedTuple):
     """A proxy, and who calls through it."""
 
     settings: Settings
@@ -81,24 +81,26 @@ class Found(NamedTuple):
         return (self.agent, self.token) if self.agent and self.token else None
 
 
-def find(asked: Asked) -> Found:
+def find_running(options: ProxyOptions) -> FoundProxy:
     """Find the proxy that is to be used now: where the options say, else by the note that a running one leaves.
 
     Raises ConfigError where none runs, where it is not one for HTTPS_PROXY, and
     where the agent's token is not there or not the agent's.
     """
-    settings = _settings(asked)
-    token = _token(asked, settings)
-    if asked.listen is not None:
-        return Found(settings, settings.listen, asked.agent, token)
-    running = run_file.read(settings.state_dir) or (start_proxy(settings.state_dir, asked.config) if asked.up else None)
+    settings = _settings(options)
+    token = _token(options, settings)
+    if options.listen is not None:
+        return FoundProxy(settings, settings.listen, options.agent, token)
+    running = run_file.read(settings.state_dir) or (
+        start_proxy(settings.state_dir, options.config) if options.up else None
+    )
     if running is None:
         raise ConfigError(
             f"no proxy runs on {settings.state_dir}; start one with `interlock up` or --up, "
             "or say where one is with --state-dir or --listen"
         )
     _check_mode(running)
-    return Found(settings, running.listen, asked.agent, token, _policy(running))
+    return FoundProxy(settings, running.listen, options.agent, token, _policy(running))
 
 
 def _policy(running: run_file.Running) -> str | None:
@@ -110,25 +112,25 @@ def _policy(running: run_file.Running) -> str | None:
         return None
 
 
-def expect(asked: Asked) -> Found:
+def find_expected(options: ProxyOptions) -> FoundProxy:
     """Find the proxy that is to be used some time: the one that runs, else where it would listen."""
-    settings = _settings(asked)
-    token = _token(asked, settings)
-    running = None if asked.listen else run_file.read(settings.state_dir)
+    settings = _settings(options)
+    token = _token(options, settings)
+    running = None if options.listen else run_file.read(settings.state_dir)
     if running is not None:
         _check_mode(running)
-    return Found(settings, running.listen if running else settings.listen, asked.agent, token)
+    return FoundProxy(settings, running.listen if running else settings.listen, options.agent, token)
 
 
-def entrance(asked: Asked, found: Found, *, here: bool = True) -> Entrance:
+def endpoint(options: ProxyOptions, found: FoundProxy, *, here: bool = True) -> ProxyEndpoint:
     """Say how an agent gets in; `here`: on this machine, where the CA's files must be.
 
     Raises ConfigError where they are not. A folder that is named may be there for
     the agent alone, and of a proxy that is named the CA cannot be made up.
     """
     authority = Authority(found.settings.state_dir)
-    folder = (asked.ca_folder.expanduser() if asked.ca_folder else authority.folder).absolute()
-    if asked.ca_folder is None and not (here and asked.listen):
+    folder = (options.ca_folder.expanduser() if options.ca_folder else authority.folder).absolute()
+    if options.ca_folder is None and not (here and options.listen):
         authority.ensure()
     missing = [name for name in ("ca.pem", "bundle.pem") if here and not (folder / name).is_file()]
     if missing:
@@ -136,13 +138,13 @@ def entrance(asked: Asked, found: Found, *, here: bool = True) -> Entrance:
             f"there is no {missing[0]} in {folder}, by which the agent could trust the proxy; "
             "say with --ca-folder where those of the proxy's ca folder are"
         )
-    url = proxy_url(found.address, asked.agent, found.token)
-    return Entrance(url, str(folder / "ca.pem"), str(folder / "bundle.pem"))
+    url = proxy_url(found.address, options.agent, found.token)
+    return ProxyEndpoint(url, str(folder / "ca.pem"), str(folder / "bundle.pem"))
 
 
-def _settings(asked: Asked) -> Settings:
-    flags = {"state_dir": asked.state_dir, "listen": asked.listen}
-    return load_settings(flags, config_file=asked.config).settings
+def _settings(options: ProxyOptions) -> Settings:
+    flags = {"state_dir": options.state_dir, "listen": options.listen}
+    return load_settings(flags, config_file=options.config).settings
 
 
 def _check_mode(running: run_file.Running) -> None:
@@ -153,20 +155,20 @@ def _check_mode(running: run_file.Running) -> None:
         )
 
 
-def _token(asked: Asked, settings: Settings) -> str | None:
-    if asked.agent is None:
-        if asked.token_file is not None:
+def _token(options: ProxyOptions, settings: Settings) -> str | None:
+    if options.agent is None:
+        if options.token_file is not None:
             raise ConfigError("--token-file is there without --agent; say whose token it is")
         return None
-    token = asked.token_file.read_text().strip() if asked.token_file else os.environ.get(AGENT_TOKEN_ENV)
+    token = options.token_file.read_text().strip() if options.token_file else os.environ.get(AGENT_TOKEN_ENV)
     if not token:
         raise ConfigError(
-            f"agent {asked.agent!r} needs its token, in {AGENT_TOKEN_ENV} or a --token-file; "
-            f"`interlock agents add {asked.agent}` gives one"
+            f"agent {options.agent!r} needs its token, in {AGENT_TOKEN_ENV} or a --token-file; "
+            f"`interlock agents add {options.agent}` gives one"
         )
-    if asked.listen is None and not AgentBook(settings.state_dir).verify(asked.agent, token):
+    if options.listen is None and not AgentTokens(settings.state_dir).verify(options.agent, token):
         raise ConfigError(
-            f"that is not the token of agent {asked.agent!r}, or there is no such agent on {settings.state_dir}; "
+            f"that is not the token of agent {options.agent!r}, or there is no such agent on {settings.state_dir}; "
             "`interlock agents list` shows who is"
         )
     return token

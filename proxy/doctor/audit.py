@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from proxy.audit.glance import read_backlog_untouched, stored_version
 from proxy.audit.pipeline import checkpoint_file
-from proxy.doctor.findings import Found, fail, ok, warn
+from proxy.doctor.findings import CheckResult, fail, ok, warn
 from proxy.errors import InterlockError, StoreUnavailableError
 from proxy.store.migrations import migrations
 from proxy.store.sqlite import STORE_FILE, check_version
@@ -27,7 +27,7 @@ SKEW_SECONDS = 5.0
 OLDEST_POSTGRES = 15
 
 
-def backlog(settings: Settings) -> Iterator[Found]:
+def backlog(settings: Settings) -> Iterator[CheckResult]:
     """Look at what waits in the local logs."""
     waiting = read_backlog_untouched(settings.state_dir, time.time())
     said = f"{waiting.events} events wait to be moved to the store"
@@ -43,7 +43,7 @@ def backlog(settings: Settings) -> Iterator[Found]:
         yield ok("audit log", said)
 
 
-def checkpoints(settings: Settings) -> Iterator[Found]:
+def checkpoints(settings: Settings) -> Iterator[CheckResult]:
     """Look whether checkpoints can be written where they are to go."""
     file = checkpoint_file(settings)
     folder = next((parent for parent in file.absolute().parents if parent.is_dir()), Path("/"))
@@ -60,7 +60,7 @@ def checkpoints(settings: Settings) -> Iterator[Found]:
         yield warn("checkpoints", f"they go to {file} alone", mend)
 
 
-def database(settings: Settings) -> Iterator[Found]:
+def database(settings: Settings) -> Iterator[CheckResult]:
     """Look at the store."""
     if settings.postgres is None:
         yield _embedded(settings.state_dir / STORE_FILE)
@@ -71,7 +71,7 @@ def database(settings: Settings) -> Iterator[Found]:
         yield fail("database", str(error), "see that it runs, and that database_url is right: `interlock db status`")
 
 
-def _embedded(path: Path) -> Found:
+def _embedded(path: Path) -> CheckResult:
     known = len(migrations("sqlite"))
     try:
         version = stored_version(path)
@@ -84,10 +84,10 @@ def _embedded(path: Path) -> Found:
     return ok("database", f"{path}, schema {version} of {known}: {state}")
 
 
-async def _postgres(url: str) -> list[Found]:
-    from proxy.doctor.postgres import look  # noqa: PLC0415  the driver is for those who have Postgres
+async def _postgres(url: str) -> list[CheckResult]:
+    from proxy.doctor.postgres import inspect_database  # noqa: PLC0415  the driver is for those who have Postgres
 
-    seen = await look(url)
+    seen = await inspect_database(url)
     found = [ok("database", f"{seen.where} answers, Postgres {seen.version}")]
     if seen.major < OLDEST_POSTGRES:
         found = [fail("database", f"{seen.where} is Postgres {seen.version}", f"use {OLDEST_POSTGRES} or newer")]

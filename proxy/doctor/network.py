@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from proxy.agent.env import BYPASS, EXTRA, ROOTS, reached
 from proxy.config import Settings
-from proxy.doctor.findings import Found, fail, ok, warn
+from proxy.doctor.findings import CheckResult, fail, ok, warn
 from proxy.errors import ConfigError
 from proxy.identity.ca import Authority, holds
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from proxy.system.run_file import Running
 
 
-def proxy(running: Running | None, state_dir: Path) -> Iterator[Found]:
+def proxy(running: Running | None, state_dir: Path) -> Iterator[CheckResult]:
     """Look whether a proxy runs on the state folder, and by which policy."""
     if running is None:
         yield ok("proxy", f"none runs on {state_dir}")
@@ -31,7 +31,7 @@ def proxy(running: Running | None, state_dir: Path) -> Iterator[Found]:
         yield ok("proxy", f"process {running.pid} listens on {running.listen}")
 
 
-def addresses(settings: Settings, running: Running | None) -> Iterator[Found]:
+def addresses(settings: Settings, running: Running | None) -> Iterator[CheckResult]:
     """Look whether every address that is to be listened on is free, or ours already."""
     taken = {getattr(running, name, None) for name in ("listen", "operator_listen", "health")} if running else set()
     for name in Settings.model_fields:
@@ -40,7 +40,7 @@ def addresses(settings: Settings, running: Running | None) -> Iterator[Found]:
             yield ok(name, f"{address} is the running proxy's") if address in taken else _free(name, address)
 
 
-def _free(name: str, address: str) -> Found:
+def _free(name: str, address: str) -> CheckResult:
     host, _, port = address.rpartition(":")
     flag = f"--{name.replace('_', '-')}"
     try:
@@ -60,7 +60,7 @@ def _free(name: str, address: str) -> Found:
     return ok(name, f"{address} is free")
 
 
-def environment(settings: Settings, running: Running | None, environ: Mapping[str, str]) -> Iterator[Found]:
+def environment(settings: Settings, running: Running | None, environ: Mapping[str, str]) -> Iterator[CheckResult]:
     """Look whether programs started from here go through the proxy and trust it, where they are meant to."""
     url = environ.get("HTTPS_PROXY") or environ.get("https_proxy") or ""
     ours = reached(running.listen if running else settings.listen)

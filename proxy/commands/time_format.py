@@ -19,7 +19,7 @@ def parse_age(text: str, option: str = "--since") -> float:
     return int(match[1]) * _UNITS[match[2]]
 
 
-def parse_moment(text: str, option: str, now: float) -> float:
+def parse_time(text: str, option: str, now: float) -> float:
     """Read how long ago (`7d`) or when (`2026-01-31`, `2026-01-31T18:00+01:00`; UTC where no zone is given).
 
     Gives seconds since the epoch, never less than 0. Raises ConfigError.
@@ -38,7 +38,7 @@ def parse_moment(text: str, option: str, now: float) -> float:
         ) from error
 
 
-def format_moment(moment: float | None) -> str:
+def format_time(moment: float | None) -> str:
     """Show a point in time, in UTC."""
     if moment is None:
         return ""

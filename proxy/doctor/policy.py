@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from proxy.doctor.findings import Found, fail, ok
+from proxy.doctor.findings import CheckResult, fail, ok
 from proxy.errors import PolicyError
 from proxy.policy.load import compile_sources, load_sources
 from proxy.policy.rule_tests import run_tests
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def policy(path: Path) -> Iterator[Found]:
+def rules_and_tests(path: Path) -> Iterator[CheckResult]:
     """Look at a policy as `interlock policy check` and `test` do."""
     try:
         sources = load_sources(path, builtin())
