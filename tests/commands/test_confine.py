@@ -12,8 +12,8 @@ from proxy.commands import confine as module
 from proxy.confine import launch
 from proxy.confine.launch import Confinement
 from tests.commands.conftest import Run
-from tests.commands.test_entrance import leave_note
 from tests.commands.test_exec import ca_folder
+from tests.commands.test_proxy_address import leave_note
 
 FOUND = ["--listen", "0.0.0.0:9", "--ca-folder", "."]
 
