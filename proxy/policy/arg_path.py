@@ -1,11 +1,33 @@
-"""The steps of an `arg` path, as they are written and read. Pure, no I/O."""
+"""The `arg` paths of conditions: parse them, and select the values of a call that they name. Pure, no I/O.
+
+Paths: `path`, `arguments.path`, `files[*].path`, `list[0]`, `["odd.key"]`, `*` (any key),
+`**.url` (at any depth), `**` (every scalar), `path.**` (the value and every scalar inside it;
+scalars of a type that the operator does not compare are ignored).
+
+A key is found in any case, because some servers decode `Path` as `path`. JSON inside a string
+is searched too, because some servers parse it.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from proxy.policy.text import AmbiguousError, fold, parse_embedded_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from proxy.core.model import JsonObject
+
+WRONG_TYPE: Final = "wrong_type"
+AMBIGUOUS: Final = "ambiguous_value"
+
+# Bounds on the work that one call can cause; what exceeds them is ambiguous, so it is denied.
+MAX_NODES = 200_000
+MAX_VALUES = 10_000
+_MAX_EMBEDDED = 4
 
 
 class Key(NamedTuple):
@@ -35,11 +57,118 @@ class Deep(NamedTuple):
 type Step = Key | Each | Index | AnyKey | Deep
 
 
-def parse_steps(text: str) -> Iterator[Step]:
-    """Return the steps of a path.
+class Trouble(NamedTuple):
+    """Why a value cannot be judged: a reason code and a description."""
 
-    Raises ValueError, saying what to write, where it is not one.
+    reason: str
+    detail: str
+
+
+class Selection(NamedTuple):
+    """What an `arg` path found: `exact` under the very names, `loose` what a lax server would also take."""
+
+    exact: tuple[Any, ...]
+    loose: tuple[Any, ...]
+    trouble: Trouble | None = None
+
+
+# The one selection without any value; callers compare by identity, which is cheap.
+NOTHING: Final = Selection((), (), None)
+
+
+class EvalContext:
+    """One call being evaluated: its arguments, and what was already computed about them.
+
+    `guess` is the answer of a condition that cannot be judged (bit 0: may match,
+    bit 1: must match); `unknown` is the last trouble met.
     """
+
+    __slots__ = ("_names", "arguments", "guess", "memo", "unknown")
+
+    def __init__(self, arguments: JsonObject) -> None:
+        self.arguments = arguments
+        self.memo: dict[str, Any] = {}
+        self.guess = 1
+        self.unknown: Trouble | None = None
+        self._names: Mapping[str, Sequence[str]] | None = None
+
+    def names(self, folded: str) -> Sequence[str]:
+        """Return the arguments whose names fold to `folded`; all are folded once per call."""
+        if self._names is None:
+            self._names = _fold_names(self.arguments)
+        return self._names.get(folded, ())
+
+    def give_up(self, trouble: Trouble) -> int:
+        """Record why a condition cannot be judged and return the guess."""
+        self.unknown = trouble
+        return self.guess
+
+    def take_trouble(self) -> Trouble | None:
+        """Return the last trouble met, and forget it."""
+        trouble, self.unknown = self.unknown, None
+        return trouble
+
+
+@dataclass(frozen=True, slots=True)
+class ArgPath:
+    """A compiled `arg`.
+
+    `key` names the selection in `EvalContext.memo`. Where no member is called `name` (`folded`
+    when folded), at the top for `path` or at any depth for `**.path.x`, nothing can be found.
+    `direct` says that the path is that one name.
+    """
+
+    text: str
+    steps: tuple[Step, ...]
+    key: str
+    name: str = ""
+    folded: str = ""
+    direct: bool = False
+
+    @property
+    def sweeps(self) -> bool:
+        """Whether the path ends in `**` and takes in every scalar, so that types differ by nature."""
+        return bool(self.steps) and isinstance(self.steps[-1], Deep)
+
+    def is_absent(self, context: EvalContext) -> bool:
+        return not context.names(self.folded) if self.direct else self.select(context) is NOTHING
+
+    def single_value(self, context: EvalContext) -> Any:
+        """Return the argument where it is the only one of its name in any case; None otherwise."""
+        if not self.direct:
+            return None
+        names = context.names(self.folded)
+        return context.arguments[self.name] if len(names) == 1 and names[0] == self.name else None
+
+    def select(self, context: EvalContext) -> Selection:
+        """Return the values of one call; computed once per call."""
+        found: Selection | None = context.memo.get(self.key)
+        if found is None:
+            select = _select_member if self.direct else _select
+            found = context.memo[self.key] = select(context, self)
+        return found
+
+
+def parse_arg(text: str) -> ArgPath:
+    """Compile an `arg` path.
+
+    Raises ValueError that says what to write instead.
+    """
+    steps = tuple(_parse_steps(text))
+    if not steps:
+        raise ValueError("an arg path names at least one step, such as path or files[*].path")
+    if len(steps) > 1 and steps[0] == Key("arguments"):
+        steps = steps[1:]
+    elif steps == (Key("arguments"),):
+        steps = ()
+    match steps:
+        case (Key(name),) | (Deep(), Key(name), *_):
+            return ArgPath(text, steps, "=" + text, name, _fold_key(name), direct=len(steps) == 1)
+        case _:
+            return ArgPath(text, steps, "=" + text)
+
+
+def _parse_steps(text: str) -> Iterator[Step]:
     rest = text
     while rest:
         if rest.startswith("["):
@@ -54,7 +183,7 @@ def parse_steps(text: str) -> Iterator[Step]:
         if rest.startswith("."):
             rest = rest[1:]
             if not rest:
-                raise ValueError(f"{text!r} ends in a dot; drop it or name the next key")
+                raise ValueError(f"{text!r} ends in a dot; remove it or name the next key")
 
 
 def _parse_bracket(rest: str, text: str) -> tuple[Step, str]:
@@ -68,3 +197,195 @@ def _parse_bracket(rest: str, text: str) -> tuple[Step, str]:
     if len(inside) > 2 and inside[0] == inside[-1] and inside[0] in "\"'":
         return Key(inside[1:-1]), tail
     raise ValueError(f"cannot read [{inside}] in {text!r}; write [*], [0] or ['key']")
+
+
+class _Node(NamedTuple):
+    value: Any
+    exact: bool
+
+
+def _select_member(context: EvalContext, arg: ArgPath) -> Selection:
+    alike = context.names(arg.folded)
+    if not alike:
+        return NOTHING
+    name, arguments = arg.name, context.arguments
+    exact = (arguments[name],) if name in alike else ()
+    if len(alike) == len(exact):
+        return Selection(exact, (), None)
+    return Selection(exact, tuple([arguments[other] for other in alike if other != name]), None)
+
+
+def _select(context: EvalContext, arg: ArgPath) -> Selection:
+    try:
+        if arg.name and arg.folded not in _owners(context):
+            return NOTHING
+        nodes = _walk(context, arg.steps)
+        _bound(len(nodes), MAX_VALUES)
+    except AmbiguousError as error:
+        return Selection((), (), Trouble(AMBIGUOUS, str(error)))
+    if not nodes:
+        return NOTHING
+    return Selection(tuple([n.value for n in nodes if n.exact]), tuple([n.value for n in nodes if not n.exact]))
+
+
+def _walk(context: EvalContext, steps: tuple[Step, ...]) -> list[_Node]:
+    nodes = [_Node(context.arguments, True)]
+    if len(steps) > 1 and isinstance(steps[0], Deep):
+        if isinstance(steps[1], Key):
+            nodes = _named(context, steps[1].name)
+            _bound(len(nodes), MAX_NODES)
+            steps = steps[2:]
+        else:
+            nodes = _everything(context)
+            steps = steps[1:]
+    for position, step in enumerate(steps):
+        last = position == len(steps) - 1
+        nodes = [found for node in nodes for found in _step(node, step, last=last)]
+        _bound(len(nodes), MAX_NODES)
+        if isinstance(step, Deep) and not last:
+            nodes = [node for node in nodes if not isinstance(node.value, str)]
+    return nodes
+
+
+def _everything(context: EvalContext) -> list[_Node]:
+    """Return every object and array of a call, also those inside strings; computed once per call."""
+    found: list[_Node] | AmbiguousError | None = context.memo.get("**")
+    if found is None:
+        descent = _descend(_Node(context.arguments, True), last=False)
+        try:
+            # The descent has parsed the strings, so nothing is left to find in them.
+            found = [node for node in descent if isinstance(node.value, dict | list)]
+        except AmbiguousError as error:
+            found = error
+        context.memo["**"] = found
+    if isinstance(found, AmbiguousError):
+        raise AmbiguousError(str(found))
+    return found
+
+
+def _owners(context: EvalContext) -> dict[str, list[tuple[_Node, Sequence[str]]]]:
+    """Return, by folded name, the objects at any depth that have it, with the names as written; once per call."""
+    owners: dict[str, list[tuple[_Node, Sequence[str]]]] | None = context.memo.get("**.")
+    if owners is None:
+        owners = {}
+        for node in _everything(context):
+            if isinstance(node.value, dict):
+                for folded, names in _fold_names(node.value).items():
+                    owners.setdefault(folded, []).append((node, names))
+        context.memo["**."] = owners
+    return owners
+
+
+def _named(context: EvalContext, name: str) -> list[_Node]:
+    found: list[_Node] = []
+    for (value, exact), names in _owners(context).get(_fold_key(name), ()):
+        if name in names:
+            found.append(_Node(value[name], exact))
+        found.extend([_Node(value[other], False) for other in names if other != name])
+    return found
+
+
+def _bound(count: int, most: int) -> None:
+    if count > most:
+        raise AmbiguousError(f"more than {most} values")
+
+
+def _fold_names(value: dict[str, Any]) -> Mapping[str, Sequence[str]]:
+    names = tuple(value.keys())  # raises where `value` is no object, which makes the rule an error
+    return _group_short(names) if sum(map(len, names)) <= _SHORT_NAMES else _group_any(names)
+
+
+def _group_any(names: tuple[str, ...]) -> Mapping[str, Sequence[str]]:
+    alike: dict[str, list[str]] = {}
+    for name in names:
+        alike.setdefault(_fold_key(name), []).append(name)
+    return alike
+
+
+# Calls of one tool have the same names again and again. Long names are not cached, so that
+# an agent cannot fill the memory with them.
+_SHORT_NAMES: Final = 512
+_group_short = lru_cache(maxsize=1024)(_group_any)
+
+
+def _fold_key(key: str) -> str:
+    return _fold_short(key) if len(key) <= 64 else _fold_any(key)
+
+
+def _fold_any(key: str) -> str:
+    # Decoders that match field names loosely also take filePath for file_path.
+    return fold(key).replace("_", "").replace("-", "") or key
+
+
+_fold_short = lru_cache(maxsize=4096)(_fold_any)
+
+
+def _step(node: _Node, step: Step, *, last: bool) -> Iterator[_Node]:
+    if isinstance(step, Deep):
+        yield from _descend(node, last=last)
+        return
+    value, exact = node
+    if isinstance(value, str):
+        value, exact = _inside(value), False
+    match step:
+        case Key(name) if isinstance(value, dict):
+            folded = _fold_key(name)
+            if name in value:
+                yield _Node(value[name], exact)
+            yield from (_Node(v, False) for k, v in value.items() if k != name and _fold_key(k) == folded)
+        case AnyKey() if isinstance(value, dict):
+            yield from (_Node(v, exact) for v in value.values())
+        case AnyKey() | Each() if isinstance(value, list):
+            yield from (_Node(v, exact) for v in value)
+        case Index(position) if isinstance(value, list) and position < len(value):
+            yield _Node(value[position], exact)
+        case _:
+            return
+
+
+def _inside(text: str) -> Any:
+    """Return the JSON that `text` holds, or None.
+
+    Raises AmbiguousError for what only looks like JSON: a lenient parser might still read it.
+    """
+    parsed: Any = text
+    for _ in range(_MAX_EMBEDDED):
+        if not isinstance(parsed, str):
+            break
+        text, parsed = parsed, parse_embedded_json(parsed)
+    if parsed is None and text.lstrip()[:1] in ("{", "["):
+        raise AmbiguousError("a string that looks like JSON and is not")
+    return parsed
+
+
+def _descend(node: _Node, *, last: bool) -> Iterator[_Node]:
+    """Return `node` and everything in it; at the end of a path, only the scalars."""
+    # A stack of our own: deep nesting must not raise RecursionError.
+    stack = [(node.value, node.exact, 0)]
+    seen = 0
+    while stack:
+        value, exact, hops = stack.pop()
+        seen += 1
+        _bound(seen, MAX_NODES)
+        if not last or not isinstance(value, dict | list):
+            yield _Node(value, exact)
+        if isinstance(value, str) and hops < _MAX_EMBEDDED:
+            parsed = parse_embedded_json(value)
+            if parsed is not None:
+                stack.append((parsed, False, hops + 1))
+        elif isinstance(value, dict):
+            stack.extend((v, exact, hops) for v in value.values())
+        elif isinstance(value, list):
+            stack.extend((v, exact, hops) for v in value)
+
+
+def inner_strings(text: str) -> tuple[str, ...]:
+    """Return the strings inside the JSON that `text` holds; none for any other text.
+
+    Raises AmbiguousError where parsers would disagree on it.
+    """
+    parsed = parse_embedded_json(text)
+    if parsed is None:
+        return ()
+    found = _descend(_Node(parsed, False), last=True)
+    return tuple(node.value for node in found if isinstance(node.value, str))

@@ -1,7 +1,6 @@
-"""Seeing through programs that run other programs: sudo, env, xargs, find -exec, sh -c. Pure, no I/O.
+"""Find the programs behind programs that run others: sudo, env, xargs, find -exec, sh -c. Pure, no I/O.
 
-Code handed to an interpreter is not read, but a program named in it counts as
-one that may run.
+Code for an interpreter is not parsed, but a program that is named in it counts as one that may run.
 """
 
 from __future__ import annotations
@@ -9,36 +8,22 @@ from __future__ import annotations
 from itertools import takewhile
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from proxy.policy import wrappers
 from proxy.policy.shell import MAX_DEPTH, SimpleCommand, parse_script
 from proxy.policy.shell_words import shape_below
 from proxy.policy.text import fold
-from proxy.policy.wrappers import (
-    EXECUTING,
-    FED,
-    INTERPRETERS,
-    LOADING,
-    LONG_WITH_VALUE,
-    RUNNERS,
-    RUNNING_OPTIONS,
-    SCRIPT_OPTIONS,
-    SHELL_VALUE_OPTIONS,
-    SHELLS,
-    SUFFIXES,
-    THROUGH_SHELL,
-    WINDOWS_SHELLS,
-    WRAPPERS,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from proxy.policy.shell_words import Word
 
+# Where a program is expected these are none; the program follows: `sudo { curl x; }`, `! curl x`.
 _OPENERS: Final = frozenset({"{", "!", "then", "do"})
 _STDIN: Final = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
-_LATE: Final = "a program whose name is worked out when it runs"
-_LATE_SCRIPT: Final = "a script whose text is worked out when it runs"
-_IS_FED: Final = "a program that is fed its commands"
+_LATE: Final = "a program whose name is known only when it runs"
+_LATE_SCRIPT: Final = "a script whose text is known only when it runs"
+_IS_FED: Final = "a program that reads its commands from standard input"
 
 
 class Program(NamedTuple):
@@ -50,11 +35,10 @@ class Program(NamedTuple):
 
 
 class ProgramFinder:
-    """Collects the programs of scripts.
+    """Collects the programs that scripts would run.
 
-    `mentioned` are names in code that is not read; `problem` says why programs
-    may be missing; `plain` is False where a command does more than run programs:
-    it sets variables for them, or writes to a file.
+    `mentioned` are names in code that is not parsed; `problem` says why programs may be missing;
+    `plain` is False where a command also sets variables for programs or writes to a file.
     """
 
     def __init__(self) -> None:
@@ -64,7 +48,7 @@ class ProgramFinder:
         self.plain = True
 
     def script(self, text: str, depth: int = 0) -> None:
-        """Take in a command line."""
+        """Add the programs of a command line."""
         script = parse_script(text, depth)
         self.problem = self.problem or script.problem
         if "\0" in text:
@@ -74,8 +58,9 @@ class ProgramFinder:
             self.simple(simple, depth)
 
     def simple(self, simple: SimpleCommand, depth: int = 0) -> None:
-        """Take in one simple command."""
+        """Add the programs of one simple command."""
         words = list(simple.words)
+        # `X=1 curl` runs curl. A leading option is what is left of an argv such as `-c "curl x"`.
         while words and (_is_assignment(words[0]) or (words[0].text.startswith("-") and len(words) > 1)):
             self._assignment(words.pop(0))
         if words:
@@ -85,11 +70,11 @@ class ProgramFinder:
         name, _, value = word.text.partition("=")
         self.plain = False
         self.mentioned.update(_names_in(value))
-        if name.startswith(LOADING):
+        if name.startswith(wrappers.LOADING):
             self.problem = f"a command that sets {name}"
 
     def run(self, words: Sequence[Word], simple: SimpleCommand, depth: int) -> None:
-        """Take `words` as a program and its arguments, and see through it."""
+        """Add `words` as a program with its arguments, and whatever that program runs."""
         head, args = words[0], tuple(words[1:])
         if depth > MAX_DEPTH:
             self.problem = "a command too deeply nested"
@@ -98,6 +83,7 @@ class ProgramFinder:
             self.simple(simple._replace(words=args), depth + 1)
             return
         name = program_name(head.text)
+        # `$CMD x`, `find -exec {} ;` and cmd.exe's `%COMSPEC% /c x` can be any program.
         if head.dynamic or "{}" in head.text or name.count("%") > 1:
             self.problem = _LATE
         self.programs.append(Program(name, args, head.text))
@@ -105,21 +91,21 @@ class ProgramFinder:
         self._see_through(name, args, simple, depth)
 
     def _see_through(self, name: str, args: tuple[Word, ...], simple: SimpleCommand, depth: int) -> None:
-        if name in SHELLS:
+        if name in wrappers.SHELLS:
             self._shell(args, simple, depth)
-        elif name in WINDOWS_SHELLS:
+        elif name in wrappers.WINDOWS_SHELLS:
             self._windows_shell(args, depth)
         elif name in ("eval", "trap", "alias", "iex", "invoke-expression"):
             self._joined(name, args, depth)
         elif name in ("find", "fd", "fdfind"):
             self._executing(args, simple, depth)
-        elif name in (".", "source"):
-            self._sourced(args)
-        if name in FED:
+        elif name in (".", "source") and any(word.dynamic or word.text in _STDIN for word in args[:1]):
+            self.problem = _LATE_SCRIPT
+        if name in wrappers.FED:
             self._fed(name, simple, depth)
-        if name in SCRIPT_OPTIONS:
-            self._script_option(SCRIPT_OPTIONS[name], args, depth)
-        if name in WRAPPERS:
+        if name in wrappers.SCRIPT_OPTIONS:
+            self._script_option(wrappers.SCRIPT_OPTIONS[name], args, depth)
+        if name in wrappers.WRAPPERS:
             self._wrapped(name, args, simple, depth)
 
     def _shell(self, args: tuple[Word, ...], simple: SimpleCommand, depth: int) -> None:
@@ -128,8 +114,9 @@ class ProgramFinder:
         while operands and operands[0].text.startswith(("-", "+")) and not operands[0].dynamic:
             option = operands.pop(0).text
             options += "" if option.startswith("--") else option[1:]
-            if option in SHELL_VALUE_OPTIONS and operands:
+            if option in wrappers.SHELL_VALUE_OPTIONS and operands:
                 operands.pop(0)
+        # `bash`, `bash -s` and `bash /dev/stdin` run whatever comes in: `base64 -d x | sh`.
         reads_stdin = not operands or "s" in options or operands[0].text in _STDIN
         if "c" in options:
             self._script_word(operands[0] if operands else None, depth)
@@ -152,8 +139,10 @@ class ProgramFinder:
         for i, text in enumerate(texts):
             lowered = text.lower()
             self.mentioned.update(_names_in(text))
+            # cmd.exe needs no blank behind the option: `cmd /ccurl x`.
             if lowered.startswith(("/c", "/k")) and len(text) > 2:
                 self.script(" ".join((text[2:], *texts[i + 1 :])), depth + 1)
+            # PowerShell takes any unambiguous start of -EncodedCommand, with - or with /.
             if lowered.startswith(("-e", "/e")) and "-encodedcommand".startswith("-" + lowered[1:]):
                 self.problem = "an encoded command"
             if lowered in ("/c", "/k", "-c", "-command", "/command") and i + 1 < len(texts):
@@ -171,14 +160,10 @@ class ProgramFinder:
             texts = [text for text in texts if not text.startswith("-")][:1]
         self.script(" ".join(texts), depth + 1)
 
-    def _sourced(self, args: tuple[Word, ...]) -> None:
-        if any(word.dynamic or word.text in _STDIN for word in args[:1]):
-            self.problem = _LATE_SCRIPT
-
     def _fed(self, name: str, simple: SimpleCommand, depth: int) -> None:
         for text in simple.fed:
             self.script(text, depth + 1)
-        if simple.piped and name not in WRAPPERS:
+        if simple.piped and name not in wrappers.WRAPPERS:
             self.problem = _IS_FED
 
     def _dynamic(self, word: Word) -> None:
@@ -187,11 +172,11 @@ class ProgramFinder:
 
     def _executing(self, args: tuple[Word, ...], simple: SimpleCommand, depth: int) -> None:
         for i, word in enumerate(args):
-            if word.text in EXECUTING and i + 1 < len(args):
+            if word.text in wrappers.EXECUTING and i + 1 < len(args):
                 rest = args[i + 1 :]
                 end = next((j for j, w in enumerate(rest) if w.text in (";", "+")), len(rest))
                 if rest[:end]:
-                    self.run([_found(word, args[:i]) for word in rest[:end]], simple, depth + 1)
+                    self.run([_fill_in(word, args[:i]) for word in rest[:end]], simple, depth + 1)
 
     def _script_option(self, letter: str, args: tuple[Word, ...], depth: int) -> None:
         long = {"c": "--command", "S": "--split-string"}[letter]
@@ -204,16 +189,18 @@ class ProgramFinder:
             self._script_word(word._replace(text=attached) if attached else following, depth)
 
     def _wrapped(self, name: str, args: tuple[Word, ...], simple: SimpleCommand, depth: int) -> None:
+        # `command -v curl` only looks a program up.
         if name == "command" and any(word.text in ("-v", "-V") for word in args[:1]):
             return
         if name in ("xargs", "parallel"):
+            # Their input becomes arguments, so a shell behind them is fed even where no pipe is written.
             simple = simple._replace(piped=True, fed=())
             args = _replaced(args)
-        rest = self._operands(args, *WRAPPERS[name])
+        rest = self._operands(args, *wrappers.WRAPPERS[name])
         if not rest:
             if simple.piped and name != "xargs":
                 self.problem = _IS_FED
-        elif name in THROUGH_SHELL:
+        elif name in wrappers.THROUGH_SHELL:
             for word in rest:
                 self._dynamic(word)
             self.script(" ".join(word.text for word in rest), depth + 1)
@@ -241,7 +228,7 @@ class ProgramFinder:
         return rest
 
     def _mentions(self, name: str, args: tuple[Word, ...], simple: SimpleCommand) -> None:
-        if name.rstrip("0123456789.-") in INTERPRETERS:
+        if name.rstrip("0123456789.-") in wrappers.INTERPRETERS:
             for text in (*(word.text for word in args), *simple.fed):
                 self.mentioned.update(_names_in(text))
             if simple.piped and (not args or args[-1].text in _STDIN):
@@ -249,10 +236,10 @@ class ProgramFinder:
             if any(word.dynamic and not word.text for word in args):
                 self.problem = _LATE_SCRIPT
             return
-        after = RUNNING_OPTIONS.get(name, ())
+        after = wrappers.RUNNING_OPTIONS.get(name, ())
         for i, word in enumerate(args):
             before = args[i - 1].text if i else ""
-            if name in RUNNERS or before in after or _may_hold_program(name, word.text):
+            if name in wrappers.RUNNERS or before in after or _may_hold_program(name, word.text):
                 self.mentioned.update(_names_in(word.text))
             for option in after:
                 if word.text.startswith(option) and len(word.text) > len(option):
@@ -264,7 +251,7 @@ def _has_flag(text: str, letter: str) -> bool:
 
 
 def _may_hold_program(name: str, text: str) -> bool:
-    """Return whether an argument is of a kind that names a program to run."""
+    # Such as `git -c core.pager=curl log`, `-c alias.x='!curl y'`, `tar --checkpoint-action=exec=curl`.
     lowered = text.lower()
     return (
         any(mark in lowered for mark in ("exec=", "command=", "program=", "pager=", "editor=", "system("))
@@ -275,7 +262,7 @@ def _may_hold_program(name: str, text: str) -> bool:
 
 
 def _replaced(args: tuple[Word, ...]) -> tuple[Word, ...]:
-    """Mark the words that xargs will fill in from its input."""
+    """Mark the words that xargs fills in from its input."""
     marks = {"{}"}
     for i, word in enumerate(args):
         if word.text in ("-I", "-J", "--replace") and i + 1 < len(args):
@@ -290,8 +277,8 @@ def _replaced(args: tuple[Word, ...]) -> tuple[Word, ...]:
     )
 
 
-def _found(word: Word, before: Sequence[Word]) -> Word:
-    """Return a word of `find -exec` with what `{}` may be in it: one of the roots that stand `before`, or below."""
+def _fill_in(word: Word, before: Sequence[Word]) -> Word:
+    """Return a word of `find -exec` in which `{}` is one of the roots that come `before`, or a path below them."""
     if "{}" not in word.text:
         return word
     roots = list(takewhile(lambda root: not root.text.startswith(("-", "(", "!")), before))
@@ -301,6 +288,7 @@ def _found(word: Word, before: Sequence[Word]) -> Word:
 
 
 def _names_in(text: str) -> set[str]:
+    # Once with paths whole and once in parts: `s/x/curl/e` of sed has the name between slashes.
     cleaned = "".join(c if c.isalnum() or c in "_.+-/" else " " for c in text)
     names = {program_name(part) for part in cleaned.split()}
     return names | {program_name(part) for part in cleaned.replace("/", " ").split()}
@@ -308,7 +296,7 @@ def _names_in(text: str) -> set[str]:
 
 def _takes_value(option: str, letters: str) -> bool:
     if option.startswith("--"):
-        return "=" not in option and option in LONG_WITH_VALUE
+        return "=" not in option and option in wrappers.LONG_WITH_VALUE
     return option[-1] in letters and not any(letter in letters for letter in option[1:-1])
 
 
@@ -319,8 +307,8 @@ def _is_assignment(word: Word) -> bool:
 
 
 def program_name(text: str) -> str:
-    """Return the name a program is known by: no folder, no case, no Windows suffix."""
+    """Return the name of a program without folder, case and Windows suffix."""
     name = fold(text.replace("\\", "/").rstrip("/").rpartition("/")[2])
-    for suffix in SUFFIXES:
+    for suffix in wrappers.SUFFIXES:
         name = name.removesuffix(suffix)
     return name or fold(text)

@@ -6,16 +6,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from proxy.policy.globs import compile_globs
-from proxy.policy.operators import YES, compile_when
+from proxy.policy.operators import compile_when
 from proxy.policy.rules import AllowRule
+from proxy.policy.views import YES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from proxy.core.model import Call, Hints
-    from proxy.policy.arg_select import EvalContext
-    from proxy.policy.operators import Test
+    from proxy.policy.arg_path import EvalContext
     from proxy.policy.rules import Annotations, Rule
+    from proxy.policy.views import Test
 
 POLICY_ERROR: Final = "policy_error"
 

@@ -17,7 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from proxy.policy.arg_select import parse_arg
+from proxy.policy.arg_path import parse_arg
 from proxy.policy.fields import NonEmptyStr, Regex, Strict
 
 type Scalar = StrictStr | StrictInt | StrictFloat | StrictBool | None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from proxy.core.model import Call, Decision, Outcome, PinRules, Redaction
 from proxy.core.proposals import Terms
-from proxy.policy.arg_select import EvalContext
+from proxy.policy.arg_path import EvalContext
 from proxy.policy.compiled_rule import POLICY_ERROR, Hit, compile_rule
 from proxy.policy.detector_rules import compile_suppression
 from proxy.policy.egress import CompiledEgress

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from proxy.policy.arg_select import EvalContext, parse_arg
+from proxy.policy.arg_path import EvalContext, parse_arg
 from proxy.policy.command_operator import CommandView
 from proxy.policy.conditions import All, Any_, Condition, Not
 from proxy.policy.decide import name_variants
 from proxy.policy.hosts import UrlViews
-from proxy.policy.operators import OPERATORS, YES, compile_when
+from proxy.policy.operators import OPERATORS, compile_when
 from proxy.policy.path_operator import PathSet
-from proxy.policy.views import NumberView, ScalarView, TextView
+from proxy.policy.views import YES, NumberView, ScalarView, TextView
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,34 +1,32 @@
-"""`host_in`, `url_scheme`, `ip_class` and `cidr`. Pure, no I/O."""
+"""The operators `host_in`, `url_scheme`, `ip_class` and `cidr`. Pure, no I/O."""
 
 from __future__ import annotations
 
 import ipaddress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from proxy.policy.arg_select import AMBIGUOUS, Trouble
 from proxy.policy.conditions import as_tuple
 from proxy.policy.globs import compile_globs
-from proxy.policy.hosts import Host, UrlViews, canonical_host, read_url
-from proxy.policy.views import WrongTypeError, gather
+from proxy.policy.hosts import UrlViews, canonical_host, read_url
+from proxy.policy.views import MAY, NO, YES, WrongTypeError, gather, judge_each
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy.policy.arg_select import ArgPath, EvalContext
+    from proxy.policy.arg_path import ArgPath
+    from proxy.policy.hosts import Host
     from proxy.policy.ip_address import Address
-
-type Fits = Callable[[Host], tuple[bool, bool]]
+    from proxy.policy.views import Test
 
 
 def view_url(value: Any) -> UrlViews:
-    """View a string as a URL or host."""
     if not isinstance(value, str):
         raise WrongTypeError("a URL or host", value)
     return read_url(value)
 
 
 class HostSet(NamedTuple):
-    """Host patterns ready to compare: names, `*.suffix`, globs (None where there are none), addresses."""
+    """Compiled host patterns: names, `*.suffix`, globs (None where there are none), addresses."""
 
     names: frozenset[str]
     suffixes: tuple[str, ...]
@@ -41,6 +39,7 @@ class HostSet(NamedTuple):
 
     def must(self, host: Host) -> bool:
         """Return whether every reading of the host is in the set."""
+        # [::ffff:10.0.0.1] reaches 10.0.0.1 on most kernels: an allow must name both addresses.
         if host.addresses:
             return all(a in self.addresses for a in host.addresses)
         return self._has_name(host.name)
@@ -80,74 +79,53 @@ def _name(text: str) -> str:
     return host.name if host else text.lower()
 
 
-def host_in(arg: ArgPath, operand: Any) -> Callable[[EvalContext], int]:
-    """Compile `host_in`."""
+def host_in(arg: ArgPath, operand: Any) -> Test:
     wanted = compile_hosts(as_tuple(operand))
-    return _test_hosts(arg, lambda host: (wanted.may(host), wanted.must(host)))
+    return _judge_hosts(arg, wanted.may, wanted.must)
 
 
-def ip_class(arg: ArgPath, operand: Any) -> Callable[[EvalContext], int]:
-    """Compile `ip_class`."""
+def ip_class(arg: ArgPath, operand: Any) -> Test:
     wanted = frozenset(as_tuple(operand))
 
-    def fits(host: Host) -> tuple[bool, bool]:
+    def may(host: Host) -> bool:
+        return any(not wanted.isdisjoint(found) for found in host.classes())
+
+    # 0.0.0.0 is unspecified and loopback: an allow must name every class that an address has.
+    def must(host: Host) -> bool:
         classes = host.classes()
-        hits = [not wanted.isdisjoint(found) for found in classes]
-        return any(hits), bool(hits) and all(hits) and all(found <= wanted for found in classes)
+        return bool(classes) and all(found <= wanted for found in classes)
 
-    return _test_hosts(arg, fits)
+    return _judge_hosts(arg, may, must)
 
 
-def cidr(arg: ArgPath, operand: Any) -> Callable[[EvalContext], int]:
-    """Compile `cidr`."""
+def cidr(arg: ArgPath, operand: Any) -> Test:
     networks = [ipaddress.ip_network(text, strict=False) for text in as_tuple(operand)]
 
-    def fits(host: Host) -> tuple[bool, bool]:
-        hits = [any(address in network for network in networks) for address in host.addresses]
-        return any(hits), bool(hits) and all(hits)
+    def within(address: Address) -> bool:
+        return any(address in network for network in networks)
 
-    return _test_hosts(arg, fits)
-
-
-def _test_hosts(arg: ArgPath, fits: Fits) -> Callable[[EvalContext], int]:
-    views = gather(arg, "url", view_url)
-
-    def test(context: EvalContext) -> int:
-        found = views(context)
-        may = False
-        must = found.sure
-        trouble = found.trouble
-        for item in found.items:
-            may = may or any(fits(host)[0] for host in item.hosts)
-            must = must and bool(item.exact) and all(fits(host)[1] for host in item.exact)
-            if item.problem:
-                trouble = Trouble(AMBIGUOUS, item.problem)
-        may = may or any(fits(host)[0] for item in found.extra for host in item.hosts)
-        if trouble is not None:
-            return int(may) | context.give_up(trouble)
-        return 3 if may and must else int(may)
-
-    return test
+    return _judge_hosts(
+        arg,
+        lambda host: any(map(within, host.addresses)),
+        lambda host: bool(host.addresses) and all(map(within, host.addresses)),
+    )
 
 
-def url_scheme(arg: ArgPath, operand: Any) -> Callable[[EvalContext], int]:
-    """Compile `url_scheme`."""
+def _judge_hosts(arg: ArgPath, may: Callable[[Host], bool], must: Callable[[Host], bool]) -> Test:
+    def judge(view: UrlViews) -> int:
+        if view.exact and all(map(must, view.exact)):
+            return YES
+        return MAY if any(map(may, view.hosts)) else NO
+
+    return judge_each(gather(arg, "url", view_url), judge, with_problems=True)
+
+
+def url_scheme(arg: ArgPath, operand: Any) -> Test:
     wanted = frozenset(word.lower().rstrip(":/") for word in as_tuple(operand))
-    views = gather(arg, "url", view_url)
 
-    def test(context: EvalContext) -> int:
-        found = views(context)
-        may = any(
-            not wanted.isdisjoint(schemes)
-            for item in (*found.items, *found.extra)
-            for schemes in (item.schemes, item.exact_schemes)
-        )
-        must = found.sure and all(
-            item.exact_schemes and item.problem is None and wanted.issuperset(item.exact_schemes)
-            for item in found.items
-        )
-        if found.trouble is not None:
-            return int(may) | context.give_up(found.trouble)
-        return 3 if may and must else int(may)
+    def judge(view: UrlViews) -> int:
+        if view.exact_schemes and view.problem is None and wanted.issuperset(view.exact_schemes):
+            return YES
+        return NO if wanted.isdisjoint((*view.schemes, *view.exact_schemes)) else MAY
 
-    return test
+    return judge_each(gather(arg, "url", view_url), judge)

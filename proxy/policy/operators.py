@@ -1,8 +1,6 @@
-"""The operators: what a condition asks of its value. Pure, no I/O.
+"""The operators of conditions, compiled to tests. Pure, no I/O.
 
-A test answers with two bits: bit 0, the condition may hold (some view of the
-value fits); bit 1, it must hold (every view does). Denies act on `may`, allows
-on `must`, and negation turns one into the other.
+`views` says what a test's two bits mean. Negation turns "may" into "must not" and back.
 """
 
 from __future__ import annotations
@@ -11,14 +9,17 @@ import operator
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy.policy import command_operator, host_operators, path_operator
-from proxy.policy.arg_select import parse_arg
+from proxy.policy.arg_path import parse_arg
 from proxy.policy.conditions import All, Any_, Bounds, Condition, Not, as_tuple
 from proxy.policy.regex import compile_search
 from proxy.policy.text import fold, read_text
 from proxy.policy.views import (
-    ScalarView,
+    MAY,
+    NO,
+    YES,
     TextView,
     gather,
+    judge_each,
     kind_of,
     view_contents,
     view_length,
@@ -30,22 +31,22 @@ from proxy.policy.views import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy.policy.arg_select import ArgPath, EvalContext
+    from proxy.policy.arg_path import ArgPath, EvalContext
     from proxy.policy.conditions import When
-    from proxy.policy.views import Gather, NumberView, Views
+    from proxy.policy.views import Judge, NumberView, ScalarView, Test
 
-type Test = Callable[[EvalContext], int]
-type Judge = Callable[[Any], int]
 type Build = Callable[[ArgPath, Any], Test]
 
-NO: Final = 0
-MAY: Final = 1
-YES: Final = 3
+# Indexed by bits. "May" stays "may": where some views fit, others do not. 2 stays 2, because a guess
+# about a value that cannot be judged (see `CompiledRule.evaluate`) is as good as its negation.
 _NEGATED: Final = (3, 1, 2, 0)
 
 
+_COMPARISONS: Final = {"gt": operator.gt, "gte": operator.ge, "lt": operator.lt, "lte": operator.le}
+
+
 def compile_when(when: When) -> Test:
-    """Compile a condition tree to one function."""
+    """Compile a condition tree to one test."""
     match when:
         case All(all=parts):
             return _all(tuple(compile_when(part) for part in parts))
@@ -54,14 +55,8 @@ def compile_when(when: When) -> Test:
         case Not(not_=part):
             return _not(compile_when(part))
         case Condition():
-            return compile_condition(when)
-
-
-def compile_condition(condition: Condition) -> Test:
-    """Compile one `arg` with its operators."""
-    arg = parse_arg(condition.arg)
-    tests = tuple(OPERATORS[name](arg, operand) for name, operand in condition.operators().items())
-    return _all(tests)
+            arg = parse_arg(when.arg)
+            return _all(tuple(OPERATORS[name](arg, operand) for name, operand in when.operators().items()))
 
 
 def _all(tests: tuple[Test, ...]) -> Test:
@@ -98,26 +93,6 @@ def _not(part: Test) -> Test:
     return lambda context: _NEGATED[part(context)]
 
 
-def combine(views: Views, judge: Judge, context: EvalContext) -> int:
-    """Judge every view: may if any fits, must if all do."""
-    may = False
-    must = views.sure
-    for view in views.items:
-        bits = judge(view)
-        may = may or bits != NO
-        must = must and bits == YES
-    may = may or any(judge(view) for view in views.extra)
-    if views.trouble is not None:
-        return int(may) | context.give_up(views.trouble)
-    if not may:
-        return NO
-    return YES if must else MAY
-
-
-def _each(views: Gather, judge: Judge) -> Test:
-    return lambda context: combine(views(context), judge, context)
-
-
 def _equals(arg: ArgPath, operand: Any) -> Test:
     if operand is None:
         return _type(arg, "null")
@@ -125,7 +100,7 @@ def _equals(arg: ArgPath, operand: Any) -> Test:
 
 
 def _not_equals(arg: ArgPath, operand: Any) -> Test:
-    """Like the negation of equals, but a missing value gives no allow."""
+    # Like `not: {equals: …}`, but a missing value never satisfies an allow.
     equal = _equals(arg, operand)
     here = _type(arg, ["string", "number", "boolean", "array", "object"])
     return lambda context: _NEGATED[equal(context)] & (here(context) | MAY)
@@ -136,7 +111,7 @@ def _in(arg: ArgPath, operand: list[Any]) -> Test:
     names = frozenset(name for view in wanted for name in view.names)
     exact = [(type(view.value), view.value) for view in wanted]
     judge = _judge_scalar(names, exact)
-    test = _each(gather(arg, "scalar", view_scalar), judge)
+    test = judge_each(gather(arg, "scalar", view_scalar), judge)
     if None not in operand:
         return test
     return _any((test, _type(arg, "null")))
@@ -156,31 +131,24 @@ def _judge_scalar(names: frozenset[str], exact: list[tuple[type, Any]]) -> Judge
 
 
 def text_variants(operand: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return an operand's texts as written and read, and the same folded."""
+    """Return the readings of an operand's texts, and the same folded."""
     readings = tuple(dict.fromkeys(r for word in as_tuple(operand) for r in read_text(word).readings))
     return readings, tuple(dict.fromkeys(fold(reading) for reading in readings))
 
 
-def _starts_with(arg: ArgPath, operand: Any) -> Test:
-    exact, folded = text_variants(operand)
+def _has_affix(fits: Callable[[str, tuple[str, ...]], bool]) -> Build:
+    def build(arg: ArgPath, operand: Any) -> Test:
+        exact, folded = text_variants(operand)
 
-    def judge(view: TextView) -> int:
-        if not any(text.startswith(folded) for text in view.folded):
-            return NO
-        return YES if all(text.startswith(exact) for text in view.readings) else MAY
+        def judge(view: TextView) -> int:
+            if not any(fits(text, folded) for text in view.folded):
+                return NO
+            # An allow must fit as written: a server that compares case would not take SK- for sk-.
+            return YES if all(fits(text, exact) for text in view.readings) else MAY
 
-    return _each(gather(arg, "text", view_text), judge)
+        return judge_each(gather(arg, "text", view_text), judge)
 
-
-def _ends_with(arg: ArgPath, operand: Any) -> Test:
-    exact, folded = text_variants(operand)
-
-    def judge(view: TextView) -> int:
-        if not any(text.endswith(folded) for text in view.folded):
-            return NO
-        return YES if all(text.endswith(exact) for text in view.readings) else MAY
-
-    return _each(gather(arg, "text", view_text), judge)
+    return build
 
 
 def _contains(arg: ArgPath, operand: Any) -> Test:
@@ -194,22 +162,22 @@ def _contains(arg: ArgPath, operand: Any) -> Test:
             return NO
         return YES if all(any(word in text for word in exact) for text in view.readings) else MAY
 
-    return _each(gather(arg, "contents", view_contents), judge)
+    return judge_each(gather(arg, "contents", view_contents), judge)
 
 
 def _matches(arg: ArgPath, operand: Any) -> Test:
     searches = [compile_search(pattern) for pattern in as_tuple(operand)]
 
-    def found(text: str) -> bool:
-        return any(search(text) for search in searches)
-
     def judge(view: TextView) -> int:
-        hits = [found(text) for text in view.readings]
-        if all(hits):
-            return YES
-        return MAY if any(hits) else NO
+        return _summarise([any(search(text) for search in searches) for text in view.readings])
 
-    return _each(gather(arg, "text", view_text), judge)
+    return judge_each(gather(arg, "text", view_text), judge)
+
+
+def _summarise(hits: list[bool]) -> int:
+    if all(hits):
+        return YES
+    return MAY if any(hits) else NO
 
 
 def _compare(compare: Callable[[Any, Any], bool]) -> Build:
@@ -219,7 +187,7 @@ def _compare(compare: Callable[[Any, Any], bool]) -> Build:
                 return NO
             return YES if view.plain else MAY
 
-        return _each(gather(arg, "number", view_number), judge)
+        return judge_each(gather(arg, "number", view_number), judge)
 
     return build
 
@@ -259,38 +227,24 @@ def _type(arg: ArgPath, operand: Any) -> Test:
 
 def _length(arg: ArgPath, operand: int | Bounds) -> Test:
     bounds = Bounds(gte=operand, lte=operand) if isinstance(operand, int) else operand
-    checks = [
-        (compare, limit)
-        for compare, limit in (
-            (operator.gt, bounds.gt),
-            (operator.ge, bounds.gte),
-            (operator.lt, bounds.lt),
-            (operator.le, bounds.lte),
-        )
-        if limit is not None
-    ]
+    limits = ((compare, getattr(bounds, name)) for name, compare in _COMPARISONS.items())
+    checks = [(compare, limit) for compare, limit in limits if limit is not None]
 
     def judge(lengths: tuple[int, ...]) -> int:
-        hits = [all(compare(length, limit) for compare, limit in checks) for length in lengths]
-        if all(hits):
-            return YES
-        return MAY if any(hits) else NO
+        return _summarise([all(compare(length, limit) for compare, limit in checks) for length in lengths])
 
-    return _each(gather(arg, "length", view_length), judge)
+    return judge_each(gather(arg, "length", view_length), judge)
 
 
 OPERATORS: Final[dict[str, Build]] = {
     "equals": _equals,
     "not_equals": _not_equals,
     "in": _in,
-    "starts_with": _starts_with,
-    "ends_with": _ends_with,
+    "starts_with": _has_affix(str.startswith),
+    "ends_with": _has_affix(str.endswith),
     "contains": _contains,
     "matches": _matches,
-    "gt": _compare(operator.gt),
-    "gte": _compare(operator.ge),
-    "lt": _compare(operator.lt),
-    "lte": _compare(operator.le),
+    **{name: _compare(compare) for name, compare in _COMPARISONS.items()},
     "exists": _exists,
     "type": _type,
     "length": _length,

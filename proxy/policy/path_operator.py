@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from proxy.policy.arg_select import AMBIGUOUS, NOTHING, Trouble
+from proxy.policy.arg_path import AMBIGUOUS, NOTHING, Trouble
 from proxy.policy.conditions import as_tuple
 from proxy.policy.path_fastpath import read_plain_path
 from proxy.policy.path_roots import reach_of, read_root
@@ -18,7 +18,7 @@ from proxy.policy.views import WrongTypeError, gather
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from proxy.policy.arg_select import ArgPath, EvalContext, Selection
+    from proxy.policy.arg_path import ArgPath, EvalContext, Selection
     from proxy.policy.views import Views
 
 

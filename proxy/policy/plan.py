@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from proxy.policy.arg_select import parse_arg
+from proxy.policy.arg_path import parse_arg
 from proxy.policy.compiled_rule import Hit
 from proxy.policy.conditions import All, Any_, Condition, as_tuple
 from proxy.policy.rule_index import INDEXES, Leaf, index_presence
@@ -18,7 +18,7 @@ from proxy.policy.rule_index import INDEXES, Leaf, index_presence
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from proxy.policy.arg_select import ArgPath, EvalContext
+    from proxy.policy.arg_path import ArgPath, EvalContext
     from proxy.policy.compiled_rule import CompiledRule
     from proxy.policy.conditions import When
     from proxy.policy.rule_index import Build, Index

@@ -23,7 +23,7 @@ from proxy.policy.views import TextView, gather, single_text, view_contents, vie
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
-    from proxy.policy.arg_select import ArgPath, EvalContext
+    from proxy.policy.arg_path import ArgPath, EvalContext
     from proxy.policy.command_operator import CommandView
     from proxy.policy.hosts import Host, UrlViews
     from proxy.policy.views import Views

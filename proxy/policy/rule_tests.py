@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from proxy.core.model import EgressRequest
-from proxy.policy.arg_select import EvalContext
+from proxy.policy.arg_path import EvalContext
 from proxy.policy.compiled_rule import compile_rule
 from proxy.policy.decide import name_variants
 from proxy.policy.egress import CompiledEgressRule, read_target

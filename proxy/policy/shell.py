@@ -1,41 +1,28 @@
-"""A shell command line read into the simple commands it would run. Pure, no I/O.
+"""Parse a shell command line into the simple commands it would run. Pure, no I/O.
 
-The reader follows POSIX sh and bash and errs on the side of seeing too much:
-every simple command inside pipes, lists, subshells, substitutions and compound
-commands is given, flat. What it cannot read is named in `problem`.
+The reader follows POSIX sh and bash. It would rather report a command that never runs than
+miss one that does: commands inside pipes, lists, subshells, substitutions and compound
+commands are all returned, in one flat list. `problem` says what it could not read.
 """
 
 from __future__ import annotations
 
+import string
 from typing import Final, NamedTuple
 
-from proxy.policy.shell_quoting import ShellError, read_ansi_c, read_balanced
-from proxy.policy.shell_words import Draft, Word
+from proxy.policy.shell_words import Draft, ShellError, Word, read_ansi_c, read_balanced
 
 MAX_SCRIPT: Final = 65_536
 MAX_DEPTH: Final = 16
 MAX_SUBSTITUTIONS: Final = 200
 
+# After one of these a new command begins, so `then curl x` runs curl.
 _KEYWORDS: Final = frozenset(
-    {
-        "if",
-        "then",
-        "else",
-        "elif",
-        "fi",
-        "do",
-        "done",
-        "while",
-        "until",
-        "esac",
-        "{",
-        "}",
-        "!",
-        "coproc",
-    }
+    ("if", "then", "else", "elif", "fi", "do", "done", "while", "until", "esac", "{", "}", "!", "coproc")
 )
+# The words behind these are not a command: `for i in x y` runs nothing by itself.
 _SWALLOWING: Final = frozenset({"for", "select", "case"})
-_NAME: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_")
+_NAME: Final = frozenset(string.ascii_letters + string.digits + "_")
 
 
 class SimpleCommand(NamedTuple):
@@ -55,7 +42,7 @@ class Script(NamedTuple):
 
 
 def parse_script(text: str, depth: int = 0) -> Script:
-    """Read a command line; a problem is named, never raised."""
+    """Parse a command line; a problem is returned, never raised."""
     reader = _Reader(text, depth)
     try:
         if len(text) > MAX_SCRIPT or depth > MAX_DEPTH:
@@ -68,6 +55,7 @@ def parse_script(text: str, depth: int = 0) -> Script:
 
 class _Reader:
     def __init__(self, text: str, depth: int) -> None:
+        # The shell joins such lines before anything else: `cu\\<newline>rl` runs curl.
         self.text = text.replace("\\\r\n", "").replace("\\\n", "").replace("\r\n", "\n")
         self.depth = depth
         self.at = 0
@@ -98,6 +86,7 @@ class _Reader:
             self._end_word()
             self.at += 1
         elif char == "#" and not self.draft.started:
+            # Only at the start of a word; `a#b` is one word and hides nothing behind it.
             end = self.text.find("\n", self.at)
             self.at = len(self.text) if end < 0 else end
         elif char in "\n;&|()":
@@ -112,6 +101,7 @@ class _Reader:
             self._end_word()
             self.at += 1
             return
+        # `((` opens an arithmetic only where a command could begin; elsewhere it is two subshells.
         if char == "(" and self.text.startswith("((", self.at) and not self.words and not self.draft.started:
             self._arithmetic(self._balanced(self.at))
             return
@@ -133,10 +123,12 @@ class _Reader:
     def _redirection(self, char: str) -> None:
         if self.text.startswith((char + "(",), self.at):
             self.at += 1
+            # Process substitution runs a command and leaves a file name: `cat <(curl x)`.
             self._sub_script(self._balanced(self.at))
             self.draft.put("/dev/fd/63")
             self.draft.expand(whole=False)
             return
+        # `2>x` names a file descriptor; `2 >x` and `'2'>x` are an argument and a redirection.
         if "".join(self.draft.text).isdecimal() and not self.draft.quoted:
             self.draft = Draft()
         self._end_word()
@@ -156,8 +148,12 @@ class _Reader:
             draft.put(self.text[self.at : self.at + 1])
             self.at += 1
         elif char == "'":
+            end = self.text.find("'", self.at)
+            if end < 0:
+                raise ShellError("an unclosed quote")
             draft.quoted = True
-            draft.put(self._until("'"))
+            draft.put(self.text[self.at : end])
+            self.at = end + 1
         elif char == '"':
             draft.quoted = True
             self._double_quoted()
@@ -173,7 +169,7 @@ class _Reader:
             draft.put(char)
 
     def _is_bracket_glob(self) -> bool:
-        """Tell a character class from the commands `[` and `[[`."""
+        # `[` and `[[` are commands where a blank follows, and a character class elsewhere: `[c]url`.
         if self.draft.started:
             return self.draft.text != ["["]
         following = self.text[self.at : self.at + 2]
@@ -182,14 +178,6 @@ class _Reader:
     def _is_brace_expansion(self) -> bool:
         inside = self.text[self.at : self.at + 400].partition("}")[0]
         return ("," in inside or ".." in inside) and not any(c in inside for c in " \t\n;")
-
-    def _until(self, quote: str) -> str:
-        end = self.text.find(quote, self.at)
-        if end < 0:
-            raise ShellError("an unclosed quote")
-        found = self.text[self.at : end]
-        self.at = end + 1
-        return found
 
     def _double_quoted(self) -> None:
         self.draft.put("")
@@ -243,6 +231,7 @@ class _Reader:
             self.at += 1
             if self.text[start].isdecimal():
                 break
+        # Unquoted, $IFS is a blank: `curl$IFS-s` is two words.
         if self.text[start : self.at] == "IFS" and not quoted:
             self._end_word()
         else:
@@ -284,7 +273,7 @@ class _Reader:
         self.writes = self.writes or script.writes
 
     def _arithmetic(self, text: str) -> None:
-        """Read an arithmetic, and as well the nested subshells that some shells take it for."""
+        """Read an arithmetic, and also the nested subshells that some shells take it for."""
         self.commands.extend(parse_script(text, self.depth + 1).commands)
         self._substitutions(text)
 
@@ -317,6 +306,7 @@ class _Reader:
                     break
                 body.append(line)
             text = "\n".join(body)
+            # `<<EOF` runs $(…) in its text, `<<'EOF'` does not.
             if not literal:
                 self._substitutions(text)
             if self.commands:
@@ -336,6 +326,7 @@ class _Reader:
             self.fed.append(word.text)
         elif redirect in ("<<", "<<-"):
             self.heredocs.append((word.text, draft.quoted, redirect == "<<-"))
+        # An allow of `cat` must not cover `cat a > b`. To /dev/null or another descriptor writes no file.
         elif ">" in redirect and word.text != "/dev/null" and not (redirect == ">&" and word.text.isdecimal()):
             self.writes = True
 
@@ -346,7 +337,7 @@ class _Reader:
                 return
             self.cases += word.text == "case"
         if self.words and word.text == "{" and not quoted:
-            # What follows is a body: `function f {`, `coproc NAME {`.
+            # A function body follows: `function f {`, `coproc NAME {`.
             self.commands.append(SimpleCommand(tuple(self.words), self.piped, ()))
             self.words.clear()
             return
@@ -362,7 +353,7 @@ class _Reader:
         self.piped = piped
 
     def _case_arm(self) -> None:
-        """Keep the first arm of `case x in a) …`, whose pattern stands where a command would."""
+        """Add the first arm of `case x in a) …`, whose pattern is where a command would be."""
         texts = [word.text for word in self.words]
         if "in" in texts and texts.index("in") + 2 < len(texts):
             self.commands.append(SimpleCommand(tuple(self.words[texts.index("in") + 2 :])))

@@ -1,4 +1,8 @@
-"""The words of a command line, and what they may become when they are expanded. Pure, no I/O."""
+"""The words of a shell command line: their quoting, and what they may become when they are expanded. Pure, no I/O.
+
+A word that the shell expands has no text yet when a call is decided. Its `Shape` says what it
+can still become, so that `rm -rf "$x/build"` is not taken for `rm -rf /`.
+"""
 
 from __future__ import annotations
 
@@ -11,31 +15,39 @@ from proxy.policy.globs import is_glob
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+# The search below tries every order of the dynamic words of one command. With more words
+# than this, any of them may be the one that a rule looks for.
 MAX_SHAPES: Final = 16
-"""Words of one command that are told apart; among more, any may be what is looked for."""
 
 _MARKS: Final = frozenset("*?[")
 _STEPS: Final = frozenset(("", ".", ".."))
 _STARS: Final = frozenset("*?")
+_ESCAPES: Final = dict(zip("abeEfnrtv", "\a\b\x1b\x1b\f\n\r\t\v", strict=True))
+_CODES: Final = {"x": (16, 2), "u": (16, 4), "U": (16, 8)}
+_DIGITS: Final = {8: "01234567", 16: "0123456789abcdefABCDEF"}
+
+
+class ShellError(Exception):
+    """A command line that cannot be read."""
 
 
 class Shape(NamedTuple):
     """How a word begins and ends, whatever it is expanded to.
 
-    `slashes` is how many it has, where that is known: a glob adds none. `many`
+    `slashes` is how many it has, or None where that is unknown: a glob adds none. `many`
     says that it may become several words, each of this shape.
     """
 
     prefix: str
     suffix: str
     slashes: int | None
-    as_tuple: bool
+    many: bool
 
 
 class Word(NamedTuple):
-    """One word: its text as far as it is known, whether expansion could change it, and to what.
+    """One word: its known text, whether expansion could change it, and to what.
 
-    Without a shape a dynamic word may become anything, and several words.
+    A dynamic word without a shape may become anything, and several words.
     """
 
     text: str
@@ -61,7 +73,7 @@ class Draft:
         self.started = True
 
     def expand(self, *, whole: bool) -> None:
-        """Note that here stands what only a run can tell: of one word if `whole`, else of any number."""
+        """Mark text that is known only at run time: part of one word if `whole`, else of any number."""
         self._unknown()
         self.expanded = True
         self.loose = self.loose or not whole
@@ -85,17 +97,18 @@ class Draft:
 
 
 def _shape(text: str, prefix: str, suffix: str, *, expanded: bool) -> Shape:
-    """Return the shape of a word: `text` is what is known of it, `expanded` says that more than globs is in it."""
-    as_tuple = not _MARKS.isdisjoint(text)
+    """Return the shape of a word of which `text` is known; `expanded` says that it holds more than globs."""
+    many = not _MARKS.isdisjoint(text)
     while prefix.startswith("./"):
         text, prefix = text[2:], prefix[2:]
+    # Behind `$x`, a step such as `..` or nothing may lead anywhere: `rm -rf "$x/.."` can be `rm -rf /`.
     if any(step.rstrip("*?") in _STEPS and step not in _STARS for step in text.split("/")[1:]):
-        return Shape("", "", None, as_tuple)
+        return Shape("", "", None, many)
     if not expanded:
-        return Shape(prefix, suffix, text.count("/"), as_tuple)
-    # What is put in may climb out of the folders before it, and may be nothing or a dot.
+        return Shape(prefix, suffix, text.count("/"), many)
+    # A variable may hold `../..` and leave the folders before it, or may be empty.
     start = prefix if "/" not in prefix else "/" if prefix.startswith("/") else ""
-    return Shape(start, suffix.lstrip("/"), None, as_tuple)
+    return Shape(start, suffix.lstrip("/"), None, many)
 
 
 def plain_path(text: str) -> str:
@@ -107,7 +120,7 @@ def plain_path(text: str) -> str:
 
 def shape_below(roots: Sequence[str]) -> Shape:
     """Return the shape of whatever is found at or below `roots`."""
-    return Shape(commonprefix([plain_path(root) for root in roots]), "", None, as_tuple=True)
+    return Shape(commonprefix([plain_path(root) for root in roots]), "", None, many=True)
 
 
 def may_be_all(wanted: Sequence[str], shapes: Sequence[Shape]) -> bool:
@@ -121,7 +134,7 @@ def _assign(wanted: tuple[str, ...], shapes: tuple[Shape, ...]) -> bool:
     if not wanted:
         return True
     return any(
-        _may_be(shape, wanted[0]) and _assign(wanted[1:], shapes if shape.as_tuple else shapes[:i] + shapes[i + 1 :])
+        _may_be(shape, wanted[0]) and _assign(wanted[1:], shapes if shape.many else shapes[:i] + shapes[i + 1 :])
         for i, shape in enumerate(shapes)
     )
 
@@ -129,8 +142,9 @@ def _assign(wanted: tuple[str, ...], shapes: tuple[Shape, ...]) -> bool:
 def _may_be(shape: Shape, wanted: str) -> bool:
     if wanted.startswith("-"):
         return shape.prefix[:1] in ("", "-")
+    # The shell expands `~` before variables and globs, so no variable can hold one that counts.
     if wanted.startswith("~") and not shape.prefix:
-        return False  # a home directory is put in before anything else is
+        return False
     literal = wanted.replace("[*]", "").replace("[?]", "")
     if is_glob(literal):
         return _may_fit(shape, wanted)
@@ -149,3 +163,80 @@ def _may_fit(shape: Shape, glob: str) -> bool:
     head, tail = glob[: marks[0]], glob[marks[-1] + 1 :]
     begins = head.startswith(shape.prefix) or shape.prefix.startswith(head)
     return begins and (tail.endswith(shape.suffix) or shape.suffix.endswith(tail))
+
+
+def read_balanced(text: str, start: int) -> tuple[str, int]:
+    """Return the text between the bracket at `start` and its partner, and the position after it.
+
+    Raises ShellError where it has none.
+    """
+    opening = text[start]
+    closing = {"(": ")", "{": "}"}[opening]
+    level = 0
+    at = start
+    while at < len(text):
+        char = text[at]
+        if char == "\\":
+            at += 1
+        elif char in "'`":
+            # A bracket inside quotes closes nothing: `$(echo ')'; curl x)`.
+            at = text.find(char, at + 1)
+            if at < 0:
+                raise ShellError("an unclosed quote")
+        elif char == '"':
+            at = _end_of_double(text, at)
+        elif char == opening:
+            level += 1
+        elif char == closing:
+            level -= 1
+            if not level:
+                return text[start + 1 : at], at + 1
+        at += 1
+    raise ShellError("an unclosed bracket")
+
+
+def _end_of_double(text: str, at: int) -> int:
+    at += 1
+    while at < len(text) and text[at] != '"':
+        at += 2 if text[at] == "\\" else 1
+    if at >= len(text):
+        raise ShellError("an unclosed quote")
+    return at
+
+
+def read_ansi_c(text: str, at: int) -> tuple[str, int]:
+    """Return what `$'…'` stands for, from the position after its opening quote, and the position after it.
+
+    Raises ShellError where it does not end.
+    """
+    # bash decodes these before it runs a program: `$'cu\x72l'` is curl.
+    out: list[str] = []
+    while at < len(text):
+        char = text[at]
+        at += 1
+        if char == "'":
+            return "".join(out), at
+        if char == "\\":
+            char, at = _escape(text, at)
+        out.append(char)
+    raise ShellError("an unclosed quote")
+
+
+def _escape(text: str, at: int) -> tuple[str, int]:
+    char = text[at : at + 1]
+    if char in _CODES:
+        base, digits = _CODES[char]
+        return _code(text, at + 1, base, digits)
+    if char and char in _DIGITS[8]:
+        return _code(text, at, 8, 3)
+    if char == "c":
+        return chr(ord(text[at + 1 : at + 2] or "@") & 0x1F), at + 2
+    return _ESCAPES.get(char, char), at + 1
+
+
+def _code(text: str, at: int, base: int, digits: int) -> tuple[str, int]:
+    end = at
+    while end < len(text) and end - at < digits and text[end] in _DIGITS[base]:
+        end += 1
+    number = int(text[at:end] or "0", base)
+    return (chr(number) if end > at and number < 0x110000 else ""), end

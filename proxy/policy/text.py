@@ -1,41 +1,38 @@
-"""Readings of a string: every text a server might take it for. Pure, no I/O.
+"""Readings of a string: every text that a server might take it for. Pure, no I/O.
 
-A value reaches a server through decoders the proxy cannot see. So a string is
-judged as it stands, with invisible characters dropped and compatibility forms
-folded (NFKC), and percent-decoded as often as it can be.
+A value reaches a server through decoders that the proxy cannot see. So a string is
+judged as it is, with invisible characters dropped and compatibility forms
+folded (NFKC), and percent-decoded again until nothing changes.
 """
 
 from __future__ import annotations
 
+import json
 import unicodedata
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import unquote_to_bytes
 
-_RANGES = (
-    (0x00AD, 0x00AD),
-    (0x034F, 0x034F),
-    (0x061C, 0x061C),
-    (0x115F, 0x1160),
-    (0x17B4, 0x17B5),
-    (0x180B, 0x180F),
-    (0x200B, 0x200F),
-    (0x202A, 0x202E),
-    (0x2060, 0x206F),
-    (0x3164, 0x3164),
-    (0xFE00, 0xFE0F),
-    (0xFEFF, 0xFEFF),
-    (0xFFA0, 0xFFA0),
-    (0xFFF0, 0xFFFB),
-    (0x1BCA0, 0x1BCA3),
-    (0x1D173, 0x1D17A),
-    (0xE0000, 0xE0FFF),
+# Characters that show nothing and that some servers drop: soft hyphens, joiners, fillers, direction
+# marks, variation selectors, tags. With one of them inside, "/e<U+200B>tc" would not be "/etc".
+_SPANS: Final = (
+    "00AD 034F 061C 115F-1160 17B4-17B5 180B-180F 200B-200F 202A-202E 2060-206F 3164 FE00-FE0F FEFF FFA0 "
+    "FFF0-FFFB 1BCA0-1BCA3 1D173-1D17A E0000-E0FFF"
 )
+_PAIRS: Final = [span.partition("-") for span in _SPANS.split()]
+_RANGES: Final = [(int(low, 16), int(high or low, 16)) for low, _, high in _PAIRS]
 INVISIBLE: dict[int, None] = dict.fromkeys(code for low, high in _RANGES for code in range(low, high + 1))
+# The same, for the brackets of a regular expression.
 INVISIBLE_CLASS = "".join(f"{chr(low)}-{chr(high)}" for low, high in _RANGES)
-"""The same, as what stands in the brackets of a regular expression."""
 
+# "%2525252f" is a slash to a chain of enough decoders. What is still encoded after this many is a problem.
 MAX_DECODES = 8
 NOT_UTF8 = "percent-encoded bytes that are not UTF-8"
+_BLANKS: Final = " \t\r\n\ufeff"
+_OPENINGS: Final = frozenset('{["')
+
+
+class AmbiguousError(Exception):
+    """A value that different servers would read differently."""
 
 
 class Text(NamedTuple):
@@ -56,12 +53,13 @@ def clean(text: str) -> str:
 
 
 def fold(text: str) -> str:
-    """Return the form under which spellings that differ only in looks or case are one."""
+    """Return the form that texts share which differ only in looks or case."""
+    # Cleaned again at the end: folding the case of a clean text may bring a compatibility form back.
     return text.casefold() if text.isascii() else clean(clean(text).casefold())
 
 
 def has_one_reading(raw: str) -> bool:
-    """Return whether a string can be read as it stands alone."""
+    """Return whether no decoder would change the string."""
     return "%" not in raw and raw.isascii()
 
 
@@ -86,7 +84,7 @@ def read_text(raw: str) -> Text:
 
 
 def _percent_decode(text: str) -> tuple[str, bool]:
-    """Decode once, and tell whether the bytes were UTF-8."""
+    """Return the text decoded once, and whether the bytes were UTF-8."""
     if "%" not in text:
         return text, True
     data = unquote_to_bytes(_decode_percent_u(text))
@@ -97,7 +95,7 @@ def _percent_decode(text: str) -> tuple[str, bool]:
 
 
 def _decode_percent_u(text: str) -> str:
-    """Read the `%u002e` that some Windows servers still take for a dot."""
+    """Decode `%u002e`, which some Windows servers still take for a dot."""
     head, *rest = text.replace("%U", "%u").split("%u")
     if not rest:
         return text
@@ -109,3 +107,31 @@ def _decode_percent_u(text: str) -> str:
         else:
             out.append("%u" + part)
     return "".join(out)
+
+
+def looks_like_json(text: str) -> bool:
+    """Return whether a text may hold a JSON object, array or string."""
+    return text.lstrip(_BLANKS)[:1] in _OPENINGS
+
+
+def parse_embedded_json(text: str) -> Any:
+    """Return the JSON object, array or string that `text` holds, or None.
+
+    Raises AmbiguousError where parsers would disagree on it.
+    """
+    if not looks_like_json(text):
+        return None
+    try:
+        return json.loads(text.lstrip(_BLANKS), object_pairs_hook=_no_duplicates)
+    except RecursionError:
+        raise AmbiguousError("JSON nested too deeply inside a string") from None
+    except ValueError:
+        return None
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    # Some parsers take the first of two equal keys, some the last.
+    if len(made) != len(pairs):
+        raise AmbiguousError("JSON with a key twice inside a string")
+    return made

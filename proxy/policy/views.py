@@ -1,36 +1,37 @@
-"""Views of selected values, by the family of operators that judges them. Pure, no I/O.
+"""Views of the selected values, one kind for each family of operators. Pure, no I/O.
 
-A family turns each value into the view its operators compare; views are made
-once per call and `arg`, however many rules ask.
+A family turns each value into the view that its operators compare. Views are made
+once per call and `arg`, however many rules need them.
+
+An operator answers with two bits: bit 0, the condition may hold (some view fits); bit 1, it
+must hold (every view fits). A deny acts on "may": whatever a server makes of the value, the
+forbidden meaning is caught. An allow acts on "must": no server can read something else into it.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard
 
-from proxy.policy.arg_select import (
-    AMBIGUOUS,
-    NOTHING,
-    WRONG_TYPE,
-    AmbiguousError,
-    Trouble,
-    inner_strings,
-    looks_like_json,
-)
-from proxy.policy.text import NOT_UTF8, fold, has_one_reading, read_text
+from proxy.policy.arg_path import AMBIGUOUS, NOTHING, WRONG_TYPE, Trouble, inner_strings
+from proxy.policy.text import NOT_UTF8, AmbiguousError, fold, has_one_reading, looks_like_json, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from proxy.policy.arg_select import ArgPath, EvalContext, Selection
+    from proxy.policy.arg_path import ArgPath, EvalContext, Selection
+
+
+NO: Final = 0
+MAY: Final = 1
+YES: Final = 3
 
 
 class Views(NamedTuple):
-    """The views of everything one `arg` found.
+    """The views of everything that one `arg` found.
 
     `items` count for may and must, `extra` (from JSON inside a string) for may
     alone. `sure` is False where the server may see no value at all. `trouble`
-    tells of a value that has no view.
+    is set where a value has no view.
     """
 
     items: tuple[Any, ...]
@@ -43,10 +44,12 @@ _NO_VIEWS: Final = Views((), (), False, None)
 
 type Make = Callable[[Any], Any]
 type Gather = Callable[[EvalContext], Views]
+type Judge = Callable[[Any], int]
+type Test = Callable[[EvalContext], int]
 
 
 class WrongTypeError(Exception):
-    """A value of a type the operator does not speak of."""
+    """A value of a type that the operator does not compare."""
 
     def __init__(self, wanted: str, value: Any) -> None:
         super().__init__(f"{kind_of(value)} where the rule expects {wanted}")
@@ -84,11 +87,37 @@ def gather(arg: ArgPath, family: str, make: Make) -> Gather:
     return views
 
 
+def judge_each(views_of: Gather, judge: Judge, *, with_problems: bool = False) -> Test:
+    """Return the test that judges every view: may if any fits, must if all do.
+
+    Where `with_problems` is set, a view's `problem` makes the condition undecidable.
+    """
+
+    def test(context: EvalContext) -> int:
+        items, extra, must, trouble = views_of(context)
+        may = False
+        for view in items:
+            bits = judge(view)
+            may = may or bits != NO
+            must = must and bits == YES
+            if with_problems and view.problem:
+                trouble = Trouble(AMBIGUOUS, view.problem)
+        may = may or any(judge(view) for view in extra)
+        if trouble is not None:
+            return int(may) | context.give_up(trouble)
+        if not may:
+            return NO
+        return YES if must else MAY
+
+    return test
+
+
 def _make_views(arg: ArgPath, make: Make, context: EvalContext) -> Views:
     selection = arg.select(context)
     if selection is NOTHING:
         return _NO_VIEWS
     if is_simple(selection):
+        # Most calls end here: one plain string, so there is no JSON in it to look for.
         try:
             return Views((make(selection.exact[0]),), (), True, None)
         except (WrongTypeError, AmbiguousError):
@@ -111,7 +140,7 @@ def _make_views(arg: ArgPath, make: Make, context: EvalContext) -> Views:
 
 
 def is_simple(selection: Selection) -> bool:
-    """Return whether all that was found is one string that every server reads alike and that holds no JSON."""
+    """Return whether the selection is one string that every server reads alike and that holds no JSON."""
     exact, loose, trouble = selection
     if len(exact) != 1 or loose or trouble is not None:
         return False
@@ -119,7 +148,7 @@ def is_simple(selection: Selection) -> bool:
 
 
 def single_text(arg: ArgPath, context: EvalContext) -> str | None:
-    """Return an argument of which `is_simple` holds, the short way; None where it is not that simple."""
+    """Return the argument where `is_simple` holds of it, without selecting; None otherwise."""
     value = arg.single_value(context)
     return value if _is_simple_text(value) else None
 
@@ -129,7 +158,7 @@ def _is_simple_text(value: Any) -> TypeGuard[str]:
 
 
 def _distinct(values: tuple[Any, ...]) -> Iterator[Any]:
-    """Return the values that are not null, and a string only once."""
+    """Return the values that are not null, each string once."""
     seen: set[str] = set()
     for value in values:
         if isinstance(value, str):
@@ -141,21 +170,20 @@ def _distinct(values: tuple[Any, ...]) -> Iterator[Any]:
 
 
 def _inner(value: str, *, swept: bool) -> Iterator[str]:
-    """Return the strings of the JSON inside a string; a sweep has found those of the string as it stands."""
+    """Return the strings of the JSON inside a string; a `**` has already found those of the raw string."""
     readings = read_text(value).readings
     for text in readings[1:] if swept else readings:
         yield from inner_strings(text)
 
 
 class TextView(NamedTuple):
-    """A string: its readings, and these without case."""
+    """A string: its readings, and the readings folded."""
 
     readings: tuple[str, ...]
     folded: tuple[str, ...]
 
 
 def view_text(value: Any) -> TextView:
-    """View a string as text."""
     if not isinstance(value, str):
         raise WrongTypeError("a string", value)
     if has_one_reading(value):
@@ -163,6 +191,7 @@ def view_text(value: Any) -> TextView:
         stripped = whole.strip()
         return TextView((value,), (whole,) if stripped == whole else (whole, stripped))
     text = read_text(value)
+    # Bytes that are not UTF-8 are common in plain text ("100%ff"); only paths and hosts refuse them.
     if text.problem and text.problem != NOT_UTF8:
         raise AmbiguousError(text.problem)
     folded = dict.fromkeys(fold(reading) for reading in text.readings)
@@ -171,14 +200,13 @@ def view_text(value: Any) -> TextView:
 
 
 class ScalarView(NamedTuple):
-    """A scalar: itself, and the texts by which a lax server would know it."""
+    """A scalar: itself, and the texts that a lax server would take for it ("5.0" for 5)."""
 
     value: Any
     names: frozenset[str]
 
 
 def view_scalar(value: Any) -> ScalarView:
-    """View a scalar for comparison."""
     if isinstance(value, dict | list):
         raise WrongTypeError("one value", value)
     if isinstance(value, str):
@@ -199,24 +227,23 @@ def _name(value: Any) -> str:
 
 
 def view_contents(value: Any) -> TextView | tuple[ScalarView, ...]:
-    """View a string as text, an array as its scalars."""
     if isinstance(value, list):
         return tuple(view_scalar(v) for v in value if not isinstance(v, dict | list))
     return view_text(value)
 
 
 class NumberView(NamedTuple):
-    """A number, and whether it came as one."""
+    """A number, and whether it came as one rather than as a string."""
 
     value: float
     plain: bool
 
 
 def view_number(value: Any) -> NumberView:
-    """View a number; a numeric string is one that a lax server would take."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return NumberView(value, True)
     if isinstance(value, str):
+        # A lax server takes "5000" for 5000, so a deny of `gt: 1000` must see it.
         number = read_number(value)
         if number is not None:
             return NumberView(number, False)
@@ -224,7 +251,7 @@ def view_number(value: Any) -> NumberView:
 
 
 def read_number(text: str) -> float | None:
-    """Read a numeric string as a server that coerces would, or give None."""
+    """Return a numeric string as the number that a coercing server would take it for, or None."""
     if len(text) > 400 or (text.isascii() and text.strip()[:1] not in _STARTS):
         return None
     try:
@@ -238,12 +265,11 @@ def read_number(text: str) -> float | None:
     return None if number != number else number  # noqa: PLR0124 - the test for NaN
 
 
+# What a number may start with; Python reads `inf` and `nan` as numbers too.
 _STARTS = frozenset("0123456789+-.iInN")
-"""What a number may start with: `inf` and `nan` are read as some, too."""
 
 
 def view_length(value: Any) -> tuple[int, ...]:
-    """View a value as its lengths: of each reading for a string, of itself otherwise."""
     if isinstance(value, str):
         return tuple({len(reading) for reading in read_text(value).readings})
     if isinstance(value, dict | list):

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from proxy.core.model import Call
-from proxy.policy import arg_select, path_operator
+from proxy.policy import arg_path, path_operator
 from proxy.policy.decide import CompiledPolicy
 from proxy.policy.rules import PolicyFile
 
@@ -78,9 +78,9 @@ def test_a_great_many_values_do_not_stall_a_decision():
 @pytest.mark.parametrize("value", [{"a": [0] * 100}, '{"a": 1, "a": 2}', {"a": 1}], ids=["many", "ambiguous", "fine"])
 def test_a_call_is_gone_through_once_however_many_names_are_looked_for_in_it(monkeypatch, value):
     descents = []
-    descend = arg_select._descend
-    monkeypatch.setattr(arg_select, "MAX_NODES", 50)
-    monkeypatch.setattr(arg_select, "_descend", lambda node, *, last: descents.append(last) or descend(node, last=last))
+    descend = arg_path._descend
+    monkeypatch.setattr(arg_path, "MAX_NODES", 50)
+    monkeypatch.setattr(arg_path, "_descend", lambda node, *, last: descents.append(last) or descend(node, last=last))
     rules = [{"id": f"r{n}", "action": "deny", "when": {"arg": f"**.n{n}", "path_under": "/x"}} for n in range(9)]
     policy = CompiledPolicy(PolicyFile.model_validate({"version": 1, "rules": rules}).rules, default="allow")
     decision = policy.decide(Call("tools/call", "s", "a", "t", {"value": value}))

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from proxy.policy.arg_select import EvalContext, parse_arg
+from proxy.policy.arg_path import EvalContext, parse_arg
 from proxy.policy.path_fastpath import MAX_PATH, read_plain_path
 from proxy.policy.path_operator import gather_paths
 from proxy.policy.paths import read_fully, read_path

@@ -11,7 +11,7 @@ from ruamel.yaml import YAML
 from proxy.core.model import Call, Outcome
 from proxy.policy import decide as decide_module
 from proxy.policy import plan as plan_module
-from proxy.policy.arg_select import EvalContext
+from proxy.policy.arg_path import EvalContext
 from proxy.policy.compiled_rule import CompiledRule
 from proxy.policy.decide import CompiledPolicy
 from proxy.policy.load import compile_sources, load_policy, load_sources

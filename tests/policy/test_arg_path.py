@@ -2,7 +2,8 @@
 
 import pytest
 
-from proxy.policy.arg_select import NOTHING, AmbiguousError, EvalContext, embedded, parse_arg
+from proxy.policy.arg_path import NOTHING, EvalContext, parse_arg
+from proxy.policy.text import AmbiguousError, parse_embedded_json
 
 CALL = {
     "path": "/a",
@@ -47,7 +48,7 @@ def test_what_is_no_object_with_names_raises(arguments, arg):
 
 
 def test_json_inside_a_string_is_read_and_a_key_twice_in_it_is_ambiguous():
-    assert embedded(' \ufeff{"a": [1]}') == {"a": [1]}
-    assert embedded("{a}") is embedded("x") is embedded("") is None
+    assert parse_embedded_json(' \ufeff{"a": [1]}') == {"a": [1]}
+    assert parse_embedded_json("{a}") is parse_embedded_json("x") is parse_embedded_json("") is None
     with pytest.raises(AmbiguousError):
-        embedded('{"a": 1, "a": 2}')
+        parse_embedded_json('{"a": 1, "a": 2}')
