@@ -21,7 +21,7 @@ from bench import figures
 from bench.figures import Figure
 from proxy.trace.attribute import Attributor
 from proxy.trace.normalise import Normaliser
-from proxy.trace.strace import Reader
+from proxy.trace.strace import TraceReader
 from tests.support.node_tools import server_command
 from tests.support.stdio_harness import run_command
 from tests.trace.recordings import AT_ONCE, MODES, load, play, truths
@@ -166,7 +166,7 @@ def lines_per_second() -> Iterator[Figure]:
 
 
 def _rate(lines: list[str], *, sense: bool) -> float:
-    reader, normaliser, attributor = Reader(), Normaliser(), Attributor(1, 2)
+    reader, normaliser, attributor = TraceReader(), Normaliser(), Attributor(1, 2)
     attributor.started(0)
     started = time.process_time()
     for line in lines:

@@ -26,7 +26,7 @@ from proxy.commands.proxy_address import (
     find_running,
 )
 from proxy.config import DATABASE_URL_FILE, config_path, split_address
-from proxy.confine.file_view import Files, choose_files
+from proxy.confine.file_view import FileView, plan_file_view
 from proxy.confine.firewall import FORWARDER_PORT, RESOLVER_PORT, ruleset
 from proxy.confine.kernel_settings import explain
 from proxy.confine.namespace_setup import bind_sockets
@@ -144,7 +144,7 @@ def run(
     raise typer.Exit(code)
 
 
-def _files(options: ProxyOptions, found: FoundProxy, way_in: ProxyEndpoint, kept: list[str]) -> Files:
+def _files(options: ProxyOptions, found: FoundProxy, way_in: ProxyEndpoint, kept: list[str]) -> FileView:
     """Say what is covered: whoever could act for the agent, and what is the proxy's alone."""
     for path in kept:
         if not Path(path).is_socket():
@@ -161,7 +161,7 @@ def _files(options: ProxyOptions, found: FoundProxy, way_in: ProxyEndpoint, kept
     states = _state_folders(settings.state_dir, public[0].parent)
     relied_on = [config_path(options.config, os.environ), Path(found.policy) if found.policy else None]
     relied_on += [settings.checkpoint_file, settings.upstream_ca]
-    return choose_files(
+    return plan_file_view(
         user=os.geteuid(),
         listening=[*listening_sockets(), *(path for at, deep in SOCKETS for path in sockets_below(at, deep))],
         runtime_dir=os.environ.get("XDG_RUNTIME_DIR"),

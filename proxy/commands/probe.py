@@ -20,8 +20,8 @@ from proxy.commands.terminal import printable, printable_lines
 from proxy.config import Settings, load_settings
 from proxy.errors import ConfigError, StartError, TracingError
 from proxy.probe import baseline
-from proxy.probe.findings import Found
-from proxy.probe.report import Report, ToolReport
+from proxy.probe.findings import Finding
+from proxy.probe.report import ProbeReport, ToolReport
 from proxy.sandbox.process_reaper import SIGNALLED
 from proxy.trace.server_name import server_name as name_server
 
@@ -110,14 +110,14 @@ def _variables(said: list[str]) -> dict[str, str]:
     return variables
 
 
-def _exit_code(report: Report, fail_on: str) -> int:
+def _exit_code(report: ProbeReport, fail_on: str) -> int:
     worst = report.worst()
     if worst is not None and RANKS[worst] >= RANKS[fail_on]:
         return FINDINGS
     return OTHER_ERROR if report.problem else CLEAN
 
 
-def _probe_remote(name: str, command: list[str], known: baseline.Baseline | None) -> Report:
+def _probe_remote(name: str, command: list[str], known: baseline.ServerBaseline | None) -> ProbeReport:
     from proxy.probe.remote import probe_remote  # noqa: PLC0415  not needed for --help
 
     if len(command) != 1 or not re.match(r"https?://", command[0]):
@@ -132,13 +132,13 @@ def _probe_local(
     variables: dict[str, str],
     repeats: int,
     call_timeout: float,
-    known: baseline.Baseline | None,
-) -> Report:
-    from proxy.probe.probe import Plan, Probe  # noqa: PLC0415
+    known: baseline.ServerBaseline | None,
+) -> ProbeReport:
+    from proxy.probe.probe import Probe, ProbePlan  # noqa: PLC0415
     from proxy.trace.tracer import find_strace  # noqa: PLC0415
 
     strace = find_strace(os.environ)
-    plan = Plan(
+    plan = ProbePlan(
         name,
         tuple(command),
         strace,
@@ -155,7 +155,7 @@ def _probe_local(
         def progress(made: int, total: int, tool: str) -> None:
             bar.update(task, completed=made, total=total, description=printable(tool)[:40])
 
-        async def run() -> Report:
+        async def run() -> ProbeReport:
             task = asyncio.current_task()
             assert task is not None
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
@@ -167,17 +167,19 @@ def _probe_local(
             raise typer.Exit(SIGNALLED + signal.SIGTERM) from None
 
 
-def _keep(settings: Settings, name: str, report: Report, *, known: baseline.Baseline | None, accept: bool) -> None:
+def _keep(
+    settings: Settings, name: str, report: ProbeReport, *, known: baseline.ServerBaseline | None, accept: bool
+) -> None:
     """Record what was found; where nothing is known yet, or it is accepted, it is what later probes compare with."""
     from proxy.commands.probe_events import record  # noqa: PLC0415
 
     record(settings, name, report, time.time())
     if (known is None or accept) and report.problem is None:
         tools = {str(tool.get("name")): tool for tool in report.manifest}
-        baseline.save(settings.state_dir, name, baseline.Baseline(tools, report.profiles))
+        baseline.save(settings.state_dir, name, baseline.ServerBaseline(tools, report.profiles))
 
 
-def _print(report: Report) -> None:
+def _print(report: ProbeReport) -> None:
     console = Console(soft_wrap=True, highlight=False, markup=False)
     console.print(Text.assemble((printable(report.server["name"]), "bold"), f", {len(report.tools)} tools"))
     for tool in report.tools:
@@ -193,7 +195,7 @@ def _print(report: Report) -> None:
     console.print(f"\n{len(report.findings)} findings: {counts['high']} high, {counts['info']} info")
 
 
-def _print_tool(console: Console, tool: ToolReport, findings: list[Found]) -> None:
+def _print_tool(console: Console, tool: ToolReport, findings: list[Finding]) -> None:
     scope = tool.declared
     said = [word for word, holds in (("read-only", scope.read_only), ("network", scope.network)) if holds]
     said += ["starts programs"] if scope.executes else []
@@ -214,7 +216,7 @@ def _observed(seen: dict[str, dict[str, object]]) -> str:
     return "; ".join(parts) or "nothing outside of itself"
 
 
-def _print_findings(console: Console, findings: list[Found]) -> None:
+def _print_findings(console: Console, findings: list[Finding]) -> None:
     for found in findings:
         head = (f"{found.severity.upper():<5} {found.rule}", STYLES[found.severity])
         console.print(Text.assemble("  ", head, f"  {printable(found.message)}"))

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from proxy.config import Settings
-    from proxy.probe.report import Report
+    from proxy.probe.report import ProbeReport
 
 
-def record(settings: Settings, name: str, report: Report, now: float) -> None:
+def record(settings: Settings, name: str, report: ProbeReport, now: float) -> None:
     """Write one event for the probe and one for each finding; return once they are on disk.
 
     Raises AuditUnavailableError where the log cannot be opened.
@@ -37,7 +37,7 @@ def record(settings: Settings, name: str, report: Report, now: float) -> None:
         log.close()
 
 
-def _events(name: str, report: Report, now: float, masker: LiveMasker) -> Iterator[AuditEvent]:
+def _events(name: str, report: ProbeReport, now: float, masker: LiveMasker) -> Iterator[AuditEvent]:
     probe_id = new_id()
 
     def make(kind: str, detail: dict[str, Any], **fields: Any) -> AuditEvent:

@@ -20,8 +20,8 @@ from proxy.sandbox.process_reaper import kill_descendants, set_subreaper
 from proxy.sandbox.server_process import Launch, plan_launch
 from proxy.system import log_setup
 from proxy.trace.server_name import server_name as name_server
-from proxy.trace.tamper_guard import forbid_looks
-from proxy.trace.tracer import Channel, find_strace, under_strace
+from proxy.trace.tamper_guard import forbid_inspection
+from proxy.trace.tracer import TracePipe, find_strace, under_strace
 
 EPILOG = """
 Examples:
@@ -85,7 +85,7 @@ def run(
     strace = _strace(settings.trace, name)
     context = Context(Principal(settings.default_agent), name, transport="stdio", session=new_id())
     set_subreaper()
-    forbid_looks()
+    forbid_inspection()
     raise typer.Exit(asyncio.run(_serve(settings, context, launch, strace)))
 
 
@@ -111,9 +111,9 @@ def _strace(trace: str, name: str) -> str | None:
 async def _serve(settings: Settings, context: Context, launch: Launch, strace: str | None) -> int:
     from proxy.audit.local_log_files import RunLog  # noqa: PLC0415
     from proxy.runtime.wiring import Components  # noqa: PLC0415  slow to import, and --help need not wait
-    from proxy.stdio.pipes import Inlet, Outlet, take_standard_streams  # noqa: PLC0415
-    from proxy.stdio.runner import Runner  # noqa: PLC0415
-    from proxy.trace.live_trace import Watch  # noqa: PLC0415
+    from proxy.stdio.pipes import DescriptorReader, DescriptorWriter, take_standard_streams  # noqa: PLC0415
+    from proxy.stdio.runner import StdioRunner  # noqa: PLC0415
+    from proxy.trace.live_trace import LiveTrace  # noqa: PLC0415
 
     def open_log() -> RunLog:
         return RunLog(settings.state_dir, max_bytes=settings.audit_log_limit)
@@ -121,15 +121,15 @@ async def _serve(settings: Settings, context: Context, launch: Launch, strace: s
     components = Components(settings, open_log, lambda _: runner.tools_changed(), server=context.server)
     channel = watch = None
     if strace is not None:
-        channel = Channel()
+        channel = TracePipe()
         launch = under_strace(launch, strace, channel.path)
-        watch = Watch(channel, partial(components.gate.observed, context), own=(settings.state_dir, settings.policy))
+        watch = LiveTrace(channel, partial(components.gate.observed, context), own=(settings.state_dir, settings.policy))
     incoming, outgoing = take_standard_streams()
-    runner = Runner(
+    runner = StdioRunner(
         components.gate,
         context,
-        Inlet(incoming),
-        Outlet(outgoing),
+        DescriptorReader(incoming),
+        DescriptorWriter(outgoing),
         line_limit=settings.body_limit,
         answer_limit=settings.response_limit,
         stop_seconds=settings.drain_timeout,

@@ -27,7 +27,7 @@ DOCKER: Final = ("/run/docker.sock", "/var/run/docker.sock")
 
 
 @dataclass(frozen=True, slots=True)
-class Files:
+class FileView:
     """What is different about the files inside."""
 
     folders: tuple[str, ...] = ()
@@ -43,7 +43,7 @@ class Files:
     """Files that are put into covered folders."""
 
 
-def choose_files(
+def plan_file_view(
     *,
     user: int,
     listening: Iterable[str],
@@ -53,7 +53,7 @@ def choose_files(
     given: Mapping[str, bytes] | None = None,
     secrets: Iterable[str] = (),
     unwritable: Iterable[str] = (),
-) -> Files:
+) -> FileView:
     """Say which files are to be different inside.
 
     `listening` are the machine's unix sockets, of which only `kept` stay reachable. State
@@ -62,7 +62,7 @@ def choose_files(
     states = tuple(state_dirs)
     folders = [*SERVICES, *(path.format(user=user) for path in USERS)]
     folders += [*([runtime_dir] if runtime_dir else []), *states]
-    return Files(
+    return FileView(
         folders=tuple(dict.fromkeys(folders)),
         sockets=tuple(dict.fromkeys((*listening, *DOCKER))),
         kept=tuple(kept),

@@ -14,7 +14,7 @@ from proxy.confine.resolver import new_addresses, serve_names
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from proxy.confine.namespace_setup import Sockets
+    from proxy.confine.namespace_setup import ListeningSockets
 
 SPARE = 512
 """Files for all but connections to the proxy: questions for names, and what is accepted in one go and closed."""
@@ -23,7 +23,7 @@ SPARE = 512
 async def start(
     proxy: tuple[str, int],
     credentials: tuple[str, str] | None,
-    sockets: Sockets,
+    sockets: ListeningSockets,
     say: Callable[[str], None],
     host_ports: Iterable[int] = (),
 ) -> list[asyncio.Server]:
@@ -49,7 +49,7 @@ def allow_descriptors(count: int) -> int:
 async def serve_gateway(
     proxy: tuple[str, int],
     credentials: tuple[str, str] | None,
-    sockets: Sockets,
+    sockets: ListeningSockets,
     say: Callable[[str], None],
     on_ready: Callable[[], None],
 ) -> None:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
 from proxy.confine import gateway
-from proxy.confine.namespace_setup import Sockets, arrange_files, arrange_network
+from proxy.confine.namespace_setup import ListeningSockets, arrange_files, arrange_network
 from proxy.confine.seccomp import install_filter
 from proxy.sandbox.namespaces import (
     close_from,
@@ -35,7 +35,7 @@ from proxy.sandbox.process_reaper import FORWARDED, NOT_EXECUTABLE, NOT_FOUND, R
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy.confine.file_view import Files
+    from proxy.confine.file_view import FileView
 
 NOT_STARTED = 125
 MAX_WORDS = 1 << 12
@@ -52,7 +52,7 @@ class Confinement:
     environ: dict[str, str]
     proxy: tuple[str, int]
     credentials: tuple[str, str] | None
-    files: Files
+    files: FileView
     folder: str
     user: int
     group: int
@@ -107,19 +107,19 @@ def _start(plan: Confinement, channel: socket.socket, keeper: int, say: Callable
     return handles[0]
 
 
-def _receive_sockets(channel: socket.socket) -> Sockets:
+def _receive_sockets(channel: socket.socket) -> ListeningSockets:
     words, handles, _, _ = socket.recv_fds(channel, MAX_WORDS, MAX_SOCKETS)
     sockets = [socket.socket(fileno=handle) for handle in handles]
     if not sockets:
         raise ConfinementError(words.decode(errors="replace") or "the first process inside ended")
     third = len(sockets) // 3
-    return Sockets(sockets[:third], sockets[third : 2 * third], sockets[2 * third :])
+    return ListeningSockets(sockets[:third], sockets[third : 2 * third], sockets[2 * third :])
 
 
 class _Service:
     """Forwards and resolves in a thread for as long as the process lives; where that fails, nothing inside goes on."""
 
-    def __init__(self, plan: Confinement, sockets: Sockets, keeper: int, say: Callable[[str], None]) -> None:
+    def __init__(self, plan: Confinement, sockets: ListeningSockets, keeper: int, say: Callable[[str], None]) -> None:
         self._plan = plan
         self._sockets = sockets
         self._keeper = keeper

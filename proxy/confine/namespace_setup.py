@@ -34,7 +34,7 @@ from proxy.sandbox.namespaces import (
 )
 
 if TYPE_CHECKING:
-    from proxy.confine.file_view import Files
+    from proxy.confine.file_view import FileView
 
 OWN_ADDRESS = "192.0.0.8/32"
 """A machine without an address of its own is told of none by the C library; this one is set aside to be nobody's."""
@@ -46,7 +46,7 @@ LOBBY = "/tmp"  # noqa: S108  covered for a moment, to have files in that are on
 
 
 @dataclass(frozen=True, slots=True)
-class Sockets:
+class ListeningSockets:
     """What the forwarder and the resolver listen on; of IPv6 there may be none."""
 
     forwarder: list[socket.socket]
@@ -54,7 +54,7 @@ class Sockets:
     streams: list[socket.socket]
 
 
-def arrange_files(files: Files, hostname: str) -> None:
+def arrange_files(files: FileView, hostname: str) -> None:
     """Cover what is to be covered. Raises NamespaceError where a mount is refused, OSError where a file is."""
     kept = [(path, os.open(path, os.O_PATH)) for path in files.kept]
     mount(None, "/", None, MS_REC | MS_PRIVATE)
@@ -125,16 +125,16 @@ def _replace_files(contents: dict[str, str], covered: tuple[str, ...]) -> None:
         raise NamespaceError(f"uncovering {LOBBY}: {os.strerror(ctypes.get_errno())}")
 
 
-def arrange_network(host_ports: tuple[int, ...] = ()) -> Sockets:
+def arrange_network(host_ports: tuple[int, ...] = ()) -> ListeningSockets:
     """Make every address local, and lead all to the sockets that are given. Raises NamespaceError, OSError."""
     route_all_to_loopback(OWN_ADDRESS)
     run_program("nft", "-f", "-", stdin=ruleset(host_ports=host_ports))
     return bind_sockets(FORWARDER_PORT, RESOLVER_PORT)
 
 
-def bind_sockets(port: int, resolver_port: int) -> Sockets:
+def bind_sockets(port: int, resolver_port: int) -> ListeningSockets:
     """Listen where the rules lead to. Raises OSError where somebody else does; of IPv6 there need be none."""
-    made = Sockets([], [], [])
+    made = ListeningSockets([], [], [])
     for family, host in FAMILIES:
         try:
             made.forwarder.append(_bind(family, socket.SOCK_STREAM, host, port))

@@ -29,7 +29,7 @@ UNIX, INET, INET6, NETLINK = 1, 2, 10, 16
 TIOCSTI, TIOCLINUX = 0x5412, 0x541C
 
 
-class Machine(NamedTuple):
+class SyscallNumbers(NamedTuple):
     """How a kind of machine numbers its system calls."""
 
     architecture: int
@@ -40,16 +40,16 @@ class Machine(NamedTuple):
 
 
 MACHINES: Final = {
-    "x86_64": Machine(0xC000003E, 41, 16, 249),
-    "aarch64": Machine(0xC00000B7, 198, 29, 218),
-    "riscv64": Machine(0xC00000F3, 198, 29, 218),
+    "x86_64": SyscallNumbers(0xC000003E, 41, 16, 249),
+    "aarch64": SyscallNumbers(0xC00000B7, 198, 29, 218),
+    "riscv64": SyscallNumbers(0xC00000F3, 198, 29, 218),
 }
 
 type Instruction = tuple[int, int, int, int]
 """Code, jump where true, jump where false, operand; jumps skip so many."""
 
 
-def make_filter(machine: Machine) -> list[Instruction]:
+def make_filter(machine: SyscallNumbers) -> list[Instruction]:
     """Return the filter for a machine. Pure."""
     families, terminal = (UNIX, INET, INET6, NETLINK), (TIOCSTI, TIOCLINUX)
     no_such_call, no_such_family, forbidden = (

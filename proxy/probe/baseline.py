@@ -21,7 +21,7 @@ FOLDER = "probe"
 
 
 @dataclass(frozen=True, slots=True)
-class Baseline:
+class ServerBaseline:
     """The whole tool objects by name, and the profiles; that of start-up is under the empty name."""
 
     tools: Mapping[str, JsonObject]
@@ -32,19 +32,19 @@ def _file(state_dir: Path, server: str) -> Path:
     return state_dir / FOLDER / f"{hashlib.sha256(server.encode('utf-8', 'surrogatepass')).hexdigest()[:40]}.json"
 
 
-def load(state_dir: Path, server: str) -> Baseline | None:
+def load(state_dir: Path, server: str) -> ServerBaseline | None:
     """Return a server's baseline; None where it was never probed. Raises ConfigError where it cannot be read."""
     file = _file(state_dir, server)
     try:
         said = json.loads(file.read_bytes())
-        return Baseline(dict(said["tools"]), dict(said["profiles"]))
+        return ServerBaseline(dict(said["tools"]), dict(said["profiles"]))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"{file} cannot be read ({error}); restore it, or delete it to begin anew") from error
 
 
-def save(state_dir: Path, server: str, baseline: Baseline) -> None:
+def save(state_dir: Path, server: str, baseline: ServerBaseline) -> None:
     """Keep a server's baseline."""
     said = {"server": server, "tools": dict(baseline.tools), "profiles": dict(baseline.profiles)}
     write_private(_file(state_dir, server), json.dumps(said).encode())

@@ -28,7 +28,7 @@ _SIGNS_CERTIFICATES = x509.KeyUsage(
 )
 
 
-class Authority:
+class ProbeAuthority:
     """Signs a certificate for any name. No key of it leaves the process."""
 
     def __init__(self) -> None:

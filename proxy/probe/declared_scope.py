@@ -34,7 +34,7 @@ SEARCHED = frozenset({"PATH", "PYTHONPATH", "NODE_PATH", "LD_LIBRARY_PATH"})
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class DeclaredScope:
     """What is declared for one tool; for one call of it, with what its arguments name."""
 
     read_only: bool = False
@@ -61,18 +61,18 @@ class Scope:
         }
 
 
-def declare_server(command: Sequence[str], variables: Mapping[str, str], folder: str) -> Scope:
+def declare_server(command: Sequence[str], variables: Mapping[str, str], folder: str) -> DeclaredScope:
     """Say what a server's command line and its variables grant it."""
     flags = [word.partition("=")[2] for word in command[1:] if "=" in word]
     said = [*command[1:], *flags, *(value for name, value in variables.items() if name not in SEARCHED)]
-    return Scope(
+    return DeclaredScope(
         words=frozenset(_words(" ".join(map(posixpath.basename, command)))),
         granted=tuple(dict.fromkeys(path for word in said if (path := _path(word, folder)))),
         launcher=posixpath.basename(command[0]) in PACKAGE_RUNNERS,
     )
 
 
-def declare_tool(server: Scope, tool: JsonObject) -> Scope:
+def declare_tool(server: DeclaredScope, tool: JsonObject) -> DeclaredScope:
     """Say what a tool of that server declares. A hint is taken at its word, and goes before what words suggest."""
     annotations = tool.get("annotations")
     hints: JsonObject = annotations if isinstance(annotations, dict) else {}
@@ -91,7 +91,7 @@ def declare_tool(server: Scope, tool: JsonObject) -> Scope:
     )
 
 
-def declare_call(tool: Scope, arguments: JsonObject, folder: str) -> Scope:
+def declare_call(tool: DeclaredScope, arguments: JsonObject, folder: str) -> DeclaredScope:
     """Add what the arguments of one call name; a path may be relative to another that they name."""
     texts = [text for _, text in strings(arguments) if len(text) <= MAX_STRING]
     paths = [path for text in texts if (path := _path(text, folder))]

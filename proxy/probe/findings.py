@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from proxy.core.model import JsonObject
-    from proxy.probe.declared_scope import Scope
-    from proxy.probe.observation_facts import Deed, World
-    from proxy.probe.rulebook import Rule, Rulebook, Severity
+    from proxy.probe.declared_scope import DeclaredScope
+    from proxy.probe.observation_facts import ProbeObservation, RunContext
+    from proxy.probe.rulebook import ProbeRule, Rulebook, Severity
 
 MAX_EVIDENCE = 5
 MAX_TARGETS = 6
@@ -27,7 +27,7 @@ UNREMARKABLE = frozenset({Capability.FS_READ})
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Finding:
     """One finding. `tool` is None where it is the server itself, at start-up or at the end."""
 
     tool: str | None
@@ -43,34 +43,38 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ProbeCall:
     """One call of a tool: with what, and what it declares with that."""
 
     tool: str
     label: str
     key: str
     """The same for the same arguments."""
-    scope: Scope
+    scope: DeclaredScope
 
 
 @dataclass(slots=True)
-class Hit:
+class RuleMatch:
     """One rule that matched, and the deeds by which it did, for each target."""
 
-    rule: Rule
-    targets: dict[str, list[Deed]] = field(default_factory=dict)
+    rule: ProbeRule
+    targets: dict[str, list[ProbeObservation]] = field(default_factory=dict)
 
     @property
-    def deeds(self) -> list[Deed]:
+    def deeds(self) -> list[ProbeObservation]:
         """The deeds, of all targets."""
         return [deed for deeds in self.targets.values() for deed in deeds]
 
 
 def judge(
-    deeds: Sequence[Deed], calls: Sequence[Call], startup: Scope, world: World, book: Rulebook
-) -> tuple[Found, ...]:
+    deeds: Sequence[ProbeObservation],
+    calls: Sequence[ProbeCall],
+    startup: DeclaredScope,
+    world: RunContext,
+    book: Rulebook,
+) -> tuple[Finding, ...]:
     """Apply the rules to what was seen, tool by tool; start-up and end are judged by the server's own scope."""
-    found: list[Found] = []
+    found: list[Finding] = []
     tools: list[str | None] = [None, *dict.fromkeys(call.tool for call in calls)]
     for tool in tools:
         own = [deed for deed in deeds if (None if deed.call is None else calls[deed.call].tool) == tool]
@@ -83,8 +87,10 @@ def judge(
     return tuple(found)
 
 
-def _apply(scopes: Iterable[tuple[Deed, Scope]], world: World, book: Rulebook) -> dict[str, Hit]:
-    hits: dict[str, Hit] = {}
+def _apply(
+    scopes: Iterable[tuple[ProbeObservation, DeclaredScope]], world: RunContext, book: Rulebook
+) -> dict[str, RuleMatch]:
+    hits: dict[str, RuleMatch] = {}
     for deed, scope in scopes:
         if not _counts(deed):
             continue
@@ -92,7 +98,7 @@ def _apply(scopes: Iterable[tuple[Deed, Scope]], world: World, book: Rulebook) -
         path = world.tilde(deed.observation.path or "")
         for rule in book.rules:
             if rule.speaks_of(deed, path, true):
-                hits.setdefault(rule.id, Hit(rule)).targets.setdefault(target, []).append(deed)
+                hits.setdefault(rule.id, RuleMatch(rule)).targets.setdefault(target, []).append(deed)
     for hit in list(hits.values()):
         for weaker in hit.rule.supersedes:
             for target in hit.targets:
@@ -101,14 +107,16 @@ def _apply(scopes: Iterable[tuple[Deed, Scope]], world: World, book: Rulebook) -
     return {name: hits[name] for name in (rule.id for rule in book.rules) if name in hits and hits[name].targets}
 
 
-def _counts(deed: Deed) -> bool:
+def _counts(deed: ProbeObservation) -> bool:
     """Return whether it matters: a look at what is not there, or making what is, tells nothing; else attempts do."""
     missing = deed.observation.error in ("ENOENT", "ENOTDIR", "ENXIO")
     looked = missing and deed.observation.capability in (Capability.FS_READ, Capability.FS_DELETE)
     return not looked and deed.observation.error != "EEXIST"
 
 
-def _tell(tool: str | None, hit: Hit, calls: Sequence[Call], world: World, startup: Scope) -> Found:
+def _tell(
+    tool: str | None, hit: RuleMatch, calls: Sequence[ProbeCall], world: RunContext, startup: DeclaredScope
+) -> Finding:
     order = {capability: at for at, capability in enumerate(hit.rule.capability)}
     deeds = sorted(hit.deeds, key=lambda deed: order[deed.observation.capability])
     shown = list(hit.targets)[:MAX_TARGETS]
@@ -120,7 +128,7 @@ def _tell(tool: str | None, hit: Hit, calls: Sequence[Call], world: World, start
         for canary in canaries_sent(deed.observation, _scope(deed, calls, startup), world)
     }
     named = f" (of {', '.join(sources)})" if sources and "canary_sent" in hit.rule.all else ""
-    return Found(
+    return Finding(
         tool,
         hit.rule.id,
         hit.rule.severity,
@@ -130,18 +138,18 @@ def _tell(tool: str | None, hit: Hit, calls: Sequence[Call], world: World, start
     )
 
 
-def _scope(deed: Deed, calls: Sequence[Call], startup: Scope) -> Scope:
+def _scope(deed: ProbeObservation, calls: Sequence[ProbeCall], startup: DeclaredScope) -> DeclaredScope:
     return startup if deed.call is None else calls[deed.call].scope
 
 
-def _verb(deed: Deed) -> str:
+def _verb(deed: ProbeObservation) -> str:
     tried = "" if deed.observation.ok else f" (tried: {deed.observation.error})"
     return f"Seen: {deed.observation.action}{tried}"
 
 
 def _compare_calls(
-    tool: str, hits: Mapping[str, Hit], calls: Sequence[Call], numbers: Sequence[int], book: Rulebook
-) -> list[Found]:
+    tool: str, hits: Mapping[str, RuleMatch], calls: Sequence[ProbeCall], numbers: Sequence[int], book: Rulebook
+) -> list[Finding]:
     """Find what happens with some arguments only, and what happens only when the same are sent again."""
     found = []
     first = {calls[number].key: number for number in reversed(numbers)}
@@ -155,20 +163,22 @@ def _compare_calls(
         if late:
             rule = book.get("differs-after-calls")
             said = f"{rule.description} {hit.rule.id}: not in call 1, but in call {numbers.index(late[0]) + 1}"
-            found.append(Found(tool, rule.id, rule.severity, capability, said, lines))
+            found.append(Finding(tool, rule.id, rule.severity, capability, said, lines))
         elif without and with_it and during != {numbers[0]}:  # what is done once and for all is done first
             rule = book.get("differs-between-inputs")
             said = f"{rule.description} {hit.rule.id}: with {', '.join(sorted(with_it))}, not with "
-            found.append(Found(tool, rule.id, rule.severity, capability, said + ", ".join(sorted(without)), lines))
+            found.append(Finding(tool, rule.id, rule.severity, capability, said + ", ".join(sorted(without)), lines))
     return list({each.rule: each for each in reversed(found)}.values())
 
 
-def judge_manifest(tools: Sequence[JsonObject], known: Mapping[str, JsonObject] | None, book: Rulebook) -> list[Found]:
+def judge_manifest(
+    tools: Sequence[JsonObject], known: Mapping[str, JsonObject] | None, book: Rulebook
+) -> list[Finding]:
     """Look at what tools say of themselves, and compare it with what they said when last accepted (whole objects)."""
     hidden, changed = book.get("hidden-characters"), book.get("manifest-changed")
     places = {str(tool.get("name")): find_hidden(tool)[:MAX_EVIDENCE] for tool in tools}
     found = [
-        Found(name, hidden.id, hidden.severity, None, hidden.description, where)
+        Finding(name, hidden.id, hidden.severity, None, hidden.description, where)
         for name, where in places.items()
         if where
     ]
@@ -177,7 +187,7 @@ def judge_manifest(tools: Sequence[JsonObject], known: Mapping[str, JsonObject] 
     now = {str(tool.get("name")): tool for tool in tools}
     said = {name: _changes(known.get(name), now.get(name)) for name in dict.fromkeys([*now, *known])}
     return found + [
-        Found(name, changed.id, changed.severity, None, f"{changed.description} {change}")
+        Finding(name, changed.id, changed.severity, None, f"{changed.description} {change}")
         for name, change in said.items()
         if change is not None
     ]
@@ -196,7 +206,7 @@ type Profile = dict[str, list[str]]
 """What a tool was seen to do: by capability, to whom or with what program."""
 
 
-def profile(deeds: Iterable[Deed], world: World) -> Profile:
+def profile(deeds: Iterable[ProbeObservation], world: RunContext) -> Profile:
     """Sum up deeds so that two runs can be compared: no reading, no names made up for one run."""
     found: dict[str, set[str]] = {}
     for deed in deeds:
@@ -208,7 +218,7 @@ def profile(deeds: Iterable[Deed], world: World) -> Profile:
     return {name: sorted(targets) for name, targets in sorted(found.items())}
 
 
-def _stable(path: str | None, deed: Deed, world: World) -> set[str]:
+def _stable(path: str | None, deed: ProbeObservation, world: RunContext) -> set[str]:
     observation = deed.observation
     if observation.capability in (Capability.NET_CONNECT, Capability.NET_DNS):
         return {observation.name or world.host(observation.peer or "")}
@@ -217,7 +227,7 @@ def _stable(path: str | None, deed: Deed, world: World) -> set[str]:
     return set()
 
 
-def judge_profiles(now: Mapping[str, Profile], known: Mapping[str, Profile] | None, book: Rulebook) -> list[Found]:
+def judge_profiles(now: Mapping[str, Profile], known: Mapping[str, Profile] | None, book: Rulebook) -> list[Finding]:
     """Compare what tools do with what they did when last accepted; a tool not known then is not compared."""
     rule = book.get("behaviour-changed")
     found = []
@@ -227,7 +237,7 @@ def judge_profiles(now: Mapping[str, Profile], known: Mapping[str, Profile] | No
         if news:
             said = "; ".join(f"{name} {', '.join(new[:MAX_TARGETS])}".rstrip() for name, new in news.items())
             text = f"{rule.description} Seen: {said}"
-            found.append(Found(tool or None, rule.id, rule.severity, next(iter(news)), text))
+            found.append(Finding(tool or None, rule.id, rule.severity, next(iter(news)), text))
     return found
 
 

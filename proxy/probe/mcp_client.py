@@ -34,7 +34,7 @@ def stateless_meta(capabilities: JsonObject) -> JsonObject:
     }
 
 
-class PeerError(InterlockError):
+class RequestRefusedError(InterlockError):
     """A request was answered with an error; `code` is its number."""
 
     def __init__(self, code: int, message: str) -> None:
@@ -42,15 +42,15 @@ class PeerError(InterlockError):
         self.code = code
 
 
-class PeerGoneError(InterlockError):
+class ServerGoneError(InterlockError):
     """The server ended, or took nothing more, while it was spoken to."""
 
 
-class PeerTimeoutError(InterlockError):
+class RequestTimeoutError(InterlockError):
     """A request was not answered in time."""
 
 
-class Peer:
+class McpClient:
     """One conversation. `read` and `write` are the server's ends; `roots` the folders it is told of."""
 
     def __init__(
@@ -81,7 +81,7 @@ class Peer:
         hello = {"protocolVersion": REVISION, "capabilities": self._capabilities(), "clientInfo": CLIENT}
         try:
             said = await self.ask("initialize", hello, seconds)
-        except PeerError:
+        except RequestRefusedError:
             self._meta = stateless_meta(self._capabilities())
             return await self.ask("server/discover", {}, seconds)
         await self.tell("notifications/initialized", {})
@@ -97,7 +97,7 @@ class Peer:
         for _ in range(MAX_PAGES):
             try:
                 page = await self.ask(method, cursor, seconds)
-            except PeerError as error:
+            except RequestRefusedError as error:
                 if error.code == METHOD_NOT_FOUND:
                     return found
                 raise
@@ -125,7 +125,7 @@ class Peer:
             answer = await asyncio.wait_for(answered, seconds)
         except TimeoutError:
             await self.tell("notifications/cancelled", {"requestId": number, "reason": "took too long"})
-            raise PeerTimeoutError(f"the server did not answer {method} within {seconds:g} seconds") from None
+            raise RequestTimeoutError(f"the server did not answer {method} within {seconds:g} seconds") from None
         finally:
             self._waiting.pop(number, None)
         return _result(answer, method)
@@ -136,11 +136,11 @@ class Peer:
 
     async def _send(self, message: JsonObject) -> None:
         if self._listener.done():
-            raise PeerGoneError("the server has ended")
+            raise ServerGoneError("the server has ended")
         try:
             await self._write(as_line(message))
         except OSError as error:
-            raise PeerGoneError("the server has ended") from error
+            raise ServerGoneError("the server has ended") from error
 
     async def _listen(self) -> None:
         splitter = LineSplitter(MAX_LINE)
@@ -151,7 +151,7 @@ class Peer:
         finally:
             for answered in self._waiting.values():
                 if not answered.done():
-                    answered.set_exception(PeerGoneError("the server has ended"))
+                    answered.set_exception(ServerGoneError("the server has ended"))
 
     async def _take(self, line: bytes | TooLong) -> None:
         """Take one line; what is no message is passed over, as servers print all sorts of things."""
@@ -165,7 +165,7 @@ class Peer:
             return
         if "method" in message:
             if "id" in message:
-                with contextlib.suppress(PeerGoneError):
+                with contextlib.suppress(ServerGoneError):
                     await self._send(self._answer(message))
             return
         number = message.get("id")
@@ -187,8 +187,8 @@ def _result(answer: JsonObject, method: str) -> JsonObject:
     error = answer.get("error")
     if isinstance(error, dict):
         code = error.get("code")
-        raise PeerError(code if isinstance(code, int) else 0, f"{method}: {str(error.get('message'))[:300]}")
+        raise RequestRefusedError(code if isinstance(code, int) else 0, f"{method}: {str(error.get('message'))[:300]}")
     result = answer.get("result")
     if not isinstance(result, dict):
-        raise PeerError(0, f"{method} was answered with neither a result nor an error")
+        raise RequestRefusedError(0, f"{method} was answered with neither a result nor an error")
     return result

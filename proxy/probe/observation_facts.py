@@ -15,7 +15,7 @@ from proxy.trace.capability import Capability
 
 if TYPE_CHECKING:
     from proxy.probe.canary import Canary, CanaryWatch
-    from proxy.probe.declared_scope import Scope
+    from proxy.probe.declared_scope import DeclaredScope
     from proxy.trace.capability import Observation
 
 SHELLS = frozenset({"sh", "dash", "bash", "zsh", "busybox"})
@@ -30,7 +30,7 @@ LABEL, SUBDOMAIN, ENTROPY = 30, 60, 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
+class ProbeObservation:
     """One observation in its place: during which call (None: at start-up or at the end), and by which program."""
 
     observation: Observation
@@ -39,7 +39,7 @@ class Deed:
 
 
 @dataclass(slots=True)
-class World:
+class RunContext:
     """What is known of where a server ran. `names` has the host of each address, `pids` every process of its own."""
 
     home: str
@@ -75,7 +75,7 @@ class World:
         return self.tilde(observation.path) if observation.path else " ".join(observation.argv)
 
 
-def facts(deed: Deed, scope: Scope, world: World) -> frozenset[str]:
+def facts(deed: ProbeObservation, scope: DeclaredScope, world: RunContext) -> frozenset[str]:
     """Return every fact that holds of a deed."""
     observation = deed.observation
     found = {
@@ -97,7 +97,7 @@ def facts(deed: Deed, scope: Scope, world: World) -> frozenset[str]:
     return frozenset(name for name, holds in found.items() if holds)
 
 
-def canaries_sent(observation: Observation, scope: Scope, world: World) -> tuple[Canary, ...]:
+def canaries_sent(observation: Observation, scope: DeclaredScope, world: RunContext) -> tuple[Canary, ...]:
     """Return the canaries in what was sent, but those that a tool with a network was pointed at."""
     if world.watch is None or not (observation.data or observation.name):
         return ()
@@ -106,7 +106,7 @@ def canaries_sent(observation: Observation, scope: Scope, world: World) -> tuple
     return tuple(canary for canary in found if not (scope.network and canary.source in asked))
 
 
-def _net_facts(observation: Observation, scope: Scope, world: World) -> dict[str, bool]:
+def _net_facts(observation: Observation, scope: DeclaredScope, world: RunContext) -> dict[str, bool]:
     host = (observation.name or world.host(observation.peer or "")).lower().rstrip(".")
     return {
         "remote": not _is_local(host, world),
@@ -116,7 +116,7 @@ def _net_facts(observation: Observation, scope: Scope, world: World) -> dict[str
     }
 
 
-def _is_local(host: str, world: World) -> bool:
+def _is_local(host: str, world: RunContext) -> bool:
     if host in world.local_names or host.endswith(".localhost"):
         return True
     try:
@@ -138,7 +138,7 @@ def _entropy(text: str) -> float:
     return -sum(count / len(text) * math.log2(count / len(text)) for count in Counter(text).values())
 
 
-def _exec_facts(deed: Deed, scope: Scope, world: World) -> dict[str, bool]:
+def _exec_facts(deed: ProbeObservation, scope: DeclaredScope, world: RunContext) -> dict[str, bool]:
     observation = deed.observation
     program = posixpath.basename(observation.path or "")
     line = observation.argv[2] if program in SHELLS and observation.argv[1:2] == ("-c",) else ""
@@ -150,7 +150,7 @@ def _exec_facts(deed: Deed, scope: Scope, world: World) -> dict[str, bool]:
     }
 
 
-def _path_facts(path: str, scope: Scope, world: World) -> dict[str, bool]:
+def _path_facts(path: str, scope: DeclaredScope, world: RunContext) -> dict[str, bool]:
     canary = world.canaries.get(path)
     granted = is_under(path, scope.granted)
     return {
@@ -164,20 +164,20 @@ def _path_facts(path: str, scope: Scope, world: World) -> dict[str, bool]:
     }
 
 
-def _is_temporary(path: str, world: World) -> bool:
+def _is_temporary(path: str, world: RunContext) -> bool:
     if is_under(path, [world.home]):  # which may be in a temporary folder itself
         return is_under(path, [posixpath.join(world.home, "tmp")])
     return is_under(path, TEMPORARY)
 
 
-def _is_own(observation: Observation, world: World) -> bool:
+def _is_own(observation: Observation, world: RunContext) -> bool:
     """Return whether something was done to a process of the server's own, which may have ended since."""
     path = observation.path or ""
     found = SIGNALLED.match(path) if observation.action == "kill" else PROCESS.match(path)
     return found is not None and (not found[1].isdigit() or int(found[1]) in world.pids)
 
 
-def _is_foreign(observation: Observation, world: World) -> bool:
+def _is_foreign(observation: Observation, world: RunContext) -> bool:
     if observation.capability is Capability.KERNEL:
         return observation.action in FOREIGN_ACTIONS and not _is_own(observation, world)
     if observation.path is None or observation.capability not in (Capability.FS_READ, Capability.FS_WRITE):

@@ -13,17 +13,17 @@ from bisect import bisect_right
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from proxy.probe.observation_facts import Deed
+from proxy.probe.observation_facts import ProbeObservation
 from proxy.trace.capability import Capability, Observation
 from proxy.trace.normalise import Normaliser
 from proxy.trace.process_tree import STARTERS
-from proxy.trace.strace import Ended, Reader, Syscall
+from proxy.trace.strace import Ended, Syscall, TraceReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy.core.model import JsonObject
-    from proxy.probe.observation_facts import World
+    from proxy.probe.observation_facts import RunContext
     from proxy.trace.process_tree import Process
     from proxy.trace.strace import Event
 
@@ -39,11 +39,11 @@ class Observer:
     """
 
     def __init__(
-        self, world: World, cwd: str, clock: Callable[[], float], ignored: frozenset[str] = frozenset()
+        self, world: RunContext, cwd: str, clock: Callable[[], float], ignored: frozenset[str] = frozenset()
     ) -> None:
         self._world = world
         self._clock = clock
-        self._reader = Reader()
+        self._reader = TraceReader()
         self._normaliser = Normaliser(cwd.encode(), frozenset(path.encode() for path in ignored))
         self._rest = b""
         self._starts: list[float] = [0.0]
@@ -54,7 +54,7 @@ class Observer:
         self._kept: Counter[tuple[int | None, Capability]] = Counter()
         self._sent: dict[str, list[tuple[float, int | None]]] = {}
         self._noted: list[tuple[Observation, str]] = []
-        self.deeds: list[Deed] = []
+        self.deeds: list[ProbeObservation] = []
         self.dropped = 0
         self.last = 0.0
         self._first: int | None = None
@@ -121,9 +121,9 @@ class Observer:
         program = next((self._programs[pid] for pid in observation.lineage if pid in self._programs), "")
         if observation.capability in (Capability.NET_CONNECT, Capability.NET_DNS, Capability.IPC_UNIX):
             self._sent.setdefault(_key(observation), []).append((observation.time, call))
-        self._keep(Deed(observation, call, program))
+        self._keep(ProbeObservation(observation, call, program))
 
-    def _keep(self, deed: Deed) -> None:
+    def _keep(self, deed: ProbeObservation) -> None:
         """Keep the first few of the same, and no more than so many of a kind."""
         seen = deed.observation
         key = (deed.call, seen.capability, seen.action, seen.target, seen.error, deed.program, bool(seen.data))
@@ -149,7 +149,7 @@ class Observer:
         for observation, key in self._noted:
             seen = self._sent.get(key, ())
             nearest = min(seen, key=lambda each: abs(each[0] - observation.time), default=None)
-            self._keep(Deed(observation, nearest[1] if nearest else self._during(observation.time)))
+            self._keep(ProbeObservation(observation, nearest[1] if nearest else self._during(observation.time)))
         self._noted.clear()
 
 
@@ -165,7 +165,7 @@ def _key(observation: Observation, address: Any = None, port: Any = None) -> str
     return observation.peer or ""
 
 
-def _noted(note: JsonObject, world: World) -> Observation | None:
+def _noted(note: JsonObject, world: RunContext) -> Observation | None:
     time, data = float(note["time"]), _data(note.get("head"))
     match note.get("kind"):
         case "dns":

@@ -26,17 +26,17 @@ OFFLINE = {"UV_OFFLINE": "1", "npm_config_offline": "true", "npm_config_update_n
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class PackageCache:
     """Folders of which a server gets copies, and the variables that lead there."""
 
     folders: tuple[str, ...] = ()
     variables: dict[str, str] | None = None
 
 
-def kept_for(command: Sequence[str], environ: Mapping[str, str], real_home: Path) -> Kept:
+def find_package_cache(command: Sequence[str], environ: Mapping[str, str], real_home: Path) -> PackageCache:
     """Say what a package runner needs to start what it has fetched before; nothing for other commands."""
     if posixpath.basename(command[0]) not in PACKAGE_RUNNERS:
-        return Kept()
+        return PackageCache()
     places = {name: environ.get(name) or str(real_home / below) for name, below in KEPT.items()}
     there = {name: path for name, path in places.items() if posixpath.isabs(path) and posixpath.isdir(path)}
-    return Kept(tuple(dict.fromkeys(there.values())), {**there, **OFFLINE})
+    return PackageCache(tuple(dict.fromkeys(there.values())), {**there, **OFFLINE})

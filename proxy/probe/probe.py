@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 from proxy.errors import ServerError, TracingError
 from proxy.probe.canary import restore_documents
 from proxy.probe.declared_scope import declare_call, declare_server, declare_tool
-from proxy.probe.findings import Call, Found, judge, judge_manifest, judge_profiles, profile
-from proxy.probe.mcp_client import Peer, PeerError, PeerGoneError, PeerTimeoutError
+from proxy.probe.findings import Finding, ProbeCall, judge, judge_manifest, judge_profiles, profile
+from proxy.probe.mcp_client import McpClient, RequestRefusedError, RequestTimeoutError, ServerGoneError
 from proxy.probe.observer import Observer
-from proxy.probe.package_cache import kept_for
-from proxy.probe.report import CallResult, Report, ToolReport, order, sum_up
+from proxy.probe.package_cache import find_package_cache
+from proxy.probe.report import CallResult, ProbeReport, ToolReport, order, sum_up
 from proxy.probe.rulebook import rulebook
 from proxy.probe.sinkhole import Sinkhole, environment, plan_sinkhole
 from proxy.probe.synthesise import Input, synthesise
-from proxy.probe.workspace import Stage
+from proxy.probe.workspace import Workspace
 from proxy.sandbox.server_process import plan_launch, start_server
 from proxy.trace.capability import Capability
 from proxy.trace.tamper_guard import find_tracer, tracer_state
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from proxy.core.model import JsonObject
-    from proxy.probe.baseline import Baseline
-    from proxy.probe.declared_scope import Scope
+    from proxy.probe.baseline import ServerBaseline
+    from proxy.probe.declared_scope import DeclaredScope
     from proxy.sandbox.server_process import ServerProcess
 
 CHUNK = 1 << 16
@@ -48,7 +48,7 @@ MAX_TIMEOUTS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ProbePlan:
     """What to probe, and how. In the command and the variables, `{home}` and so on stand for the canary home's."""
 
     name: str
@@ -67,7 +67,7 @@ class _Tool:
     """A tool on its way through the probe."""
 
     said: JsonObject
-    scope: Scope
+    scope: DeclaredScope
     results: list[CallResult] = field(default_factory=list)
 
     @property
@@ -82,9 +82,9 @@ class _Tool:
 class Probe:
     """One run. `progress` is told how many calls are made of how many, and of what."""
 
-    def __init__(self, plan: Plan, progress: Callable[[int, int, str], None] = lambda *_: None) -> None:
+    def __init__(self, plan: ProbePlan, progress: Callable[[int, int, str], None] = lambda *_: None) -> None:
         self._progress = progress
-        self._stage = stage = Stage()
+        self._stage = stage = Workspace()
         variables = {name: stage.fill_in(value) for name, value in plan.variables.items()}
         self._plan = replace(plan, command=tuple(map(stage.fill_in, plan.command)), variables=variables)
         self._run = stage.run
@@ -92,15 +92,15 @@ class Probe:
         self._observer = Observer(self._world, stage.cwd, time.time, frozenset({str(stage.run / "stderr")}))
         declared = declare_server(self._plan.command, variables, stage.cwd)
         self._scope = replace(declared, granted=(*declared.granted, *stage.roots))
-        self._kept = kept_for(self._plan.command, os.environ, Path.home())
+        self._kept = find_package_cache(self._plan.command, os.environ, Path.home())
         self._startup = replace(self._scope, granted=(*self._scope.granted, *self._kept.folders))
-        self._calls: list[Call] = []
+        self._calls: list[ProbeCall] = []
         self._ready = asyncio.Event()
         self._setpriv = shutil.which("setpriv")
         self._tracer = 0
-        self._tampered: Found | None = None
+        self._tampered: Finding | None = None
 
-    async def run(self, known: Baseline | None = None) -> Report:
+    async def run(self, known: ServerBaseline | None = None) -> ProbeReport:
         """Probe, and compare with what is `known`.
 
         Raises StartError where there is no such program, ServerError where the server
@@ -111,7 +111,7 @@ class Probe:
         finally:
             self._stage.remove()
 
-    async def _watch(self, known: Baseline | None) -> Report:
+    async def _watch(self, known: ServerBaseline | None) -> ProbeReport:
         program = plan_launch(self._plan.command, os.environ).program
         sinkhole = self._sinkhole(program)
         planned = plan_sinkhole(sinkhole)
@@ -192,15 +192,15 @@ class Probe:
                 "namespaces: kernel.unprivileged_userns_clone=1, no AppArmor restriction of them, or root"
             )
 
-    async def _converse(self, server: ServerProcess, sinkhole: Sinkhole, known: Baseline | None) -> Report:
-        peer = Peer(server.read, server.write, self._stage.roots)
+    async def _converse(self, server: ServerProcess, sinkhole: Sinkhole, known: ServerBaseline | None) -> ProbeReport:
+        peer = McpClient(server.read, server.write, self._stage.roots)
         try:
             info = await peer.greet(self._plan.start_seconds)
             listed = await self._list(peer, info)
             self._tracer = find_tracer(server.pid)
             tools = [_Tool(said, declare_tool(self._scope, said)) for said in listed["tools"]]
             problem = await self._exercise(peer, tools)
-        except (PeerError, PeerGoneError, PeerTimeoutError) as error:
+        except (RequestRefusedError, ServerGoneError, RequestTimeoutError) as error:
             raise await self._explain(server, sinkhole, error) from error
         finally:
             await peer.close()
@@ -222,7 +222,7 @@ class Probe:
             return TracingError(f"strace cannot trace in a namespace here{said}")
         return ServerError(f"the server ended with exit code {code} before it was done{said}")
 
-    async def _list(self, peer: Peer, info: JsonObject) -> dict[str, list[JsonObject]]:
+    async def _list(self, peer: McpClient, info: JsonObject) -> dict[str, list[JsonObject]]:
         able = info.get("capabilities")
         offered = able if isinstance(able, dict) else {}
         found: dict[str, list[JsonObject]] = {"tools": await peer.list_all("tools/list", "tools", LIST_SECONDS)}
@@ -232,7 +232,7 @@ class Probe:
         await self._settle()
         return found
 
-    async def _exercise(self, peer: Peer, tools: Sequence[_Tool]) -> str | None:
+    async def _exercise(self, peer: McpClient, tools: Sequence[_Tool]) -> str | None:
         """Call every tool with every input, and again; say why not all were."""
         inputs = {tool.name: self._inputs(tool) for tool in tools}
         total, made = sum(map(len, inputs.values())), 0
@@ -265,19 +265,21 @@ class Probe:
         first = inputs or [fullest]
         return [*first, *[replace(fullest, label=fullest.label)] * self._plan.repeats]
 
-    async def _call(self, peer: Peer, tool: _Tool, each: Input) -> str:
+    async def _call(self, peer: McpClient, tool: _Tool, each: Input) -> str:
         key = json.dumps(each.arguments, sort_keys=True, default=str)
         self._observer.begin(len(self._calls))
-        self._calls.append(Call(tool.name, each.label, key, declare_call(tool.scope, each.arguments, self._stage.cwd)))
+        self._calls.append(
+            ProbeCall(tool.name, each.label, key, declare_call(tool.scope, each.arguments, self._stage.cwd))
+        )
         try:
             params = {"name": tool.name, "arguments": each.arguments}
             result = await peer.ask("tools/call", params, self._plan.call_seconds)
             outcome = "error" if result.get("isError") is True else "ok"
-        except PeerError:
+        except RequestRefusedError:
             outcome = "refused"
-        except PeerTimeoutError:
+        except RequestTimeoutError:
             outcome = "timeout"
-        except PeerGoneError:
+        except ServerGoneError:
             outcome = "gone"
         await self._settle()
         return outcome
@@ -295,9 +297,9 @@ class Probe:
         info: JsonObject,
         listed: dict[str, list[JsonObject]],
         tools: Sequence[_Tool],
-        known: Baseline | None,
+        known: ServerBaseline | None,
         problem: str | None,
-    ) -> Report:
+    ) -> ProbeReport:
         book, seen = rulebook(), self._observer
         seen.finish()
         whose: dict[str, list[Any]] = {"": [], **{tool.name: [] for tool in tools}}
@@ -314,7 +316,7 @@ class Probe:
             *self._doubts(),
         ]
         said = info.get("serverInfo")
-        return Report(
+        return ProbeReport(
             server={
                 "name": self._plan.name,
                 "command": list(self._plan.command),
@@ -335,19 +337,19 @@ class Probe:
             problem=problem,
         )
 
-    def _doubts(self) -> list[Found]:
+    def _doubts(self) -> list[Finding]:
         seen = self._observer
         if not (seen.unparsed or seen.dropped) and seen.lines:
             return []
         rule = rulebook().get("trace-incomplete")
         said = f"Seen: {seen.lines} lines, {seen.unparsed} of them unreadable, {seen.dropped} things not kept"
-        return [Found(None, rule.id, rule.severity, None, f"{rule.description} {said}")]
+        return [Finding(None, rule.id, rule.severity, None, f"{rule.description} {said}")]
 
 
-def _tampering(tool: str, state: str) -> Found:
+def _tampering(tool: str, state: str) -> Finding:
     rule = rulebook().get("tracer-tampering")
     said = f"{rule.description} Seen: strace was {state} after a call"
-    return Found(tool, rule.id, rule.severity, str(Capability.KERNEL), said)
+    return Finding(tool, rule.id, rule.severity, str(Capability.KERNEL), said)
 
 
 def _by_line(take: Callable[[bytes], None]) -> Callable[[bytes], None]:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import httpx2
 
 from proxy.errors import ServerError, WireError
-from proxy.probe.declared_scope import Scope, declare_tool
+from proxy.probe.declared_scope import DeclaredScope, declare_tool
 from proxy.probe.findings import judge_manifest
 from proxy.probe.mcp_client import CLIENT, MAX_LISTED, MAX_PAGES, REVISION, STATELESS, stateless_meta
-from proxy.probe.report import Report, ToolReport, order
+from proxy.probe.report import ProbeReport, ToolReport, order
 from proxy.probe.rulebook import rulebook
 from proxy.wire.jsonrpc import parse_json
 from proxy.wire.sse import SseSplitter
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from proxy.core.model import JsonObject
-    from proxy.probe.baseline import Baseline
+    from proxy.probe.baseline import ServerBaseline
 
 SECONDS = 20.0
 MAX_BYTES = 16 << 20
 ACCEPT = "application/json, text/event-stream"
 
 
-async def probe_remote(name: str, url: str, known: Baseline | None) -> Report:
+async def probe_remote(name: str, url: str, known: ServerBaseline | None) -> ProbeReport:
     """List what the server at `url` offers, and compare it with what is `known`. Raises ServerError."""
     try:
         async with httpx2.AsyncClient(timeout=SECONDS) as client:
             info, tools = await _list(_Remote(client, url))
     except httpx2.HTTPError as error:
         raise ServerError(f"{url} cannot be spoken to: {error or type(error).__name__}") from error
-    declared = [ToolReport(str(tool.get("name")), declare_tool(Scope(), tool), {}, ()) for tool in tools]
+    declared = [ToolReport(str(tool.get("name")), declare_tool(DeclaredScope(), tool), {}, ()) for tool in tools]
     said = info.get("serverInfo")
-    return Report(
+    return ProbeReport(
         server={"name": name, "url": url, "transport": "http", "info": said if isinstance(said, dict) else {}},
         tools=tuple(declared),
         startup={},

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from proxy.core.model import JsonObject
-    from proxy.probe.declared_scope import Scope
-    from proxy.probe.findings import Found, Profile
-    from proxy.probe.observation_facts import Deed, World
+    from proxy.probe.declared_scope import DeclaredScope
+    from proxy.probe.findings import Finding, Profile
+    from proxy.probe.observation_facts import ProbeObservation, RunContext
 
 MAX_TARGETS = 20
 
@@ -35,7 +35,7 @@ class ToolReport:
     """One tool: what it declares, and what it was seen to do."""
 
     name: str
-    declared: Scope
+    declared: DeclaredScope
     observed: JsonObject
     calls: tuple[CallResult, ...]
 
@@ -50,13 +50,13 @@ class ToolReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ProbeReport:
     """All that a probe found out about one server."""
 
     server: JsonObject
     tools: tuple[ToolReport, ...]
     startup: JsonObject
-    findings: tuple[Found, ...]
+    findings: tuple[Finding, ...]
     trace: JsonObject
     manifest: tuple[JsonObject, ...] = ()
     profiles: dict[str, Profile] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class Report:
         return "high" if "high" in severities else "info" if severities else None
 
 
-def sum_up(deeds: Iterable[Deed], world: World) -> JsonObject:
+def sum_up(deeds: Iterable[ProbeObservation], world: RunContext) -> JsonObject:
     """Return what was done by capability: to what, and how often; reading what is not of the home is only counted."""
     found: dict[str, dict[str, int]] = {}
     counts: dict[str, int] = {}
@@ -101,6 +101,6 @@ def sum_up(deeds: Iterable[Deed], world: World) -> JsonObject:
     }
 
 
-def order(findings: Sequence[Found]) -> tuple[Found, ...]:
+def order(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     """Put the worst first, and keep the rest as it came."""
     return tuple(sorted(findings, key=lambda found: found.severity != "high"))

@@ -14,7 +14,7 @@ from ruamel.yaml import YAML
 from proxy.trace.capability import Capability  # noqa: TC001  pydantic reads it when it runs
 
 if TYPE_CHECKING:
-    from proxy.probe.observation_facts import Deed
+    from proxy.probe.observation_facts import ProbeObservation
 
 FILE = Path(__file__).with_name("rules.yaml")
 FACTS = frozenset(
@@ -41,7 +41,7 @@ class _Strict(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Excuse(_Strict):
+class RuleException(_Strict):
     """When a rule says nothing after all: where everything that is given fits."""
 
     paths: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ class Excuse(_Strict):
     actions: tuple[str, ...] = ()
     facts: Facts = ()
 
-    def fits(self, deed: Deed, path: str, facts: frozenset[str]) -> bool:
+    def fits(self, deed: ProbeObservation, path: str, facts: frozenset[str]) -> bool:
         """Return whether it excuses a deed on `path`."""
         started = posixpath.basename(deed.observation.path or "") if deed.observation.argv else deed.program
         return (
@@ -60,7 +60,7 @@ class Excuse(_Strict):
         )
 
 
-class Rule(_Strict):
+class ProbeRule(_Strict):
     """One kind of finding; rules.yaml says what the fields mean."""
 
     id: Annotated[str, Field(pattern=r"^[a-z]+(-[a-z]+)*$")]
@@ -71,10 +71,10 @@ class Rule(_Strict):
     paths: tuple[str, ...] = ()
     all: Facts = ()
     none: Facts = ()
-    exceptions: tuple[Excuse, ...] = ()
+    exceptions: tuple[RuleException, ...] = ()
     supersedes: tuple[str, ...] = ()
 
-    def speaks_of(self, deed: Deed, path: str, facts: frozenset[str]) -> bool:
+    def speaks_of(self, deed: ProbeObservation, path: str, facts: frozenset[str]) -> bool:
         """Return whether the rule matches a deed on `path`, spelled with a tilde."""
         return (
             deed.observation.capability in self.capability
@@ -90,7 +90,7 @@ class Rulebook(_Strict):
     """All rules."""
 
     version: Literal[1]
-    rules: tuple[Rule, ...]
+    rules: tuple[ProbeRule, ...]
 
     @model_validator(mode="after")
     def _check_names(self) -> Rulebook:
@@ -101,7 +101,7 @@ class Rulebook(_Strict):
                 raise ValueError(f"rule {rule.id!r} is there twice, or supersedes one that is not there: {unknown}")
         return self
 
-    def get(self, name: str) -> Rule:
+    def get(self, name: str) -> ProbeRule:
         """Return a rule by its id. Raises KeyError."""
         return {rule.id: rule for rule in self.rules}[name]
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from proxy.probe.certificates import Authority
+    from proxy.probe.certificates import ProbeAuthority
 
 NAMES = ipaddress.ip_network("11.64.0.0/10")
 """Names lead to addresses from here, and back. They are public ones: careful servers speak to no others."""
@@ -42,7 +42,7 @@ TYPE_NAMES = {1: "A", 5: "CNAME", 15: "MX", 16: "TXT", 28: "AAAA", 33: "SRV", 65
 PAGE = b"<!doctype html><title>Sinkhole</title><p>Nothing is here.</p>"
 
 
-class Notes:
+class SinkLog:
     """Writes what the sinks saw, an object a line."""
 
     def __init__(self, descriptor: int) -> None:
@@ -60,11 +60,11 @@ def _encode(value: bytes) -> str:
     return base64.b64encode(value).decode()
 
 
-class Sinks:
+class SinkServers:
     """Binds every socket when made, and serves them once `serve` is called."""
 
     def __init__(
-        self, notes: Notes, authority: Authority, unix_paths: Sequence[Path] = (), ports: Sequence[int] = COMMON
+        self, notes: SinkLog, authority: ProbeAuthority, unix_paths: Sequence[Path] = (), ports: Sequence[int] = COMMON
     ) -> None:
         self._notes = notes
         self._authority = authority

@@ -113,14 +113,14 @@ def main(plan: str) -> None:
 
 def _run(sinkhole: Sinkhole) -> int:
     # Only now: outside, where the plan is made, none of this is needed.
-    from proxy.probe.certificates import Authority  # noqa: PLC0415
-    from proxy.probe.sink_servers import COMMON, REDIRECTED, Notes, Sinks  # noqa: PLC0415
+    from proxy.probe.certificates import ProbeAuthority  # noqa: PLC0415
+    from proxy.probe.sink_servers import COMMON, REDIRECTED, SinkLog, SinkServers  # noqa: PLC0415
 
     folder, home = Path(sinkhole.folder), Path(sinkhole.home)
-    notes = Notes(os.open(sinkhole.notes, os.O_WRONLY))
+    notes = SinkLog(os.open(sinkhole.notes, os.O_WRONLY))
     sinkhole.notes.unlink()  # both ends are open: nobody else is to write there
     stderr = os.open(sinkhole.stderr, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
-    authority = Authority()
+    authority = ProbeAuthority()
     _write_trust(folder / "trust.pem", authority.pem)
     (folder / "resolv.conf").write_text("nameserver 127.0.0.1\noptions timeout:1 attempts:1\n")
     (scratch := folder / "scratch").mkdir()
@@ -129,7 +129,7 @@ def _run(sinkhole: Sinkhole) -> int:
     namespaces.confine_files(home, folder, hidden, scratch, sinkhole.copies)
     redirected = namespaces.confine_network()
     sockets = [Path(path) for path in DOCKER_SOCKETS] + [Path(sinkhole.environment["SSH_AUTH_SOCK"])]
-    sinks = Sinks(notes, authority, sockets, (REDIRECTED,) if redirected else COMMON)
+    sinks = SinkServers(notes, authority, sockets, (REDIRECTED,) if redirected else COMMON)
     child = os.fork()
     if child == 0:
         _become(sinkhole, stderr)

@@ -34,7 +34,7 @@ ABSURD = (RecursionError, OverflowError, MemoryError, ValueError, TypeError, Att
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class SampleFiles:
     """What arguments may point at: real files and folders that hold nothing of anybody's."""
 
     file: str
@@ -52,7 +52,7 @@ class Input:
     arguments: JsonObject
 
 
-def synthesise(tool: JsonObject, places: Places) -> tuple[Input, ...]:
+def synthesise(tool: JsonObject, places: SampleFiles) -> tuple[Input, ...]:
     """Return several sets of arguments that differ: what is required alone, all there is, other values, each choice."""
     schema = tool.get("inputSchema")
     root: JsonObject = schema if isinstance(schema, dict) and _is_small(schema) else {}
@@ -75,20 +75,20 @@ def _is_small(schema: JsonObject) -> bool:
         return False
 
 
-def _fill_in(maker: _Maker, root: JsonObject) -> JsonObject | None:
+def _fill_in(maker: _ArgumentMaker, root: JsonObject) -> JsonObject | None:
     try:
         return maker.object(root)
     except ABSURD:
         return None
 
 
-def _makers(root: JsonObject, places: Places) -> Iterator[tuple[str, _Maker]]:
-    yield "required", _Maker(root, places, everything=False)
-    yield "all", _Maker(root, places, everything=True)
-    yield "other", _Maker(root, places, everything=True, turn=1)
+def _makers(root: JsonObject, places: SampleFiles) -> Iterator[tuple[str, _ArgumentMaker]]:
+    yield "required", _ArgumentMaker(root, places, everything=False)
+    yield "all", _ArgumentMaker(root, places, everything=True)
+    yield "other", _ArgumentMaker(root, places, everything=True, turn=1)
     choices = [len(_list(each.get("enum"))) for each in _mapping(root.get("properties")).values() if _mapping(each)]
     for turn in range(2, min(max(choices, default=0), MAX_VARIANTS)):
-        yield f"choice {turn}", _Maker(root, places, everything=True, turn=turn)
+        yield f"choice {turn}", _ArgumentMaker(root, places, everything=True, turn=turn)
 
 
 def _fits(schema: JsonObject, arguments: JsonObject) -> bool:
@@ -111,16 +111,16 @@ _Validator = validators.extend(
 
 
 @dataclass(frozen=True, slots=True)
-class _Maker:
+class _ArgumentMaker:
     """One way of filling in a schema: `turn` chooses among the values there are."""
 
     root: JsonObject
-    places: Places
+    places: SampleFiles
     everything: bool
     turn: int = 0
     meaningful: bool = True
 
-    def plainly(self) -> _Maker:
+    def plainly(self) -> _ArgumentMaker:
         return replace(self, meaningful=False)
 
     def object(self, schema: JsonObject, depth: int = 0) -> JsonObject | None:
@@ -135,7 +135,7 @@ class _Maker:
         made = {name: inner.value(name, properties[name], depth + 1) for name in names}
         return made | {name: inner.value(name, {}, depth + 1) for name in required if name not in made}
 
-    def _beside(self, properties: Mapping[str, Any]) -> _Maker:
+    def _beside(self, properties: Mapping[str, Any]) -> _ArgumentMaker:
         """Return the maker for an object's properties: beside a repository, files are the repository's."""
         if not any(re.search(REPOSITORY, _words(name)) for name in properties):
             return self

@@ -8,11 +8,11 @@ import tempfile
 from pathlib import Path
 
 from proxy.probe.canary import CanaryWatch, make_home
-from proxy.probe.observation_facts import LOCAL_NAMES, World
-from proxy.probe.synthesise import Places
+from proxy.probe.observation_facts import LOCAL_NAMES, RunContext
+from proxy.probe.synthesise import SampleFiles
 
 
-class Stage:
+class Workspace:
     """Made on disk at once; `remove` it."""
 
     def __init__(self) -> None:
@@ -31,10 +31,10 @@ class Stage:
         """The folders that a server is told of."""
         return str(self.home.documents), str(self.home.repository)
 
-    def world(self) -> World:
+    def world(self) -> RunContext:
         """Return what is known of the place before anything is seen."""
         home = self.home
-        return World(
+        return RunContext(
             home=str(home.folder),
             folder=str(self.run),
             cwd=self.cwd,
@@ -43,10 +43,10 @@ class Stage:
             local_names=LOCAL_NAMES | {socket.gethostname().lower()},
         )
 
-    def places(self) -> Places:
+    def places(self) -> SampleFiles:
         """Return what arguments may point at."""
         documents = self.home.documents
-        return Places(
+        return SampleFiles(
             file=str(documents / "notes.md"),
             other_file=str(documents / "report.txt"),
             folder=str(documents),

@@ -45,7 +45,7 @@ def _settle(done: asyncio.Future[Any], settle: Callable[[Any], None], outcome: A
         settle(outcome)
 
 
-class Inlet:
+class DescriptorReader:
     """Reads a file descriptor, no faster than it is asked to."""
 
     def __init__(self, descriptor: int) -> None:
@@ -66,7 +66,7 @@ class Inlet:
                 return b""
 
 
-class Outlet:
+class DescriptorWriter:
     """Writes to a file descriptor; what one call writes stands together."""
 
     def __init__(self, descriptor: int) -> None:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from proxy.core.model import Context
     from proxy.gate.request import Gate
     from proxy.sandbox.server_process import Launch, ServerProcess
-    from proxy.stdio.pipes import Inlet, Outlet
-    from proxy.trace.live_trace import Watch
+    from proxy.stdio.pipes import DescriptorReader, DescriptorWriter
+    from proxy.trace.live_trace import LiveTrace
     from proxy.wire.stdio_lines import TooLong
 
 log = structlog.get_logger("interlock.stdio")
@@ -31,7 +31,7 @@ FLUSH_SECONDS = 5.0
 UNSEEN_SECONDS = 1.0
 
 
-class Runner:
+class StdioRunner:
     """One server, one client, one gate. `line_limit` bounds the client's lines, `answer_limit` the server's.
 
     `watch` follows the server's trace, where it is traced. A server whose trace ends before it does is ended.
@@ -41,13 +41,13 @@ class Runner:
         self,
         gate: Gate,
         context: Context,
-        inlet: Inlet,
-        outlet: Outlet,
+        inlet: DescriptorReader,
+        outlet: DescriptorWriter,
         *,
         line_limit: int,
         answer_limit: int,
         stop_seconds: float,
-        watch: Watch | None = None,
+        watch: LiveTrace | None = None,
     ) -> None:
         self._gate = gate
         self._watch = watch
@@ -99,7 +99,7 @@ class Runner:
 
         await _pump(server.read, take, splitter)
 
-    async def _guard(self, server: ServerProcess, watch: Watch) -> None:
+    async def _guard(self, server: ServerProcess, watch: LiveTrace) -> None:
         """End a server that runs on when nobody sees any more what it does, or that went for those who do."""
         await watch.ended.wait()
         if watch.tampering is None:
@@ -112,7 +112,7 @@ class Runner:
             log.error("the server tampers with its tracer: ending it", server=self._context.server, did=watch.tampering)
         server.kill()
 
-    async def _end(self, watch: Watch, code: int) -> int:
+    async def _end(self, watch: LiveTrace, code: int) -> int:
         """See the trace to its end; return the exit code, which strace gives another where a program cannot start."""
         await watch.end()
         if watch.started or watch.start_error is None:

@@ -21,7 +21,7 @@ _IPV6 = re.compile(r'inet_pton\(AF_INET6, "([0-9a-fA-F:.]{2,45})"')
 _UNIX = re.compile(r'sun_path=(@?)("(?:[^"\\]++|\\.)*+"(?:\.\.\.)?)', re.DOTALL)
 
 
-class Quoted(NamedTuple):
+class QuotedString(NamedTuple):
     """Data of a string argument; `truncated` where strace showed its beginning only."""
 
     data: bytes
@@ -55,11 +55,11 @@ class Address(NamedTuple):
     abstract: bool = False
 
 
-class Sent(NamedTuple):
+class SentMessage(NamedTuple):
     """One message of sendmsg or sendmmsg: to whom, where that is said, and its data."""
 
     to: Address | None
-    parts: tuple[Quoted, ...]
+    parts: tuple[QuotedString, ...]
 
 
 def split_arguments(text: str) -> list[str]:
@@ -100,10 +100,10 @@ def _unescaped(found: re.Match[bytes]) -> bytes:
     return _NAMED_ESCAPES.get(code, code)
 
 
-def quoted(argument: str) -> Quoted | None:
+def quoted(argument: str) -> QuotedString | None:
     """Read a string argument."""
     found = _STRING.fullmatch(argument)
-    return Quoted(unescape(found[1]), found[2] is not None) if found else None
+    return QuotedString(unescape(found[1]), found[2] is not None) if found else None
 
 
 def descriptor(argument: str) -> Descriptor | None:
@@ -120,17 +120,17 @@ def returned(value: int | None, printed: str | None) -> Descriptor | None:
     return None if value is None or printed is None else descriptor(f"{value}{printed}")
 
 
-def words(argument: str) -> tuple[Quoted, ...] | None:
+def words(argument: str) -> tuple[QuotedString, ...] | None:
     """Read a list of strings such as execve's second argument. Where strace cut the list, the last word says so."""
     if not (argument.startswith("[") and argument.endswith("]")):
         return None
-    found: list[Quoted] = []
+    found: list[QuotedString] = []
     for part in split_arguments(argument[1:-1]):
         word = quoted(part)
         if word is not None:
             found.append(word)
         elif part.startswith("...") and found:
-            found.append(Quoted(b"", True))
+            found.append(QuotedString(b"", True))
     return tuple(found)
 
 
@@ -154,19 +154,19 @@ def address(argument: str) -> Address | None:
     return Address(family, host[1] if host else None, int(port[1]) if port else None)
 
 
-def buffers(argument: str) -> tuple[Quoted, ...]:
+def buffers(argument: str) -> tuple[QuotedString, ...]:
     """Return the data of each part of a vector: writev's, or a message's."""
     read = (quoted(found) for found in _IOV.findall(argument))
     return tuple(each for each in read if each is not None)
 
 
-def message(argument: str) -> Sent:
+def message(argument: str) -> SentMessage:
     """Read one message header: sendmsg's, or one of sendmmsg's."""
     name = _MESSAGE_NAME.search(argument)
-    return Sent(address(name[1]) if name else None, buffers(argument))
+    return SentMessage(address(name[1]) if name else None, buffers(argument))
 
 
-def messages(argument: str) -> tuple[Sent, ...]:
+def messages(argument: str) -> tuple[SentMessage, ...]:
     """Read the messages of sendmmsg."""
     if not (argument.startswith("[") and argument.endswith("]")):
         return ()

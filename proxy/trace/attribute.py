@@ -62,7 +62,7 @@ class Attribution:
     late: bool = False
 
 
-class Attributed(NamedTuple):
+class AttributedObservation(NamedTuple):
     """An observation, and whose it is."""
 
     observation: Observation
@@ -135,7 +135,7 @@ class Attributor:
             self._answered += call.answered is None
             call.answer_start, call.answered = start, time
 
-    def read(self, total: int, time: float) -> list[Attributed]:
+    def read(self, total: int, time: float) -> list[AttributedObservation]:
         """Learn how much of the server's output is known; return what could not be told before."""
         self._seen = max(self._seen, total)
         self.started(time)
@@ -151,7 +151,7 @@ class Attributor:
         """Whether it is still to be learnt when the server began to read."""
         return self._first_read is None
 
-    def take(self, event: Event, observations: list[Observation]) -> list[Attributed]:
+    def take(self, event: Event, observations: list[Observation]) -> list[AttributedObservation]:
         """Take the next event of the trace, and what was made of it; return what can be told now."""
         for seen in observations:
             self._held.append((seen, self._consumed, self._written))
@@ -159,7 +159,7 @@ class Attributor:
             self._count(event)
         return self._release() if self._held else []
 
-    def flush(self, before: float = float("inf")) -> list[Attributed]:
+    def flush(self, before: float = float("inf")) -> list[AttributedObservation]:
         """Return what was held back since `before`, told as well as it can be."""
         old = [written for seen, _, written in self._held if seen.time < before]
         if old:
@@ -198,8 +198,8 @@ class Attributor:
             self._consumed += value
             self.started(call.until)
 
-    def _release(self) -> list[Attributed]:
-        told: list[Attributed] = []
+    def _release(self) -> list[AttributedObservation]:
+        told: list[AttributedObservation] = []
         while self._held:
             seen, consumed, written = self._held[0]
             known = written <= self._seen and self._first_read is not None
@@ -211,14 +211,14 @@ class Attributor:
                 self._undecided.append(_Undecided(seen, found))
                 self._waited_for.update(found.calls)
             else:
-                told.append(Attributed(seen, found))
+                told.append(AttributedObservation(seen, found))
         if not self._held:
             self._close_answered(self._written, None)
         return [*told, *self._settle()] if self._undecided else told
 
-    def _settle(self, before: float = 0.0) -> list[Attributed]:
+    def _settle(self, before: float = 0.0) -> list[AttributedObservation]:
         """Decide what was undecided: of which every candidate is answered, what is old, and what is too much."""
-        told: list[Attributed] = []
+        told: list[AttributedObservation] = []
         while self._undecided:
             each = self._undecided[0]
             ripe = each.seen.time < before or len(self._undecided) > MAX_HELD
@@ -226,7 +226,7 @@ class Attributor:
                 break
             self._undecided.popleft()
             self._waited_for.subtract(each.guess.calls)
-            told.append(Attributed(each.seen, self._by_author(each)))
+            told.append(AttributedObservation(each.seen, self._by_author(each)))
         return told
 
     def _by_author(self, each: _Undecided) -> Attribution:

@@ -21,18 +21,18 @@ import structlog
 
 from proxy.trace.attribute import Attributor
 from proxy.trace.normalise import EVERYBODY, Normaliser
-from proxy.trace.observation_log import Ledger
-from proxy.trace.strace import Reader, Syscall
-from proxy.trace.tamper_guard import changes, find_tracer, goes_for, tracer_state
+from proxy.trace.observation_log import ObservationLog
+from proxy.trace.strace import Syscall, TraceReader
+from proxy.trace.tamper_guard import attacks_watcher, find_tracer, modifies, tracer_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from proxy.core.model import InFlightCall, JsonObject, Message
     from proxy.sandbox.server_process import ServerProcess
-    from proxy.trace.attribute import Attributed
+    from proxy.trace.attribute import AttributedObservation
     from proxy.trace.strace import Event
-    from proxy.trace.tracer import Channel
+    from proxy.trace.tracer import TracePipe
 
     type Report = Callable[[InFlightCall | None, JsonObject], None]
 
@@ -53,7 +53,7 @@ STOPPED_LOOKS = 2
 MAX_SAID = 240
 
 
-class Watch:
+class LiveTrace:
     """One server's trace. `report` takes what was seen: of a call, or of none. Begin it with `begin`.
 
     `own` is what is ours alone: the folder with the log, the pins and the keys, and the policy.
@@ -61,18 +61,18 @@ class Watch:
 
     def __init__(
         self,
-        channel: Channel,
+        channel: TracePipe,
         report: Report,
-        notice: Callable[[Attributed], None] | None = None,
+        notice: Callable[[AttributedObservation], None] | None = None,
         own: Sequence[Path] = (),
     ) -> None:
         self._own = tuple(str(each.resolve()) for each in own)
         self._channel = channel
         self._report = report
         self._notice = notice
-        self._reader = Reader()
+        self._reader = TraceReader()
         self._normaliser = Normaliser(os.fsencode(Path.cwd()), _inherited())
-        self._ledger = Ledger()
+        self._ledger = ObservationLog()
         self._attributor: Attributor | None = None
         self._calls: dict[str, InFlightCall] = {}
         self._open: dict[str, InFlightCall] = {}
@@ -186,7 +186,7 @@ class Watch:
             if not self.started:
                 self._look_for_start(event)
             for each in seen:
-                if goes_for(each, self._guards) or changes(each, self._own):
+                if attacks_watcher(each, self._guards) or modifies(each, self._own):
                     self._tampered(f"{each.action} {each.path}", each.line)
             if seen or type(event) is Syscall:
                 self._take(self._attributor.take(event, seen))
@@ -226,7 +226,7 @@ class Watch:
         self._report(calls[0] if len(calls) == 1 else None, found)
         self.ended.set()
 
-    def _take(self, told: list[Attributed]) -> None:
+    def _take(self, told: list[AttributedObservation]) -> None:
         """Write down what was told. The one place that every observation passes."""
         assert self._attributor is not None
         for each in told:

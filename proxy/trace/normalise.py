@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from proxy.trace.arguments import Descriptor, descriptor, flags, quoted, returned, split_arguments, words
 from proxy.trace.capability import Capability, Observation, text
-from proxy.trace.process_tree import STARTERS, Lineage
-from proxy.trace.sockets import Sockets
+from proxy.trace.process_tree import STARTERS, ProcessTree
+from proxy.trace.sockets import SocketTable
 from proxy.trace.strace import Ended, Superseded, Syscall, Unfinished
 
 if TYPE_CHECKING:
@@ -102,8 +102,8 @@ class Normaliser:
     """
 
     def __init__(self, cwd: bytes = b"/", ignored: frozenset[bytes] = frozenset()) -> None:
-        self.lineage = Lineage(cwd)
-        self._sockets = Sockets()
+        self.lineage = ProcessTree(cwd)
+        self._sockets = SocketTable()
         self._ignored = ignored
         self.group: int | None = None
         self._handlers: dict[str, Callable[[Syscall, list[str], Make], Made]] = {

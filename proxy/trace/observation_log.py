@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from proxy.core.model import JsonObject
-    from proxy.trace.attribute import Attributed, Attribution
+    from proxy.trace.attribute import AttributedObservation, Attribution
 
 ROOM = 40
 MAX_PAGES = 512
@@ -24,32 +24,32 @@ SAME = {"write": "write", "truncate": "write", "open": "open"}
 
 
 @dataclass(slots=True)
-class Entry:
+class CountedObservation:
     """One thing that was seen, and how often."""
 
-    first: Attributed
+    first: AttributedObservation
     count: int = 0
 
 
 @dataclass(slots=True)
-class Page:
+class CallRecord:
     """What is to be recorded of one call, or of one phase."""
 
-    entries: dict[tuple[str, str, str, str | None], Entry] = field(default_factory=dict)
+    entries: dict[tuple[str, str, str, str | None], CountedObservation] = field(default_factory=dict)
     room: Counter[str] = field(default_factory=Counter)
     more: Counter[str] = field(default_factory=Counter)
     missing: int = 0
     began: float = 0.0
 
 
-class Ledger:
+class ObservationLog:
     """Keeps pages until they are taken; by call id, or by phase where there is no call."""
 
     def __init__(self) -> None:
-        self._pages: OrderedDict[str, Page] = OrderedDict()
+        self._pages: OrderedDict[str, CallRecord] = OrderedDict()
         self.dropped = 0
 
-    def take(self, seen: Attributed) -> None:
+    def take(self, seen: AttributedObservation) -> None:
         """Write down one thing."""
         key = page_of(seen.attribution)
         page = self._pages.get(key)
@@ -57,7 +57,7 @@ class Ledger:
             if len(self._pages) >= MAX_PAGES:
                 self.dropped += 1
                 return
-            page = self._pages[key] = Page(began=seen.observation.time)
+            page = self._pages[key] = CallRecord(began=seen.observation.time)
         _enter(page, seen)
 
     def names(self) -> list[str]:
@@ -79,7 +79,7 @@ def page_of(attribution: Attribution) -> str:
     return attribution.calls[0] if attribution.calls else attribution.phase
 
 
-def _enter(page: Page, seen: Attributed) -> None:
+def _enter(page: CallRecord, seen: AttributedObservation) -> None:
     what = seen.observation
     if what.capability == "fs.read" and what.error in MISSING:
         page.missing += 1
@@ -91,11 +91,11 @@ def _enter(page: Page, seen: Attributed) -> None:
             page.more[what.capability] += 1
             return
         page.room[what.capability] += 1
-        entry = page.entries[key] = Entry(seen)
+        entry = page.entries[key] = CountedObservation(seen)
     entry.count += 1
 
 
-def _shown(page: Page) -> JsonObject:
+def _shown(page: CallRecord) -> JsonObject:
     first = next(iter(page.entries.values()), None)
     shown: JsonObject = {
         "phase": first.first.attribution.phase if first else "call",
@@ -108,7 +108,7 @@ def _shown(page: Page) -> JsonObject:
     return shown
 
 
-def _entry(entry: Entry) -> JsonObject:
+def _entry(entry: CountedObservation) -> JsonObject:
     what, whose = entry.first.observation, entry.first.attribution
     shown: JsonObject = {
         "capability": str(what.capability),

@@ -40,7 +40,7 @@ class Process:
         return posixpath.normpath(posixpath.join(folder or self.cwd, path)).replace(b"//", b"/", 1)
 
 
-class Lineage:
+class ProcessTree:
     """The threads of one trace. `cwd` is the first program's working directory."""
 
     def __init__(self, cwd: bytes = b"/") -> None:

@@ -38,7 +38,7 @@ class Socket:
     accepted: bool = False
 
 
-class Sockets:
+class SocketTable:
     """Follows the sockets of one trace. Its methods take a call, its arguments, and what makes an observation."""
 
     def __init__(self) -> None:

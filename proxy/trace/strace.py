@@ -224,7 +224,7 @@ def _number(text: str) -> int | None:
     return int(text, 16) if text.startswith("0x") else int(text)
 
 
-class Reader:
+class TraceReader:
     """Reads the lines of one trace in their order, and puts together what strace had to take apart.
 
     Every line gives one value. `lines` counts them, `unparsed` those that could

@@ -28,7 +28,7 @@ _NUMBER = re.compile(r"-?[0-9]+")
 _MEMORY = re.compile(r"/([0-9]+)(?:/task/[0-9]+)?/mem")
 
 
-def forbid_looks() -> None:
+def forbid_inspection() -> None:
     """Let no other process of our user look into this one: neither its memory nor what it has open."""
     prctl(PR_SET_DUMPABLE, 0)
 
@@ -57,7 +57,7 @@ def tracer_state(pid: int) -> str | None:
     return "traced" if _tracer_of(pid) else "stopped" if state in "Tt" else None
 
 
-def goes_for(seen: Observation, guards: frozenset[int]) -> bool:
+def attacks_watcher(seen: Observation, guards: frozenset[int]) -> bool:
     """Return whether something was done, or tried, to one of `guards`: processes, and groups of them as negatives."""
     path = seen.path or ""
     if seen.capability is Capability.KERNEL:
@@ -66,7 +66,7 @@ def goes_for(seen: Observation, guards: frozenset[int]) -> bool:
     return found is not None and seen.ok and int(found[1]) in guards
 
 
-def changes(seen: Observation, places: tuple[str, ...]) -> bool:
+def modifies(seen: Observation, places: tuple[str, ...]) -> bool:
     """Return whether one of `places`, or what is below one, was written or deleted, or was to be."""
     path = seen.path
     if path is None or seen.capability not in (Capability.FS_WRITE, Capability.FS_DELETE):
@@ -74,7 +74,7 @@ def changes(seen: Observation, places: tuple[str, ...]) -> bool:
     return any(path == place or path.startswith(f"{place}/") for place in places)
 
 
-class Openings:
+class OpenCounter:
     """Counts how often a file is opened, by whatever name. None are seen where the system has no more inotify.
 
     `descriptor` can be waited on; those that nobody has counted yet are told as one.

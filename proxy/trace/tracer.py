@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from proxy.errors import TracingError
 from proxy.trace.normalise import TRACED
-from proxy.trace.tamper_guard import Openings
+from proxy.trace.tamper_guard import OpenCounter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -80,7 +80,7 @@ def under_strace(launch: Launch, strace: str, output: Path) -> Launch:
     return replace(launch, program=strace, argv=("strace", *options(), "-o", str(output), "--", *launch.argv))
 
 
-class Channel:
+class TracePipe:
     """The named pipe that strace writes to: ours alone, and without a name once strace has opened it."""
 
     def __init__(self) -> None:
@@ -89,7 +89,7 @@ class Channel:
         os.mkfifo(self.path, 0o600)
         self.descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         _enlarge(self.descriptor)
-        self.openings = Openings(self.path)
+        self.openings = OpenCounter(self.path)
         """Strace's own is the only one that there should be."""
 
     def hide(self) -> None:

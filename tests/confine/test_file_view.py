@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from proxy.confine.file_view import choose_files
+from proxy.confine.file_view import plan_file_view
 
 
 def test_services_sockets_and_the_proxys_own_are_covered() -> None:
-    files = choose_files(
+    files = plan_file_view(
         user=1000,
         listening=["/run/x.sock", "/home/me/y.sock"],
         runtime_dir="/run/elsewhere",
@@ -25,6 +25,6 @@ def test_services_sockets_and_the_proxys_own_are_covered() -> None:
 
 
 def test_without_a_state_folder_none_is_covered() -> None:
-    files = choose_files(user=0, listening=[])
+    files = plan_file_view(user=0, listening=[])
     assert files.unwritable == ()
     assert "/run/user/0" in files.folders

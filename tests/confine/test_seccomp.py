@@ -9,13 +9,13 @@ import struct
 import pytest
 
 from proxy.confine import seccomp as module
-from proxy.confine.seccomp import ALLOW, AT_LEAST, EQUAL, LOAD, MACHINES, REFUSE, RETURN, Machine, make_filter
+from proxy.confine.seccomp import ALLOW, AT_LEAST, EQUAL, LOAD, MACHINES, REFUSE, RETURN, SyscallNumbers, make_filter
 from proxy.sandbox.namespaces import NamespaceError
 
 UNIX, INET, INET6, NETLINK, PACKET, VSOCK, ALG = 1, 2, 10, 16, 17, 40, 38
 
 
-def judge(machine: Machine, number: int, *arguments: int, architecture: int | None = None) -> int:
+def judge(machine: SyscallNumbers, number: int, *arguments: int, architecture: int | None = None) -> int:
     """Run the filter over one call, as the kernel does."""
     padded = (*arguments, 0, 0, 0, 0, 0, 0)[:6]
     data = struct.pack("=iIQ6Q", number, architecture or machine.architecture, 0, *padded)
@@ -33,7 +33,7 @@ def judge(machine: Machine, number: int, *arguments: int, architecture: int | No
 
 
 @pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
-def test_the_doors_that_are_in_no_namespace_are_shut_and_the_rest_is_open(machine: Machine) -> None:
+def test_the_doors_that_are_in_no_namespace_are_shut_and_the_rest_is_open(machine: SyscallNumbers) -> None:
     for family in (UNIX, INET, INET6, NETLINK):
         assert judge(machine, machine.socket, family, 1) == ALLOW
     for family in (0, PACKET, ALG, VSOCK, 0xFFFFFFFF):
@@ -49,7 +49,7 @@ def test_the_doors_that_are_in_no_namespace_are_shut_and_the_rest_is_open(machin
 
 
 @pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES)
-def test_calls_that_are_numbered_otherwise_are_refused(machine: Machine) -> None:
+def test_calls_that_are_numbered_otherwise_are_refused(machine: SyscallNumbers) -> None:
     assert judge(machine, 1, architecture=0x40000003) == REFUSE | errno.ENOSYS
     assert judge(machine, 0x40000000 | machine.socket, VSOCK) == REFUSE | errno.ENOSYS
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from proxy.errors import ConfigError
-from proxy.probe.baseline import FOLDER, Baseline, load, save
+from proxy.probe.baseline import FOLDER, ServerBaseline, load, save
 
-KNOWN = Baseline({"a": {"name": "a"}}, {"a": {"net.connect": ["x"]}, "": {}})
+KNOWN = ServerBaseline({"a": {"name": "a"}}, {"a": {"net.connect": ["x"]}, "": {}})
 
 
 def test_what_is_saved_is_found_again(tmp_path: Path) -> None:

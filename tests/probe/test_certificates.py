@@ -8,13 +8,13 @@ import threading
 
 import pytest
 
-from proxy.probe.certificates import Authority
+from proxy.probe.certificates import ProbeAuthority
 from tests.support.timeouts import PATIENCE
 
 
 @pytest.mark.parametrize("name", ["secret.example.com", "192.0.2.7", "2001:db8::7", "a" * 60 + ".example.org"])
 def test_a_client_that_trusts_the_authority_believes_any_name(name: str) -> None:
-    authority = Authority()
+    authority = ProbeAuthority()
     context = ssl.create_default_context(cadata=authority.pem.decode())
     here, there = socket.socketpair()
     served = threading.Thread(target=lambda: authority.context(name).wrap_socket(there, server_side=True).close())
@@ -25,7 +25,7 @@ def test_a_client_that_trusts_the_authority_believes_any_name(name: str) -> None
 
 
 def test_a_client_that_does_not_trust_it_goes() -> None:
-    authority = Authority()
+    authority = ProbeAuthority()
     here, there = socket.socketpair()
 
     def serve() -> None:
@@ -41,5 +41,5 @@ def test_a_client_that_does_not_trust_it_goes() -> None:
 
 
 def test_a_name_keeps_its_certificate() -> None:
-    authority = Authority()
+    authority = ProbeAuthority()
     assert authority.context("a.example") is authority.context("a.example")

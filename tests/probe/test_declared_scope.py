@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from proxy.probe.declared_scope import Scope, declare_call, declare_server, declare_tool, is_under
+from proxy.probe.declared_scope import DeclaredScope, declare_call, declare_server, declare_tool, is_under
 
 
 def tool(name: str = "x", description: str = "", annotations: Any = None, **properties: Any) -> dict[str, Any]:
@@ -28,19 +28,19 @@ def tool(name: str = "x", description: str = "", annotations: Any = None, **prop
     ],
 )
 def test_a_network_is_declared_by_hint_or_by_words(said: dict[str, Any], network: bool) -> None:
-    assert declare_tool(Scope(), said).network is network
+    assert declare_tool(DeclaredScope(), said).network is network
 
 
 def test_programs_are_declared_by_words_and_by_name() -> None:
     scope = declare_tool(declare_server(["uvx", "mcp-server-git"], {}, "/"), tool("gitStatus", "Shows the state"))
     assert {"git", "status"} <= scope.words
     assert not scope.executes
-    assert declare_tool(Scope(), tool("run", "Executes a shell command")).executes
+    assert declare_tool(DeclaredScope(), tool("run", "Executes a shell command")).executes
 
 
 def test_what_is_read_only_says_so_with_a_boolean() -> None:
-    assert declare_tool(Scope(), tool(annotations={"readOnlyHint": True})).read_only
-    assert not declare_tool(Scope(), tool(annotations={"readOnlyHint": "true"})).read_only
+    assert declare_tool(DeclaredScope(), tool(annotations={"readOnlyHint": True})).read_only
+    assert not declare_tool(DeclaredScope(), tool(annotations={"readOnlyHint": "true"})).read_only
 
 
 def test_the_command_and_its_variables_grant_paths() -> None:
@@ -56,7 +56,7 @@ def test_a_package_runner_is_one() -> None:
 
 def test_arguments_name_paths_also_relative_to_each_other_and_hosts() -> None:
     arguments = {"repo": "/r", "files": ["a.py"], "url": "https://Host.example:8080/x", "uri": "file:///f/g", "n": 3}
-    scope = declare_call(Scope(), arguments, "/work")
+    scope = declare_call(DeclaredScope(), arguments, "/work")
     assert {"/r", "/r/a.py", "/f/g"} <= set(scope.named)
     assert scope.hosts == {"host.example", "a.py"}
 

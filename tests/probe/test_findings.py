@@ -5,28 +5,30 @@ from __future__ import annotations
 from typing import Any
 
 from proxy.probe.canary import Canary, CanaryWatch
-from proxy.probe.declared_scope import Scope
-from proxy.probe.findings import Call, judge, judge_manifest, judge_profiles, profile
-from proxy.probe.observation_facts import Deed, World
+from proxy.probe.declared_scope import DeclaredScope
+from proxy.probe.findings import ProbeCall, judge, judge_manifest, judge_profiles, profile
+from proxy.probe.observation_facts import ProbeObservation, RunContext
 from proxy.probe.rulebook import rulebook
 from proxy.trace.capability import Capability, Observation
 
 SECRET = Canary("~/.ssh/id_rsa", "abcdefghijkmnpqrstuvwxyz23456789abcdefgh")
-WORLD = World("/h", "/p", "/w", {"/h/.ssh/id_rsa": SECRET}, CanaryWatch((SECRET,)))
+WORLD = RunContext("/h", "/p", "/w", {"/h/.ssh/id_rsa": SECRET}, CanaryWatch((SECRET,)))
 
 
-def deed(call: int | None, capability: str, action: str = "open", **fields: Any) -> Deed:
-    return Deed(Observation(Capability(capability), action, 1, 1.0, f"{action} {fields}", **fields), call)
+def deed(call: int | None, capability: str, action: str = "open", **fields: Any) -> ProbeObservation:
+    return ProbeObservation(Observation(Capability(capability), action, 1, 1.0, f"{action} {fields}", **fields), call)
 
 
-def rules(deeds: list[Deed], calls: list[Call] | None = None, startup: Scope | None = None) -> list[tuple[Any, str]]:
-    calls = calls or [Call("t", "all", "{}", Scope())]
-    return [(f.tool, f.rule) for f in judge(deeds, calls, startup or Scope(), WORLD, rulebook())]
+def rules(
+    deeds: list[ProbeObservation], calls: list[ProbeCall] | None = None, startup: DeclaredScope | None = None
+) -> list[tuple[Any, str]]:
+    calls = calls or [ProbeCall("t", "all", "{}", DeclaredScope())]
+    return [(f.tool, f.rule) for f in judge(deeds, calls, startup or DeclaredScope(), WORLD, rulebook())]
 
 
 def test_a_stolen_canary_is_told_once_and_names_its_source() -> None:
     sent = deed(0, "net.connect", "send", peer="1.2.3.4:80", data=SECRET.value.encode())
-    found = judge([sent, sent], [Call("t", "all", "{}", Scope())], Scope(), WORLD, rulebook())
+    found = judge([sent, sent], [ProbeCall("t", "all", "{}", DeclaredScope())], DeclaredScope(), WORLD, rulebook())
     assert [f.rule for f in found] == ["undeclared-egress", "canary-on-the-wire"]
     assert "~/.ssh/id_rsa" in found[1].message
     assert found[0].evidence == (sent.observation.line,)
@@ -54,22 +56,22 @@ def test_a_server_may_read_its_own_settings_where_it_is_started() -> None:
 
 def test_startup_is_told_apart() -> None:
     assert rules([deed(None, "net.dns", "query", name="a.example")]) == [(None, "undeclared-egress")]
-    assert rules([deed(None, "net.dns", "query", name="a.example")], startup=Scope(launcher=True)) == []
+    assert rules([deed(None, "net.dns", "query", name="a.example")], startup=DeclaredScope(launcher=True)) == []
 
 
 def test_only_the_tool_that_did_it_is_blamed() -> None:
-    calls = [Call("a", "all", "{}", Scope()), Call("b", "all", "{}", Scope())]
+    calls = [ProbeCall("a", "all", "{}", DeclaredScope()), ProbeCall("b", "all", "{}", DeclaredScope())]
     assert rules([deed(1, "exec.fileless", "exec", path="/memfd:x")], calls) == [("b", "fileless-exec")]
 
 
 def test_git_may_bring_its_index_up_to_date_while_it_reads() -> None:
-    calls = [Call("git_status", "all", "{}", Scope(read_only=True, named=("/r",)))]
+    calls = [ProbeCall("git_status", "all", "{}", DeclaredScope(read_only=True, named=("/r",)))]
     assert rules([deed(0, "fs.write", "rename", path="/r/.git/index")], calls) == []
     assert rules([deed(0, "fs.write", "write", path="/r/README.md")], calls) == [("git_status", "read-only-broken")]
 
 
 def test_a_hit_with_some_inputs_only_is_told() -> None:
-    calls = [Call("t", label, label, Scope()) for label in ("required", "all", "other")]
+    calls = [ProbeCall("t", label, label, DeclaredScope()) for label in ("required", "all", "other")]
     sent = deed(2, "net.dns", "query", name="a.example")
     assert rules([sent], calls) == [("t", "undeclared-egress"), ("t", "differs-between-inputs")]
     once = deed(0, "net.dns", "query", name="a.example")
@@ -77,7 +79,7 @@ def test_a_hit_with_some_inputs_only_is_told() -> None:
 
 
 def test_a_hit_that_comes_when_called_again_is_told() -> None:
-    calls = [Call("t", "all", "{}", Scope()) for _ in range(4)]
+    calls = [ProbeCall("t", "all", "{}", DeclaredScope()) for _ in range(4)]
     sent = deed(3, "net.dns", "query", name="a.example")
     assert rules([sent], calls) == [("t", "undeclared-egress"), ("t", "differs-after-calls")]
 

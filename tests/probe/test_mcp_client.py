@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from proxy.probe.mcp_client import Peer, PeerError, PeerGoneError, PeerTimeoutError
+from proxy.probe.mcp_client import McpClient, RequestRefusedError, RequestTimeoutError, ServerGoneError
 
 type Answer = Callable[[dict[str, Any]], list[Any]]
 
@@ -42,7 +42,7 @@ def error(message: dict[str, Any], code: int) -> dict[str, Any]:
 
 async def test_a_conversation_is_opened_with_a_handshake() -> None:
     server = Scripted(lambda m: [result(m, {"serverInfo": {"name": "x"}})] if "id" in m else [])
-    peer = Peer(server.read, server.write, ["/r"])
+    peer = McpClient(server.read, server.write, ["/r"])
     assert await peer.greet(5) == {"serverInfo": {"name": "x"}}
     assert [m["method"] for m in server.heard] == ["initialize", "notifications/initialized"]
     await peer.close()
@@ -50,7 +50,7 @@ async def test_a_conversation_is_opened_with_a_handshake() -> None:
 
 async def test_a_stateless_server_is_spoken_to_in_its_own_way() -> None:
     server = Scripted(lambda m: [error(m, -32601)] if m["method"] == "initialize" else [result(m, {"ok": 1})])
-    peer = Peer(server.read, server.write)
+    peer = McpClient(server.read, server.write)
     assert await peer.greet(5) == {"ok": 1}
     await peer.ask("tools/list", {}, 5)
     assert server.heard[-1]["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"] == "2026-07-28"
@@ -60,21 +60,21 @@ async def test_a_stateless_server_is_spoken_to_in_its_own_way() -> None:
 async def test_all_pages_are_listed() -> None:
     pages = {None: {"tools": [{"name": "a"}, 3], "nextCursor": "2"}, "2": {"tools": [{"name": "b"}]}}
     server = Scripted(lambda m: [result(m, pages[m["params"].get("cursor")])])
-    peer = Peer(server.read, server.write)
+    peer = McpClient(server.read, server.write)
     assert await peer.list_all("tools/list", "tools", 5) == [{"name": "a"}, {"name": "b"}]
     await peer.close()
 
 
 async def test_a_list_without_end_is_ended() -> None:
     server = Scripted(lambda m: [result(m, {"tools": [{}] * 40, "nextCursor": "again"})])
-    peer = Peer(server.read, server.write)
+    peer = McpClient(server.read, server.write)
     assert len(await peer.list_all("tools/list", "tools", 5)) == 500
     await peer.close()
 
 
 async def test_a_list_that_is_not_known_is_empty() -> None:
     server = Scripted(lambda m: [error(m, -32601)])
-    peer = Peer(server.read, server.write)
+    peer = McpClient(server.read, server.write)
     assert await peer.list_all("prompts/list", "prompts", 5) == []
     await peer.close()
 
@@ -82,7 +82,7 @@ async def test_a_list_that_is_not_known_is_empty() -> None:
 async def test_what_is_no_message_is_passed_over() -> None:
     junk: list[Any] = [b"starting up...\n", b'{"id": 1, "id": 1}\n', [1], {"jsonrpc": "2.0", "id": 99, "result": {}}]
     server = Scripted(lambda m: [*junk, {"jsonrpc": "2.0", "method": "notifications/x"}, result(m, {"a": 1})])
-    peer = Peer(server.read, server.write)
+    peer = McpClient(server.read, server.write)
     assert await peer.ask("x", {}, 5) == {"a": 1}
     await peer.close()
 
@@ -93,16 +93,16 @@ async def test_what_is_no_message_is_passed_over() -> None:
 )
 async def test_an_answer_without_a_result_is_an_error(answer: Answer) -> None:
     server = Scripted(answer)
-    peer = Peer(server.read, server.write)
-    with pytest.raises(PeerError):
+    peer = McpClient(server.read, server.write)
+    with pytest.raises(RequestRefusedError):
         await peer.ask("x", {}, 5)
     await peer.close()
 
 
 async def test_a_request_that_is_not_answered_is_cancelled() -> None:
     server = Scripted(lambda m: [])
-    peer = Peer(server.read, server.write)
-    with pytest.raises(PeerTimeoutError, match=r"0\.05 seconds"):
+    peer = McpClient(server.read, server.write)
+    with pytest.raises(RequestTimeoutError, match=r"0\.05 seconds"):
         await peer.ask("x", {}, 0.05)
     assert server.heard[-1]["method"] == "notifications/cancelled"
     await peer.close()
@@ -110,9 +110,9 @@ async def test_a_request_that_is_not_answered_is_cancelled() -> None:
 
 async def test_a_server_that_ends_is_gone() -> None:
     server = Scripted(lambda m: [b""])
-    peer = Peer(server.read, server.write)
+    peer = McpClient(server.read, server.write)
     for _ in range(2):
-        with pytest.raises(PeerGoneError):
+        with pytest.raises(ServerGoneError):
             await peer.ask("x", {}, 5)
     await peer.close()
 
@@ -123,8 +123,8 @@ async def test_a_server_that_takes_nothing_is_gone() -> None:
     async def write(_: bytes) -> None:
         raise BrokenPipeError
 
-    peer = Peer(server.read, write)
-    with pytest.raises(PeerGoneError):
+    peer = McpClient(server.read, write)
+    with pytest.raises(ServerGoneError):
         await peer.ask("x", {}, 5)
     await peer.close()
 
@@ -135,7 +135,7 @@ async def test_a_server_may_ask_for_roots_and_for_nothing_else() -> None:
         for n, m in (("a", "roots/list"), ("b", "ping"), ("c", "sampling/createMessage"))
     ]
     server = Scripted(lambda m: [*asked, result(m, {})] if m.get("method") == "x" else [])
-    peer = Peer(server.read, server.write, ["/r"])
+    peer = McpClient(server.read, server.write, ["/r"])
     await peer.ask("x", {}, 5)
     answers = {m["id"]: m for m in server.heard if "method" not in m}
     assert answers["a"]["result"] == {"roots": [{"uri": "file:///r"}]}

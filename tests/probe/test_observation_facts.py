@@ -8,31 +8,33 @@ from typing import Any
 import pytest
 
 from proxy.probe.canary import Canary, CanaryWatch
-from proxy.probe.declared_scope import Scope
-from proxy.probe.observation_facts import Deed, World, carries_data, facts
+from proxy.probe.declared_scope import DeclaredScope
+from proxy.probe.observation_facts import ProbeObservation, RunContext, carries_data, facts
 from proxy.trace.capability import Capability, Observation
 
 SECRET = Canary("~/.env", "abcdefghijkmnpqrstuvwxyz23456789abcdefgh")
 NOTE = Canary("~/documents/n.md", "98765432zyxwvutsrqpnmkjihgfedcba98765432", secret=False)
 
 
-def world() -> World:
+def world() -> RunContext:
     canaries = {"/h/.env": SECRET, "/h/documents/n.md": NOTE}
-    return World("/h", "/p/run", "/w", canaries, CanaryWatch((SECRET, NOTE)), {"11.64.0.1": "drop.example"}, {10, 11})
+    return RunContext(
+        "/h", "/p/run", "/w", canaries, CanaryWatch((SECRET, NOTE)), {"11.64.0.1": "drop.example"}, {10, 11}
+    )
 
 
 def see(
-    capability: str, action: str = "x", call: int | None = 0, scope: Scope | None = None, **fields: Any
+    capability: str, action: str = "x", call: int | None = 0, scope: DeclaredScope | None = None, **fields: Any
 ) -> set[str]:
     seen = Observation(Capability(capability), action, 10, 1.0, "line", **fields)
-    return set(facts(Deed(seen, call), scope or Scope(), world()))
+    return set(facts(ProbeObservation(seen, call), scope or DeclaredScope(), world()))
 
 
 def test_a_connection_is_to_the_name_that_led_there() -> None:
     seen = Observation(Capability.NET_CONNECT, "connect", 1, 1.0, "", peer="11.64.0.1:443")
     assert world().target(seen) == "drop.example:443"
     assert {"remote", "host_named"} <= see(
-        "net.connect", peer="11.64.0.1:443", scope=Scope(hosts=frozenset({"drop.example"}))
+        "net.connect", peer="11.64.0.1:443", scope=DeclaredScope(hosts=frozenset({"drop.example"}))
     )
 
 
@@ -71,25 +73,25 @@ def test_a_canary_that_is_sent_is_seen() -> None:
 
 
 def test_a_tool_with_a_network_may_send_what_it_was_pointed_at() -> None:
-    named = Scope(network=True, named=("/h/documents/n.md",))
+    named = DeclaredScope(network=True, named=("/h/documents/n.md",))
     sent = {"peer": "1.2.3.4:80", "data": NOTE.value.encode()}
     assert "canary_sent" not in see("net.connect", scope=named, **sent)
-    assert "canary_sent" in see("net.connect", scope=Scope(named=named.named), **sent)
+    assert "canary_sent" in see("net.connect", scope=DeclaredScope(named=named.named), **sent)
 
 
 def test_paths_are_told_apart() -> None:
-    scope = Scope(named=("/h/documents/n.md",), granted=("/srv",))
+    scope = DeclaredScope(named=("/h/documents/n.md",), granted=("/srv",))
     assert {"canary", "named", "named_file"} <= see("fs.read", path="/h/documents/n.md", scope=scope)
     assert "granted" in see("fs.write", path="/srv/x", scope=scope)
-    assert {"granted_document"} <= see("fs.read", path="/h/documents/n.md", scope=Scope(granted=("/h",)))
-    assert "granted_document" not in see("fs.read", path="/h/.env", scope=Scope(granted=("/h",)))
+    assert {"granted_document"} <= see("fs.read", path="/h/documents/n.md", scope=DeclaredScope(granted=("/h",)))
+    assert "granted_document" not in see("fs.read", path="/h/.env", scope=DeclaredScope(granted=("/h",)))
 
 
 def test_what_is_temporary_is_so_even_where_the_home_is() -> None:
     assert "temporary" in see("fs.write", path="/tmp/x")
-    home = World("/tmp/p/home", "/tmp/p/run")
+    home = RunContext("/tmp/p/home", "/tmp/p/run")
     seen = [Observation(Capability.FS_WRITE, "write", 1, 1.0, "", path=f"/tmp/p/home/{end}") for end in ("a", "tmp/a")]
-    assert ["temporary" in facts(Deed(each, 0), Scope(), home) for each in seen] == [False, True]
+    assert ["temporary" in facts(ProbeObservation(each, 0), DeclaredScope(), home) for each in seen] == [False, True]
 
 
 @pytest.mark.parametrize(
@@ -110,7 +112,7 @@ def test_processes_of_others_are_told_from_its_own(fields: dict[str, Any], forei
 
 
 def test_programs_are_named_by_words_also_behind_a_shell() -> None:
-    scope = Scope(words=frozenset({"git"}))
+    scope = DeclaredScope(words=frozenset({"git"}))
     assert "program_named" in see("proc.exec", path="/usr/bin/git", argv=("git",), scope=scope)
     assert "program_named" in see("proc.exec", path="/bin/sh", argv=("sh", "-c", "git log"), scope=scope)
     assert "program_named" not in see("proc.exec", path="/bin/sh", argv=("sh", "-c", "id"), scope=scope)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from proxy.probe.observation_facts import World
+from proxy.probe.observation_facts import RunContext
 from proxy.probe.observer import MAX_KEPT, Observer
 from proxy.trace.capability import Capability
 
@@ -21,7 +21,7 @@ class Clock:
 
 def observer(**fields: Any) -> tuple[Observer, Clock]:
     clock = Clock()
-    return Observer(World("/h", "/p"), "/w", clock, **fields), clock
+    return Observer(RunContext("/h", "/p"), "/w", clock, **fields), clock
 
 
 def feed(watch: Observer, *lines: str) -> None:

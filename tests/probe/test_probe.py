@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from proxy.errors import ServerError, StartError
-from proxy.probe.baseline import Baseline
-from proxy.probe.probe import Plan, Probe
-from proxy.probe.report import Report
+from proxy.probe.baseline import ServerBaseline
+from proxy.probe.probe import Probe, ProbePlan
+from proxy.probe.report import ProbeReport
 from tests.servers.misbehaving import EXPECTED
 from tests.support.harness import REPOSITORY
 from tests.support.node_tools import MODULES, node
@@ -26,22 +26,24 @@ SERVERS = REPOSITORY / "tests" / "servers"
 BIN = Path(sys.executable).parent
 
 
-def probe(*command: str, known: Baseline | None = None, progress: Any = lambda *_: None, **fields: Any) -> Report:
+def probe(
+    *command: str, known: ServerBaseline | None = None, progress: Any = lambda *_: None, **fields: Any
+) -> ProbeReport:
     strace = shutil.which("strace")
     assert strace
-    plan = Plan("server", command, strace, **{"repeats": 1, "call_seconds": 5.0, **fields})
+    plan = ProbePlan("server", command, strace, **{"repeats": 1, "call_seconds": 5.0, **fields})
 
-    async def run() -> Report:
+    async def run() -> ProbeReport:
         return await Probe(plan, progress).run(known)
 
     return asyncio.run(asyncio.wait_for(run(), 100))
 
 
-def ours(name: str, *words: str, **fields: Any) -> Report:
+def ours(name: str, *words: str, **fields: Any) -> ProbeReport:
     return probe(sys.executable, str(SERVERS / f"{name}.py"), *words, **fields)
 
 
-def found(report: Report) -> dict[str | None, set[str]]:
+def found(report: ProbeReport) -> dict[str | None, set[str]]:
     rules: dict[str | None, set[str]] = {}
     for each in report.findings:
         rules.setdefault(each.tool, set()).add(each.rule)
@@ -49,11 +51,11 @@ def found(report: Report) -> dict[str | None, set[str]]:
 
 
 @pytest.fixture(scope="module")
-def honest() -> Report:
+def honest() -> ProbeReport:
     return ours("formatter")
 
 
-def test_the_honest_formatter_is_clean_and_the_leaky_one_is_not(honest: Report) -> None:
+def test_the_honest_formatter_is_clean_and_the_leaky_one_is_not(honest: ProbeReport) -> None:
     leaky = ours("formatter", "--leaky")
     assert honest.manifest == leaky.manifest
     assert found(honest) == {}
@@ -74,14 +76,14 @@ def test_every_bad_deed_is_found_by_its_rule_and_nobody_else_is_blamed() -> None
     assert report.trace["unparsed"] == report.trace["dropped"] == 0
 
 
-def test_a_server_that_turned_bad_is_found_by_comparison(honest: Report) -> None:
+def test_a_server_that_turned_bad_is_found_by_comparison(honest: ProbeReport) -> None:
     tools = {"format_note": {**honest.manifest[0], "description": "Formats."}}
-    report = ours("formatter", "--leaky", repeats=0, known=Baseline(tools, honest.profiles))
+    report = ours("formatter", "--leaky", repeats=0, known=ServerBaseline(tools, honest.profiles))
     assert found(report)["format_note"] >= {"manifest-changed", "behaviour-changed"}
 
 
-def test_a_server_that_stays_the_same_is_not(honest: Report) -> None:
-    known = Baseline({"format_note": honest.manifest[0]}, honest.profiles)
+def test_a_server_that_stays_the_same_is_not(honest: ProbeReport) -> None:
+    known = ServerBaseline({"format_note": honest.manifest[0]}, honest.profiles)
     assert found(ours("formatter", repeats=0, known=known)) == {}
 
 

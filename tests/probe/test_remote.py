@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from proxy.errors import ServerError
-from proxy.probe.baseline import Baseline
+from proxy.probe.baseline import ServerBaseline
 from proxy.probe.remote import _Remote, probe_remote
 from tests.support.harness import start_python_server
 
@@ -61,7 +61,7 @@ def tools(message: dict[str, Any], description: str = "Formats.") -> tuple[int, 
 
 
 async def test_a_manifest_that_changed_is_found() -> None:
-    known = Baseline({"a": {"name": "a", "description": "Formats notes.", "inputSchema": {}}}, {})
+    known = ServerBaseline({"a": {"name": "a", "description": "Formats notes.", "inputSchema": {}}}, {})
     with serve(tools) as url:
         report = await probe_remote("x", url, known)
     assert [(found.tool, found.rule) for found in report.findings] == [("a", "manifest-changed")]

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 
-from proxy.probe.declared_scope import Scope
-from proxy.probe.findings import Found
-from proxy.probe.observation_facts import Deed, World
-from proxy.probe.report import CallResult, Report, ToolReport, order, sum_up
+from proxy.probe.declared_scope import DeclaredScope
+from proxy.probe.findings import Finding
+from proxy.probe.observation_facts import ProbeObservation, RunContext
+from proxy.probe.report import CallResult, ProbeReport, ToolReport, order, sum_up
 from proxy.trace.capability import Capability, Observation
 
-HIGH = Found("t", "canary-read", "high", "fs.read", "It reads.", ("line",))
-INFO = Found(None, "differs-between-inputs", "info", None, "It differs.")
+HIGH = Finding("t", "canary-read", "high", "fs.read", "It reads.", ("line",))
+INFO = Finding(None, "differs-between-inputs", "info", None, "It differs.")
 
 
 def test_a_report_is_one_json_object() -> None:
-    tool = ToolReport("t", Scope(read_only=True), {}, (CallResult("all", "ok"),))
-    said = json.loads(json.dumps(Report({"name": "s"}, (tool,), {}, (HIGH,), {}).data()))
+    tool = ToolReport("t", DeclaredScope(read_only=True), {}, (CallResult("all", "ok"),))
+    said = json.loads(json.dumps(ProbeReport({"name": "s"}, (tool,), {}, (HIGH,), {}).data()))
     assert {"server", "tools", "startup", "findings"} <= set(said)
     assert said["findings"] == [
         {
@@ -33,10 +33,14 @@ def test_a_report_is_one_json_object() -> None:
 
 def test_the_worst_comes_first() -> None:
     assert order([INFO, HIGH]) == (HIGH, INFO)
-    assert [Report({}, (), {}, found, {}).worst() for found in ((), (INFO,), (INFO, HIGH))] == [None, "info", "high"]
+    assert [ProbeReport({}, (), {}, found, {}).worst() for found in ((), (INFO,), (INFO, HIGH))] == [
+        None,
+        "info",
+        "high",
+    ]
 
 
 def test_reading_is_told_of_the_home_and_counted_elsewhere() -> None:
     paths = ("/usr/lib/x.so", "/h/a", "/h/a")
-    deeds = [Deed(Observation(Capability.FS_READ, "open", 1, 1.0, "", path=path), 0) for path in paths]
-    assert sum_up(deeds, World("/h", "/p")) == {"fs.read": {"count": 3, "targets": ["~/a"]}}
+    deeds = [ProbeObservation(Observation(Capability.FS_READ, "open", 1, 1.0, "", path=path), 0) for path in paths]
+    assert sum_up(deeds, RunContext("/h", "/p")) == {"fs.read": {"count": 3, "targets": ["~/a"]}}

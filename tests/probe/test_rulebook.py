@@ -7,7 +7,7 @@ import re
 import pytest
 from pydantic import ValidationError
 
-from proxy.probe.observation_facts import Deed
+from proxy.probe.observation_facts import ProbeObservation
 from proxy.probe.rulebook import FACTS, Rulebook, matches, rulebook
 from proxy.trace.capability import Capability, Observation
 from tests.support.harness import REPOSITORY
@@ -83,9 +83,9 @@ def test_an_exception_fits_where_all_of_it_does() -> None:
     )
     seen = Observation(Capability.FS_READ, "open", 1, 1.0, "", path="/h/.npmrc")
     speaks = book.rules[0].speaks_of
-    assert not speaks(Deed(seen, 0, "npm"), "~/.npmrc", frozenset())
-    assert speaks(Deed(seen, 0, "curl"), "~/.npmrc", frozenset())
-    assert speaks(Deed(seen, 0, "npm"), "~/.env", frozenset())
+    assert not speaks(ProbeObservation(seen, 0, "npm"), "~/.npmrc", frozenset())
+    assert speaks(ProbeObservation(seen, 0, "curl"), "~/.npmrc", frozenset())
+    assert speaks(ProbeObservation(seen, 0, "npm"), "~/.env", frozenset())
 
 
 def test_the_documentation_has_every_rule_and_every_fact() -> None:

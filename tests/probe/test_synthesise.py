@@ -10,9 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from proxy.probe.synthesise import Input, Places, synthesise
+from proxy.probe.synthesise import Input, SampleFiles, synthesise
 
-PLACES = Places("/h/documents/notes.md", "/h/documents/report.txt", "/h/documents", "/h/sample", "/h/documents/new.txt")
+PLACES = SampleFiles(
+    "/h/documents/notes.md", "/h/documents/report.txt", "/h/documents", "/h/sample", "/h/documents/new.txt"
+)
 
 
 def make(properties: dict[str, Any], required: list[str] | None = None, name: str = "tool", **rest: Any) -> list[Input]:

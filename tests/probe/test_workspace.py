@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from proxy.probe.workspace import Stage
+from proxy.probe.workspace import Workspace
 
 
 def test_what_arguments_point_at_is_there_and_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    stage = Stage()
+    stage = Workspace()
     places = stage.places()
     assert all(Path(path).exists() for path in (places.file, places.other_file, places.folder, places.repository))
     assert not Path(places.new_file).exists()
@@ -21,7 +21,7 @@ def test_what_arguments_point_at_is_there_and_nothing_is_left(tmp_path: Path, mo
 
 
 def test_a_word_may_ask_for_the_homes_folders() -> None:
-    stage = Stage()
+    stage = Workspace()
     try:
         assert stage.fill_in("--dir={documents}/x") == f"--dir={stage.home.documents}/x"
         assert stage.fill_in("{other}") == "{other}"

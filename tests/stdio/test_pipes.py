@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from proxy.stdio.pipes import BlockingWorker, Inlet, Outlet
+from proxy.stdio.pipes import BlockingWorker, DescriptorReader, DescriptorWriter
 
 
 async def test_bytes_pass_from_an_outlet_to_an_inlet() -> None:
     reading, writing = os.pipe()
-    inlet, outlet = Inlet(reading), Outlet(writing)
+    inlet, outlet = DescriptorReader(reading), DescriptorWriter(writing)
     data = os.urandom(1 << 20)
     sending = asyncio.create_task(outlet.write(data))
     got = b""
@@ -30,9 +30,9 @@ async def test_bytes_pass_from_an_outlet_to_an_inlet() -> None:
 
 async def test_writes_stand_together_and_in_their_order() -> None:
     reading, writing = os.pipe()
-    outlet = Outlet(writing)
+    outlet = DescriptorWriter(writing)
     writes = [asyncio.create_task(outlet.write(bytes([65 + n]) * 50_000)) for n in range(4)]
-    inlet, got = Inlet(reading), b""
+    inlet, got = DescriptorReader(reading), b""
     while len(got) < 200_000:
         got += await inlet.read()
     await asyncio.gather(*writes)
@@ -43,7 +43,7 @@ async def test_descriptors_that_do_not_block_are_waited_for() -> None:
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
     os.set_blocking(writing, False)
-    inlet, outlet = Inlet(reading), Outlet(writing)
+    inlet, outlet = DescriptorReader(reading), DescriptorWriter(writing)
     first = asyncio.create_task(inlet.read())
     await asyncio.sleep(0)
     sending = asyncio.create_task(outlet.write(b"x" * 300_000))
@@ -56,7 +56,7 @@ async def test_descriptors_that_do_not_block_are_waited_for() -> None:
 async def test_a_file_can_be_read_to_its_end(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"abc")
     with (tmp_path / "f").open("rb") as file:
-        inlet = Inlet(file.fileno())
+        inlet = DescriptorReader(file.fileno())
         assert await inlet.read() == b"abc"
         assert await inlet.read() == b""
 
@@ -65,7 +65,7 @@ async def test_writing_where_nobody_reads_raises() -> None:
     reading, writing = os.pipe()
     os.close(reading)
     with pytest.raises(BrokenPipeError):
-        await Outlet(writing).write(b"x")
+        await DescriptorWriter(writing).write(b"x")
 
 
 async def test_work_that_nobody_waits_for_any_more_is_done_all_the_same() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from proxy.trace.arguments import split_arguments
-from proxy.trace.strace import Event, Reader, Syscall, Unparsed
+from proxy.trace.strace import Event, Syscall, TraceReader, Unparsed
 
 FOLDER = Path(__file__).parent / "golden"
 
@@ -18,7 +18,7 @@ def lines_of(name: str) -> list[str]:
 
 
 def events_of(name: str) -> list[Event]:
-    reader = Reader()
+    reader = TraceReader()
     return [reader.take(line) for line in lines_of(name)]
 
 

@@ -19,9 +19,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from proxy.trace.attribute import Attributed, Attributor
+from proxy.trace.attribute import AttributedObservation, Attributor
 from proxy.trace.normalise import TRACED, Normaliser
-from proxy.trace.strace import Reader
+from proxy.trace.strace import TraceReader
 from proxy.trace.tracer import options
 
 FOLDER = Path(__file__).parent / "recordings"
@@ -37,11 +37,11 @@ def load(name: str) -> dict[str, Any]:
         return json.load(file)
 
 
-def play(recording: dict[str, Any]) -> list[Attributed]:
+def play(recording: dict[str, Any]) -> list[AttributedObservation]:
     """Return what the attributor makes of a recording: its trace line by line, and what passed on stdio at its time."""
     attributor = Attributor(recording["stdin"], recording["stdout"])
-    reader, normaliser = Reader(), Normaliser()
-    told: list[Attributed] = []
+    reader, normaliser = TraceReader(), Normaliser()
+    told: list[AttributedObservation] = []
     passed = iter([*recording["passed"], None])
     following = next(passed)
     for line in recording["lines"]:
@@ -57,7 +57,7 @@ def play(recording: dict[str, Any]) -> list[Attributed]:
     return [*told, *attributor.flush()]
 
 
-def pass_on(attributor: Attributor, what: dict[str, Any]) -> list[Attributed]:
+def pass_on(attributor: Attributor, what: dict[str, Any]) -> list[AttributedObservation]:
     if what["way"] == "out":
         attributor.asked(what["call"], what["method"], what["arguments"], what["size"], what["time"])
         return []
@@ -65,7 +65,7 @@ def pass_on(attributor: Attributor, what: dict[str, Any]) -> list[Attributed]:
     return attributor.read(what["end"], what["time"])
 
 
-def truths(told: list[Attributed]) -> Iterator[tuple[str, Attributed]]:
+def truths(told: list[AttributedObservation]) -> Iterator[tuple[str, AttributedObservation]]:
     """Return what the tools did, each with the call that did it."""
     for each in told:
         what = each.observation

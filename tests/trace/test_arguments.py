@@ -8,7 +8,7 @@ from proxy.trace import arguments
 from proxy.trace.arguments import (
     Address,
     Descriptor,
-    Quoted,
+    QuotedString,
     address,
     buffers,
     descriptor,
@@ -48,9 +48,9 @@ def test_arguments_are_cut_at_their_own_commas(text: str, expected: list[str]) -
 
 def test_escapes_stand_for_bytes() -> None:
     data = [quoted(call[1]) for call in calls("strings", "write")]
-    assert data[0] == Quoted('a\0\x012\n\t"\\é\x7f'.encode(), False)
-    assert data[1] == Quoted(b"0123456789", True)
-    assert data[4] == Quoted(b"", False)
+    assert data[0] == QuotedString('a\0\x012\n\t"\\é\x7f'.encode(), False)
+    assert data[1] == QuotedString(b"0123456789", True)
+    assert data[4] == QuotedString(b"", False)
 
 
 @pytest.mark.parametrize("text", ["NULL", "0x7f0000000000", "[]", '"open', "", "..."])
@@ -90,11 +90,11 @@ def test_the_returned_descriptor_is_where_a_link_led() -> None:
 def test_the_words_of_a_program_are_read() -> None:
     shell = calls("vfork", "execve")[0]
     assert words(shell[1]) == (
-        Quoted(b"/bin/sh", False),
-        Quoted(b"-c", False),
-        Quoted(b"echo hi > /tmp/tr/out; cat /etc/hosts >/dev/null", False),
+        QuotedString(b"/bin/sh", False),
+        QuotedString(b"-c", False),
+        QuotedString(b"echo hi > /tmp/tr/out; cat /etc/hosts >/dev/null", False),
     )
-    assert words('["a", "b"..., ...]') == (Quoted(b"a", False), Quoted(b"b", True), Quoted(b"", True))
+    assert words('["a", "b"..., ...]') == (QuotedString(b"a", False), QuotedString(b"b", True), QuotedString(b"", True))
     assert words("NULL") is None
     assert words("[]") == ()
 
@@ -130,9 +130,9 @@ def test_vectors_are_read_part_by_part() -> None:
     (written,) = calls("vectors", "writev")
     assert [part.data for part in buffers(written[1])] == [b"hello\n", b"w" * 20 + b"\n"]
     (sent,) = calls("vectors", "sendmsg")
-    assert message(sent[1]) == (None, (Quoted(b"one", False), Quoted(b"two", False)))
+    assert message(sent[1]) == (None, (QuotedString(b"one", False), QuotedString(b"two", False)))
     named = '{msg_name={sa_family=AF_INET, sin_port=htons(53), sin_addr=inet_addr("1.2.3.4")}, msg_iov=[{iov_base="x"'
-    assert message(named) == (Address("AF_INET", "1.2.3.4", 53), (Quoted(b"x", False),))
+    assert message(named) == (Address("AF_INET", "1.2.3.4", 53), (QuotedString(b"x", False),))
 
 
 @given(st.lists(st.sampled_from(['"a, b"', "3</x, y>", "O_RDONLY|O_CREAT", "NULL", "0644", r'"\\", "', "", "1<<2"])))

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from proxy.trace import attribute
-from proxy.trace.attribute import Attributed, Attribution, Attributor
+from proxy.trace.attribute import AttributedObservation, Attribution, Attributor
 from proxy.trace.capability import Capability, Observation
-from proxy.trace.strace import Reader
+from proxy.trace.strace import TraceReader
 from tests.trace.recordings import AT_ONCE, MODES, load, play, truths
 
 STDIN, STDOUT = 7, 8
@@ -23,8 +23,8 @@ class World:
 
     def __init__(self) -> None:
         self.attributor = Attributor(STDIN, STDOUT)
-        self.reader = Reader()
-        self.told: list[Attributed] = []
+        self.reader = TraceReader()
+        self.told: list[AttributedObservation] = []
         self.offset = 0
 
     def ask(self, call: str, at: float, method: str = "tools/call", **arguments: Any) -> None:
@@ -99,7 +99,7 @@ def test_what_comes_with_the_opening_is_start_up(world: World) -> None:
 
 def test_a_server_that_never_reads_only_starts_up() -> None:
     attributor = Attributor(STDIN, STDOUT)
-    event = Reader().take("1  1.0 getpid() = 1")
+    event = TraceReader().take("1  1.0 getpid() = 1")
     assert attributor.take(event, [seen(1.0)]) == []
     assert [each.attribution.phase for each in attributor.flush()] == ["startup"]
 
@@ -198,7 +198,7 @@ def test_listening_is_no_work(world: World) -> None:
 
 def test_bytes_that_are_read_tell_when_a_call_begins() -> None:
     attributor = Attributor(STDIN, STDOUT, reads=True)
-    reader = Reader()
+    reader = TraceReader()
     attributor.asked("a", "tools/call", {}, 10, 1.0)
     event = reader.take(f'1  1.5 read(9<pipe:[{STDIN}]>, "x", 99) = 4')
     attributor.take(event, [])

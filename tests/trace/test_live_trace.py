@@ -13,9 +13,9 @@ import pytest
 
 from proxy.core.model import Call, Context, Decision, InFlightCall, JsonObject, Kind, Message, Outcome, Principal
 from proxy.trace import live_trace as module
-from proxy.trace.attribute import Attributed
-from proxy.trace.live_trace import Watch
-from proxy.trace.tracer import Channel
+from proxy.trace.attribute import AttributedObservation
+from proxy.trace.live_trace import LiveTrace
+from proxy.trace.tracer import TracePipe
 from tests.support.timeouts import PATIENCE
 
 
@@ -38,10 +38,10 @@ class FakeServer:
 class World:
     def __init__(self) -> None:
         self.server = FakeServer()
-        self.channel = Channel()
+        self.channel = TracePipe()
         self.reports: list[tuple[str | None, JsonObject]] = []
-        self.noticed: list[Attributed] = []
-        self.watch = Watch(self.channel, self._report, self.noticed.append)
+        self.noticed: list[AttributedObservation] = []
+        self.watch = LiveTrace(self.channel, self._report, self.noticed.append)
         self.strace = os.open(self.channel.path, os.O_WRONLY)
         self.watch.begin(self.server)  # type: ignore[arg-type]
         self.offset = 0
@@ -215,8 +215,8 @@ async def test_long_calls_are_reported_as_they_go(world: World, monkeypatch: pyt
 
 async def test_a_server_that_never_opened_the_pipe_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "DRAIN_SECONDS", PATIENCE)
-    channel = Channel()
-    watch = Watch(channel, lambda *_: None)
+    channel = TracePipe()
+    watch = LiveTrace(channel, lambda *_: None)
     server = FakeServer()
     watch.begin(server)  # type: ignore[arg-type]
     async with asyncio.timeout(PATIENCE / 2):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from proxy.trace.capability import Capability, Observation
 from proxy.trace.normalise import TRACED, Normaliser
-from proxy.trace.strace import Reader
+from proxy.trace.strace import TraceReader
 from tests.trace.goldens import golden_names, lines_of
 from tests.trace.test_strace import LINES, damaged
 
@@ -16,7 +16,7 @@ type Told = tuple[str, str, str]
 
 
 def observe(*lines: str, ignored: frozenset[bytes] = frozenset()) -> list[Observation]:
-    reader, normaliser = Reader(), Normaliser(b"/work", ignored)
+    reader, normaliser = TraceReader(), Normaliser(b"/work", ignored)
     return [seen for line in lines for seen in normaliser.take(reader.take(line))]
 
 
@@ -151,7 +151,7 @@ def test_signals_to_its_own_processes_are_its_own_business() -> None:
 
 
 def test_the_group_that_a_server_was_started_in_is_its_own() -> None:
-    reader, normaliser = Reader(), Normaliser()
+    reader, normaliser = TraceReader(), Normaliser()
     normaliser.group = 90
     told = [normaliser.take(reader.take(f"100  1.1 kill({target}, SIGTERM) = 0")) for target in (-90, 90)]
     assert [len(each) for each in told] == [0, 1]
@@ -211,7 +211,7 @@ def test_a_call_whose_arguments_are_lost_does_not_make_it_raise(call: str) -> No
 @settings(max_examples=60)
 @given(st.randoms(use_true_random=False), st.integers(0, 5))
 def test_no_trace_however_damaged_makes_it_raise(dice: random.Random, wounds: int) -> None:
-    reader, normaliser = Reader(), Normaliser()
+    reader, normaliser = TraceReader(), Normaliser()
     for line in dice.sample(LINES, 40):
         for seen in normaliser.take(reader.take(damaged(line, dice, wounds))):
             assert seen.line

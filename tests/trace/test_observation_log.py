@@ -6,20 +6,20 @@ from typing import Any
 import pytest
 
 from proxy.trace import observation_log
-from proxy.trace.attribute import Attributed, Attribution
+from proxy.trace.attribute import AttributedObservation, Attribution
 from proxy.trace.capability import Capability, Observation
-from proxy.trace.observation_log import Ledger
+from proxy.trace.observation_log import ObservationLog
 
 ALONE = Attribution("call", ("a",))
 
 
-def seen(path: str = "/x", whose: Attribution = ALONE, **fields: Any) -> Attributed:
+def seen(path: str = "/x", whose: Attribution = ALONE, **fields: Any) -> AttributedObservation:
     what = {"capability": Capability.FS_READ, "action": "open", "pid": 1, "time": 2.0, "line": "the line", **fields}
-    return Attributed(Observation(path=path, **what), whose)
+    return AttributedObservation(Observation(path=path, **what), whose)
 
 
-def page(*told: Attributed, name: str = "a") -> dict[str, Any]:
-    book = Ledger()
+def page(*told: AttributedObservation, name: str = "a") -> dict[str, Any]:
+    book = ObservationLog()
     for each in told:
         book.take(each)
     shown = book.close(name)
@@ -77,7 +77,7 @@ def test_what_belongs_to_no_call_has_its_phase() -> None:
 
 def test_pages_are_bounded_and_what_is_dropped_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(observation_log, "MAX_PAGES", 2)
-    book = Ledger()
+    book = ObservationLog()
     for call in "abcd":
         book.take(seen(whose=Attribution("call", (call,))))
     assert book.names() == ["a", "b"]
@@ -85,7 +85,7 @@ def test_pages_are_bounded_and_what_is_dropped_is_counted(monkeypatch: pytest.Mo
 
 
 def test_a_page_is_given_once() -> None:
-    book = Ledger()
+    book = ObservationLog()
     book.take(seen())
     assert book.began("a") == 2.0
     assert book.close("a") is not None

@@ -1,20 +1,20 @@
 from __future__ import annotations
 
-from proxy.trace.process_tree import Lineage, Process
-from proxy.trace.strace import Ended, Reader, Superseded, Syscall, Unfinished
+from proxy.trace.process_tree import Process, ProcessTree
+from proxy.trace.strace import Ended, Superseded, Syscall, TraceReader, Unfinished
 from tests.trace.goldens import events_of
 
 THREAD = "{flags=CLONE_VM|CLONE_THREAD}, 88"
 
 
-def follow(lineage: Lineage, *lines: str) -> None:
-    reader = Reader()
+def follow(lineage: ProcessTree, *lines: str) -> None:
+    reader = TraceReader()
     for number, line in enumerate(lines):
         pid, _, rest = line.partition(" ")
         take(lineage, reader.take(f"{pid}  {number}.5 {rest}"))
 
 
-def take(lineage: Lineage, event: object) -> None:
+def take(lineage: ProcessTree, event: object) -> None:
     if isinstance(event, Syscall) and event.name in ("clone", "clone3", "vfork", "fork"):
         lineage.started(event)
     elif isinstance(event, Unfinished):
@@ -28,21 +28,21 @@ def take(lineage: Lineage, event: object) -> None:
 
 
 def test_a_child_is_known_by_who_started_it() -> None:
-    lineage = Lineage()
+    lineage = ProcessTree()
     follow(lineage, "1 fork() = 2", "2 vfork() = 3")
     assert lineage.ancestry(3) == (3, 2, 1)
     assert lineage.process(3) is not lineage.process(2)
 
 
 def test_threads_share_their_process() -> None:
-    lineage = Lineage()
+    lineage = ProcessTree()
     follow(lineage, f"1 clone3({THREAD}) = 2")
     assert lineage.process(2) is lineage.process(1)
     assert lineage.ancestry(2) == (2, 1)
 
 
 def test_a_child_that_is_seen_before_its_start_returns_is_its_starters() -> None:
-    lineage = Lineage(b"/work")
+    lineage = ProcessTree(b"/work")
     for event in events_of("vfork_by_clone3")[:2]:
         take(lineage, event)
     child = lineage.process(3531)
@@ -53,7 +53,7 @@ def test_a_child_that_is_seen_before_its_start_returns_is_its_starters() -> None
 
 
 def test_a_wrong_guess_is_set_right_when_the_start_returns() -> None:
-    lineage = Lineage()
+    lineage = ProcessTree()
     follow(lineage, "1 fork( <unfinished ...>", "2 fork( <unfinished ...>", "3 exit_group(0) = ?")
     child = lineage.process(3)
     assert lineage.ancestry(3)[:2] == (3, 2)
@@ -64,14 +64,14 @@ def test_a_wrong_guess_is_set_right_when_the_start_returns() -> None:
 
 
 def test_a_start_that_failed_starts_nobody() -> None:
-    lineage = Lineage()
+    lineage = ProcessTree()
     follow(lineage, "1 fork() = -1 EAGAIN (Resource temporarily unavailable)", "1 fork() = ?")
     assert lineage.ancestry(1) == (1,)
     assert not lineage.knows(-1)
 
 
 def test_a_number_that_comes_again_is_another_process() -> None:
-    lineage = Lineage()
+    lineage = ProcessTree()
     follow(lineage, "1 fork() = 2")
     first = lineage.process(2)
     follow(lineage, "2 +++ exited with 0 +++", "1 fork() = 2")
@@ -79,7 +79,7 @@ def test_a_number_that_comes_again_is_another_process() -> None:
 
 
 def test_a_thread_that_executes_takes_the_processs_number() -> None:
-    lineage = Lineage()
+    lineage = ProcessTree()
     for event in events_of("superseded"):
         take(lineage, event)
     assert not lineage.knows(3532)

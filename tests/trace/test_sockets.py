@@ -97,7 +97,7 @@ def test_what_was_sent_is_kept() -> None:
 
 def test_sockets_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sockets, "MAX_SOCKETS", 2)
-    followed = sockets.Sockets()
+    followed = sockets.SocketTable()
     for inode in range(5):
         followed._put(inode, sockets.Socket())
     assert list(followed._known) == [3, 4]

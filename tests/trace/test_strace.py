@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from proxy.trace import strace
 from proxy.trace.arguments import quoted, returned, split_arguments
-from proxy.trace.strace import Ended, Reader, Resumed, Superseded, Syscall, Unfinished, Unparsed, parse_line
+from proxy.trace.strace import Ended, Resumed, Superseded, Syscall, TraceReader, Unfinished, Unparsed, parse_line
 from tests.trace.goldens import FOLDER, events_of, golden_names, lines_of, shown
 
 LINES = [line for name in golden_names() for line in lines_of(name)]
@@ -57,20 +57,20 @@ def test_a_thread_that_executes_goes_on_under_its_processs_number() -> None:
 
 
 def test_the_end_of_a_rest_without_beginning_is_counted() -> None:
-    reader = Reader()
+    reader = TraceReader()
     kinds = [type(reader.take(line)) for line in lines_of("ends")]
     assert kinds[-2:] == [Unparsed, Unparsed]
     assert (reader.lines, reader.unparsed) == (len(kinds), 2)
 
 
 def test_a_rest_of_another_call_is_not_joined() -> None:
-    reader = Reader()
+    reader = TraceReader()
     reader.take(HEAD + "read(0<pipe:[1]>,  <unfinished ...>")
     assert isinstance(reader.take(HEAD + "<... write resumed>) = 1"), Unparsed)
 
 
 def test_a_thread_that_was_killed_leaves_no_beginning_behind() -> None:
-    reader = Reader()
+    reader = TraceReader()
     reader.take(HEAD + "read(0<pipe:[1]>,  <unfinished ...>")
     assert isinstance(reader.take(HEAD + "+++ killed by SIGKILL +++"), Ended)
     assert isinstance(reader.take(HEAD + '<... read resumed>"", 1) = 0'), Unparsed)
@@ -78,7 +78,7 @@ def test_a_thread_that_was_killed_leaves_no_beginning_behind() -> None:
 
 def test_beginnings_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(strace, "MAX_PENDING", 3)
-    reader = Reader()
+    reader = TraceReader()
     for pid in range(10):
         reader.take(f"{pid}  1.0 read(0<pipe:[1]>,  <unfinished ...>")
     assert list(reader._pending) == [7, 8, 9]
@@ -133,13 +133,13 @@ def test_the_fast_way_and_the_thorough_way_agree(name: str) -> None:
 
 @given(st.text(max_size=200) | st.text(st.sampled_from('019 .()=<>"\\,+-?ax\n'), max_size=200))
 def test_no_text_makes_the_reader_raise_or_lose_it(text: str) -> None:
-    assert Reader().take(text).line == text
+    assert TraceReader().take(text).line == text
 
 
 @settings(max_examples=300)
 @given(st.randoms(use_true_random=False), st.integers(1, 6))
 def test_a_damaged_trace_is_read_line_for_line(dice: random.Random, wounds: int) -> None:
-    reader = Reader()
+    reader = TraceReader()
     lines = [damaged(line, dice, wounds) for line in dice.sample(LINES, 30)]
     events = [reader.take(line) for line in lines]
     assert reader.lines == len(lines)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from proxy.trace.capability import Capability, Observation
-from proxy.trace.tamper_guard import Openings, changes, find_tracer, goes_for, tracer_state
+from proxy.trace.tamper_guard import OpenCounter, attacks_watcher, find_tracer, modifies, tracer_state
 from tests.support.timeouts import PATIENCE
 
 SELF = os.getpid()
@@ -35,7 +35,7 @@ def done(capability: Capability, action: str, path: str, error: str | None = Non
     ],
 )
 def test_what_is_done_to_a_guard_is_known(action: str, path: str, expected: bool) -> None:
-    assert goes_for(done(Capability.KERNEL, action, path), GUARDS) is expected
+    assert attacks_watcher(done(Capability.KERNEL, action, path), GUARDS) is expected
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_what_is_done_to_a_guard_is_known(action: str, path: str, expected: bool
     ],
 )
 def test_a_look_into_a_guards_memory_is_known(path: str, error: str | None, expected: bool) -> None:
-    assert goes_for(done(Capability.FS_READ, "open", path, error), GUARDS) is expected
+    assert attacks_watcher(done(Capability.FS_READ, "open", path, error), GUARDS) is expected
 
 
 @pytest.mark.parametrize(
@@ -63,8 +63,8 @@ def test_a_look_into_a_guards_memory_is_known(path: str, error: str | None, expe
     ],
 )
 def test_what_is_done_to_what_is_ours_is_known(capability: Capability, path: str, expected: bool) -> None:
-    assert changes(done(capability, "write", path), ("/policy.yaml", "/state")) is expected
-    assert changes(done(capability, "write", path), ()) is False
+    assert modifies(done(capability, "write", path), ("/policy.yaml", "/state")) is expected
+    assert modifies(done(capability, "write", path), ()) is False
 
 
 def test_a_tracer_that_runs_is_told_from_one_that_does_not() -> None:
@@ -97,7 +97,7 @@ def test_openings_are_counted_by_whatever_name(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    openings = Openings(pipe)
+    openings = OpenCounter(pipe)
     assert openings.count() == 0
     writing = os.open(pipe, os.O_WRONLY)
     assert openings.count() == 1

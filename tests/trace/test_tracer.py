@@ -9,7 +9,7 @@ import pytest
 from proxy.errors import TracingError
 from proxy.sandbox.server_process import Launch
 from proxy.trace import tracer
-from proxy.trace.tracer import Channel, find_strace, options, under_strace
+from proxy.trace.tracer import TracePipe, find_strace, options, under_strace
 
 
 def fake_strace(folder: Path, script: str) -> dict[str, str]:
@@ -84,7 +84,7 @@ def test_io_uring_is_refused_and_unknown_calls_are_tolerated() -> None:
 
 
 def test_the_channel_is_ours_alone_and_loses_its_name() -> None:
-    channel = Channel()
+    channel = TracePipe()
     mode = channel.path.stat().st_mode
     assert stat.S_ISFIFO(mode)
     assert stat.S_IMODE(mode) == 0o600
