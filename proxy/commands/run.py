@@ -123,7 +123,9 @@ async def _serve(settings: Settings, context: Context, launch: Launch, strace: s
     if strace is not None:
         channel = TracePipe()
         launch = under_strace(launch, strace, channel.path)
-        watch = LiveTrace(channel, partial(components.gate.observed, context), own=(settings.state_dir, settings.policy))
+        watch = LiveTrace(
+            channel, partial(components.gate.observed, context), own=(settings.state_dir, settings.policy)
+        )
     incoming, outgoing = take_standard_streams()
     runner = StdioRunner(
         components.gate,
