@@ -19,8 +19,8 @@ from bench.figures import Figure
 from proxy.audit.encoder import encode
 from proxy.audit.event import Entry, Filter
 from proxy.core.model import AuditEvent, Finding
-from proxy.store.connections import connect
 from proxy.store.open_store import open_events
+from proxy.store.postgres import connect
 from proxy.system.package_data import sql_dir
 from tests.support.postgres import Postgres
 

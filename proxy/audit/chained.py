@@ -9,35 +9,18 @@ from typing import TYPE_CHECKING, Any
 from proxy.audit.event import Entry
 from proxy.audit.event_columns import FLAGS, MAX_NAME, NUMBERS, TEXTS, VALUES, PoisonError, readable
 from proxy.audit.hash_chain import Head
-from proxy.store.database import Query
+from proxy.store.queries import Queries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from proxy.store.database import Row, Steps
+    from proxy.store.database import Row
     from proxy.store.event_store import Events
 
+SQL = Queries("chain")
 CLOSE = 1e-3  # seconds; a database keeps microseconds
 _VALUES = frozenset(VALUES)
 _READ = ("kind", *TEXTS, *FLAGS, *NUMBERS, *VALUES, "result_size")
-# From one writer to the next by the index, however many events each has.
-_WRITERS = (
-    "WITH RECURSIVE found (writer) AS (SELECT min(writer) FROM events UNION ALL "
-    "SELECT (SELECT min(e.writer) FROM events e WHERE e.writer > found.writer) FROM found "
-    "WHERE found.writer IS NOT NULL) SELECT writer FROM found WHERE writer IS NOT NULL"
-)
-# By the time too: who puts in another row under an event's id and number gives it another time.
-_PAGE = (
-    f"SELECT body, writer, seq, chain, event_id, ts, {', '.join(_READ)} FROM events "
-    "WHERE writer = $1 AND seq >= $2 AND (seq, event_id, ts) > ($2, $3, $4) ORDER BY seq, event_id, ts LIMIT $5"
-)
-_LOOSE = "SELECT event_id FROM events WHERE writer IS NULL OR seq IS NULL OR chain IS NULL ORDER BY ts LIMIT 1"
-_FIRST = "SELECT ts FROM events WHERE writer = $1 ORDER BY seq LIMIT 1"
-_FIRST_YOUNG = "SELECT min(seq) FROM events WHERE writer = $1 AND ts >= $2 AND ts < $3"
-_LAST_OLD = (
-    "SELECT seq, chain FROM events WHERE writer = $1 AND seq < $2 AND ts < $3 AND chain IS NOT NULL "
-    "ORDER BY seq DESC LIMIT 1"
-)
 _LAST = (1 << 63) - 1
 
 type Place = tuple[int, str, float]
@@ -61,17 +44,17 @@ class Chained:
 
 async def writers(store: Events) -> list[str]:
     """Return the writers that have events in a store."""
-    return [row[0] for row in await _rows(store, _WRITERS)]
+    return [row[0] for row in await store.database.fetch(SQL["list_writers"])]
 
 
 async def page(store: Events, writer: str, after: Place, limit: int) -> list[Chained]:
     """Return a writer's events behind the one at that place, in the order of their numbers."""
-    return [_chained(row) for row in await _rows(store, _PAGE, writer, *after, limit)]
+    return [_chained(row) for row in await store.database.fetch(SQL["chain_page"], writer, *after, limit)]
 
 
 async def unchained(store: Events) -> str | None:
     """Return the id of an event that belongs to no chain, if there is one."""
-    found = await _rows(store, _LOOSE)
+    found = await store.database.fetch(SQL["find_unchained"])
     return found[0][0] if found else None
 
 
@@ -82,17 +65,11 @@ async def last_old(store: Events, writer: str, before: float, future: float, ste
     `step` the beginning is no longer than that many seconds.
     """
     if step is not None:
-        before = min(before, *(time + step for (time,) in await _rows(store, _FIRST, writer)))
-    ((young,),) = await _rows(store, _FIRST_YOUNG, writer, float(before), float(future))
-    found = await _rows(store, _LAST_OLD, writer, _LAST if young is None else young, float(before))
+        before = min(before, *(time + step for (time,) in await store.database.fetch(SQL["first_time"], writer)))
+    ((young,),) = await store.database.fetch(SQL["first_young"], writer, float(before), float(future))
+    until = _LAST if young is None else young
+    found = await store.database.fetch(SQL["last_old"], writer, until, float(before))
     return Head(writer, *found[0]) if found else None
-
-
-async def _rows(store: Events, sql: str, *values: object) -> Sequence[Row]:
-    def steps() -> Steps[Sequence[Row]]:
-        return (yield Query(sql, values))
-
-    return await store.database.read(steps)
 
 
 def _chained(row: Row) -> Chained:

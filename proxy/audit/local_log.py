@@ -315,12 +315,11 @@ def read_log(path: Path, after: int = 0, last: int | None = None) -> Iterator[tu
 
     Raises AuditUnavailableError where `path` is no log.
     """
-    query = "SELECT seq, body FROM events WHERE seq > ? ORDER BY seq DESC LIMIT ?"
     try:
         with contextlib.closing(local_log_sql.connect_reader(path)) as connection:
             if connection.pragma("schema_version") == 0:
                 return  # it is just being made
-            rows: list[Any] = connection.execute(query, (after, -1 if last is None else last)).fetchall()
+            rows = local_log_sql.newest(connection, after, last)
     except apsw.Error as error:
         raise AuditUnavailableError(f"{path} cannot be read as an audit log ({error})") from error
     for seq, body in reversed(rows):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
+from functools import cache
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ import uuid_utils
 
 from proxy.audit.event import Entry
 from proxy.audit.hash_chain import Head, link, start
+from proxy.store.queries import Queries
 from proxy.system.package_data import sql_dir
 
 if TYPE_CHECKING:
@@ -25,31 +27,12 @@ PAGE_BYTES = 4096
 BUSY_MS = 5_000
 MAX_PAGE = 8 << 20
 TRIAL_BYTES = 16 << 10
-_INSERT = "INSERT INTO events (seq, body, chain) VALUES (?, ?, ?)"
-# Each statement that is carried out lets other threads go first: so few statements, and so few kinds of them that
-# all stay prepared.
+# How many events a statement inserts. Few statements, because apsw gives up the GIL for each, and other threads go
+# first; few kinds of them, so that all stay prepared.
 AT_ONCE = 64
 _ROWS = (AT_ONCE, 16, 4, 1)
-_HEAD = (
-    "SELECT log.writer, coalesce(last.seq, log.moved), coalesce(last.chain, log.hash) "
-    "FROM log LEFT JOIN (SELECT seq, chain FROM events ORDER BY seq DESC LIMIT 1) AS last"
-)
-_STATE = (
-    "SELECT moved, moved_at, destination, problem, (SELECT count(*) FROM rejected), "
-    "(SELECT body FROM events ORDER BY seq LIMIT 1) FROM log"
-)
-_MOVED = (
-    "UPDATE log SET moved = $last, hash = (SELECT chain FROM events WHERE seq = $last), moved_at = $now, "
-    "problem = NULL WHERE moved < $last"
-)
-_PAGE = "SELECT body, seq, chain FROM events WHERE seq > $after ORDER BY seq LIMIT $limit"
-_PAGE_SIZE = f"SELECT count(*), sum(octet_length(body)), min(seq), max(seq) FROM ({_PAGE})"
-_PAGE_AT_ONCE = f"SELECT group_concat(body, char(30)), group_concat(seq), group_concat(chain) FROM ({_PAGE})"
-SEPARATOR = "\x1e"  # JSON writes it as an escape
-_PAGE_OF_ALL = (
-    "SELECT body, seq, chain FROM events WHERE seq > $after "
-    "UNION ALL SELECT body, seq, chain FROM rejected WHERE seq > $after ORDER BY seq LIMIT $limit"
-)
+SEPARATOR = "\x1e"  # as in `page_at_once`
+SQL = Queries("log")
 
 
 class BehindError(Exception):
@@ -86,7 +69,7 @@ def connect(path: Path, max_bytes: int) -> apsw.Connection:
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
     connection.execute(f"PRAGMA max_page_count={max(16, max_bytes // PAGE_BYTES)}")
-    if not _rows(connection, "SELECT 1 FROM sqlite_schema WHERE name = 'log'"):
+    if not _rows(connection, SQL["has_log_table"]):
         with change(connection):
             _begin(connection)
     return connection
@@ -115,17 +98,17 @@ def change(connection: apsw.Connection) -> Iterator[None]:
 def _begin(connection: apsw.Connection) -> None:
     """Make the tables. Events of a log from before there were chains are numbered anew and become its beginning."""
     connection.execute((sql_dir() / "log.sql").read_text())
-    if _rows(connection, "SELECT 1 FROM log"):
+    if _rows(connection, SQL["has_log_row"]):
         return  # another process came first
-    if not _rows(connection, "SELECT 1 FROM pragma_table_info('events') WHERE name = 'chain'"):
-        connection.execute("ALTER TABLE events ADD COLUMN chain TEXT")
+    if not _rows(connection, SQL["has_chain_column"]):
+        connection.execute(SQL["add_chain_column"])
     head = start(str(uuid_utils.uuid7()))
     seq, tip = head.seq, head.hash
-    for number in [row[0] for row in _rows(connection, "SELECT seq FROM events ORDER BY seq")]:
-        ((body,),) = _rows(connection, "SELECT body FROM events WHERE seq = ?", number)
+    for number in [row[0] for row in _rows(connection, SQL["list_numbers"])]:
+        ((body,),) = _rows(connection, SQL["find_body"], number)
         seq, tip = seq + 1, link(tip, seq + 1, body)
-        connection.execute("UPDATE events SET seq = ?, chain = ? WHERE seq = ?", (seq, tip, number))
-    connection.execute("INSERT INTO log (id, writer, hash) VALUES (1, ?, ?)", (head.writer, head.hash))
+        connection.execute(SQL["link_event"], (seq, tip, number))
+    connection.execute(SQL["begin_log"], (head.writer, head.hash))
 
 
 def add(connection: apsw.Connection, head: Head, bodies: Sequence[str]) -> list[str]:
@@ -168,9 +151,14 @@ def _insert_all(connection: apsw.Connection, rows: list[int | str]) -> None:
             place += 3 * count
 
 
+@cache
+def _insert_sql(count: int) -> str:
+    return SQL.compose("insert_events", rows=", ".join(["(?, ?, ?)"] * count))
+
+
 def _insert(connection: apsw.Connection, count: int, values: list[int | str]) -> None:
     try:
-        connection.execute(_INSERT + ", (?, ?, ?)" * (count - 1), values)
+        connection.execute(_insert_sql(count), values)
     except apsw.ConstraintError as error:
         raise BehindError from error
 
@@ -178,53 +166,50 @@ def _insert(connection: apsw.Connection, count: int, values: list[int | str]) ->
 def discard(connection: apsw.Connection, last: int, rejected: Mapping[int, str], now: float) -> None:
     """Let go of events up to number `last`, which are in the store; set those aside that it rejected, by number."""
     with change(connection):
-        connection.executemany(
-            "INSERT INTO rejected SELECT seq, body, chain, ?, ? FROM events WHERE seq = ? ON CONFLICT DO NOTHING",
-            [(reason, now, seq) for seq, reason in rejected.items()],
-        )
-        connection.execute(_MOVED, {"last": last, "now": now})
-        connection.execute("DELETE FROM events WHERE seq <= ?", (last,))
+        connection.executemany(SQL["set_aside"], [(reason, now, seq) for seq, reason in rejected.items()])
+        connection.execute(SQL["mark_moved"], {"last": last, "now": now})
+        connection.execute(SQL["delete_moved"], (last,))
 
 
 def try_to_write(connection: apsw.Connection) -> None:
     """Raise apsw.Error where an event could not be added now; leave nothing behind where it could."""
-    last = _rows(connection, "SELECT coalesce(max(seq), (SELECT moved FROM log)) FROM events")[0][0]
+    last = _rows(connection, SQL["last_number"])[0][0]
     connection.execute("BEGIN IMMEDIATE")
     try:
         # As large as a large event, so that a log that is nearly full is not taken for one with room.
-        connection.execute(_INSERT, (last + 1, "x" * TRIAL_BYTES, ""))
+        connection.execute(_insert_sql(1), (last + 1, "x" * TRIAL_BYTES, ""))
         connection.cache_flush()
     finally:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
     with change(connection):
-        connection.execute("UPDATE log SET problem = problem")
+        connection.execute(SQL["touch_log"])
 
 
 def note_problem(connection: apsw.Connection, problem: str | None) -> None:
     """Note why events are not moved on, or that they are again."""
     with change(connection):
-        connection.execute("UPDATE log SET problem = ?", (problem,))
+        connection.execute(SQL["set_problem"], (problem,))
 
 
 def set_destination(connection: apsw.Connection, destination: str) -> None:
     """Note where the events of the log go."""
-    if _rows(connection, "SELECT 1 FROM log WHERE destination IS NOT ?", destination):
+    if _rows(connection, SQL["has_other_destination"], destination):
         with change(connection):
-            connection.execute("UPDATE log SET destination = ?", (destination,))
+            connection.execute(SQL["set_destination"], (destination,))
 
 
 def read_head(connection: apsw.Connection) -> Head:
     """Return the last event of a log."""
-    ((writer, seq, tip),) = _rows(connection, _HEAD)
+    ((writer, seq, tip),) = _rows(connection, SQL["head"])
     return Head(writer, seq, tip)
 
 
 def read_state(connection: apsw.Connection) -> LogState | None:
     """Return how a log stands; None where it is just being made or is from before there were chains."""
-    if not _rows(connection, "SELECT 1 FROM sqlite_schema WHERE name = 'log'"):
+    if not _rows(connection, SQL["has_log_table"]):
         return None
-    found = _rows(connection, _STATE)
+    found = _rows(connection, SQL["state"])
     return LogState(read_head(connection), *found[0]) if found else None
 
 
@@ -237,7 +222,8 @@ def page(connection: apsw.Connection, writer: str, after: int, limit: int, *, re
         return at_once
     found: list[Entry] = []
     size = 0
-    cursor: Any = connection.execute(_PAGE_OF_ALL if rejected else _PAGE, {"after": after, "limit": limit})
+    statement = SQL["page_with_rejected"] if rejected else SQL["page"]
+    cursor: Any = connection.execute(statement, {"after": after, "limit": limit})
     for body, seq, tip in cursor:
         found.append(Entry(body, writer, seq, tip))
         size += len(body)
@@ -247,18 +233,23 @@ def page(connection: apsw.Connection, writer: str, after: int, limit: int, *, re
     return found
 
 
+def newest(connection: apsw.Connection, after: int, limit: int | None) -> list[tuple[int, str]]:
+    """Return number and text of events past number `after`, newest first."""
+    return _rows(connection, SQL["newest_events"], after, -1 if limit is None else limit)
+
+
 def _page_at_once(connection: apsw.Connection, writer: str, after: int, limit: int) -> list[Entry] | None:
     """Get a page by two statements, since each row that is fetched lets other threads go first; None where it is odd.
 
     So it is where it would be too large, where numbers are missing, where a text holds what parts them, or where one
     has no link.
     """
-    ((count, size, first, last),) = _rows(connection, _PAGE_SIZE, after, limit)
+    ((count, size, first, last),) = _rows(connection, SQL["page_size"], after, limit)
     if not count:
         return []
     if size >= MAX_PAGE or last - first != count - 1:
         return None
-    ((bodies, seqs, tips),) = _rows(connection, _PAGE_AT_ONCE, first - 1, count)
+    ((bodies, seqs, tips),) = _rows(connection, SQL["page_at_once"], first - 1, count)
     if seqs != ",".join(map(str, range(first, last + 1))):
         return None  # others let go of some in between
     texts, links = bodies.split(SEPARATOR), (tips or "").split(",")

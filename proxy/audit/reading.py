@@ -7,18 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from proxy.audit.event import Filter
 from proxy.audit.local_log_files import read_logs
-from proxy.store.database import Query
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Sequence
+    from collections.abc import AsyncIterator, Iterable
     from pathlib import Path
 
     from proxy.audit.event import Entry
-    from proxy.store.database import Row, Steps
     from proxy.store.event_store import Events
 
 PAGE = 1000
-_LAST = "SELECT body FROM events ORDER BY ts DESC, event_id DESC LIMIT $1"
 
 
 async def last_events(store: Events | None, state_dir: Path, number: int) -> list[dict[str, Any]]:
@@ -52,10 +49,7 @@ async def _stored_since(store: Events | None, since: float) -> AsyncIterator[dic
 
 
 async def _last_stored(store: Events, number: int) -> list[dict[str, Any]]:
-    def steps() -> Steps[Sequence[Row]]:
-        return (yield Query(_LAST, (number,)))
-
-    return [json.loads(row[0]) for row in await store.database.read(steps)]
+    return [json.loads(body) for body in await store.last(number)]
 
 
 async def stored_events(store: Events, where: Filter) -> AsyncIterator[tuple[Entry, dict[str, Any]]]:

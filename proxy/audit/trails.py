@@ -12,6 +12,7 @@ from proxy.audit.chained import Chained
 from proxy.audit.event import Entry
 from proxy.audit.local_log_files import log_states, open_reader
 from proxy.errors import ConfigError
+from proxy.store.queries import Queries
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from proxy.audit.hash_chain import Head
     from proxy.store.event_store import Events
 
+SQL = Queries("exported_events")
 LIMIT = 1000
 START: Place = (0, "", 0.0)
 
@@ -121,17 +123,17 @@ class FileTrail:
     def __init__(self, path: Path) -> None:
         """Read the file. Raises ConfigError where it has no such lines."""
         self._table = apsw.Connection("")  # sorted on disk: an export may be larger than memory
-        self._table.execute("CREATE TABLE lines (writer, seq, id, chain, body)")
+        self._table.execute(SQL["make_table"])
         self._loose: str | None = None
         try:
             with path.open(encoding="utf-8") as file:
                 rows = (self._row(path, number, line) for number, line in enumerate(file, 1) if line.strip())
                 self._table.execute("BEGIN")
-                self._table.executemany("INSERT INTO lines VALUES (?, ?, ?, ?, ?)", rows)
+                self._table.executemany(SQL["insert_line"], rows)
                 self._table.execute("COMMIT")
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"{path} cannot be read ({error})") from error
-        self._table.execute("CREATE INDEX places ON lines (writer, seq, id)")
+        self._table.execute(SQL["make_index"])
 
     def _row(self, path: Path, number: int, line: str) -> tuple[Any, ...]:
         try:
@@ -148,16 +150,12 @@ class FileTrail:
 
     async def heads(self) -> dict[str, Head | None]:
         """Return the writers."""
-        rows: list[Any] = self._table.execute("SELECT DISTINCT writer FROM lines WHERE seq IS NOT NULL").fetchall()
+        rows: list[Any] = self._table.execute(SQL["list_writers"]).fetchall()
         return dict.fromkeys(row[0] for row in rows)
 
     async def page(self, writer: str, after: Place) -> list[Chained]:
         """Return events."""
-        sql = (
-            "SELECT body, writer, seq, chain, id, rowid FROM lines WHERE writer = ? AND (seq, id, rowid) > (?, ?, ?) "
-            "ORDER BY seq, id, rowid LIMIT ?"
-        )
-        rows: list[Any] = self._table.execute(sql, (writer, *after, LIMIT)).fetchall()
+        rows: list[Any] = self._table.execute(SQL["page"], (writer, *after, LIMIT)).fetchall()
         return [Chained(Entry(*row[:4]), row[4], time=row[5]) for row in rows]
 
     async def unchained(self) -> str | None:

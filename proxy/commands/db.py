@@ -13,7 +13,7 @@ from rich.table import Table
 
 from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, store_settings
 from proxy.config import Settings
-from proxy.store.migrations import migrations
+from proxy.store.migrate import migrations
 from proxy.store.sqlite import STORE_FILE, SqliteDatabase, check_version, schema_version
 from proxy.system.database_url import shown
 
@@ -61,7 +61,7 @@ def status(
 async def _migrate(settings: Settings) -> list[str]:
     if settings.postgres is None:
         return await _migrate_file(settings)
-    from proxy.store.migrate import migrate as migrate_postgres  # noqa: PLC0415  only with Postgres
+    from proxy.store.postgres import migrate as migrate_postgres  # noqa: PLC0415  only with Postgres
 
     return [str(migration) for migration in await migrate_postgres(settings.postgres)]
 
@@ -80,7 +80,7 @@ async def _migrate_file(settings: Settings) -> list[str]:
 async def _status(settings: Settings) -> tuple[list[dict[str, Any]], str | None]:
     if settings.postgres is None:
         return _status_of_file(settings)
-    from proxy.store.migrate import schema_of  # noqa: PLC0415  only with Postgres
+    from proxy.store.postgres import schema_of  # noqa: PLC0415  only with Postgres
 
     schema = await schema_of(settings.postgres)
     rows = []

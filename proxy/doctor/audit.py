@@ -14,7 +14,7 @@ from proxy.audit.glance import read_backlog_untouched, stored_version
 from proxy.audit.pipeline import checkpoint_file
 from proxy.doctor.findings import CheckResult, fail, ok, warn
 from proxy.errors import InterlockError, StoreUnavailableError
-from proxy.store.migrations import migrations
+from proxy.store.migrate import migrations
 from proxy.store.sqlite import STORE_FILE, check_version
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import datetime as dt
 import time
 from dataclasses import dataclass
 
-from proxy.store.connections import TIMEOUT, connect, unavailable
 from proxy.store.migrate import read_schema
+from proxy.store.postgres import TIMEOUT, connect, unavailable
 from proxy.system.database_url import shown
 
 _ABOUT = (

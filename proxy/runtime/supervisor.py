@@ -26,7 +26,7 @@ from proxy.runtime.health_report import HealthReport
 from proxy.runtime.wiring import preload
 from proxy.runtime.worker import Worker, WorkerContext
 from proxy.runtime.worker_process import TOLD, Channel, WorkerProcess, fork_worker
-from proxy.store.shared_calls import make_board
+from proxy.store.shared_calls import make_shared_calls
 from proxy.system import event_loop, gc_tuning, log_setup, run_file
 from proxy.system.listen_ports import ReservedPorts, format_address, unusable
 from proxy.system.secret_files import FolderLock
@@ -108,7 +108,7 @@ class Supervisor:
         self._listeners = Listeners(settings.state_dir, settings.operator_address)
         self._closing.callback(self._listeners.close)
         self._counters = Counters(settings.workers)
-        self._shared_calls = make_board(settings.state_dir) if settings.workers > 1 else None
+        self._shared_calls = make_shared_calls(settings.state_dir) if settings.workers > 1 else None
         self._health_report = HealthReport(settings, self._counters, self._slots, self._preloaded.policy)
         self._health = self._open_health(settings)
         self._started = time.time()

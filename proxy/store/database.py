@@ -1,68 +1,58 @@
-"""Work on a database as steps: written once, carried out alike by SQLite and Postgres. Pure.
+"""What the stores need of a database; SQLite and Postgres offer it alike.
 
-Steps yield queries and are sent their rows. SQL is what both databases
-understand, with `$1` for the first value; times are seconds since the epoch.
+SQL is what both understand, with `$1` for the first value. Times are seconds since the epoch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 type Row = Sequence[Any]
-type Steps[T] = Generator[Query, Sequence[Row], T]
+type Work[T] = Callable[[Transaction], Awaitable[T]]
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
-    """One statement and the values in it."""
-
-    sql: str
-    values: tuple[Any, ...] = ()
-
-
-class Undo(Exception):  # noqa: N818  no error: an ending
-    """Ends a transaction with nothing changed; `result` is what came of it."""
+class Rollback(Exception):  # noqa: N818  no error: an ending
+    """Raised by the work of a transaction to end it with nothing changed; `result` is what the caller gets."""
 
     def __init__(self, result: Any) -> None:
         super().__init__(result)
         self.result = result
 
 
-class Database(Protocol):
-    """Carries steps out, each in one transaction.
+class Transaction(Protocol):
+    """Statements that are committed together. `retried`: an earlier try may have been committed, unknown to us."""
 
-    Raises StoreUnavailableError, and nothing else, where that cannot be done in time.
-    """
+    retried: bool
 
-    async def read[T](self, steps: Callable[[], Steps[T]]) -> T:
-        """Carry out steps that change nothing."""
+    async def fetch(self, sql: str, *values: Any) -> Sequence[Row]:
+        """Run one statement and return its rows."""
         ...
 
-    async def write[T](self, steps: Callable[[bool], Steps[T]]) -> T:
-        """Carry out steps and give their result once it is durable.
 
-        Where a connection broke they are made anew with True: it may be that
-        they were carried out before.
-        """
+class Database(Protocol):
+    """Runs statements. Every method raises StoreUnavailableError, and nothing else, where that cannot be done in time.
+
+    `execute` and `transaction` return once what they changed is durable. Where a connection breaks they try again,
+    because a broken connection looks the same before and after its commit.
+    """
+
+    async def fetch(self, sql: str, *values: Any) -> Sequence[Row]:
+        """Run one statement that changes nothing and return its rows."""
+        ...
+
+    async def execute(self, sql: str, *values: Any) -> Sequence[Row]:
+        """Run one statement that may be repeated without harm; return the rows it gives back."""
+        ...
+
+    async def transaction[T](self, work: Work[T], *, read_only: bool = False) -> T:
+        """Run `work` in one transaction and return its result. It may await nothing but the transaction's `fetch`."""
         ...
 
     async def check(self) -> None:
-        """Reach the database once; SchemaError where its schema is not the one this version needs."""
+        """Reach the database once. Raises SchemaError where its schema is not the one this version needs."""
         ...
 
     async def close(self) -> None:
-        """Let go of files and connections."""
+        """Release files and connections."""
         ...
-
-
-def drive[T](steps: Steps[T], execute: Callable[[Query], Sequence[Row]]) -> T:
-    """Carry out steps by a function that executes one query."""
-    try:
-        query = next(steps)
-        while True:
-            query = steps.send(execute(query))
-    except StopIteration as done:
-        result: T = done.value
-        return result

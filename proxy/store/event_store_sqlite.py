@@ -1,4 +1,4 @@
-"""Audit events in the embedded store."""
+"""Audit events in the embedded store: columns are read from the texts here, and rows are inserted many at a time."""
 
 from __future__ import annotations
 
@@ -8,67 +8,54 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from proxy.audit.event_columns import COLUMNS, MAX_INTEGER, columns, encoded, is_place, segments
-from proxy.store.database import Query
 from proxy.store.event_store import Conditions, Events
-from proxy.system.package_data import sql_dir
+from proxy.store.queries import Queries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from proxy.audit.event import Entry
     from proxy.audit.hash_chain import Head
-    from proxy.store.database import Steps
+    from proxy.store.database import Transaction
     from proxy.store.event_store import Read
 
 PRUNE_ROWS = 5000
 MAX_PATHS = 16
-_PRUNE = (
-    "DELETE FROM events WHERE rowid IN (SELECT rowid FROM events "
-    "WHERE writer = $1 AND seq <= $2 ORDER BY seq LIMIT $3) RETURNING rowid"
-)
-_PRUNE_LOOSE = (
-    "DELETE FROM events WHERE rowid IN (SELECT rowid FROM events "
-    "WHERE (writer IS NULL OR seq IS NULL OR chain IS NULL) AND ts < $1 ORDER BY ts LIMIT $2) RETURNING rowid"
-)
-
-
+# How many events a statement inserts. Few statements, because apsw gives up the GIL for each, and other threads go
+# first; few kinds of them, so that all stay prepared.
 _ROWS = (32, 8, 1)
-"""How many events a statement keeps: few statements, each of which lets other threads go first, and few kinds."""
 _ROW = f"({', '.join('?' * (len(COLUMNS) + 4))})"
 
 
 @cache
 def _insert_sql(rows: int) -> str:
-    return (sql_dir() / "sqlite_insert_events.sql").read_text().replace("{rows}", ", ".join([_ROW] * rows))
+    return SqliteEvents.sql.compose("insert_events", rows=", ".join([_ROW] * rows))
 
 
 class SqliteEvents(Events):
-    """An `events.EventStore` on SQLite."""
+    """An `event.EventStore` on SQLite."""
 
-    day = "date(ts, 'unixepoch')"
-    each_redaction = "CROSS JOIN json_each(CASE json_type(redactions) WHEN 'array' THEN redactions END) AS found"
-    detector = "CASE found.type WHEN 'object' THEN found.value ->> 'detector' END"
-    record_only = "CASE found.type WHEN 'object' THEN json_type(found.value, '$.record_only') = 'true' END"
+    sql = Queries("events", "events_sqlite")
 
     async def prepare(self, now: float) -> None:
         """Do nothing: a file has no partitions."""
 
     async def prune(self, before: float, heads: Sequence[Head] = ()) -> int:
-        """Delete by and by, and give the room back to the disk."""
-        gone = await self._delete(_PRUNE_LOOSE, float(before))
+        """Delete some rows at a time, and give the room back to the disk."""
+        gone = await self._delete(self.sql["prune_unchained"], float(before))
         for head in heads:
-            gone += await self._delete(_PRUNE, head.writer, head.seq)
+            gone += await self._delete(self.sql["prune_chain"], head.writer, head.seq)
         return gone
 
     async def _delete(self, sql: str, *values: Any) -> int:
-        def some(_: bool) -> Steps[int]:  # noqa: FBT001  as Database says
-            deleted = len((yield Query(sql, (*values, PRUNE_ROWS))))
-            yield Query("PRAGMA incremental_vacuum")
+        async def some(connection: Transaction) -> int:
+            deleted = len(await connection.fetch(sql, *values, PRUNE_ROWS))
+            await connection.fetch(self.sql["vacuum"])
             return deleted
 
-        gone = deleted = await self.database.write(some)
-        while deleted == PRUNE_ROWS:
-            deleted = await self.database.write(some)
+        gone, deleted = 0, PRUNE_ROWS
+        while deleted == PRUNE_ROWS:  # each in a transaction of its own, between which others can write
+            deleted = await self.database.transaction(some)
             gone += deleted
         return gone
 
@@ -76,7 +63,7 @@ class SqliteEvents(Events):
         return columns(entry.body, entry.said)
 
     async def _insert(self, reads: Sequence[Read]) -> None:
-        def steps(_: bool) -> Steps[None]:  # noqa: FBT001  as Database says
+        async def insert(connection: Transaction) -> None:
             place = 0
             for count in _ROWS:
                 while len(reads) - place >= count:
@@ -84,10 +71,10 @@ class SqliteEvents(Events):
                     for entry, read in reads[place : place + count]:
                         values += read
                         values += (entry.writer, entry.seq, entry.chain, entry.body)
-                    yield Query(_insert_sql(count), tuple(values))
+                    await connection.fetch(_insert_sql(count), *values)
                     place += count
 
-        await self.database.write(steps)
+        await self.database.transaction(insert)
 
     def _like(self, conditions: Conditions, column: str, pattern: str) -> str:
         escaped = pattern.replace("[", "[[]").replace("?", "[?]")
@@ -100,7 +87,7 @@ class SqliteEvents(Events):
 
 
 def _paths(parts: Sequence[str]) -> Iterator[str]:
-    """Return the JSON paths that may be meant: a number is a place in a list, or a name."""
+    """Return the JSON paths that may be meant: a number is an index of a list, or a name."""
     ways = []
     for part in parts:
         name = f".{json.dumps(part, ensure_ascii=False)}"

@@ -1,7 +1,7 @@
-"""The shared database: a pool of connections to Postgres that comes back by itself.
+"""The shared database: connections to Postgres, and a pool of them that recovers by itself.
 
 A connection that breaks looks the same before and after its transaction was
-committed, so broken work is done again, and knows that it is.
+committed, so broken work is tried again, and knows that it is (`Transaction.retried`).
 """
 
 from __future__ import annotations
@@ -13,27 +13,34 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 import structlog
 
-from proxy.errors import StoreUnavailableError
-from proxy.store.connections import TIMEOUT, connect_options, take_times_as_seconds, unavailable
-from proxy.store.database import Undo
-from proxy.store.migrate import check_schema
+from proxy.errors import StoreRefusedError, StoreUnavailableError
+from proxy.store.database import Rollback
+from proxy.store.migrate import apply_missing, check_schema, read_schema
 from proxy.system.database_url import check_database_url, shown
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine
+    from collections.abc import AsyncIterator, Coroutine, Sequence
 
-    from asyncpg import Pool
+    from asyncpg import Connection, Pool
+    from asyncpg.pool import PoolConnectionProxy
 
-    from proxy.store.connections import Link
-    from proxy.store.database import Steps
+    from proxy.store.database import Row, Work
+    from proxy.store.migrate import Migration, Schema
+
+    type Link = Connection[Any] | PoolConnectionProxy[Any]
 
 log = structlog.get_logger("interlock.store")
 
+TIMEOUT = 5.0
 CONNECTIONS = 8
 TRIES = 3
 PAUSE = 0.1
 IDLE_SECONDS = 60.0
-# What may have gone another way on another connection.
+_Y2K = 946_684_800  # Postgres counts from the year 2000
+_MICROSECONDS = 1_000_000
+# What is wrong with the data, not with the database.
+REFUSED = (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError, asyncpg.ProgramLimitExceededError)
+# What may succeed on another connection.
 BROKEN = (
     OSError,
     asyncpg.InterfaceError,
@@ -43,8 +50,94 @@ BROKEN = (
 )
 
 
+def _connect_options(timeout: float) -> dict[str, Any]:
+    milliseconds = str(int(timeout * 1000))
+    return {
+        "timeout": timeout,
+        "command_timeout": timeout,
+        "server_settings": {
+            "application_name": "interlock",
+            "jit": "off",  # costs more than it gives, where there are many partitions
+            # The server stops what takes too long as well: else the locks of a proxy that vanished would stop every
+            # other replica.
+            "statement_timeout": milliseconds,
+            "idle_in_transaction_session_timeout": milliseconds,
+        },
+    }
+
+
+async def connect(url: str, timeout: float = TIMEOUT) -> Link:  # noqa: ASYNC109  the driver's own bound
+    """Open one connection. Raises StoreUnavailableError where none is to be had in time."""
+    try:
+        connection: Link = await asyncpg.connect(check_database_url(url), **_connect_options(timeout))
+        await _take_times_as_seconds(connection)
+    except Exception as error:
+        raise unavailable(url, error) from error
+    return connection
+
+
+async def _take_times_as_seconds(connection: Link) -> None:
+    """Encode and decode `timestamptz` as seconds since the epoch, to the microsecond: SQLite stores them so too."""
+    await connection.set_type_codec(
+        "timestamptz",
+        schema="pg_catalog",
+        encoder=lambda seconds: (round((seconds - _Y2K) * _MICROSECONDS),),
+        decoder=lambda value: value[0] / _MICROSECONDS + _Y2K,
+        format="tuple",
+    )
+
+
+def unavailable(url: str, error: BaseException) -> StoreUnavailableError:
+    """Return the error to raise for a Postgres that failed; it does not show the password in `url`."""
+    if isinstance(error, StoreUnavailableError):
+        return error
+    kind = StoreRefusedError if isinstance(error, REFUSED) else StoreUnavailableError
+    what = str(error).partition("\n")[0] or ("no answer in time" if isinstance(error, TimeoutError) else repr(error))
+    return kind(f"Postgres at {shown(url)} cannot be used: {what}")
+
+
+async def schema_of(url: str) -> Schema:
+    """Return which migrations the database at `url` has."""
+    connection = await connect(url)
+    try:
+        return await read_schema(connection)
+    except Exception as error:
+        raise unavailable(url, error) from error
+    finally:
+        await connection.close(timeout=TIMEOUT)
+
+
+async def migrate(url: str) -> Sequence[Migration]:
+    """Apply the migrations that the database lacks, all or none; return them. Safe from many processes at once.
+
+    Raises SchemaError where the text of an applied migration has changed since.
+    """
+    connection = await connect(url)
+    try:
+        async with connection.transaction():
+            return await apply_missing(connection)
+    except asyncpg.LockNotAvailableError as error:
+        raise StoreUnavailableError(
+            f"a lock that the migration needs is held at {shown(url)}, by another migration or a long transaction; "
+            "try again when that has ended"
+        ) from error
+    except Exception as error:
+        raise unavailable(url, error) from error
+    finally:
+        await connection.close(timeout=TIMEOUT)
+
+
+class _PostgresTransaction:
+    def __init__(self, connection: Link, *, retried: bool) -> None:
+        self._connection = connection
+        self.retried = retried
+
+    async def fetch(self, sql: str, *values: Any) -> Sequence[Row]:
+        return await self._connection.fetch(sql, *values)
+
+
 class PostgresDatabase:
-    """A `steps.Database` on Postgres; nothing is connected before it is used, and `timeout` bounds every use."""
+    """A `database.Database` on Postgres. Nothing is connected before it is used; `timeout` bounds every use."""
 
     def __init__(self, url: str, *, timeout: float = TIMEOUT, connections: int = CONNECTIONS) -> None:
         """Raise ValueError where `url` is none of Postgres."""
@@ -55,20 +148,24 @@ class PostgresDatabase:
         self._fits = False
         self._closed = False
 
-    async def read[T](self, steps: Callable[[], Steps[T]]) -> T:
-        """Carry out steps that change nothing."""
-        return await self._within_time(self._until_whole(lambda _: steps()))
+    async def fetch(self, sql: str, *values: Any) -> Sequence[Row]:
+        """Run one statement and return its rows."""
+        return await self.transaction(lambda connection: connection.fetch(sql, *values))
 
-    async def write[T](self, steps: Callable[[bool], Steps[T]]) -> T:
-        """Carry out steps and give their result once it is committed."""
-        return await self._within_time(self._until_whole(steps))
+    async def execute(self, sql: str, *values: Any) -> Sequence[Row]:
+        """Run one statement and return its rows once it is committed."""
+        return await self.transaction(lambda connection: connection.fetch(sql, *values))
+
+    async def transaction[T](self, work: Work[T], *, read_only: bool = False) -> T:  # noqa: ARG002  readers block nobody here
+        """Run `work` in one transaction and return its result once it is committed."""
+        return await self._within_time(self._until_unbroken(work))
 
     async def check(self) -> None:
-        """Connect once, and see that the schema fits."""
+        """Connect once, and check that the schema fits."""
         await self._within_time(self._try_connection())
 
     async def close(self) -> None:
-        """Let go of every connection."""
+        """Close every connection."""
         self._closed = True
         pool, self._pool = self._pool, None
         if pool is None:
@@ -76,14 +173,13 @@ class PostgresDatabase:
         try:
             await asyncio.wait_for(pool.close(), self._timeout)
         except Exception as error:  # noqa: BLE001  whatever it is, nothing may keep a proxy from ending
-            log.warning("connections were cut", store=shown(self._url), error=str(error) or repr(error))
+            log.warning("connections to Postgres were cut", store=shown(self._url), error=str(error) or repr(error))
             pool.terminate()
 
     async def _within_time[T](self, work: Coroutine[Any, Any, T]) -> T:
-        """Return what comes of `work`, or StoreUnavailableError at the latest when the time is up.
-
-        What is left to tidy up on a connection that hangs goes on without anybody waiting.
-        """
+        """Return what `work` returns; raise StoreUnavailableError when the time is up at the latest."""
+        # Not asyncio.timeout: that waits until the cancelled work has ended, and what it has to tidy up on a connection
+        # that hangs takes as long as the connection hangs.
         task = asyncio.ensure_future(work)
         try:
             done, _ = await asyncio.wait({task}, timeout=self._timeout)
@@ -98,21 +194,21 @@ class PostgresDatabase:
         except (Exception, asyncio.CancelledError) as error:
             raise unavailable(self._url, error) from error
 
-    async def _until_whole[T](self, steps: Callable[[bool], Steps[T]]) -> T:
+    async def _until_unbroken[T](self, work: Work[T]) -> T:
         for number in range(1, TRIES):
             try:
-                return await self._transact(steps(number > 1))
+                return await self._transact(work, retried=number > 1)
             except BROKEN as error:
                 log.warning("Postgres failed, trying again", store=shown(self._url), error=str(error) or repr(error))
                 await asyncio.sleep(PAUSE * number)
-        return await self._transact(steps(True))
+        return await self._transact(work, retried=True)
 
-    async def _transact[T](self, steps: Steps[T]) -> T:
+    async def _transact[T](self, work: Work[T], *, retried: bool) -> T:
         try:
             async with self._connection() as connection, connection.transaction():
-                return await _drive(steps, connection)
-        except Undo as undo:
-            result: T = undo.result
+                return await work(_PostgresTransaction(connection, retried=retried))
+        except Rollback as ending:
+            result: T = ending.result
             return result
 
     async def _try_connection(self) -> None:
@@ -130,27 +226,17 @@ class PostgresDatabase:
                 max_size=self._connections,
                 max_inactive_connection_lifetime=IDLE_SECONDS,
                 init=self._prepare,
-                **connect_options(self._timeout),
+                **_connect_options(self._timeout),
             )
         await self._pool
         async with self._pool.acquire(timeout=self._timeout) as connection:
             yield connection
 
     async def _prepare(self, connection: Link) -> None:
-        await take_times_as_seconds(connection)
-        if not self._fits:
+        await _take_times_as_seconds(connection)
+        if not self._fits:  # once: every new connection of the pool comes here
             await check_schema(connection)
             self._fits = True
-
-
-async def _drive[T](steps: Steps[T], connection: Link) -> T:
-    try:
-        query = next(steps)
-        while True:
-            query = steps.send(await connection.fetch(query.sql, *query.values))
-    except StopIteration as done:
-        result: T = done.value
-        return result
 
 
 def _abandon(task: asyncio.Task[Any]) -> None:
@@ -160,4 +246,4 @@ def _abandon(task: asyncio.Task[Any]) -> None:
 
 def _forget(task: asyncio.Task[Any]) -> None:
     if not task.cancelled():
-        task.exception()
+        task.exception()  # looked at, or asyncio logs that nobody did

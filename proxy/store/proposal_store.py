@@ -6,125 +6,55 @@ together changes together, whatever breaks.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import hashlib
+import json
+import re
+from typing import TYPE_CHECKING, Any
 
 from proxy.core.proposals import AWAITED, Baseline, Commit, Consumed, Proposal, State
 from proxy.errors import StoreUnavailableError
-from proxy.store.database import Query, Undo
-from proxy.store.rows import (
-    BASELINE,
-    COMMIT,
-    PROPOSAL,
-    baseline_row,
-    call_key,
-    commit_row,
-    pack,
-    proposal_row,
-    to_baseline,
-    to_commit,
-    to_proposal,
-)
+from proxy.store.database import Rollback
+from proxy.store.queries import Queries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from proxy.store.database import Database, Row, Steps
+    from proxy.store.database import Database, Row, Transaction
 
+SQL = Queries("proposals")
 SWEEP_ROWS = 1000
 PROPOSE_TRIES = 5
-
-
-def _values(columns: str) -> str:
-    return ", ".join(f"${number}" for number in range(1, columns.count(",") + 2))
-
-
-# A rejected proposal stays one: that it is over is told by its time.
-_EXPIRE = (
-    "UPDATE proposals SET state = CASE state WHEN 'rejected' THEN state ELSE 'expired' END, awaited = false "
-    "WHERE expires_at <= $1 AND (awaited OR state IN ('proposed', 'pending', 'approved'))"
-)
-_EXPIRE_CALL = f"{_EXPIRE} AND call_key = $2"
-_KEPT = f"{PROPOSAL}, call_key, awaited"
-_KEEP = f"INSERT INTO proposals ({_KEPT}) VALUES ({_values(_KEPT)}) ON CONFLICT DO NOTHING RETURNING proposal_id"
-_FIND = f"SELECT {PROPOSAL} FROM proposals WHERE proposal_id = $1"
-_FIND_AWAITED = f"SELECT {PROPOSAL} FROM proposals WHERE call_key = $1 AND awaited AND expires_at > $2"
-_NEWEST = (
-    f"SELECT {PROPOSAL} FROM proposals WHERE state IN ($2, $3, $4, $5, $6, $7, $8) "
-    "ORDER BY created_at DESC, proposal_id DESC LIMIT $1"
-)
-_DECIDE = (
-    "UPDATE proposals SET state = $2, operator = $3, operator_reason = $4, operator_at = $5, expires_at = $6 "
-    "WHERE proposal_id = $1 AND expires_at > $5 "
-    "AND (state = 'pending' OR (state = 'approved' AND $2 = 'rejected')) "
-    f"RETURNING {PROPOSAL}"
-)
-_FIND_DECIDED = f"{_FIND} AND state = $2 AND operator = $3 AND operator_at = $4"
-
-_MARK_COMMITTED = (
-    "UPDATE proposals SET state = 'committed', awaited = false "
-    "WHERE proposal_id = $1 AND nonce = $2 AND state IN ('proposed', 'approved') RETURNING proposal_id"
-)
-_CONSUME = f"INSERT INTO commits ({COMMIT}) VALUES ({_values(COMMIT)}) ON CONFLICT DO NOTHING RETURNING nonce"
-_OWNER = "SELECT attempt_id FROM commits WHERE nonce = $1"
-_FIND_COMMIT = f"SELECT {COMMIT} FROM commits WHERE nonce = $1"
-_RESUME = (
-    "UPDATE commits SET outcome = NULL, ended_at = NULL, question = NULL, attempt_id = $2, attempts = attempts + 1 "
-    "WHERE nonce = $1 AND outcome = 'input_required' AND question = $3 RETURNING nonce"
-)
-_RESUMED = "SELECT nonce FROM commits WHERE nonce = $1 AND attempt_id = $2 AND outcome IS NULL"
-_END = (
-    "UPDATE commits SET outcome = $3, ended_at = $4, question = $5 "
-    "WHERE nonce = $1 AND attempt_id = $2 AND outcome IS NULL RETURNING nonce"
-)
-_ENDED = "SELECT nonce FROM commits WHERE nonce = $1 AND attempt_id = $2 AND outcome = $3 AND ended_at = $4"
-
-_FIND_BASELINE = (
-    f"SELECT {BASELINE} FROM tool_prompt_baselines WHERE tool = $2 AND server IN ($1, '') ORDER BY server = '' LIMIT 1"
-)
-_BASELINES = f"SELECT {BASELINE} FROM tool_prompt_baselines ORDER BY server, tool"
-_SET_BASELINE = (
-    f"INSERT INTO tool_prompt_baselines ({BASELINE}) VALUES ({_values(BASELINE)}) "
-    "ON CONFLICT (server, tool) DO UPDATE "
-    "SET prompt_hash = excluded.prompt_hash, set_at = excluded.set_at, set_by = excluded.set_by"
-)
-_REMOVE_BASELINE = "DELETE FROM tool_prompt_baselines WHERE server = $1 AND tool = $2 RETURNING tool"
-
-_SWEEP_COMMITS = (
-    "DELETE FROM commits WHERE nonce IN "
-    "(SELECT nonce FROM commits WHERE expires_at < $1 AND outcome IS NOT NULL LIMIT $2) RETURNING nonce"
-)
-# A proposal stays as long as its commit does.
-_SWEEP_PROPOSALS = (
-    "DELETE FROM proposals WHERE proposal_id IN (SELECT proposal_id FROM proposals WHERE expires_at < $1 "
-    "AND NOT EXISTS (SELECT 1 FROM commits WHERE commits.proposal_id = proposals.proposal_id) LIMIT $2) "
-    "RETURNING proposal_id"
-)
+_MARK = "\x01"
+# Names and reasons may hold what came over the wire, so also what no database takes as text: NUL and halves of
+# surrogate pairs. What begins with the mark itself is packed too: else it would be read back as something packed.
+_UNFIT = re.compile("^\x01|[\x00\ud800-\udfff]")
 
 
 class Proposals:
-    """Implements `proposals.ProposalStore` on a database."""
+    """A `proposals.ProposalStore` on a database."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
 
     async def propose(self, proposal: Proposal, now: float) -> Proposal:
-        """Keep `proposal` and give it back, or the one that waits in its place."""
-        return await self.database.write(lambda _: _propose(proposal, now))
+        """Store `proposal` and return it, or the one that already waits for the same call."""
+        return await self.database.transaction(lambda connection: _propose(connection, proposal, now))
 
     async def awaited(self, server: str, tool: str, principal: str, arguments_hash: str, now: float) -> Proposal | None:
         """Return the proposal that waits for exactly this call."""
         key = call_key(server, tool, principal, arguments_hash)
-        return _one(await self._rows(_FIND_AWAITED, key, float(now)))
+        return _one(await self.database.fetch(SQL["find_awaited_proposal"], key, float(now)))
 
     async def proposal(self, proposal_id: str) -> Proposal | None:
         """Return a proposal by its id."""
-        return _one(await self._rows(_FIND, pack(proposal_id)))
+        return _one(await self.database.fetch(SQL["find_proposal"], pack(proposal_id)))
 
     async def proposals(self, states: Sequence[State] = (), limit: int = 100) -> Sequence[Proposal]:
         """Return the newest proposals in any of `states`."""
         wanted = [str(state) for state in dict.fromkeys(states or State)]
-        wanted += wanted[:1] * (len(State) - len(wanted))
-        return [to_proposal(row) for row in await self._rows(_NEWEST, limit, *wanted)]
+        wanted += wanted[:1] * (len(State) - len(wanted))  # the statement has one mark for each state there is
+        rows = await self.database.fetch(SQL["newest_proposals"], limit, *wanted)
+        return [to_proposal(row) for row in rows]
 
     async def decide(
         self,
@@ -141,119 +71,217 @@ class Proposals:
             raise ValueError(f"an operator approves or rejects; {state} is neither")
         key, who, at = pack(proposal_id), pack(operator), float(now)
 
-        def steps(again: bool) -> Steps[Proposal | None]:  # noqa: FBT001  as Database says
-            rows = yield Query(_DECIDE, (key, str(state), who, pack(reason), at, float(expires_at)))
-            if again and not rows:
-                rows = yield Query(_FIND_DECIDED, (key, str(state), who, at))
+        async def decide(connection: Transaction) -> Proposal | None:
+            values = (key, str(state), who, pack(reason), at, float(expires_at))
+            rows = await connection.fetch(SQL["decide_proposal"], *values)
+            if connection.retried and not rows:
+                rows = await connection.fetch(SQL["find_decided_proposal"], key, str(state), who, at)
             return _one(rows)
 
-        return await self.database.write(steps)
+        return await self.database.transaction(decide)
 
     async def consume(self, commit: Commit) -> Consumed:
         """Consume a nonce and mark its proposal committed, together."""
-        return await self.database.write(lambda _: _consume(commit))
+        return await self.database.transaction(lambda connection: _consume(connection, commit))
 
     async def commit(self, nonce: str) -> Commit | None:
         """Return the commit that consumed a nonce."""
-        rows = await self._rows(_FIND_COMMIT, pack(nonce))
+        rows = await self.database.fetch(SQL["find_commit"], pack(nonce))
         return to_commit(rows[0]) if rows else None
 
     async def resume(self, nonce: str, attempt_id: str, question: str) -> bool:
-        """Let an attempt go on from `input_required`."""
+        """Continue an attempt that stopped at `input_required`; return whether it was this one that did."""
         ours = (pack(nonce), pack(attempt_id))
-        return await self._change(Query(_RESUME, (*ours, question)), Query(_RESUMED, ours))
+        return await self._change("resume_commit", (*ours, question), "find_resumed_commit", ours)
 
     async def end(self, nonce: str, attempt_id: str, outcome: str, now: float, question: str | None = None) -> bool:
-        """Keep how a commit ended."""
+        """Store how a commit ended; return whether it was this attempt that did."""
         ours = (pack(nonce), pack(attempt_id), outcome, float(now))
-        return await self._change(Query(_END, (*ours, question)), Query(_ENDED, ours))
+        return await self._change("end_commit", (*ours, question), "find_ended_commit", ours)
 
     async def baseline(self, server: str, tool: str) -> Baseline | None:
         """Return the baseline of a tool."""
-        rows = await self._rows(_FIND_BASELINE, pack(server), pack(tool))
+        rows = await self.database.fetch(SQL["find_baseline"], pack(server), pack(tool))
         return to_baseline(rows[0]) if rows else None
 
     async def baselines(self) -> Sequence[Baseline]:
         """Return every baseline."""
-        return [to_baseline(row) for row in await self._rows(_BASELINES)]
+        return [to_baseline(row) for row in await self.database.fetch(SQL["list_baselines"])]
 
     async def set_baseline(self, baseline: Baseline) -> None:
-        """Keep a baseline in place of the one that was there."""
-        await self._change(Query(_SET_BASELINE, baseline_row(baseline)))
+        """Store a baseline in place of the one that was there."""
+        await self.database.execute(SQL["set_baseline"], *baseline_row(baseline))
 
     async def remove_baseline(self, server: str, tool: str) -> bool:
-        """Forget a baseline."""
-        return await self._change(Query(_REMOVE_BASELINE, (pack(server), pack(tool))))
+        """Delete a baseline; return whether there was one."""
+        return bool(await self.database.execute(SQL["remove_baseline"], pack(server), pack(tool)))
 
     async def sweep(self, now: float, grace: float) -> int:
-        """Mark what has expired, and delete what expired more than `grace` ago.
-
-        By and by, so that no statement is so long that nothing else gets its turn.
-        """
-        await self._change(Query(_EXPIRE, (float(now),)))
+        """Mark what has expired, and delete what expired more than `grace` ago; return how many rows are gone."""
+        await self.database.execute(SQL["expire_proposals"], float(now))
         gone = 0
-        for statement in (_SWEEP_COMMITS, _SWEEP_PROPOSALS):
+        for statement in (SQL["delete_old_commits"], SQL["delete_old_proposals"]):
             deleted = SWEEP_ROWS
-            while deleted == SWEEP_ROWS:
-                deleted = await self._delete(statement, now - grace)
+            while deleted == SWEEP_ROWS:  # some at a time: a long statement would block the commits of others
+                deleted = len(await self.database.execute(statement, float(now - grace), SWEEP_ROWS))
                 gone += deleted
         return gone
 
     async def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
         await self.database.close()
 
-    async def _rows(self, sql: str, *values: object) -> Sequence[Row]:
-        def steps() -> Steps[Sequence[Row]]:
-            return (yield Query(sql, values))
+    async def _change(self, change: str, values: tuple[Any, ...], read_back: str, read_values: tuple[Any, ...]) -> bool:
+        """Return whether a row was changed: in this try, or before a connection broke, which is then read back."""
 
-        return await self.database.read(steps)
-
-    async def _delete(self, sql: str, before: float) -> int:
-        def steps(_: bool) -> Steps[int]:  # noqa: FBT001  as Database says
-            return len((yield Query(sql, (float(before), SWEEP_ROWS))))
-
-        return await self.database.write(steps)
-
-    async def _change(self, change: Query, read_back: Query | None = None) -> bool:
-        """Return whether `change` touched a row; `read_back` tells after a broken connection whether it did before."""
-
-        def steps(again: bool) -> Steps[bool]:  # noqa: FBT001  as Database says
-            rows = yield change
-            if again and not rows and read_back is not None:
-                rows = yield read_back
+        async def work(connection: Transaction) -> bool:
+            rows = await connection.fetch(SQL[change], *values)
+            if connection.retried and not rows:
+                rows = await connection.fetch(SQL[read_back], *read_values)
             return bool(rows)
 
-        return await self.database.write(steps)
+        return await self.database.transaction(work)
 
 
-def _propose(proposal: Proposal, now: float) -> Steps[Proposal]:
+async def _propose(connection: Transaction, proposal: Proposal, now: float) -> Proposal:
     key = call_key(proposal.server, proposal.tool, proposal.principal, proposal.arguments_hash)
     waits = proposal.state in AWAITED
     row = (*proposal_row(proposal), key, waits)
     for _ in range(PROPOSE_TRIES):
         if waits:
-            yield Query(_EXPIRE_CALL, (float(now), key))
-        if (yield Query(_KEEP, row)):
+            # One that has expired but was not swept yet would hold the unique index against the new one.
+            await connection.fetch(SQL["expire_proposals_of_call"], float(now), key)
+        if await connection.fetch(SQL["insert_proposal"], *row):
             return proposal
-        # It is there from before a connection broke, or another waits, or did until a moment ago.
-        found = (yield Query(_FIND, (row[0],))) or (yield Query(_FIND_AWAITED, (key, float(now))))
+        # It was stored before a connection broke, or another one waits, or did until a moment ago.
+        found = await connection.fetch(SQL["find_proposal"], row[0]) or await connection.fetch(
+            SQL["find_awaited_proposal"], key, float(now)
+        )
         if found:
             return to_proposal(found[0])
-    raise StoreUnavailableError(f"proposal {proposal.proposal_id!r} can be neither kept nor found")
+    raise StoreUnavailableError(f"proposal {proposal.proposal_id!r} can be neither stored nor found")
 
 
-def _consume(commit: Commit) -> Steps[Consumed]:
+async def _consume(connection: Transaction, commit: Commit) -> Consumed:
     row = commit_row(commit)
-    if (yield Query(_MARK_COMMITTED, row[:2])):
-        if (yield Query(_CONSUME, row)):
+    # The update locks the proposal's row (SQLite: BEGIN IMMEDIATE did): of several at once, the others wait here.
+    if await connection.fetch(SQL["mark_committed"], *row[:2]):
+        if await connection.fetch(SQL["consume_nonce"], *row):
             return Consumed.OURS
-        raise Undo(Consumed.REPLAY)  # consumed, whatever its proposal says: the nonce has the last word
-    owner = yield Query(_OWNER, (row[1],))
+        # The nonce has the last word: it is consumed, whatever its proposal says.
+        raise Rollback(Consumed.REPLAY)
+    owner = await connection.fetch(SQL["nonce_owner"], row[1])
     if not owner:
         return Consumed.UNKNOWN
+    # Our own attempt_id: this very call consumed it before its connection broke.
     return Consumed.OURS if owner[0][0] == row[2] else Consumed.REPLAY
 
 
 def _one(rows: Sequence[Row]) -> Proposal | None:
     return to_proposal(rows[0]) if rows else None
+
+
+def pack(text: str) -> str:
+    """Return `text` in a form that every database takes: almost always itself, and never that of another text."""
+    return _MARK + json.dumps(text) if _UNFIT.search(text) else text
+
+
+def unpack(text: str) -> str:
+    """Return what was packed."""
+    return str(json.loads(text[1:])) if text.startswith(_MARK) else text
+
+
+def call_key(server: str, tool: str, principal: str, arguments_hash: str) -> str:
+    """Return a short key for one exact call, however long its names are."""
+    return hashlib.sha256(json.dumps([server, tool, principal, arguments_hash]).encode()).hexdigest()
+
+
+def proposal_row(proposal: Proposal) -> tuple[Any, ...]:
+    """Return a proposal as `insert_proposal` takes it."""
+    p = proposal
+    return (
+        *map(pack, (p.proposal_id, p.server, p.tool, p.principal, p.arguments_hash)),
+        _json(p.arguments),
+        *map(pack, (p.rule, p.policy_version, p.approval, p.state, p.nonce)),
+        float(p.created_at),
+        float(p.expires_at),
+        float(p.token_seconds),
+        p.composite_score,
+        _json(dict(p.signals)),
+        _json(dict(p.absent)),
+        *map(_pack, (p.reason, p.call_id, p.operator, p.operator_reason)),
+        p.operator_at,
+    )
+
+
+def to_proposal(row: Row) -> Proposal:
+    """Return the proposal in a row of `find_proposal`."""
+    return Proposal(
+        proposal_id=unpack(row[0]),
+        server=unpack(row[1]),
+        tool=unpack(row[2]),
+        principal=unpack(row[3]),
+        arguments_hash=unpack(row[4]),
+        arguments=json.loads(row[5]),
+        rule=unpack(row[6]),
+        policy_version=unpack(row[7]),
+        approval=row[8],
+        state=State(row[9]),
+        nonce=unpack(row[10]),
+        created_at=row[11],
+        expires_at=row[12],
+        token_seconds=row[13],
+        composite_score=row[14],
+        signals=json.loads(row[15]),
+        absent=json.loads(row[16]),
+        reason=_unpack(row[17]),
+        call_id=_unpack(row[18]),
+        operator=_unpack(row[19]),
+        operator_reason=_unpack(row[20]),
+        operator_at=row[21],
+    )
+
+
+def commit_row(commit: Commit) -> tuple[Any, ...]:
+    """Return a commit as `consume_nonce` takes it."""
+    c = commit
+    ids = map(pack, (c.proposal_id, c.nonce, c.attempt_id))
+    return (*ids, float(c.at), float(c.expires_at), c.outcome, c.ended_at, c.attempts, c.question)
+
+
+def to_commit(row: Row) -> Commit:
+    """Return the commit in a row of `find_commit`."""
+    return Commit(
+        proposal_id=unpack(row[0]),
+        nonce=unpack(row[1]),
+        attempt_id=unpack(row[2]),
+        at=row[3],
+        expires_at=row[4],
+        outcome=row[5],
+        ended_at=row[6],
+        attempts=row[7],
+        question=row[8],
+    )
+
+
+def baseline_row(baseline: Baseline) -> tuple[Any, ...]:
+    """Return a baseline as `set_baseline` takes it."""
+    b = baseline
+    return (*map(pack, (b.server, b.tool, b.prompt_hash)), float(b.set_at), pack(b.set_by))
+
+
+def to_baseline(row: Row) -> Baseline:
+    """Return the baseline in a row of `find_baseline`."""
+    return Baseline(unpack(row[0]), unpack(row[1]), unpack(row[2]), row[3], unpack(row[4]))
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, allow_nan=False)  # in ASCII: NUL and halves of surrogate pairs stay escapes
+
+
+def _pack(text: str | None) -> str | None:
+    return None if text is None else pack(text)
+
+
+def _unpack(text: str | None) -> str | None:
+    return None if text is None else unpack(text)

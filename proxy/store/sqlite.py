@@ -1,7 +1,6 @@
 """The embedded database: one SQLite file that the daemon, sidecars and commands use at once.
 
-WAL mode and `synchronous=FULL`; one thread owns a connection, so that the event
-loop of the proxy never waits for a disk.
+WAL mode and `synchronous=FULL`. One thread owns a connection, so that the proxy's event loop never waits for a disk.
 """
 
 from __future__ import annotations
@@ -16,16 +15,16 @@ import apsw
 import structlog
 
 from proxy.errors import SchemaError, StoreRefusedError, StoreUnavailableError
-from proxy.store.database import Undo, drive
-from proxy.store.migrations import migrations
+from proxy.store.database import Rollback
+from proxy.store.migrate import migrations
 from proxy.system.secret_files import room_hint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
     from pathlib import Path
 
-    from proxy.store.database import Query, Row, Steps
-    from proxy.store.migrations import Migration
+    from proxy.store.database import Row, Work
+    from proxy.store.migrate import Migration
 
 log = structlog.get_logger("interlock.store")
 
@@ -38,11 +37,23 @@ _MARK = re.compile(r"\$(\d+)")
 REFUSED = (apsw.ConstraintError, apsw.MismatchError, apsw.TooBigError)
 
 
-class SqliteDatabase:
-    """A `steps.Database` on one file, made and brought up to date when it is first used.
+class _SqliteTransaction:
+    """A `database.Transaction` whose `fetch` never waits: it runs in the thread that owns the connection."""
 
-    Other processes are waited for, for `timeout` seconds at most. Whoever has a thread to wait in has it work there,
-    and not `aside`: what is handed from thread to thread is dearer than what is done with it.
+    retried = False  # a file has no connection that breaks
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+
+    async def fetch(self, sql: str, *values: Any) -> Sequence[Row]:
+        return _execute(self._connection, sql, values)
+
+
+class SqliteDatabase:
+    """A `database.Database` on one file, created and migrated when it is first used.
+
+    Waits up to `timeout` seconds for other processes. A caller that has a thread to wait in passes `in_thread=False`:
+    handing work from thread to thread costs more than the work itself.
     """
 
     def __init__(self, path: Path, *, timeout: float = TIMEOUT, in_thread: bool = True) -> None:
@@ -52,26 +63,33 @@ class SqliteDatabase:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store") if in_thread else None
         self._closed = False
 
-    async def read[T](self, steps: Callable[[], Steps[T]]) -> T:
-        """Carry out steps that change nothing."""
-        return await self._in_thread(lambda: self._transact("BEGIN", steps))
+    async def fetch(self, sql: str, *values: Any) -> Sequence[Row]:
+        """Run one statement that changes nothing and return its rows."""
+        return await self.transaction(lambda connection: connection.fetch(sql, *values), read_only=True)
 
-    async def write[T](self, steps: Callable[[bool], Steps[T]]) -> T:
-        """Carry out steps and give their result once it is on disk."""
-        return await self._in_thread(lambda: self._transact("BEGIN IMMEDIATE", lambda: steps(False)))
+    async def execute(self, sql: str, *values: Any) -> Sequence[Row]:
+        """Run one statement and return its rows once it is on disk."""
+        return await self.transaction(lambda connection: connection.fetch(sql, *values))
+
+    async def transaction[T](self, work: Work[T], *, read_only: bool = False) -> T:
+        """Run `work` in one transaction and return its result once it is on disk."""
+        # IMMEDIATE takes the write lock first. A plain BEGIN takes it at the first change, and there SQLite refuses at
+        # once, without waiting, if another process has written since this one began to read.
+        begin = "BEGIN" if read_only else "BEGIN IMMEDIATE"
+        return await self._in_thread(lambda: self._transact(begin, work))
 
     async def check(self) -> None:
         """Open the file."""
         await self._in_thread(self._open)
 
     async def close(self) -> None:
-        """Finish what is under way and let go of the file."""
+        """Finish what has begun and close the file."""
         if not self._closed:
             self._closed = True
             if self._thread is None:
-                self._let_go()
+                self._drop_connection()
                 return
-            self._thread.submit(self._let_go)
+            self._thread.submit(self._drop_connection)
             await asyncio.to_thread(self._thread.shutdown)
 
     async def _in_thread[T](self, work: Callable[[], T]) -> T:
@@ -79,24 +97,25 @@ class SqliteDatabase:
             raise StoreUnavailableError(f"the store {self.path} is closed")
         if self._thread is None:
             return work()
-        under_way = asyncio.get_running_loop().run_in_executor(self._thread, work)
-        # Twice the time: once to wait for other processes, once for the turns of our own.
-        done, _ = await asyncio.wait({under_way}, timeout=2 * self._timeout)
+        running = asyncio.get_running_loop().run_in_executor(self._thread, work)
+        # Twice the time: once to wait for other processes, once for the work of our own that is queued before.
+        done, _ = await asyncio.wait({running}, timeout=2 * self._timeout)
         if not done:
-            under_way.cancel()
+            running.cancel()
             raise StoreUnavailableError(f"the store {self.path} does not answer")
-        return under_way.result()
+        return running.result()
 
-    def _transact[T](self, begin: str, steps: Callable[[], Steps[T]]) -> T:
-        """Carry out steps in one transaction. Runs in the thread."""
+    def _transact[T](self, begin: str, work: Work[T]) -> T:
+        """Run in the thread that owns the connection."""
         connection = self._open()
         try:
+            # Explicit BEGIN and COMMIT: apsw's `with connection` makes a savepoint, which takes the write lock late.
             connection.execute(begin)
-            result = drive(steps(), lambda query: _execute(connection, query))
+            result = _run(work(_SqliteTransaction(connection)))
             connection.execute("COMMIT")
-        except Undo as undo:
+        except Rollback as ending:
             self._roll_back(connection)
-            ended: T = undo.result
+            ended: T = ending.result
             return ended
         except StoreUnavailableError:
             self._roll_back(connection)
@@ -109,11 +128,12 @@ class SqliteDatabase:
 
     def _roll_back(self, connection: apsw.Connection) -> None:
         try:
+            # SQLite has ended the transaction itself after some errors, a full disk for one.
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
         except apsw.Error as error:
-            log.exception("a transaction cannot be undone", path=str(self.path), error=str(error))
-            self._let_go()
+            log.exception("a transaction cannot be rolled back", path=str(self.path), error=str(error))
+            self._drop_connection()
 
     def _open(self) -> apsw.Connection:
         if self._connection is None:
@@ -126,19 +146,30 @@ class SqliteDatabase:
                 ) from error
         return self._connection
 
-    def _let_go(self) -> None:
+    def _drop_connection(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
 
 
-def _execute(connection: apsw.Connection, query: Query) -> Sequence[Row]:
-    return connection.execute(_numbered(query.sql), query.values).fetchall()
+def _run[T](work: Awaitable[T]) -> T:
+    """Return what `work` returns. It has nothing to wait for, so one step brings it to its end, without a loop."""
+    steps = work.__await__()
+    try:
+        next(steps)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    raise RuntimeError("the work of a transaction waits for something other than its database")
+
+
+def _execute(connection: apsw.Connection, sql: str, values: tuple[Any, ...]) -> Sequence[Row]:
+    return connection.execute(_numbered(sql), values).fetchall()
 
 
 @lru_cache(maxsize=256)
 def _numbered(sql: str) -> str:
-    """Have `$1` stand for the first value by its number: SQLite takes it for a name."""
+    """Replace `$1` by `?1`: SQLite takes the former for a name."""
     return _MARK.sub(r"?\1", sql)
 
 
@@ -149,9 +180,10 @@ def _connect(path: Path, timeout: float) -> apsw.Connection:
     connection = apsw.Connection(str(path))
     try:
         connection.set_busy_timeout(int(timeout * 1000))
-        # Of a file that is just being made: an event takes 1.6 kB, and a page costs about the same whatever its size.
+        # For a new file only: an event takes 1.6 kB, and a page costs about the same whatever its size.
         connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
         connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
+        # WAL with FULL: each commit is one fsync, and what was acknowledged outlives a power cut.
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=FULL")
         connection.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}")
@@ -164,7 +196,7 @@ def _connect(path: Path, timeout: float) -> apsw.Connection:
 
 
 def schema_version(path: Path) -> int:
-    """Return how many migrations the file has, made or not. Raises StoreUnavailableError where it is no store."""
+    """Return how many migrations the file has, 0 without a file. Raises StoreUnavailableError where it is no store."""
     if not path.exists():
         return 0
     try:
@@ -188,16 +220,15 @@ def check_version(path: Path, version: int, known: int) -> None:
 
 
 def _version(connection: apsw.Connection) -> int:
-    version: Any = connection.execute("PRAGMA user_version").fetchall()[0][0]
-    return int(version)
+    return int(connection.pragma("user_version"))
 
 
 def _migrate(connection: apsw.Connection, path: Path, known: Sequence[Migration]) -> None:
-    """Apply what is missing; several processes may come at once."""
+    """Apply what is missing. Several processes may do so at once."""
     if _version(connection) == len(known):
         return
     connection.execute("BEGIN IMMEDIATE")
-    version = _version(connection)
+    version = _version(connection)  # again: another process may have migrated while this one waited for the lock
     check_version(path, version, len(known))
     for migration in known[version:]:
         connection.execute(migration.text)

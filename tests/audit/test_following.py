@@ -24,7 +24,7 @@ class Down:
 
     class database:  # noqa: N801  as an attribute is named
         @staticmethod
-        async def read(steps: Any) -> Any:
+        async def fetch(*_: Any) -> Any:
             raise StoreUnavailableError("down")
 
     async def events(self, *_: Any, **__: Any) -> Any:

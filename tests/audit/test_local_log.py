@@ -214,10 +214,10 @@ async def test_no_text_stops_the_writer(odd: str, sink: LocalLog, path: Path) ->
 async def test_an_error_of_any_kind_is_told_and_the_writer_lives_on(
     sink: LocalLog, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("proxy.audit.local_log_sql._INSERT", "INSERT INTO nowhere VALUES (?)")
+    monkeypatch.setattr("proxy.audit.local_log_sql._insert_sql", lambda _: "INSERT INTO nowhere VALUES (?)")
     with pytest.raises(AuditUnavailableError, match="nowhere"):
         await sink.record(event(1))
-    monkeypatch.setattr("proxy.audit.local_log_sql._INSERT", 5)
+    monkeypatch.setattr("proxy.audit.local_log_sql._insert_sql", 5)
     with pytest.raises(AuditUnavailableError):
         await sink.record(event(2))
     monkeypatch.undo()

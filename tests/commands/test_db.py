@@ -8,7 +8,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from proxy.store.migrations import migrations
+from proxy.store.migrate import migrations
 from tests.commands.conftest import Run, complaint
 from tests.support.postgres import Postgres
 

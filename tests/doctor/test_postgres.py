@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from proxy.doctor.postgres import inspect_database
-from proxy.store.migrations import migrations
+from proxy.store.migrate import migrations
 from tests.support.postgres import Postgres
 
 

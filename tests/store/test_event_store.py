@@ -469,7 +469,7 @@ class TestPruning:
 
 
 def rows(events: Events, sql: str) -> Any:
-    return events._rows(sql)
+    return events.database.fetch(sql)
 
 
 class TestViews:

@@ -243,7 +243,7 @@ class TestRoles:
         assert len(await store.calls(Filter())) == 1
         assert len(await store.find("e0001")) == 1
         for view in ("denied_calls", "two_phase_ledger", "server_behaviour", "proposals", "commits"):
-            await store._rows(f"SELECT 1 FROM {view}")
+            await store.database.fetch(f"SELECT 1 FROM {view}")
         for ask in (store.write([decided(2)]), store.prune(NOW), store.prepare(NOW)):
             with pytest.raises(StoreUnavailableError, match="permission denied"):
                 await ask

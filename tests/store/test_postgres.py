@@ -1,4 +1,4 @@
-"""Postgres as a database for steps: what breaks, hangs or is not there, is told in time and mends by itself."""
+"""Postgres as a database: what breaks, hangs or is not there is reported in time and recovers by itself."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ import pytest
 
 from proxy.core.proposals import Consumed, State
 from proxy.errors import SchemaError, StoreUnavailableError
-from proxy.store.database import Query, Steps
-from proxy.store.migrate import migrate
-from proxy.store.postgres import PostgresDatabase
+from proxy.store.postgres import PostgresDatabase, connect, migrate, unavailable
 from proxy.store.proposal_store import Proposals
 from tests.store.test_proposal_store import NOW, commit, committed, proposal
 from tests.support.harness import free_port
@@ -46,16 +44,15 @@ def patient(url: str) -> Proposals:
     return Proposals(PostgresDatabase(url, timeout=2 * PATIENCE))
 
 
-def one(value: int = 1) -> Steps[int]:
-    rows = yield Query("SELECT $1::int", (value,))
-    return int(rows[0][0])
+async def one(database: PostgresDatabase) -> int:
+    return int((await database.fetch("SELECT $1::int", 1))[0][0])
 
 
 async def refused(database: PostgresDatabase, match: str | None = None) -> float:
     """Return how long it took to be refused."""
     started = time.monotonic()
     with pytest.raises(StoreUnavailableError, match=match):
-        await database.read(one)
+        await one(database)
     return time.monotonic() - started
 
 
@@ -181,7 +178,7 @@ async def test_nobody_at_the_address_is_told_at_once() -> None:
     database = PostgresDatabase(f"postgresql://u:s3cret@127.0.0.1:{free_port()}/x", timeout=2 * PATIENCE)
     assert await refused(database, r"u:\*\*\*@127") < SOON
     with pytest.raises(StoreUnavailableError) as caught:
-        await database.write(lambda _: one())
+        await database.execute("SELECT 1")
     assert "s3cret" not in str(caught.value)
     await database.close()
 
@@ -224,13 +221,13 @@ def test_a_url_of_something_else_is_refused_without_repeating_it(url: str) -> No
 
 async def test_it_comes_back_by_itself(postgres: Postgres, database_url: str) -> None:
     database = PostgresDatabase(database_url, timeout=2 * PATIENCE)
-    assert await database.read(one) == 1
+    assert await one(database) == 1
     postgres.halt()
     try:
         assert await refused(database) < SOON
     finally:
         postgres.start()
-    assert await database.read(one) == 1
+    assert await one(database) == 1
     await database.close()
 
 
@@ -241,7 +238,7 @@ async def test_one_that_is_down_at_the_start_is_used_when_it_is_there(postgres: 
         assert await refused(database) < SOON
     finally:
         postgres.start()
-    assert await database.read(one) == 1
+    assert await one(database) == 1
     await database.close()
 
 
@@ -265,12 +262,12 @@ async def test_a_lock_that_is_held_is_waited_for_in_time_only(
 async def test_a_database_without_our_tables_names_the_way_out_until_it_has_them(postgres: Postgres) -> None:
     url = postgres.new_database(migrated=False)
     database = PostgresDatabase(url, timeout=2 * PATIENCE)
-    for ask in (database.check(), database.read(one), Proposals(database).proposal("p")):
+    for ask in (database.check(), one(database), Proposals(database).proposal("p")):
         with pytest.raises(SchemaError, match=r"lacks migration 0001_two_phase; run `interlock db migrate`"):
             await ask
     await migrate(url)
     await database.check()
-    assert await database.read(one) == 1
+    assert await one(database) == 1
     await database.close()
 
 
@@ -298,25 +295,17 @@ async def test_a_role_that_may_not_is_refused(postgres: Postgres) -> None:
 async def test_the_server_ends_what_a_vanished_proxy_left_open(database_url: str) -> None:
     """Else its locks would stop every other replica for good."""
 
-    def held() -> Steps[list[str]]:
-        rows = []
-        for name in ("statement_timeout", "idle_in_transaction_session_timeout", "application_name"):
-            rows.append((yield Query("SELECT current_setting($1)", (name,)))[0][0])
-        return rows
-
     database = PostgresDatabase(database_url, timeout=30)
-    assert await database.read(held) == ["30s", "30s", "interlock"]
+    names = ("statement_timeout", "idle_in_transaction_session_timeout", "application_name")
+    found = [(await database.fetch("SELECT current_setting($1)", name))[0][0] for name in names]
+    assert found == ["30s", "30s", "interlock"]
     await database.close()
 
 
 async def test_closing_does_not_wait_for_what_hangs(database_url: str) -> None:
     async with Cutter(database_url, "hang", word=b"pg_sleep") as line:
         database = PostgresDatabase(line.url, timeout=2 * PATIENCE)
-
-        def sleep() -> Steps[None]:
-            yield Query("SELECT pg_sleep($1)", (0.0,))
-
-        asking = asyncio.create_task(database.read(sleep))
+        asking = asyncio.create_task(database.fetch("SELECT pg_sleep($1)", 0.0))
         async with asyncio.timeout(SOON):
             while not line.cuts:
                 await asyncio.sleep(0.01)
@@ -325,3 +314,34 @@ async def test_closing_does_not_wait_for_what_hangs(database_url: str) -> None:
             await database.close()
         with pytest.raises(StoreUnavailableError):
             await asking
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.5, 946_684_800.0, 1_763_000_000.123457, 32_503_680_000.0])
+async def test_times_are_seconds_both_ways(seconds: float, database_url: str) -> None:
+    connection = await connect(database_url)
+    assert await connection.fetchval("SELECT $1::timestamptz", seconds) == pytest.approx(seconds, abs=1e-6, rel=0)
+    assert await connection.fetchval("SELECT extract(epoch FROM $1::timestamptz)::float8", seconds) == pytest.approx(
+        seconds, abs=1e-6, rel=0
+    )
+    assert await connection.fetchval("SELECT $1::timestamptz", None) is None
+    await connection.close()
+
+
+async def test_no_connection_is_told_without_the_password() -> None:
+    with pytest.raises(StoreUnavailableError, match=r"u:\*\*\*@127") as caught:
+        await connect(f"postgresql://u:s3cret@127.0.0.1:{free_port()}/x", 1)
+    assert "s3cret" not in str(caught.value)
+
+
+async def test_a_wrong_url_is_told() -> None:
+    with pytest.raises(StoreUnavailableError, match="write postgresql://"):
+        await connect("http://x")
+
+
+def test_an_error_of_ours_stays_what_it_is_and_others_say_what_they_can() -> None:
+    ours = SchemaError("x")
+    assert unavailable("postgresql://h/d", ours) is ours
+    assert "no answer in time" in str(unavailable("postgresql://h/d", TimeoutError()))
+    assert "first" in str(unavailable("postgresql://h/d", OSError("first\nsecond")))
+    assert "second" not in str(unavailable("postgresql://h/d", OSError("first\nsecond")))
+    assert "KeyError" in str(unavailable("postgresql://h/d", KeyError()))

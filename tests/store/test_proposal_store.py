@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from proxy.core.proposals import Baseline, Commit, Consumed, Proposal, State
 from proxy.errors import StoreUnavailableError
 from proxy.store.open_store import open_store
-from proxy.store.proposal_store import Proposals
+from proxy.store.proposal_store import Proposals, call_key, pack, unpack
 from tests.support.store_fixtures import patient_store
 from tests.support.timeouts import PATIENCE
 
@@ -240,7 +242,7 @@ class TestConsuming:
     async def test_a_consumed_nonce_has_the_last_word(self, store: Proposals) -> None:
         """Even where somebody put the proposal's state back by hand."""
         await committed(store)
-        await store._change(_query("UPDATE proposals SET state = 'approved' WHERE proposal_id = $1", "p1"))
+        await store.database.execute("UPDATE proposals SET state = 'approved' WHERE proposal_id = $1", "p1")
         assert await store.consume(commit(attempt="call-2")) is Consumed.REPLAY
         found = await store.proposal("p1")
         assert found is not None
@@ -491,12 +493,6 @@ class TestClosing:
         assert found is not None
 
 
-def _query(sql: str, *values: Any) -> Any:
-    from proxy.store.database import Query
-
-    return Query(sql, values)
-
-
 async def _keep(where: Where, names: list[str]) -> None:
     store = patient_store(*where)
     for name in names:
@@ -517,3 +513,29 @@ def _consume_many(where: Where, names: list[str], worker: int, ready: Any, resul
         return Counter(map(str, outcomes))
 
     results.put(dict(asyncio.run(run())))
+
+
+ANY_TEXT = st.text(st.characters(exclude_categories=()))
+SHORT = st.text(st.sampled_from('\x00\x01\ud800"a\\'), max_size=4)
+
+
+@given(ANY_TEXT | SHORT)
+def test_what_is_packed_comes_out_as_it_was_and_fits_a_database(text: str) -> None:
+    packed = pack(text)
+    assert unpack(packed) == text
+    assert b"\0" not in packed.encode()
+
+
+@given(SHORT, SHORT)
+def test_no_two_texts_are_packed_alike(one: str, other: str) -> None:
+    assert (pack(one) == pack(other)) is (one == other)
+
+
+def test_ordinary_text_is_itself() -> None:
+    for text in ("", "read_file", "é\U0001f600", "\\u0000", "a\x01b", "\n\t"):
+        assert pack(text) == text
+
+
+@given(st.tuples(SHORT, SHORT, SHORT, SHORT), st.tuples(SHORT, SHORT, SHORT, SHORT))
+def test_no_two_calls_have_one_key(one: tuple[str, str, str, str], other: tuple[str, str, str, str]) -> None:
+    assert (call_key(*one) == call_key(*other)) is (one == other)

@@ -18,8 +18,8 @@ import pytest
 from proxy.core.proposals import Consumed, State
 from proxy.errors import SchemaError, StoreUnavailableError
 from proxy.store import sqlite as room
-from proxy.store.database import Query, Steps, Undo
-from proxy.store.migrations import Migration
+from proxy.store.database import Transaction
+from proxy.store.migrate import Migration
 from proxy.store.proposal_store import Proposals
 from proxy.store.sqlite import SqliteDatabase, schema_version
 from tests.store.test_proposal_store import NOW, commit, proposal
@@ -36,10 +36,6 @@ async def database(path: Path) -> AsyncIterator[SqliteDatabase]:
     opened = SqliteDatabase(path)
     yield opened
     await opened.close()
-
-
-def ask(sql: str, *values: Any) -> Steps[Any]:
-    return (yield Query(sql, values))
 
 
 def keep_and_hold(path: Path, kept: Any) -> None:
@@ -77,7 +73,7 @@ async def test_only_the_owner_can_read_the_files(path: Path, database: SqliteDat
 
 async def test_it_is_durable_in_each_transaction(database: SqliteDatabase) -> None:
     for pragma, value in (("journal_mode", "wal"), ("synchronous", 2), ("foreign_keys", 1)):
-        assert await database.read(lambda pragma=pragma: ask(f"PRAGMA {pragma}")) == [(value,)]
+        assert await database.fetch(f"PRAGMA {pragma}") == [(value,)]
 
 
 def test_what_was_acknowledged_outlives_a_killed_process(path: Path) -> None:
@@ -145,16 +141,16 @@ async def test_the_event_loop_does_not_wait_with_it(path: Path) -> None:
 async def test_who_has_a_thread_to_wait_in_has_it_work_there(path: Path) -> None:
     database, threads = SqliteDatabase(path, in_thread=False), set[int]()
 
-    def steps() -> Steps[Any]:
+    async def work(connection: Transaction) -> Any:
         threads.add(threading.get_ident())
-        return (yield Query("SELECT $2, $1, $2", (1, "é")))
+        return await connection.fetch("SELECT $2, $1, $2", 1, "é")
 
-    assert await database.read(steps) == [("é", 1, "é")]
+    assert await database.transaction(work) == [("é", 1, "é")]
     assert threads == {threading.get_ident()}
     await database.close()
     await database.close()
     with pytest.raises(StoreUnavailableError, match="closed"):
-        await database.read(steps)
+        await database.transaction(work)
 
 
 async def test_a_disk_that_never_answers_is_given_up_in_time(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,39 +160,30 @@ async def test_a_disk_that_never_answers_is_given_up_in_time(path: Path, monkeyp
     monkeypatch.setattr(room, "_execute", lambda *_: answers.wait(PATIENCE))
     async with asyncio.timeout(PATIENCE / 2):
         with pytest.raises(StoreUnavailableError, match="does not answer"):
-            await database.read(lambda: ask("SELECT 1"))
+            await database.fetch("SELECT 1")
     answers.set()
     await database.close()
 
 
-async def test_an_error_leaves_nothing_half_done_and_the_next_goes_on(database: SqliteDatabase) -> None:
-    def half(_: bool) -> Steps[None]:
-        yield Query("INSERT INTO tool_prompt_baselines VALUES ('s', 't', 'h', 1.0, '')")
-        yield Query("SELECT nonsense")
+async def test_work_that_waits_for_something_else_is_refused_and_undone(database: SqliteDatabase) -> None:
+    async def sleepy(connection: Transaction) -> None:
+        await connection.fetch("INSERT INTO tool_prompt_baselines VALUES ('s', 't', 'h', 1.0, '')")
+        await asyncio.sleep(0)
 
-    with pytest.raises(StoreUnavailableError, match="nonsense"):
-        await database.write(half)
-    assert await Proposals(database).baselines() == []
-
-
-async def test_undone_steps_change_nothing_and_give_their_result(database: SqliteDatabase) -> None:
-    def undone(_: bool) -> Steps[str]:
-        yield Query("INSERT INTO tool_prompt_baselines VALUES ('s', 't', 'h', 1.0, '')")
-        raise Undo("undone")
-
-    assert await database.write(undone) == "undone"
+    with pytest.raises(StoreUnavailableError, match="other than its database"):
+        await database.transaction(sleepy)
     assert await Proposals(database).baselines() == []
 
 
 async def test_a_full_disk_is_told_and_what_was_there_stays(database: SqliteDatabase) -> None:
     store = Proposals(database)
     await store.propose(proposal(), NOW)
-    pages = (await database.read(lambda: ask("PRAGMA page_count")))[0][0]
-    await database.read(lambda: ask(f"PRAGMA max_page_count={pages}"))
+    pages = (await database.fetch("PRAGMA page_count"))[0][0]
+    await database.fetch(f"PRAGMA max_page_count={pages}")
     with pytest.raises(StoreUnavailableError, match="full"):
         await store.propose(proposal("p2", tool="t", arguments="x" * 100_000), NOW)
     assert await store.proposals() == [proposal()]
-    await database.read(lambda: ask("PRAGMA max_page_count=100000"))
+    await database.fetch("PRAGMA max_page_count=100000")
     assert (await store.propose(proposal("p2", tool="t"), NOW)).proposal_id == "p2"
 
 
@@ -221,7 +208,7 @@ async def test_a_file_that_is_no_store_is_named_with_the_way_out(path: Path, con
 
 async def test_a_store_of_a_newer_version_is_refused(path: Path, database: SqliteDatabase) -> None:
     await database.check()
-    await database.read(lambda: ask("PRAGMA user_version=99"))
+    await database.fetch("PRAGMA user_version=99")
     newer = SqliteDatabase(path)
     with pytest.raises(SchemaError, match=r"schema 99.*newer"):
         await newer.check()
@@ -235,7 +222,7 @@ async def test_a_store_of_an_older_version_is_brought_up_to_date(
     known = (*room.migrations("sqlite"), Migration(9, "more", "CREATE TABLE more (a)"))
     monkeypatch.setattr(room, "migrations", lambda _: known)
     newer = SqliteDatabase(path)
-    assert await newer.read(lambda: ask("SELECT count(*) FROM more")) == [(0,)]
+    assert await newer.fetch("SELECT count(*) FROM more") == [(0,)]
     assert await Proposals(newer).proposals() == [proposal()]
     await newer.close()
     assert schema_version(path) == len(known)
@@ -253,7 +240,7 @@ async def test_a_migration_that_fails_leaves_the_store_as_it_was(
         await newer.check()
     await newer.close()
     assert schema_version(path) == before
-    assert await database.read(lambda: ask("SELECT name FROM sqlite_master WHERE name = 'more'")) == []
+    assert await database.fetch("SELECT name FROM sqlite_master WHERE name = 'more'") == []
 
 
 def test_a_store_that_is_not_there_has_no_schema_and_is_not_made_by_looking(path: Path) -> None:

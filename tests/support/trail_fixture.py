@@ -67,9 +67,4 @@ async def verified(state_dir: Path, store: Events | None = None) -> Report:
 
 async def execute(store: Events, sql: str, *values: Any) -> None:
     """Change a store behind our back."""
-    from proxy.store.database import Query
-
-    def steps(_: bool):
-        yield Query(sql, values)
-
-    await store.database.write(steps)
+    await store.database.execute(sql, *values)

@@ -1,7 +1,10 @@
--- Keep a batch of events: their texts ($1), what to read columns from where that is not the text itself ($2),
--- and their places in the writers' logs ($3, $4, $5), each as one text parted by U+001E, which no JSON holds: a driver
--- takes far longer over an array. Those that are there already are left alone; the conflict has no target and nothing
--- is returned, so that the right to insert is right enough.
+-- Audit events in Postgres alone (proxy/store/event_store_postgres.py).
+
+-- name: insert_events
+-- A batch of events: their texts ($1), what to read columns from where that is not the text itself ($2), and their
+-- writers, numbers and links ($3, $4, $5), each as one text with U+001E between the values, which no JSON holds: a driver
+-- takes far longer over an array. Events that are there already are left alone; the conflict has no target and nothing is
+-- returned, so that a role with the right to INSERT alone can run this.
 INSERT INTO events (
     event_id, ts, kind, call_id, proposal_id, agent, authenticated, server, transport, revision, session, jsonrpc_id,
     method, tool, arguments, arguments_hash, decision, reason, rule, rules, shadow_rules, policy_version, redactions,
@@ -27,4 +30,23 @@ FROM unnest(
         upstream_ms double precision, total_ms double precision, result_digest text, result_size bigint,
         is_error boolean, outcome text, detail jsonb
     )
-ON CONFLICT DO NOTHING
+ON CONFLICT DO NOTHING;
+
+-- name: stats_secrets
+SELECT
+    server, tool, found.value ->> 'detector', count(*),
+    count(*) FILTER (WHERE found.value @> '{"record_only": true}')
+FROM events
+CROSS JOIN jsonb_array_elements(CASE jsonb_typeof(redactions) WHEN 'array' THEN redactions END) AS found
+WHERE redactions IS NOT NULL AND {conditions}
+GROUP BY 1, 2, 3 ORDER BY 4 DESC, 1, 2, 3 LIMIT 1000;
+
+-- name: stats_days
+SELECT to_char(ts AT TIME ZONE 'UTC', 'YYYY-MM-DD'), count(*), count(*) FILTER (WHERE decision = 'deny')
+FROM events WHERE kind = 'decided' AND method = 'tools/call' AND {conditions} GROUP BY 1 ORDER BY 1;
+
+-- name: make_partitions
+SELECT interlock_make_partitions($1, $2);
+
+-- name: drop_events
+SELECT interlock_drop_events($1, $2, $3);

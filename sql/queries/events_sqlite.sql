@@ -1,0 +1,45 @@
+-- Audit events in SQLite alone (proxy/store/event_store_sqlite.py).
+
+-- name: insert_events
+-- Of each event: the values of its columns as they were read from its text (proxy/audit/event_columns.py), its number in
+-- its writer's log, and the text itself. An event that is there already is left alone.
+INSERT INTO events (
+    event_id, ts, kind, call_id, proposal_id, agent, server, transport, revision, session, jsonrpc_id, method, tool,
+    arguments_hash, decision, reason, rule, policy_version, result_digest, outcome, authenticated, is_error, gate_ms,
+    upstream_ms, total_ms, result_size, arguments, rules, shadow_rules, redactions, detail, writer, seq, chain, body
+)
+VALUES {rows}
+ON CONFLICT DO NOTHING;
+
+-- name: stats_secrets
+SELECT
+    server, tool,
+    CASE found.type WHEN 'object' THEN found.value ->> 'detector' END,
+    count(*),
+    count(*) FILTER (
+        WHERE CASE found.type WHEN 'object' THEN json_type(found.value, '$.record_only') = 'true' END
+    )
+FROM events CROSS JOIN json_each(CASE json_type(redactions) WHEN 'array' THEN redactions END) AS found
+WHERE redactions IS NOT NULL AND {conditions}
+GROUP BY 1, 2, 3 ORDER BY 4 DESC, 1, 2, 3 LIMIT 1000;
+
+-- name: stats_days
+SELECT date(ts, 'unixepoch'), count(*), count(*) FILTER (WHERE decision = 'deny')
+FROM events WHERE kind = 'decided' AND method = 'tools/call' AND {conditions} GROUP BY 1 ORDER BY 1;
+
+-- name: prune_chain
+DELETE FROM events WHERE rowid IN (
+    SELECT rowid FROM events WHERE writer = $1 AND seq <= $2 ORDER BY seq LIMIT $3
+)
+RETURNING rowid;
+
+-- name: prune_unchained
+DELETE FROM events WHERE rowid IN (
+    SELECT rowid FROM events
+    WHERE (writer IS NULL OR seq IS NULL OR chain IS NULL) AND ts < $1 ORDER BY ts LIMIT $2
+)
+RETURNING rowid;
+
+-- name: vacuum
+-- Give the room of deleted rows back to the disk.
+PRAGMA incremental_vacuum;
