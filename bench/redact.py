@@ -15,7 +15,7 @@ from pathlib import Path
 from bench import figures
 from bench.figures import Figure
 from proxy.redact import Masker, builtin
-from proxy.redact.scan import Scanner
+from proxy.redact.scan import scanner_for
 from proxy.redact.validators import luhn
 
 SIZE = 5_000_000
@@ -84,7 +84,7 @@ def measure(quick: bool) -> Iterator[Figure]:  # noqa: FBT001
     start = time.thread_time()
     masker = Masker(b"a key for the benchmark")
     yield Figure(f"{len(builtin().detectors)} detectors compiled", time.thread_time() - start, "s")
-    scanner, chosen = Scanner(builtin()), builtin().select(DETECTORS)
+    scanner, chosen = scanner_for(builtin()), builtin().select(DETECTORS)
     words = prose()
     data = words.encode()
     start = time.thread_time()

@@ -282,6 +282,7 @@ WITHOUT_MIRROR = {
 }
 MIRRORED = (
     "proxy.wire",
+    "proxy.redact",
     "proxy.store",
     "proxy.audit",
     "proxy.commands",

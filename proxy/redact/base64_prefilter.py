@@ -1,16 +1,16 @@
 """Whether runs of base64 characters, which paths and long names are too, can be anything but noise.
 
-Pure. Decoding them for nothing is most of what a look at a short text costs, so one pass over the encoded
-characters asks first what decoding could bring to light. It says noise only where none of these is there:
+Pure. Decoding them for nothing is most of what a look at a short text costs, so one pass over the encoded characters
+asks first what decoding could bring to light. It says noise only where none of these is there:
 
-- six bytes in a row that are text (`_TEXT`), at whatever place they begin. Every built-in detector needs as many
-  printable ones, but for those that need a word of `WORDS` near; UTF-16, and what is encoded once more, is longer;
+- six bytes in a row that are text (`_TEXT`), at whatever byte of a group they begin. Every built-in detector needs as
+  many printable ones, but for those that need a word of `WORDS` near; UTF-16, and what is encoded once more, is longer;
 - a word of `WORDS`, or the beginning of an escape;
-- digits of other encodings, or a run that ends a line and may go on in the next.
+- digits of other encodings, or a run that ends a line and may continue in the next.
 
-What is put between decoded runs is new lines, which are in none of these but the first, and there in no detector.
-That this holds of the built-in detectors is tested (test_base64_prefilter.py). It holds of others all whose keywords
-are as long; of the rest nothing is known.
+The line ends put between decoded runs are in none of these but the first, and there in no detector. A test proves it
+of each built-in detector by walking its regex. Of a policy's own detectors it holds where all keywords are as long; of
+the rest nothing is known.
 """
 
 from __future__ import annotations
@@ -36,8 +36,10 @@ LARGEST_NOISE: Final = 1 << 16
 """Bytes past which a text has so many runs that one of them looks like something."""
 
 _ALPHABET: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+# base64url has other characters for the last two values; a run may be of either alphabet.
 _OTHERS: Final = {62: "-", 63: "_"}
 _ANY: Final = frozenset(range(256))
+# NUL counts as text, because plain text in UTF-16 has one in every pair.
 _TEXT: Final = frozenset((0, *range(9, 14), *range(32, 127)))
 _HEX: Final = frozenset(b"0123456789abcdefABCDEF")
 
@@ -53,35 +55,38 @@ def unproven(catalogue: DetectorCatalog) -> frozenset[int]:
 
 
 def _has_long_keywords(detector: Detector) -> bool:
+    # A finding needs one of its keywords near, and the keyword alone is then LEAST_TEXT printable bytes in a row.
     words = detector.keywords
     return bool(words) and all(len(word) >= LEAST_TEXT and word.isascii() and word.isprintable() for word in words)
 
 
-def promising() -> list[str]:
-    """Return what to look for: where none of it matches a text of no more than `LARGEST_NOISE`, its runs are noise."""
+def clue_patterns() -> list[str]:
+    """Return the patterns of which one matches wherever a run, in a text up to `LARGEST_NOISE`, may be no noise."""
+    # Keywords are compared in lower case, so each letter of a word may have been encoded in either case.
     words = [[frozenset((letter.lower() + letter.upper()).encode()) for letter in word] for word in WORDS]
+    # The first three bytes of an escape, since markers differ in length: more found than there is, never less.
     escapes = [[*(frozenset((byte,)) for byte in escape.marker), _HEX, _HEX][:3] for escape in ESCAPES]
     texts = [[_TEXT] * LEAST_TEXT]
     return [_anywhere(texts), _anywhere(words), _anywhere(escapes), *LONG_DIGITS, BROKEN_RUN]
 
 
 def _anywhere(texts: Iterable[Sequence[frozenset[int]]]) -> str:
+    # The same bytes have three encodings, by the byte of a group of three that they begin at.
     return "|".join(in_base64(text, place) for text in texts for place in range(3))
 
 
 def in_base64(text: Sequence[frozenset[int]], place: int) -> str:
-    """Match the base64 of bytes, each one of several, the first of them the 0th, 1st or 2nd of its group of three.
-
-    What of the last byte is in the character after its first is left open: a run may end there, and be padded.
-    """
+    """Return a pattern for the base64 of bytes, each one of several, that begin at byte `place` of a group of three."""
     characters: list[str] = []
     before = _ANY
     for number, byte in enumerate(text):
         at = (place + number) % 3
-        # Of the byte before come the lower bits that its own character had no room for.
+        # A character has six bits: the lower ones of the byte before, and the upper ones of this byte.
         lower, drop = (0, 3, 15)[at], (2, 4, 6)[at]
         values = {(left & lower) << (8 - drop) | right >> drop for left in before for right in byte}
         characters.append(_one_of(values))
+        # The third byte of a group has a character of its own. After the last byte it is left open: what remains of
+        # that byte may be in a character that a run without padding does not have.
         if at == 2 and number < len(text) - 1:
             characters.append(_one_of({each & 63 for each in byte}))
         before = byte

@@ -1,8 +1,8 @@
-"""Other readings of a text: folded, unescaped, and what encoded segments in it decode to.
+"""Layers of decoding: a text folded, unescaped, and with what encoded segments in it decode to.
 
-Pure. Each reading knows which span of the text below it a span of its own came from, so a
-finding three encodings deep still says what to mask. Work is bounded: `MAX_DEPTH` layers,
-and together no more than `GROWTH` times the text plus `SLACK` bytes.
+Pure. Each view knows which span of the layer below a span of its own came from, so a match three encodings deep still
+says what to mask. Work is bounded: `MAX_DEPTH` layers, and all together no more than `GROWTH` times the text plus
+`SLACK` bytes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 from bisect import bisect_right
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from itertools import accumulate, compress, islice
+from itertools import compress, islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from proxy.redact.detectors import compile_bytes
@@ -20,15 +20,16 @@ from proxy.redact.encoded_spans import BASE32, HEX, base64_runs, has_long_digits
 from proxy.redact.unicode_fold import FOLD, REVEAL, SMUGGLING
 from proxy.redact.views import (
     SEPARATOR,
-    Chained,
-    Decoded,
-    Dropped,
-    Folded,
+    ChainedView,
+    DecodedView,
+    FoldedView,
     Segments,
     Span,
-    Unescaped,
+    UnescapedView,
     View,
+    WithoutNuls,
     escapes_in,
+    part_starts,
 )
 
 if TYPE_CHECKING:
@@ -40,19 +41,19 @@ SLACK: Final = 1 << 20
 
 _HEX: Final = compile_bytes(HEX)
 _BASE32: Final = compile_bytes(BASE32)
-# The same for small texts, where Python's own engine is quicker to start; nothing in them makes it go back far.
+# The same for small texts, where Python's own engine is quicker to start; none of them can backtrack far.
 _SMALL_HEX: Final = re.compile(HEX.encode())
 _SMALL_BASE32: Final = re.compile(BASE32.encode())
 _SMALL_UTF16: Final = re.compile(rb"(?:[\x20-\x7e]\x00){8}|(?:\x00[\x20-\x7e]){8}")
 _LINE_BREAK: Final = compile_bytes(r"[ \t]{0,4}(?:\r?\n|(?:\\{1,8}r)?\\{1,8}n)[ \t]{0,16}")
-# Of a written-out `\\n` the letter belongs to the alphabet, and so to the segment after it.
+# The letter of a written-out `\\n` belongs to the base64 alphabet, and so to the segment after it.
 _WRITTEN_BREAK: Final = compile_bytes(r"(?:\\{1,8}r)?\\{1,8}")
 # Found wherever one line of a segment ends and the next begins.
 _ANY_BREAK: Final = compile_bytes(
     r"[A-Za-z0-9+/_=-][ \t]{0,4}(?:\r?\n|(?:\\{1,8}r)?\\{1,8}n)[ \t]{0,16}[A-Za-z0-9+/_-]"
 )
 _LAST_LINE: Final = compile_bytes(r"[A-Za-z0-9+/_-]{1,19}={0,2}")
-# Part of either, and sought fast for the byte that it begins with.
+# Found in all text that `_UTF16` matches, and searched fast for the byte that it begins with.
 _MANY_NULS: Final = re.compile(rb"\x00[\x20-\x7e]\x00[\x20-\x7e]\x00[\x20-\x7e]\x00")
 _UTF16: Final = compile_bytes(r"(?:[\x20-\x7e]\x00){8}|(?:\x00[\x20-\x7e]){8}")
 
@@ -60,12 +61,11 @@ _HEX_DIGITS: Final = b"0123456789abcdefABCDEF"
 _NOT_HEX: Final = bytes(set(range(256)) - set(_HEX_DIGITS))
 _SHORTEST_HEX: Final = 26
 _LONGEST_BREAK: Final = 24
-_BREAKING: Final = b" \t\r\n\\rn"
-"""What the break of a line, written out or not, is made of."""
+_BREAK_BYTES: Final = b" \t\r\n\\rn"
 _LONG: Final = 1 << 14
 _SMALL: Final = 1 << 12
+# With a segment for so many bytes or more, a test of each gap is cheaper than a search of the text.
 _FEW: Final = 1 << 7
-"""Where there is a segment for so many bytes or more, a question to each is cheaper than a search of the text."""
 _PADDING: Final = (b"", b"AAA", b"AA", b"A")
 _BASE64_RATIO: Final = Fraction(3, 4)
 _HEX_RATIO: Final = Fraction(1, 2)
@@ -79,15 +79,14 @@ _BASE32_DIGITS: Final = bytes.maketrans(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", b"0
 def base64_views(segments: Segments) -> list[View]:
     """Decode each segment from each of its first four characters.
 
-    What stands before an encoded text and belongs to the same alphabet, a path or a
-    name, would otherwise shift it out of step. Long segments are taken to begin where
-    they begin.
+    What stands before an encoded text and belongs to the same alphabet, a path or a name, would otherwise shift it
+    out of step. Segments longer than `_LONG` are decoded from their first character alone.
     """
     if not segments.bodies:
         return []
     padded = [body + _PADDING[len(body) & 3] for body in segments.bodies]
     decoded = binascii.a2b_base64(_SEPARATOR_BASE64.join(padded).translate(_STANDARD))
-    views: list[View] = [Decoded(segments, decoded, padded, _BASE64_RATIO)]
+    views: list[View] = [DecodedView(segments, decoded, padded, _BASE64_RATIO)]
     if decoded.isascii():
         return views  # nothing was out of step
     if len(max(padded, key=len)) > _LONG:
@@ -97,7 +96,7 @@ def base64_views(segments: Segments) -> list[View]:
         # What the shift drops before the first group, it adds as padding after the last.
         joined = separator.join([body[shift:] for body in padded]) + filler
         decoded = binascii.a2b_base64(joined.translate(_STANDARD))
-        views.append(Decoded(segments, decoded, padded, _BASE64_RATIO))
+        views.append(DecodedView(segments, decoded, padded, _BASE64_RATIO))
     return views
 
 
@@ -107,14 +106,14 @@ def hex_views(segments: Segments) -> list[View]:
     for shift in range(2):
         bodies = [body[shift : len(body) - (len(body) - shift & 1)] for body in segments.bodies]
         decoded = SEPARATOR.join(map(binascii.unhexlify, bodies))
-        views.append(Decoded(segments, decoded, bodies, _HEX_RATIO))
+        views.append(DecodedView(segments, decoded, bodies, _HEX_RATIO))
     return views
 
 
 def base32_views(segments: Segments) -> list[View]:
-    """Decode each segment, in upper or lower case, padding or not."""
+    """Decode each segment, in upper or lower case, padded or not."""
     decoded = [_base32(body.upper()) for body in segments.bodies]
-    return [Decoded(segments, SEPARATOR.join(decoded), decoded, _SAME_SIZE)]
+    return [DecodedView(segments, SEPARATOR.join(decoded), decoded, _SAME_SIZE)]
 
 
 def _base32(body: bytes) -> bytes:
@@ -131,12 +130,12 @@ def _segments(spans: Sequence[Span], data: bytes) -> Segments:
 
 
 def _is_hex(body: bytes) -> bool:
-    """Tell a long run of hexadecimal digits, which as base64 would decode to no text."""
+    # So many hexadecimal digits in a row are no base64 of any text.
     return len(body) >= _SHORTEST_HEX and not body.translate(None, _HEX_DIGITS)
 
 
 def _unwrapped(segments: Segments, data: bytes) -> Segments:
-    """Return the segments that are the lines of one, put together."""
+    """Return, put together, the segments that are the lines of one, as MIME and PEM wrap base64."""
     found = Segments([], [], [])
     neighbours = enumerate(zip(segments.ends, islice(segments.starts, 1, None), strict=False))
     near = [(index, data[end:start]) for index, (end, start) in neighbours if start - end <= _LONGEST_BREAK]
@@ -157,14 +156,14 @@ def _unwrapped(segments: Segments, data: bytes) -> Segments:
 
 
 def _next_line(gap: bytes, body: bytes) -> bytes | None:
-    """Return `body` as the next line, if `gap`, the break before it, is not the word `n` after a backslash."""
+    """Return `body` as the next line; None where `gap` is a backslash before any other letter than `n`."""
     if _breaks_line(gap):
         return body
     return body[1:] if body.startswith(b"n") else None
 
 
 def _is_break(gap: bytes) -> bool:
-    return not gap.strip(_BREAKING) and (_breaks_line(gap) or _WRITTEN_BREAK.fullmatch(gap) is not None)
+    return not gap.strip(_BREAK_BYTES) and (_breaks_line(gap) or _WRITTEN_BREAK.fullmatch(gap) is not None)
 
 
 @lru_cache(maxsize=256)
@@ -177,6 +176,7 @@ def _add_lines(found: Segments, segments: Segments, span: Span, lines: list[byte
     if not lines:
         return
     end, rest = segments.ends[span[1]], b""
+    # The last line may be shorter than any run that is looked for, and end a secret all the same.
     if (gap := _LINE_BREAK.match(data, end)) and (last := _LAST_LINE.match(data, gap.end())):
         end, rest = last.end(), last.group().rstrip(b"=")
     found.starts.append(segments.starts[span[0]])
@@ -192,34 +192,34 @@ def _hex_segments(spans: Sequence[Span], data: bytes) -> Segments:
 
 def _folded_views(data: bytes) -> Iterator[View]:
     if not data.isascii():
-        yield Folded(data, FOLD)
+        yield FoldedView(data, FOLD)
+        # A second table, because the same characters either hide between letters or are the letters themselves.
         if SMUGGLING[:1] in data and SMUGGLING in data:
-            yield Folded(data, REVEAL)
+            yield FoldedView(data, REVEAL)
 
 
 def _unescaped_views(data: bytes, *, is_text: bool) -> Iterator[View]:
     for escape in escapes_in(data):
-        view = Unescaped(data, escape)
+        view = UnescapedView(data, escape)
         yield view
-        if is_text:
-            yield from (Chained(folded, view) for folded in _folded_views(view.data))
+        if is_text:  # percent-encoded UTF-8 is folded in the same layer as UTF-8 itself
+            yield from (ChainedView(folded, view) for folded in _folded_views(view.data))
 
 
-class Signs(NamedTuple):
-    """What a survey of a text has shown of encodings in it: whether there can be any of a kind."""
+class EncodingSigns(NamedTuple):
+    """Which kinds of encoding, and of masks, a prescan has shown that a text may hold."""
 
     hex_lines: bool
     base64_runs: bool
     masks: bool
-    """Whether part of the text can be a mask."""
 
 
-ANY_SIGN: Final = Signs(hex_lines=True, base64_runs=True, masks=True)
-NO_SIGN: Final = Signs(hex_lines=False, base64_runs=False, masks=False)
+ANY_SIGN: Final = EncodingSigns(hex_lines=True, base64_runs=True, masks=True)
+NO_SIGN: Final = EncodingSigns(hex_lines=False, base64_runs=False, masks=False)
 
 
 def _run_views(data: bytes) -> list[View]:
-    """Return what runs of base64 characters decode to, and what is in them of other digits."""
+    """Return what runs of base64 characters decode to, and what runs of other digits in them do."""
     runs = base64_runs(data)
     if not runs:
         return []
@@ -239,16 +239,15 @@ def _run_views(data: bytes) -> list[View]:
 def _inner_views(segments: Segments) -> Iterator[View]:
     """Return what runs of hexadecimal or base32 digits within segments decode to."""
     joined = SEPARATOR.join(segments.bodies)
-    small = len(joined) <= _SMALL
-    hexes, base32 = (_SMALL_HEX, _SMALL_BASE32) if small else (_HEX, _BASE32)
+    hexes, base32 = (_SMALL_HEX, _SMALL_BASE32) if len(joined) <= _SMALL else (_HEX, _BASE32)
     for regex, decode in ((hexes, hex_views), (base32, base32_views)):
         spans = [match.span() for match in regex.finditer(joined)]
         if spans:
-            words = Decoded(segments, joined, segments.bodies, _SAME_SIZE)
-            yield from (Chained(view, words) for view in decode(_segments(spans, joined)))
+            words = DecodedView(segments, joined, segments.bodies, _SAME_SIZE)
+            yield from (ChainedView(view, words) for view in decode(_segments(spans, joined)))
 
 
-def _decoded_views(data: bytes, signs: Signs) -> list[View]:
+def _decoded_views(data: bytes, signs: EncodingSigns) -> list[View]:
     views: list[View] = []
     if signs.hex_lines and (lines := hex_lines(data)):
         views += hex_views(_hex_segments(lines, data))
@@ -256,31 +255,19 @@ def _decoded_views(data: bytes, signs: Signs) -> list[View]:
         views += _run_views(data)
     if not any(b"\x00" in view.data for view in views):
         return views
-    # Right after its own reading: what stands beside a text decides how far matches go that touch its ends.
-    plain = [(view, Chained(Dropped(view.data), view) if _is_utf16(view.data) else None) for view in views]
+    # Right after its own view: what stands beside a text decides how far matches go that touch its ends.
+    plain = [(view, ChainedView(WithoutNuls(view.data), view) if _is_utf16(view.data) else None) for view in views]
     return [view for pair in plain for view in pair if view is not None]
 
 
 def _is_utf16(data: bytes) -> bool:
-    """Return whether there is plain text in UTF-16 somewhere in `data`."""
     if _MANY_NULS.search(data) is None:
         return False
     return (_SMALL_UTF16 if len(data) <= _SMALL else _UTF16).search(data) is not None
 
 
-def views_of(data: bytes, *, is_text: bool, signs: Signs) -> list[View]:
-    """Return the other readings of `data`: of the text itself, and of what is encoded in it."""
-    views: list[View] = []
-    if is_text and not data.isascii():
-        views += _folded_views(data)
-    views += _unescaped_views(data, is_text=is_text)
-    if signs.hex_lines or signs.base64_runs:
-        views += _decoded_views(data, signs)
-    return [view for view in views if view.data]
-
-
 class Layer:
-    """All readings of the layer below, end to end, so that they are surveyed in one pass."""
+    """All views of the layer below, end to end, so that one pass scans them all."""
 
     def __init__(self, below: Layer | None, views: Sequence[View]) -> None:
         self.below = below
@@ -288,18 +275,19 @@ class Layer:
         self.data = b"\n".join([view.data for view in views])
 
     @cached_property
-    def _offsets(self) -> list[int]:
-        return [0, *accumulate(len(view.data) + 1 for view in self._views)]
+    def _starts(self) -> list[int]:
+        return part_starts(len(view.data) + 1 for view in self._views)
 
     def root_span(self, start: int, end: int) -> Span:
         """Return the span of the text at the bottom that a span of this layer came from."""
-        index = min(bisect_right(self._offsets, start), len(self._views)) - 1
-        base, size = self._offsets[index], len(self._views[index].data)
+        index = bisect_right(self._starts, start) - 1
+        base, size = self._starts[index], len(self._views[index].data)
+        # A match may run over the line end into the next view; only the part in its own has an origin.
         span = self._views[index].origin(start - base, max(start - base + 1, min(end - base, size)))
         return span if self.below is None else self.below.root_span(*span)
 
 
-class Root(Layer):
+class RootLayer(Layer):
     """The text as it is."""
 
     def __init__(self, data: bytes) -> None:
@@ -310,7 +298,13 @@ class Root(Layer):
         return start, end
 
 
-def next_layer(layer: Layer, data: bytes, signs: Signs = ANY_SIGN) -> Layer | None:
-    """Get what `data`, all or the beginning of `layer`, reads as one decoding further; None where that is nothing."""
-    views = views_of(data, is_text=layer.below is None, signs=signs)
+def next_layer(layer: Layer, data: bytes, signs: EncodingSigns = ANY_SIGN) -> Layer | None:
+    """Return what `data`, all or the beginning of `layer`, reads as one decoding further; None for nothing."""
+    is_text = layer.below is None
+    # Only the text itself is folded: in decoded data, bytes beyond ASCII are rarely characters.
+    views = [*_folded_views(data)] if is_text else []
+    views += _unescaped_views(data, is_text=is_text)
+    if signs.hex_lines or signs.base64_runs:
+        views += _decoded_views(data, signs)
+    views = [view for view in views if view.data]
     return Layer(layer, views) if views else None

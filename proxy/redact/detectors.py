@@ -61,6 +61,7 @@ class Detector(BaseModel):
         compiled = compile_bytes(self.pattern)
         if self.group > compiled.groups:
             raise ValueError(f"group {self.group} is not in the regex, which has {compiled.groups}")
+        # It would match everywhere, and mask every text to nothing but masks.
         if compiled.search(b"") is not None:
             raise ValueError("the regex matches the empty string; make part of it obligatory")
         for regex in (*self.allow, self.hint or ""):
@@ -69,7 +70,7 @@ class Detector(BaseModel):
 
     @property
     def pattern(self) -> str:
-        """The regex with its edges."""
+        """Return the regex with its word edges."""
         if self.edges == "word":
             return rf"\b(?:{self.regex})\b"
         if self.edges == "left":
@@ -78,21 +79,22 @@ class Detector(BaseModel):
 
     @property
     def label(self) -> str:
-        """What stands in a mask: `secret:aws-access-key`."""
+        """Return what stands in a mask: `secret:aws-access-key`."""
         family, _, name = self.id.partition(".")
         return f"{_LABELS[family]}:{name}"
 
     @property
     def crosses_fields(self) -> bool:
-        """Whether the format alone is proof enough to be put together from several strings."""
+        """Return whether a match may be put together from several strings.
+
+        Only where the format alone is proof: digits of two fields often make a card number by chance.
+        """
         return self.edges != "none" and not self.id.startswith("pii.")
 
 
 def compile_bytes(regex: str) -> Any:
-    """Compile `regex` to match bytes one by one, as hyperscan does.
-
-    Raises ValueError where RE2 refuses it.
-    """
+    """Compile `regex` to match bytes one by one, as hyperscan does. Raises ValueError where RE2 refuses it."""
+    # RE2 and not `re`: a policy brings regexes, an agent brings texts, and RE2 is linear in any pair of them.
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1
     options.log_errors = False
@@ -108,16 +110,17 @@ type Search = Callable[[bytes, int, int], list[tuple[int, int]]]
 
 
 def compile_search(regex: str) -> Search:
-    """Compile `regex` to a search of bytes from one place to another.
+    """Compile `regex` to a function that searches bytes from one offset to another.
 
-    It gives the spans of the leftmost match and of its groups, -1 for what took no part. RE2's own
-    `finditer` gives the same as objects, which cost more than the search does.
+    It returns the spans of the leftmost match and of its groups, -1 for what took no part.
     """
+    # RE2's `Match` and not `finditer` of its wrapper, which returns objects that cost more than the search does.
     led = _LED.fullmatch(regex)
     search = _search(regex)
     if led is None or not _has_no_groups(led["group"]):
         return search
-    # A capture doubles the cost of a search. Where one byte leads it and nothing follows, it is known without.
+    # A capture doubles the cost of a search. Where one byte leads the group and nothing follows, its span is known
+    # without; but at offset 0 the lead may have been `^`, so there the capture is asked.
     plain = _search(f"{led['lead']}(?:{led['group']}){led['edge']}")
 
     def spans(data: bytes, position: int, limit: int) -> list[tuple[int, int]]:

@@ -1,7 +1,7 @@
-"""Where a text has runs of characters that may be an encoding of something.
+"""Where a text has runs of characters that may be an encoding of something: base64, hexadecimal, base32.
 
-Pure. Hyperscan finds them, each in a pass of its own, which is faster than both in one; where
-it is missing RE2 finds the same, later.
+Pure. Hyperscan finds each kind in a pass of its own, which is faster than all in one; without hyperscan RE2 finds the
+same spans, slower.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy.redact.detectors import compile_bytes
-from proxy.redact.hyperscan_db import AVAILABLE, Expressions
+from proxy.redact.hyperscan_db import AVAILABLE, PatternSet
 
 if TYPE_CHECKING:
     from proxy.redact.views import Span
 
+# Shorter runs are ordinary words and names, and hold 14 bytes of base64 at most: they are not decoded.
 SHORTEST: Final = 20
 _LARGE: Final = 1 << 17
 _SAMPLE: Final = 256
@@ -26,21 +27,19 @@ _SPACED: Final = bytes(byte if byte in _ALPHABET else ord(" ") for byte in range
 _BASE64: Final = compile_bytes(rf"[A-Za-z0-9+/_-]{{{SHORTEST},}}={{0,2}}")
 HEX_LINE: Final = r"(?:[0-9A-Fa-f]{2}[\s:,;-]{1,2}(?:0x)?){12}"
 _HEX_LINES: Final = compile_bytes(rf"{HEX_LINE}(?:[0-9A-Fa-f]{{2}}[\s:,;-]{{0,2}}(?:0x)?)*")
+# The longest that the twelve pairs can be before hyperscan reports them.
+_HEX_LINE_SIZE: Final = 12 * 6
 HEX: Final = "[0-9A-Fa-f]{26,}"
 BASE32: Final = "[A-Z2-7]{22,}={0,6}|[a-z2-7]{22,}={0,6}"
 LONG_DIGITS: Final = ("[0-9A-Fa-f]{26}", "[A-Z2-7]{22}", "[a-z2-7]{22}")
 RUN: Final = rf"[A-Za-z0-9+/_-]{{{SHORTEST}}}"
 BROKEN_RUN: Final = rf"{RUN}={{0,2}}[ \t]{{0,4}}[\r\n\\]"
-"""A run after which a line ends, be the end written out."""
-# Found once for each run, SHORTEST characters after its start.
+"""A run at the end of a line, where the line end may be written out as a backslash and a letter."""
+# Matches once for each run, SHORTEST characters after its start, and not again at every character of it.
 _START: Final = rf"(?:^|[^A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{{{SHORTEST}}}"
-# A class repeated and nothing after it to go back for: as linear as RE2, and quicker to start.
+# A class repeated, with nothing after it to backtrack for: as linear as RE2, and quicker to start.
 _REST: Final = re.compile(rb"[A-Za-z0-9+/_-]+={0,2}")
 _PADDED: Final = re.compile(rb"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{%d,}={0,2}" % SHORTEST)
-
-
-# The longest that the twelve pairs can be before hyperscan tells of them.
-_HEX_LINE_SIZE: Final = 12 * 6
 
 
 def base64_runs(data: bytes) -> list[Span]:
@@ -50,10 +49,10 @@ def base64_runs(data: bytes) -> list[Span]:
     if not AVAILABLE:
         return _spans(_BASE64, data)
     rest = _REST.match
-    # What hyperscan saw end there is a run, so there is a match.
+    # Hyperscan reports where the first SHORTEST characters end, so `rest` always matches the last of them.
     return [
         (to - SHORTEST, rest(data, to - 1).end())  # type: ignore[union-attr]
-        for to in _sought(_START, throughout=True).ends(data)
+        for to in _patterns(_START, every_match=True).ends(data)
     ]
 
 
@@ -65,7 +64,7 @@ def _is_dense(data: bytes) -> bool:
 
 
 def _long_words(data: bytes) -> list[Span]:
-    if b"=" in data:
+    if b"=" in data:  # padding is no separator, and only a regex keeps it with its run
         return [match.span() for match in _PADDED.finditer(data)]
     sizes = [len(word) for word in data.translate(_SPACED).split(b" ")]
     starts = accumulate((size + 1 for size in sizes), initial=0)
@@ -73,16 +72,16 @@ def _long_words(data: bytes) -> list[Span]:
 
 
 def hex_lines(data: bytes) -> list[Span]:
-    """Return the stretches of hexadecimal digits in pairs, with something between the pairs."""
+    """Return the stretches of hexadecimal digits in pairs that have separators between the pairs."""
     if not AVAILABLE:
         return _spans(_HEX_LINES, data)
-    first = _sought(HEX_LINE).first_end(data)
+    first = _patterns(HEX_LINE).first_end(data)
     return [] if first is None else _spans(_HEX_LINES, data, max(0, first - _HEX_LINE_SIZE))
 
 
 def has_long_digits(data: bytes) -> bool:
-    """Return whether there may be something for `HEX` or `BASE32` to match."""
-    return not AVAILABLE or _sought(*LONG_DIGITS).any_in(data)
+    """Return whether `HEX` or `BASE32` may match; never False where one does."""
+    return not AVAILABLE or _patterns(*LONG_DIGITS).any_in(data)
 
 
 def _spans(regex: Any, data: bytes, position: int = 0) -> list[Span]:
@@ -90,5 +89,5 @@ def _spans(regex: Any, data: bytes, position: int = 0) -> list[Span]:
 
 
 @functools.cache
-def _sought(*expressions: str, throughout: bool = False) -> Expressions:
-    return Expressions(expressions, throughout=throughout)
+def _patterns(*expressions: str, every_match: bool = False) -> PatternSet:
+    return PatternSet(expressions, every_match=every_match)

@@ -1,6 +1,6 @@
-"""Expressions that hyperscan looks for, all in one pass: compiled, or loaded from where they are kept. Pure.
+"""Sets of regular expressions that hyperscan searches for, all in one pass over the data. Pure.
 
-Where there is no hyperscan for the platform, `AVAILABLE` says so and nothing here may be used.
+Where there is no hyperscan for the platform, `AVAILABLE` is False and nothing else here may be used.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ AVAILABLE: Final = hyperscan is not None
 
 
 class DatabaseCache(Protocol):
-    """Keeps compiled databases, which take a second to make and a millisecond to load."""
+    """Stores compiled databases, which take a second to compile and a millisecond to load."""
 
     def __hash__(self) -> int: ...
 
@@ -30,86 +30,83 @@ class DatabaseCache(Protocol):
         ...
 
     def put(self, name: str, data: bytes) -> None:
-        """Keep `data` under `name`, or don't."""
+        """Store `data` under `name`; may fail without raising."""
         ...
 
 
-class Expressions:
-    """Some expressions, each told of once, or `throughout` as often as it matches. Safe to share between threads."""
+class PatternSet:
+    """Compiled patterns. Each is reported once, or with `every_match` at each end of a match. Thread-safe."""
 
     def __init__(
-        self, expressions: Sequence[str], cache: DatabaseCache | None = None, *, throughout: bool = False
+        self, expressions: Sequence[str], cache: DatabaseCache | None = None, *, every_match: bool = False
     ) -> None:
-        self._database = _kept(expressions, cache) if cache is not None else compile_all(expressions, throughout)
+        self._database = _cached(expressions, cache) if cache is not None else compile_all(expressions, every_match)
         self._local = threading.local()
 
     def found(self, data: bytes) -> list[int]:
-        """Return the indexes of those that match."""
+        """Return the indexes of the patterns that match."""
         found: list[int] = []
-        self._database.scan(data, _note_index, 0, found, self._scratch())
+        self._database.scan(data, _add_index, 0, found, self._scratch())
         return found
 
     def ends(self, data: bytes) -> list[int]:
-        """Return where matches end."""
+        """Return the offsets where matches end."""
         ends: list[int] = []
-        self._database.scan(data, _note_end, 0, ends, self._scratch())
+        self._database.scan(data, _add_end, 0, ends, self._scratch())
         return ends
 
     def first_end(self, data: bytes) -> int | None:
-        """Return where the first match ends, and look no further; None where there is none."""
+        """Return the offset where the first match ends; None where nothing matches."""
         ends: list[int] = []
         try:
-            self._database.scan(data, _stop, 0, ends, self._scratch())
-        except hyperscan.ScanTerminated:
+            self._database.scan(data, _add_end_and_stop, 0, ends, self._scratch())
+        except hyperscan.ScanTerminated:  # the callback asked for it
             return ends[0]
         return None
 
     def any_in(self, data: bytes) -> bool:
-        """Return whether one matches."""
+        """Return whether one of the patterns matches."""
         return self.first_end(data) is not None
 
     def _scratch(self) -> Any:
-        # Scratch space serves one scan at a time, so each thread has its own.
+        # Two scans that share scratch space overwrite each other's state, so each thread has its own.
         scratch = getattr(self._local, "scratch", None)
         if scratch is None:
             scratch = self._local.scratch = hyperscan.Scratch(self._database)
         return scratch
 
 
-def _note_index(index: int, _from: int, _to: int, _flags: int, found: list[int]) -> None:
+# Callbacks are plain functions that take the list as context, so that a scan of a short text makes no closure.
+def _add_index(index: int, _from: int, _to: int, _flags: int, found: list[int]) -> None:
     found.append(index)
 
 
-def _note_end(_index: int, _from: int, to: int, _flags: int, ends: list[int]) -> None:
+def _add_end(_index: int, _from: int, to: int, _flags: int, ends: list[int]) -> None:
     ends.append(to)
 
 
-def _stop(_index: int, _from: int, to: int, _flags: int, ends: list[int]) -> bool:
+def _add_end_and_stop(_index: int, _from: int, to: int, _flags: int, ends: list[int]) -> bool:
     ends.append(to)
-    return True
+    return True  # true ends the scan
 
 
-def _kept(expressions: Sequence[str], cache: DatabaseCache) -> Any:
+def _cached(expressions: Sequence[str], cache: DatabaseCache) -> Any:
     version: str = hyperscan.__version__  # type: ignore[attr-defined]
+    # The name holds all that the database depends on, so a changed detector can never load the old patterns.
     name = hashlib.sha256("\0".join([version, *expressions]).encode()).hexdigest()
-    database = _load(cache.get(name))
-    if database is None:
-        database = compile_all(expressions)
-        cache.put(name, hyperscan.dumpb(database))
+    stored = cache.get(name)
+    if stored is not None:
+        try:
+            return hyperscan.loadb(stored, hyperscan.HS_MODE_BLOCK)
+        except (hyperscan.HyperscanError, ValueError):  # damaged, or compiled for another processor
+            pass
+    database = compile_all(expressions)
+    cache.put(name, hyperscan.dumpb(database))
     return database
 
 
-def _load(stored: bytes | None) -> Any:
-    if stored is None:
-        return None
-    try:
-        return hyperscan.loadb(stored, hyperscan.HS_MODE_BLOCK)
-    except (hyperscan.HyperscanError, ValueError):  # made by another version or for another processor
-        return None
-
-
 def refusal(expression: str) -> str | None:
-    """Say why hyperscan will not look for `expression`; None where it will."""
+    """Return why hyperscan refuses to compile `expression`; None where it compiles."""
     try:
         compile_all([expression])
     except hyperscan.error as error:
@@ -117,13 +114,17 @@ def refusal(expression: str) -> str | None:
     return None
 
 
-def compile_all(expressions: Sequence[str], throughout: bool = False) -> Any:  # noqa: FBT001, FBT002
+def compile_all(expressions: Sequence[str], every_match: bool = False) -> Any:  # noqa: FBT001, FBT002
     """Compile `expressions` to one database."""
     database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
     database.compile(
+        # No UTF-8 flag: hyperscan then matches byte by byte, as RE2 does in Latin-1 (`compile_bytes`). The two must
+        # agree, or the pass that chooses the detectors to run would leave out one that RE2 would find something for.
         expressions=[expression.encode() for expression in expressions],
         ids=list(range(len(expressions))),
         elements=len(expressions),
-        flags=0 if throughout else hyperscan.HS_FLAG_SINGLEMATCH,
+        # To know which patterns match at all, one report of each is enough. Without the flag `letters` repeated
+        # for megabytes would call back into Python at every byte.
+        flags=0 if every_match else hyperscan.HS_FLAG_SINGLEMATCH,
     )
     return database

@@ -1,9 +1,8 @@
-"""A JSON value as one text to scan, and the way back from places in the text to the value.
+"""A JSON value as one text to scan, and the way back from a span of the text to the leaves of the value.
 
-Pure. The text reads like JSON, so that a detector sees `"password": "…"` whether it comes
-as a field or as JSON inside a string. After it come the strings once more, end to end, once in
-document order, without the protocol's own words, and once for each name that several of them
-have, so that what is split over them is whole.
+Pure. The text reads like JSON, so that a detector sees `"password": "…"` whether it comes as a field or as JSON inside
+a string. After it come the strings once more, end to end, so that a secret split over them is whole: once in document
+order, without the protocol's own words, and once for each name that several of them have.
 Nothing recurses: a value may be nested as deep as it likes.
 """
 
@@ -11,7 +10,6 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import count, repeat
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
@@ -21,56 +19,49 @@ if TYPE_CHECKING:
 
     from proxy.core.model import Json
 
-type Place = str | int
+type PathStep = str | int
+"""The key or the index under which something stands in its container."""
 type LeafKind = Literal["key", "string", "number"]
 
+# Bytes of each end of a long string that are joined with its neighbours: a split secret stands at the ends.
 FRAGMENT: Final = 256
+# Smaller numbers have fewer digits than any card or identity number.
 SMALLEST_NUMBER: Final = 1_000_000
-_SHORTEST_SPELLING: Final = 13
+_SHORTEST_CODES: Final = 13
 _MAX_STEPS: Final = 64
 _BINARY: Final = ("blob", "data")
 PROTOCOL: Final = frozenset(("type", "role", "audience", "mimeType", "jsonrpc", "resultType"))
 _CONTENT: Final = ("text", "image", "audio", "resource", "resource_link", "tool_use", "tool_result")
 _PROTOCOL_WORDS: Final = frozenset((*_CONTENT, "user", "assistant", "2.0", "complete", "input_required"))
 _MEDIA_TYPE: Final = re.compile(r"[a-z]+/[a-z0-9.+-]+")
-_MARKS: Final[dict[LeafKind, tuple[str, str]]] = {
-    "key": ('"', '": '),
-    "string": ('"', '"\n'),
-    "number": ("", "\n"),
+_MARKS: Final[dict[LeafKind, tuple[bytes, bytes]]] = {
+    "key": (b'"', b'": '),
+    "string": (b'"', b'"\n'),
+    "number": (b"", b"\n"),
 }
-WALL: Final = b"\x00"
-"""Stands in for text that is already masked: no detector matches it or looks past it."""
+BARRIER: Final = b"\x00"
+"""Stands for each byte that is already masked: no detector matches it or looks past it for a keyword."""
 MASK_START: Final = r"\[(?:secret|pii|custom):"
 """Matches how every mask begins."""
 UNREADABLE: Final = "\x00"
-"""Stands for a number with more digits than can be looked at."""
+"""Stands for a number with more digits than Python prints."""
 
 
 class Container(NamedTuple):
-    """An object or array of the value, and where it sits."""
+    """An object or array of the value, and where it stands."""
 
     value: dict[str, Any] | list[Any]
     parent: int
-    place: Place
+    step: PathStep
 
 
-class Leaf(NamedTuple):
-    """A key, string or number of the value."""
+class JsonLeaf(NamedTuple):
+    """A key, string or number of the value, and where it stands."""
 
     kind: LeafKind
     text: str
     container: int
-    place: Place
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Where part of a leaf, in bytes, stands in the text."""
-
-    offset: int
-    leaf: int
-    start: int
-    size: int
+    step: PathStep
 
 
 class Document:
@@ -79,61 +70,55 @@ class Document:
     def __init__(self, value: Json) -> None:
         self.value = value
         self.containers: list[Container] = []
-        self.leaves: list[Leaf] = []
+        self.leaves: list[JsonLeaf] = []
         self._collect(value)
 
     def _collect(self, value: Json) -> None:
-        stack: list[Iterator[tuple[int, Place, Any]]] = [iter([(-1, "", value)])]
+        stack: list[Iterator[tuple[int, PathStep, Any]]] = [iter([(-1, "", value)])]
         add = self.leaves.append
         while stack:
-            for container, place, item in stack[-1]:
+            for container, step, item in stack[-1]:
                 if isinstance(item, str):
-                    add(Leaf("string", item, container, place))
+                    add(JsonLeaf("string", item, container, step))
                 elif isinstance(item, (dict, list)):
-                    if isinstance(item, list) and spells_text(item):
-                        add(Leaf("number", bytes(item).decode(), container, place))
-                    stack.append(self._enter(container, place, item))
+                    if isinstance(item, list) and is_text_as_codes(item):
+                        add(JsonLeaf("number", bytes(item).decode(), container, step))
+                    stack.append(self._enter(container, step, item))
                     break
                 elif item and abs(item) >= SMALLEST_NUMBER:
-                    add(Leaf("number", _number_text(item), container, place))
+                    add(JsonLeaf("number", _number_text(item), container, step))
             else:
                 stack.pop()
 
     def _enter(
-        self, container: int, place: Place, item: dict[str, Any] | list[Any]
-    ) -> Iterator[tuple[int, Place, Any]]:
+        self, container: int, step: PathStep, item: dict[str, Any] | list[Any]
+    ) -> Iterator[tuple[int, PathStep, Any]]:
         index = len(self.containers)
-        self.containers.append(Container(item, container, place))
-        if isinstance(item, list):
-            return zip(repeat(index), count(), item)
-        return self._entries(index, item)
+        self.containers.append(Container(item, container, step))
+        return zip(repeat(index), count(), item) if isinstance(item, list) else self._members(index, item)
 
-    def _entries(self, index: int, item: dict[str, Any]) -> Iterator[tuple[int, Place, Any]]:
+    def _members(self, index: int, item: dict[str, Any]) -> Iterator[tuple[int, PathStep, Any]]:
         for key, child in item.items():
-            self.leaves.append(Leaf("key", key, index, key))
+            self.leaves.append(JsonLeaf("key", key, index, key))
             yield index, key, child
 
-    def name(self, leaf: Leaf) -> Place:
-        """Return the key that a leaf stands under, be it in an array there."""
-        if isinstance(leaf.place, str) or leaf.container < 0:
-            return leaf.place
-        return self.containers[leaf.container].place
+    def name(self, leaf: JsonLeaf) -> PathStep:
+        """Return the key that a leaf stands under, directly or in an array there."""
+        if isinstance(leaf.step, str) or leaf.container < 0:
+            return leaf.step
+        return self.containers[leaf.container].step
 
-    def is_plumbing(self, leaf: Leaf) -> bool:
-        """Tell a word of the protocol, which stands between the pieces of a text and is part of none."""
-        return is_protocol_word(self.name(leaf), leaf.text)
-
-    def is_binary(self, leaf: Leaf) -> bool:
-        """Tell what MCP has in base64, images, sounds and blobs: readers refuse anything else there."""
-        if leaf.kind != "string" or leaf.place not in _BINARY:
+    def is_binary(self, leaf: JsonLeaf) -> bool:
+        """Return whether MCP has base64 there (images, sounds, blobs), so that readers refuse anything else."""
+        if leaf.kind != "string" or leaf.step not in _BINARY:
             return False
-        return leaf.place == "blob" or "mimeType" in self.containers[leaf.container].value
+        return leaf.step == "blob" or "mimeType" in self.containers[leaf.container].value
 
     def rewritten(self, changes: Mapping[int, str]) -> Json:
         """Return the value with the leaves in `changes` replaced; the original is left alone."""
         if not changes:
             return self.value
-        copies: dict[int, dict[str, Any] | list[Any]] = {}
+        copies: dict[int, Any] = {}
         keys: dict[int, dict[str, str]] = {}
         for index, text in changes.items():
             leaf = self.leaves[index]
@@ -143,87 +128,81 @@ class Document:
             if leaf.kind == "key":
                 keys.setdefault(leaf.container, {})[leaf.text] = text
             else:
-                copy[leaf.place] = text
-        self._rename(copies, keys)
-        return copies[0]
+                copy[leaf.step] = text
+        # Keys last: until all is copied and linked, containers are found by their old keys.
+        for index, names in keys.items():
+            _rename_keys(copies[index], names)
+        return copies[0]  # type: ignore[no-any-return]
 
     def _copy(self, index: int, copies: dict[int, Any]) -> Any:
-        """Return the writable copy of a container, copying what is above it as far as needed."""
-        wanted = index
-        while index not in copies:
-            container = self.containers[index]
-            copies[index] = container.value.copy()
-            if container.parent < 0:
-                break
-            index = container.parent
-        self._link(wanted, copies)
-        return copies[wanted]
-
-    def _link(self, index: int, copies: dict[int, Any]) -> None:
+        """Return the writable copy of a container; what holds it is copied too, up to what is copied already."""
+        copy = copies.get(index)
+        if copy is not None:
+            return copy
+        copy = child = copies[index] = self.containers[index].value.copy()
         while (parent := self.containers[index].parent) >= 0:
-            place = self.containers[index].place
-            if copies[parent][place] is copies[index]:
-                return
-            copies[parent][place] = copies[index]
-            index = parent
+            known = parent in copies
+            if not known:
+                copies[parent] = self.containers[parent].value.copy()
+            copies[parent][self.containers[index].step] = child
+            if known:
+                break
+            index, child = parent, copies[parent]
+        return copy
 
-    def _rename(self, copies: dict[int, Any], keys: dict[int, dict[str, str]]) -> None:
-        for index, names in keys.items():
-            copy = copies[index]
-            entries = list(copy.items())
-            copy.clear()
-            taken = {key for key, _ in entries if key not in names}
-            for key, child in entries:
-                name = _free_name(names[key], taken) if key in names else key
-                taken.add(name)
-                copy[name] = child
-
-    def path(self, index: int, shown: Mapping[tuple[int, Place], str] | None = None) -> str:
+    def path(self, index: int, shown: Mapping[tuple[int, PathStep], str] | None = None) -> str:
         """Return where a leaf is, as `files[0].name`; `shown` has the masked forms of keys.
 
-        Of a leaf nested deeper than `_MAX_STEPS` the path begins with an ellipsis.
+        The path of a leaf nested deeper than `_MAX_STEPS` begins with an ellipsis.
         """
-        container, place = self.leaves[index].container, self.leaves[index].place
+        container, step = self.leaves[index].container, self.leaves[index].step
         steps: list[str] = []
         while container >= 0 and len(steps) < _MAX_STEPS:
-            if isinstance(place, int):
-                steps.append(f"[{place}]")
+            if isinstance(step, int):
+                steps.append(f"[{step}]")
             else:
-                steps.append(_step((shown or {}).get((container, place), place)))
-            container, place = self.containers[container].parent, self.containers[container].place
+                steps.append(_key_step((shown or {}).get((container, step), step)))
+            container, step = self.containers[container].parent, self.containers[container].step
         path = "".join(reversed(steps))
         return path.removeprefix(".") if container < 0 else f"\N{HORIZONTAL ELLIPSIS}{path}"
 
-    def shown_keys(self, changes: Mapping[int, str]) -> dict[tuple[int, Place], str]:
-        """Return what paths must show for the keys among `changes`."""
-        return {
-            (self.leaves[index].container, self.leaves[index].place): text
-            for index, text in changes.items()
-            if self.leaves[index].kind == "key"
-        }
+    def shown_keys(self, changes: Mapping[int, str]) -> dict[tuple[int, PathStep], str]:
+        """Return what paths must show for the keys among `changes`: a path must not tell the secret in a key."""
+        changed = ((self.leaves[index], text) for index, text in changes.items())
+        return {(leaf.container, leaf.step): text for leaf, text in changed if leaf.kind == "key"}
 
 
-def _step(key: str) -> str:
+def _key_step(key: str) -> str:
     if key and not any(character in key for character in '.[]"*'):
         return f".{key}"
     escaped = key.replace("\\", "\\\\").replace('"', '\\"')
     return f'["{escaped}"]'
 
 
-def _free_name(name: str, taken: set[str]) -> str:
-    """Return `name`, numbered where two keys of one object mask to the same."""
-    numbered = (f"{name}~{number}" for number in count(2))
-    return name if name not in taken else next(free for free in numbered if free not in taken)
+def _rename_keys(copy: dict[str, Any], names: dict[str, str]) -> None:
+    """Rename members in their order; number those whose new name is taken, since two secrets may mask alike."""
+    members = list(copy.items())
+    copy.clear()
+    taken = {key for key, _ in members if key not in names}
+    for key, child in members:
+        name = names.get(key, key)
+        if key in names and name in taken:
+            name = next(free for number in count(2) if (free := f"{name}~{number}") not in taken)
+        taken.add(name)
+        copy[name] = child
 
 
-def is_protocol_word(name: Place, text: str) -> bool:
-    """Tell a word of the protocol by the key it stands under."""
+def is_protocol_word(name: PathStep, text: str) -> bool:
+    """Return whether `text`, which stands under `name`, is a word of the protocol.
+
+    Such words stand between the pieces of a split text and are part of none.
+    """
     return name in PROTOCOL and (text in _PROTOCOL_WORDS or _MEDIA_TYPE.fullmatch(text) is not None)
 
 
-def spells_text(item: list[Any]) -> bool:
+def is_text_as_codes(item: list[Any]) -> bool:
     """Return whether an array is text written as the codes of its characters."""
-    if len(item) < _SHORTEST_SPELLING or type(item[0]) is not int:
+    if len(item) < _SHORTEST_CODES or type(item[0]) is not int:
         return False
     return all(type(code) is int and 9 <= code < 127 for code in item)
 
@@ -235,8 +214,17 @@ def _number_text(number: float) -> str:
         return UNREADABLE
 
 
-class Text:
-    """The text of a document, given the current texts of its leaves; of those in `windows`, what the windows show."""
+class _Piece(NamedTuple):
+    """Where part of a leaf, in bytes, stands in the text."""
+
+    offset: int
+    leaf: int
+    start: int
+    size: int
+
+
+class ScanText:
+    """The text of a document, given the current bytes of its leaves; for those in `windows`, only what they show."""
 
     def __init__(
         self, document: Document, texts: list[bytes], windows: Mapping[int, Sequence[tuple[int, int]]] | None = None
@@ -246,9 +234,9 @@ class Text:
         self._windows = windows or {}
         chunks: list[bytes] = []
         for index, (leaf, text) in enumerate(zip(document.leaves, texts, strict=True)):
-            before, after = _BYTE_MARKS[leaf.kind]
+            before, after = _MARKS[leaf.kind]
             shown = self._windows.get(index)
-            whole = text if shown is None else WALL.join(text[low:high] for low, high in shown)
+            whole = text if shown is None else BARRIER.join(text[low:high] for low, high in shown)
             chunks += (before, whole, after)
         self.body_size = sum(map(len, chunks))
         self._joined = list(self._joins())
@@ -257,15 +245,16 @@ class Text:
         self.data = b"".join(chunks)
 
     def _joins(self) -> Iterator[list[tuple[int, bytes, int, int]]]:
-        strings = [index for index, leaf in enumerate(self._document.leaves) if leaf.kind == "string"]
+        name_of = self._document.name
+        strings = [(index, leaf) for index, leaf in enumerate(self._document.leaves) if leaf.kind == "string"]
         if len(strings) < 2:
             return
-        said = [index for index in strings if not self._document.is_plumbing(self._document.leaves[index])]
+        said = [index for index, leaf in strings if not is_protocol_word(name_of(leaf), leaf.text)]
         if len(said) > 1:  # what is in one string alone is found there
             yield self._group(said)
-        by_name: dict[Place, list[int]] = {}
-        for index in strings:
-            by_name.setdefault(self._document.name(self._document.leaves[index]), []).append(index)
+        by_name: dict[PathStep, list[int]] = {}
+        for index, leaf in strings:
+            by_name.setdefault(name_of(leaf), []).append(index)
         if len(by_name) > 1:
             yield from (self._group(group) for group in by_name.values() if len(group) > 1)
 
@@ -277,26 +266,26 @@ class Text:
             if len(text) <= 2 * FRAGMENT:
                 fragments.append((index, text, 0, len(text)))
             else:
-                fragments.append((index, text, 0, FRAGMENT))
-                fragments.append((-1, b"\n", 0, 1))
-                fragments.append((index, text, len(text) - FRAGMENT, len(text)))
+                # The line end keeps the two ends of one string from being read as one word.
+                end = (index, text, len(text) - FRAGMENT, len(text))
+                fragments += ((index, text, 0, FRAGMENT), (-1, b"\n", 0, 1), end)
         return fragments
 
     @cached_property
-    def _pieces(self) -> list[Piece]:
-        pieces: list[Piece] = []
+    def _pieces(self) -> list[_Piece]:
+        pieces: list[_Piece] = []
         offset = 0
         for index, (leaf, text) in enumerate(zip(self._document.leaves, self._texts, strict=True)):
-            before, after = _BYTE_MARKS[leaf.kind]
+            before, after = _MARKS[leaf.kind]
             offset += len(before)
             for low, high in self._windows.get(index, ((0, len(text)),)):
-                pieces.append(Piece(offset, index, low, high - low))
-                offset += high - low + len(WALL)
-            offset += len(after) - (len(WALL) if self._windows.get(index, True) else 0)
+                pieces.append(_Piece(offset, index, low, high - low))
+                offset += high - low + len(BARRIER)
+            offset += len(after) - (len(BARRIER) if self._windows.get(index, True) else 0)
         for group in self._joined:
             offset += 1
             for index, _, start, end in group:
-                pieces.append(Piece(offset, index, start, end - start))
+                pieces.append(_Piece(offset, index, start, end - start))
                 offset += end - start
         return pieces
 
@@ -304,7 +293,7 @@ class Text:
     def _piece_offsets(self) -> list[int]:
         return [piece.offset for piece in self._pieces]
 
-    def places(self, start: int, end: int) -> list[tuple[int, int, int]]:
+    def leaf_spans(self, start: int, end: int) -> list[tuple[int, int, int]]:
         """Return the leaves that a span of the text touches, each with a span of its own bytes."""
         index = max(0, bisect_right(self._piece_offsets, start) - 1)
         found: list[tuple[int, int, int]] = []
@@ -315,6 +304,3 @@ class Text:
                 shift = piece.start - piece.offset
                 found.append((piece.leaf, low + shift, high + shift))
         return found
-
-
-_BYTE_MARKS: Final = {kind: (before.encode(), after.encode()) for kind, (before, after) in _MARKS.items()}

@@ -1,24 +1,25 @@
 """Masking: JSON values and text without what detectors find in them.
 
-Pure. A mask is typed and stable, `[secret:aws-access-key:3f9a]`: the same secret gets the same
-mask wherever it turns up. Its four digits are the start of a keyed hash, so that nobody
-without the key can test guesses against them.
+Pure. A mask is typed and stable, `[secret:aws-access-key:3f9a]`: the same secret gets the same mask wherever it turns
+up. Its four digits are the start of a keyed hash, so that nobody without the key can test guesses against them.
 """
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from proxy.core.model import Finding
-from proxy.redact.decode import GROWTH, MAX_DEPTH, SLACK, Layer, Root, next_layer
+from proxy.redact.decode import GROWTH, MAX_DEPTH, SLACK, Layer, RootLayer, next_layer
 from proxy.redact.detector_catalog import DetectorCatalog, builtin
 from proxy.redact.detectors import compile_bytes
-from proxy.redact.json_text import MASK_START, UNREADABLE, WALL, Document, Text
-from proxy.redact.prefilter import nothing_in
+from proxy.redact.json_text import BARRIER, MASK_START, UNREADABLE, Document, ScanText
+from proxy.redact.prefilter import is_surely_clean
 from proxy.redact.scan import EngineName, Match, scanner_for, unclaimed
-from proxy.redact.suppress import cover
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -26,13 +27,12 @@ if TYPE_CHECKING:
     from proxy.core.masking import Suppression
     from proxy.core.model import Json
     from proxy.redact.hyperscan_db import DatabaseCache
-    from proxy.redact.json_text import Leaf
     from proxy.redact.views import Span
 
 DECODING_LIMIT: Final = "limits.decoding"
-"""Reported as a detector where a value holds more encoded text than will be looked into."""
+"""Reported as a detector where a value holds more encoded text than will be decoded."""
 NUMBER_LIMIT: Final = "limits.number"
-"""Reported as a detector where a number has more digits than will be looked at."""
+"""Reported as a detector where a number has more digits than Python prints."""
 
 _MIN_KEY: Final = 16
 _MASK_DIGITS: Final = 4
@@ -40,17 +40,22 @@ _MASK_START: Final = compile_bytes(MASK_START)
 _MAX_ROUNDS: Final = 4
 _LARGE: Final = 1 << 16
 _NEAR: Final = 1 << 12
+_WILD: Final = {"**": ".*", "*": r"[^.\[\]]*", "?": r"[^.\[\]]"}
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
-    """A span of a leaf's bytes that a detector claims."""
+class MaskHit:
+    """A span of a leaf's bytes to be masked, and what found it."""
 
     leaf: int
     start: int
     end: int
     detector: int
     fingerprint: str
+
+
+class DecodingLimitError(Exception):
+    """A text decodes to more than is affordable."""
 
 
 class Masker:
@@ -81,33 +86,33 @@ class Masker:
     ) -> tuple[Json, tuple[Finding, ...]]:
         """Return `value` without what `detectors` find in it, and what was found.
 
-        The value given is never changed; the one returned shares what needed no change, and
-        is the same object where nothing was found. It may be forwarded only where every
-        finding is `maskable`. Raises PolicyError for a detector name that chooses nothing.
+        The value given is never changed; the one returned shares what needed no change, and is the same object where
+        nothing was found. It may be forwarded only where every finding is `maskable`. Raises PolicyError for a
+        detector name that chooses nothing.
         """
         chosen = self.catalogue.select(detectors)
-        if chosen and nothing_in(value, chosen, self._scanner, (GROWTH, SLACK)):
+        if chosen and is_surely_clean(value, chosen, self._scanner, (GROWTH, SLACK)):
             return value, ()
         return _Masking(self, value, chosen, suppressions).run()
 
     def is_clean(self, value: Json, part: Json, detectors: Sequence[str]) -> bool:
-        """Say that nothing is found in `value`, nor in `part` of it by itself. False says nothing."""
+        """Return True where nothing is found in `value`, nor in `part` of it by itself; False decides nothing."""
         chosen = self.catalogue.select(detectors)
-        return bool(chosen) and nothing_in(value, chosen, self._scanner, (GROWTH, SLACK), part)
+        return bool(chosen) and is_surely_clean(value, chosen, self._scanner, (GROWTH, SLACK), part)
 
     def mask_text(
         self, text: str, detectors: Sequence[str], suppressions: Sequence[Suppression] = ()
     ) -> tuple[str, tuple[Finding, ...]]:
-        """Mask plain text."""
+        """Mask plain text as `mask` does."""
         masked, findings = self.mask(text, detectors, suppressions)
         assert isinstance(masked, str)
         return masked, findings
 
-    def hits(self, text: str, detectors: Sequence[str]) -> tuple[list[Hit], tuple[Finding, ...]]:
+    def hits(self, text: str, detectors: Sequence[str]) -> tuple[list[MaskHit], tuple[Finding, ...]]:
         """Return the spans of `text`, in bytes of UTF-8, to be masked, and the limits it ran into."""
         return _Masking(self, text, self.catalogue.select(detectors)).hits()
 
-    def finding(self, hit: Hit, path: str = "", *, maskable: bool = True) -> Finding:
+    def finding(self, hit: MaskHit, path: str = "", *, maskable: bool = True) -> Finding:
         """Return what to report of `hit`."""
         return Finding(self.catalogue.detectors[hit.detector].id, path, hit.fingerprint, maskable)
 
@@ -116,32 +121,29 @@ class Masker:
         return hashlib.blake2b(secret, key=self._key, digest_size=8).hexdigest()
 
     def mask_for(self, detector: int, fingerprint: str) -> str:
-        """Return the text put in a secret's place."""
+        """Return the text that replaces a secret."""
         return f"[{self.catalogue.detectors[detector].label}:{fingerprint[:_MASK_DIGITS]}]"
 
-    def walled(self, texts: list[bytes]) -> list[bytes]:
-        """Return `texts` with the masks in them blanked, byte for byte, so that they are not looked into."""
+    def blank_masks(self, texts: list[bytes]) -> list[bytes]:
+        """Return `texts` with a barrier for each byte of the masks in them, so that masks are not masked again."""
         joined = texts[0] if len(texts) == 1 else b"\n".join(texts)
         if b"[" not in joined or _MASK_START.search(joined) is None:
             return list(texts)
-        return [self._without_masks(text) for text in texts]
+        return [self._blank_masks(text) for text in texts]
 
-    def _without_masks(self, text: bytes) -> bytes:
+    def _blank_masks(self, text: bytes) -> bytes:
         if _MASK_START.search(text) is None:
             return text
-        blanked = bytearray(text)
-        for match in self._mask_regex.finditer(text):
-            start, end = match.span()
-            blanked[start:end] = WALL * (end - start)
-        return bytes(blanked)
+        # Only labels that exist and four digits: anything longer in brackets could carry a secret past the scan.
+        return _blanked(text, (match.span() for match in self._mask_regex.finditer(text)))
 
     def layers(self, data: bytes, chosen: frozenset[int], *, entirely: bool) -> Iterator[tuple[Layer, list[Match]]]:
-        """Return each reading of `data` with its matches, the plain one first.
+        """Return each layer of `data` with its matches, the plain text first.
 
         Unless `entirely`, what counts as matched because a detector matched too often is not decoded.
         Raises DecodingLimitError where there is more to decode than is affordable.
         """
-        layer: Layer | None = Root(data)
+        layer: Layer | None = RootLayer(data)
         budget = GROWTH * len(data) + SLACK
         for depth in range(MAX_DEPTH + 1):
             if layer is None:
@@ -149,15 +151,11 @@ class Masker:
             budget -= len(layer.data)
             if budget < 0:
                 raise DecodingLimitError
-            survey = self._scanner.survey(layer.data)
-            matches = self._scanner.settled(layer.data, chosen, survey)
+            candidates = self._scanner.prescan(layer.data)
+            matches = self._scanner.confirm(layer.data, chosen, candidates)
             yield layer, matches
             rest = layer.data if entirely else unclaimed(matches, layer.data)
-            layer = next_layer(layer, rest, self._scanner.signs(survey)) if depth < MAX_DEPTH else None
-
-
-class DecodingLimitError(Exception):
-    """A text decodes to more than will be looked into."""
+            layer = next_layer(layer, rest, self._scanner.signs(candidates)) if depth < MAX_DEPTH else None
 
 
 class _Masking:
@@ -171,83 +169,78 @@ class _Masking:
         self._suppressions = suppressions
         self._document = Document(value)
         self._raw = [leaf.text.encode("utf-8", "surrogatepass") for leaf in self._document.leaves]
-        self._texts = masker.walled(self._raw)
-        self._hits: dict[int, list[Hit]] = {}
-        self._spared: list[Hit] = []
-        # Of a large text what is near the last findings: the rest was looked at and is as it was.
+        self._texts = masker.blank_masks(self._raw)
+        self._hits: dict[int, list[MaskHit]] = {}
+        self._spared: list[MaskHit] = []
+        # For a large text, what is near the last hits: the rest was scanned before and has not changed.
         self._windows: dict[int, list[Span]] = {}
         self._overflow = False
 
     def run(self) -> tuple[Json, tuple[Finding, ...]]:
-        if self._chosen:
-            self._search()
+        self._search()
         changes = {leaf: self._masked_leaf(leaf) for leaf in self._hits}
-        findings = (*self._findings(changes), *self._limits())
-        return self._document.rewritten(changes), findings
+        return self._document.rewritten(changes), (*self._findings(changes), *self._limits())
 
-    def hits(self) -> tuple[list[Hit], tuple[Finding, ...]]:
-        if self._chosen:
-            self._search()
+    def hits(self) -> tuple[list[MaskHit], tuple[Finding, ...]]:
+        self._search()
         return merged(hit for hits in self._hits.values() for hit in hits), tuple(self._limits())
 
     def _search(self) -> None:
-        """Look until nothing is found: what one mask lays bare, a second look must not find."""
+        """Scan until nothing is found: what one mask lays bare, a second scan must not find."""
+        if not self._chosen:
+            return
         for _ in range(_MAX_ROUNDS):
-            found = self._look()
+            found = self._scan()
             if not found:
                 return
             self._claim(found)
-        # Text that goes on yielding findings as it is masked is made to be so.
-        self._claim([self._whole_leaf(hit) for hit in self._look()])
+        # Text that still yields findings after so many rounds was made to do so: its leaves are masked whole.
+        self._claim([replace(hit, start=0, end=len(self._raw[hit.leaf])) for hit in self._scan()])
 
-    def _claim(self, found: Iterable[Hit]) -> None:
-        fresh: dict[int, list[Hit]] = {}
-        for hit in found:
-            fresh.setdefault(hit.leaf, []).append(hit)
+    def _claim(self, found: Iterable[MaskHit]) -> None:
+        fresh = _by_leaf(found)
         for leaf, hits in fresh.items():
             self._hits.setdefault(leaf, []).extend(hits)
         for leaf, text in enumerate(self._texts):
             if leaf in fresh:
-                self._texts[leaf] = _walled_in(text, fresh[leaf])
+                self._texts[leaf] = _blanked(text, ((hit.start, hit.end) for hit in fresh[leaf]))
             if len(text) > _LARGE:
                 self._windows[leaf] = _windows(fresh.get(leaf, []), len(text))
 
-    def _whole_leaf(self, hit: Hit) -> Hit:
-        return Hit(hit.leaf, 0, len(self._raw[hit.leaf]), hit.detector, hit.fingerprint)
-
-    def _look(self) -> list[Hit]:
-        text = Text(self._document, self._texts, self._windows)
-        hits: list[Hit] = []
-        split: list[list[Hit]] = []
+    def _scan(self) -> list[MaskHit]:
+        text = ScanText(self._document, self._texts, self._windows)
+        hits: list[MaskHit] = []
+        split: list[list[MaskHit]] = []
         try:
-            # What a suppression spares may hide something else in an encoding.
-            entirely = bool(self._suppressions)
-            for layer, matches in self._masker.layers(text.data, self._chosen, entirely=entirely):
+            # What a suppression spares may hide something else in an encoding, so all of it is decoded.
+            for layer, matches in self._masker.layers(text.data, self._chosen, entirely=bool(self._suppressions)):
                 for match in matches:
-                    self._place(text, layer, match, hits, split)
+                    self._trace(text, layer, match, hits, split)
         except DecodingLimitError:
             self._overflow = True
-        return [*hits, *self._unclaimed(split, [*hits, *self._spared])]
+        return [*hits, *_unexplained(split, [*hits, *self._spared])]
 
-    def _place(self, text: Text, layer: Layer, match: Match, hits: list[Hit], split: list[list[Hit]]) -> None:
+    def _trace(
+        self, text: ScanText, layer: Layer, match: Match, hits: list[MaskHit], split: list[list[MaskHit]]
+    ) -> None:
+        """Add the parts of leaves that `match` came from: to `hits`, or to `split` where joined strings made it."""
         start, end = layer.root_span(match.start, match.end)
         fingerprint = self._masker.fingerprint(layer.data[match.start : match.end])
-        placed = [
-            Hit(leaf, *self._whole_characters(leaf, low, high), match.detector, fingerprint)
-            for leaf, low, high in text.places(start, end)
+        parts = [
+            MaskHit(leaf, *self._whole_characters(leaf, low, high), match.detector, fingerprint)
+            for leaf, low, high in text.leaf_spans(start, end)
         ]
         if start < text.body_size:
-            for hit in placed:
-                (self._spared if self._suppressed(hit) else hits).append(hit)
-        elif self._is_split(placed, match.detector):
-            split.append(placed)
+            for hit in parts:
+                (self._spared if self._is_suppressed(hit) else hits).append(hit)
+        elif (
+            self._masker.catalogue.detectors[match.detector].crosses_fields
+            and len({hit.leaf for hit in parts}) > 1
+            and not all(map(self._is_suppressed, parts))
+        ):
+            split.append(parts)
 
-    def _is_split(self, placed: list[Hit], detector: int) -> bool:
-        crosses = self._masker.catalogue.detectors[detector].crosses_fields
-        several = len({hit.leaf for hit in placed}) > 1
-        return crosses and several and not all(self._suppressed(hit) for hit in placed)
-
-    def _whole_characters(self, leaf: int, start: int, end: int) -> tuple[int, int]:
+    def _whole_characters(self, leaf: int, start: int, end: int) -> Span:
         """Widen a span of bytes so that it cuts no character in two."""
         raw = self._raw[leaf]
         while start > 0 and raw[start] & 0xC0 == 0x80:
@@ -256,46 +249,30 @@ class _Masking:
             end += 1
         return start, end
 
-    def _unclaimed(self, split: list[list[Hit]], hits: list[Hit]) -> Iterator[Hit]:
-        """Return the split findings that are not one string's own finding run on into the next."""
-        claimed: dict[int, list[Hit]] = {}
-        for hit in hits:
-            claimed.setdefault(hit.leaf, []).append(hit)
-        for parts in split:
-            if not any(_overlap(part, hit) for part in parts for hit in claimed.get(part.leaf, ())):
-                yield from parts
-
-    def _suppressed(self, hit: Hit) -> bool:
+    def _is_suppressed(self, hit: MaskHit) -> bool:
         if not self._suppressions:
             return False
         return cover(self._suppressions, self._masker.finding(hit, self._document.path(hit.leaf)))
 
     def _masked_leaf(self, leaf: int) -> str:
-        hits = merged(self._hits[leaf])
-        self._hits[leaf] = hits
+        hits = self._hits[leaf] = merged(self._hits[leaf])
         if self._document.leaves[leaf].kind == "number":
             return self._masker.mask_for(hits[0].detector, hits[0].fingerprint)
         raw = self._raw[leaf]
         parts: list[bytes] = []
         position = 0
         for hit in hits:
-            parts += (
-                raw[position : hit.start],
-                self._masker.mask_for(hit.detector, hit.fingerprint).encode(),
-            )
+            parts += (raw[position : hit.start], self._masker.mask_for(hit.detector, hit.fingerprint).encode())
             position = hit.end
         return b"".join((*parts, raw[position:])).decode("utf-8", "surrogatepass")
 
     def _findings(self, changes: dict[int, str]) -> Iterator[Finding]:
         shown = self._document.shown_keys(changes)
-        for leaf in sorted(self._hits):
-            path = self._document.path(leaf, shown)
-            maskable = self._is_maskable(self._document.leaves[leaf])
-            found = (self._masker.finding(hit, path, maskable=maskable) for hit in self._hits[leaf])
-            yield from dict.fromkeys(found)
-
-    def _is_maskable(self, leaf: Leaf) -> bool:
-        return leaf.kind != "number" and not self._document.is_binary(leaf)
+        for index in sorted(self._hits):
+            path, leaf = self._document.path(index, shown), self._document.leaves[index]
+            # A mask is a string: a number cannot become one, and readers refuse one where base64 must stand.
+            maskable = leaf.kind != "number" and not self._document.is_binary(leaf)
+            yield from dict.fromkeys(self._masker.finding(hit, path, maskable=maskable) for hit in self._hits[index])
 
     def _limits(self) -> Iterator[Finding]:
         if self._overflow:
@@ -305,16 +282,16 @@ class _Masking:
                 yield Finding(NUMBER_LIMIT, self._document.path(index), "", maskable=False)
 
 
-def _walled_in(text: bytes, hits: list[Hit]) -> bytes:
-    """Return `text` with walls in place of `hits`."""
-    walled = bytearray(text)
-    for hit in hits:
-        walled[hit.start : hit.end] = WALL * (hit.end - hit.start)
-    return bytes(walled)
+def _blanked(text: bytes, spans: Iterable[Span]) -> bytes:
+    """Return `text`, as long as before, with barriers for what is in `spans`."""
+    blanked = bytearray(text)
+    for start, end in spans:
+        blanked[start:end] = BARRIER * (end - start)
+    return bytes(blanked)
 
 
-def _windows(hits: Iterable[Hit], size: int) -> list[Span]:
-    """Return the parts of a text of `size` bytes that hiding `hits` may have changed the reading of."""
+def _windows(hits: Iterable[MaskHit], size: int) -> list[Span]:
+    """Return the parts of a text of `size` bytes where blanking `hits` may have changed what is found."""
     windows: list[Span] = []
     for hit in sorted(hits, key=lambda hit: hit.start):
         low, high = max(0, hit.start - _NEAR), min(size, hit.end + _NEAR)
@@ -325,21 +302,52 @@ def _windows(hits: Iterable[Hit], size: int) -> list[Span]:
     return windows
 
 
-def _overlap(one: Hit, other: Hit) -> bool:
-    return one.start < other.end and other.start < one.end
+def _by_leaf(hits: Iterable[MaskHit]) -> dict[int, list[MaskHit]]:
+    grouped: dict[int, list[MaskHit]] = {}
+    for hit in hits:
+        grouped.setdefault(hit.leaf, []).append(hit)
+    return grouped
 
 
-def merged(hits: Iterable[Hit]) -> list[Hit]:
+def _unexplained(split: list[list[MaskHit]], hits: list[MaskHit]) -> Iterator[MaskHit]:
+    """Return the split matches that are not just one string's own match run on into the next string."""
+    claimed = _by_leaf(hits)
+    for parts in split:
+        overlaps = (
+            part.start < hit.end and hit.start < part.end for part in parts for hit in claimed.get(part.leaf, ())
+        )
+        if not any(overlaps):
+            yield from parts
+
+
+def merged(hits: Iterable[MaskHit]) -> list[MaskHit]:
     """Return `hits` of one leaf from left to right, those that overlap as one.
 
     The detector that comes first in the catalogue names the whole.
     """
-    result: list[Hit] = []
+    result: list[MaskHit] = []
     for hit in sorted(hits, key=lambda hit: (hit.start, hit.detector)):
         if result and hit.start < result[-1].end:
             last = result[-1]
             best = min(last, hit, key=lambda hit: hit.detector)
-            result[-1] = Hit(hit.leaf, last.start, max(last.end, hit.end), best.detector, best.fingerprint)
+            result[-1] = replace(best, start=last.start, end=max(last.end, hit.end))
         else:
             result.append(hit)
     return result
+
+
+def cover(suppressions: Iterable[Suppression], finding: Finding) -> bool:
+    """Return whether any of `suppressions` means `finding`."""
+    return any(
+        entry.fingerprint in {None, finding.fingerprint}
+        and (entry.detector is None or fnmatchcase(finding.detector, entry.detector))
+        and (entry.path is None or _path_regex(entry.path).fullmatch(finding.path) is not None)
+        for entry in suppressions
+    )
+
+
+@lru_cache(maxsize=256)
+def _path_regex(glob: str) -> re.Pattern[str]:
+    # Not fnmatch: in `files[*].name` brackets are text, `*` stays within one step, `**` crosses steps.
+    parts = (_WILD.get(part, re.escape(part)) for part in re.split(r"(\*\*|\*|\?)", glob))
+    return re.compile("".join(parts), re.DOTALL)

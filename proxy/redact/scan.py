@@ -1,8 +1,7 @@
-"""Finding what detectors describe in bytes.
+"""Scanning bytes for what detectors describe.
 
-Pure. Hyperscan says in one pass which detectors can match at all, RE2 then says where.
-Without hyperscan the keywords say which can match: each is sought with `bytes.find`, which
-needs no further dependency and gives the same findings, later.
+Pure. A prescan by hyperscan says in one pass which detectors may match at all, RE2 then says where. Without hyperscan
+the keywords say which may match: each is searched for with `bytes.find`. The findings are the same, only later.
 """
 
 from __future__ import annotations
@@ -11,18 +10,18 @@ import functools
 import math
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Literal
 
-from proxy.redact.base64_prefilter import LARGEST_NOISE, promising, unproven
-from proxy.redact.decode import ANY_SIGN, NO_SIGN, Signs
+from proxy.redact.base64_prefilter import LARGEST_NOISE, clue_patterns, unproven
+from proxy.redact.decode import ANY_SIGN, NO_SIGN, EncodingSigns
 from proxy.redact.detectors import KEYWORD_REACH, Detector, compile_bytes, compile_search
 from proxy.redact.encoded_spans import HEX_LINE, RUN
-from proxy.redact.hyperscan_db import AVAILABLE, Expressions
-from proxy.redact.json_text import MASK_START, WALL
+from proxy.redact.hyperscan_db import AVAILABLE, PatternSet
+from proxy.redact.json_text import BARRIER, MASK_START
 from proxy.redact.validators import VALIDATORS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from proxy.redact.detector_catalog import DetectorCatalog
     from proxy.redact.hyperscan_db import DatabaseCache
@@ -33,21 +32,21 @@ MAX_MATCHES = 10_000
 _MAX_BAIT = 5_000
 _MAX_VERDICTS = 10_000
 _LONG_VERDICT = 1 << 10
+# A refused match is searched again from its second byte, for as long as the bytes searched twice are no more than a
+# constant and a multiple of the buffer. Short matches need less, however many and however close they are: each counts
+# as its overlap with those before it, and a little for the turn itself. Long ones in long ones need the square of
+# their length, as in `secret=token=` repeated.
 _TURN = 4
 _SPARE = 1 << 20
 _SHARE = 16
-"""What was refused is looked into as long as no more bytes are looked at again than a constant and so many times the
-buffer. Short matches need less, however many and however close they are: each counts as its overlap with those before
-it, and a little for the turn itself. Long ones in long ones need the square of their length."""
 
 BLOCK = 1 << 16
 OVERLAP = 1 << 12
-"""Hyperscan looks at blocks, each with the end of the one before, so that RE2 need not look
-at everything for a detector that has something somewhere. No detector needs more than the
-overlap to match at all."""
+"""Hyperscan scans blocks, each with the end of the one before, so that RE2 need not scan everything for a detector
+that matches somewhere. No detector needs more than the overlap to match at all."""
 
 type Region = tuple[int, int]
-type Survey = dict[int, list[Region]]
+type Candidates = dict[int, list[Region]]
 """Detectors by index, and the parts of the data where their matches may end."""
 
 type EngineName = Literal["auto", "hyperscan", "keywords"]
@@ -62,86 +61,8 @@ class Match:
     end: int
 
 
-class Engine(Protocol):
-    """Tells which detectors are worth running."""
-
-    def survey(self, data: bytes) -> Survey:
-        """Say where in `data` which detectors may match; too much is slow, too little is wrong."""
-        ...
-
-    def signs(self, survey: Survey) -> Signs:
-        """Say what encodings a survey of some data has shown signs of."""
-        ...
-
-    def is_noise(self, data: bytes) -> bool:
-        """Say that no run of base64 characters in `data` decodes to anything for a proven detector."""
-        ...
-
-
-class HyperscanEngine:
-    """One pass over the data for all detectors at once."""
-
-    def __init__(self, catalogue: DetectorCatalog, cache: DatabaseCache | None = None) -> None:
-        described = [detector.hint or detector.pattern for detector in catalogue.detectors]
-        self._signs = range(len(described), len(described) + len(_SIGNS))
-        self._sought = Expressions([*described, *_SIGNS], cache)
-        self._promising = _promising(cache)
-
-    def survey(self, data: bytes) -> Survey:
-        size = len(data)
-        if size <= BLOCK:
-            return {hit: [(0, size)] for hit in self._sought.found(data)}
-        survey: dict[int, list[Region]] = {}
-        for start in range(0, size, BLOCK):
-            end = min(start + BLOCK, size)
-            for hit in self._sought.found(data[max(0, start - OVERLAP) : end]):
-                regions = survey.setdefault(hit, [])
-                joins = bool(regions) and regions[-1][1] == start
-                regions.append((regions.pop()[0] if joins else start, end))
-        return survey
-
-    def signs(self, survey: Survey) -> Signs:
-        return Signs(*[sign in survey for sign in self._signs]) if survey else NO_SIGN
-
-    def is_noise(self, data: bytes) -> bool:
-        return len(data) <= LARGEST_NOISE and not self._promising.any_in(data)
-
-
-@functools.lru_cache(maxsize=8)
-def _promising(cache: DatabaseCache | None) -> Expressions:
-    return Expressions(promising(), cache)
-
-
-# In the order of `Signs`; sought in the same pass as what detectors describe.
-_SIGNS: Final = (HEX_LINE, RUN, MASK_START)
-
-
-class KeywordEngine:
-    """A search for each keyword; detectors without keywords are always worth running."""
-
-    def __init__(self, catalogue: DetectorCatalog, _cache: DatabaseCache | None = None) -> None:
-        self._keywords = [
-            (index, tuple(word.encode() for word in detector.keywords))
-            for index, detector in enumerate(catalogue.detectors)
-        ]
-
-    def survey(self, data: bytes) -> Survey:
-        lowered = data.lower()
-        return {
-            index: [(0, len(data))]
-            for index, words in self._keywords
-            if not words or any(word in lowered for word in words)
-        }
-
-    def signs(self, _: Survey) -> Signs:
-        return ANY_SIGN
-
-    def is_noise(self, _: bytes) -> bool:
-        return False
-
-
-class Rule:
-    """A detector ready to run."""
+class DetectorMatcher:
+    """A detector compiled: its regex, and the checks that a match must pass."""
 
     def __init__(self, index: int, detector: Detector) -> None:
         self.index = index
@@ -155,8 +76,8 @@ class Rule:
     def find(self, data: bytes, regions: Sequence[Region], *, strictly: bool = False) -> Iterator[Match]:
         """Return the findings that end in `regions` of `data`, from left to right.
 
-        What was refused may hide what begins inside it, so the search goes on there. Where that takes too much work,
-        what is refused is a finding, too; `strictly` takes much bait for one already, whatever work it takes, and
+        A refused match may hide what begins inside it, so the search continues there. Where that takes too much work,
+        what is refused is a finding, too; `strictly` treats much bait as one already, whatever work it takes, and
         allows for no more work than the shortest text that holds it.
         """
         found = refused = position = reached = 0
@@ -173,7 +94,7 @@ class Rule:
                     position = here = start + length if found < MAX_MATCHES else len(data)
                     yield Match(self.index, start, position)
                     continue
-                # Bait without a keyword anywhere near is not worth going through.
+                # Without a keyword anywhere near, nothing in this region can be accepted.
                 hopeful = hopeful or self._has_keyword(data, here, limit)
                 if not hopeful:
                     break
@@ -189,13 +110,14 @@ class Rule:
                     yield Match(self.index, start, len(data))
                     return
                 position = here = begin + 1
+                # Out of work: fail closed, and mask as far as the refused matches reach.
                 if spare < 0:
                     found += 1
                     position = here = max(reached, here) if found < MAX_MATCHES else len(data)
                     yield Match(self.index, start, position)
 
     def _next(self, data: bytes, position: int, limit: int) -> list[Region]:
-        """Return the spans of the next match from `position` to `limit`, of one that reaches further the whole."""
+        """Return the spans of the next match from `position` to `limit`; a match that reaches further is whole."""
         spans = self._search(data, position, limit)
         if spans[0][1] == limit < len(data):
             return self._search(data, spans[0][0], len(data))
@@ -223,12 +145,12 @@ class Rule:
         return 0 if any(regex.fullmatch(secret) for regex in self._allow) else length
 
     def _has_keyword(self, data: bytes, start: int, end: int) -> bool:
-        """Return whether a keyword stands between `start` and `end`, or near enough and before a wall."""
+        """Return whether a keyword stands between `start` and `end`, or near enough and before a barrier."""
         if not self._keywords:
             return True
-        low = max(0, start - KEYWORD_REACH, data.rfind(WALL, max(0, start - KEYWORD_REACH), start) + 1)
-        wall = data.find(WALL, end, end + KEYWORD_REACH)
-        window = data[low : wall if wall >= 0 else end + KEYWORD_REACH].lower()
+        low = max(0, start - KEYWORD_REACH, data.rfind(BARRIER, max(0, start - KEYWORD_REACH), start) + 1)
+        barrier = data.find(BARRIER, end, end + KEYWORD_REACH)
+        window = data[low : barrier if barrier >= 0 else end + KEYWORD_REACH].lower()
         return any(word in window for word in self._keywords)
 
 
@@ -241,55 +163,94 @@ def entropy(value: bytes) -> float:
 
 
 class Scanner:
-    """Runs a catalogue over buffers. Safe to share between threads."""
+    """Runs a catalogue over buffers; finds the detectors to run by their keywords. Safe to share between threads."""
 
-    def __init__(
-        self, catalogue: DetectorCatalog, engine: EngineName = "auto", cache: DatabaseCache | None = None
-    ) -> None:
-        """Compile what is needed to survey; a rule is compiled when it is first run.
-
-        Raises PolicyError where hyperscan is asked for and missing.
-        """
+    def __init__(self, catalogue: DetectorCatalog) -> None:
         self.catalogue = catalogue
-        self._engine = _engines(engine)(catalogue, cache)
-        self._rules: dict[int, Rule] = {}
+        # Compiled on first use: to compile all of them takes 0.12 s, and most never match.
+        self._matchers: dict[int, DetectorMatcher] = {}
+        self._keywords = [
+            (index, tuple(word.encode() for word in detector.keywords))
+            for index, detector in enumerate(catalogue.detectors)
+        ]
         self.unproven = unproven(catalogue)
         """The detectors that may find something in what `is_noise`."""
 
+    def prescan(self, data: bytes) -> Candidates:
+        """Return where in `data` which detectors may match. Too much makes a scan slow, too little makes it wrong."""
+        lowered = data.lower()
+        return {
+            index: [(0, len(data))]
+            for index, words in self._keywords
+            if not words or any(word in lowered for word in words)
+        }
+
+    def signs(self, _candidates: Candidates) -> EncodingSigns:
+        """Return which encodings the prescan of some data has shown signs of."""
+        return ANY_SIGN
+
+    def is_noise(self, _data: bytes) -> bool:
+        """Return True where no run of base64 in `data` decodes to anything for a proven detector; False: unknown."""
+        return False
+
     def matches(self, data: bytes, detectors: frozenset[int]) -> list[Match]:
         """Return the findings of `detectors` in `data`, in order of precedence."""
-        return self.settled(data, detectors, self.survey(data))
+        return self.confirm(data, detectors, self.prescan(data))
 
-    def survey(self, data: bytes) -> Survey:
-        """Say where in `data` which detectors may match."""
-        return self._engine.survey(data)
+    def confirm(
+        self, data: bytes, detectors: frozenset[int], candidates: Candidates, *, strictly: bool = False
+    ) -> list[Match]:
+        """Return the findings of `detectors` among the `candidates` in `data`; `strictly` as for `find`."""
+        chosen = sorted(index for index in candidates if index in detectors)
+        return [
+            match for index in chosen for match in self._matcher(index).find(data, candidates[index], strictly=strictly)
+        ]
 
-    def signs(self, survey: Survey) -> Signs:
-        """Say what encodings a survey of some data has shown signs of."""
-        return self._engine.signs(survey)
+    def _matcher(self, index: int) -> DetectorMatcher:
+        matcher = self._matchers.get(index)
+        if matcher is None:
+            matcher = self._matchers[index] = DetectorMatcher(index, self.catalogue.detectors[index])
+        return matcher
+
+
+# In the order of `EncodingSigns`; searched for in the same pass as the detectors.
+_SIGNS: Final = (HEX_LINE, RUN, MASK_START)
+
+
+class HyperscanScanner(Scanner):
+    """Finds the detectors to run in one pass over the data for all of them."""
+
+    def __init__(self, catalogue: DetectorCatalog, cache: DatabaseCache | None = None) -> None:
+        super().__init__(catalogue)
+        # A hint is found in every match of its regex (a test proves it of each), so searching for it misses nothing.
+        described = [detector.hint or detector.pattern for detector in catalogue.detectors]
+        self._sign_indexes = range(len(described), len(described) + len(_SIGNS))
+        self._patterns = PatternSet([*described, *_SIGNS], cache)
+        self._clues = _clues(cache)
+
+    def prescan(self, data: bytes) -> Candidates:
+        size = len(data)
+        if size <= BLOCK:
+            return {index: [(0, size)] for index in self._patterns.found(data)}
+        candidates: Candidates = {}
+        for start in range(0, size, BLOCK):
+            end = min(start + BLOCK, size)
+            for index in self._patterns.found(data[max(0, start - OVERLAP) : end]):
+                regions = candidates.setdefault(index, [])
+                joins = bool(regions) and regions[-1][1] == start
+                regions.append((regions.pop()[0] if joins else start, end))
+        return candidates
+
+    def signs(self, candidates: Candidates) -> EncodingSigns:
+        return EncodingSigns(*[sign in candidates for sign in self._sign_indexes]) if candidates else NO_SIGN
 
     def is_noise(self, data: bytes) -> bool:
-        """Say that no run of base64 characters in `data` decodes to anything for a proven detector (noise.py)."""
-        return self._engine.is_noise(data)
-
-    def settled(self, data: bytes, detectors: frozenset[int], survey: Survey, *, strictly: bool = False) -> list[Match]:
-        """Return the findings of `detectors` in `data`, of which this is the survey; `strictly` as `Rule.find` does."""
-        chosen = sorted(index for index in survey if index in detectors)
-        return [match for index in chosen for match in self._rule(index).find(data, survey[index], strictly=strictly)]
-
-    def _rule(self, index: int) -> Rule:
-        rule = self._rules.get(index)
-        if rule is None:
-            rule = self._rules[index] = Rule(index, self.catalogue.detectors[index])
-        return rule
+        return len(data) <= LARGEST_NOISE and not self._clues.any_in(data)
 
 
-def _engines(name: EngineName) -> Callable[[DetectorCatalog, DatabaseCache | None], Engine]:
-    if name == "keywords" or (name == "auto" and not AVAILABLE):
-        return KeywordEngine
-    if not AVAILABLE:
-        raise RuntimeError("hyperscan is not installed; use the engine 'keywords' or 'auto'")
-    return HyperscanEngine
+@functools.lru_cache(maxsize=8)
+def _clues(cache: DatabaseCache | None) -> PatternSet:
+    return PatternSet(clue_patterns(), cache)
 
 
 def unclaimed(matches: Iterable[Match], data: bytes) -> bytes:
@@ -300,5 +261,9 @@ def unclaimed(matches: Iterable[Match], data: bytes) -> bytes:
 
 @functools.lru_cache(maxsize=8)
 def scanner_for(catalogue: DetectorCatalog, engine: EngineName = "auto", cache: DatabaseCache | None = None) -> Scanner:
-    """Return the scanner of `catalogue`, compiled once."""
-    return Scanner(catalogue, engine, cache)
+    """Return the scanner of `catalogue`, compiled once. Raises RuntimeError where hyperscan is wanted and missing."""
+    if engine == "keywords" or (engine == "auto" and not AVAILABLE):
+        return Scanner(catalogue)
+    if not AVAILABLE:
+        raise RuntimeError("hyperscan is not installed; use the engine 'keywords' or 'auto'")
+    return HyperscanScanner(catalogue, cache)

@@ -1,15 +1,20 @@
-"""Seeing through the look of text: invisible characters, compatibility forms, lookalikes.
+"""Folding text to the ASCII that it passes for: invisible characters, compatibility forms, lookalikes.
 
-Pure. Folding works character by character, so that every place in the folded text has
-exactly one place in the original.
+Pure. Folding works character by character, so that every byte of the folded text has exactly one origin.
 """
 
 from __future__ import annotations
 
 import unicodedata
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# Letters and marks by their category, but drawn as nothing: fillers of Hangul, Braille's empty cell, the joiner.
 _FILLERS: Final = frozenset("\u115f\u1160\u3164\uffa0\u2800\u034f")
+
+_UNSEEN: Final = frozenset({"Mn", "Me", "Cf"})
 
 # Letters of other scripts that look like Latin ones, and signs that look like ASCII signs.
 _LETTERS: Final = "АВСЕНІЈКМОРЅТХҮаеорсухіјѕԁһԛԝӏгпԌԚԜҐցոսօԼՏΑΒΕΖΗΙΚΜΝΟΡΤΥΧαικνορτυχϲϳγηƖɑɡıȷƧƅ"
@@ -20,15 +25,13 @@ _LOOKALIKES: Final = dict(zip(_LETTERS + _SIGNS, _LATIN + _ASCII, strict=True))
 
 
 def fold_character(character: str) -> str:
-    """Return the plain characters that `character` passes for; none where it is invisible."""
+    """Return the plain characters that `character` passes for; nothing for an invisible one."""
     if character in _FILLERS:
         return ""
-    folded = []
-    for part in unicodedata.normalize("NFKD", character):
-        if unicodedata.category(part) in {"Mn", "Me", "Cf"}:
-            continue
-        folded.append(_LOOKALIKES.get(part, part))
-    return "".join(folded)
+    # Decomposed, not composed: an accent then is a character of its own, and dropped like other marks (Mn, Me) and
+    # format characters (Cf: zero-width, bidirectional, tags) that would stand between the letters of a secret.
+    parts = [part for part in unicodedata.normalize("NFKD", character) if unicodedata.category(part) not in _UNSEEN]
+    return "".join(_LOOKALIKES.get(part, part) for part in parts)
 
 
 def reveal_character(character: str) -> str:
@@ -46,17 +49,17 @@ def reveal_character(character: str) -> str:
 class _Table(dict[int, str]):
     """A translation table that fills itself."""
 
-    def __init__(self, reveal: bool) -> None:  # noqa: FBT001
+    def __init__(self, replace: Callable[[str], str]) -> None:
         super().__init__()
-        self._character = reveal_character if reveal else fold_character
+        self._replace = replace
 
     def __missing__(self, code: int) -> str:
-        folded = self[code] = self._character(chr(code)) if code > 127 else chr(code)
+        folded = self[code] = self._replace(chr(code)) if code > 127 else chr(code)
         return folded
 
 
-FOLD: Final = _Table(reveal=False)
-REVEAL: Final = _Table(reveal=True)
+FOLD: Final = _Table(fold_character)
+REVEAL: Final = _Table(reveal_character)
 
 SMUGGLING: Final = b"\xf3\xa0"
 """How tag characters and supplementary variation selectors begin in UTF-8."""

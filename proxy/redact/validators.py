@@ -1,7 +1,7 @@
-"""Checks that a regular expression cannot make: checksums and the look of randomness.
+"""Checks that a regular expression cannot make: check sums and the look of randomness.
 
-Pure. A validator takes the bytes a detector matched and gives how many of them,
-from the first, are a valid value: 0 refuses the match, fewer than all of them trims it.
+Pure. A validator takes the bytes that a detector matched and returns how many of them, from the first, are a valid
+value: 0 refuses the match, fewer than all of them trims it.
 """
 
 from __future__ import annotations
@@ -40,13 +40,26 @@ _DOUBLE: Final = bytes.maketrans(b"0123456789", bytes(_DOUBLED))
 
 
 def _luhn_card(digits: bytes) -> bool:
-    """Tell what `luhn` tells, of digits as they are written."""
+    # The same as `luhn` by table look-ups: a table of numbers asks it of every row.
     return (sum(digits[-1::-2].translate(_SINGLE)) + sum(digits[-2::-2].translate(_DOUBLE))) % 10 == 0
 
 
 def weighted(digits: list[int], weights: tuple[int, ...]) -> int:
     """Return the sum of `digits` times `weights`, as far as both go."""
     return sum(digit * weight for digit, weight in zip(digits, weights, strict=False))
+
+
+_WEIGHTS: Final = {
+    "au_tfn": ((1, 4, 3, 7, 5, 8, 6, 9, 10), 11),
+    "ch_ahv": ((1, 3) * 6 + (1,), 10),
+    "nl_bsn": ((9, 8, 7, 6, 5, 4, 3, 2, -1), 11),
+    "pl_pesel": ((1, 3, 7, 9, 1, 3, 7, 9, 1, 3, 1), 10),
+}
+
+
+def _divides(weights: tuple[int, ...], modulus: int, digits: list[int]) -> bool:
+    # All zeros have every check sum, and fill forms where no number is known.
+    return any(digits) and weighted(digits, weights) % modulus == 0
 
 
 def _whole(check: Callable[[bytes], bool]) -> Validator:
@@ -74,11 +87,8 @@ def _brand_lengths(digits: bytes) -> tuple[int, ...]:
 
 
 def card(value: bytes) -> int:
-    """Accept the longest leading card number: brand, length, Luhn, more than two distinct digits.
-
-    Thirteen digits are left out: few such cards live, and every tenth
-    European article number would be one.
-    """
+    """Accept the longest leading card number: brand, length, Luhn, not one digit over and over."""
+    # Thirteen digits are left out: few such cards live, and every tenth European article number would be one.
     plain = value.translate(None, _NOT_DIGITS)
     for length in _brand_lengths(plain[:4]):
         head = plain[:length]
@@ -148,6 +158,7 @@ def _ca_sin(digits: list[int]) -> bool:
 
 
 def _uk_nhs(digits: list[int]) -> bool:
+    # The weights add up to 55, so ten times the same digit would pass.
     return len(set(digits)) > 1 and weighted(digits, (10, 9, 8, 7, 6, 5, 4, 3, 2, 1)) % 11 == 0
 
 
@@ -183,17 +194,9 @@ def _de_tax_id(digits: list[int]) -> bool:
     return repeats in {1, 2} and (11 - product) % 10 == digits[-1]
 
 
-def _nl_bsn(digits: list[int]) -> bool:
-    return any(digits) and weighted(digits, (9, 8, 7, 6, 5, 4, 3, 2, -1)) % 11 == 0
-
-
 def _be_nrn(digits: list[int]) -> bool:
     number, check = int("".join(map(str, digits[:9]))), digits[9] * 10 + digits[10]
     return check in {97 - number % 97, 97 - (2_000_000_000 + number) % 97}
-
-
-def _pl_pesel(digits: list[int]) -> bool:
-    return any(digits) and weighted(digits, (1, 3, 7, 9, 1, 3, 7, 9, 1, 3, 1)) % 10 == 0
 
 
 def _se_personnummer(digits: list[int]) -> bool:
@@ -207,10 +210,6 @@ def _fi_hetu(value: bytes) -> bool:
 def _no_fnr(digits: list[int]) -> bool:
     first = weighted(digits, (3, 7, 6, 1, 8, 9, 4, 5, 2, 1)) % 11
     return any(digits) and first == 0 and weighted(digits, (5, 4, 3, 2, 7, 6, 5, 4, 3, 2, 1)) % 11 == 0
-
-
-def _ch_ahv(digits: list[int]) -> bool:
-    return weighted(digits, (1, 3) * 6 + (1,)) % 10 == 0
 
 
 def _br_cpf(digits: list[int]) -> bool:
@@ -232,12 +231,12 @@ def _cl_rut(value: bytes) -> bool:
 
 
 def _verhoeff_product(left: int, right: int) -> int:
-    """Multiply in the dihedral group of the pentagon, of which the digits are the elements."""
+    # Digits are the elements of the dihedral group of the pentagon: five turns, and five turns of its mirror image.
     turn = (left + right) % 5 if left < 5 else (left - right) % 5
     return turn if (left < 5) == (right < 5) else turn + 5
 
 
-def _verhoeff(digits: list[int]) -> bool:
+def _in_aadhaar(digits: list[int]) -> bool:
     row = list(range(10))
     rows = [row]
     for _ in range(7):
@@ -265,10 +264,6 @@ def _sg_nric(value: bytes) -> bool:
     return value[-1] == letters[total % 11]
 
 
-def _au_tfn(digits: list[int]) -> bool:
-    return any(digits) and weighted(digits, (1, 4, 3, 7, 5, 8, 6, 9, 10)) % 11 == 0
-
-
 def _tr_identity(digits: list[int]) -> bool:
     tenth = (7 * sum(digits[0:9:2]) - sum(digits[1:8:2])) % 10
     return digits[9] == tenth and digits[10] == sum(digits[:10]) % 10
@@ -287,12 +282,12 @@ def _mixed_case_digits(value: bytes) -> bool:
 
 
 def _password_like(value: bytes) -> bool:
-    """Refuse what reads as an identifier or a plain word: letters, dots, dashes, underscores."""
+    # `password = settings.db_password` is code that names a password; a password has some other character.
     return bool(value.translate(None, _NAME))
 
 
 def _random_looking(value: bytes) -> bool:
-    """Ask for letters and digits that are not a name with a number, a date, a path or a version."""
+    # Not a name with a number, a date, a path or a version: two digits or more, and no word that is most of it.
     if not _letters_and_digits(value):
         return False
     longest_word = max(map(len, value.translate(_WORD_BREAKS).split()), default=0)
@@ -323,38 +318,20 @@ def _base58check(value: bytes) -> bool:
     return len(raw) in {37, 38} and digest[:4] == raw[-4:]
 
 
+_ON_DIGITS: Final = (
+    *(_be_nrn, _br_cpf, _ca_sin, _de_tax_id, _in_aadhaar, _kr_rrn, _no_fnr, _se_personnummer, _tr_identity, _uk_nhs),
+    _us_ssn,
+)
+_ON_TEXT: Final = (
+    *(_base58check, _basic_credentials, _cl_rut, _cn_resident_id, _es_dni, _fi_hetu, _fr_nir, _has_digit),
+    *(_it_fiscal_code, _letters_and_digits, _mixed_case_digits, _mx_curp, _password_like, _random_looking, _sg_nric),
+)
 VALIDATORS: Final[dict[str, Validator]] = {
-    "au_tfn": _on_digits(_au_tfn),
-    "base58check": _whole(_base58check),
-    "basic_credentials": _whole(_basic_credentials),
-    "be_nrn": _on_digits(_be_nrn),
-    "br_cpf": _on_digits(_br_cpf),
-    "ca_sin": _on_digits(_ca_sin),
     "card": card,
-    "ch_ahv": _on_digits(_ch_ahv),
-    "cl_rut": _whole(_cl_rut),
-    "cn_resident_id": _whole(_cn_resident_id),
-    "de_tax_id": _on_digits(_de_tax_id),
-    "es_dni": _whole(_es_dni),
-    "fi_hetu": _whole(_fi_hetu),
-    "fr_nir": _whole(_fr_nir),
-    "has_digit": _whole(_has_digit),
     "iban": iban,
-    "in_aadhaar": _on_digits(_verhoeff),
-    "it_fiscal_code": _whole(_it_fiscal_code),
-    "kr_rrn": _on_digits(_kr_rrn),
-    "letters_and_digits": _whole(_letters_and_digits),
-    "mixed_case_digits": _whole(_mixed_case_digits),
-    "mx_curp": _whole(_mx_curp),
-    "nl_bsn": _on_digits(_nl_bsn),
-    "no_fnr": _on_digits(_no_fnr),
-    "password_like": _whole(_password_like),
     "phone": phone,
-    "pl_pesel": _on_digits(_pl_pesel),
-    "random_looking": _whole(_random_looking),
-    "se_personnummer": _on_digits(_se_personnummer),
-    "sg_nric": _whole(_sg_nric),
-    "tr_identity": _on_digits(_tr_identity),
-    "uk_nhs": _on_digits(_uk_nhs),
-    "us_ssn": _on_digits(_us_ssn),
+    **{check.__name__.removeprefix("_"): _on_digits(check) for check in _ON_DIGITS},
+    **{name: _on_digits(functools.partial(_divides, *rule)) for name, rule in _WEIGHTS.items()},
+    **{check.__name__.removeprefix("_"): _whole(check) for check in _ON_TEXT},
 }
+"""Checks by the names that `detectors.yaml` uses."""

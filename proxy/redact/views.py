@@ -1,7 +1,4 @@
-"""Readings of a text, each of which knows where in the text it came from.
-
-Pure.
-"""
+"""Views of a buffer: other readings of its bytes, each of which knows where in the buffer it came from. Pure."""
 
 from __future__ import annotations
 
@@ -11,10 +8,10 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import accumulate, compress
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from proxy.redact.detectors import compile_bytes
-from proxy.redact.hyperscan_db import AVAILABLE, Expressions
+from proxy.redact.hyperscan_db import AVAILABLE, PatternSet
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,31 +19,39 @@ if TYPE_CHECKING:
 
 type Span = tuple[int, int]
 
-# What passes for ASCII or for nothing. Dashes, quotes, arrows and CJK, of which honest
-# text is full, are not worth a look.
+# The UTF-8 of characters that pass for ASCII or for nothing, and the rest of their line. Dashes, quotes, arrows and
+# CJK are left out: honest text is full of them, and each would have its line folded.
 _DISGUISE: Final = compile_bytes(
     r"(?:\xc2[\xaa\xad\xb2\xb3\xb9\xba]|[\xc3-\xd6][\x80-\xbf]|\xe1[\x80-\xbf]{2}"
     r"|\xe2(?:\x80[\x8b-\x92\xaa-\xae]|\x81[\xa0-\xbf]|[\x82\x84\x85\x91-\x93\xa0\xb1][\x80-\xbf])"
     r"|\xe3\x85\xa4|\xea[\x80-\xbf]{2}|\xef[\xb8\xbb-\xbe][\x80-\xbf]|\xf0\x9d[\x80-\xbf]{2}"
     r"|\xf0\x9f[\x84-\x86][\x80-\xbf]|\xf3\xa0[\x80-\xbf]{2})[^\n\x00]*"
 )
+# Bytes before a disguised or escaped character that go into its view: the plain start of a secret, and its keyword.
 _CONTEXT: Final = 80
 _BLOCK: Final = 1 << 12
 _LARGE: Final = 1 << 16
+# Between decoded segments. Three bytes are one group of base64, so that many segments are decoded in one call, with
+# the encoded separator between them.
 SEPARATOR: Final = b"\n\n\n"
 
 
-class View(Protocol):
-    """One other reading of a buffer."""
+class View:
+    """Another reading of a buffer."""
 
-    @property
-    def data(self) -> bytes:
-        """The reading."""
-        ...
+    data: bytes
 
     def origin(self, start: int, end: int) -> Span:
         """Return the span of the buffer that the span of this reading came from."""
-        ...
+        return self._origin_of_byte(start)[0], self._origin_of_byte(max(start, end - 1))[1]
+
+    def _origin_of_byte(self, offset: int) -> Span:
+        raise NotImplementedError
+
+
+def part_starts(sizes: Iterable[int]) -> list[int]:
+    """Return where each of several parts starts that stand end to end."""
+    return list(accumulate(sizes, initial=0))[:-1]
 
 
 def _stretches(regex: Any, data: bytes, parts: Iterable[Span] = ()) -> Iterator[Span]:
@@ -65,6 +70,7 @@ def _stretches(regex: Any, data: bytes, parts: Iterable[Span] = ()) -> Iterator[
 
 def _beyond_ascii(data: bytes) -> Iterator[Span]:
     """Return the parts of `data`, in whole lines at their ends, that hold all that is not ASCII."""
+    # `isascii` of a block is 25 times as fast as the regex over it, and most of a text is ASCII.
     low = high = 0
     for start in range(0, len(data), _BLOCK):
         if data[start : start + _BLOCK].isascii():
@@ -80,10 +86,10 @@ def _beyond_ascii(data: bytes) -> Iterator[Span]:
         yield low, high
 
 
-class Folded:
-    """The stretches of text that are not plain ASCII, through a character table.
+class FoldedView(View):
+    """The stretches of text that are not plain ASCII, each character replaced as a table says.
 
-    Places are worked out when asked for: most text has nothing to be placed.
+    Origins are worked out on request: most text has no match to be traced back.
     """
 
     def __init__(self, data: bytes, table: Mapping[int, str]) -> None:
@@ -99,16 +105,13 @@ class Folded:
         self.data = b"\n".join(self._folded)
 
     @cached_property
-    def _offsets(self) -> list[int]:
-        return [0, *accumulate(len(folded) + 1 for folded in self._folded)]
+    def _starts(self) -> list[int]:
+        return part_starts(len(folded) + 1 for folded in self._folded)
 
-    def origin(self, start: int, end: int) -> Span:
-        return self._place(start)[0], self._place(max(start, end - 1))[1]
-
-    def _place(self, offset: int) -> Span:
-        index = min(bisect_right(self._offsets, offset), len(self._runs)) - 1
+    def _origin_of_byte(self, offset: int) -> Span:
+        index = bisect_right(self._starts, offset) - 1
         there, run = self._runs[index]
-        here = self._offsets[index]
+        here = self._starts[index]
         for character in _text_of(run):
             plain = character.isascii()
             width = 1 if plain else _size(character)
@@ -120,7 +123,7 @@ class Folded:
 
 
 def _text_of(data: bytes) -> str:
-    # Bytes that are no UTF-8 travel as surrogates, so that sizes stay exact.
+    # Bytes that are not UTF-8 become surrogates, so that sizes stay exact.
     return data.decode("utf-8", "surrogateescape")
 
 
@@ -136,38 +139,35 @@ class Escape:
     tail: bytes
     run: Any
     """Matches such an escape and the word that it begins."""
-
     small_run: re.Pattern[bytes]
     """The same for small texts, where Python's own engine is quicker to start, and as linear."""
-
     stray: Any
     """Matches a marker that begins no such escape."""
-
     plain: dict[bytes, bytes]
     """What each pair of digits with the tail stands for."""
-
-    @property
-    def width(self) -> int:
-        """How many bytes write one."""
-        return len(self.marker) + 2 + len(self.tail)
+    width: int
+    """How many bytes one escape takes."""
 
 
-_HEX_PAIRS: Final = {
-    (high + low).encode(): bytes([int(high + low, 16)])
-    for high in "0123456789abcdefABCDEF"
-    for low in "0123456789abcdefABCDEF"
-}
+_DIGITS: Final = "0123456789abcdefABCDEF"
+_HEX_PAIRS: Final = {(high + low).encode(): bytes([int(high + low, 16)]) for high in _DIGITS for low in _DIGITS}
+
+
+def _literal(marker: bytes) -> str:
+    return "".join(f"\\x{byte:02x}" for byte in marker)
 
 
 def _escape(marker: bytes, tail: bytes = b"") -> Escape:
-    start, pair = "".join(f"\\x{byte:02x}" for byte in marker), "[0-9A-Fa-f]{2}" + tail.decode()
+    start, pair = _literal(marker), "[0-9A-Fa-f]{2}" + tail.decode()
     plain = {pair + tail: byte for pair, byte in _HEX_PAIRS.items()}
-    # The look ahead is three bytes at most: as linear as RE2, which has none.
+    # RE2 has no look-ahead; this one is three bytes at most, so it stays linear.
     stray = re.compile(rf"{start}(?!{pair})".encode())
     run = rf"{start}{pair}[^\t\n\f\r \"\x00]*"
-    return Escape(marker, tail, compile_bytes(run), re.compile(run.encode()), stray, plain)
+    width = len(marker) + 2 + len(tail)
+    return Escape(marker, tail, compile_bytes(run), re.compile(run.encode()), stray, plain, width)
 
 
+# URLs, C and JSON strings, either of those inside a JSON string, JavaScript's escape(), HTML.
 ESCAPES: Final = (
     _escape(b"%"),
     _escape(b"\\x"),
@@ -180,44 +180,38 @@ ESCAPES: Final = (
 
 
 def escapes_in(data: bytes) -> list[Escape]:
-    """Return the kinds of escapes that may be in `data`.
-
-    In large data the first of a kind is soon found, and hyperscan would stop at every other one.
-    """
+    """Return the kinds of escapes that may be in `data`; never leaves out one that is."""
+    # Every marker begins with one of these three: without them there is nothing to search for.
     if b"%" not in data and b"\\" not in data and b"&" not in data:
         return []
+    # In large data the first escape of a kind comes early, while hyperscan would go on to the end.
     if not AVAILABLE or len(data) > _LARGE:
         return [escape for escape in ESCAPES if escape.marker[:1] in data and escape.run.search(data) is not None]
-    return [ESCAPES[index] for index in sorted(_kinds().found(data))]
+    return [ESCAPES[index] for index in sorted(_escape_patterns().found(data))]
 
 
 @cache
-def _kinds() -> Expressions:
-    starts = ["".join(f"\\x{byte:02x}" for byte in escape.marker) for escape in ESCAPES]
-    return Expressions(
-        [f"{start}[0-9A-Fa-f]{{2}}{escape.tail.decode()}" for start, escape in zip(starts, ESCAPES, strict=True)]
-    )
+def _escape_patterns() -> PatternSet:
+    return PatternSet([f"{_literal(escape.marker)}[0-9A-Fa-f]{{2}}{escape.tail.decode()}" for escape in ESCAPES])
 
 
 def _unescaped(run: bytes, escape: Escape) -> bytes:
-    """Return `run`, in which there is no NUL, with the escapes undone, all of them at once.
-
-    They become escapes of Python's; NUL stands for their backslash while that of the text is doubled.
-    """
+    """Return `run`, in which there is no NUL, with the escapes decoded, all of them at once."""
+    # They become Python's own escapes. NUL marks them while the backslashes that are text are doubled.
     marked = escape.stray.sub(b"\0-", run).replace(escape.marker, b"\0x").replace(b"\0-", escape.marker)
     return codecs.escape_decode(marked.replace(b"\\", b"\\\\").replace(b"\0", b"\\"))[0]
 
 
-class Unescaped:
-    """The stretches of text that have escapes of one kind in them, with the escapes undone."""
+class UnescapedView(View):
+    """The stretches of text that have escapes of one kind in them, with the escapes decoded."""
 
     def __init__(self, data: bytes, escape: Escape) -> None:
         self._source = data
         self._escape = escape
         self._runs = list(_stretches(escape.run if len(data) > _LARGE else escape.small_run, data))
-        self.data = b"".join(self._undone(data[start:end]) + b"\n" for start, end in self._runs)
+        self.data = b"".join(self._decode(data[start:end]) + b"\n" for start, end in self._runs)
 
-    def _undone(self, run: bytes) -> bytes:
+    def _decode(self, run: bytes) -> bytes:
         if not self._escape.tail:
             return _unescaped(run, self._escape)
         first, *rest = run.split(self._escape.marker)
@@ -225,49 +219,39 @@ class Unescaped:
         return b"".join([first, *[plain(piece) or piece_of(piece)[0] for piece in rest]])
 
     def _piece(self, piece: bytes) -> tuple[bytes, bool]:
-        """Return what follows a marker with the escape undone, and whether it was one."""
-        byte = self._escape.plain.get(piece[: self._escape.width - len(self._escape.marker)])
-        if byte is None:
-            return self._escape.marker + piece, False
-        return byte + piece[self._escape.width - len(self._escape.marker) :], True
-
-    def _split(self, run: bytes) -> list[tuple[bytes, bool]]:
-        """Return the pieces of a run, each with whether it begins with an escape that was undone."""
-        first, *rest = run.split(self._escape.marker)
-        return [(first, False), *map(self._piece, rest)]
+        """Return what follows a marker with the escape decoded, and whether it was one."""
+        size = self._escape.width - len(self._escape.marker)
+        byte = self._escape.plain.get(piece[:size])
+        return (self._escape.marker + piece, False) if byte is None else (byte + piece[size:], True)
 
     @cached_property
     def _pieces(self) -> list[tuple[int, int, bool]]:
-        """Where each piece is in the reading and in the source, and whether it was undone."""
+        """Where each piece is in the view and in the source, and whether it begins with a decoded escape."""
         pieces = []
         here = 0
         for start, end in self._runs:
             there = start
-            for piece, undone in self._split(self._source[start:end]):
-                pieces.append((here, there, undone))
+            first, *rest = self._source[start:end].split(self._escape.marker)
+            for piece, decoded in [(first, False), *map(self._piece, rest)]:
+                pieces.append((here, there, decoded))
                 here += len(piece)
-                there += len(piece) + (self._escape.width - 1 if undone else 0)
+                there += len(piece) + (self._escape.width - 1 if decoded else 0)
             here += 1
         return pieces
 
-    def origin(self, start: int, end: int) -> Span:
-        return self._place(start)[0], self._place(max(start, end - 1))[1]
-
-    def _place(self, offset: int) -> Span:
-        here, there, undone = self._pieces[bisect_right(self._pieces, (offset, len(self._source), True)) - 1]
+    def _origin_of_byte(self, offset: int) -> Span:
+        here, there, decoded = self._pieces[bisect_right(self._pieces, (offset, len(self._source), True)) - 1]
         into = offset - here
-        if not undone:
+        if not decoded:
             return there + into, there + into + 1
         width = self._escape.width
         return (there, there + width) if not into else (there + width + into - 1, there + width + into)
 
 
+# Three lists and not a list of triples, because a text may have hundreds of thousands.
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """Spans that may be encoded, and the characters of each without what wraps them.
-
-    Three lists, because a text may have hundreds of thousands.
-    """
+    """Spans that may be encoded, and the characters of each without padding and line ends."""
 
     starts: list[int]
     ends: list[int]
@@ -277,12 +261,11 @@ class Segments:
         """Return those whose flag is set."""
         if all(flags):
             return self
-        return Segments(
-            list(compress(self.starts, flags)), list(compress(self.ends, flags)), list(compress(self.bodies, flags))
-        )
+        starts, ends = (list(compress(each, flags)) for each in (self.starts, self.ends))
+        return Segments(starts, ends, list(compress(self.bodies, flags)))
 
 
-class Decoded:
+class DecodedView(View):
     """What segments of a buffer decode to, one after the other: `ratio` bytes for each of a body's characters."""
 
     def __init__(self, segments: Segments, data: bytes, bodies: Sequence[bytes], ratio: Fraction) -> None:
@@ -292,19 +275,17 @@ class Decoded:
         self._ratio = ratio
 
     @cached_property
-    def _offsets(self) -> list[int]:
+    def _starts(self) -> list[int]:
         above, below = self._ratio.numerator, self._ratio.denominator
-        return [0, *accumulate(len(body) * above // below + len(SEPARATOR) for body in self._bodies)]
+        return part_starts(len(body) * above // below + len(SEPARATOR) for body in self._bodies)
 
-    def origin(self, start: int, end: int) -> Span:
-        first, last = self._index(start), self._index(max(start, end - 1))
-        return self._segments.starts[first], self._segments.ends[last]
-
-    def _index(self, offset: int) -> int:
-        return min(bisect_right(self._offsets, offset), len(self._bodies)) - 1
+    def _origin_of_byte(self, offset: int) -> Span:
+        # A byte has no characters of its own in base64 or base32, so its origin is the whole segment.
+        index = bisect_right(self._starts, offset) - 1
+        return self._segments.starts[index], self._segments.ends[index]
 
 
-class Dropped:
+class WithoutNuls(View):
     """Bytes without NULs: UTF-16 that carries plain text becomes that text."""
 
     def __init__(self, data: bytes) -> None:
@@ -312,18 +293,16 @@ class Dropped:
         self.data = b"".join(self._pieces)
 
     @cached_property
-    def _offsets(self) -> list[int]:
-        return [0, *accumulate(map(len, self._pieces))]
+    def _starts(self) -> list[int]:
+        return part_starts(map(len, self._pieces))
 
-    def origin(self, start: int, end: int) -> Span:
-        return self._place(start), self._place(max(start, end - 1)) + 1
-
-    def _place(self, offset: int) -> int:
-        return offset + min(bisect_right(self._offsets, offset), len(self._pieces)) - 1
+    def _origin_of_byte(self, offset: int) -> Span:
+        there = offset + bisect_right(self._starts, offset) - 1  # one NUL before each piece but the first
+        return there, there + 1
 
 
-class Chained:
-    """A reading of a reading."""
+class ChainedView(View):
+    """A view of a view."""
 
     def __init__(self, upper: View, lower: View) -> None:
         self._upper = upper

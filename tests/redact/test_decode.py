@@ -8,10 +8,8 @@ import urllib.parse
 
 import pytest
 
-from proxy.redact.decode import Root, next_layer
+from proxy.redact.decode import RootLayer, next_layer
 from proxy.redact.mask import DECODING_LIMIT, Masker
-from proxy.redact.unicode_fold import FOLD, fold_character
-from proxy.redact.views import ESCAPES, Dropped, Escape, Folded, Unescaped
 
 AWS = "AKIA" + "IOSFODNN7EXAMPLE"
 GITHUB = "ghp_" + "aB3dE6" * 6
@@ -145,42 +143,13 @@ def test_what_decodes_to_too_much_is_reported_as_not_examined(monkeypatch: pytes
 
 def test_plain_text_has_no_other_readings():
     text = b"just a few plain words"
-    assert next_layer(Root(text), text) is None
-
-
-def test_readings_know_where_they_came_from():
-    text = "é plain АБ tail".encode()
-    folded = Folded(text, FOLD)
-    start = folded.data.index(b"A")
-    low, high = folded.origin(start, start + 1)
-    assert text[low:high].decode() == "\u0410"
-    percent = next(escape for escape in ESCAPES if escape.marker == b"%")
-    unescaped = Unescaped(b"ab%43d%zz%45 x", percent)
-    assert unescaped.data.startswith(b"abCd%zzE")
-    assert unescaped.origin(2, 3) == (2, 5)
-    assert unescaped.origin(3, 4) == (5, 6)
-    assert unescaped.origin(7, 8) == (9, 12)
-    assert Dropped(b"a\x00b\x00c").origin(1, 3) == (2, 5)
-
-
-@pytest.mark.parametrize(
-    ("character", "plain"), [("\u200b", ""), ("\uff21", "A"), ("é", "e"), ("世", "世"), ("ﬁ", "fi")]
-)
-def test_a_character_folds_to_what_it_passes_for(character: str, plain: str):
-    assert fold_character(character) == plain
-
-
-@pytest.mark.parametrize("escape", ESCAPES, ids=lambda escape: escape.marker.decode())
-def test_escapes_are_undone_between_markers_that_are_none_and_backslashes_that_are_text(escape: Escape):
-    good, stray = escape.marker + b"41" + escape.tail, escape.marker + b"4z"
-    view = Unescaped(good + stray + b"\\n'" + good + escape.marker, escape)
-    assert view.data == b"A" + stray + b"\\n'A" + escape.marker + b"\n"
+    assert next_layer(RootLayer(text), text) is None
 
 
 def test_a_text_in_utf16_is_read_right_after_its_own_decoding():
     """What stands beside a text decides how far matches go that touch its ends."""
     wide = "plain text, only wide".encode("utf-16-le").hex()
-    layer = next_layer(Root(wide.encode()), wide.encode())
+    layer = next_layer(RootLayer(wide.encode()), wide.encode())
     assert layer is not None
     whole, dropped, shifted = layer.data.partition(b"\nplain text, only wide\n")
     assert whole == bytes.fromhex(wide)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.redact import builtin
-from proxy.redact.scan import HyperscanEngine
+from proxy.redact.scan import HyperscanScanner
 
 pytest.importorskip("hyperscan", reason="no hyperscan for this platform: the keyword engine has nothing to keep")
 
@@ -27,15 +27,15 @@ class Shelf(dict[str, bytes]):
 
 def test_a_database_is_compiled_once_and_finds_the_same_when_loaded():
     shelf = Shelf()
-    first = HyperscanEngine(builtin(), shelf).survey(SECRET)
-    second = HyperscanEngine(builtin(), shelf).survey(SECRET)
+    first = HyperscanScanner(builtin(), shelf).prescan(SECRET)
+    second = HyperscanScanner(builtin(), shelf).prescan(SECRET)
     assert (shelf.puts, bool(first), first == second) == (2, True, True)
 
 
 def test_a_database_that_cannot_be_loaded_is_made_anew():
     shelf = Shelf()
-    whole = HyperscanEngine(builtin(), shelf).survey(SECRET)
+    whole = HyperscanScanner(builtin(), shelf).prescan(SECRET)
     for name in shelf:
         shelf[name] = b"nonsense"
-    assert HyperscanEngine(builtin(), shelf).survey(SECRET) == whole
+    assert HyperscanScanner(builtin(), shelf).prescan(SECRET) == whole
     assert shelf.puts == 3

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from proxy.redact import Masker, builtin
 from proxy.redact.decode import GROWTH, SLACK
-from proxy.redact.json_text import Document, Text
+from proxy.redact.json_text import Document, ScanText
 from proxy.redact.mask import _Masking
-from proxy.redact.prefilter import SMALL, flat, nothing_in
+from proxy.redact.prefilter import SMALL, is_surely_clean, scan_text
 from tests.redact import labelled
 
 KEY = "AKIA" + "Z7QJ3LMNB4KXTW2V"
@@ -81,24 +81,24 @@ VALUES = st.recursive(
 
 def whole_text(value: Any) -> bytes:
     document = Document(value)
-    return Text(document, [leaf.text.encode("utf-8", "surrogatepass") for leaf in document.leaves]).data
+    return ScanText(document, [leaf.text.encode("utf-8", "surrogatepass") for leaf in document.leaves]).data
 
 
 @pytest.mark.parametrize("value", PLAIN)
 def test_plain_values_are_told_at_a_glance(value: Any):
-    assert nothing_in(value, ALL, MASKER._scanner, (GROWTH, SLACK))
+    assert is_surely_clean(value, ALL, MASKER._scanner, (GROWTH, SLACK))
     assert MASKER.mask(value, ("secrets", "pii")) == (value, ())
 
 
 @given(VALUES)
 def test_what_is_looked_at_is_what_the_whole_way_looks_at(value: Any):
-    assert flat(value) in {None, whole_text(value)}
+    assert scan_text(value) in {None, whole_text(value)}
 
 
 @settings(max_examples=150)
 @given(VALUES)
 def test_nothing_that_the_whole_way_finds_is_called_nothing(value: Any):
-    if nothing_in(value, ALL, MASKER._scanner, (GROWTH, SLACK)):
+    if is_surely_clean(value, ALL, MASKER._scanner, (GROWTH, SLACK)):
         assert _Masking(MASKER, value, ALL).run() == (value, ())
 
 
@@ -118,7 +118,7 @@ def test_nothing_that_the_whole_way_finds_is_called_nothing(value: Any):
     ids=range(9),
 )
 def test_what_may_hold_something_goes_the_whole_way(value: Any):
-    assert not nothing_in(value, ALL, MASKER._scanner, (GROWTH, SLACK))
+    assert not is_surely_clean(value, ALL, MASKER._scanner, (GROWTH, SLACK))
     assert MASKER.mask(value, ("secrets", "pii"))[1]
 
 
@@ -152,5 +152,5 @@ def test_what_is_noise_to_built_in_detectors_is_decoded_for_another():
     value = {"path": in_base64(b"\xfe\xca\xef\xfe\x9a\xe8\xb5\xb6\xf9\xfa\xe1Q7~\xca\xef\xfe\x9a")}
     own = {"id": "custom.short", "description": "Three characters", "regex": "Q7~"}
     masker = Masker(b"k" * 32, builtin().extended([own]))
-    assert nothing_in(value, ALL, MASKER._scanner, (GROWTH, SLACK))
+    assert is_surely_clean(value, ALL, MASKER._scanner, (GROWTH, SLACK))
     assert [finding.detector for finding in masker.mask(value, ("secrets", "custom"))[1]] == ["custom.short"]
