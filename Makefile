@@ -27,6 +27,14 @@ setup: $(VENV)/.run ## the set-up alone
 .PHONY: test
 test: $(VENV)/.dev system-packages $(NODE) ## all tests; ARGS='-k sse' passes flags on
 	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(if $(ARGS),,@$(MAKE) --no-print-directory test-plain ARGS='$(PLAIN)')
+
+.PHONY: test-plain
+test-plain: $(VENV)/.dev system-packages $(NODE) ## all tests without what is there for speed alone (the setting `fast` off)
+	INTERLOCK_FAST=off $(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder $(ARGS)
+
+# What `make test` runs of test-plain: limits, floods, smuggling, failures and pushed events, in half a minute.
+PLAIN := tests/daemon/test_failures.py tests/daemon/test_limits.py tests/daemon/test_floods.py tests/daemon/test_framing.py
 
 .PHONY: test-fast
 test-fast: $(VENV)/.dev system-packages $(NODE) ## the tests that start no proxy, about a minute: for the inner loop

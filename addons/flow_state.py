@@ -15,7 +15,7 @@ from mitmproxy import http
 from mitmproxy.net.http import url
 from mitmproxy.proxy.mode_specs import TransparentMode
 
-from addons.mitm.fast.header_index import index, respell
+from addons.header_fields import index, replace_fields
 from proxy.core import reasons
 from proxy.core.model import Context, Decision, Denial, Outcome, Principal
 from proxy.egress.guard import UNJUDGED
@@ -207,7 +207,7 @@ def settle_framing(request: http.Request) -> None:
     chunked = b"transfer-encoding" in fields
     if chunked or b"trailer" in fields or (data.content and fields.get(b"content-length") != [length]):
         put = {b"content-length": length} if chunked or data.content else {}
-        respell(data.headers, (b"transfer-encoding", b"trailer"), put)
+        replace_fields(data.headers, (b"transfer-encoding", b"trailer"), put)
 
 
 def forward_as_json(request: http.Request, body: bytes, more: Mapping[str, str]) -> None:
@@ -221,7 +221,7 @@ def forward_as_json(request: http.Request, body: bytes, more: Mapping[str, str])
         b"content-type": b"application/json",
         b"accept-encoding": b"identity",
     }
-    respell(request.headers, _OF_THE_OLD_BODY, fixed)
+    replace_fields(request.headers, _OF_THE_OLD_BODY, fixed)
     if more:
         request.headers.update(more)
 
@@ -321,4 +321,4 @@ def replace_body(message: http.Message, body: bytes) -> None:
     """Put `body` in place of what a message carried, with headers to match."""
     message.trailers = None
     message.raw_content = body
-    respell(message.headers, _OF_THE_OLD_BODY, {b"content-length": b"%d" % len(body)})
+    replace_fields(message.headers, _OF_THE_OLD_BODY, {b"content-length": b"%d" % len(body)})

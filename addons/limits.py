@@ -16,7 +16,6 @@ from mitmproxy.proxy import commands, events
 if TYPE_CHECKING:
     from mitmproxy import http
     from mitmproxy.connection import Client
-    from mitmproxy.proxy.layer import Layer
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +66,6 @@ class BodyOverdue(events.MessageInjected[None]):
     """The time for a flow's request body is up."""
 
     message: None = None
-
-
-class Descend(commands.Command):
-    """From now on a layer inside takes what comes, without those around it: they would only hand it on."""
-
-    def __init__(self, layer: Layer) -> None:
-        self.layer = layer
 
 
 @dataclass

@@ -185,6 +185,9 @@ class Settings(BaseModel):
     sampler_model: str | None = Field(None, min_length=1, description="Model to ask for candidate outputs.")
     sampler_key_file: UserPath | None = Field(None, description="File with the endpoint's API key.")
     sampler_timeout: Seconds = Field(10, description="Seconds for both candidate outputs to arrive.")
+    fast: bool = Field(
+        True, description="Off: mitmproxy's own code for all that is replaced for speed alone; for finding faults."
+    )
     log_format: Literal["auto", "console", "json"] = Field(
         "auto", description="Log lines as JSON or for people; auto looks whether stderr is a terminal."
     )

@@ -26,7 +26,6 @@ from mitmproxy.proxy.layers.http._http1 import Http1Client, Http1Server
 from mitmproxy.proxy.layers.http._http2 import Http2Server
 
 from addons.limits import HttpRefusedHook, Limits, ReadAheadHook, Refusal, plain_response, refusal_body
-from addons.mitm.fast.http1_batch import EventBatch, QuickHttp1
 
 if TYPE_CHECKING:
     from mitmproxy.proxy.context import Context
@@ -47,7 +46,7 @@ _OWN_WORDS = {
 _INTERIM = re.compile(rb"HTTP/1\.\d\s+1(?!01)\d\d(?!\d)")
 
 
-class GuardedHttp1Server(QuickHttp1, Http1Server):
+class GuardedHttp1Server(Http1Server):
     """An HTTP/1 server whose request heads are bounded in size and time."""
 
     def __init__(self, context: Context, limits: Limits) -> None:
@@ -158,7 +157,7 @@ class GuardedHttp1Server(QuickHttp1, Http1Server):
         self.state = self.done
 
 
-class GuardedHttp1Client(QuickHttp1, Http1Client):
+class GuardedHttp1Client(Http1Client):
     """An HTTP/1 client that waits for the final answer; mitmproxy's takes an interim one for it.
 
     It bounds what is no body, and leaves trailers out, which would end mitmproxy's without an end of the answer.
@@ -203,10 +202,6 @@ class GuardedHttp2Server(Http2Server):
         if isinstance(event, events.Wakeup):
             self._deadline = None
             yield from self._watch_head()
-            return
-        if isinstance(event, EventBatch):
-            for part in event.parts:
-                yield from self._handle_event(part)
             return
         if isinstance(event, ResponseProtocolError) and self._can_answer(event):
             status = _error_status(event)

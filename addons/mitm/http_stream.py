@@ -38,15 +38,12 @@ from wsproto.handshake import WEBSOCKET_VERSION
 from addons.flow_state import egress, state_of
 from addons.limits import (
     BodyOverdue,
-    Descend,
     EventPushed,
     Limits,
     ResponseChunk,
     ResponseChunkHook,
     refusal_body,
 )
-from addons.mitm.fast.http1_batch import EventBatch
-from addons.mitm.fast.sync_hooks import AtOnce
 from proxy.wire.body import could_be_json
 
 if TYPE_CHECKING:
@@ -63,7 +60,7 @@ MAX_CONTROL = 16
 LINE_BREAKS = re.compile(rb"[\r\n\0]")
 
 
-class GuardedHttpStream(AtOnce, HttpStream):
+class GuardedHttpStream(HttpStream):
     """One request and its response, bounded; responses may be rewritten as they stream."""
 
     def __init__(self, context: Context, stream_id: int, limits: Limits) -> None:
@@ -72,10 +69,7 @@ class GuardedHttpStream(AtOnce, HttpStream):
         self._lingering: commands.RequestWakeup | None = None
 
     def _handle_event(self, event: events.Event) -> CommandGenerator[None]:
-        if isinstance(event, EventBatch):
-            for part in event.parts:
-                yield from self._handle_event(part)
-        elif isinstance(event, events.Wakeup):
+        if isinstance(event, events.Wakeup):
             if event.command is self._lingering:
                 yield SendHttp(ResponseProtocolError(self.stream_id, "lingered", ErrorCode.KILL), self.context.client)
                 yield DropStream(self.stream_id)
@@ -211,12 +205,6 @@ class GuardedHttpStream(AtOnce, HttpStream):
         self.flow.live = False
         self._lingering = commands.RequestWakeup(LINGER_SECONDS)
         yield self._lingering
-
-    def handle_connect_finish(self) -> CommandGenerator[None]:
-        """Leave the way to what is in a tunnel, once there is one; TLS to the proxy itself stays around it."""
-        yield from super().handle_connect_finish()
-        if self._handle_event == self.passthrough and self.child_layer is not None and not self.context.client.tls:
-            yield Descend(self.child_layer)
 
     def flow_done(self) -> CommandGenerator[None]:
         if not self.flow.websocket:

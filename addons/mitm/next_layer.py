@@ -1,7 +1,7 @@
 """Chooses how a connection is read: as TLS or as HTTP, and as nothing else.
 
-Stands in for mitmproxy's NextLayer, which falls back to raw TCP, UDP and DNS and
-so lets bytes through that no hook ever sees.
+Replaces mitmproxy's NextLayer for safety: that one falls back to raw TCP, UDP and DNS, whose bytes pass without a
+hook that could refuse them. Unnecessary once mitmproxy can be told to close what is neither TLS nor HTTP.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from mitmproxy.net.tls import starts_like_tls_record
 from mitmproxy.proxy import tunnel
 from mitmproxy.proxy.layers import modes
 from mitmproxy.proxy.layers.http import HTTPMode
+from mitmproxy.proxy.layers.tls import ClientTLSLayer
 from mitmproxy.proxy.mode_specs import ReverseMode
 
-from addons.mitm.fast.tls_records import OpenClientTls
 from addons.mitm.http_layer import GuardedHttpLayer
 
 if TYPE_CHECKING:
@@ -27,12 +27,19 @@ TLS_HANDSHAKE = b"\x16"
 
 
 class HttpOnly:
-    """The only layers there are: TLS and bounded HTTP."""
+    """The addon that chooses layers: TLS and bounded HTTP."""
 
     name = "nextlayer"  # mitmproxy's proxy server looks for an addon of this name
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(
+        self,
+        limits: Limits,
+        http_layer: type[GuardedHttpLayer] = GuardedHttpLayer,
+        client_tls: type[ClientTLSLayer] = ClientTLSLayer,
+    ) -> None:
         self._limits = limits
+        self._http_layer = http_layer
+        self._client_tls = client_tls
 
     def next_layer(self, nextlayer: NextLayer) -> None:
         """Set the layer that reads what comes; left open while one byte could still be either."""
@@ -42,25 +49,22 @@ class HttpOnly:
         nextlayer.layer = self._choose(nextlayer.context, is_tls=starts_like_tls_record(data))
 
     def _choose(self, context: Context, *, is_tls: bool) -> Layer:
-        stack = tunnel.LayerStack()
-        outermost = len(context.layers) == 1
-        if outermost and isinstance(context.layers[0], modes.HttpProxy):
-            if is_tls:
-                stack /= OpenClientTls(context)
-            stack /= GuardedHttpLayer(context, HTTPMode.regular, self._limits)
-            return stack[0]
-        if outermost and isinstance(context.layers[0], modes.ReverseProxy):
-            return self._reverse(context, stack, is_tls=is_tls)
+        outermost = context.layers[0] if len(context.layers) == 1 else None
+        if isinstance(outermost, modes.HttpProxy):
+            return self._stack(context, HTTPMode.regular, is_tls=is_tls)
+        if isinstance(outermost, modes.ReverseProxy):
+            mode = context.client.proxy_mode
+            assert isinstance(mode, ReverseMode)
+            context.server.tls = mode.scheme == "https"  # what is dialled has TLS in a layer of its own
+            return self._stack(context, HTTPMode.transparent, is_tls=is_tls)
         if is_tls:
-            context.server.tls = True  # what is dialled has TLS as well, in a layer of its own
-            return OpenClientTls(context)  # which asks again for what is inside it
-        return GuardedHttpLayer(context, HTTPMode.transparent, self._limits)
+            context.server.tls = True
+            return self._client_tls(context)  # which asks again for what is inside it
+        return self._http_layer(context, HTTPMode.transparent, self._limits)
 
-    def _reverse(self, context: Context, stack: tunnel.LayerStack, *, is_tls: bool) -> Layer:
-        mode = context.client.proxy_mode
-        assert isinstance(mode, ReverseMode)
-        context.server.tls = mode.scheme == "https"  # what is dialled has it in a layer of its own
+    def _stack(self, context: Context, mode: HTTPMode, *, is_tls: bool) -> Layer:
+        stack = tunnel.LayerStack()
         if is_tls:
-            stack /= OpenClientTls(context)
-        stack /= GuardedHttpLayer(context, HTTPMode.transparent, self._limits)
+            stack /= self._client_tls(context)
+        stack /= self._http_layer(context, mode, self._limits)
         return stack[0]

@@ -1,95 +1,81 @@
-"""Every place where a part of mitmproxy is put out for one of ours. They hold for the process.
+"""Every place where a part of mitmproxy is replaced. Replacements hold for the process.
 
-Each was written against the version below. Another one is refused at the start, since a part that is not
-where it was may be a check that is not made; tests/addons/mitm/test_patches.py says where to look then.
+Each was written against the version below. Any other is refused at the start: where mitmproxy has moved a part, a
+check may not be made any more. tests/addons/mitm/test_patches.py fails when the code behind a replacement changes,
+and says where to look.
 """
 
 from __future__ import annotations
 
-import copy
-from typing import Any
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
-from mitmproxy import http, optmanager, version
-from mitmproxy.net.http import http1
+from mitmproxy import version
 from mitmproxy.proxy import mode_servers, server
-from mitmproxy.proxy.context import Context
 from mitmproxy.proxy.layers import http as http_layers
 from mitmproxy.proxy.layers import tls as tls_layers
 
-from addons.mitm.fast import header_checks
-from addons.mitm.fast.connection_handler import DirectHandler
-from addons.mitm.fast.header_index import METHODS
-from addons.mitm.fast.tls_records import OpenServerTls
+from addons.mitm.addon_manager import FailClosedAddonManager
+from addons.mitm.certificates import Certificates
+from addons.mitm.connection_handler import GuardedConnectionHandler
 from addons.mitm.http_connections import GuardedHttp1Client
-from addons.mitm.http_layer import QuickHttpClient
+from addons.mitm.http_layer import GuardedHttpLayer
 from addons.mitm.pinned_dial import DiallingAsyncio
+from proxy.system.listen_ports import BACKLOG, listen_shared
 
-KNOWN = "12.2."
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
+    from mitmproxy.addonmanager import AddonManager
+    from mitmproxy.proxy.layers.http._http1 import Http1Client
 
-def embed() -> None:
-    """Put all of them in place. Raises RuntimeError where mitmproxy is of a version that they are not made for."""
-    if not version.VERSION.startswith(KNOWN):
-        raise RuntimeError(f"mitmproxy is {version.VERSION}, and this interlock is made for {KNOWN}x; install that")
-    replace_dialling()
-    replace_layers()
-    replace_handler()
-    drop_type_checks()
-    index_headers()
-    check_quickly()
-    copy_less()
+    from proxy.system.listen_ports import Address
+
+MADE_FOR: Final = "12.2.3"
 
 
-def replace_dialling() -> None:
-    """Make every connection that mitmproxy opens go through `dialling.dial`."""
+@dataclass(frozen=True, slots=True)
+class Replacements:
+    """What replaces parts of mitmproxy. By default what function and safety need; fast/ has the one for speed."""
+
+    addon_manager: type[AddonManager] = FailClosedAddonManager
+    certificates: type[Certificates] = Certificates
+    connection_handler: type[GuardedConnectionHandler] = GuardedConnectionHandler
+    http_layer: type[GuardedHttpLayer] = GuardedHttpLayer
+    http_client: type[http_layers.HttpClient] = http_layers.HttpClient
+    http1_client: type[Http1Client] = GuardedHttp1Client
+    client_tls: type[tls_layers.ClientTLSLayer] = tls_layers.ClientTLSLayer
+    server_tls: type[tls_layers.ServerTLSLayer] = tls_layers.ServerTLSLayer
+    addons: tuple[Callable[[], object], ...] = ()
+    """Makes addons that stand behind `certificates`."""
+    functions: tuple[Callable[[], None], ...] = ()
+    """Each replaces single functions."""
+
+
+def install(replacements: Replacements, addresses: Sequence[Address]) -> None:
+    """Replace those parts that mitmproxy looks up itself, and listen on `addresses`, which are reserved.
+
+    Raises RuntimeError for a version of mitmproxy that this is not made for.
+    """
+    if version.VERSION != MADE_FOR:
+        raise RuntimeError(f"this Interlock is made for mitmproxy {MADE_FOR}, not {version.VERSION}; install its lock")
     server.asyncio = DiallingAsyncio()  # type: ignore[assignment]
+    mode_servers.ProxyConnectionHandler = replacements.connection_handler  # type: ignore[misc]
+    # The layers of a client's connection are ours to choose (next_layer.py); those of a server's are named in these.
+    http_layers.Http1Client = replacements.http1_client  # type: ignore[misc]
+    http_layers.HttpClient = replacements.http_client  # type: ignore[misc]
+    tls_layers.ServerTLSLayer = replacements.server_tls  # type: ignore[misc]
+    for replace in replacements.functions:
+        replace()
+    _replace_listening(addresses)
 
 
-def replace_layers() -> None:
-    """Make mitmproxy take ours for the layers of a connection to a server; those of a client's are ours to choose."""
-    http_layers.Http1Client = GuardedHttp1Client  # type: ignore[misc]
-    http_layers.HttpClient = QuickHttpClient  # type: ignore[misc]
-    tls_layers.ServerTLSLayer = OpenServerTls  # type: ignore[misc]
+def _replace_listening(addresses: Sequence[Address]) -> None:
+    """Listen on a worker's own sockets: mitmproxy has no SO_REUSEPORT, and workers share their ports."""
 
+    async def listen(self: mode_servers.AsyncioServerInstance[Any], _host: str, _port: int) -> list[asyncio.Server]:
+        sockets = [listen_shared(address) for address in addresses]
+        return [await asyncio.start_server(self.handle_stream, sock=sock, backlog=BACKLOG) for sock in sockets]
 
-def replace_handler() -> None:
-    """Make mitmproxy take DirectHandler for every client connection."""
-    mode_servers.ProxyConnectionHandler = DirectHandler  # type: ignore[misc]
-
-
-def drop_type_checks() -> None:
-    """Spare each message a check of every field's type, which only ever tells of mistakes in mitmproxy itself."""
-    http.MessageData.__post_init__ = _trust  # type: ignore[method-assign]
-
-
-def _trust(_: http.MessageData) -> None:
-    """Check nothing."""
-
-
-def index_headers() -> None:
-    """Have headers looked up by an index."""
-    for name, method in METHODS.items():
-        setattr(http.Headers, name, method)
-
-
-def check_quickly() -> None:
-    """Have plain heads checked quickly."""
-    http_layers.validate_headers = header_checks.validate_headers
-    http1.expected_http_body_size = header_checks.expected_http_body_size
-
-
-def copy_less() -> None:
-    """Spare each look at an option a copy of what cannot change, and each fork of a context a connection."""
-    optmanager._Option.current = _current  # type: ignore[method-assign]  # noqa: SLF001
-    Context.fork = _fork  # type: ignore[method-assign]
-
-
-def _current(self: optmanager._Option) -> Any:
-    value = self._default if self.value is optmanager.unset else self.value
-    return value if value is None or isinstance(value, str | int | float) else copy.deepcopy(value)
-
-
-def _fork(self: Context) -> Context:
-    made = Context.__new__(Context)
-    made.client, made.server, made.options, made.layers = self.client, self.server, self.options, self.layers.copy()
-    return made
+    mode_servers.AsyncioServerInstance.listen = listen  # type: ignore[assignment,method-assign]

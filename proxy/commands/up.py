@@ -75,6 +75,7 @@ def up(
     sampler_model: Annotated[str | None, _option("sampler_model")] = None,
     sampler_key_file: Annotated[Path | None, _option("sampler_key_file")] = None,
     sampler_timeout: Annotated[float | None, _option("sampler_timeout")] = None,
+    fast: Annotated[bool | None, _option("fast", "--fast/--no-fast")] = None,
     log_format: Annotated[str | None, _option("log_format")] = None,
     log_level: Annotated[str | None, _option("log_level")] = None,
     config: ConfigFile = None,

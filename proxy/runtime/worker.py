@@ -22,12 +22,10 @@ from addons.egress import Egress
 from addons.identity import Identity
 from addons.limits import Limits
 from addons.mcp import McpGate
-from addons.mitm.addon_manager import Embedded
-from addons.mitm.certificates import Certificates
-from addons.mitm.fast.tls_sessions import Sessions
-from addons.mitm.listening import replace_listening
+from addons.mitm.addon_manager import InterlockMaster
+from addons.mitm.fast.replacements import FAST
 from addons.mitm.next_layer import HttpOnly
-from addons.mitm.patches import embed
+from addons.mitm.patches import Replacements, install
 from addons.tools_changed import Announcer
 from addons.websocket import WebsocketGate
 from proxy.admin_api.server import AdminApiServer
@@ -221,19 +219,19 @@ class Worker:
     def _own_addresses(self) -> list[Address]:
         return [*self._context.addresses, *self._context.private, *self.admin_api.addresses]
 
-    def _master(self) -> Embedded:
+    def _master(self) -> InterlockMaster:
         settings = self._settings
         limits = _limits(settings)
         seal_key = read_or_make_key(settings.state_dir / "keys" / "seal.key", sse_ping_carrier.KEY_BYTES)
-        replace_listening(self._context.addresses)
-        embed()
-        master = Embedded(options.Options())
+        replacements = FAST if settings.fast else Replacements()
+        install(replacements, self._context.addresses)
+        master = InterlockMaster(options.Options(), replacements.addon_manager)
         master.addons.add(
             core.Core(),
             proxyserver.Proxyserver(),
-            HttpOnly(limits),
-            Certificates(),
-            Sessions(),
+            HttpOnly(limits, replacements.http_layer, replacements.client_tls),
+            replacements.certificates(),
+            *(make() for make in replacements.addons),
             disable_h2c.DisableH2C(),
             self.lifecycle,
             Identity(

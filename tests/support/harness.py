@@ -332,11 +332,14 @@ def interlock_cli(
 
 
 def environment(extra: dict[str, str] | None = None) -> dict[str, str]:
-    """Return the environment for an interlock process: none of the caller's own settings or proxies."""
+    """Return the environment for an interlock process: none of the caller's own settings or proxies.
+
+    INTERLOCK_FAST is passed on: `make test-plain` runs every test without the replacements for speed.
+    """
     kept = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith("INTERLOCK_") and not name.lower().endswith("_proxy")
+        if name == "INTERLOCK_FAST" or not (name.startswith("INTERLOCK_") or name.lower().endswith("_proxy"))
     }
     return kept | {"PYTHONWARNINGS": "default", "NO_COLOR": "1"} | (extra or {})
 

@@ -77,9 +77,9 @@ def context() -> Context:
     return Context(client, options.Options())
 
 
-def certificates(folder: Path, ca: Path) -> Iterator[Certificates]:
+def certificates(folder: Path, ca: Path, kind: type[Certificates] = Certificates) -> Iterator[Certificates]:
     """Return the addon as the daemon has it."""
-    addon = Certificates()
+    addon = kind()
     with taddons.context(addon) as world:
         world.configure(addon, confdir=str(folder), ssl_verify_upstream_trusted_ca=str(ca), upstream_cert=False)
         yield addon

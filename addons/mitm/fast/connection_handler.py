@@ -1,28 +1,27 @@
-"""One client's connections, without detours: bytes go straight from the socket into the layers.
+"""One client connection without a task for each step: bytes go straight from the socket into the layers.
 
-mitmproxy has a task that reads each connection, a lock around the layers, and a task for each hook. Here a
-socket's bytes are given to the layers where they arrive, hooks that need not wait are called where they are
-asked for, and only what really waits is a task. What the layers are told, and in which order, stays the same.
+mitmproxy has a task that reads each connection, a lock around the layers, and a task for each hook. Here a socket's
+bytes go to the layers where they arrive, hooks that do not wait are called where they come up, and only what really
+waits is a task. The layers get the same events in the same order.
+
+Gain: @@
+Unnecessary once mitmproxy reads its connections with protocols in place of streams, and calls hooks without tasks.
 """
 
 from __future__ import annotations
 
 import asyncio
 import collections
-import contextlib
 import logging
-import traceback
 from typing import TYPE_CHECKING, Any, cast
 
-from mitmproxy.connection import ConnectionState
 from mitmproxy.flow import Flow
 from mitmproxy.proxy import commands, events
-from mitmproxy.proxy.mode_servers import ProxyConnectionHandler
-from mitmproxy.proxy.server import ConnectionIO, TimeoutWatchdog
+from mitmproxy.proxy.server import ConnectionIO
 
-from addons.limits import Descend
-from addons.mitm.fast.socket_protocol import Wire
-from addons.mitm.fast.sync_hooks import done
+from addons.mitm.connection_handler import UNREAD_BYTES, GuardedConnectionHandler, cancellation_of
+from addons.mitm.fast.socket_protocol import SocketProtocol
+from addons.mitm.fast.sync_hooks import complete_now
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Coroutine
@@ -30,85 +29,57 @@ if TYPE_CHECKING:
     from mitmproxy.connection import Connection
     from mitmproxy.proxy.layer import Layer
 
-    from addons.mitm.addon_manager import HookTable
-
-UNREAD_BYTES = 1 << 20
-"""How much a connection may bring while a hook or another connection is waited for, before it is read no further."""
+    from addons.mitm.fast.hook_table import HookTable
 
 
-class Watchdog(TimeoutWatchdog):
-    """mitmproxy's, disarmed without a generator: every call has a hook that waits."""
+class EnterTunnel(commands.Command):
+    """From now on the layer inside a tunnel takes what comes; those around it would only hand it on."""
 
-    def disarm(self) -> Watchdog:  # type: ignore[override]
-        """Let no time run out until the block ends."""
-        return self
-
-    def __enter__(self) -> None:
-        self.can_timeout.clear()
-        self.blocker += 1
-
-    def __exit__(self, *_: object) -> None:
-        self.blocker -= 1
-        if self.blocker == 0:
-            self.register_activity()
-            self.can_timeout.set()
+    def __init__(self, layer: Layer) -> None:
+        self.layer = layer
 
 
-class DirectHandler(ProxyConnectionHandler):
+class FastConnectionHandler(GuardedConnectionHandler):
     """One client connection and the server connections it leads to."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self.timeout_watchdog = Watchdog(self.timeout_watchdog.timeout, self.timeout_watchdog.callback)
         self._table = cast("HookTable", self.master.addons)
-        self._waiting: collections.deque[events.Event] = collections.deque()
+        self._queue: collections.deque[events.Event] = collections.deque()
         self._busy = False
-        self._inside = False
+        self._in_tunnel = False
         self._starting: commands.StartHook | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._wires: dict[Wire, None] = {}
-        self._full: set[Wire] = set()
-        self._awaited = 0
-        self._dialled: set[commands.OpenConnection] = set()
-        self._unread: collections.Counter[Wire] = collections.Counter()
+        self._sockets: dict[Connection, SocketProtocol] = {}
+        self._full: set[SocketProtocol] = set()
 
     async def server_event(self, event: events.Event) -> None:
-        """Return the layers an event."""
-        self.take(event)
-        if isinstance(event, events.OpenConnectionCompleted):
-            self._dialled.discard(event.command)
-            self._catch_up()
+        """Pass an event to the layers."""
+        self.receive(event)
+        self.note_dial_end(event)
 
-    async def open_connection(self, command: commands.OpenConnection) -> None:
-        """Open a connection and see it through to its end; until it is open, the layers wait."""
-        self._dialled.add(command)
-        try:
-            await super().open_connection(command)
-        finally:
-            self._dialled.discard(command)
-            self._catch_up()
+    def receive(self, event: events.Event) -> None:
+        """Pass an event to the layers, or queue it while they are busy with another.
 
-    def take(self, event: events.Event) -> None:
-        """Return the layers an event; one that comes while they are busy with another is for them to take next."""
-        self._waiting.append(event)
+        In place of mitmproxy's lock: carrying out a command may bring the next event, and layers are not reentrant.
+        """
+        self._queue.append(event)
         if self._busy:
             return
         self._busy = True
         try:
-            while self._waiting:
-                self._take(self._waiting.popleft())
+            while self._queue:
+                self._handle(self._queue.popleft())
         finally:
             self._busy = False
 
-    def _take(self, event: events.Event) -> None:
+    def _handle(self, event: events.Event) -> None:
         self.timeout_watchdog.register_activity()
         try:
             for command in self.layer.handle_event(event):
                 self._carry_out(command)
-        except Exception as error:  # noqa: BLE001  as in mitmproxy: a layer that fails takes no other connection with it
-            # Where it failed, and not what it says: layers quote in it what was sent.
-            place = "".join(traceback.format_tb(error.__traceback__))
-            self.log(f"mitmproxy has crashed: {type(error).__name__}\n{place}", logging.ERROR)
+        except Exception:  # noqa: BLE001  as in mitmproxy: a layer that fails takes no other connection with it
+            self.log("mitmproxy has crashed!", logging.ERROR, exc_info=True)
 
     def _carry_out(self, command: commands.Command) -> None:
         if isinstance(command, commands.SendData):
@@ -126,15 +97,17 @@ class DirectHandler(ProxyConnectionHandler):
         if isinstance(command, commands.OpenConnection):
             assert command.connection not in self.transports
             handler = self._begin(self.open_connection(command))
+            # It may have got as far as an open socket already, which is not to be replaced.
             self.transports.setdefault(command.connection, ConnectionIO(handler=handler))
-        elif isinstance(command, Descend):
-            self._descend(command.layer)
+        elif isinstance(command, EnterTunnel):
+            self._enter_tunnel(command.layer)
         elif isinstance(command, commands.RequestWakeup):
             self.wakeup_timer.add(self._begin(self.wakeup(command)))
         elif isinstance(command, commands.ConnectionCommand) and command.connection not in self.transports:
             pass  # it is closed already
         elif isinstance(command, commands.CloseTcpConnection):
-            self.close_connection(command.connection, command.half_close and not self._inside)
+            # mitmproxy's tunnel layers make a full close of every half close, and they are not passed any more.
+            self.close_connection(command.connection, command.half_close and not self._in_tunnel)
         elif isinstance(command, commands.CloseConnection):
             self.close_connection(command.connection, half_close=False)
         elif isinstance(command, commands.Log):
@@ -142,49 +115,49 @@ class DirectHandler(ProxyConnectionHandler):
         else:
             raise TypeError(f"unexpected command {command!r}")
 
-    def _descend(self, layer: Layer) -> None:
-        """Let a layer inside take what comes. The clocks that run are those of the layers left behind.
+    def _enter_tunnel(self, layer: Layer) -> None:
+        """Let the layer inside a tunnel take what comes. The timers that run are those of the layers around it.
 
-        Where connections of those are open, they stay: nobody else knows what to do at the end of one.
+        Where these have other connections open, they stay: no one else would know what to do when one ends.
         """
         if self.transports.keys() != {self.client}:
             return
         self.layer = layer
-        self._inside = True
+        self._in_tunnel = True
         while self.wakeup_timer:
             self.wakeup_timer.pop().cancel()
 
     def _start(self, hook: commands.StartHook) -> None:
-        waiting = self._told(hook)
+        waiting = self._call(hook)
         if waiting is not None:
             self._starting = hook
             self._begin(self._finish(hook, waiting))
             self._starting = None
-        elif hook.blocking and not done(hook):
-            self._waiting.append(events.HookCompleted(hook))
+        elif hook.blocking and not complete_now(hook):
+            self._queue.append(events.HookCompleted(hook))
 
     async def _finish(self, hook: commands.StartHook, waiting: Awaitable[None]) -> None:
-        self._awaited += 1
+        self._awaited_hooks += 1
         try:
             with self.timeout_watchdog.disarm():
                 await waiting
-            if hook.blocking and not (self._starting is hook and done(hook)):
-                self.take(events.HookCompleted(hook))
+            # Still within `_start`: it ended at its first step, and the layer stands at its `yield`.
+            if hook.blocking and not (self._starting is hook and complete_now(hook)):
+                self.receive(events.HookCompleted(hook))
         finally:
-            self._awaited -= 1
-            self._catch_up()
+            self._awaited_hooks -= 1
+            self.catch_up()
 
     async def handle_hook(self, hook: commands.StartHook) -> None:
-        """Tell the addons of something, and wait until they are done with it."""
-        waiting = self._told(hook)
+        """Run the addons' hooks and wait for them."""
+        waiting = self._call(hook)
         if waiting is not None:
             with self.timeout_watchdog.disarm():
                 await waiting
 
-    def _told(self, hook: commands.StartHook) -> Awaitable[None] | None:
-        """Tell the addons; return what is left to wait for."""
+    def _call(self, hook: commands.StartHook) -> Awaitable[None] | None:
         args = self._table.args(hook)
-        waiting, data = self._table.tell(hook, args), args[0]
+        waiting, data = self._table.call(hook, args), args[0]
         if isinstance(data, Flow) and data.intercepted:
             return _resumed(waiting, data)
         return waiting
@@ -193,85 +166,53 @@ class DirectHandler(ProxyConnectionHandler):
         """Do `work` as far as it goes at once, and the rest as a task."""
         task = asyncio.Task(work, loop=asyncio.get_running_loop(), eager_start=True)
         if not task.done():
-            self._tasks.add(task)  # the loop itself keeps no hold of it
+            self._tasks.add(task)  # the loop itself has only a weak reference to it
             task.add_done_callback(self._tasks.discard)
         return task
 
-    async def handle_connection(self, connection: Connection) -> None:
-        """See a connection through to its end: all it brings goes to the layers."""
+    async def read_to_end(self, connection: Connection) -> asyncio.CancelledError | None:
+        """Pass what a connection brings to the layers until it ends; return the cancellation where one came first."""
         io = self.transports[connection]
         if not isinstance(io.reader, asyncio.StreamReader) or not isinstance(io.writer, asyncio.StreamWriter):
-            await super().handle_connection(connection)
-            return
-        wire = Wire(self, connection, io.writer.transport)
-        self._wires[wire] = None
-        cancelled = await _until(wire.attach(io.reader))
-        wire.muted = True
-        if cancelled is not None and not cancelled.args:
-            # Nobody said why: the process ends. The peer is cut off, and not told that the other side went away.
-            io.writer.transport.abort()
-            raise cancelled
-        if cancelled is None:
-            connection.state &= ~ConnectionState.CAN_READ  # a TCP connection can be half closed
-        else:
-            connection.state = ConnectionState.CLOSED
-        self.take(events.ConnectionClosed(connection))
-        if connection.state is ConnectionState.CAN_WRITE:
-            cancelled = await _until(asyncio.get_running_loop().create_future())
-        with contextlib.suppress(OSError):
-            io.writer.close()
-        self.transports.pop(connection)
-        self._wires.pop(wire, None)
-        self._unread.pop(wire, None)
-        self.ease(wire)
-        if cancelled:
-            raise cancelled
+            return await super().read_to_end(connection)
+        socket = self._sockets[connection] = SocketProtocol(self, connection, io.writer.transport)
+        cancelled = await cancellation_of(socket.attach(io.reader))
+        socket.muted = True
+        return cancelled
 
-    def press(self, wire: Wire) -> None:
-        """Read nothing more while `wire` cannot be written to."""
-        self._full.add(wire)
-        for each in self._wires:
-            each.pause()
+    def forget(self, connection: Connection) -> None:
+        """Drop what is stored about a connection that ended."""
+        super().forget(connection)
+        socket = self._sockets.pop(connection, None)
+        if socket is not None:
+            self.resume_all(socket)
 
-    def ease(self, wire: Wire) -> None:
-        """Read on once every wire can be written to again."""
-        if wire in self._full:
-            self._full.discard(wire)
+    def pause_all(self, full: SocketProtocol) -> None:
+        """Read nothing while `full` cannot be written to. In place of mitmproxy's `drain_writers`."""
+        self._full.add(full)
+        for socket in self._sockets.values():
+            socket.pause()
+
+    def resume_all(self, full: SocketProtocol) -> None:
+        """Resume reading once every socket can be written to again, except where a bound has stopped it."""
+        if full in self._full:
+            self._full.discard(full)
             if not self._full:
-                for each in self._wires:
-                    if self._unread[each] <= UNREAD_BYTES:
-                        each.resume()
+                for connection, socket in self._sockets.items():
+                    if self._unread[connection] <= UNREAD_BYTES:
+                        socket.resume()
 
-    def count(self, wire: Wire, size: int) -> None:
-        """Read no more of a wire that brings much while the layers wait for something: they would keep it all."""
-        if self._awaited or self._dialled:
-            self._unread[wire] += size
-            if self._unread[wire] > UNREAD_BYTES:
-                wire.pause()
-
-    def _catch_up(self) -> None:
-        """Read on where nothing is waited for, so that the layers have taken all that came."""
-        if self._awaited or self._dialled or not self._unread:
-            return
-        wires = list(self._unread)
-        self._unread.clear()
-        for wire in wires:
-            if not self._full:
-                wire.resume()
+    def resume_reading(self) -> None:
+        """Resume reading where a bound has stopped it, unless something cannot be written to."""
+        super().resume_reading()
+        if not self._full:
+            for socket in self._sockets.values():
+                socket.resume()
 
     @property
     def is_full(self) -> bool:
-        """Whether something cannot be written to."""
+        """Whether some socket cannot be written to."""
         return bool(self._full)
-
-
-async def _until(end: asyncio.Future[None]) -> asyncio.CancelledError | None:
-    """Wait for an end; return the cancellation where one came first."""
-    try:
-        await end
-    except asyncio.CancelledError as cancelled:
-        return cancelled
-    return None
 
 
 async def _resumed(waiting: Awaitable[None] | None, flow: Flow) -> None:

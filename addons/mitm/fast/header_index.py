@@ -1,56 +1,34 @@
-"""A message's headers looked up by an index; mitmproxy converts the name of every field for every question.
+"""mitmproxy's Headers, answered from an index.
 
-Some forty questions are asked of the two heads of one call, most of them by mitmproxy itself, so it is its own
-class that is given these methods (embedding.py). They answer as its own do.
+mitmproxy converts the name of every field for every question, and asks most of the forty questions of a call itself.
+So its own class gets these methods. They answer as its own do: tests/addons/mitm/fast/test_header_index.py compares
+both on generated headers and operations.
+
+Gain: @@
+Unnecessary once mitmproxy's multidict has an index.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from mitmproxy import http
+
+from addons.header_fields import index
+
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Iterable
 
     from mitmproxy.http import Headers
 
-    type Index = dict[bytes, list[bytes]]
-
-_INDEX = "_interlock_index"
 MAX_KEYS = 256
 _KEYS: dict[str | bytes, bytes] = {}
 
 
-def index(headers: Headers) -> Index:
-    """Get the values of each name, in lower case. Fields never change, headers get new ones: it holds for a tuple."""
-    fields = headers.fields
-    kept: tuple[Any, Index] | None = headers.__dict__.get(_INDEX)
-    if kept is not None and kept[0] is fields:
-        return kept[1]
-    made = {name.lower(): [value] for name, value in fields}
-    if len(made) != len(fields):  # some stand twice
-        made = {name: [] for name in made}
-        for name, value in fields:
-            made[name.lower()].append(value)
-    if type(fields) is tuple:
-        headers.__dict__[_INDEX] = fields, made
-    return made
-
-
-def respell(headers: Headers, drop: Collection[bytes], put: Mapping[bytes, bytes]) -> None:
-    """Leave fields out, and set others, all at once; names are in lower case.
-
-    The same as one `pop` and one assignment for each of them: what stands there keeps its place and its spelling.
-    """
-    left = dict(put)
-    fields = []
-    for field in headers.fields:
-        key = field[0].lower()
-        if key in put:
-            if key in left:
-                fields.append((field[0], left.pop(key)))
-        elif key not in drop:
-            fields.append(field)
-    headers.fields = (*fields, *left.items())
+def install() -> None:
+    """Give mitmproxy's class these methods."""
+    for name, method in METHODS.items():
+        setattr(http.Headers, name, method)
 
 
 def _bytes(text: str | bytes) -> bytes:
@@ -62,7 +40,7 @@ def _bytes(text: str | bytes) -> bytes:
 
 
 def _key(name: str | bytes) -> bytes:
-    """Return what a name is looked up by; those that are asked for are few, and remembered."""
+    """Return what a name is looked up by. Code asks for few names, so these are cached; a peer's may be endless."""
     known = _KEYS.get(name)
     if known is None:
         known = _bytes(name).lower()
@@ -112,8 +90,8 @@ def _pop(self: Headers, name: str | bytes, *default: Any) -> Any:
 
 
 def _set_all(self: Headers, name: str | bytes, values: Iterable[str | bytes]) -> None:
-    spelled = _bytes(name)
-    key = spelled.lower()
+    encoded = _bytes(name)
+    key = encoded.lower()
     new = iter([_bytes(value) for value in values])
     fields = []
     for field in self.fields:
@@ -121,7 +99,7 @@ def _set_all(self: Headers, name: str | bytes, values: Iterable[str | bytes]) ->
             fields.append(field)
         elif (value := next(new, None)) is not None:
             fields.append((field[0], value))
-    fields += [(spelled, value) for value in new]
+    fields += [(encoded, value) for value in new]
     self.fields = tuple(fields)
 
 
@@ -134,4 +112,4 @@ METHODS = {
     "pop": _pop,
     "set_all": _set_all,
 }
-"""What stands in for methods of the same names."""
+"""Replacements for methods of the same names."""

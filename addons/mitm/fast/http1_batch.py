@@ -16,7 +16,7 @@ from mitmproxy.proxy.layers.http import ReceiveHttp, RequestHeaders, ResponseEnd
 from mitmproxy.proxy.layers.http._base import HttpEvent
 from mitmproxy.proxy.layers.http._http1 import Http1Connection, Http1Server
 
-from addons.mitm.fast.header_index import index
+from addons.header_fields import index
 
 if TYPE_CHECKING:
     from mitmproxy.proxy.layer import CommandGenerator
@@ -38,7 +38,7 @@ def together(parts: list[HttpEvent]) -> HttpEvent:
     return parts[0] if len(parts) == 1 else EventBatch(parts[0].stream_id, tuple(parts))
 
 
-class QuickHttp1(Http1Connection):
+class BatchingHttp1(Http1Connection):
     """Stands before mitmproxy's classes in ours."""
 
     _is_coded = False

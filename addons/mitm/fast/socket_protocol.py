@@ -1,4 +1,7 @@
-"""One TCP connection under the layers: what arrives on it goes to them at once."""
+"""One TCP connection under the layers, as an asyncio protocol: what arrives goes to the layers at once.
+
+Part of connection_handler.py, where its gain is written down.
+"""
 
 from __future__ import annotations
 
@@ -12,38 +15,34 @@ if TYPE_CHECKING:
     from mitmproxy.connection import Connection
 
 
-class Taker(Protocol):
-    """Takes what wires bring."""
+class Receiver(Protocol):
+    """Takes what sockets bring."""
 
-    def take(self, event: events.Event) -> None:
-        """Take an event."""
-        ...
+    def receive(self, event: events.Event) -> None:
+        """Pass an event to the layers."""
 
-    def press(self, wire: Wire) -> None:
-        """Be told that a wire cannot be written to for now."""
-        ...
+    def pause_all(self, full: SocketProtocol) -> None:
+        """Read nothing while `full` cannot be written to."""
 
-    def ease(self, wire: Wire) -> None:
-        """Be told that it can be again."""
-        ...
+    def resume_all(self, full: SocketProtocol) -> None:
+        """Note that `full` can be written to again."""
 
-    def count(self, wire: Wire, size: int) -> None:
-        """Be told how much a wire brought, once it is taken."""
-        ...
+    def count_unread(self, connection: Connection, size: int) -> bool:
+        """Count what a socket brought, once the layers have it; return whether to read no more of it for now."""
 
     @property
     def is_full(self) -> bool:
-        """Whether some wire cannot be written to."""
-        ...
+        """Whether some socket cannot be written to."""
 
 
-class Wire(asyncio.Protocol):
-    """Stands in for the stream that a connection was opened with, which keeps being told of its end."""
+class SocketProtocol(asyncio.Protocol):
+    """Replaces the stream that a connection was opened with, which still learns of its end."""
 
-    def __init__(self, taker: Taker, connection: Connection, transport: asyncio.WriteTransport) -> None:
-        self._taker = taker
-        self._connection = connection
+    def __init__(self, receiver: Receiver, connection: Connection, transport: asyncio.WriteTransport) -> None:
+        self._receiver = receiver
+        self.connection = connection
         self._transport = cast("asyncio.Transport", transport)
+        # mitmproxy's writer waits on this one's `drain` and `wait_closed`.
         self._stream = cast("asyncio.Protocol", transport.get_protocol())
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.muted = False
@@ -51,54 +50,50 @@ class Wire(asyncio.Protocol):
     def attach(self, reader: asyncio.StreamReader) -> asyncio.Future[None]:
         """Take the connection over, with what its stream has read already; return what is done when it ends."""
         self._transport.set_protocol(self)
-        buffered = bytes(reader._buffer)  # type: ignore[attr-defined]  # noqa: SLF001  no other way that never waits
+        buffered = bytes(reader._buffer)  # type: ignore[attr-defined]  # noqa: SLF001  `read` might wait
         if buffered:
             self.data_received(buffered)
         if reader.exception() is not None or reader._eof:  # type: ignore[attr-defined]  # noqa: SLF001
             self._end()
         if self._transport.get_write_buffer_size() > self._transport.get_write_buffer_limits()[1]:
-            self._taker.press(self)  # the stream was told so, and nobody else will be
-        if self._taker.is_full:
+            self._receiver.pause_all(self)  # `pause_writing` went to the stream, and does not come again
+        if self._receiver.is_full:
             self.pause()
         else:
-            self.resume()  # a stream stops reading when it has read much
+            self.resume()  # a stream that has buffered much has stopped reading
         return self._ended
 
     def data_received(self, data: bytes) -> None:
-        """Return the layers what came."""
-        state = self._connection.state
+        state = self.connection.state
+        # mitmproxy cancels the reading task when it closes a connection. There is no task here, so what still
+        # arrives then is dropped by the connection's state.
         if not self.muted and (state is ConnectionState.OPEN or state & ConnectionState.CAN_READ):
-            self._taker.take(events.DataReceived(self._connection, data))
-            self._taker.count(self, len(data))
+            self._receiver.receive(events.DataReceived(self.connection, data))
+            if self._receiver.count_unread(self.connection, len(data)):
+                self.pause()
 
     def eof_received(self) -> bool:
-        """Note that no more comes; it may still be written to."""
         self._end()
-        return True
+        return True  # it may still be written to
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Note the end."""
         self._end()
-        self._taker.ease(self)
+        self._receiver.resume_all(self)
         self._stream.connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """Have nothing more read while this is full."""
         self._stream.pause_writing()
-        self._taker.press(self)
+        self._receiver.pause_all(self)
 
     def resume_writing(self) -> None:
-        """Have things read again."""
         self._stream.resume_writing()
-        self._taker.ease(self)
+        self._receiver.resume_all(self)
 
     def pause(self) -> None:
-        """Read nothing for now."""
         if self._transport.is_reading():
             self._transport.pause_reading()
 
     def resume(self) -> None:
-        """Read on."""
         if not self._transport.is_reading() and not self._transport.is_closing():
             self._transport.resume_reading()
 

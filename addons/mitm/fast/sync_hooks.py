@@ -1,7 +1,10 @@
-"""A layer that goes on at once where a hook it waits for is done by the time that it was asked for.
+"""A layer that continues at once where a hook it waits for has ended by the time that it was called.
 
-mitmproxy's layers stop at every hook, and are told by an event of their own that it is done; the event passes
-every layer on its way, four times for each call. Most hooks have nothing to wait for.
+mitmproxy's layers stop at every hook and continue with an event of its own kind, which passes every layer on its
+way, four times for each call. Most hooks have nothing to wait for.
+
+Gain: @@
+Unnecessary once mitmproxy runs hooks that are no coroutines within `Layer.handle_event`.
 """
 
 from __future__ import annotations
@@ -16,11 +19,11 @@ if TYPE_CHECKING:
     from mitmproxy.proxy.layer import CommandGenerator
 
 
-class AtOnce(Layer):
-    """Stops at a command that blocks, unless whoever carried it out says that it is `done` already."""
+class SyncHooks(Layer):
+    """Stops at a command that blocks, unless the one that carried it out calls `complete_now`."""
 
     def handle_event(self, event: events.Event) -> CommandGenerator[None]:
-        """Take an event; keep it for later while an answer is waited for."""
+        """Handle an event; while a reply is waited for, queue it."""
         if self._paused is None:
             yield from self._run(self._handle_event(event))
         elif isinstance(event, events.CommandCompleted) and event.command is self._paused.command:
@@ -32,12 +35,13 @@ class AtOnce(Layer):
             self._paused_event_queue.append(event)
 
     def _run(self, generator: CommandGenerator[None], reply: Any = None) -> CommandGenerator[None]:
-        """Return the commands of what is under way, up to its end or to one that it has to wait for."""
+        """Yield the commands of a handler, up to its end or to one that it has to wait for."""
         try:
             command = generator.send(reply)
             while True:
                 if command.blocking is True:
-                    command.blocking = self  # so that no layer around this one stops as well
+                    command.blocking = self  # as in mitmproxy: so that no layer around this one stops as well
+                    # Before the command is out: what it brings at once must find this layer waiting, and queue.
                     self._paused = Paused(command, generator)
                     yield command
                     if command.blocking is self:
@@ -50,14 +54,14 @@ class AtOnce(Layer):
             return
 
 
-def done(command: Command) -> bool:
-    """Say that `command` is done, while it is carried out; whether nobody needs to be told later."""
-    if not isinstance(command.blocking, AtOnce):
+def complete_now(command: Command) -> bool:
+    """Mark `command` as done while it is carried out; return whether that spares it an event."""
+    if not isinstance(command.blocking, SyncHooks):
         return False
     command.blocking = False
     return True
 
 
 def is_done(command: Command) -> bool:
-    """Return whether nobody waits for `command`, or nobody needs to any more."""
+    """Return whether nothing waits for `command`, or nothing has to any more."""
     return command.blocking is False

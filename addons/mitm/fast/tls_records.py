@@ -28,7 +28,7 @@ _BUFFER = _ffi.new("char[]", _SIZE)
 _VIEW = _ffi.buffer(_BUFFER)
 
 
-class OpenTls(TLSLayer):
+class FastTls(TLSLayer):
     """A layer of TLS that is quick while the tunnel is open."""
 
     def handle_event(self, event: events.Event) -> CommandGenerator[None]:
@@ -78,11 +78,11 @@ class OpenTls(TLSLayer):
             yield commands.SendData(conn, _drain(tls))
 
 
-class OpenClientTls(OpenTls, ClientTLSLayer):
+class FastClientTls(FastTls, ClientTLSLayer):
     """TLS with a client."""
 
 
-class OpenServerTls(OpenTls, ServerTLSLayer):
+class FastServerTls(FastTls, ServerTLSLayer):
     """TLS with a server."""
 
 

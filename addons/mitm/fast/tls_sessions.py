@@ -45,7 +45,7 @@ class _Kept(NamedTuple):
     until: float
 
 
-class Sessions:
+class ServerTlsSessions:
     """The addon that keeps sessions. Stands after the one that begins TLS."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

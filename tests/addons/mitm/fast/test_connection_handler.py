@@ -1,46 +1,41 @@
-"""What carries a connection: its watchdog, disarmed as mitmproxy's own is, and what is told of a layer that fails."""
+"""A connection without tasks: where hooks end at once no task is made, and events keep their order."""
 
-import logging
-from contextlib import suppress
+from __future__ import annotations
+
 from types import SimpleNamespace
+from typing import Any
 
-import pytest
-from mitmproxy.proxy import events
-from mitmproxy.proxy.server import TimeoutWatchdog
+from mitmproxy.proxy import commands, events
 
-from addons.mitm.fast.connection_handler import DirectHandler, Watchdog
-
-
-async def never() -> None:
-    raise AssertionError("no time ran out")
+from addons.mitm.fast.connection_handler import FastConnectionHandler
+from tests.addons.mitm.test_connection_handler import handler_of
 
 
-@pytest.mark.parametrize("kind", [Watchdog, TimeoutWatchdog])
-def test_no_time_runs_out_until_the_last_of_several_hooks_is_done(kind):
-    watchdog = kind(5, never)
-    with watchdog.disarm():
-        with suppress(ZeroDivisionError), watchdog.disarm():
-            assert (watchdog.blocker, watchdog.can_timeout.is_set()) == (2, False)
-            _ = 1 // 0
-        assert (watchdog.blocker, watchdog.can_timeout.is_set()) == (1, False)
-        watchdog.last_activity = 0.0
-    assert (watchdog.blocker, watchdog.can_timeout.is_set()) == (0, True)
-    assert watchdog.last_activity > 0
+async def test_an_event_that_comes_while_layers_are_busy_is_handled_after_it() -> None:
+    handler = handler_of(FastConnectionHandler)
+    order: list[str] = []
+
+    def handle(event: Any) -> Any:
+        order.append(f"begin {event}")
+        if event == "first":
+            handler.receive("second")
+        yield commands.Log("step")
+        order.append(f"end {event}")
+
+    handler.layer = SimpleNamespace(handle_event=handle)
+    handler.receive("first")
+    assert order == ["begin first", "end first", "begin second", "end second"]
 
 
-def test_of_a_layer_that_fails_it_is_told_where_and_not_what_was_sent():
-    def fail(event: events.Event) -> None:
-        raise AssertionError(f"got {event!r}")
+async def test_a_layer_that_fails_leaves_the_next_event_its_turn() -> None:
+    handler = handler_of(FastConnectionHandler)
+    handled: list[events.Event] = []
 
-    told: list[tuple[str, int]] = []
-    handler = SimpleNamespace(
-        timeout_watchdog=Watchdog(5, never),
-        layer=SimpleNamespace(handle_event=fail),
-        log=lambda *said: told.append(said),
-    )
-    DirectHandler._take(handler, events.DataReceived(None, b"a secret"))
-    [(message, level)] = told
-    assert level == logging.ERROR
-    assert "AssertionError" in message
-    assert "in fail" in message
-    assert "a secret" not in message
+    def handle(event: events.Event) -> Any:
+        handled.append(event)
+        raise AssertionError(event)
+
+    handler.layer = SimpleNamespace(handle_event=handle)
+    handler.receive(events.Start())
+    handler.receive(events.Start())
+    assert len(handled) == 2

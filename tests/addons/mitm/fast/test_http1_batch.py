@@ -23,14 +23,14 @@ from mitmproxy.proxy.layers.http import (
 )
 from mitmproxy.proxy.layers.http._http1 import Http1Client, Http1Server
 
-from addons.mitm.fast.http1_batch import TOGETHER_BYTES, EventBatch, QuickHttp1, together
+from addons.mitm.fast.http1_batch import TOGETHER_BYTES, BatchingHttp1, EventBatch, together
 
 
-class QuickServer(QuickHttp1, Http1Server):
+class QuickServer(BatchingHttp1, Http1Server):
     pass
 
 
-class QuickClient(QuickHttp1, Http1Client):
+class QuickClient(BatchingHttp1, Http1Client):
     pass
 
 

@@ -9,7 +9,7 @@ import pytest
 from mitmproxy.proxy import commands, events
 from mitmproxy.proxy.layer import Layer
 
-from addons.mitm.fast.sync_hooks import AtOnce, done
+from addons.mitm.fast.sync_hooks import SyncHooks, complete_now
 from tests.support.tls_fixture import context
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class AtOnceTestHook(commands.StartHook):
+class SyncTestHook(commands.StartHook):
     number: int
 
 
@@ -30,19 +30,19 @@ class Counting(Layer):
         assert isinstance(event, events.DataReceived)
         for number in event.data:
             self.did.append(f"ask {number}")
-            yield AtOnceTestHook(number)
+            yield SyncTestHook(number)
             self.did.append(f"told {number}")
             yield commands.Log(str(number))
 
 
-class CountingAtOnce(AtOnce, Counting):
+class SyncCounting(SyncHooks, Counting):
     pass
 
 
 @pytest.mark.parametrize("waits", [(), (1,), (2, 3), (1, 2, 3, 4)])
 def test_the_order_is_mitmproxys_own_whichever_hooks_wait(waits):
     did = []
-    for kind in (Counting, CountingAtOnce):
+    for kind in (Counting, SyncCounting):
         layer = kind(context())
         queue = [events.DataReceived(layer.context.client, piece) for piece in (b"\1\2", b"\3", b"\4")]
         waiting = []
@@ -50,10 +50,10 @@ def test_the_order_is_mitmproxys_own_whichever_hooks_wait(waits):
         while queue or waiting:
             event = queue.pop(0) if queue else waiting.pop(0)
             for command in layer.handle_event(event):
-                if isinstance(command, AtOnceTestHook):
+                if isinstance(command, SyncTestHook):
                     if command.number in waits:
                         waiting.append(events.HookCompleted(command))
-                    elif not done(command):
+                    elif not complete_now(command):
                         queue.insert(0, events.HookCompleted(command))
                         told += 1
         did.append(layer.did)

@@ -12,7 +12,7 @@ from mitmproxy.proxy.layer import Layer
 from mitmproxy.proxy.layers.tls import ClientTLSLayer, TlsStartClientHook
 from mitmproxy.proxy.tunnel import TunnelState
 
-from addons.mitm.fast.tls_records import OpenClientTls
+from addons.mitm.fast.tls_records import FastClientTls
 from tests.support import tls_fixture as tls
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def addon(tmp_path_factory):
     yield from tls.certificates(folder, tls.Authority(folder).file)
 
 
-@pytest.fixture(params=[ClientTLSLayer, OpenClientTls])
+@pytest.fixture(params=[ClientTLSLayer, FastClientTls])
 def tunnel(request, addon) -> Tunnel:
     return Tunnel(request.param, addon)
 
@@ -115,7 +115,7 @@ def test_every_byte_arrives_in_order_however_it_is_cut(tunnel: Tunnel, cut: int)
 def test_what_is_sent_arrives_and_what_is_sent_at_once_leaves_together(tunnel: Tunnel):
     tunnel.inside.answers = [b"one", b"two", None, LARGE, b"three"]
     tunnel.receive(tunnel.far.say(b"ask"))
-    if isinstance(tunnel.layer, OpenClientTls):
+    if isinstance(tunnel.layer, FastClientTls):
         assert [piece is None for piece in tunnel.sent] == [False, True, False]
     assert tunnel.heard() == b"onetwo" + LARGE + b"three"
 
@@ -146,4 +146,4 @@ def test_a_forged_record_is_not_passed_on(tunnel: Tunnel):
 
 
 def test_a_client_is_shown_its_certificate_in_tls_1_3(addon: Certificates):
-    assert Tunnel(OpenClientTls, addon).far.tls.version() == "TLSv1.3"
+    assert Tunnel(FastClientTls, addon).far.tls.version() == "TLSv1.3"

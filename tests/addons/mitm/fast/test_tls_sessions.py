@@ -12,7 +12,7 @@ from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 from mitmproxy.tls import TlsData
 from OpenSSL import SSL
 
-from addons.mitm.fast.tls_sessions import MAX_KEPT, SECONDS, Sessions
+from addons.mitm.fast.tls_sessions import MAX_KEPT, SECONDS, ServerTlsSessions
 from tests.support import tls_fixture as tls
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class Scene:
     def __init__(self, folder: Path, addon: Certificates, authority: tls.Authority) -> None:
         self.addon, self.authority, self.now = addon, authority, 0.0
-        self.sessions = Sessions(lambda: self.now)
+        self.sessions = ServerTlsSessions(lambda: self.now)
         self.far = authority.server("a.test", "b.test")
 
     def connects(self, server: Server) -> bool:
