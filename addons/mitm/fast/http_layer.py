@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mitmproxy.proxy import commands, events
+from mitmproxy.proxy.layer import Layer
 from mitmproxy.proxy.layers.http import (
     DropStream,
     GetHttpConnection,
@@ -32,7 +33,7 @@ from addons.mitm.http_layer import GuardedHttpLayer
 from addons.mitm.http_stream import GuardedHttpStream
 
 if TYPE_CHECKING:
-    from mitmproxy.proxy.layer import CommandGenerator, Layer
+    from mitmproxy.proxy.layer import CommandGenerator
     from mitmproxy.proxy.layers.http._base import HttpEvent
 
 
@@ -46,26 +47,23 @@ class FastHttp1Client(GuardedHttp1Client, BatchingHttp1, Http1Client):
     """HTTP/1 with a server."""
 
 
-class FastHttp2Server(GuardedHttp2Server):
-    """HTTP/2 with a client: it sends the parts of a batch one by one."""
+class PartByPart(Layer):
+    """Handles the parts of a batch as if each had come alone: each passes the same bounds."""
 
     def _handle_event(self, event: events.Event) -> CommandGenerator[None]:
         if isinstance(event, EventBatch):
             for part in event.parts:
-                yield from self._handle_event(part)  # by `self`: a part may have set another handler
+                yield from self._handle_event(part)  # not `super()`: a part may have set another handler
         else:
             yield from super()._handle_event(event)
 
 
-class FastHttpStream(SyncHooks, GuardedHttpStream):
-    """One request and its response; each part of a batch passes the same bounds as one that comes alone."""
+class FastHttp2Server(PartByPart, GuardedHttp2Server):
+    """HTTP/2 with a client."""
 
-    def _handle_event(self, event: events.Event) -> CommandGenerator[None]:
-        if isinstance(event, EventBatch):
-            for part in event.parts:
-                yield from self._handle_event(part)  # by `self`: a part may have set another handler
-        else:
-            yield from super()._handle_event(event)
+
+class FastHttpStream(PartByPart, SyncHooks, GuardedHttpStream):
+    """One request and its response."""
 
     def handle_connect_finish(self) -> CommandGenerator[None]:
         """Leave the connection to what is in a tunnel, once there is one."""

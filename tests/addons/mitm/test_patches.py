@@ -34,7 +34,7 @@ from addons.mitm.fast.replacements import FAST
 from addons.mitm.http_connections import GuardedHttp1Client
 from addons.mitm.patches import MADE_FOR, Replacements, install
 from addons.mitm.pinned_dial import dial
-from proxy.system.listen_ports import Reserved
+from proxy.system.listen_ports import ReservedPorts
 
 # Of each function that ours stand in for, or lean on, the digest of its source.
 SOURCES = {
@@ -83,6 +83,7 @@ PATCHED = (
     (tls, "ServerTLSLayer"),
     (mode_servers, "ProxyConnectionHandler"),
     (mode_servers.AsyncioServerInstance, "listen"),
+    (http.MessageData, "__post_init__"),
     (http_layers, "validate_headers"),
     (http1, "expected_http_body_size"),
     *((http.Headers, name) for name in METHODS),
@@ -147,7 +148,7 @@ def test_another_version_of_mitmproxy_is_refused(monkeypatch, other):
 
 
 async def test_every_tcp_mode_listens_on_the_reserved_addresses_with_nodelay() -> None:
-    reserved = Reserved("listen", "127.0.0.1", 0)
+    reserved = ReservedPorts("listen", "127.0.0.1", 0)
     install(Replacements(), reserved.addresses)
     nodelay: list[int] = []
 
