@@ -1,8 +1,8 @@
-"""What is counted while the proxy works: numbers in memory that its processes share, made before they are forked.
+"""The proxy's counters: numbers in memory that the supervisor shares with its workers.
 
-Each worker writes a row of its own, so nobody waits for anybody; a reader adds the rows up. The rows outlive the
-workers: one that takes another's place goes on counting where that one stopped. What is counted is taken from the audit
-events, as they are recorded. Labels are from lists that are known before the first call: an agent cannot make new ones.
+Each worker writes a row of its own, so no worker waits for another; the supervisor adds the rows up. A worker that
+replaces another continues its row, so counters never fall. Events are counted as they are recorded. Label values come
+from fixed lists: an agent cannot create time series, whatever it sends.
 """
 
 from __future__ import annotations
@@ -51,17 +51,20 @@ _OUTCOMES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One metric: its kind, what it is, its labels and their values, and where its numbers stand in a row."""
+    """One metric, and the offset in a row of the numbers of each combination of its labels."""
 
     name: str
     kind: str
     help: str
     labels: tuple[str, ...]
-    places: Mapping[tuple[str, ...], int]
+    offsets: Mapping[tuple[str, ...], int]
+
+
+type Series = tuple[Family, tuple[str, ...], Sequence[float]]
 
 
 class _Layout:
-    """Gives every number its place."""
+    """Assigns every number its offset in a row."""
 
     def __init__(self) -> None:
         self.families: dict[str, Family] = {}
@@ -69,121 +72,116 @@ class _Layout:
 
     def add(self, name: str, kind: str, text: str, labels: Mapping[str, Iterable[str]] | None = None) -> None:
         assert kind != "histogram" or not labels
+        # Every combination exists from the start, `other` included: shared memory cannot grow after the fork.
         values = [(*dict.fromkeys((*each, OTHER)),) for each in (labels or {}).values()]
-        places = {pair: self.size + place for place, pair in enumerate(product(*values))}
-        self.families[name] = Family(name, kind, text, tuple(labels or ()), places)
-        self.size += len(places) * (len(BUCKETS) + 2 if kind == "histogram" else 1)
+        offsets = {pair: self.size + offset for offset, pair in enumerate(product(*values))}
+        self.families[name] = Family(name, kind, text, tuple(labels or ()), offsets)
+        self.size += len(offsets) * (len(BUCKETS) + 2 if kind == "histogram" else 1)
 
 
 def _lay_out() -> _Layout:
     layout = _Layout()
     reasons = (*REASONS, *_GRANTED)
-    layout.add(CALLS, "counter", "Messages decided on.", {"decision": _DECISIONS, "reason": reasons})
-    layout.add(OUTCOMES, "counter", "Calls that were forwarded, by how they ended.", {"outcome": _OUTCOMES})
-    layout.add(REFUSED, "counter", "What was refused outside any call.", {"kind": _KINDS, "reason": REASONS})
+    layout.add(CALLS, "counter", "Messages decided.", {"decision": _DECISIONS, "reason": reasons})
+    layout.add(OUTCOMES, "counter", "Forwarded calls, by how they ended.", {"outcome": _OUTCOMES})
+    layout.add(REFUSED, "counter", "Refusals outside a call.", {"kind": _KINDS, "reason": REASONS})
     detectors = (*(detector.id for detector in builtin().detectors), "custom")
     layout.add(REDACTIONS, "counter", "Secrets and personal data found, by detector.", {"detector": detectors})
-    layout.add(GATE, "histogram", "Seconds from a message's arrival to the decision on it.")
-    layout.add(UPSTREAM, "histogram", "Seconds from forwarding a call to its answer.")
-    layout.add(AUDIT_WRITE, "histogram", "Seconds that a call waited for its event to be on disk.")
+    layout.add(GATE, "histogram", "Seconds from the arrival of a message to its decision.")
+    layout.add(UPSTREAM, "histogram", "Seconds from forwarding a call to its response.")
+    layout.add(AUDIT_WRITE, "histogram", "Seconds that a call waited until its event was on disk.")
     layout.add(ACCEPTED, "counter", "Client connections accepted.")
     layout.add(CONNECTIONS, "gauge", "Client connections open now.")
-    layout.add(UNDER_WAY, "gauge", "Calls forwarded and not answered yet.")
+    layout.add(UNDER_WAY, "gauge", "Calls forwarded and waiting for a response.")
     layout.add(STREAMS, "gauge", "Event streams open now.")
     return layout
 
 
 class Counters:
-    """The numbers of so many workers. Make it before the fork; each worker then takes its `row`."""
+    """The counters of all workers. Create it before the fork; each worker then takes its `row`."""
 
     def __init__(self, workers: int) -> None:
         self._layout = _lay_out()
+        # Anonymous shared mappings: forked workers write the same pages, and they vanish with the last process.
+        # prometheus_client's own multiprocess mode takes 6 times as long per event and leaves a file per dead worker.
         self._memory = memoryview(mmap.mmap(-1, 8 * workers * self._layout.size)).cast("d")
         self._beats = memoryview(mmap.mmap(-1, 8 * workers)).cast("d")
         self._rows = [WorkerCounters(self, number) for number in range(workers)]
 
     @property
     def families(self) -> Iterable[Family]:
-        """Every metric there is."""
         return self._layout.families.values()
 
     def row(self, worker: int) -> WorkerCounters:
-        """Return the row of a worker, which are numbered from 1."""
+        """Return the counters of a worker; workers are numbered from 1."""
         return self._rows[worker - 1]
 
-    def numbers(self, worker: int) -> memoryview[float]:
-        """Return the numbers of one row."""
-        return self._memory[worker * self._layout.size : (worker + 1) * self._layout.size]
+    def numbers(self, row: int) -> memoryview[float]:
+        return self._memory[row * self._layout.size : (row + 1) * self._layout.size]
 
     def beat(self, worker: int) -> None:
-        """Note that a worker, from 1, is alive now."""
+        """Record that a worker is alive now."""
         self._beats[worker - 1] = time.monotonic()
 
     def silence(self, worker: int) -> float:
-        """Return for how many seconds a worker, from 1, has shown no sign of life."""
+        """Return the seconds since a worker's last heartbeat."""
         return time.monotonic() - self._beats[worker - 1]
 
-    def family(self, name: str) -> Family:
-        """Return a metric by its name."""
-        return self._layout.families[name]
+    def total(self, offset: int) -> float:
+        """Return one number summed over all workers."""
+        return sum(self._memory[offset :: self._layout.size])
 
-    def total(self, place: int) -> float:
-        """Add one number up over all workers."""
-        return sum(self._memory[place :: self._layout.size])
-
-    def sums(self) -> Iterator[tuple[Family, tuple[str, ...], Sequence[float]]]:
-        """Return every metric with its labels and its number; for a histogram its buckets, the rest, and the sum."""
+    def sums(self) -> Iterator[Series]:
+        """Yield every metric with its labels and its number; for a histogram its buckets, the overflow, and the sum."""
         width = len(BUCKETS) + 2
         for family in self.families:
-            for values, place in family.places.items():
+            for values, offset in family.offsets.items():
                 count = width if family.kind == "histogram" else 1
-                yield family, values, [self.total(place + more) for more in range(count)]
+                yield family, values, [self.total(offset + more) for more in range(count)]
 
 
 class WorkerCounters:
-    """The numbers of one worker. Safe for its threads."""
+    """The counters of one worker. Safe for its threads."""
 
     def __init__(self, counters: Counters, number: int) -> None:
         self._counters = counters
         self._number = number
         self._numbers = counters.numbers(number)
         self._total = counters.total
+        # `+=` on shared memory reads and writes in two steps; large bodies are scanned in threads, which count too.
         self._lock = threading.Lock()
-        families = {family.name: family.places for family in counters.families}
+        families = {family.name: family.offsets for family in counters.families}
         self._calls, self._outcomes = families[CALLS], families[OUTCOMES]
         self._refused, self._redactions = families[REFUSED], families[REDACTIONS]
-        self._single = {name: places[()] for name, places in families.items() if () in places}
+        self._single = {name: offsets[()] for name, offsets in families.items() if () in offsets}
 
     def begin(self) -> None:
-        """Forget what a worker that is gone had open."""
+        """Set the gauges to 0: a worker that was killed could not count its connections down."""
         for name in (CONNECTIONS, UNDER_WAY, STREAMS):
             self.set(name, 0)
         self.beat()
 
     def beat(self) -> None:
-        """Show a sign of life."""
         self._counters.beat(self._number + 1)
 
     def set(self, name: str, value: float) -> None:
-        """Say what a gauge shows now."""
         self._numbers[self._single[name]] = value
 
     def add(self, name: str) -> None:
-        """Count one."""
         with self._lock:
             self._numbers[self._single[name]] += 1
 
     def in_all(self, name: str) -> float:
-        """Return a number of all workers together."""
+        """Return a number summed over all workers."""
         return self._total(self._single[name])
 
     def time(self, name: str, seconds: float) -> None:
-        """Take a time into a histogram."""
+        """Add a duration to a histogram."""
         with self._lock:
             self._time(name, seconds)
 
     def count(self, event: AuditEvent) -> None:
-        """Take an event into account."""
+        """Count an audit event."""
         with self._lock:
             if event.kind == "decided":
                 _bump(self._numbers, self._calls, event.decision or OTHER, event.reason or OTHER)
@@ -199,17 +197,18 @@ class WorkerCounters:
                 _bump(self._numbers, self._redactions, _detector(finding.detector))
 
     def _time(self, name: str, seconds: float) -> None:
-        place = self._single[name]
-        self._numbers[place + bisect.bisect_left(BUCKETS, seconds)] += 1
-        self._numbers[place + len(BUCKETS) + 1] += seconds
+        offset = self._single[name]
+        self._numbers[offset + bisect.bisect_left(BUCKETS, seconds)] += 1
+        self._numbers[offset + len(BUCKETS) + 1] += seconds
 
 
-def _bump(numbers: memoryview[float], places: Mapping[tuple[str, ...], int], *labels: str) -> None:
-    place = places.get(labels)
-    if place is None:  # a value that is in no list: as much of it as is known
-        known = [{pair[at] for pair in places} for at in range(len(labels))]
-        place = places[tuple(label if label in known[at] else OTHER for at, label in enumerate(labels))]
-    numbers[place] += 1
+def _bump(numbers: memoryview[float], offsets: Mapping[tuple[str, ...], int], *labels: str) -> None:
+    offset = offsets.get(labels)
+    if offset is None:
+        # Only the unknown label becomes `other`: a new reason still counts under its decision.
+        known = [{pair[at] for pair in offsets} for at in range(len(labels))]
+        offset = offsets[tuple(label if label in known[at] else OTHER for at, label in enumerate(labels))]
+    numbers[offset] += 1
 
 
 def _outcome(outcome: str | None) -> str:
@@ -219,4 +218,5 @@ def _outcome(outcome: str | None) -> str:
 
 
 def _detector(name: str) -> str:
+    # A policy names its own detectors, and a reload may bring new names: they share one series.
     return "custom" if name.startswith("custom.") else name

@@ -1,7 +1,7 @@
-"""The sink that counts: every event on its way to the audit log is taken into the worker's meters.
+"""An audit sink that counts every event before it passes it on.
 
-Counting is put off to the end of the event loop's turn and then done for all events of it at once: by itself each would
-find nothing of what counting needs in the processor's caches, which takes ten times as long as the counting.
+Counting waits until the end of the event loop's iteration and then handles all events at once: counted one by one, each
+event would find the counters' code and data evicted from the CPU caches, which costs ten times the counting itself.
 """
 
 from __future__ import annotations
@@ -22,36 +22,36 @@ AT_ONCE = 256
 
 
 class CountingSink:
-    """An EventSink before another. What could not be recorded is counted too: it happened."""
+    """An EventSink in front of another. Events that could not be recorded are counted too: they happened."""
 
     def __init__(self, sink: EventSink, counters: WorkerCounters) -> None:
         self._sink = sink
         self._counters = counters
+        # Events, and the seconds that each of them took to become durable.
         self._uncounted: deque[AuditEvent | float] = deque()
-        """Events, and how many seconds each of them took to be durable."""
 
     async def record(self, event: AuditEvent) -> None:
-        """Return once `event` is durable, as the sink behind it says."""
+        """Return once the wrapped sink has made `event` durable."""
         self._count(event)
         begun = time.perf_counter()
         await self._sink.record(event)
         self._count(time.perf_counter() - begun)
 
     def record_later(self, event: AuditEvent) -> None:
-        """Take `event` without making anybody wait for it."""
         self._count(event)
         self._sink.record_later(event)
 
     def _count(self, what: AuditEvent | float) -> None:
         self._uncounted.append(what)
-        loop = asyncio._get_running_loop()  # noqa: SLF001  the other way to ask raises where there is none
+        loop = asyncio._get_running_loop()  # noqa: SLF001  the public function raises if there is none
         if loop is None:
             self._count_all()
-        elif len(self._uncounted) % AT_ONCE == 1:  # the first; and again, should a loop have ended before it counted
+        # Once for the first event; and again every 256, in case a loop ended before its callback ran.
+        elif len(self._uncounted) % AT_ONCE == 1:
             loop.call_soon(self._count_all)
 
     def _count_all(self) -> None:
-        """Count what waits for it. Large answers are read in other threads, so another one may count the last of it."""
+        # Threads that scan large bodies may empty the deque meanwhile, so emptiness is found by popping, not by asking.
         uncounted, counters = self._uncounted, self._counters
         while True:
             try:

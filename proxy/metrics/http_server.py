@@ -1,7 +1,7 @@
-"""The small HTTP server for health and metrics, in a process without an event loop.
+"""A small HTTP server for /healthz, /readyz and /metrics, for the supervisor's poll loop.
 
-It reads one GET from a connection, answers and closes. Nothing here waits: whoever polls the sockets says when there is
-something to do. Connections are bounded in number, size and time.
+The supervisor has one thread and no event loop, so that it can fork at any time; http.server would block on a slow
+client or need threads. This server reads one GET per connection, answers and closes, and never blocks.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import contextlib
 import select
 import socket
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
@@ -25,8 +25,6 @@ BACKLOG: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer."""
-
     status: int
     body: str
     content_type: str = "application/json"
@@ -38,11 +36,11 @@ class _Client:
     until: float
     head: bytes = b""
     out: bytes = b""
-    answered: bool = field(default=False)
+    answered: bool = False
 
 
 class HealthServer:
-    """Answers on a listening socket by `answer`, which is given a path."""
+    """Serves `answer(path)` on a listening socket."""
 
     def __init__(self, listener: socket.socket, answer: Callable[[str], Reply]) -> None:
         listener.setblocking(False)
@@ -51,13 +49,13 @@ class HealthServer:
         self._clients: dict[int, _Client] = {}
 
     def interests(self) -> Iterator[tuple[int, int]]:
-        """Return each socket and what it waits for, as `poll` takes them."""
+        """Yield each socket and the events it waits for, as `poll` takes them."""
         yield self._listener.fileno(), select.POLLIN
         for number, client in self._clients.items():
             yield number, select.POLLOUT if client.out else select.POLLIN
 
     def attend(self, number: int) -> bool:
-        """Do what can be done on a socket that is ready; return whether it is one of ours."""
+        """Handle a socket that is ready; return whether it is one of this server's."""
         if number == self._listener.fileno():
             self._accept()
         elif (client := self._clients.get(number)) is not None:
@@ -72,13 +70,12 @@ class HealthServer:
         return True
 
     def expire(self) -> None:
-        """Close connections whose time is up."""
+        """Close connections that are older than SECONDS."""
         now = time.monotonic()
         for client in [client for client in self._clients.values() if client.until < now]:
             self._close(client)
 
     def close(self) -> None:
-        """Close everything."""
         for client in list(self._clients.values()):
             self._close(client)
         self._listener.close()
@@ -87,9 +84,9 @@ class HealthServer:
         with contextlib.suppress(OSError):
             sock, _ = self._listener.accept()
             sock.setblocking(False)
-            if (
-                len(self._clients) >= MAX_CONNECTIONS
-            ):  # whoever holds on makes room: a probe that waits has us restarted
+            # The oldest makes room: clients that hold connections open must not make a health probe time out, since
+            # an orchestrator would then restart the proxy.
+            if len(self._clients) >= MAX_CONNECTIONS:
                 self._close(next(iter(self._clients.values())))
             self._clients[sock.fileno()] = _Client(sock, time.monotonic() + SECONDS)
 
@@ -97,7 +94,8 @@ class HealthServer:
         if client.out:
             client.out = client.out[client.sock.send(client.out) :]
         elif client.answered:
-            if not client.sock.recv(MAX_HEAD):  # what is still sent is read and dropped: a reset would take the answer
+            # Read and drop what the client still sends: closing with unread data sends a reset, and the answer is lost.
+            if not client.sock.recv(MAX_HEAD):
                 self._close(client)
         else:
             self._read(client)
@@ -118,9 +116,9 @@ class HealthServer:
         method, _, rest = head.partition(b"\r\n")[0].decode("latin-1").partition(" ")
         path, _, version = rest.partition(" ")
         if not version.startswith("HTTP/1") or len(head) > MAX_HEAD:
-            reply = Reply(400, '{"error": "this is not an HTTP/1 request"}')
+            reply = Reply(400, '{"error": "not an HTTP/1 request"}')
         elif method not in ("GET", "HEAD"):
-            reply = Reply(405, '{"error": "only GET is answered here"}')
+            reply = Reply(405, '{"error": "use GET"}')
         else:
             reply = self._answer(path.partition("?")[0])
         body = reply.body.encode()

@@ -1,58 +1,70 @@
-"""Metrics as Prometheus reads them: text, version 0.0.4. Pure."""
+"""Metrics in Prometheus' text format, written by prometheus_client from our own counters.
+
+The supervisor imports this at the first scrape: prometheus_client takes 25 ms and 2 MB, which no start should pay for.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from itertools import accumulate, groupby
+from typing import TYPE_CHECKING
+
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4 as CONTENT_TYPE
+from prometheus_client.exposition import generate_latest
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from proxy.metrics.counters import BUCKETS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator
 
-    from proxy.metrics.counters import Family
+    from proxy.metrics.counters import Counters, Family, Series
 
-CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-
-type Sums = Iterable[tuple[Family, tuple[str, ...], Sequence[float]]]
+__all__ = ["CONTENT_TYPE", "counted", "expose", "gauge"]
 
 
-def expose(sums: Sums) -> Iterator[str]:
-    """Get the lines of what workers counted. Of a counter with labels, those that were never counted are left out."""
-    told = None
-    for family, values, numbers in sums:
-        if family is not told:
-            told = family
-            yield from _head(family.name, family.kind, family.help)
-        labels = dict(zip(family.labels, values, strict=True))
-        if family.kind == "histogram":
-            yield from _histogram(family.name, labels, numbers)
-        elif numbers[0] or not labels:
-            yield _line(family.name, labels, numbers[0])
+class _Metrics(Collector):
+    def __init__(self, metrics: Iterable[Metric]) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterable[Metric]:
+        return self._metrics
 
 
-def gauge(name: str, text: str, samples: Iterable[tuple[Mapping[str, str], float]], kind: str = "gauge") -> list[str]:
-    """Return the lines of a metric that is known when it is asked for."""
-    return [*_head(name, kind, text), *(_line(name, labels, value) for labels, value in samples)]
+def expose(metrics: Iterable[Metric]) -> str:
+    """Return metrics as the text of a scrape."""
+    return generate_latest(_Metrics(metrics)).decode()
 
 
-def _head(name: str, kind: str, text: str) -> list[str]:
-    return [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
+def counted(counters: Counters) -> Iterator[Metric]:
+    """Yield what the workers counted, summed over all of them."""
+    for family, series in groupby(counters.sums(), key=lambda each: each[0]):
+        make = _histogram if family.kind == "histogram" else _numbers
+        yield make(family, series)
 
 
-def _histogram(name: str, labels: Mapping[str, str], numbers: Sequence[float]) -> Iterator[str]:
-    total = 0.0
-    for bound, number in zip((*map(str, BUCKETS), "+Inf"), numbers[:-1], strict=True):
-        total += number
-        yield _line(f"{name}_bucket", {**labels, "le": bound}, total)
-    yield _line(f"{name}_sum", labels, numbers[-1])
-    yield _line(f"{name}_count", labels, total)
+def gauge(name: str, text: str, *samples: tuple[dict[str, str], float]) -> Metric:
+    """Return a gauge with its samples: each the labels and the value."""
+    metric = GaugeMetricFamily(name, text, labels=list(samples[0][0]) if samples else ())
+    for labels, value in samples:
+        metric.add_metric(list(labels.values()), float(value))
+    return metric
 
 
-def _line(name: str, labels: Mapping[str, str], value: float) -> str:
-    encoded = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
-    number = str(int(value)) if value == int(value) else repr(value)
-    return f"{name}{{{encoded}}} {number}" if encoded else f"{name} {number}"
+def _numbers(family: Family, series: Iterable[Series]) -> Metric:
+    kind = CounterMetricFamily if family.kind == "counter" else GaugeMetricFamily
+    metric = kind(family.name, family.help, labels=family.labels)
+    for _, labels, numbers in series:
+        # A combination of labels that never occurred is left out: 800 zeros would be most of every scrape.
+        if numbers[0] or not labels:
+            metric.add_metric(labels, numbers[0])
+    return metric
 
 
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+def _histogram(family: Family, series: Iterable[Series]) -> Metric:
+    metric = HistogramMetricFamily(family.name, family.help)
+    bounds = [*map(str, BUCKETS), "+Inf"]
+    for _, _, numbers in series:
+        # We count each time in one bucket; Prometheus wants every bucket to include the smaller ones.
+        metric.add_metric((), list(zip(bounds, accumulate(numbers[:-1]), strict=True)), numbers[-1])
+    return metric

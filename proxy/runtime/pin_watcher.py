@@ -1,4 +1,4 @@
-"""Notices what `interlock pins approve` and `forget`, run by somebody else, change."""
+"""Notices approvals made by `interlock pins approve` and `forget` in other processes."""
 
 from __future__ import annotations
 
@@ -20,23 +20,21 @@ POLL_SECONDS = 1.0
 
 
 async def watch_approvals(pins: PinFiles, on_change: Callable[[str], None]) -> None:
-    """Call `on_change` with a server whose approved tools somebody changed. Runs until cancelled.
-
-    A server that is seen for the first time is no such change.
-    """
-    known = _look(pins, {})
+    """Call `on_change` with each server whose approvals changed. Runs until cancelled."""
+    known = _approvals(pins, {})
     while True:
         await asyncio.sleep(POLL_SECONDS)
-        now = _look(pins, known)
+        now = _approvals(pins, known)
         for server in {*known, *now}:
+            # A new server starts at 0 approvals: its first pin is not an approval.
             if now.get(server) != known.get(server, 0):
                 on_change(server)
         known = now
 
 
-def _look(pins: PinFiles, known: dict[str, int]) -> dict[str, int]:
+def _approvals(pins: PinFiles, known: dict[str, int]) -> dict[str, int]:
     try:
         return pins.approvals()
     except PinsUnavailableError as error:
-        log.warning("pins cannot be read", error=str(error))
+        log.warning("cannot read the pins", error=str(error))
         return known

@@ -1,8 +1,8 @@
-"""The process that starts workers and stays beside them: it holds the state folder, the ports and the run file.
+"""The process that starts, watches and replaces the workers. It holds the state folder, the ports and the run file.
 
-It loads the policy, makes the CA and the keys, and forks; so workers share that memory. It replaces a worker that ends,
-passes on SIGHUP, SIGTERM and SIGINT, answers for health and metrics, and forwards nothing itself. It has one thread and
-no event loop, so that it can fork at any time.
+It loads the policy, creates the CA and the keys, and then forks, so that workers share that memory and agree on the CA.
+It forwards SIGHUP, SIGTERM and SIGINT to the workers, serves health and metrics, and handles no agent traffic itself.
+It has one thread and no event loop, so that it can fork at any time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from proxy.metrics.http_server import BACKLOG, HealthServer
 from proxy.runtime.health_report import HealthReport
 from proxy.runtime.wiring import preload
 from proxy.runtime.worker import Worker, WorkerContext
-from proxy.runtime.worker_process import TOLD, Channel, WorkerProcess, fork_worker
+from proxy.runtime.worker_process import FORWARDED_SIGNALS, Channel, WorkerProcess, fork_worker
 from proxy.store.shared_calls import make_shared_calls
 from proxy.system import event_loop, gc_tuning, log_setup, run_file
 from proxy.system.listen_ports import ReservedPorts, format_address, unusable
@@ -39,33 +39,32 @@ if TYPE_CHECKING:
 log = structlog.get_logger("interlock.supervisor")
 
 TICK_SECONDS: Final = 1.0
+# After the drain, so long may a worker take to write its last events before it is killed.
 STOP_SECONDS: Final = 15.0
-"""How long a worker gets to write everything down after its drain."""
+# A worker that ran so long started well; one that did not is restarted with a growing pause.
 STEADY_SECONDS: Final = 10.0
-"""A worker that lived so long was well; one that did not is replaced later each time."""
 FIRST_PAUSE: Final = 0.2
 LONGEST_PAUSE: Final = 10.0
+# When every worker failed so often in a row, the supervisor gives up: an orchestrator must see that nothing serves.
 MAX_FAILURES: Final = 5
-"""How often in a row each worker may fail before all is given up."""
 
 
 class WorkerSlot:
-    """The place of one worker: who has it, or when it is taken again."""
+    """One worker number: the process that has it now, or when the next one is due."""
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.worker: WorkerProcess | None = None
         self.due = 0.0
         self.failures = 0
-        self.restarts = -1  # the first start is none
+        self.restarts = -1  # the first start makes it 0
 
     @property
     def serves(self) -> bool:
-        """Whether there is a worker, and it said that it is ready."""
+        """Whether the worker reported that it is ready."""
         return self.worker is not None and self.worker.report is not None
 
     def note(self) -> run_file.RunningWorker:
-        """Return what the run file says of it."""
         worker = self.worker
         version = worker.report.policy_version if worker and worker.report else None
         pid = worker.pid if worker else 0
@@ -73,14 +72,14 @@ class WorkerSlot:
 
 
 class Supervisor:
-    """One proxy. Make it in a process with one thread and no event loop, then `run` it."""
+    """One proxy. Create it in a process with one thread and no event loop, then call `run`."""
 
     def __init__(self, settings: Settings) -> None:
-        """Make ready all that workers share. Raises InterlockError where something is wrong with it."""
+        """Create all that workers share. Raises InterlockError if something in it cannot be used."""
         self._settings = settings
         self._closing = contextlib.ExitStack()
         self._slots = [WorkerSlot(number) for number in range(1, settings.workers + 1)]
-        self._told: list[int] = []
+        self._pending_signals: list[int] = []
         self._stopping_since: float | None = None
         self._ready = False
         self._in_force: str | None = None
@@ -99,8 +98,9 @@ class Supervisor:
         self._lock = FolderLock(settings.state_dir)
         self._closing.callback(self._lock.release)
         run_file.clear(settings.state_dir)
+        # Before the fork: what is loaded now is in memory once, and all workers present certificates of one CA.
         self._preloaded = preload(settings)
-        event_loop.loop_factory()  # imported once, for all workers
+        event_loop.loop_factory()
         self._authority = Authority(settings.state_dir)
         self._authority.ensure()
         self._listening = ReservedPorts("listen", *settings.listen_address)
@@ -120,6 +120,7 @@ class Supervisor:
             listener = socket.create_server(settings.health_address, backlog=BACKLOG)
         except OSError as error:
             problem = unusable("health_listen", *settings.health_address, error)
+            # Only an address that somebody chose must work: a second proxy on this machine need not set another.
             if "health_listen" in settings.model_fields_set:
                 raise problem from error
             log.warning("health and metrics are not served", error=str(problem))
@@ -130,10 +131,11 @@ class Supervisor:
         return server
 
     def run(self, on_ready: Callable[[run_file.Running], None] = lambda _: None) -> None:
-        """Have workers serve until told to stop; then let each of them finish.
+        """Run the workers until a signal stops them and they have drained.
 
-        Raises InterlockError where they cannot be started, keep failing, or did not end well.
+        Raises InterlockError if they cannot be started, keep failing, or did not end well.
         """
+        # Just before the first fork: a collection in a worker would write to every shared page, and so copy it.
         gc_tuning.give_back()
         gc_tuning.settle()
         try:
@@ -153,11 +155,14 @@ class Supervisor:
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
-        """Take signals as something to read; what is done about them is done in the loop."""
+        """Queue signals for the loop, and wake its poll by a byte on a socket."""
         self._waker.setblocking(False)
         self._wakeup.setblocking(False)
         before = signal.set_wakeup_fd(self._waker.fileno(), warn_on_full_buffer=False)
-        handlers = {number: signal.signal(number, lambda number, _: self._told.append(number)) for number in TOLD}
+        handlers = {
+            number: signal.signal(number, lambda number, _: self._pending_signals.append(number))
+            for number in FORWARDED_SIGNALS
+        }
         try:
             yield
         finally:
@@ -169,55 +174,56 @@ class Supervisor:
         return self._stopping_since is not None and not any(slot.worker for slot in self._slots)
 
     def _keep_up(self) -> None:
-        """Do what is due: signals, workers that are missing, the policy, connections that hold on."""
-        while self._told:
-            self._heed(self._told.pop(0))
+        """Handle signals, start missing workers, reload the policy, close old health connections."""
+        while self._pending_signals:
+            self._on_signal(self._pending_signals.pop(0))
         now = time.monotonic()
         if self._stopping_since is None:
             for slot in self._slots:
                 if slot.worker is None and slot.due <= now:
                     self._start_or_wait(slot)
         elif now > self._stopping_since + self._settings.drain_timeout + STOP_SECONDS:
-            raise InterlockError("workers did not end in time and were killed; what they recorded is kept")
+            raise InterlockError("workers did not stop in time and were killed; the events they recorded are kept")
         if now >= self._looked + TICK_SECONDS:
             self._looked = now
-            self._preloaded.policy.reload_if_changed()  # a worker that is started later must know what is in force
+            self._preloaded.policy.reload_if_changed()  # for workers that are forked later
         if self._health is not None:
             self._health.expire()
 
-    def _heed(self, number: int) -> None:
+    def _on_signal(self, number: int) -> None:
         if number == signal.SIGHUP:
             self._preloaded.policy.reload_if_changed()
-            self._tell_all(signal.SIGHUP)
+            self._signal_all(signal.SIGHUP)
         elif self._stopping_since is None:
             self._stopping_since = time.monotonic()
             self._health_report.stopping = True
-            self._tell_all(signal.SIGTERM)
+            self._signal_all(signal.SIGTERM)
 
-    def _tell_all(self, number: signal.Signals) -> None:
+    def _signal_all(self, number: signal.Signals) -> None:
         for slot in self._slots:
             if slot.worker is not None:
-                slot.worker.tell(number)
+                slot.worker.send_signal(number)
 
     def _start_or_wait(self, slot: WorkerSlot) -> None:
-        """Start a worker, unless it would decide by an older policy than the others do.
+        """Start a worker, unless it would use an older policy than the other workers do.
 
-        That can be where files changed twice within a moment, and are bad now: what was in force cannot be had.
+        The files may have changed twice since this process read them: the policy in force is then not in memory here,
+        and the one on disk is invalid. Fail closed: the worker waits for a valid policy.
         """
         policy = self._preloaded.policy
         policy.reload_if_changed()
         if policy.problem is not None and self._in_force not in (None, policy.current().version):
-            log.error("a worker cannot be replaced while the policy is bad", worker=slot.number, error=policy.problem)
+            log.error("worker not replaced: the policy on disk is invalid", worker=slot.number, error=policy.problem)
             slot.due = time.monotonic() + LONGEST_PAUSE
         else:
             self._start(slot)
 
     def _start(self, slot: WorkerSlot) -> None:
         slot.restarts += 1
-        slot.worker = fork_worker(slot.number, lambda channel: self._work(slot, channel), self._let_go)
+        slot.worker = fork_worker(slot.number, lambda channel: self._work(slot, channel), self._close_inherited)
 
-    def _let_go(self) -> None:
-        """Close, in a worker, what is the supervisor's alone."""
+    def _close_inherited(self) -> None:
+        # In a worker: a copy of the lock or the ports would keep them taken after the supervisor has ended.
         self._lock.release()
         self._listening.close()
         if self._health is not None:
@@ -229,7 +235,6 @@ class Supervisor:
                 os.close(slot.worker.pidfd)
 
     def _work(self, slot: WorkerSlot, channel: Channel) -> None:
-        """Be a worker."""
         if len(self._slots) > 1:
             log_setup.name_worker(slot.number)
         context = WorkerContext(
@@ -245,7 +250,7 @@ class Supervisor:
         event_loop.run(_serve(self._settings, context))
 
     def _wait(self) -> None:
-        """Wait until something happens, a moment at most."""
+        """Wait for a signal, a worker or a health connection, at most until something is due."""
         poll, now = select.poll(), time.monotonic()
         poll.register(self._wakeup, select.POLLIN)
         workers = [slot.worker for slot in self._slots if slot.worker is not None]
@@ -267,34 +272,34 @@ class Supervisor:
             return
         for worker in workers:
             if number == worker.pidfd:
-                self._bury(worker)
-            elif worker.channel.fileno() == number and worker.hear() and worker.report is not None:
+                self._on_exit(worker)
+            elif worker.channel.fileno() == number and worker.receive() and worker.report is not None:
                 self._in_force = worker.report.policy_version
                 self._preloaded.policy.reload_if_changed()
 
-    def _bury(self, worker: WorkerProcess) -> None:
+    def _on_exit(self, worker: WorkerProcess) -> None:
         slot = self._slots[worker.number - 1]
         code, lived = worker.reap(), time.monotonic() - worker.since
         slot.worker = None
         self._counters.row(worker.number).begin()
         why = worker.failure or (f"killed by signal {-code}" if code < 0 else f"exit code {code}")
         if self._stopping_since is not None:
-            if code not in (0, -signal.SIGTERM):  # the signal itself ends one that does not serve yet
-                self._ended_badly.append(f"worker {worker.number} did not end well: {why}")
+            if code not in (0, -signal.SIGTERM):  # SIGTERM ends a worker that does not serve yet
+                self._ended_badly.append(f"worker {worker.number} did not stop cleanly: {why}")
             return
         if not self._ready:
             raise InterlockError(worker.failure or f"worker {worker.number} ended before it was ready: {why}")
         slot.failures = 0 if lived >= STEADY_SECONDS else slot.failures + 1
         if all(each.failures >= MAX_FAILURES for each in self._slots):
-            raise InterlockError(f"every worker ended {MAX_FAILURES} times in a row, the last one so: {why}")
+            raise InterlockError(f"every worker failed {MAX_FAILURES} times in a row; the last: {why}")
         pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (slot.failures - 1)) if slot.failures else 0.0
         slot.due = time.monotonic() + pause
-        log.error("a worker ended and is replaced", worker=slot.number, pid=worker.pid, why=why, after=pause)
+        log.error("worker ended, starting another", worker=slot.number, pid=worker.pid, why=why, after=pause)
 
     def _kill_all(self) -> None:
         for slot in self._slots:
             if slot.worker is not None:
-                slot.worker.tell(signal.SIGKILL)
+                slot.worker.send_signal(signal.SIGKILL)
                 slot.worker.reap()
                 slot.worker = None
 
@@ -303,7 +308,7 @@ class Supervisor:
         return [self._health_address] if self._health is not None else []
 
     def _note(self, on_ready: Callable[[run_file.Running], None]) -> None:
-        """Keep the run file true; the first time, say that all is ready."""
+        """Write the run file if it changed; call `on_ready` once, when all workers serve."""
         if self._stopping_since is not None or not (self._ready or all(slot.serves for slot in self._slots)):
             return
         running = self._running()
@@ -312,7 +317,7 @@ class Supervisor:
             try:
                 run_file.write(self._settings.state_dir, running)
             except OSError as error:
-                log.exception("the run file cannot be written", error=str(error))
+                log.exception("cannot write the run file", error=str(error))
         if not self._ready:
             self._ready = True
             on_ready(running)
@@ -327,7 +332,8 @@ class Supervisor:
             mode=settings.mode,
             ca=str(self._authority.certificate_file),
             policy=str(settings.policy),
-            policy_version=versions.pop() if len(versions) == 1 else before,  # in force is what all decide by
+            # While workers reload one after the other, the policy before is the one that all of them had.
+            policy_version=versions.pop() if len(versions) == 1 else before,
             started=self._started,
             policy_problem=next((report.policy_problem for report in reports if report.policy_problem), None),
             operator_socket=str(self._listeners.path),

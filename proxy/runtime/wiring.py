@@ -1,4 +1,4 @@
-"""The parts that HTTP and stdio share: one gate, built in one way from one set of settings."""
+"""Builds the gate and what it needs from the settings; `interlock up` and `interlock run` share it."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ MASK_KEY_BYTES = 32
 
 @dataclass(frozen=True, slots=True)
 class Preloaded:
-    """What is costly to make and may be forked with a process: no thread, no connection, no event loop."""
+    """What is expensive to load and safe to share over a fork: no thread, no connection, no event loop."""
 
     policy: LivePolicy
     masker: LiveMasker
 
 
 def preload(settings: Settings) -> Preloaded:
-    """Load the policy and compile what it masks with. Raises ConfigError and PolicyError."""
+    """Load the policy and compile its detectors. Raises ConfigError or PolicyError."""
     masker = LiveMasker(
         read_or_make_key(settings.state_dir / "keys" / "mask.key", MASK_KEY_BYTES),
         cache=FileCache(settings.state_dir / "cache"),
@@ -55,14 +55,11 @@ def preload(settings: Settings) -> Preloaded:
 
 
 class Components:
-    """The policy, the log, the pins, and the gate made of them. Make it inside a running event loop.
+    """The policy, the audit pipeline, the pins, the stores, and the gate. Create it inside a running event loop.
 
-    `tools_changed` is called when clients should list tools again: those of the
-    server named, or of all. `reloaded` is called after each look at the policy,
-    whether it could be used or not. `server` is the one that the gate stands
-    before, where there is one alone. `meter` may put something before the sink. Of
-    several workers one has the `lead`, and records what all of them notice; they
-    share a `board`.
+    `tools_changed` is called with a server (None: all) whose tools clients should list again; `reloaded`, after each
+    attempt to load the policy. `server` is set where the gate serves one server only (stdio). `wrap_sink` may put
+    another sink in front. One of several workers has the `lead`: it records what all of them notice.
     """
 
     def __init__(
@@ -94,7 +91,8 @@ class Components:
         self.operators = OperatorTokens(settings.state_dir)
         self.operators.ensure()
         keys = open_keys(settings, os.environ)
-        keys.ring(time.time())  # made at the first start, and looked at in each: no proposal finds it unusable
+        # A key that cannot be used stops the start, not the first proposal.
+        keys.ring(time.time())
         self.phases = Phases(store=self.store, ring=lambda: keys.ring(time.time()), sampler=self.sampler)
         self.gate = Gate(
             phases=self.phases,
@@ -107,17 +105,17 @@ class Components:
         )
 
     async def check(self) -> None:
-        """Raise SchemaError where the store answers and its tables are not those that this version needs."""
+        """Raise SchemaError if the store answers and its tables do not fit this version."""
         await check_at_start(self._database)
 
     async def watch(self) -> None:
-        """Follow what operators change while it runs. Runs until cancelled."""
+        """Follow changes of the policy, the pins and the proposals. Runs until cancelled."""
         await asyncio.gather(
             self.policy.watch(), watch_approvals(self.pins, self._approved), self.phases.sweep_forever()
         )
 
     async def close(self) -> None:
-        """Leave nothing unwritten."""
+        # The gate first: it records the outcome of calls it gives up, and the pipeline last, since all others record.
         self.gate.close()
         await self.phases.close()
         if self.sampler is not None:
@@ -130,7 +128,6 @@ class Components:
             self._tools_changed(None)
 
     def _approved(self, server: str) -> None:
-        """Record that somebody changed what is approved, and let clients list the tools again."""
         if self._server in (None, server):
             if self._lead:
                 event = AuditEvent(event_id=new_id(), kind="pins_approved", time=time.time(), server=server)
@@ -141,6 +138,6 @@ class Components:
 def _open_sampler(settings: Settings) -> Sampler | None:
     if settings.sampler_url is None:
         return None
-    from proxy.twophase.sampler import open_sampler  # noqa: PLC0415  its HTTP client is large, and few ask a model
+    from proxy.twophase.sampler import open_sampler  # noqa: PLC0415  its HTTP client is large and rarely used
 
     return open_sampler(settings, os.environ)

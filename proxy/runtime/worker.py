@@ -1,6 +1,6 @@
-"""The composition root of one worker: builds the gate, the addons and mitmproxy's Master, and runs them.
+"""One worker: builds the gate, the addons and mitmproxy's Master, and runs them.
 
-What workers share comes from their supervisor, and was made before they were forked.
+What workers share comes from the supervisor, which created it before the fork.
 """
 
 from __future__ import annotations
@@ -56,32 +56,29 @@ if TYPE_CHECKING:
 log = structlog.get_logger("interlock")
 
 
-# How long a thread that works on a large body may keep the event loop waiting for its turn; Python's own is 5 ms,
-# and a call takes some ten turns.
+# How long a thread that scans a large body may keep the interpreter before the event loop gets it back. Python's
+# default is 5 ms, and one call needs the loop about ten times.
 TURN_SECONDS = 0.0005
 TICK_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerContext:
-    """What a worker is given by its supervisor."""
+    """What the supervisor gives a worker."""
 
-    number: int
-    """From 1; the one that takes a worker's place has the same."""
+    number: int  # from 1; a replacement has the number of the worker it replaces
     preloaded: Preloaded
     addresses: Sequence[Address]
-    """Where it listens, beside the others."""
+    # Health and metrics. The egress guard denies these, and the admin API, to agents.
     private: Sequence[Address]
-    """Where others of this proxy listen that agents must not reach."""
     listeners: Listeners
     channel: Channel
     counters: WorkerCounters
-    shared_calls: Path | None = None
-    """Where workers show each other their calls, if there are several."""
+    shared_calls: Path | None = None  # set if there are several workers
 
 
 class Worker:
-    """One worker. Make it inside a running event loop, then `run` it."""
+    """One worker. Create it inside a running event loop, then call `run`."""
 
     def __init__(self, settings: Settings, context: WorkerContext) -> None:
         self._settings = settings
@@ -93,7 +90,7 @@ class Worker:
             settings,
             self._open_log,
             self.announcer.tools_changed,
-            self._tell,
+            self._report,
             preloaded=context.preloaded,
             wrap_sink=self._counting,
             lead=context.number == 1,
@@ -120,28 +117,25 @@ class Worker:
         return CountingSink(sink, self._context.counters)
 
     def stop(self) -> None:
-        """Begin a graceful stop."""
         self._stop.set()
 
     async def run(self) -> None:
-        """Serve until stopped; let calls under way finish; leave nothing unwritten.
-
-        Raises ConfigError where the address cannot be listened on.
-        """
+        """Serve until stopped, then drain and write every event. Raises ConfigError if it cannot listen."""
         self._context.counters.begin()
         await self.components.check()
-        self.admin_api.start()  # before the first request can come, so that none is let through to it
+        # First: its addresses must be known to the egress guard before an agent's request can aim at them.
+        self.admin_api.start()
         sys.setswitchinterval(TURN_SECONDS)
         serving = asyncio.create_task(self.master.run())
         watching = asyncio.create_task(self._watch())
         try:
             await self._listening(serving)
             self._handle_signals()
-            self._tell()
+            self._report()
             stopped = asyncio.create_task(self._stop.wait())
             await asyncio.wait([serving, stopped, watching], return_when=asyncio.FIRST_COMPLETED)
             if not self._stop.is_set():
-                raise RuntimeError("a part that runs for ever has ended") from _why(serving, watching)
+                raise RuntimeError("a task that should never end has ended") from _why(serving, watching)
             await self._drain()
         finally:
             watching.cancel()
@@ -153,7 +147,7 @@ class Worker:
         await asyncio.gather(self.components.watch(), self._tick())
 
     async def _tick(self) -> None:
-        """Say every second how this worker is. Runs until cancelled."""
+        """Update heartbeat and gauges every second. Runs until cancelled."""
         counters = self._context.counters
         while True:
             await asyncio.sleep(TICK_SECONDS)
@@ -163,7 +157,7 @@ class Worker:
             counters.set(STREAMS, self.announcer.count)
             self.gate.catch_up()
             self.components.recording.look_after()
-            self._tell()
+            self._report()
 
     async def _listening(self, serving: asyncio.Task[None]) -> None:
         server = self.master.addons.get("proxyserver")
@@ -173,7 +167,7 @@ class Worker:
                 await self._refuse_to_listen(failed)
             if serving.done():
                 serving.result()
-                raise ConfigError("the proxy ended before it was ready")
+                raise ConfigError("the proxy stopped before it was ready")
             await asyncio.sleep(0.005)
 
     def _admin_api(self) -> AdminApiServer:
@@ -183,8 +177,7 @@ class Worker:
             review, components.operators, components.sink, settings.state_dir, listeners=self._context.listeners
         )
 
-    def _tell(self) -> None:
-        """Tell the supervisor how this worker is."""
+    def _report(self) -> None:
         version, problem = self.policy.current().version, self.policy.problem
         self._context.channel.report(WorkerStatus(version, problem, self.components.recording.problem))
 
@@ -202,10 +195,11 @@ class Worker:
         loop.add_signal_handler(signal.SIGHUP, self.policy.request_reload)
 
     async def _drain(self) -> None:
+        # Order: refuse new requests, stop accepting connections, then wait for the calls in flight.
         self.lifecycle.stopping = True
         await self.master.addons.get("proxyserver").servers.update([])
         if not await self.lifecycle.drained(self._settings.drain_timeout):
-            log.warning("stopping with calls under way", count=self.gate.under_way)
+            log.warning("stopping with calls in flight", count=self.gate.under_way)
 
     async def _shut_down(self, serving: asyncio.Task[None]) -> None:
         self.master.shutdown()
@@ -268,7 +262,6 @@ class Worker:
 
 
 def _why(*tasks: asyncio.Task[None]) -> BaseException | None:
-    """Return what ended one of these tasks."""
     ended = (task.exception() for task in tasks if task.done() and not task.cancelled())
     return next((error for error in ended if error is not None), None)
 

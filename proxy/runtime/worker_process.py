@@ -1,6 +1,6 @@
-"""Worker processes as their supervisor sees them: forked, heard, told and outlived.
+"""Worker processes from the supervisor's side: fork, status messages, signals, exit.
 
-A worker ends with its supervisor, however that ends. What it has to say it says as datagrams on a channel of its own.
+A worker ends with its supervisor, however the supervisor ends. It reports its status over a socket pair of its own.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ log = structlog.get_logger("interlock.workers")
 PR_SET_PDEATHSIG: Final = 1
 MAX_TEXT: Final = 8000
 MAX_REPORT: Final = 1 << 16
-TOLD: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+FORWARDED_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerStatus:
-    """How a worker that serves is."""
+    """What a serving worker reports to the supervisor."""
 
     policy_version: str
     policy_problem: str | None = None
@@ -42,24 +42,23 @@ class WorkerStatus:
 
 
 class Channel:
-    """A worker's end of the line to its supervisor."""
+    """A worker's end of the socket pair to its supervisor."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
-        self._said: WorkerStatus | None = None
+        self._last: WorkerStatus | None = None
 
     def report(self, report: WorkerStatus) -> None:
-        """Say how the worker is, where that is news."""
-        if report != self._said:
-            self._said = report
+        """Send the worker's status if it changed."""
+        if report != self._last:
+            self._last = report
             self._send({"report": {name: _short(value) for name, value in asdict(report).items()}})
 
     def fail(self, why: str) -> None:
-        """Say why the worker ends."""
         self._send({"failure": _short(why)})
 
     def _send(self, value: dict[str, Any]) -> None:
-        with contextlib.suppress(OSError):  # without a supervisor the worker is about to end
+        with contextlib.suppress(OSError):  # no supervisor: the kernel is about to kill this worker
             self._socket.send(json.dumps(value).encode())
 
 
@@ -72,82 +71,84 @@ class WorkerProcess:
         self.pidfd = os.pidfd_open(pid)
         self.channel = channel
         self.since = time.monotonic()
-        self.report: WorkerStatus | None = None
-        """What it said of itself last; None until it serves."""
+        self.report: WorkerStatus | None = None  # None until it serves
         self.failure: str | None = None
-        """Why it said that it ends."""
 
-    def hear(self) -> bool:
-        """Take in what it says; return whether there was anything."""
+    def receive(self) -> bool:
+        """Read one message from the worker; return whether there was one."""
         try:
-            said = json.loads(self.channel.recv(MAX_REPORT, socket.MSG_DONTWAIT) or b"{}")
+            message = json.loads(self.channel.recv(MAX_REPORT, socket.MSG_DONTWAIT) or b"{}")
         except (OSError, ValueError):
             return False
-        if "report" in said:
-            self.report = WorkerStatus(**said["report"])
-        self.failure = said.get("failure", self.failure)
-        return bool(said)
+        if "report" in message:
+            self.report = WorkerStatus(**message["report"])
+        self.failure = message.get("failure", self.failure)
+        return bool(message)
 
-    def tell(self, number: signal.Signals) -> None:
-        """Send it a signal; one that is gone need not hear it."""
+    def send_signal(self, number: signal.Signals) -> None:
+        # By pidfd, not by pid: the pid of a dead worker may already belong to another program.
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self.pidfd, number)
 
     def reap(self) -> int:
-        """Wait for its end; return its exit code, negative for a signal."""
+        """Wait for the worker's end; return its exit code, negative for a signal."""
         code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-        while self.hear():
+        # The socket still holds what it sent before it died, such as the reason.
+        while self.receive():
             pass
         os.close(self.pidfd)
         self.channel.close()
         return code
 
 
-def fork_worker(number: int, work: Callable[[Channel], None], let_go: Callable[[], None]) -> WorkerProcess:
-    """Fork a worker that does `work` and ends; `let_go` closes, in it, what is the supervisor's alone.
+def fork_worker(number: int, work: Callable[[Channel], None], close_inherited: Callable[[], None]) -> WorkerProcess:
+    """Fork a worker that runs `work` and exits; `close_inherited` closes what only the supervisor may hold.
 
-    The caller must have one thread and no event loop.
+    The caller must have one thread and no event loop: a lock that another thread holds would stay locked in the child.
     """
+    # SEQPACKET keeps messages apart, and shows the end of the other side.
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     supervisor = os.getpid()
-    # No signal may find a child with its parent's handlers.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, TOLD)
+    # Blocked until the child has its own handlers: its parent's would write to the parent's socket and lose the signal.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED_SIGNALS)
     pid = os.fork()
     if pid == 0:
         ours.close()
-        _be_worker(supervisor, before, work, let_go, Channel(theirs))
+        _run_worker(supervisor, before, work, close_inherited, Channel(theirs))
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
     theirs.close()
     return WorkerProcess(number, pid, ours)
 
 
-def _be_worker(
+def _run_worker(
     supervisor: int,
     mask: set[int | signal.Signals],
     work: Callable[[Channel], None],
-    let_go: Callable[[], None],
+    close_inherited: Callable[[], None],
     channel: Channel,
 ) -> NoReturn:
     code = 1
     try:
+        # A worker without a supervisor would hold the port and be replaced by nobody: the kernel kills it.
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-        if os.getppid() != supervisor:  # it died before it could be followed
+        if os.getppid() != supervisor:  # the supervisor died before prctl took effect
             os._exit(code)
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_DFL)
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is a policy to load anew
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the policy reloader runs
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        let_go()
+        close_inherited()
         gc_tuning.share_one_arena()
         work(channel)
         code = 0
     except InterlockError as error:
         channel.fail(str(error))
     except BaseException as error:
-        log.exception("a worker failed", exc_info=error)
+        log.exception("worker failed", exc_info=error)
         channel.fail(f"{type(error).__name__}: {error}")
     finally:
+        # os._exit, not sys.exit: exit handlers and open files of the parent must not run or be flushed twice.
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)

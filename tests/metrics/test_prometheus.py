@@ -1,40 +1,63 @@
-"""Metrics in Prometheus' text form."""
+"""Metrics as a scrape reads them, by prometheus_client's own parser."""
 
 from __future__ import annotations
 
-import re
+import pytest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.parser import text_string_to_metric_families
 
 from proxy.core.model import AuditEvent
-from proxy.metrics.counters import GATE, Counters
-from proxy.metrics.prometheus import expose, gauge
-
-SAMPLE = re.compile(r'[a-z_]+(\{[a-z_]+="(?:[^"\\\n]|\\["\\n])*"(?:,[a-z_]+="(?:[^"\\\n]|\\["\\n])*")*\})? [0-9.e+-]+')
+from proxy.metrics.counters import BUCKETS, CALLS, GATE, Counters
+from proxy.metrics.prometheus import CONTENT_TYPE, counted, expose, gauge
 
 
-def test_every_line_is_well_formed_and_follows_its_help_and_type() -> None:
-    counters = Counters(1)
-    row = counters.row(1)
-    row.count(AuditEvent(event_id="e", kind="decided", time=0, decision="allow", reason="policy_allowed", gate_ms=1.0))
-    row.time(GATE, 100.0)
-    lines = list(expose(counters.sums()))
-    told = ""
-    for line in lines:
-        if line.startswith("# "):
-            told = line.split()[2]
-        else:
-            assert SAMPLE.fullmatch(line), line
-            assert line.startswith(told), line
-    assert 'interlock_calls_total{decision="allow",reason="policy_allowed"} 1' in lines
-    buckets = [int(line.split()[-1]) for line in lines if line.startswith(f"{GATE}_bucket")]
-    assert buckets == sorted(buckets)
-    assert buckets[-1] == 2
-    assert [f"{GATE}_count 2", f"{GATE}_sum 100.001"] == [
-        line for line in lines if re.match(f"{GATE}_(sum|count)", line)
-    ][::-1]
-    assert "interlock_connections 0" in lines
-    assert not [line for line in lines if 'reason="stopping"' in line], "what was never counted is left out"
+def scrape(*metrics: Metric) -> dict[str, Metric]:
+    return {metric.name: metric for metric in text_string_to_metric_families(expose(metrics))}
 
 
-def test_labels_are_escaped() -> None:
-    lines = gauge("x_info", "What it is.", [({"a": 'q"\\\n'}, 1)])
-    assert lines == ["# HELP x_info What it is.", "# TYPE x_info gauge", 'x_info{a="q\\"\\\\\\n"} 1']
+@pytest.fixture
+def scraped() -> dict[str, Metric]:
+    counters = Counters(2)
+    event = AuditEvent(event_id="e", kind="decided", time=0, decision="allow", reason="policy_allowed", gate_ms=1.0)
+    for worker in (1, 2):
+        counters.row(worker).count(event)
+    counters.row(1).time(GATE, 100.0)
+    return scrape(*counted(counters))
+
+
+def test_every_metric_is_there_with_its_kind_and_help(scraped: dict[str, Metric]) -> None:
+    families = {family.name.removesuffix("_total"): family for family in Counters(1).families}
+    assert scraped.keys() == families.keys()
+    for name, metric in scraped.items():
+        assert (metric.type, metric.documentation) == (families[name].kind, families[name].help)
+
+
+def test_a_counter_is_the_sum_over_workers_and_labels_never_counted_are_left_out(scraped: dict[str, Metric]) -> None:
+    (calls,) = scraped[CALLS.removesuffix("_total")].samples
+    assert (calls.name, calls.value) == (CALLS, 2)
+    assert calls.labels == {"decision": "allow", "reason": "policy_allowed"}
+
+
+def test_a_metric_without_labels_is_there_before_it_is_counted(scraped: dict[str, Metric]) -> None:
+    (connections,) = scraped["interlock_connections"].samples
+    assert connections.value == 0
+
+
+def test_the_buckets_of_a_histogram_are_cumulative_and_end_with_all(scraped: dict[str, Metric]) -> None:
+    samples = scraped[GATE].samples
+    buckets = [(float(sample.labels["le"]), sample.value) for sample in samples if sample.name.endswith("_bucket")]
+    assert [bound for bound, _ in buckets] == [*BUCKETS, float("inf")]
+    assert [value for bound, value in buckets if bound < 0.001] == [0]
+    assert {value for bound, value in buckets if 0.001 <= bound <= 60} == {2}
+    assert {s.name: round(s.value, 6) for s in samples[-2:]} == {f"{GATE}_count": 3, f"{GATE}_sum": 100.002}
+    assert buckets[-1][1] == 3
+
+
+@pytest.mark.parametrize("text", ['q"', "\\", "a\nb", "ü", '\\n"\\"'])
+def test_a_label_comes_back_as_it_was(text: str) -> None:
+    (sample,) = scrape(gauge("x_info", "What it is.", ({"a": text}, 1)))["x_info"].samples
+    assert (sample.labels, sample.value) == ({"a": text}, 1)
+
+
+def test_the_content_type_is_the_text_format_that_every_prometheus_reads() -> None:
+    assert CONTENT_TYPE == "text/plain; version=0.0.4; charset=utf-8"

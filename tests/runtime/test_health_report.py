@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from proxy.audit.backlog import Backlog
 from proxy.config import Settings
@@ -22,7 +23,7 @@ NOTHING = Backlog(0, None, 0, ())
 
 class World:
     def __init__(self, state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.places = [self._place(1), self._place(2)]
+        self.slots = [self._slot(1), self._slot(2)]
         self.backlog = NOTHING
         monkeypatch.setattr(health_report, "read_backlog", lambda *_: self.backlog)
         monkeypatch.setattr(health_report, "REMEMBERED_SECONDS", -1.0)
@@ -31,9 +32,9 @@ class World:
         self.counters = Counters(2)
         for number in (1, 2):
             self.counters.row(number).beat()
-        self.health = HealthReport(settings, self.counters, self.places, policy)
+        self.health = HealthReport(settings, self.counters, self.slots, policy)
 
-    def _place(self, number: int) -> Any:
+    def _slot(self, number: int) -> Any:
         worker = SimpleNamespace(pid=os.getpid(), report=WorkerStatus("v7"))
         return SimpleNamespace(number=number, worker=worker, restarts=number, serves=True)
 
@@ -58,26 +59,26 @@ def test_each_thing_that_is_not_ready_is_named(world: World) -> None:
     def wrong() -> dict[str, str]:
         status, said = world.ask("/readyz")
         assert (status, said["ready"]) == (503, False)
-        assert "interlock_ready 0\n" in world.ask("/metrics")[1]
+        assert "interlock_ready 0.0\n" in world.ask("/metrics")[1]
         named: dict[str, str] = said["not_ready"]
         return named
 
-    world.places[1].serves, world.places[1].worker = False, None
+    world.slots[1].serves, world.slots[1].worker = False, None
     assert wrong() == {"workers": "1 of 2 do not serve (number 2)"}
-    world.places[0].worker.report = WorkerStatus("v7", "policy.yaml:4: no", "disk full")
+    world.slots[0].worker.report = WorkerStatus("v7", "policy.yaml:4: no", "disk full")
     assert {name: text[-12:] for name, text in wrong().items()} == {
         "workers": "e (number 2)",
         "policy": "y.yaml:4: no",
         "audit_log": "n: disk full",
     }
-    world.places.pop()
-    world.places[0].worker.report = WorkerStatus("v7")
+    world.slots.pop()
+    world.slots[0].worker.report = WorkerStatus("v7")
     world.backlog = Backlog(12, 61.0, 0, ("events.db: no route",))
     text = wrong()["store"]
     assert all(word in text for word in ("12 events", "61 s", "ready_lag", "no route"))
     world.backlog = Backlog(12, 59.0, 0, ())
     world.counters._beats[0] -= 20
-    assert wrong() == {"silent": "no sign of life for 15 s from worker 1"}
+    assert wrong() == {"silent": "no heartbeat for 15 s from worker 1"}
     world.counters.row(1).beat()
     world.health.stopping = True
     assert list(wrong()) == ["stopping"]
@@ -87,19 +88,22 @@ def test_the_metrics_tell_of_workers_log_policy_and_build(world: World) -> None:
     world.backlog = Backlog(5, 1.5, 2, ())
     (world.health._settings.state_dir / "log").mkdir()
     (world.health._settings.state_dir / "log" / "events.db-wal").write_bytes(b"x" * 1000)
-    lines = world.ask("/metrics")[1].splitlines()
-    for line in (
-        "interlock_workers 2",
-        "interlock_workers_serving 2",
-        "interlock_worker_restarts_total 3",
-        "interlock_audit_backlog_events 5",
-        "interlock_audit_lag_seconds 1.5",
-        "interlock_audit_rejected_events 2",
-        "interlock_audit_log_bytes 1000",
-        'interlock_policy_info{version="v7"} 1',
-        "interlock_policy_problem 0",
-        "interlock_calls_under_way 0",
-    ):
-        assert line in lines
-    assert [line for line in lines if line.startswith("interlock_build_info{version=")]
-    assert [line for line in lines if line.startswith('interlock_resident_bytes{process="worker-2"}')]
+    families = text_string_to_metric_families(world.ask("/metrics")[1])
+    samples = {sample.name: sample for family in families for sample in family.samples}
+    expected = {
+        "interlock_workers": 2,
+        "interlock_workers_serving": 2,
+        "interlock_worker_restarts_total": 3,
+        "interlock_audit_backlog_events": 5,
+        "interlock_audit_lag_seconds": 1.5,
+        "interlock_audit_rejected_events": 2,
+        "interlock_audit_log_bytes": 1000,
+        "interlock_policy_info": 1,
+        "interlock_policy_problem": 0,
+        "interlock_calls_under_way": 0,
+    }
+    assert {name: samples[name].value for name in expected} == expected
+    assert samples["interlock_policy_info"].labels == {"version": "v7"}
+    assert samples["interlock_build_info"].labels.keys() == {"version", "python", "mitmproxy"}
+    assert samples["interlock_resident_bytes"].labels == {"process": "worker-2"}
+    assert samples["interlock_resident_bytes"].value > 0

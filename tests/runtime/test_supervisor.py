@@ -249,7 +249,7 @@ def test_workers_that_keep_ending_are_given_up_with_the_reason(tmp_path: Path) -
                 sock.recv(1)
         assert interlock.process.wait(PATIENCE) == 1
         interlock.stopped = True
-    assert "every worker ended 5 times in a row" in interlock.errors()
+    assert "every worker failed 5 times in a row" in interlock.errors()
     assert "Traceback" not in interlock.errors().splitlines()[-1]
 
 

@@ -16,7 +16,7 @@ from tests.support.timeouts import PATIENCE
 
 def hear(worker: WorkerProcess, limit: float = PATIENCE) -> None:
     deadline = time.monotonic() + limit
-    while not worker.hear():
+    while not worker.receive():
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
@@ -35,7 +35,7 @@ def test_a_worker_reports_and_ends_with_its_code() -> None:
     hear(worker)
     assert worker.report is not None
     assert len(worker.report.policy_problem or "") == MAX_TEXT + 1
-    worker.tell(signal.SIGTERM)
+    worker.send_signal(signal.SIGTERM)
     assert (worker.reap(), worker.failure) == (-signal.SIGTERM, None)
 
 
