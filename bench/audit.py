@@ -20,13 +20,13 @@ from bench import figures
 from bench.events import make
 from bench.figures import Figure
 from proxy.audit import local_log_sql
+from proxy.audit.chain_reader import AllChains, LogChains, StoreChains
 from proxy.audit.checkpoint_signer import CheckpointSigner, Places
 from proxy.audit.checkpoints import CHECKPOINT_FILE
 from proxy.audit.encoder import encode
 from proxy.audit.local_log import LOG_FILE, LocalLog, open_log
 from proxy.audit.local_log_files import DaemonLog
 from proxy.audit.shipper import Route, Shipper
-from proxy.audit.trails import LogsTrail, StoreTrail, WholeTrail
 from proxy.audit.verify import verify
 from proxy.core.ids import new_id
 from proxy.core.model import AuditEvent
@@ -96,7 +96,7 @@ async def ship(name: str, state_dir: Path, url: str | None, backlog: int) -> lis
     moved = await Shipper(Route(state_dir, "bench"), store, signer, None).move_left()
     shipped = Figure(f"{name}: events shipped", moved / (time.perf_counter() - started), "a second")
     started = time.perf_counter()
-    report = await verify(WholeTrail(LogsTrail(state_dir), StoreTrail(store)), {})
+    report = await verify(AllChains(LogChains(state_dir), StoreChains(store)), {})
     assert not report.problems
     verified = Figure(f"{name}: events verified", report.checked / (time.perf_counter() - started), "a second")
     await store.close()

@@ -14,17 +14,15 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from proxy.audit.checkpoints import Checkpoint, Signer, append, read
-from proxy.audit.walk import by_writer
+from proxy.audit.checkpoints import Checkpoint, Signer, append, by_writer, read
 from proxy.errors import InterlockError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from proxy.audit.checkpoints import Kind
+    from proxy.audit.checkpoints import Kind, Signed
     from proxy.audit.hash_chain import Head
-    from proxy.audit.walk import Signed
 
 log = structlog.get_logger("interlock.checkpoints")
 

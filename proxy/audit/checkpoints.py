@@ -16,14 +16,14 @@ import fcntl
 import json
 import os
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from proxy.audit.signing_keys import AuditKeys
 from proxy.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from proxy.audit.hash_chain import Head
@@ -140,3 +140,36 @@ def _checked(value: Any, known: dict[str, PublicKey]) -> Checkpoint:
     if not key.verifies(base64.b64decode(made.signature, validate=True), made.text()):
         raise ValueError("its signature is wrong")
     return made
+
+
+@dataclass(slots=True)
+class Signed:
+    """What checkpoints say of one writer: links by number, and up to where events may be gone."""
+
+    links: dict[int, str] = field(default_factory=dict[int, str])
+    rejected: dict[int, str] = field(default_factory=dict[int, str])
+    pruned: int = 0
+    conflict: int | None = None
+    """The number of an event for which two links were signed."""
+
+    @property
+    def last(self) -> int:
+        """The furthest event that anything was signed of."""
+        return max(self.links, default=0)
+
+    def add(self, checkpoint: Checkpoint) -> None:
+        """Take in what a checkpoint says."""
+        if self.links.setdefault(checkpoint.seq, checkpoint.hash) != checkpoint.hash:
+            self.conflict = min(checkpoint.seq, self.conflict or checkpoint.seq)
+        if checkpoint.kind == "pruned":
+            self.pruned = max(self.pruned, checkpoint.seq)
+        elif checkpoint.kind == "rejected":
+            self.rejected[checkpoint.seq] = checkpoint.hash
+
+
+def by_writer(checkpoints: Iterable[Checkpoint]) -> dict[str, Signed]:
+    """Sort what checkpoints say by writer."""
+    found: dict[str, Signed] = {}
+    for checkpoint in checkpoints:
+        found.setdefault(checkpoint.writer, Signed()).add(checkpoint)
+    return found

@@ -11,17 +11,17 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from proxy.audit import chained
-from proxy.audit.trails import START, StoreTrail
-from proxy.audit.walk import Walk
+from proxy.audit.chain_reader import START, StoreChains
+from proxy.audit.verify import ChainVerifier
 from proxy.errors import AuditUnavailableError, ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from proxy.audit.checkpoint_signer import CheckpointSigner
+    from proxy.audit.checkpoints import Signed
     from proxy.audit.hash_chain import Head
-    from proxy.audit.walk import Problem, Signed
+    from proxy.audit.verify import Problem
     from proxy.store.event_store import Events
 
 DAY = 86_400.0
@@ -58,8 +58,9 @@ async def prune(
         raise AuditUnavailableError(f"nothing was pruned: {error}") from error
     heads: list[Head] = []
     problems: list[Problem] = []
-    for writer in await chained.writers(store):
-        head = await chained.last_old(store, writer, before, clock() + DAY, step)
+    chains = StoreChains(store)
+    for writer in await chains.heads():
+        head = await chains.last_old(writer, before, clock() + DAY, step)
         problem = await _verify(store, head, known[writer], told) if head is not None and writer in known else None
         if problem is not None:
             problems.append(problem)
@@ -72,15 +73,15 @@ async def prune(
 
 async def _verify(store: Events, head: Head, signed: Signed, told: Callable[[int], None]) -> Problem | None:
     """Walk a chain up to `head` and on to the next signature; tell the first event that is not what it was."""
-    walk, trail, after = Walk(head.writer, signed), StoreTrail(store), START
+    walk, chains, after = ChainVerifier(head.writer, signed), StoreChains(store), START
     until = min((seq for seq in signed.links if seq >= head.seq), default=head.seq)
-    while events := await trail.page(head.writer, after):
+    while events := await chains.page(head.writer, after):
         for event in events:
             if (event.entry.seq or 0) > until:
                 return None
-            if (problem := walk.take(event)) is not None:
+            if (problem := walk.check(event)) is not None:
                 # Behind the head there may be events that have not been shipped yet.
                 return None if problem.what == "missing" and (problem.seq or 0) > head.seq else problem
-        after = events[-1].place
+        after = events[-1].position
         told(len(events))
     return None

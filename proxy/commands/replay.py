@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import json
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from proxy.commands.audit.trail import events_since
+from proxy.audit.event import Filter
+from proxy.audit.reader import open_audit
 from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, require_trail, store_settings
 from proxy.commands.time_format import parse_age
 from proxy.policy.load import load_policy
@@ -21,6 +23,9 @@ from proxy.policy.replay import replay as decide_again
 from proxy.redact import builtin
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from proxy.config import Settings
     from proxy.policy.replay import Change, Replay
 
 EXIT_CHANGES = 3
@@ -48,7 +53,7 @@ def replay(
     policy = load_policy(candidate, builtin())
     settings = store_settings(database_url, state_dir, config)
     require_trail(settings)
-    outcome = decide_again(policy, events_since(settings, earliest))
+    outcome = decide_again(policy, recorded_events(settings, earliest))
     if as_json:
         for change in outcome.changes:
             typer.echo(json.dumps({"kind": "change", **change.data()}, ensure_ascii=False))
@@ -56,6 +61,19 @@ def replay(
     else:
         _show(outcome)
     raise typer.Exit(EXIT_CHANGES if outcome.changes else 0)
+
+
+def recorded_events(settings: Settings, since: float) -> Iterator[dict[str, Any]]:
+    """Yield the recorded events from a time on, oldest first. Raises StoreUnavailableError: a part proves nothing."""
+    with asyncio.Runner() as runner:
+        opened = open_audit(settings.postgres, settings.state_dir)
+        audit = runner.run(opened.__aenter__())
+        try:
+            entries = audit.entries(Filter(since=since))
+            while (entry := runner.run(anext(entries, None))) is not None:
+                yield json.loads(entry.body)
+        finally:
+            runner.run(opened.__aexit__(None, None, None))
 
 
 def _show(outcome: Replay) -> None:

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from proxy.audit.glance import read_backlog_untouched, stored_version
+from proxy.audit.backlog import read_backlog_untouched, stored_version
 from proxy.audit.pipeline import checkpoint_file
 from proxy.doctor.findings import CheckResult, fail, ok, warn
 from proxy.errors import InterlockError, StoreUnavailableError

@@ -7,9 +7,9 @@ from pathlib import Path
 import apsw
 
 from proxy.audit import local_log_sql
-from proxy.audit.backlog import Backlog, read_backlog
+from proxy.audit.backlog import Backlog, read_backlog, read_backlog_untouched, stored_version
 from proxy.audit.local_log import LOG_FILE
-from proxy.audit.local_log_files import RunLog, open_reader
+from proxy.audit.local_log_files import DaemonLog, RunLog, open_reader
 from tests.support.trail_fixture import START, event, write
 
 
@@ -45,3 +45,27 @@ def test_an_event_that_cannot_be_read_is_as_old_as_can_be(tmp_path: Path) -> Non
     connection.execute("UPDATE events SET body = 'nonsense'")
     connection.close()
     assert read_backlog(tmp_path, 50.0).lag_seconds == 50.0
+
+
+def tree(folder: Path) -> dict[str, tuple[bytes, int]]:
+    return {
+        str(path): (path.read_bytes(), path.stat().st_mtime_ns)
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and not path.name.endswith("-shm")
+    }
+
+
+async def test_a_look_changes_nothing(tmp_path: Path) -> None:
+    write(tmp_path, [1, 2])
+    before = tree(tmp_path)
+    found = read_backlog_untouched(tmp_path, START + 11)
+    assert (found.events, found.lag_seconds, found.problems) == (2, 10.0, ())
+    assert tree(tmp_path) == before
+    log = DaemonLog(tmp_path)
+    await log.record(event(3))
+    before = tree(tmp_path)
+    assert read_backlog_untouched(tmp_path, START + 11).events == 3
+    assert tree(tmp_path) == before
+    log.close()
+    assert stored_version(tmp_path / "none.db") is None
+    assert not (tmp_path / "none.db").exists()

@@ -297,7 +297,7 @@ async def test_a_rejected_event_is_no_hole_in_the_chain(
     tmp_path: Path, log: DaemonLog, own: OwnSource, events: Events
 ) -> None:
     """The log still has it; and where the log is not at hand, the signature speaks for it."""
-    from proxy.audit.trails import StoreTrail
+    from proxy.audit.chain_reader import StoreChains
     from proxy.audit.verify import verify
 
     for number in range(1, 4):
@@ -305,7 +305,7 @@ async def test_a_rejected_event_is_no_hole_in_the_chain(
     await shipper(tmp_path, events, own).round()
     assert await stored(events) == names([1, 3])
     assert (await verified(tmp_path, events)).problems == []
-    report = await verify(StoreTrail(events), signed(tmp_path))
+    report = await verify(StoreChains(events), signed(tmp_path))
     assert (report.problems, report.writers[0].set_aside) == ([], 1)
 
 

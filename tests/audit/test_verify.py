@@ -9,13 +9,15 @@ from typing import Any
 import apsw
 import pytest
 
-from proxy.audit import chained
+from proxy.audit.chain_reader import START as BEGINNING
+from proxy.audit.chain_reader import ChainedEvent, StoreChains
+from proxy.audit.checkpoints import Checkpoint, Signed, by_writer
 from proxy.audit.event import Entry, Written
 from proxy.audit.hash_chain import Head, link, start
 from proxy.audit.local_log import LOG_FILE
 from proxy.audit.local_log_files import log_states
 from proxy.audit.retention import prune
-from proxy.audit.verify import Report, expected
+from proxy.audit.verify import ChainVerifier, Problem, Report, expected
 from proxy.store.event_store import Events
 from tests.support.trail_fixture import START, execute, move, sign, signed, signer, verified, write
 
@@ -41,7 +43,7 @@ async def found(tmp_path: Path, events: Events) -> tuple[int | None, str | None,
 
 async def rewrite(events: Events, writer: str, first: int, body_of: dict[int, str], last: int = COUNT) -> None:
     """Put other texts in the place of events, and compute every link anew."""
-    rows = {row.entry.seq: row.entry for row in await chained.page(events, writer, (0, "", 0.0), 1000)}
+    rows = {row.entry.seq: row.entry for row in await StoreChains(events).page(writer, BEGINNING)}
     tip = rows[first - 1].chain if first > 1 else start(writer).hash
     for seq in range(first, last + 1):
         body = body_of.get(seq, rows[seq].body)
@@ -108,7 +110,7 @@ async def test_a_rewrite_with_new_links_is_found(
     first: int, signed_at: int, tmp_path: Path, events: Events, writer: str
 ) -> None:
     await execute(events, "UPDATE events SET decision = 'allow' WHERE seq = $1", first)
-    rows = await chained.page(events, writer, (first, "", 0.0), 1)
+    rows = await StoreChains(events).page(writer, (first, "", 0.0))
     await rewrite(events, writer, first, {first: rows[0].entry.body.replace("deny", "allow")})
     assert await found(tmp_path, events) == (signed_at, f"e{signed_at:05}", "rewritten")
 
@@ -174,7 +176,7 @@ async def test_what_is_still_in_the_log_is_verified_with_the_store(tmp_path: Pat
 async def test_a_trail_of_many_pages_is_good(
     tmp_path: Path, events: Events, writer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("proxy.audit.trails.LIMIT", 7)
+    monkeypatch.setattr("proxy.audit.chain_reader.LIMIT", 7)
     write(tmp_path, range(31, 61))
     report = await verified(tmp_path, events)
     assert (report.problems, report.checked) == ([], 60)
@@ -186,8 +188,8 @@ async def test_a_trail_of_many_pages_is_good(
 async def test_a_second_row_under_an_events_id_is_found_wherever_a_page_ends(
     seq: int, tmp_path: Path, events: Events, writer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("proxy.audit.trails.LIMIT", 7)
-    (entry,) = [one.entry for one in await chained.page(events, writer, (seq - 1, "~", 0.0), 1)]
+    monkeypatch.setattr("proxy.audit.chain_reader.LIMIT", 7)
+    entry = (await StoreChains(events).page(writer, (seq - 1, "~", 0.0)))[0].entry
     forged = json.loads(entry.body) | {"time": START + seq + 1000, "tool": "forged"}
     assert await events.write([Entry(json.dumps(forged), writer, seq, entry.chain)]) == Written(1)
     assert (await found(tmp_path, events))[2] in {"repeated", "altered"}
@@ -299,3 +301,85 @@ class TestLocalLogs:
 
 def test_a_report_of_nothing_says_nothing() -> None:
     assert (Report().problems, Report().unsigned, Report().checked) == ([], [], 0)
+
+
+def chain(count: int, writer: str = "w") -> list[ChainedEvent]:
+    tip, found = start(writer).hash, []
+    for seq in range(1, count + 1):
+        tip = link(tip, seq, f"body {seq}")
+        found.append(ChainedEvent(Entry(f"body {seq}", writer, seq, tip), f"e{seq}"))
+    return found
+
+
+def checkpoint(event: ChainedEvent, kind: str = "head") -> Checkpoint:
+    assert event.entry.seq is not None
+    return Checkpoint(kind, "w", event.entry.seq, event.entry.chain or "", "1.000000", "k")
+
+
+def walked(
+    events: list[ChainedEvent], *checkpoints: Checkpoint, head: Head | None = None
+) -> tuple[ChainVerifier, Problem | None]:
+    walk = ChainVerifier("w", by_writer(checkpoints).get("w", Signed()), head)
+    problem = next(filter(None, map(walk.check, events)), None)
+    return walk, problem or walk.end()
+
+
+def test_a_chain_without_checkpoints_holds_together_but_proves_nothing() -> None:
+    walk, problem = walked(chain(5))
+    assert (problem, walk.checked, walk.proven) == (None, 5, 0)
+
+
+def test_the_last_checkpoint_says_how_far_it_is_proven() -> None:
+    events = chain(5)
+    walk, problem = walked(events, checkpoint(events[1]), checkpoint(events[3]))
+    assert (problem, walk.proven) == (None, 4)
+
+
+def test_a_rejected_event_may_be_missing_and_no_other() -> None:
+    events = chain(5)
+    walk, problem = walked([*events[:2], *events[3:]], checkpoint(events[2], "rejected"))
+    assert (problem, walk.checked, walk.set_aside) == (None, 4, 1)
+    _, problem = walked([*events[:3], *events[4:]], checkpoint(events[2], "rejected"))
+    assert problem is not None
+    assert (problem.seq, problem.what) == (4, "missing")
+
+
+def test_a_rejected_event_at_the_end_is_not_missed() -> None:
+    events = chain(3)
+    _, problem = walked(events[:2], checkpoint(events[2], "rejected"))
+    assert problem is None
+
+
+def test_an_event_after_a_rejected_one_must_follow_from_it() -> None:
+    events, other = chain(5), chain(5, "other")
+    _, problem = walked([*events[:2], *other[3:]], checkpoint(events[2], "rejected"))
+    assert problem is not None
+    assert (problem.seq, problem.what) == (4, "altered")
+
+
+def test_pruned_events_may_be_missing_in_part() -> None:
+    events = chain(9)
+    walk, problem = walked([events[1], events[3], *events[5:]], checkpoint(events[4], "pruned"))
+    assert (problem, walk.checked) == (None, 6)
+
+
+def test_a_checkpoint_of_another_history_is_a_fork() -> None:
+    events, other = chain(5), chain(5, "other")
+    _, problem = walked(events, checkpoint(events[4]), checkpoint(other[4]))
+    assert problem is not None
+    assert (problem.seq, problem.what) == (5, "forked")
+
+
+def test_an_event_without_a_place_is_told() -> None:
+    _, problem = walked([ChainedEvent(Entry("x", "w", None, None), "e")])
+    assert problem is not None
+    assert (problem.event_id, problem.what) == ("e", "unchained")
+
+
+def test_the_logs_own_head_must_be_the_last_link() -> None:
+    events = chain(3)
+    good = Head("w", 3, events[2].entry.chain or "")
+    assert walked(events, head=good)[1] is None
+    _, problem = walked(events, head=Head("w", 3, "0" * 64))
+    assert problem is not None
+    assert (problem.seq, problem.what) == (3, "rewritten")

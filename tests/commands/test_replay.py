@@ -8,9 +8,13 @@ from typer.testing import CliRunner
 
 from proxy.audit.local_log import LOG_FILE, LocalLog
 from proxy.cli import app
+from proxy.commands.replay import recorded_events
 from proxy.commands.time_format import parse_age
+from proxy.config import Settings
 from proxy.core.model import AuditEvent
-from proxy.errors import ConfigError, PolicyError
+from proxy.errors import ConfigError, PolicyError, StoreUnavailableError
+from tests.support.audit_fixture import World
+from tests.support.trail_fixture import START, write
 
 DENY = "version: 1\ndefault: allow\nrules: [{id: no-danger, action: deny, tools: [danger]}]\n"
 
@@ -96,3 +100,18 @@ def test_a_state_folder_without_a_log_is_told_of(tmp_path):
 def test_a_length_of_time_that_is_none_is_refused_with_the_way_out(text):
     with pytest.raises(ConfigError, match="write 90s"):
         parse_age(text)
+
+
+def test_events_from_a_time_on_are_read_in_order_from_the_store_and_the_logs(tmp_path):
+    write(tmp_path, [1, 2])
+    World(tmp_path, None).ship()
+    write(tmp_path, [3, 4])
+    found = recorded_events(Settings(state_dir=tmp_path), START + 2)
+    assert [event["event_id"] for event in found] == ["e00002", "e00003", "e00004"]
+
+
+def test_a_replay_does_not_go_by_a_part_of_the_trail(tmp_path):
+    write(tmp_path, [1, 2])
+    down = Settings(state_dir=tmp_path, database_url="postgresql://127.0.0.1:1/none")
+    with pytest.raises(StoreUnavailableError):
+        list(recorded_events(down, 0))

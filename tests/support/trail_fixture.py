@@ -6,16 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from proxy.audit.chain_reader import AllChains, LogChains, StoreChains
 from proxy.audit.checkpoint_signer import CheckpointSigner, Places
-from proxy.audit.checkpoints import CHECKPOINT_FILE, Checkpoint, read
+from proxy.audit.checkpoints import CHECKPOINT_FILE, Checkpoint, Signed, by_writer, read
 from proxy.audit.hash_chain import Head
 from proxy.audit.local_log import LOG_FILE
 from proxy.audit.local_log_files import DaemonLog, log_states
 from proxy.audit.shipper import Route, Shipper
 from proxy.audit.signing_keys import AuditKeys
-from proxy.audit.trails import LogsTrail, StoreTrail, WholeTrail
 from proxy.audit.verify import Report, verify
-from proxy.audit.walk import Signed, by_writer
 from proxy.core.model import AuditEvent
 from proxy.store.event_store import Events
 
@@ -60,9 +59,9 @@ def signed(state_dir: Path) -> dict[str, Signed]:
 
 async def verified(state_dir: Path, store: Events | None = None) -> Report:
     """Verify the logs, with the store where there is one."""
-    logs = LogsTrail(state_dir)
-    trail = logs if store is None else WholeTrail(logs, StoreTrail(store))
-    return await verify(trail, signed(state_dir))
+    logs = LogChains(state_dir)
+    chains = logs if store is None else AllChains(logs, StoreChains(store))
+    return await verify(chains, signed(state_dir))
 
 
 async def execute(store: Events, sql: str, *values: Any) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from proxy.audit.event import Filter
-from proxy.audit.reading import events_since
-from proxy.store.open_store import open_events, store_exists
+from proxy.audit.reader import open_audit
+from proxy.store.open_store import open_events
 
 LIMIT = 60
 PAGE = 5000
@@ -40,10 +40,5 @@ async def _stored(state_dir: Path, database_url: str | None) -> list[dict[str, A
 
 
 async def _read(state_dir: Path, database_url: str | None) -> list[dict[str, Any]]:
-    if not store_exists(database_url, state_dir):
-        return [event async for event in events_since(None, state_dir, 0)]
-    store = open_events(database_url, state_dir)
-    try:
-        return [event async for event in events_since(store, state_dir, 0)]
-    finally:
-        await store.close()
+    async with open_audit(database_url, state_dir) as audit:
+        return [json.loads(entry.body) async for entry in audit.entries(Filter())]

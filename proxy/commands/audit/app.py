@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import datetime as dt
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import AsyncIterator, Iterable
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from proxy.commands.audit import export, query, stats, trail, verify
+from proxy.audit.reader import AuditReader, Follower, open_audit
+from proxy.commands.audit import export, query, stats, verify
 from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, require_trail, store_settings
 from proxy.commands.terminal import format_json, printable
+from proxy.config import Settings
+from proxy.errors import StoreUnavailableError
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+FOLLOW_SECONDS = 0.5
 
 app = typer.Typer(
     help="What happened: find calls, sum up, export, and verify that nothing was changed.", no_args_is_help=True
@@ -43,14 +47,52 @@ def tail(
     """Print the last events, oldest first: of the store, and of the local logs that were not moved there yet."""
     settings = store_settings(database_url, state_dir, config)
     require_trail(settings)
-    batches = trail.follow(settings, number) if follow else [trail.last_events(settings, number)]
+    batches = follow_events(settings, number) if follow else _last_events(settings, number)
     with contextlib.suppress(KeyboardInterrupt):
-        for place, batch in enumerate(batches):
-            if as_json:
-                for event in batch:
-                    typer.echo(format_json(event))
-            else:
-                _print(batch, with_header=place == 0)
+        asyncio.run(_print_all(batches, as_json=as_json))
+
+
+async def _last_events(settings: Settings, number: int) -> AsyncIterator[list[dict[str, Any]]]:
+    async with open_audit(settings.postgres, settings.state_dir) as audit:
+        yield await _last(audit, number)
+
+
+async def follow_events(
+    settings: Settings, number: int, pause: float = FOLLOW_SECONDS
+) -> AsyncIterator[list[dict[str, Any]]]:
+    """Yield the last events, and then whatever comes, as it comes. Never ends by itself."""
+    async with open_audit(settings.postgres, settings.state_dir) as audit:
+        follower = Follower(audit)
+        await follower.begin()  # before the last events are read: what comes in between is then seen, and once
+        batch = await _last(audit, number)
+        follower.know(batch)
+        while True:
+            if batch:
+                yield batch
+            await asyncio.sleep(pause)
+            batch = await follower.look()
+
+
+async def _last(audit: AuditReader, number: int) -> list[dict[str, Any]]:
+    """Return the last events; without those of a store that does not answer, which is reported."""
+    try:
+        return await audit.last(number)
+    except StoreUnavailableError as error:
+        message = f"Only what is still in the local logs is shown: {error}"
+        Console(stderr=True, soft_wrap=True).print(message, style="yellow", markup=False)
+        async with open_audit(None, audit.state_dir, local=True) as logs:
+            return await logs.last(number)
+
+
+async def _print_all(batches: AsyncIterator[list[dict[str, Any]]], *, as_json: bool) -> None:
+    with_header = True
+    async for batch in batches:
+        if as_json:
+            for event in batch:
+                typer.echo(format_json(event))
+        else:
+            _print(batch, with_header=with_header)
+        with_header = False
 
 
 def _print(events: Iterable[dict[str, Any]], *, with_header: bool) -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from proxy.audit.checkpoints import Checkpoint, read
+from proxy.audit.checkpoints import Checkpoint, Signed, by_writer, read
 from proxy.audit.pipeline import checkpoint_file
 from proxy.audit.signing_keys import AuditKeys, read_public
-from proxy.audit.walk import Signed, by_writer
 from proxy.config import Settings
 
 EXIT_BAD = 1

@@ -24,10 +24,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from proxy.audit.event import Entry, Filter
 from proxy.audit.event_schema import StoredEvent
 from proxy.audit.pipeline import destination, open_signer
+from proxy.audit.reader import open_audit
 from proxy.audit.retention import Pruned
 from proxy.audit.retention import prune as prune_store
-from proxy.audit.walk import Problem
-from proxy.audit.whole import open_whole
+from proxy.audit.verify import Problem
 from proxy.commands.audit.checkpoints import EXIT_BAD, read_checkpoints
 from proxy.commands.audit.filter import Agent, Arg, Decision, Rule, Server, Since, Tool, Until, read_filter
 from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, require_trail, store_settings
@@ -123,10 +123,10 @@ async def _export(
     settings: Settings, where: Filter, limit: int | None, write: Callable[[Entry], None], *, watched: bool
 ) -> int:
     number = 0
-    async with open_whole(settings.postgres, settings.state_dir, patience=TIMEOUT) as whole:
-        total = await whole.count(where) if watched else None
+    async with open_audit(settings.postgres, settings.state_dir, store_timeout=TIMEOUT) as audit:
+        total = await audit.count(where) if watched else None
         with _progress("exporting", min(total, limit or total) if total else None, watched=watched) as told:
-            async for entry in _first(whole.entries(where), limit):
+            async for entry in _first(audit.entries(where), limit):
                 write(entry)
                 number += 1
                 told(1)

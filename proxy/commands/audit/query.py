@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from proxy.audit.event import CallRecord, Filter
-from proxy.audit.whole import WholeEvents, open_whole
+from proxy.audit.reader import AuditReader, open_audit
 from proxy.commands.audit.call_table import COLOURS, print_calls
 from proxy.commands.audit.filter import Agent, Arg, Decision, Rule, Server, Since, Tool, Until, read_filter
 from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, require_trail, store_settings
@@ -80,17 +80,17 @@ def show(
 
 
 async def _query(settings: Settings, where: Filter, limit: int, *, as_json: bool) -> None:
-    async with open_whole(settings.postgres, settings.state_dir) as whole:
+    async with open_audit(settings.postgres, settings.state_dir) as audit:
         if as_json:
-            async for call in _calls(whole, where, limit):
+            async for call in _calls(audit, where, limit):
                 typer.echo(format_json(dataclasses.asdict(call)))
         else:
-            _print_calls([call async for call in _calls(whole, where, limit)], limit)
+            _print_calls([call async for call in _calls(audit, where, limit)], limit)
 
 
-async def _calls(whole: WholeEvents, where: Filter, limit: int) -> AsyncIterator[CallRecord]:
+async def _calls(audit: AuditReader, where: Filter, limit: int) -> AsyncIterator[CallRecord]:
     before = None
-    while limit > 0 and (page := await whole.calls(where, min(limit, PAGE), before)):
+    while limit > 0 and (page := await audit.calls(where, min(limit, PAGE), before)):
         for call in page:
             yield call
         limit -= len(page)
@@ -98,19 +98,19 @@ async def _calls(whole: WholeEvents, where: Filter, limit: int) -> AsyncIterator
 
 
 async def _find(settings: Settings, wanted: str) -> list[dict[str, Any]]:
-    async with open_whole(settings.postgres, settings.state_dir) as whole:
-        if events := await whole.find(wanted):
+    async with open_audit(settings.postgres, settings.state_dir) as audit:
+        if events := await audit.find(wanted):
             return events
-        return await whole.find(await _complete(whole, wanted))
+        return await audit.find(await _complete(audit, wanted))
 
 
-async def _complete(whole: WholeEvents, prefix: str) -> str:
+async def _complete(audit: AuditReader, prefix: str) -> str:
     """Return the one id that begins so. Raises ConfigError where there is not one alone."""
     if len(prefix) < MIN_PREFIX:
         raise ConfigError(
             f"no call or event has the id {prefix!r}; of a longer one give at least {MIN_PREFIX} characters"
         )
-    found = await whole.ids(prefix, SHOWN_IDS + 1)
+    found = await audit.ids(prefix, SHOWN_IDS + 1)
     if not found:
         raise ConfigError(
             f"no call or event has an id that begins with {prefix!r}; `interlock audit query` lists calls"

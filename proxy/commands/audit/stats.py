@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from proxy.audit.event import DayStats, DenialStats, Filter, SecretStats, Stats, ToolStats
-from proxy.audit.whole import open_whole
+from proxy.audit.reader import open_audit
 from proxy.commands.audit.filter import Agent, Arg, Decision, Rule, Server, Since, Tool, Until, read_filter
 from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, require_trail, store_settings
 from proxy.commands.terminal import format_json, printable
@@ -56,8 +56,8 @@ def stats(
 
 
 async def _stats(settings: Settings, where: Filter) -> Stats:
-    async with open_whole(settings.postgres, settings.state_dir, patience=TIMEOUT) as whole:
-        return await whole.stats(where)
+    async with open_audit(settings.postgres, settings.state_dir, store_timeout=TIMEOUT) as audit:
+        return await audit.stats(where)
 
 
 def _print_json(found: Stats) -> None:

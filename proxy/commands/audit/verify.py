@@ -7,7 +7,7 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,20 +17,20 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from proxy.audit.chain_reader import Chains, ExportedChains
+from proxy.audit.checkpoints import Signed
 from proxy.audit.event_schema import json_schema
 from proxy.audit.pipeline import destination
+from proxy.audit.reader import open_audit
 from proxy.audit.signing_keys import AuditKeys
-from proxy.audit.trails import FileTrail, LogsTrail, StoreTrail, Trail, WholeTrail
 from proxy.audit.verify import Report, expected
-from proxy.audit.verify import verify as verify_trail
-from proxy.audit.walk import Signed
+from proxy.audit.verify import verify as verify_chains
 from proxy.commands.audit.checkpoints import EXIT_BAD, read_checkpoints
 from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, state_folder, store_settings
 from proxy.commands.terminal import printable
 from proxy.commands.time_format import parse_time
 from proxy.config import Settings
 from proxy.errors import ConfigError
-from proxy.store.open_store import open_events, store_exists
 
 EXIT_UNPROVEN = 3
 EPILOG = """
@@ -95,28 +95,12 @@ def rotate_key(state_dir: StateDir = None, config: ConfigFile = None) -> None:
 
 
 async def _verify(settings: Settings, export: Path | None, signed: dict[str, Signed], *, local: bool) -> Report:
-    async with _trail(settings, export, local=local) as trail:
-        with _progress(expected(signed)) as told:
-            return await verify_trail(trail, signed, told)
-
-
-@contextlib.asynccontextmanager
-async def _trail(settings: Settings, export: Path | None, *, local: bool) -> AsyncIterator[Trail]:
-    logs = LogsTrail(settings.state_dir)
-    if export is not None:
-        yield FileTrail(export)
-    elif local:
-        yield logs
-    elif not store_exists(settings.postgres, settings.state_dir):
-        if not await logs.heads():
+    async with open_audit(settings.postgres, settings.state_dir, local=local) as audit:
+        chains: Chains = audit.chains() if export is None else ExportedChains(export)
+        if not (export or local or audit.store or await chains.heads()):
             raise ConfigError(f"there is no audit trail in {settings.state_dir}; give --state-dir or --database-url")
-        yield logs
-    else:
-        store = open_events(settings.postgres, settings.state_dir)
-        try:
-            yield WholeTrail(logs, StoreTrail(store))
-        finally:
-            await store.close()
+        with _progress(expected(signed)) as progress:
+            return await verify_chains(chains, signed, progress)
 
 
 @contextlib.contextmanager

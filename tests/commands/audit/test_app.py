@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 from pathlib import Path
 
 import pytest
 
 from proxy.audit.local_log import LOG_FILE, LocalLog
+from proxy.commands.audit.app import follow_events
+from proxy.config import Settings
 from proxy.core.model import AuditEvent
+from proxy.store.open_store import open_events
 from tests.commands.conftest import Run, complaint
+from tests.support.audit_fixture import World
+from tests.support.trail_fixture import move, write
+
+DOWN = "postgresql://127.0.0.1:1/none"
 
 
 def record(tmp_path: Path, *events: AuditEvent) -> None:
@@ -64,3 +73,44 @@ def test_a_file_that_is_no_log_is_told(run: Run, tmp_path: Path) -> None:
 
 def test_a_number_of_events_is_at_least_one(run: Run) -> None:
     assert run("audit", "tail", "-n", "0").returncode == 2
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    """Two events in the store, two in the log."""
+    folder = tmp_path / "state"
+
+    async def go() -> None:
+        write(folder, [1, 2])
+        store = open_events(None, folder)
+        await move(folder, store)
+        await store.close()
+        write(folder, [3, 4])
+
+    asyncio.run(go())
+    return folder
+
+
+def test_tail_prints_both(run: Run, state: Path) -> None:
+    rows = [json.loads(line) for line in run("audit", "tail", "--json").stdout.splitlines()]
+    assert [row["event_id"] for row in rows] == ["e00001", "e00002", "e00003", "e00004"]
+
+
+def test_tail_shows_what_it_can_where_the_store_is_down(run: Run, state: Path) -> None:
+    done = run("audit", "tail", "--json", "--database-url", DOWN)
+    assert done.returncode == 0
+    assert "Only what is still in the local logs is shown" in done.stderr
+    assert len(done.stdout.splitlines()) == 2
+
+
+async def test_following_gives_each_event_once_wherever_it_is(tmp_path: Path) -> None:
+    write(tmp_path, [1, 2])
+    World(tmp_path, None).ship()
+    write(tmp_path, [3, 4])
+    async with contextlib.aclosing(follow_events(Settings(state_dir=tmp_path), 2, pause=0.01)) as batches:
+        assert [event["event_id"] for event in await anext(batches)] == ["e00003", "e00004"]
+        write(tmp_path, [5])
+        assert [event["event_id"] for event in await anext(batches)] == ["e00005"]
+        World(tmp_path, None).ship()
+        write(tmp_path, [6, 7])
+        assert [event["event_id"] for event in await anext(batches)] == ["e00006", "e00007"]

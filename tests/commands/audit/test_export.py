@@ -39,8 +39,8 @@ class TestExport:
         assert [json.loads(line)["seq"] for line in first] == [1, 2, 3]
 
     def test_many_pages_are_written_in_order(self, run: Run, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("proxy.audit.whole.LIMIT", 30)
-        monkeypatch.setattr("proxy.audit.whole.PAGE_CHARACTERS", 3000)
+        monkeypatch.setattr("proxy.audit.reader.LIMIT", 30)
+        monkeypatch.setattr("proxy.audit.reader.PAGE_CHARACTERS", 3000)
         world.record(*(event(number, time=NOW + number // 3) for number in range(1, 60)))
         world.ship()
         world.record(*(event(number, time=NOW + number // 3) for number in range(60, 100)))

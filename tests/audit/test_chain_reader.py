@@ -1,20 +1,24 @@
-"""The chains in a store: writers, their events in order, and columns held to the text."""
+"""Chains: the writers of a store, their events in order, columns held to the text; and exported events."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from proxy.audit import chained
+from proxy.audit import chain_reader
+from proxy.audit.chain_reader import START, ExportedChains, LogChains, StoreChains, event_id
 from proxy.audit.encoder import encode
 from proxy.audit.event import Entry
 from proxy.audit.hash_chain import Head
+from proxy.audit.verify import verify
 from proxy.core.model import AuditEvent, Finding
+from proxy.errors import ConfigError
 from proxy.store.event_store import Events
 from tests.support.postgres import Postgres
-from tests.support.trail_fixture import execute, move, write
+from tests.support.trail_fixture import execute, move, sign, signed, write
 
 
 def entry(number: int, writer: str = "w", **fields: Any) -> Entry:
@@ -22,20 +26,25 @@ def entry(number: int, writer: str = "w", **fields: Any) -> Entry:
     return Entry(encode(made), writer, number, f"link-{number}")
 
 
+async def list_writers(events: Events) -> list[str]:
+    return list(await StoreChains(events).heads())
+
+
 async def test_writers_are_found_however_many_events_they_have(events: Events) -> None:
-    assert await chained.writers(events) == []
+    assert await list_writers(events) == []
     await events.write([entry(number, writer) for number in range(3) for writer in ("b", "a", "c")])
     await events.write([entry(10 + place, writer) for place, writer in enumerate(("b", "a", "c"))])
-    assert await chained.writers(events) == ["a", "b", "c"]
+    assert await list_writers(events) == ["a", "b", "c"]
 
 
-async def test_pages_go_on_where_they_ended(events: Events) -> None:
+async def test_pages_go_on_where_they_ended(events: Events, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chain_reader, "LIMIT", 3)
     await events.write([entry(number) for number in range(1, 8)])
-    first = await chained.page(events, "w", (0, "", 0.0), 3)
+    first = await StoreChains(events).page("w", START)
     assert [one.entry.seq for one in first] == [1, 2, 3]
-    second = await chained.page(events, "w", (3, "e003", 1003.0), 10)
-    assert [one.event_id for one in second] == ["e004", "e005", "e006", "e007"]
-    assert await chained.page(events, "other", (0, "", 0.0), 10) == []
+    second = await StoreChains(events).page("w", (3, "e003", 1003.0))
+    assert [one.event_id for one in second] == ["e004", "e005", "e006"]
+    assert await StoreChains(events).page("other", START) == []
 
 
 FULL: dict[str, Any] = {
@@ -74,7 +83,7 @@ FULL: dict[str, Any] = {
 )
 async def test_columns_as_they_were_written_say_what_the_text_says(fields: dict[str, Any], events: Events) -> None:
     assert (await events.write([entry(1, **fields)])).poison == {}
-    (one,) = await chained.page(events, "w", (0, "", 0.0), 10)
+    (one,) = await StoreChains(events).page("w", START)
     assert one.wrong_column is None
 
 
@@ -92,30 +101,30 @@ async def test_columns_as_they_were_written_say_what_the_text_says(fields: dict[
 async def test_a_column_that_says_another_thing_is_named(column: str, value: str, events: Events) -> None:
     await events.write([entry(1, **FULL)])
     await execute(events, f"UPDATE events SET {column} = {value}")
-    (one,) = await chained.page(events, "w", (0, "", 0.0), 10)
+    (one,) = await StoreChains(events).page("w", START)
     assert one.wrong_column == column
 
 
 async def test_a_text_that_is_no_event_is_told(events: Events) -> None:
     await events.write([entry(1)])
     await execute(events, "UPDATE events SET body = 'nonsense'")
-    (one,) = await chained.page(events, "w", (0, "", 0.0), 10)
+    (one,) = await StoreChains(events).page("w", START)
     assert one.wrong_column == "body"
 
 
 async def test_the_last_of_what_is_old_is_given(events: Events) -> None:
     await events.write([entry(number, writer) for number in range(1, 6) for writer in ("a",)])
     await events.write([Entry(encode(AuditEvent(event_id="z", kind="k", time=2000.0)), "b", 1, "x")])
-    assert await chained.last_old(events, "a", 1003.5, 3000.0, None) == Head("a", 3, "link-3")
-    assert await chained.last_old(events, "a", 1003.5, 3000.0, 1.5) == Head("a", 2, "link-2")
-    assert await chained.last_old(events, "b", 10.0, 3000.0, None) is None
+    assert await StoreChains(events).last_old("a", 1003.5, 3000.0, None) == Head("a", 3, "link-3")
+    assert await StoreChains(events).last_old("a", 1003.5, 3000.0, 1.5) == Head("a", 2, "link-2")
+    assert await StoreChains(events).last_old("b", 10.0, 3000.0, None) is None
 
 
 async def test_an_event_of_no_chain_is_found(events: Events) -> None:
     await events.write([entry(1)])
-    assert await chained.unchained(events) is None
+    assert await StoreChains(events).unchained() is None
     await events.write([Entry(encode(AuditEvent(event_id="loose", kind="k", time=1.0)))])
-    assert await chained.unchained(events) == "loose"
+    assert await StoreChains(events).unchained() == "loose"
 
 
 class TestInsidePostgres:
@@ -163,3 +172,58 @@ class TestInsidePostgres:
         postgres.psql("UPDATE events SET body = replace(body, 'deny', 'allow') WHERE seq = 4", database_url)
         assert self.ask(postgres, database_url, f"'{writer}', 4, 8") == "0|4|e00004|altered"
         assert self.ask(postgres, database_url, f"'{writer}', 5, 8") == "4|||"
+
+
+async def exported(state_dir: Path) -> list[dict[str, Any]]:
+    logs = LogChains(state_dir)
+    (writer,) = await logs.heads()
+    entries = [one.entry for one in await logs.page(writer, START)]
+    return [{"writer": one.writer, "seq": one.seq, "chain": one.chain, "body": one.body} for one in entries]
+
+
+@pytest.fixture
+async def lines(tmp_path: Path) -> list[dict[str, Any]]:
+    write(tmp_path, range(1, 11))
+    sign(tmp_path)
+    return await exported(tmp_path)
+
+
+async def checked(tmp_path: Path, lines: list[dict[str, Any]]) -> tuple[int, list[tuple[int | None, str]]]:
+    file = tmp_path / "export.jsonl"
+    file.write_text("".join(f"{json.dumps(line)}\n" for line in lines) + "\n")
+    report = await verify(ExportedChains(file), signed(tmp_path))
+    return report.checked, [(problem.seq, problem.what) for problem in report.problems]
+
+
+async def test_an_export_is_verified_in_whatever_order_its_lines_are(
+    tmp_path: Path, lines: list[dict[str, Any]]
+) -> None:
+    assert await checked(tmp_path, lines) == (10, [])
+    assert await checked(tmp_path, lines[::-1]) == (10, [])
+
+
+async def test_tampering_with_an_export_is_found(tmp_path: Path, lines: list[dict[str, Any]]) -> None:
+    assert (await checked(tmp_path, lines[:3] + lines[4:]))[1] == [(4, "missing")]
+    assert (await checked(tmp_path, lines[:-1]))[1] == [(10, "missing")]
+    assert (await checked(tmp_path, [*lines, lines[4]]))[1] == [(5, "repeated")]
+    lines[3]["body"] = lines[3]["body"].replace("deny", "allow")
+    assert (await checked(tmp_path, lines))[1] == [(4, "altered")]
+
+
+async def test_a_line_without_a_place_is_found(tmp_path: Path, lines: list[dict[str, Any]]) -> None:
+    loose = {"writer": None, "seq": None, "chain": None, "body": '{"event_id": "x"}'}
+    assert await checked(tmp_path, [*lines, loose]) == (10, [(None, "unchained")])
+
+
+@pytest.mark.parametrize("line", ["nonsense", "[]", "{}", '{"body": "x"}'])
+def test_a_file_of_something_else_is_told_with_its_line(line: str, tmp_path: Path) -> None:
+    (tmp_path / "e").write_text(f"\n{line}\n")
+    with pytest.raises(ConfigError, match="line 2"):
+        ExportedChains(tmp_path / "e")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        ExportedChains(tmp_path / "none")
+
+
+@pytest.mark.parametrize("body", ["nonsense", "[]", "{}", '{"event_id": 5}', "[" * 10_000])
+def test_a_text_without_an_id_has_none(body: str) -> None:
+    assert event_id(body) == ""
