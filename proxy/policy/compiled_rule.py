@@ -1,4 +1,4 @@
-"""One rule, ready to be asked whether it speaks of a call. Pure, no I/O."""
+"""One compiled rule: whether it applies to a call, and whether its condition holds. Pure, no I/O."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _always(_reading: EvalContext) -> int:
 
 
 class Hit(NamedTuple):
-    """A rule that speaks of a call, and why where it is not plainly its condition."""
+    """A rule that matched, or whose condition could not be judged: then `reason` says why."""
 
     rule: CompiledRule
     reason: str | None = None
@@ -35,8 +35,6 @@ class Hit(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CompiledRule:
-    """A rule ready to be asked."""
-
     rule: Rule
     test: Test
     fits_method: Callable[[str], bool]
@@ -49,11 +47,14 @@ class CompiledRule:
 
     @property
     def id(self) -> str:
-        """The rule's id."""
         return self.rule.id
 
     def applies_to(self, call: Call, names: Sequence[tuple[str, str, str]]) -> bool:
-        """Return whether the rule's globs fit: some spelling for a restriction, all for an allow."""
+        """Return whether the rule's globs fit the call.
+
+        `names` are the call's names in every reading. One is enough for a restriction, so that
+        "Read_File" does not slip past a deny of "read_file"; an allow needs all of them.
+        """
         if not self.fits_method(call.method) or not self.fits_hints(call.hints):
             return False
         quantifier = all if self.allows else any
@@ -63,9 +64,9 @@ class CompiledRule:
         )
 
     def evaluate(self, context: EvalContext) -> Hit | None:
-        """Return whether the rule matches.
+        """Return what the rule makes of the arguments; None where it does not match.
 
-        Of an allow that does not, tell why where a value could not be judged.
+        An allow that does not match because a value could not be judged returns a hit with the reason.
         """
         try:
             bits = self.test(context)
@@ -73,12 +74,14 @@ class CompiledRule:
                 return None
             if bits == YES or context.unknown is None:
                 return Hit(self) if bits == YES or not self.allows else None
-            return self._ask_again(context)
+            return self._evaluate_again(context)
         except Exception as error:  # noqa: BLE001 - whatever goes wrong in a rule is a refusal
             return Hit(self, POLICY_ERROR, f"{type(error).__name__}: {error}")
 
-    def _ask_again(self, context: EvalContext) -> Hit | None:
-        """Find out whether the rule matched only because a value could not be judged."""
+    def _evaluate_again(self, context: EvalContext) -> Hit | None:
+        """Return whether the rule matched only because a value could not be judged."""
+        # The first pass guessed "may" for such values. With the guess turned to "must" alone, bit 0
+        # survives only where some other value, one that can be judged, makes the rule match.
         context.take_trouble()
         context.guess = 2
         try:
@@ -92,7 +95,6 @@ class CompiledRule:
 
 
 def compile_rule(rule: Rule) -> CompiledRule:
-    """Compile one rule."""
     return CompiledRule(
         rule,
         compile_when(rule.when) if rule.when is not None else _always,
@@ -109,5 +111,5 @@ def compile_rule(rule: Rule) -> CompiledRule:
 def _compile_hints(wanted: Annotations | None) -> Callable[[Hints], bool]:
     if wanted is None:
         return lambda _hints: True
-    asked = tuple((name, getattr(wanted, name)) for name in wanted.model_fields_set)
-    return lambda hints: all(value is None or getattr(hints, name) is value for name, value in asked)
+    required = tuple((name, getattr(wanted, name)) for name in wanted.model_fields_set)
+    return lambda hints: all(value is None or getattr(hints, name) is value for name, value in required)

@@ -1,4 +1,4 @@
-"""The conditions of rules as they are written: pydantic models. Pure, no I/O."""
+"""The conditions of rules as a policy file has them: pydantic models. Pure, no I/O."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
+    BaseModel,
+    ConfigDict,
     Discriminator,
     Field,
     StrictBool,
@@ -18,42 +20,20 @@ from pydantic import (
 )
 
 from proxy.policy.arg_path import parse_arg
-from proxy.policy.fields import NonEmptyStr, Regex, Strict
-
-type Scalar = StrictStr | StrictInt | StrictFloat | StrictBool | None
-type Number = StrictInt | StrictFloat
-type IpClass = Literal[
-    "loopback", "private", "link_local", "metadata", "multicast", "reserved", "unspecified", "public"
-]
-type JsonType = Literal["string", "number", "integer", "boolean", "array", "object", "null"]
-
-OPERATORS = (
-    "equals",
-    "not_equals",
-    "in",
-    "starts_with",
-    "ends_with",
-    "contains",
-    "matches",
-    "gt",
-    "gte",
-    "lt",
-    "lte",
-    "exists",
-    "type",
-    "length",
-    "path_under",
-    "host_in",
-    "url_scheme",
-    "ip_class",
-    "cidr",
-    "command",
-)
+from proxy.policy.regex import compile_search
 
 
 def as_tuple[T](value: T | list[T]) -> tuple[T, ...]:
-    """Return one or many as many."""
+    """Return one value or a list of values as a tuple."""
     return tuple(value) if isinstance(value, list) else (value,)
+
+
+def _check_regex(pattern: str) -> str:
+    try:
+        compile_search(pattern)
+    except ValueError as error:
+        raise ValueError(f"{error}; RE2 has no look-around and no back-references") from None
+    return pattern
 
 
 def _check_arg(text: str) -> str:
@@ -71,13 +51,28 @@ def _check_network(text: str) -> str:
 
 def _check_root(text: str) -> str:
     if text.startswith("~") or "\0" in text:
-        raise ValueError("a root is written out in full, like /home/agent; ~ depends on who reads it")
+        raise ValueError("write the full path, like /home/agent; ~ is another folder for each user")
     return text
 
 
-type OneOrMoreStr = NonEmptyStr | Annotated[list[NonEmptyStr], Field(min_length=1)]
+type NonEmptyStr = Annotated[StrictStr, Field(min_length=1)]
+type Regex = Annotated[StrictStr, Field(min_length=1), AfterValidator(_check_regex)]
 type Root = Annotated[NonEmptyStr, AfterValidator(_check_root)]
 type Network = Annotated[NonEmptyStr, AfterValidator(_check_network)]
+type Scalar = StrictStr | StrictInt | StrictFloat | StrictBool | None
+type Number = StrictInt | StrictFloat
+type IpClass = Literal[
+    "loopback", "private", "link_local", "metadata", "multicast", "reserved", "unspecified", "public"
+]
+type JsonType = Literal["string", "number", "integer", "boolean", "array", "object", "null"]
+type NonEmptyList[T] = Annotated[list[T], Field(min_length=1)]
+type OneOrMore[T] = T | NonEmptyList[T]
+
+
+class Strict(BaseModel):
+    """A frozen model that refuses fields it does not know: a misspelt rule must not load as a weaker one."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=False)
 
 
 class Bounds(Strict):
@@ -91,53 +86,51 @@ class Bounds(Strict):
     @model_validator(mode="after")
     def _not_empty(self) -> Bounds:
         if not self.model_fields_set:
-            raise ValueError("length wants a number, or bounds like {gt: 100}")
+            raise ValueError("length needs a number, or bounds like {gt: 100}")
         return self
 
 
 class Condition(Strict):
-    """One `arg` and what must hold of it; several operators must all hold."""
+    """A test of one argument. Where several operators are given, all must hold."""
 
     arg: Annotated[StrictStr, AfterValidator(_check_arg)] = Field(
-        description="Which value: path, arguments.path, files[*].path, **.url, or ** for every scalar."
+        description="The argument to test: path, arguments.path, files[*].path, **.url, or ** for every scalar."
     )
     equals: Scalar = Field(default=None, description="The value is this.")
     not_equals: Scalar = Field(default=None, description="The value is not this.")
-    in_: Annotated[list[Scalar], Field(min_length=1)] | None = Field(
-        default=None, alias="in", description="The value is one of these."
+    in_: NonEmptyList[Scalar] | None = Field(default=None, alias="in", description="The value is one of these.")
+    starts_with: OneOrMore[NonEmptyStr] | None = Field(default=None, description="The text starts with one of these.")
+    ends_with: OneOrMore[NonEmptyStr] | None = Field(default=None, description="The text ends with one of these.")
+    contains: OneOrMore[NonEmptyStr] | None = Field(
+        default=None, description="The text contains one of these, or the array has one of them as an element."
     )
-    starts_with: OneOrMoreStr | None = Field(default=None, description="The text starts with this.")
-    ends_with: OneOrMoreStr | None = Field(default=None, description="The text ends with this.")
-    contains: OneOrMoreStr | None = Field(
-        default=None, description="The text has this in it, or the array has this element."
-    )
-    matches: Regex | Annotated[list[Regex], Field(min_length=1)] | None = Field(
-        default=None, description="An RE2 expression found anywhere in the text."
+    matches: OneOrMore[Regex] | None = Field(
+        default=None, description="One of these RE2 expressions is found anywhere in the text."
     )
     gt: Number | None = Field(default=None, description="The number is greater than this.")
     gte: Number | None = Field(default=None, description="The number is this or greater.")
     lt: Number | None = Field(default=None, description="The number is less than this.")
     lte: Number | None = Field(default=None, description="The number is this or less.")
-    exists: StrictBool | None = Field(default=None, description="Whether the value is there at all.")
-    type: JsonType | Annotated[list[JsonType], Field(min_length=1)] | None = Field(
-        default=None, description="The value is of one of these types."
+    exists: StrictBool | None = Field(default=None, description="Whether the call has the argument at all.")
+    type: OneOrMore[JsonType] | None = Field(default=None, description="The value has one of these JSON types.")
+    length: StrictInt | Bounds | None = Field(
+        default=None, description="The number of characters, elements or members: exact, or bounds."
     )
-    length: StrictInt | Bounds | None = Field(default=None, description="How many characters, elements or members.")
-    path_under: Root | Annotated[list[Root], Field(min_length=1)] | None = Field(
-        default=None, description="The path is one of these folders or inside one, however it is spelt."
+    path_under: OneOrMore[Root] | None = Field(
+        default=None, description="The path is one of these folders or inside one, in whatever form it is written."
     )
-    host_in: OneOrMoreStr | None = Field(
+    host_in: OneOrMore[NonEmptyStr] | None = Field(
         default=None,
         description="The URL or host is one of these: example.com, *.example.com, 169.254.169.254.",
     )
-    url_scheme: OneOrMoreStr | None = Field(default=None, description="The URL's scheme is one of these.")
-    ip_class: IpClass | Annotated[list[IpClass], Field(min_length=1)] | None = Field(
-        default=None, description="The address, or the URL's or host's where it is one, is of one of these classes."
+    url_scheme: OneOrMore[NonEmptyStr] | None = Field(default=None, description="The URL has one of these schemes.")
+    ip_class: OneOrMore[IpClass] | None = Field(
+        default=None, description="The address, or the address in the URL or host, is in one of these classes."
     )
-    cidr: Network | Annotated[list[Network], Field(min_length=1)] | None = Field(
+    cidr: OneOrMore[Network] | None = Field(
         default=None, description="The address is in one of these ranges: 10.0.0.0/8, fd00::/8."
     )
-    command: OneOrMoreStr | None = Field(
+    command: OneOrMore[NonEmptyStr] | None = Field(
         default=None,
         description="The shell command runs one of these programs: curl, 'rm -rf', 'git push --force'.",
     )
@@ -145,11 +138,12 @@ class Condition(Strict):
     @model_validator(mode="after")
     def _has_operator(self) -> Condition:
         if self.model_fields_set == {"arg"}:
-            raise ValueError(f"a condition needs an operator beside arg: one of {', '.join(OPERATORS)}")
+            names = ", ".join(written for _, written in _OPERATOR_FIELDS)
+            raise ValueError(f"a condition needs an operator beside arg: one of {names}")
         return self
 
     def operators(self) -> dict[str, Any]:
-        """Return the operators written, by their name in the file."""
+        """Return the operators given, by their name in the file."""
         given = self.model_fields_set
         return {written: getattr(self, name) for name, written in _OPERATOR_FIELDS if name in given}
 
@@ -158,21 +152,21 @@ _OPERATOR_FIELDS = tuple((name, field.alias or name) for name, field in Conditio
 
 
 class All(Strict):
-    """Every one holds."""
+    """Every condition of a list holds."""
 
-    all: Annotated[list[When], Field(min_length=1)] = Field(description="What must hold.")
+    all: NonEmptyList[When] = Field(description="The conditions that must all hold.")
 
 
 class Any_(Strict):  # noqa: N801 - `Any` is taken
-    """At least one holds."""
+    """At least one condition of a list holds."""
 
-    any: Annotated[list[When], Field(min_length=1)] = Field(description="Of what one must hold.")
+    any: NonEmptyList[When] = Field(description="The conditions, one of which must hold.")
 
 
 class Not(Strict):
-    """It does not hold."""
+    """A condition does not hold."""
 
-    not_: When = Field(alias="not", description="What must not hold.")
+    not_: When = Field(alias="not", description="The condition that must not hold.")
 
 
 def _form(value: Any) -> str | None:

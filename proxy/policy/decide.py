@@ -1,9 +1,8 @@
-"""Deciding a call by the rules. Pure, no I/O; `decide` never raises.
+"""Decide a call by the rules of a policy. Pure, no I/O; `decide` never raises.
 
-Every matching rule counts, whatever their order: deny before two_phase before
-allow, redactions add up, shadow rules are only told of. A deny, a two_phase and
-a redact match if any view of the call does, an allow only if all do. What cannot
-be judged is denied.
+Every matching rule counts, in any order: deny wins over two_phase, two_phase over allow;
+redactions add up; shadow rules are only recorded. A deny, a two_phase and a redact match
+if any view of the call does, an allow only if all do. What cannot be judged is denied.
 """
 
 from __future__ import annotations
@@ -36,43 +35,30 @@ TWO_PHASE: Final = "two_phase_required"
 ALLOWED: Final = "policy_allowed"
 DEFAULT_ALLOW: Final = "default_allow"
 
-# What keeps a session going and asks a server for nothing: a default of deny
-# leaves these alone, a rule that names them does not.
+# Methods that keep a session alive and use nothing of the server. A default of deny does not refuse
+# these, or no client could connect; a rule that names them can.
 SESSION_METHODS: Final = frozenset(
-    {
-        "initialize",
-        "ping",
-        "server/discover",
-        "subscriptions/listen",
-        "tools/list",
-        "resources/list",
-        "resources/templates/list",
-        "resources/unsubscribe",
-        "prompts/list",
-        "logging/setLevel",
-        "tasks/get",
-        "tasks/result",
-        "tasks/list",
-        "tasks/cancel",
-        "notifications/initialized",
-        "notifications/cancelled",
-        "notifications/progress",
-        "notifications/roots/list_changed",
-    }
+    (
+        *("initialize", "ping", "server/discover", "subscriptions/listen", "logging/setLevel"),
+        *("tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/unsubscribe"),
+        *("tasks/get", "tasks/result", "tasks/list", "tasks/cancel", "notifications/initialized"),
+        *("notifications/cancelled", "notifications/progress", "notifications/roots/list_changed"),
+    )
 )
 
+# All of a call but its arguments.
 type _Key = tuple[str, str, str | None, str, Hints]
-"""All of a call but its arguments."""
 
 _SEVERITIES: Final = ("info", "low", "medium", "high", "critical")
+# Bounds on the caches: an agent that invents tool names could fill the memory otherwise. Plans are
+# large, so only a few are cached beyond those of the tools that rules name.
 _MAX_BUCKETS: Final = 4096
 _MAX_PLANS: Final = 256
-"""Plans kept beside those of the tools that rules name: whoever makes names up could have one made for each."""
-_SILENT: Final = "No rule allows this call, and the policy denies by default."
+_DEFAULT_MESSAGE: Final = "No rule allows this call, and the policy denies by default."
 
 
 class _Index:
-    """Rules by tool name: plain names in a dict, everything else in a list."""
+    """Rules by tool name: plain names in a dict, rules with globs or without names in a list."""
 
     def __init__(self, rules: Iterable[CompiledRule]) -> None:
         self._named: dict[str, list[CompiledRule]] = {}
@@ -96,14 +82,14 @@ class _Index:
 
 
 def name_variants(call: Call) -> tuple[tuple[str, str, str], ...]:
-    """Return a call's server, tool and agent as spelt, and as a lax reader would take them."""
+    """Return a call's server, tool and agent as given, and as a lax server would take them."""
     names = (call.server, call.tool or "", call.agent)
     lax = (fold(names[0]).strip(), fold(names[1]).strip(), fold(names[2]).strip())
     return (names,) if lax == names else (names, lax)
 
 
 class CompiledPolicy:
-    """A policy ready to decide; implements `roles.Policy`."""
+    """A compiled policy; implements `interfaces.Policy`."""
 
     def __init__(
         self,
@@ -125,7 +111,7 @@ class CompiledPolicy:
         self.compiled = tuple(compile_rule(rule) for rule in sorted(rules, key=lambda rule: rule.id))
         self.rules: Mapping[str, Rule] = {compiled.id: compiled.rule for compiled in self.compiled}
         self._default_allow = Decision(Outcome.ALLOW, DEFAULT_ALLOW, policy_version=version)
-        self._default_deny = Decision(Outcome.DENY, DEFAULT_DENY, message=_SILENT, policy_version=version)
+        self._default_deny = Decision(Outcome.DENY, DEFAULT_DENY, message=_DEFAULT_MESSAGE, policy_version=version)
         self._index = _Index(self.compiled)
         self._buckets: dict[_Key, tuple[CompiledRule, ...]] = {}
         self._prepared: dict[_Key, tuple[Plan, Decision]] = {}
@@ -152,11 +138,8 @@ class CompiledPolicy:
 
         A rule in shadow mode hides nothing, and two_phase is not a denial.
         """
-        try:
-            live = [rule.rule for rule in self.rules_for(call) if not rule.shadow]
-        except Exception:  # noqa: BLE001 - the boundary: what cannot be judged would be denied
-            return False
-        if any(isinstance(rule, DenyRule) and rule.when is None for rule in live):
+        live = self._live_rules(call)
+        if live is None or any(isinstance(rule, DenyRule) and rule.when is None for rule in live):
             return False
         return self.default == "allow" or any(isinstance(rule, AllowRule | TwoPhaseRule) for rule in live)
 
@@ -165,17 +148,22 @@ class CompiledPolicy:
 
         What cannot be judged is denied when it is called, so it is not two-phase.
         """
-        try:
-            found = [rule.rule for rule in self.rules_for(call) if not rule.shadow]
-        except Exception:  # noqa: BLE001 - the boundary: what cannot be judged would be denied
-            return "never"
-        phased = [rule for rule in found if isinstance(rule, TwoPhaseRule)]
+        phased = [rule for rule in self._live_rules(call) or () if isinstance(rule, TwoPhaseRule)]
         if not phased:
             return "never"
         return "always" if any(rule.when is None for rule in phased) else "sometimes"
 
+    def _live_rules(self, call: Call) -> list[Rule] | None:
+        try:
+            return [rule.rule for rule in self.rules_for(call) if not rule.shadow]
+        except Exception:  # noqa: BLE001 - the boundary: what cannot be judged would be denied
+            return None
+
     def unmatched(self, server: str) -> Decision:
-        """Return the redactions of every rule that might have spoken of a call to `server`; nothing is suppressed."""
+        """Return the redactions of every rule that may apply to calls to `server`, for a response without a call.
+
+        Nothing is suppressed: which tool the response belongs to is unknown.
+        """
         names = (server, fold(server).strip())
         found = [
             Hit(rule)
@@ -196,7 +184,7 @@ class CompiledPolicy:
         return found
 
     def _plan_for(self, call: Call) -> tuple[Plan, Decision]:
-        """Return how to ask the rules whose globs fit, and what holds where no condition of theirs does."""
+        """Return the plan for the rules whose globs fit, and the decision where none of their conditions holds."""
         key = (call.method, call.server, call.tool, call.agent, call.hints)
         found = self._prepared.get(key)
         if found is None:
@@ -206,7 +194,7 @@ class CompiledPolicy:
                 self._plans.clear()
             plan = self._plan(rules)
             certain = list(plan.certain.values())
-            otherwise = self.conclude(call, certain) if certain else self._silence(call)
+            otherwise = self.conclude(call, certain) if certain else self._no_match(call)
             found = self._prepared[key] = (plan, otherwise)
         return found
 
@@ -220,14 +208,15 @@ class CompiledPolicy:
         return plan
 
     def prepare(self) -> None:
-        """Make the plans for the tools that rules name, so that no call waits for those of many rules."""
+        """Make the plans for the tools that rules name, so that the first calls do not wait for them."""
         tools = {tool for compiled in self.compiled for tool in compiled.rule.tools or () if not is_glob(tool)}
         self._most_plans = len(tools) + _MAX_PLANS
         for tool in ("", *sorted(tools)):
             self._plan(self._index.rules_for(Call("tools/call", "", "", tool)))
 
     def conclude(self, call: Call, hits: Sequence[Hit]) -> Decision:
-        """Weigh what the rules said; where they said the same of such a call before, what came of it then."""
+        """Return the decision that follows from `hits`; the same hits on such a call are decided once."""
+        # A detail quotes the call's values, so such decisions are not cached.
         if any(hit.detail for hit in hits):
             return self._weigh(call, hits)
         key = (call.method, call.server, call.tool, tuple(hits))
@@ -258,8 +247,7 @@ class CompiledPolicy:
             _terms(winner.hit.rule.id, live) if winner.outcome is Outcome.TWO_PHASE else None,
         )
 
-    def _silence(self, call: Call) -> Decision:
-        """Decide a call that no rule speaks of."""
+    def _no_match(self, call: Call) -> Decision:
         return self._default_allow if self._allows_by_default(call) else self._default_deny
 
     def _allows_by_default(self, call: Call) -> bool:
@@ -268,14 +256,14 @@ class CompiledPolicy:
     def _by_default(self, call: Call, live: Sequence[Hit], shadow: tuple[str, ...]) -> Decision:
         matched = tuple(sorted(hit.rule.id for hit in live if _matched(hit)))
         redactions = _redactions(live, self._suppressions, call)
-        told: dict[str, Any] = {"matched": matched, "shadow": shadow, "redactions": redactions}
+        fields: dict[str, Any] = {"matched": matched, "shadow": shadow, "redactions": redactions}
         if self._allows_by_default(call):
-            return replace(self._default_allow, **told)
+            return replace(self._default_allow, **fields)
         unsure = min((hit for hit in live if not _matched(hit)), key=lambda hit: hit.rule.id, default=None)
         if unsure is None:
-            return replace(self._default_deny, **told)
+            return replace(self._default_deny, **fields)
         reason = unsure.reason or DEFAULT_DENY
-        return replace(self._default_deny, reason=reason, rule=unsure.rule.id, message=unsure.detail, **told)
+        return replace(self._default_deny, reason=reason, rule=unsure.rule.id, message=unsure.detail, **fields)
 
 
 class _Verdict(NamedTuple):
@@ -287,7 +275,7 @@ class _Verdict(NamedTuple):
 
 
 def _matched(hit: Hit) -> bool:
-    """Return whether the rule itself matched; an allow that could not be judged did not."""
+    # An allow that could not be judged has a hit for its reason, but did not match.
     return hit.reason is None or not hit.rule.allows
 
 
@@ -309,7 +297,7 @@ def _winner(live: Sequence[Hit]) -> _Verdict | None:
 
 
 def _denies(hit: Hit) -> bool:
-    """Return whether a hit refuses: a deny, a restriction that could not be judged, any rule that broke."""
+    """Return whether a hit refuses: a deny, a two_phase that could not be judged, any rule that raised."""
     if hit.reason == POLICY_ERROR:
         return True
     rule = hit.rule.rule
@@ -327,7 +315,7 @@ def _phase_rank(hit: Hit) -> tuple[bool, float, str]:
 
 
 def _terms(rule_id: str, live: Sequence[Hit]) -> Terms:
-    """Put the terms of every two_phase rule that matched together: the strictest of each, the weights of the winner."""
+    """Return the strictest of each term over the two_phase rules that matched, with the weights of the winner."""
     rules = [hit.rule.rule for hit in live if isinstance(hit.rule.rule, TwoPhaseRule)]
     winner = next(rule for rule in rules if rule.id == rule_id)
     return Terms(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import AfterValidator, Field, StrictFloat, StrictInt, StrictStr, model_validator
 
 from proxy.core import masking
-from proxy.policy.fields import NonEmptyStr, Regex, Strict
+from proxy.policy.conditions import NonEmptyStr, Regex, Strict
 from proxy.policy.globs import compile_globs
 from proxy.policy.regex import compile_search
 

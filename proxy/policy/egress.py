@@ -1,7 +1,7 @@
-"""Deciding traffic by host, address, port and method. Pure, no I/O; `decide` never raises.
+"""Decide traffic by host, address, port and method. Pure, no I/O; `decide` never raises.
 
-A request is decided once by its name and again by the addresses it resolved to:
-give `addresses` as soon as they are known, and dial only those.
+A request is decided once by its host name and again by the addresses that the name resolved
+to. Dial only those addresses: a second lookup could return others (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ _NOT_IN_HOSTS: Final = frozenset("/\\@?# \t\r\n\0")
 _GUARDED: Final = ("metadata", "link_local", "private", "loopback")
 _SEVERITIES: Final = ("info", "low", "medium", "high", "critical")
 _MAX_REMEMBERED: Final = 4096
+# What may happen to secrets in a request, from lax to strict.
 SECRETS: Final = ("allow", "report", "deny")
-"""What may become of secrets in a request, from lax to strict."""
+# The rule id in a decision where the section's own `secrets` applies.
 SECTION: Final = "egress.secrets"
-"""Named in place of a rule where the section itself speaks of secrets."""
 _DETECTORS: Final = ("secrets",)
 
 
 class _Target(NamedTuple):
-    """Who a request would reach: its host, what the host imitates, and its addresses."""
+    """What a request would reach: its host, what the host imitates, and its addresses."""
 
     host: Host
     similar: tuple[Host, ...]
@@ -56,10 +56,9 @@ class _Target(NamedTuple):
 
 
 class CompiledEgress:
-    """The egress section, ready to decide.
+    """The compiled egress section.
 
-    `operator` are the addresses and ports of the proxy's own consoles, which no
-    agent may reach whatever the rules say.
+    `allows_by_address` says whether the addresses can turn a refusal by default into an allow.
     """
 
     def __init__(self, section: Egress, *, version: str = "") -> None:
@@ -68,29 +67,30 @@ class CompiledEgress:
         self._rules = tuple(CompiledEgressRule(rule) for rule in sorted(section.rules, key=lambda r: r.id))
         self._remembered: dict[tuple[EgressRequest, tuple[tuple[str, int], ...]], Decision] = {}
         self.allows_by_address = any(rule.action == "allow" and rule.cidrs for rule in section.rules)
-        """Whether knowing the addresses can turn a refusal by default into an allow."""
 
     def decide(self, request: EgressRequest, operator: Sequence[tuple[str, int]] = ()) -> Decision:
-        """Decide `request`; what cannot be judged is denied."""
+        """Decide `request`; what cannot be judged is denied.
+
+        `operator` are the addresses and ports of the proxy's own consoles. No agent may reach
+        them, whatever the rules say: it could approve its own proposals there.
+        """
         try:
             key = (request, tuple(operator))
             known = self._remembered.get(key)
-            return known if known is not None else self._remember(key, self._decide(*key))
+            if known is None:
+                if len(self._remembered) >= _MAX_REMEMBERED:
+                    self._remembered.clear()
+                known = self._remembered[key] = self._decide(*key)
         except Exception as error:  # noqa: BLE001 - the boundary: whatever goes wrong is a refusal
             return self._deny(POLICY_ERROR, f"The request could not be judged ({type(error).__name__}).")
-
-    def _remember(self, key: tuple[EgressRequest, tuple[tuple[str, int], ...]], decision: Decision) -> Decision:
-        if len(self._remembered) >= _MAX_REMEMBERED:
-            self._remembered.clear()
-        self._remembered[key] = decision
-        return decision
+        return known
 
     def _decide(self, request: EgressRequest, operator: Sequence[tuple[str, int]]) -> Decision:
         target = read_target(request)
         if target is None:
             return self._deny(AMBIGUOUS, f"{request.host!r} cannot be read as a host.")
         if _reaches_operator(target, request.port, operator):
-            return self._deny(OPERATOR_PORT, "The proxy's own operator port is not for agents.")
+            return self._deny(OPERATOR_PORT, "This is the proxy's own operator port; agents may not use it.")
         hits = [rule for rule in self._rules if rule.matches(request, target)]
         shadow = tuple(rule.id for rule in hits if rule.rule.mode == "shadow")
         live = [rule for rule in hits if rule.rule.mode != "shadow"]
@@ -98,62 +98,50 @@ class CompiledEgress:
         if denies:
             winner = min(denies, key=lambda rule: (-_SEVERITIES.index(rule.rule.severity), rule.id))
             return self._by_rule(Outcome.DENY, DENIED, winner, live, shadow)
+        # Before the allows: an allow of a name must not open what the name resolves to.
         for kind in _GUARDED:
             if kind in target.classes() and getattr(self.section, kind) == "deny":
                 message = f"{request.host} leads to a {kind.replace('_', '-')} address."
                 return self._deny(f"egress_{kind}", message, shadow)
         allows = [rule for rule in live if rule.rule.action == "allow"]
-        if allows:
-            allowed = self._by_rule(Outcome.ALLOW, "egress_allowed", allows[0], live, shadow)
-            return replace(allowed, redactions=self._secrets(live))
-        if self.section.default == "deny":
+        if not allows and self.section.default == "deny":
             return self._deny(DEFAULT_DENY, f"No egress rule allows {request.host}:{request.port}.", shadow)
-        return Decision(
-            Outcome.ALLOW,
-            "egress_default_allow",
-            matched=tuple(rule.id for rule in live),
-            shadow=shadow,
-            redactions=self._secrets(live),
-            policy_version=self.version,
-        )
+        reason = "egress_allowed" if allows else "egress_default_allow"
+        allowed = self._by_rule(Outcome.ALLOW, reason, allows[0] if allows else None, live, shadow)
+        return replace(allowed, redactions=self._secrets(live))
 
     def _secrets(self, live: Sequence[CompiledEgressRule]) -> tuple[Redaction, ...]:
-        """Say what becomes of secrets in a request: the strictest that rules say, or what the section says."""
-        said = [(rule.rule.secrets, rule.id) for rule in live if rule.rule.secrets is not None]
-        action, rule = max(said or [(self.section.secrets, SECTION)], key=lambda pair: SECRETS.index(pair[0]))
+        """Return what happens to secrets in a request: the strictest of the rules, or what the section says."""
+        given = [(rule.rule.secrets, rule.id) for rule in live if rule.rule.secrets is not None]
+        action, rule = max(given or [(self.section.secrets, SECTION)], key=lambda pair: SECRETS.index(pair[0]))
         return () if action == "allow" else (Redaction(rule, _DETECTORS, frozenset({"request"}), action),)
 
     def _deny(self, reason: str, message: str, shadow: tuple[str, ...] = ()) -> Decision:
-        return Decision(
-            Outcome.DENY,
-            reason,
-            message=message,
-            shadow=shadow,
-            policy_version=self.version,
-        )
+        return Decision(Outcome.DENY, reason, message=message, shadow=shadow, policy_version=self.version)
 
     def _by_rule(
         self,
         outcome: Outcome,
         reason: str,
-        winner: CompiledEgressRule,
+        winner: CompiledEgressRule | None,
         live: Sequence[CompiledEgressRule],
         shadow: tuple[str, ...],
     ) -> Decision:
-        return Decision(
+        decision = Decision(
             outcome,
             reason,
-            winner.id,
-            winner.rule.description,
-            severity=winner.rule.severity,
             matched=tuple(rule.id for rule in live),
             shadow=shadow,
             policy_version=self.version,
         )
+        if winner is None:
+            return decision
+        rule = winner.rule
+        return replace(decision, rule=rule.id, message=rule.description, severity=rule.severity)
 
 
 class CompiledEgressRule:
-    """One egress rule; a restriction matches if any reading of the target does, an allow only if all do."""
+    """One compiled egress rule: a restriction matches if any reading of the target does, an allow only if all do."""
 
     def __init__(self, rule: EgressRule) -> None:
         self.rule = rule
@@ -165,7 +153,7 @@ class CompiledEgressRule:
         self._fits_agent: Callable[[str], bool] = compile_globs(rule.agents)
 
     def matches(self, request: EgressRequest, target: _Target) -> bool:
-        """Return whether the rule speaks of the request."""
+        # A `secrets: allow` lifts a check, so it must be as sure as an allow.
         denies = "allow" not in (self.rule.action, self.rule.secrets)
         return (
             self._fits_agent(request.agent)
@@ -180,7 +168,7 @@ class CompiledEgressRule:
             return True
         if request.judged_inside:
             return not denies
-        # Inside an unseen tunnel any method may be used.
+        # Inside a tunnel that is not opened any method may be used.
         return denies and request.method is None
 
     def _fits_host(self, target: _Target, *, denies: bool) -> bool:
@@ -199,10 +187,11 @@ class CompiledEgressRule:
 
 
 def read_target(request: EgressRequest) -> _Target | None:
-    """Work out who a request would reach, or give None where its host cannot be read.
+    """Return what a request would reach, or None where its host cannot be read.
 
-    Raises ValueError for an address that is none.
+    Raises ValueError for an address that is not one.
     """
+    # Characters that end a host or start a login in a URL: readers would disagree on the host.
     if not _NOT_IN_HOSTS.isdisjoint(request.host) or ("[" in request.host) != ("]" in request.host):
         return None
     host = canonical_host(request.host)
@@ -218,17 +207,13 @@ def read_target(request: EgressRequest) -> _Target | None:
 
 
 def _reaches_operator(target: _Target, port: int, operator: Sequence[tuple[str, int]]) -> bool:
-    """Return whether a request would reach one of the proxy's own ports.
-
-    A console bound to any address is reached by every address, so the port
-    alone decides then.
-    """
     known = {address for host in target.everything() for address in host.addresses}
     local = bool({"loopback", "unspecified"} & target.classes())
     for text, own in operator:
         if own != port:
             continue
         address = parse_address(text)
+        # A console bound to 0.0.0.0 is reached by every address of the machine: the port alone decides.
         if address is None or address.is_unspecified or address in known:
             return True
         if address.is_loopback and local:

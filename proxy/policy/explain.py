@@ -1,8 +1,9 @@
-"""Why a call is decided as it is: every rule looked at, every view it saw. Pure, no I/O."""
+"""Explain a decision: every rule that was evaluated, and every view that it saw. Pure, no I/O."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import contextlib
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy.policy.arg_path import EvalContext, parse_arg
@@ -12,58 +13,29 @@ from proxy.policy.decide import name_variants
 from proxy.policy.hosts import UrlViews
 from proxy.policy.operators import OPERATORS, compile_when
 from proxy.policy.path_operator import PathSet
-from proxy.policy.views import YES, NumberView, ScalarView, TextView
+from proxy.policy.paths import PathViews
+from proxy.policy.views import YES, NumberView, ScalarView, TextView, Views
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from proxy.core.model import Call, Decision
     from proxy.policy.compiled_rule import CompiledRule, Hit
     from proxy.policy.conditions import When
     from proxy.policy.decide import CompiledPolicy
 
-_FAMILIES: Final = {
-    "equals": "scalar",
-    "not_equals": "scalar",
-    "in": "scalar",
-    "starts_with": "text",
-    "ends_with": "text",
-    "contains": "contents",
-    "matches": "text",
-    "gt": "number",
-    "gte": "number",
-    "lt": "number",
-    "lte": "number",
-    "length": "length",
-    "path_under": "paths",
-    "host_in": "url",
-    "url_scheme": "url",
-    "ip_class": "url",
-    "cidr": "url",
-    "command": "command",
-}
 _ANSWERS: Final = {0: "no", 1: "some views", 3: "yes"}
 
 
 @dataclass(frozen=True, slots=True)
 class ConditionTrace:
-    """One part of a condition: what it asks, the views it saw, the answer, and its own parts."""
+    """One part of a condition: what it tests, the views it saw, the answer, and its own parts."""
 
     asks: str
     answer: str
     views: tuple[str, ...] = ()
     trouble: str = ""
     parts: tuple[ConditionTrace, ...] = ()
-
-    def data(self) -> dict[str, Any]:
-        """Return the step as JSON."""
-        return {
-            "asks": self.asks,
-            "answer": self.answer,
-            "views": list(self.views),
-            "trouble": self.trouble,
-            "parts": [part.data() for part in self.parts],
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,21 +49,10 @@ class RuleTrace:
     why: str
     condition: ConditionTrace | None = None
 
-    def data(self) -> dict[str, Any]:
-        """Return the trace as JSON."""
-        return {
-            "rule": self.rule,
-            "action": self.action,
-            "mode": self.mode,
-            "matched": self.matched,
-            "why": self.why,
-            "condition": self.condition.data() if self.condition else None,
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A decision and how it came about."""
+    """A decision, the rules that were evaluated for it, and those that do not apply to the call."""
 
     decision: Decision
     because: str
@@ -109,13 +70,13 @@ class Explanation:
             "shadow": list(self.decision.shadow),
             "redactions": [r.rule for r in self.decision.redactions],
             "policy_version": self.decision.policy_version,
-            "looked_at": [trace.data() for trace in self.looked_at],
+            "looked_at": [asdict(trace) for trace in self.looked_at],
             "passed_over": [{"rule": rule, "why": why} for rule, why in self.passed_over],
         }
 
 
 def explain(policy: CompiledPolicy, call: Call) -> Explanation:
-    """Decide `call` and tell how."""
+    """Decide `call` and return how each rule contributed."""
     context = EvalContext(call.arguments or {})
     looked_at = policy.rules_for(call)
     traces = tuple(_trace(rule, rule.evaluate(context), call) for rule in looked_at)
@@ -139,27 +100,23 @@ def _trace(rule: CompiledRule, hit: Hit | None, call: Call) -> RuleTrace:
 
 
 def _step(when: When, call: Call) -> ConditionTrace:
+    answer, trouble = _answer(when, call)
     match when:
-        case All(all=parts):
-            return _compound("all", when, parts, call)
-        case Any_(any=parts):
-            return _compound("any", when, parts, call)
-        case Not(not_=part):
-            return _compound("not", when, [part], call)
         case Condition():
-            return _leaf(when, call)
+            asks = ", ".join(f"{name} {operand!r}" for name, operand in when.operators().items())
+            return ConditionTrace(f"{when.arg} {asks}", answer, _views(when, call), trouble)
+        case All(all=parts) | Any_(any=parts):
+            name = "all" if isinstance(when, All) else "any"
+            return ConditionTrace(name, answer, (), trouble, tuple(_step(part, call) for part in parts))
+        case Not(not_=part):
+            return ConditionTrace("not", answer, (), trouble, (_step(part, call),))
 
 
-def _compound(name: str, when: When, parts: Sequence[When], call: Call) -> ConditionTrace:
-    answer, trouble = _ask(when, call)
-    return ConditionTrace(name, answer, (), trouble, tuple(_step(part, call) for part in parts))
-
-
-def _ask(when: When, call: Call) -> tuple[str, str]:
+def _answer(when: When, call: Call) -> tuple[str, str]:
     context = EvalContext(call.arguments or {})
     try:
         bits = compile_when(when)(context)
-    except Exception as error:  # noqa: BLE001 - an explanation tells of a broken rule too
+    except Exception as error:  # noqa: BLE001 - a rule that raises is explained too
         return "cannot tell", f"{type(error).__name__}: {error}"
     trouble = context.take_trouble()
     if trouble is not None and bits != YES:
@@ -167,30 +124,33 @@ def _ask(when: When, call: Call) -> tuple[str, str]:
     return _ANSWERS[bits], ""
 
 
-def _leaf(condition: Condition, call: Call) -> ConditionTrace:
-    answer, trouble = _ask(condition, call)
+def _views(condition: Condition, call: Call) -> tuple[str, ...]:
     context = EvalContext(call.arguments or {})
     arg = parse_arg(condition.arg)
-    views: dict[str, None] = {}
     for name, operand in condition.operators().items():
-        try:
+        # `_answer` reports what is raised here.
+        with contextlib.suppress(Exception):
             OPERATORS[name](arg, operand)(context)
-        except Exception:  # noqa: BLE001, S112 - told of by `trouble`
-            continue
-        found = context.memo.get(f"{_FAMILIES.get(name)}:{arg.text}")
-        if isinstance(found, PathSet):
-            views |= dict.fromkeys((*found.exact, *found.folded, *found.relative))
-        elif found is not None:
-            views |= dict.fromkeys(text for view in (*found.items, *found.extra) for text in show_view(view))
-    if not views:
+    # A context of its own, so all that the operators left in it are the views of this condition.
+    found = [made for made in context.memo.values() if isinstance(made, PathSet | Views)]
+    shown = dict.fromkeys(text for made in found for text in _texts(made))
+    if not shown:
         selection = arg.select(context)
-        views |= dict.fromkeys(repr(value) for value in (*selection.exact, *selection.loose))
-    asks = ", ".join(f"{name} {operand!r}" for name, operand in condition.operators().items())
-    return ConditionTrace(f"{condition.arg} {asks}", answer, tuple(views), trouble)
+        shown = dict.fromkeys(repr(value) for value in (*selection.exact, *selection.loose))
+    return tuple(shown)
+
+
+def _texts(made: PathSet | Views) -> Iterator[str]:
+    if isinstance(made, PathSet):
+        yield from (*made.exact, *made.folded, *made.relative)
+        return
+    for view in (*made.items, *made.extra):
+        if not isinstance(view, PathViews):
+            yield from show_view(view)
 
 
 def show_view(view: Any) -> tuple[str, ...]:
-    """Return a view as a person reads it."""
+    """Return a view as texts for people."""
     match view:
         case TextView():
             return view.readings
@@ -212,7 +172,7 @@ def show_view(view: Any) -> tuple[str, ...]:
 def _why_not(rule: CompiledRule, call: Call) -> str:
     names = name_variants(call)
     if not rule.fits_method(call.method):
-        return f"methods: speaks of {', '.join(rule.rule.methods or ['tools/call'])}"
+        return f"methods: applies to {', '.join(rule.rule.methods or ['tools/call'])}"
     if not any(rule.fits_server(server) for server, _, _ in names):
         return "servers: no glob fits"
     if not any(rule.fits_tool(tool) for _, tool, _ in names):
@@ -220,8 +180,8 @@ def _why_not(rule: CompiledRule, call: Call) -> str:
     if not any(rule.fits_agent(agent) for _, _, agent in names):
         return "agents: no glob fits"
     if not rule.fits_hints(call.hints):
-        return "annotations: the server says something else of the tool"
-    return "an allow needs every spelling of the names to fit"
+        return "annotations: the server declares something else about the tool"
+    return "an allow needs every form of the names to fit"
 
 
 def _because(policy: CompiledPolicy, decision: Decision, traces: Sequence[RuleTrace]) -> str:

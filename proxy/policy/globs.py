@@ -13,7 +13,6 @@ _MARKS = frozenset("*?[")
 
 
 def is_glob(pattern: str) -> bool:
-    """Return whether a pattern is more than a plain name."""
     return not _MARKS.isdisjoint(pattern)
 
 
@@ -30,7 +29,7 @@ def compile_globs(patterns: Sequence[str] | None) -> Callable[[str], bool]:
 
 
 def translate(pattern: str) -> str:
-    """Turn a glob (`*`, `?`, `[abc]`, `[!abc]`) into an RE2 expression."""
+    """Return the RE2 expression of a glob (`*`, `?`, `[abc]`, `[!abc]`)."""
     out: list[str] = []
     rest = pattern
     while rest:
@@ -49,6 +48,7 @@ def translate(pattern: str) -> str:
 
 
 def _members(members: str) -> str:
+    # RE2 gives \, [ and ^ a meaning inside brackets that a glob does not.
     negated = members[:1] in ("!", "^")
     body = (members[1:] if negated else members).replace("\\", "\\\\").replace("[", "\\[").replace("^", "\\^")
     return f"[{'^' if negated else ''}{body}]"

@@ -1,4 +1,8 @@
-"""Which host a string names when a server takes it for a URL, a host or an address. Pure, no I/O."""
+"""The hosts that a string may name when a server takes it for a URL, a host or an address. Pure, no I/O.
+
+`ada_url` reads URLs as browsers and Node do (WHATWG), `urllib` as many Python servers do.
+Where they disagree on the host, an attacker can show one host to the proxy and reach another.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +24,11 @@ _SPECIAL: Final = frozenset({"http", "https", "ws", "wss", "ftp"})
 _SCHEME: Final = frozenset(string.ascii_letters + string.digits + "+-.")
 _LOGIN: Final = frozenset(string.ascii_letters + string.digits + "+-._:")
 _ENDS: Final = frozenset(" \t\r\n\"'<>`{}|^")
+# WHATWG readers drop tab and newlines anywhere in a URL: "ht\ntp://169.254.\t169.254/".
 _CONTROL: Final = {9: None, 10: None, 13: None}
 _QUOTES: Final = "\"'`<>(){}"
 _MAX: Final = 8192
-# Letters of other scripts that look like Latin ones.
+# Cyrillic, Greek and other letters that look like Latin ones: xn--pple-43d.com is shown as "apple.com".
 _LOOKALIKES: Final = str.maketrans(
     "аеорсухіјѕһԁԛԝъьαβεικνορτυχωɑɡıłøđħŧƅո",
     "aeopcyxijshdqwbbabeiknoptuxwagilodhtbn",
@@ -31,13 +36,13 @@ _LOOKALIKES: Final = str.maketrans(
 
 
 class Host(NamedTuple):
-    """One host: its canonical name, and the addresses that name spells out."""
+    """One host: its canonical name, and the addresses that the name is a form of."""
 
     name: str
     addresses: tuple[Address, ...] = ()
 
     def classes(self) -> tuple[frozenset[str], ...]:
-        """Return the classes of each address, or of the name where it spells out none."""
+        """Return the classes of each address, or of the name where it has none."""
         if self.addresses:
             return tuple(classes_of(address) for address in self.addresses)
         known = classes_of_name(self.name)
@@ -45,10 +50,9 @@ class Host(NamedTuple):
 
 
 class UrlViews(NamedTuple):
-    """The hosts and schemes one string may name.
+    """The hosts and schemes that one string may name.
 
-    `exact` is what a careful reader takes, `hosts` and `schemes` have what any
-    reader might.
+    `exact` is what a careful reader takes; `hosts` and `schemes` are what any reader might.
     """
 
     exact: tuple[Host, ...]
@@ -97,13 +101,13 @@ def _read_one(reading: str, found: _Collector) -> None:
         _read_bare(text, found)
     elif text[0] in _QUOTES and _is_hostlike(text.strip(_QUOTES)):
         _add_if_any(_canonical(_authority("//" + text.strip(_QUOTES))), found)
+    # A server may fetch a URL that stands in a query or in prose: "https://proxy/?url=http://169.254.169.254/".
     for url in _urls_inside(text):
-        host = _host_by_standard(url)
-        if host is not None:
-            _add(host, found, exact=False)
+        _add_if_any(_host_by_standard(url), found)
 
 
 def _is_url(text: str) -> bool:
+    # WHATWG takes backslashes for slashes, and http:host for http://host.
     if text.startswith(("//", "\\\\", "/\\", "\\/")):
         return True
     scheme, colon, rest = text.partition(":")
@@ -117,9 +121,11 @@ def _is_hostlike(text: str) -> bool:
 
 
 def _read_whole(text: str, found: _Collector) -> None:
+    # "http://good.com\\@evil.com": the host is good.com to a browser and evil.com to RFC 3986.
     if "\\" in text.partition("?")[0]:
         found.problem = "a backslash in a URL"
     authority = _authority(text)
+    # "https://good.com@evil.com/" shows one host and reaches the other; only ssh, git and databases need logins.
     if "@" in authority:
         if not _is_login(authority) or text[0] in "/\\" or text.partition(":")[0].lower() in _SPECIAL:
             found.problem = "a user name in a URL"
@@ -137,13 +143,13 @@ def _read_whole(text: str, found: _Collector) -> None:
 
 
 def _is_login(authority: str) -> bool:
-    """Tell `git@host`, which every reader of such addresses takes apart alike."""
+    """Return whether this is `git@host`, which every reader of such addresses splits alike."""
     user, _, host = authority.partition("@")
     return _LOGIN.issuperset(user) and _LOGIN.issuperset(host)
 
 
 def _read_bare(text: str, found: _Collector) -> None:
-    """Read `host`, `host:port`, `host/path` or an address."""
+    """Add the hosts of `host`, `host:port`, `host/path` or an address."""
     address = parse_address(text)
     if address is not None:
         _add(Host(str(address), unwrap(address)), found, exact=True)
@@ -176,7 +182,7 @@ def _authority(text: str) -> str:
 
 
 def _host_by_standard(text: str) -> Host | None:
-    """Read the host as a browser does (WHATWG)."""
+    """Return the host that a browser takes (WHATWG), or None."""
     scheme, colon, rest = text.partition(":")
     if text.startswith(("/", "\\")):
         text = "http:" + text
@@ -186,7 +192,7 @@ def _host_by_standard(text: str) -> Host | None:
         name = ada_url.URL(text).hostname
     except ValueError:
         return None
-    return _made(name) if name else None
+    return _host_named(name) if name else None
 
 
 def _host_by_urllib(text: str) -> Host | None:
@@ -198,7 +204,7 @@ def _host_by_urllib(text: str) -> Host | None:
 
 
 def _canonical(authority: str) -> Host | None:
-    """Return the host of `host` or `host:port`, however it is spelt."""
+    """Return the host of `host` or `host:port` in any notation (0x7f.1, 2130706433), or None."""
     if not authority:
         return None
     bare = parse_address(authority)
@@ -206,12 +212,13 @@ def _canonical(authority: str) -> Host | None:
         return Host(str(bare), unwrap(bare))
     try:
         name = ada_url.URL("http://" + authority.partition("%")[0] if authority[0] == "[" else "http://" + authority)
-        return _made(name.hostname)
+        return _host_named(name.hostname)
     except ValueError:
         return None
 
 
-def _made(name: str) -> Host:
+def _host_named(name: str) -> Host:
+    # "evil.com." is evil.com: the dot only says that the name is complete.
     name = name.rstrip(".").lower()
     address = parse_address(name)
     if address is not None:
@@ -220,7 +227,7 @@ def _made(name: str) -> Host:
 
 
 def canonical_host(text: str) -> Host | None:
-    """Return the host that a policy or a connection names, or None where it is none."""
+    """Return the host that a policy or a connection names, or None where it is not a host."""
     return _canonical(text.strip())
 
 
@@ -240,7 +247,7 @@ def _add(host: Host, found: _Collector, *, exact: bool) -> None:
 
 
 def lookalikes(host: Host) -> list[Host]:
-    """Return what a host's name imitates or spells out: Latin look-alikes, addresses in a name."""
+    """Return what a host's name imitates: a Latin name that looks alike, an address written in the name."""
     if host.addresses:
         return []
     out = []
@@ -255,7 +262,7 @@ def lookalikes(host: Host) -> list[Host]:
 
 
 def skeleton(name: str) -> str:
-    """Return the Latin name that a name in another script looks like."""
+    """Return the Latin name that a name in another script resembles."""
     labels = []
     for label in name.split("."):
         shown = label
@@ -269,7 +276,7 @@ def skeleton(name: str) -> str:
 
 
 def _address_in_name(name: str) -> Address | None:
-    """Find the address in names like 10-0-0-1.sslip.io, 10.0.0.1.nip.io and a9fea9fe.nip.io."""
+    """Return the address that DNS services read out of 10-0-0-1.sslip.io, 10.0.0.1.nip.io or a9fea9fe.nip.io."""
     parts = name.replace("-", ".").split(".")
     for i in range(len(parts) - 3):
         quad = parts[i : i + 4]
@@ -288,7 +295,7 @@ def _address_in_label(label: str) -> Address | None:
 
 
 def _urls_inside(text: str) -> list[str]:
-    """Return the URLs inside a text, such as a link in prose or a target in a query."""
+    # At most 64 of each kind: enough for prose, and a bound on the work.
     out: list[str] = []
     start = text.find("://", 1)
     while start >= 0 and len(out) < 64:
@@ -314,5 +321,6 @@ def _read_schemes(text: str, found: _Collector) -> None:
                 found.exact_schemes[scheme.lower()] = None
         exact = False
         scheme, colon, rest = rest.lstrip("/\\").partition(":")
+    # A plain path is what file: would open.
     if text.startswith(("/", "~", "\\", ".")) or text[1:3] in (":\\", ":/"):
         found.schemes["file"] = None

@@ -1,6 +1,6 @@
-"""`path_under`: is the value one of these folders, or inside one? Pure, no I/O.
+"""The `path_under` operator: whether a value names one of the given folders, or something inside. Pure, no I/O.
 
-Roots may hold globs: `*` within a component, `**` for any number of them.
+Folders may hold globs: `*` within a component, `**` for any number of components.
 """
 
 from __future__ import annotations
@@ -10,23 +10,22 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from proxy.policy.arg_path import AMBIGUOUS, NOTHING, Trouble
 from proxy.policy.conditions import as_tuple
 from proxy.policy.path_fastpath import read_plain_path
-from proxy.policy.path_roots import reach_of, read_root
-from proxy.policy.paths import PathViews, read_path
+from proxy.policy.paths import GLOB_MARKS, PathViews, join_parts, read_path, search_endings
 from proxy.policy.regex import compile_search, escape
-from proxy.policy.views import WrongTypeError, gather
+from proxy.policy.views import MAY, NO, YES, WrongTypeError, gather
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from proxy.policy.arg_path import ArgPath, EvalContext, Selection
-    from proxy.policy.views import Views
+    from proxy.policy.views import Test, Views
 
 
 class PathSet(NamedTuple):
     """Every path that one `arg` names, over all its values.
 
-    `plain` is the one folded path where there is nothing else to look at. `may_reach` says whether
-    one of the patterns may name something under a root: they are taken apart once for all rules.
+    `plain` is the folded path where there is only one. `may_reach` returns whether one of the
+    patterns may name something under a root; they are split once for all rules.
     """
 
     folded: tuple[str, ...]
@@ -42,14 +41,13 @@ _NO_PATHS: Final = PathSet((), (), (), False, None)
 
 
 def view_path(value: Any) -> PathViews:
-    """View a string as a path."""
     if not isinstance(value, str):
         raise WrongTypeError("a path", value)
     return read_path(value)
 
 
 def _plain_paths(selection: Selection) -> PathSet | None:
-    """Take the short way where all that was found is one string that has one reading."""
+    """Return the paths of a selection that is one string with one reading; None for any other."""
     exact, loose, trouble = selection
     if len(exact) != 1 or loose or trouble is not None or type(exact[0]) is not str:
         return None
@@ -100,7 +98,7 @@ def _merge(views: Views) -> PathSet:
 
 
 class RootSet(NamedTuple):
-    """The folders of one `path_under`, ready to compare; `globs` are those with marks, without case."""
+    """The compiled folders of one `path_under`; `globs` are those with marks, without case."""
 
     exact: tuple[str, ...]
     folded: tuple[str, ...]
@@ -110,18 +108,16 @@ class RootSet(NamedTuple):
     globs: tuple[str, ...]
 
     def hold(self, path: str) -> bool:
-        """Return whether an absolute path is under one of them."""
         return path.startswith(self.exact) or (self.exact_glob is not None and self.exact_glob(path))
 
     def hold_relative(self, path: str) -> bool:
-        """Return whether a path that hangs on the server's folder is under one of them."""
+        # "../" has left the server's folder, so not even `.` holds it.
         if path == "../":
             return False
         return any(root == "./" or path.startswith(root[2:]) for root in self.relative)
 
 
-def path_under(arg: ArgPath, operand: Any) -> Callable[[EvalContext], int]:
-    """Compile `path_under`."""
+def path_under(arg: ArgPath, operand: Any) -> Test:
     roots = compile_roots(as_tuple(operand))
     paths_of = gather_paths(arg)
     folded_roots = roots.folded
@@ -130,17 +126,17 @@ def path_under(arg: ArgPath, operand: Any) -> Callable[[EvalContext], int]:
     def test(context: EvalContext) -> int:
         paths = paths_of(context)
         if paths is _NO_PATHS:
-            return 0
+            return NO
         if simple and paths.plain is not None:
-            return _how_sure(paths, roots, context) if paths.plain.startswith(folded_roots) else 0
+            return _how_sure(paths, roots, context) if paths.plain.startswith(folded_roots) else NO
         for path in paths.folded:
             if path.startswith(folded_roots):
                 return _how_sure(paths, roots, context)
         if simple and paths.trouble is None and paths.may_reach is None:
-            return 0
+            return NO
         if _may_by_pattern(paths, roots):
             return _how_sure(paths, roots, context)
-        return 0 if paths.trouble is None else context.give_up(paths.trouble)
+        return NO if paths.trouble is None else context.give_up(paths.trouble)
 
     return test
 
@@ -155,13 +151,13 @@ def _may_by_pattern(paths: PathSet, roots: RootSet) -> bool:
 
 def _how_sure(paths: PathSet, roots: RootSet, context: EvalContext) -> int:
     if paths.trouble is not None:
-        return 1 | context.give_up(paths.trouble)
+        return MAY | context.give_up(paths.trouble)
+    # An allow compares with case: /WORK and /work are two folders on Linux.
     must = paths.sure and all(map(roots.hold, paths.exact)) and all(map(roots.hold_relative, paths.relative))
-    return 3 if must else 1
+    return YES if must else MAY
 
 
 def compile_roots(operand: tuple[str, ...]) -> RootSet:
-    """Compile the folders of one `path_under`."""
     roots = [read_root(root) for root in operand]
     plain = tuple(r for r in roots if r.startswith("/") and not _is_glob(r))
     globs = [r if r.startswith("/") else "/**/" + r[2:] for r in roots if _is_glob(r)]
@@ -189,7 +185,7 @@ def glob_search(globs: Sequence[str]) -> Callable[[str], bool] | None:
 
 
 def _translate(glob: str) -> str:
-    """Turn a root with globs, ending in `/`, into an RE2 expression."""
+    """Return the RE2 expression of a root with globs that ends in `/`."""
     out = []
     for part in glob[1:-1].split("/"):
         if part == "**":
@@ -197,3 +193,73 @@ def _translate(glob: str) -> str:
         else:
             out.append("".join({"*": "[^/]*", "?": "[^/]"}.get(c) or escape(c) for c in part) + "/")
     return "/" + "".join(out)
+
+
+def read_root(root: str) -> str:
+    """Return a folder of a policy in the form that paths are compared with.
+
+    Only separators, `.` and `..` are resolved: a policy's author hides nothing. Relative
+    folders (`.`, `src`) cover paths relative to the server's directory.
+    """
+    walk = _walk_plain(root.replace("\\", "/"))
+    return walk if walk.startswith("/") or walk == "./" else "./" + walk
+
+
+def _walk_plain(text: str) -> str:
+    drive = text[1:2] == ":"
+    parts: list[str] = []
+    for part in text.split("/"):
+        if part == "..":
+            del parts[-1:]
+        elif part not in ("", "."):
+            parts.append(part)
+    if drive:
+        parts[0] = parts[0][0].upper() + ":"
+    if drive or text.startswith("/"):
+        return join_parts(tuple(parts))
+    return join_parts(tuple(parts))[1:] or "./"
+
+
+def reach_of(globs: Iterable[str], searches: Iterable[str]) -> Callable[[str], bool]:
+    """Return the test whether one of these folded patterns may name something under a folded root."""
+    absolute = [_parts(pattern) for pattern in globs]
+    relative = [_parts(pattern) for pattern in searches]
+
+    def may_reach(root: str) -> bool:
+        wanted = _parts(root)
+        return any(_glob_may_reach(given, wanted) for given in absolute) or any(
+            _search_may_reach(given, wanted) for given in relative
+        )
+
+    return may_reach
+
+
+def _parts(path: str) -> list[str]:
+    return [part for part in path.split("/") if part]
+
+
+def _glob_may_reach(given: list[str], wanted: list[str]) -> bool:
+    for i, part in enumerate(wanted):
+        if i >= len(given):
+            return False
+        if given[i].startswith("**"):
+            return True
+        if not _component_may_match(given[i], part):
+            return False
+    return True
+
+
+def _search_may_reach(given: list[str], wanted: list[str]) -> bool:
+    # Only where the search names a part of the root: that it might start at `/` does not count.
+    *folders, last = given
+    endings = tuple(f".{ending}" for ending in search_endings(last))
+    return any(name in folders or name.endswith(endings) for name in wanted)
+
+
+def _component_may_match(pattern: str, name: str) -> bool:
+    marks = [i for i, c in enumerate(pattern) if c in GLOB_MARKS]
+    if not marks:
+        return pattern == name
+    last = max(i for i, c in enumerate(pattern) if c in "*?]}[{")
+    tail = pattern[last + 1 :]
+    return name.startswith(pattern[: marks[0]]) and (not tail or name.endswith(tail))

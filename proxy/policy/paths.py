@@ -1,7 +1,6 @@
-"""What a string names when a server takes it for a file path. Pure, no I/O.
+"""The files that a string may name when a server takes it for a path. Pure, no I/O.
 
-Symbolic links on the server's side cannot be seen from here; the well-known
-ones are named in `_ALIASES`.
+The proxy cannot see symbolic links on the server; `_ALIASES` has the well-known ones.
 """
 
 from __future__ import annotations
@@ -13,49 +12,46 @@ from typing import NamedTuple
 from proxy.policy.path_fastpath import MAX_PATH, read_plain_path
 from proxy.policy.text import read_text
 
+# Bounds on the work of one string; beyond them the value is a problem, so it is denied.
 _MAX_SCHEMES = 8
 _MAX_TAILS = 16
+# Behind one of these a second path may begin: "/tmp/x,/etc/passwd", "--file=/etc/passwd".
 _LIST_MARKS = frozenset(",:;|= <>@")
 # Backslash, and characters that look like a slash or that old code pages turn into one.
 _SLASHES = str.maketrans(dict.fromkeys("\\\u2044\u2215\u29f8\u2571\uff0f\u29f5\u2216\uff3c\u00a5\u20a9", "/"))
+# The path of a web URL is a file of another machine.
 _WEB_SCHEMES = frozenset({"http", "https", "ws", "wss", "ftp", "ftps", "mailto", "data", "javascript"})
 _SCHEME = frozenset(string.ascii_letters + string.digits + "+-._")
+# Links that lead elsewhere on many machines, and where to: macOS keeps /etc below /private, Linux has
+# /run and /var/run as one, merged-/usr systems have /bin and /usr/bin as one.
 _ALIASES: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     ((".nofollow",), ()),
     ((".resolve", "1"), ()),
     (("volumes", "macintosh hd"), ()),
-    (("private", "etc"), ("etc",)),
-    (("private", "var"), ("var",)),
-    (("private", "tmp"), ("tmp",)),
+    *((("private", name), (name,)) for name in ("etc", "var", "tmp")),
     (("system", "volumes", "data"), ()),
     (("var", "run"), ("run",)),
     (("run",), ("var", "run")),
     (("var", "lock"), ("run", "lock")),
-    (("bin",), ("usr", "bin")),
-    (("sbin",), ("usr", "sbin")),
-    (("lib",), ("usr", "lib")),
-    (("lib64",), ("usr", "lib64")),
-    (("usr", "bin"), ("bin",)),
-    (("usr", "sbin"), ("sbin",)),
-    (("usr", "lib"), ("lib",)),
-    (("usr", "lib64"), ("lib64",)),
+    *(((name,), ("usr", name)) for name in ("bin", "sbin", "lib", "lib64")),
+    *((("usr", name), (name,)) for name in ("bin", "sbin", "lib", "lib64")),
 )
 _ALIASES_BY_HEAD = {link[0]: [entry for entry in _ALIASES if entry[0][0] == link[0]] for link, _ in _ALIASES}
 GLOB_MARKS = frozenset("*?[{")
-# Endings of files that hold keys, settings of the system, or sockets: to look for these is no harmless search.
+# Endings of files that hold keys, system settings or sockets: a search for these is not harmless.
 _KEYS = frozenset(
     ("asc", "cfg", "cnf", "conf", "crt", "env", "gpg", "ini", "jks", "kdbx", "key", "p12", "pem", "pfx", "ppk", "sock")
 )
 
 
 class PathViews(NamedTuple):
-    """The files one string may name. Every path ends in `/`, so that a prefix ends at a component.
+    """The files that one string may name. Every path ends in `/`, so that `/etc/` is no prefix of `/etcetera/`.
 
-    `exact` are the paths a careful server would open; `folded` are these and the
-    ones a careless server would, without case; `relative` are paths that hang on
-    the server's working directory; `globs` are absolute patterns, and relative ones
-    as taken from the root; `searches` are relative patterns that look for a kind of
-    file below the working directory (`**/*.py`), from the root too.
+    `exact` are the paths that a careful server would open; `folded` are these and the
+    ones that a careless server would, without case; `relative` are paths below the
+    server's working directory; `globs` are absolute patterns, and relative ones taken
+    from the root; `searches` are relative patterns that look for a kind of file below
+    the working directory (`**/*.py`), also taken from the root.
     """
 
     exact: tuple[str, ...]
@@ -76,7 +72,7 @@ class _Collector:
     searching: dict[str, bool] = field(default_factory=dict)
 
     def note(self, path: str, walk: _Walk, text: str) -> None:
-        """Note whether every reading that gives `path` only searches by it."""
+        """Record whether every reading that gives `path` only searches by it."""
         folded = path.casefold()
         self.searching[folded] = self.searching.get(folded, True) and is_search(text, walk.parts)
 
@@ -99,13 +95,13 @@ def read_path(raw: str) -> PathViews:
     """Return every file `raw` may name."""
     plain = read_plain_path(raw)
     if plain is None:
-        return read_fully(raw)
+        return read_path_fully(raw)
     folded = (plain.lower(),)
     return PathViews((plain,), folded) if raw[0] == "/" else PathViews((), folded, (plain[1:],))
 
 
-def read_fully(raw: str) -> PathViews:
-    """Return every file `raw` may name, by all the ways there are to read it."""
+def read_path_fully(raw: str) -> PathViews:
+    """Return every file `raw` may name, without the fast path."""
     found = _Collector()
     if len(raw) > MAX_PATH:
         return PathViews((), (), problem=f"longer than {MAX_PATH} characters")
@@ -117,23 +113,21 @@ def read_fully(raw: str) -> PathViews:
 
 
 def _read_one(reading: str, found: _Collector) -> None:
+    # C libraries end a path at NUL: "/tmp/x\0.txt" opens /tmp/x.
     if "\0" in reading:
         found.problem = "a NUL character"
     stripped = reading.strip()
     location, is_url = _from_url(stripped)
-    if is_url:
-        _take(location, found, strict=True)
-        _take(stripped, found, strict=False)
-    else:
-        _take(reading, found, strict=True)
-        _take(stripped, found, strict=False)
+    _take(location if is_url else reading, found, strict=True)
+    _take(stripped, found, strict=False)
     for other in _careless(stripped, found):
         _take(other, found, strict=False)
 
 
 def _careless(text: str, found: _Collector) -> list[str]:
-    """Spellings that only a server with odd habits would open."""
+    """Return variants that only a server with odd habits would open."""
     out = []
+    # Quotes that a shell or a template would remove, and curl's @file.
     if text[:1] in "\"'`<(" and len(text) > 1:
         out.append(text.strip("\"'`<>()"))
     if text[:1] == "@":
@@ -145,6 +139,7 @@ def _careless(text: str, found: _Collector) -> list[str]:
     tidied = _tidy(text)
     if tidied != text:
         out.append(tidied)
+    # A filter that removes "../" once turns "....//" into "../".
     if "...." in text:
         out.append(text.replace("../", "").replace("..\\", ""))
     return out + _behind_schemes(text, found)
@@ -165,7 +160,7 @@ def _behind_schemes(text: str, found: _Collector) -> list[str]:
 
 
 def _tidy(text: str) -> str:
-    """Drop what some servers drop inside a component: controls, outer blanks, `;parameters`."""
+    """Drop what some servers drop inside a component: controls, outer blanks, `;parameters` (Tomcat)."""
     printable = "".join(c for c in text if c >= " ")
     return "/".join(part.partition(";")[0].strip() for part in printable.translate(_SLASHES).split("/"))
 
@@ -210,9 +205,9 @@ def _take(text: str, found: _Collector, *, strict: bool) -> None:
 def _flag(text: str, found: _Collector) -> None:
     head = text.lstrip("\"'` \t\r\n")
     if head[:1] == "~":
-        found.problem = "it starts with ~, and whose folder that is the server decides; write the path out"
+        found.problem = "it starts with ~, which the server replaces by a home directory; write the full path"
     elif _starts_with_variable(head):
-        found.problem = "it starts with a variable, which the server fills in; write the path out"
+        found.problem = "it starts with a variable, which the server replaces; write the full path"
 
 
 def _starts_with_variable(text: str) -> bool:
@@ -226,6 +221,7 @@ def _add(text: str, found: _Collector, *, strict: bool) -> None:
     walk = _walk(text)
     if walk.problem:
         found.problem = walk.problem
+    # Both meanings of /proc/self/root: the link it is on Linux, and a plain folder elsewhere.
     if "proc" in text.casefold() or "dev" in text.casefold():
         found.loose[join_parts(_walk(text, follow=False).parts)] = None
     path = join_parts(walk.parts)
@@ -249,7 +245,7 @@ def _add(text: str, found: _Collector, *, strict: bool) -> None:
 
 
 def _add_likely(parts: tuple[str, ...], found: _Collector, hops: int = 0) -> None:
-    """Add where well-known links lead, and what Windows makes of a name."""
+    """Add the targets of well-known links, and what Windows makes of a name."""
     lowered = tuple(p.casefold() for p in parts)
     for link, target in _ALIASES_BY_HEAD.get(lowered[0], ()) if lowered else ():
         if lowered[: len(link)] == link:
@@ -267,13 +263,14 @@ def _add_likely(parts: tuple[str, ...], found: _Collector, hops: int = 0) -> Non
 
 
 def _trim(part: str, *, first: bool) -> str:
+    # NTFS opens "etc::$INDEX_ALLOCATION" and "etc." as "etc".
     if first and part[1:2] == ":":
         return part
     return part.partition(":")[0].strip(" \t\r\n").rstrip(". ")
 
 
 def _drive(lowered: tuple[str, ...]) -> tuple[str, int] | None:
-    """Return the drive letter a path is on, and how many components name it."""
+    """Return the drive letter of a path, and how many components name it: C:, /mnt/c, /cygdrive/c, /c, host/c$."""
     if not lowered:
         return None
     head = lowered[0]
@@ -290,7 +287,7 @@ def _drive(lowered: tuple[str, ...]) -> tuple[str, int] | None:
 
 
 def _tails(text: str) -> list[str]:
-    """Return what follows each `..`: behind a link, `..` may lead to the root from anywhere."""
+    """Return what follows each `..`: behind a link, `..` may lead to the root."""
     if ".." not in text:
         return []
     parts = text.split("/")
@@ -302,6 +299,7 @@ def _tails(text: str) -> list[str]:
 
 
 def _walk(text: str, *, follow: bool = True) -> _Walk:
+    # Windows device prefixes (slashes already turned): \\?\C:\etc is C:\etc.
     if text.startswith(("//?/", "//./", "/??/")):
         text = text[4:]
     drive = len(text) > 1 and text[1] in ":|" and text[0].isalpha()
@@ -315,7 +313,8 @@ def _walk(text: str, *, follow: bool = True) -> _Walk:
         if part in ("", "."):
             continue
         if part == "..":
-            if _is_link_farm(stack):
+            # What `..` means behind a link depends on where the link leads.
+            if len(stack) > 1 and stack[0].casefold() in ("proc", "dev"):
                 problem = "a step up from inside /proc or /dev"
             escaped = escaped or (not stack and not absolute)
             del stack[-1:]
@@ -323,18 +322,15 @@ def _walk(text: str, *, follow: bool = True) -> _Walk:
         stack.append(part)
         if follow and _through_proc(stack):
             link = stack[-1].casefold()
+            # /proc/…/root is the root folder, /proc/…/cwd the working directory.
             absolute = absolute and link == "root"
             problem = problem or ("a file descriptor path" if link in ("fd", "map_files") else None)
             stack.clear()
     return _Walk(tuple(stack), absolute, escaped, problem)
 
 
-def _is_link_farm(stack: list[str]) -> bool:
-    return len(stack) > 1 and stack[0].casefold() in ("proc", "dev")
-
-
 def _through_proc(stack: list[str]) -> bool:
-    """Return whether the path so far is one of the links by which /proc leads elsewhere."""
+    """Return whether the path so far is a link of /proc or /dev/fd that leads elsewhere."""
     head = stack[0].casefold()
     if head == "dev":
         return len(stack) == 2 and stack[1].casefold() == "fd"
@@ -346,7 +342,8 @@ def _through_proc(stack: list[str]) -> bool:
 
 
 def is_search(text: str, parts: tuple[str, ...]) -> bool:
-    """Return whether a path is relative and looks below its folder for files by their ending: `**/*.py`."""
+    """Return whether a path is relative and only looks below its folder for files by their ending: `**/*.py`."""
+    # From the root `**/*.py` reaches everything, but agents send it all day and mean their workspace.
     as_written = tuple(part for part in text.split("/") if part not in ("", "."))
     if text[:1] == "/" or parts != as_written or len(parts) < 2 or parts[0] not in ("*", "**"):
         return False

@@ -1,9 +1,9 @@
-"""Which of the rules that speak of a tool are worth asking about a call. Pure, no I/O.
+"""Which of the rules that apply to a tool need to be evaluated for a call. Pure, no I/O.
 
-Made once for each set of rules. A rule is passed over only where its condition, asked by
-itself, would have said no and broken nothing: conditions that are put in an index are the
-ones without which the whole cannot hold and before which nothing else is asked. A rule
-that has none, such as one that negates, is asked every time.
+A plan is made once for each set of rules. It skips a rule only where evaluating it would have
+returned no and raised nothing. So the conditions in an index are ones that the whole cannot
+hold without and that nothing is evaluated before. A rule without such a condition, for
+example one that negates, is evaluated every time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class _Need(NamedTuple):
-    """A condition that must not be no if a rule is to match."""
+    """A condition that a rule cannot match without."""
 
     arg: str
     build: Build
@@ -33,31 +33,33 @@ class _Need(NamedTuple):
 
 
 class Plan:
-    """Rules, and the order to ask them in."""
+    """The rules that apply to a tool, and the indexes that choose among them.
+
+    `certain` has the hits of the rules without a condition, by number.
+    """
 
     __slots__ = ("_always", "_indexes", "_rules", "certain")
 
     def __init__(self, rules: Sequence[CompiledRule]) -> None:
         self._rules = rules
         self.certain = {number: Hit(rule) for number, rule in enumerate(rules) if rule.rule.when is None}
-        """What the rules without a condition say, by their number."""
         needs = {number: _needs(rule.rule.when) for number, rule in enumerate(rules) if rule.rule.when is not None}
         self._always = [number for number, found in needs.items() if found is None]
         self._indexes = tuple(_indexes({number: found for number, found in needs.items() if found is not None}))
 
     def evaluate(self, context: EvalContext) -> list[Hit] | None:
-        """Return what the rules say, in their order; None where those without a condition alone have a say."""
-        asked = set(self._always)
+        """Return the hits of the rules in their order; None where only rules without a condition match."""
+        chosen = set(self._always)
         for arg, indexes, members in self._indexes:
             try:
                 if not arg.is_absent(context):
                     for index in indexes:
-                        asked.update(index(context))
-            except Exception:  # noqa: BLE001 - the rules themselves meet it again and tell of it
-                asked |= members
-        if not asked:
+                        chosen.update(index(context))
+            except Exception:  # noqa: BLE001 - the rules meet it again and report it
+                chosen |= members
+        if not chosen:
             return None
-        hits = {number: hit for number in asked if (hit := _evaluate(self._rules[number], context)) is not None}
+        hits = {number: hit for number in chosen if (hit := _evaluate(self._rules[number], context)) is not None}
         if not hits:
             return None
         hits |= self.certain
@@ -65,17 +67,17 @@ class Plan:
 
 
 def _evaluate(rule: CompiledRule, context: EvalContext) -> Hit | None:
-    # Most rules say no, and asking their test alone first is the cheaper way to hear it.
+    # Most rules do not match, and the bare test finds that out at the least cost.
     try:
         if not rule.test(context):
             return None
-    except Exception:  # noqa: BLE001, S110 - `ask` meets it again and tells of it
+    except Exception:  # noqa: BLE001, S110 - `evaluate` meets it again and reports it
         pass
     return rule.evaluate(context)
 
 
 def _needs(when: When) -> list[_Need] | None:
-    """Return conditions of which one must not be no if the whole is not to be; None where there is no such thing."""
+    """Return conditions of which at least one holds wherever the whole does; None where there are none."""
     match when:
         case Condition():
             return _need(when)
@@ -83,7 +85,7 @@ def _needs(when: When) -> list[_Need] | None:
             found = [_needs(part) for part in parts]
             return None if None in found else [need for needs in found for need in needs or ()]
         case All(all=parts):
-            # Only the first will do: it is asked, and may break, where a later part says no.
+            # Only the first will do: it is evaluated, and may raise, even where a later part is false.
             return _needs(parts[0])
         case _:
             return None
@@ -100,7 +102,6 @@ def _need(condition: Condition) -> list[_Need] | None:
 
 
 def _indexes(needs: dict[int, list[_Need]]) -> Iterator[tuple[ArgPath, tuple[Index, ...], frozenset[int]]]:
-    """Return each `arg` with its indexes and the rules that are in them."""
     groups: dict[str, dict[Build, list[Leaf]]] = {}
     for number, found in needs.items():
         for need in found:

@@ -1,4 +1,4 @@
-"""RE2, and only RE2: a pattern or a text can never stall the proxy. Pure, no I/O."""
+"""Regular expressions by RE2 alone: no pattern and no text can stall the proxy. Pure, no I/O."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
 
 escape: Callable[[str], str] = re2.escape
 
+# In RE2's instructions. A larger pattern is searched for by itself.
 _MAX_PROGRAM: Final = 500
-"""The size, in RE2's instructions, from which a pattern is searched for by itself."""
 _MAX_BUNDLE: Final = 4000
 
 
 def compile_search(pattern: str) -> Callable[[str], bool]:
-    """Return the test whether `pattern` is found anywhere in a text; the same as long as anyone holds it.
+    """Return the test whether `pattern` is found anywhere in a text; the same function while one is in use.
 
-    Raises ValueError with RE2's own words where it refuses the pattern.
+    Raises ValueError with RE2's message where RE2 refuses the pattern.
     """
     known = _KNOWN.get(pattern)
     if known is None:
@@ -48,17 +48,17 @@ class Bundle(NamedTuple):
 
 
 def bundle(patterns: Sequence[str]) -> tuple[Bundle, ...]:
-    """Put patterns together, so that a text is gone through once for many of them."""
+    """Join patterns, so that one search of a text covers many of them."""
     return tuple(made for together in _portions(patterns) for made in _join(together))
 
 
 def _portions(patterns: Sequence[str]) -> Iterator[list[str]]:
-    """Keep what is joined small enough for RE2's automaton, which is slow where it outgrows its memory."""
+    # Small enough for RE2's automaton, which becomes slow where it outgrows its memory.
     together: list[str] = []
     total = 0
     for pattern in patterns:
         size = _SIZES[compile_search(pattern)]
-        # An open \Q would take in the patterns that come after it.
+        # An open \Q would quote the patterns that follow.
         if size > _MAX_PROGRAM or r"\Q" in pattern:
             yield [pattern]
             continue
@@ -75,7 +75,7 @@ def _join(patterns: list[str]) -> Iterator[Bundle]:
     if len(patterns) > 1:
         try:
             yield Bundle(tuple(patterns), compile_search("|".join(f"(?:{pattern})" for pattern in patterns)))
-        except ValueError:  # such as names of groups that two of them give
+        except ValueError:  # for example where two of them name a group alike
             pass
         else:
             return
@@ -86,9 +86,10 @@ def _join(patterns: list[str]) -> Iterator[Bundle]:
 def _compile(pattern: str) -> Any:
     options = re2.Options()
     options.log_errors = False
-    options.never_capture = True  # what a group holds is never asked
+    options.never_capture = True  # no caller needs the groups, and RE2 is faster without
     try:
-        return re2.compile(pattern, options)._regexp  # noqa: SLF001  its `search` makes objects that cost more than it
+        # The wrapper's own `search` makes match objects, which cost more than the search.
+        return re2.compile(pattern, options)._regexp  # noqa: SLF001
     except re2.error as error:
         detail = error.args[0]
         said = detail.decode(errors="replace") if isinstance(detail, bytes) else str(detail)
@@ -97,6 +98,5 @@ def _compile(pattern: str) -> Any:
 
 _KNOWN: Final[WeakValueDictionary[str, Callable[[str], bool]]] = WeakValueDictionary()
 _SIZES: Final[WeakKeyDictionary[Callable[[str], bool], int]] = WeakKeyDictionary()
-"""How large RE2's programs are, in instructions."""
 _ANYWHERE: Final = re2._Anchor.UNANCHORED  # noqa: SLF001
 _NOWHERE: Final = (-1, -1)

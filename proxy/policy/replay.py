@@ -1,7 +1,7 @@
-"""Deciding recorded calls again: what a candidate policy would change. Pure, no I/O.
+"""Decide recorded calls again, to show what a candidate policy would change. Pure, no I/O.
 
-Only what a policy decided is decided again. A message refused for its form, its
-destination or a failure never came to the rules, and is passed over.
+Only calls that a policy decided are decided again. A message that was refused for its form, its
+destination or a failure never reached the rules and is skipped.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from proxy.policy.decide import CompiledPolicy
 
-# What a policy's rules say no with; any other refusal has other grounds.
+# Reasons of refusals by a policy's rules; any other refusal has another cause.
 DENIALS: Final = frozenset({"policy_denied", "default_deny", "policy_error", "wrong_type", "ambiguous_value"})
 TWO_PHASE: Final = "two_phase_required"
 COMMITTED: Final = "proposal_committed"
@@ -27,10 +27,10 @@ _MASK: Final = re.compile(r"\[(?:secret|pii|custom):[^\[\]]+\]")
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A recorded call that the candidate decides in another way.
+    """A recorded call that the candidate decides differently.
 
-    `masked` says that its arguments were recorded with masks in place of
-    secrets and that rules looked at arguments, so the real call may fare otherwise.
+    `masked` says that rules tested arguments that were recorded with masks in place of
+    secrets, so the decision on the real call may differ.
     """
 
     call_id: str | None
@@ -48,19 +48,17 @@ class Change:
     masked: bool
 
     def data(self) -> dict[str, Any]:
-        """Return the change as a JSON object."""
         return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What came of deciding recorded calls again."""
+    """What changed when recorded calls were decided again; `masked` of the decided ones rest on masked arguments."""
 
     policy_version: str
     decided: int
     passed_over: int
     masked: int
-    """Of the decided ones, how many rest on masked arguments."""
     changes: tuple[Change, ...]
 
     def data(self) -> dict[str, Any]:
@@ -75,7 +73,7 @@ class Replay:
 
 
 def replay(policy: CompiledPolicy, events: Iterable[Mapping[str, Any]]) -> Replay:
-    """Decide again, by `policy`, the calls that `decided` events tell of."""
+    """Decide the calls of `decided` events again by `policy`."""
     decided = passed_over = masked = 0
     changes: list[Change] = []
     for event in events:
@@ -94,7 +92,7 @@ def replay(policy: CompiledPolicy, events: Iterable[Mapping[str, Any]]) -> Repla
 
 
 def recorded_outcome(event: Mapping[str, Any]) -> str | None:
-    """Return what the policy said then; None where it was not the policy that spoke."""
+    """Return what the policy decided then; None where something else decided."""
     reason = event.get("reason")
     if reason == NOT_REQUIRED:
         return "allow"
@@ -128,7 +126,7 @@ def _decide_again(policy: CompiledPolicy, event: Mapping[str, Any], was: str) ->
 
 
 def recorded_call(event: Mapping[str, Any]) -> Call:
-    """Return the call that an event tells of. Only a response is recorded without a method."""
+    """Return the call of an event. Only a response is recorded without a method."""
     arguments = event.get("arguments")
     return Call(
         event.get("method") or "response",
@@ -141,7 +139,7 @@ def recorded_call(event: Mapping[str, Any]) -> Call:
 
 
 def rests_on_masks(policy: CompiledPolicy, call: Call) -> bool:
-    """Return whether rules look at the arguments of a call that was recorded with masks in them."""
+    """Return whether rules test the arguments of a call that was recorded with masks in them."""
     if not any(_MASK.search(text) for text in _texts(call.arguments)):
         return False
     return any(compiled.rule.when is not None for compiled in policy.rules_for(call))

@@ -1,9 +1,10 @@
-"""Asking the conditions of many rules together. Pure, no I/O.
+"""Indexes that evaluate the conditions of many rules at once. Pure, no I/O.
 
-An index has the conditions of one kind on one `arg`, and gives for a call the rules
-of which one may hold. To leave a rule out is a promise that its condition would have
-said no; where that is not sure, it is given. An index is asked only where the call has
-some value there: of no value at all, every condition that has an index says no.
+An index has the conditions of one kind on one `arg`. For a call it returns the numbers of the
+rules that may match. Leaving a rule out is a promise that its condition is false, whatever view
+of the value is taken; in doubt the rule is returned, and evaluated. tests/policy/test_plan.py
+decides every case of the adversarial tables with and without indexes. An index is used only where
+the call has a value there: without any value, every condition that has an index is false.
 """
 
 from __future__ import annotations
@@ -32,12 +33,13 @@ type Index = Callable[[EvalContext], Collection[int]]
 type Build = Callable[[ArgPath, Sequence[Leaf]], Index]
 type Table[T] = dict[T, frozenset[int]]
 
+# Longer texts are searched for each pattern by itself: RE2's automaton for joined patterns can
+# outgrow its memory on them and become slow.
 _MAX_TEXT: Final = 4096
-"""The length from which a text is searched for each pattern by itself, as the operator does."""
 
 
 class Leaf(NamedTuple):
-    """The operand of one condition, and the number of the rule that it stands in."""
+    """The operand of one condition, and the number of its rule."""
 
     operand: Any
     rule: int
@@ -55,13 +57,13 @@ def _all_rules(leaves: Sequence[Leaf]) -> frozenset[int]:
 
 
 def index_presence(_arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
-    """Return every rule, for conditions of which no more is known than that they say no of nothing."""
+    """Return every rule: of these conditions it is only known that they are false without a value."""
     everyone = _all_rules(leaves)
     return lambda _reading: everyone
 
 
 def index_paths(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
-    """Index `path_under`: each head of a path is looked up among the folders."""
+    """Index `path_under`: look up each prefix of a path among the folders."""
     paths_of = gather_paths(arg)
     everyone = _all_rules(leaves)
     compiled = [(compile_roots(as_tuple(leaf.operand)), leaf.rule) for leaf in leaves]
@@ -72,6 +74,8 @@ def index_paths(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
     some_glob = glob_search([glob for roots, _ in compiled for glob in roots.globs])
 
     def index(context: EvalContext) -> Collection[int]:
+        # The fast path of `path_fastpath`, without a PathSet: one plain absolute path. It is sound
+        # because such a path has no relative, pattern or problem part that the rest looks at.
         value = arg.single_value(context) if some_glob is None else None
         if type(value) is str and value[:1] == "/" and (path := read_plain_path(value)) is not None:
             folded = path.lower()
@@ -84,6 +88,7 @@ def index_paths(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
         if some_glob is not None:
             hit = [path for path in paths.folded if some_glob(path)]
             found.update([rule for path in hit for fits, rule in globs if fits(path)])
+        # Whether a relative path is under a relative root is left to the operator.
         if paths.relative:
             found |= relative
         may_reach = paths.may_reach
@@ -95,7 +100,7 @@ def index_paths(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
 
 
 def index_matches(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
-    """Index `matches`: a text is searched for many patterns at once, and for each only where that finds something."""
+    """Index `matches`: search a text for many patterns at once, and for each one only where that finds something."""
     rules = _table((pattern, leaf.rule) for leaf in leaves for pattern in as_tuple(leaf.operand))
     each = {pattern: (compile_search(pattern), found) for pattern, found in rules.items()}
     bundles = [(some.search, [each[pattern] for pattern in some.patterns]) for some in bundle(tuple(rules))]
@@ -121,7 +126,7 @@ def index_matches(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
 
 
 def index_scalars(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
-    """Index `equals` and `in`: equal values have a name in common."""
+    """Index `equals` and `in`: equal values have a name in common (`ScalarView.names`)."""
     rules = _table(
         (name, leaf.rule) for leaf in leaves for value in as_tuple(leaf.operand) for name in view_scalar(value).names
     )
@@ -134,24 +139,22 @@ def index_scalars(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
 
 def index_heads(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
     """Index `starts_with`."""
-    rules = _folded_words(leaves)
-    lengths = sorted({len(word) for word in rules})
-
-    def find(view: TextView) -> set[int]:
-        heads = [text[:length] for text in view.folded for length in lengths]
-        return {rule for head in heads for rule in rules.get(head, ())}
-
-    return _index_views(gather(arg, "text", view_text), leaves, find)
+    return _index_slices(arg, leaves, lambda text, length: text[:length])
 
 
 def index_tails(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
     """Index `ends_with`."""
+    # Not text[-length:], which is the whole text where length is 0.
+    return _index_slices(arg, leaves, lambda text, length: text[max(len(text) - length, 0) :])
+
+
+def _index_slices(arg: ArgPath, leaves: Sequence[Leaf], cut: Callable[[str, int], str]) -> Index:
     rules = _folded_words(leaves)
     lengths = sorted({len(word) for word in rules})
 
     def find(view: TextView) -> set[int]:
-        tails = [text[max(len(text) - length, 0) :] for text in view.folded for length in lengths]
-        return {rule for tail in tails for rule in rules.get(tail, ())}
+        slices = [cut(text, length) for text in view.folded for length in lengths]
+        return {rule for part in slices for rule in rules.get(part, ())}
 
     return _index_views(gather(arg, "text", view_text), leaves, find)
 
@@ -174,7 +177,7 @@ def _folded_words(leaves: Sequence[Leaf]) -> Table[str]:
 
 
 def index_commands(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
-    """Index `command`: the programs that a command line runs or mentions are looked up."""
+    """Index `command`: look up the programs that a command line runs or mentions."""
     entries = [(parse_pattern(text), leaf.rule) for leaf in leaves for text in as_tuple(leaf.operand)]
     rules = _table((entry.program, rule) for entry, rule in entries if not is_glob(entry.program))
     globs = [(entry.fits, rule) for entry, rule in entries if is_glob(entry.program)]
@@ -199,7 +202,7 @@ def index_classes(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
 
 
 def index_hosts(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
-    """Index `host_in`: a host's name, its domains and its addresses are looked up."""
+    """Index `host_in`: look up a host's name, its parent domains and its addresses."""
     compiled = [(compile_hosts(as_tuple(leaf.operand)), leaf.rule) for leaf in leaves]
     names = _table((name, rule) for hosts, rule in compiled for name in hosts.names)
     suffixes = _table((suffix, rule) for hosts, rule in compiled for suffix in hosts.suffixes)
@@ -242,6 +245,7 @@ def _index_views(
 ) -> Index:
     everyone = _all_rules(leaves)
 
+    # A value that cannot be judged may match any of the rules.
     def index(context: EvalContext) -> Collection[int]:
         items, extra, _, trouble = views_of(context)
         if trouble is not None or (unsure is not None and any(map(unsure, items))):
@@ -253,6 +257,7 @@ def _index_views(
     return index
 
 
+# By operator. `not_equals` holds without a value, so it cannot be indexed.
 INDEXES: Final[dict[str, Build]] = {
     "equals": index_scalars,
     "in": index_scalars,
@@ -266,4 +271,3 @@ INDEXES: Final[dict[str, Build]] = {
     "command": index_commands,
     **dict.fromkeys(("gt", "gte", "lt", "lte", "exists", "type", "length", "url_scheme", "cidr"), index_presence),
 }
-"""By operator. One that may hold where there is no value, as `not_equals`, has no place here."""

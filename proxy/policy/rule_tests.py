@@ -1,8 +1,9 @@
-"""Running the tests that stand beside rules. Pure, no I/O."""
+"""Run the tests that policy files have beside their rules. Pure, no I/O."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from proxy.core.model import EgressRequest
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TestResult:
-    """One test: what the rule was to make of the call, and what it made of it."""
+    """One test: what the rule should do with the call, and what it did."""
 
     __test__ = False
 
@@ -33,13 +34,12 @@ class TestResult:
 
     @property
     def passed(self) -> bool:
-        """Whether the rule did what the test says."""
         return self.expected == self.got
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How well a rule is tested: it should be seen to match, and seen not to."""
+    """How well a rule is tested: at least one test should match it, and one should not."""
 
     rule: str
     matching: int
@@ -47,15 +47,12 @@ class Coverage:
 
     @property
     def complete(self) -> bool:
-        """Whether there is a test of each kind."""
         return self.matching > 0 and self.silent > 0
 
 
 def run_tests(rules: Iterable[Rule], egress: Iterable[EgressRule] = ()) -> tuple[TestResult, ...]:
     """Run every test beside a rule against that rule alone."""
-    results = [result for rule in rules for result in _run_rule(rule)]
-    results += [result for rule in egress for result in _run_egress(rule)]
-    return tuple(results)
+    return (*chain.from_iterable(map(_run_rule, rules)), *chain.from_iterable(map(_run_egress, egress)))
 
 
 def coverage(rules: Iterable[Rule | EgressRule], results: Sequence[TestResult]) -> tuple[Coverage, ...]:
@@ -98,10 +95,10 @@ def _run_egress(rule: EgressRule) -> list[TestResult]:
     compiled = CompiledEgressRule(rule)
     results = []
     for number, test in enumerate(rule.tests, 1):
-        asked = test.request
-        request = EgressRequest(asked.host, asked.port, asked.method, tuple(asked.addresses), asked.agent)
+        given = test.request
+        request = EgressRequest(given.host, given.port, given.method, tuple(given.addresses), given.agent)
         target = read_target(request)
         matched = target is not None and compiled.matches(request, target)
-        shown = f"{asked.method} {asked.host}:{asked.port}"
+        shown = f"{given.method} {given.host}:{given.port}"
         results.append(TestResult(rule.id, number, test.expect, rule.action if matched else "no_match", shown))
     return results

@@ -1,4 +1,7 @@
-"""The rules as they are written: pydantic models of the policy file. Pure, no I/O."""
+"""The rules as a policy file has them: pydantic models. Pure, no I/O.
+
+`interlock policy schema` and docs/policy-reference.md are made from the descriptions here.
+"""
 
 from __future__ import annotations
 
@@ -7,83 +10,97 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StrictBool, StrictInt, StrictStr, model_validator
 
 from proxy.core.model import Call, Hints
-from proxy.policy.conditions import Network, When  # noqa: TC001  pydantic reads annotations when it runs
+from proxy.policy.conditions import Network, NonEmptyList, NonEmptyStr, Strict, When
 from proxy.policy.detector_rules import Detector, Suppression  # noqa: TC001  pydantic reads annotations when it runs
-from proxy.policy.fields import NonEmptyStr, Strict
 
 type Severity = Literal["info", "low", "medium", "high", "critical"]
 type Mode = Literal["enforce", "shadow"]
 type Secrets = Literal["allow", "report", "deny"]
-type Globs = Annotated[list[NonEmptyStr], Field(min_length=1)]
+type AllowOrDeny = Literal["allow", "deny"]
+type Globs = NonEmptyList[NonEmptyStr]
 type Id = Annotated[StrictStr, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
 type Port = Annotated[StrictInt, Field(ge=1, le=65535)]
 type Weight = Annotated[float, Field(ge=0, le=1)]
 
 
 class Annotations(Strict):
-    """What a server says of a tool's nature; every hint given here must be so.
+    """What a server declares about a tool. Every hint given here must be as stated.
 
-    A tool that says nothing is taken as MCP takes it: not read-only, destructive, open-world.
+    A tool without annotations has the defaults of MCP: not read-only, destructive, open-world.
     """
 
-    read_only: StrictBool | None = Field(default=None, alias="readOnlyHint", description="It changes nothing.")
-    destructive: StrictBool | None = Field(default=None, alias="destructiveHint", description="It may destroy.")
-    idempotent: StrictBool | None = Field(default=None, alias="idempotentHint", description="Again changes nothing.")
-    open_world: StrictBool | None = Field(default=None, alias="openWorldHint", description="It reaches outside.")
+    read_only: StrictBool | None = Field(default=None, alias="readOnlyHint", description="The tool changes nothing.")
+    destructive: StrictBool | None = Field(
+        default=None, alias="destructiveHint", description="The tool may destroy something."
+    )
+    idempotent: StrictBool | None = Field(
+        default=None,
+        alias="idempotentHint",
+        description="A second call with the same arguments changes nothing more.",
+    )
+    open_world: StrictBool | None = Field(
+        default=None, alias="openWorldHint", description="The tool reaches systems outside the server."
+    )
 
     @model_validator(mode="after")
     def _not_empty(self) -> Annotations:
         if not self.model_fields_set:
-            raise ValueError("annotations wants a hint, such as {destructiveHint: true}")
+            raise ValueError("annotations needs a hint, such as {destructiveHint: true}")
         return self
 
 
 class TestCall(Strict):
-    """The call of a test: what is not said is a tools/call by agent `agent` to server `server`."""
+    """The call of a test. By default a tools/call by agent `agent` to server `server`."""
 
     __test__ = False
 
     method: NonEmptyStr = Field(default="tools/call", description="The MCP method.")
-    server: NonEmptyStr = Field(default="server", description="The server it goes to.")
-    agent: NonEmptyStr = Field(default="agent", description="The agent that makes it.")
-    tool: StrictStr | None = Field(default=None, description="The tool's name.")
-    arguments: dict[str, Any] | None = Field(default=None, description="Its arguments; of other methods the params.")
-    annotations: dict[str, Any] | None = Field(default=None, description="What the server says of the tool.")
+    server: NonEmptyStr = Field(default="server", description="The server that is called.")
+    agent: NonEmptyStr = Field(default="agent", description="The agent that calls.")
+    tool: StrictStr | None = Field(default=None, description="The name of the tool.")
+    arguments: dict[str, Any] | None = Field(
+        default=None, description="The arguments of the tool; for other methods, the params."
+    )
+    annotations: dict[str, Any] | None = Field(default=None, description="What the server declares about the tool.")
 
     def as_call(self) -> Call:
-        """Return what the policy decides on."""
         return Call(self.method, self.server, self.agent, self.tool, self.arguments, hints=Hints.read(self.annotations))
 
 
 class RuleTest(Strict):
-    """A call and what this rule alone makes of it."""
+    """A call, and what this rule alone should do with it."""
 
-    name: StrictStr | None = Field(default=None, description="What the test is called where it fails.")
-    call: TestCall = Field(description="The call that is decided.")
+    name: StrictStr | None = Field(default=None, description="A name for the test.")
+    call: TestCall = Field(description="The call to decide.")
     expect: Literal["allow", "deny", "redact", "two_phase", "no_match"] = Field(
-        description="The rule's own action, or no_match."
+        description="The action of this rule, or no_match."
     )
     reason: StrictStr | None = Field(
-        default=None, description="The reason code that must be given, such as wrong_type."
+        default=None, description="The reason code that the decision must have, such as wrong_type."
     )
 
 
-class _Rule(Strict):
-    id: Id = Field(description="Its name in decisions, records and denials; unique over all files.")
-    description: StrictStr = Field(default="", description="What the agent is told where the rule denies.")
-    mode: Mode = Field(default="enforce", description="shadow: record what the rule would have done, do nothing.")
-    severity: Severity = Field(default="medium", description="Which of several denials speaks, and what to filter by.")
-    servers: Globs | None = Field(default=None, description="Globs; absent means all.")
-    tools: Globs | None = Field(default=None, description="Globs; absent means all.")
-    agents: Globs | None = Field(default=None, description="Globs; absent means all.")
+class _NamedRule(Strict):
+    id: Id = Field(description="Name of the rule in decisions, records and denials; unique over all files.")
+    description: StrictStr = Field(default="", description="The message to the caller when the rule denies.")
+    mode: Mode = Field(default="enforce", description="shadow: only record what the rule would have done.")
+    severity: Severity = Field(
+        default="medium", description="When several rules deny, the most severe one is reported; also a filter."
+    )
+    agents: Globs | None = Field(default=None, description="Globs over agent names; all agents if absent.")
+
+
+class _Rule(_NamedRule):
+    servers: Globs | None = Field(default=None, description="Globs over server names; all servers if absent.")
+    tools: Globs | None = Field(default=None, description="Globs over tool names; all tools if absent.")
     methods: Globs | None = Field(
-        default=None, description="MCP methods, such as resources/read; absent means tools/call only."
+        default=None, description="Globs over MCP methods, such as resources/read; only tools/call if absent."
     )
     annotations: Annotations | None = Field(
-        default=None, description="What the server must say of the tool, such as {destructiveHint: true}."
+        default=None, description="What the server must declare about the tool, such as {destructiveHint: true}."
     )
-    when: When | None = Field(default=None, description="What must hold of the arguments; absent means nothing.")
-    tests: list[RuleTest] = Field(default_factory=list, description="What `interlock policy test` checks.")
+    when: When | None = Field(default=None, description="The condition on the arguments; none if absent.")
+    tests: list[RuleTest] = Field(default_factory=list, description="Tests that `interlock policy test` runs.")
 
     @model_validator(mode="after")
     def _tests_fit(self) -> _Rule:
@@ -91,14 +108,14 @@ class _Rule(Strict):
         for number, test in enumerate(self.tests):
             if test.expect not in (action, "no_match"):
                 raise ValueError(
-                    f"test {number + 1} expects {test.expect!r}, but a test speaks of its own rule: "
+                    f"test {number + 1} expects {test.expect!r}, but it tests this rule alone: "
                     f"expect {action!r} or 'no_match'"
                 )
         return self
 
 
 class AllowRule(_Rule):
-    """Let a call through where the default is deny."""
+    """Allow a call where the default is deny."""
 
     action: Literal["allow"] = Field(description="This kind of rule.")
 
@@ -108,7 +125,7 @@ class DenyRule(_Rule):
 
     action: Literal["deny"] = Field(description="This kind of rule.")
     respond: Literal["result", "error"] = Field(
-        default="result", description="result: a tool result with isError; error: a JSON-RPC error."
+        default="result", description="How to refuse: result, a tool result with isError; error, a JSON-RPC error."
     )
 
 
@@ -116,22 +133,22 @@ class RedactRule(_Rule):
     """Mask secrets and personal data."""
 
     action: Literal["redact"] = Field(description="This kind of rule.")
-    on: Annotated[list[Literal["arguments", "result"]], Field(min_length=1)] = Field(
-        default=["arguments", "result"], description="Which way it looks."
+    on: NonEmptyList[Literal["arguments", "result"]] = Field(
+        default=["arguments", "result"], description="What to scan: the arguments, the result, or both."
     )
-    detectors: Annotated[list[NonEmptyStr], Field(min_length=1)] = Field(
-        description="What to look for: a family such as secrets or pii, or one such as pii.card."
+    detectors: NonEmptyList[NonEmptyStr] = Field(
+        description="What to look for: a family such as secrets or pii, or one detector such as pii.card."
     )
     redact: Literal["mask", "deny", "report"] = Field(
-        default="mask", description="mask what is found, deny the call, or only report."
+        default="mask", description="What to do on a finding: mask it, deny the call, or only report it."
     )
 
 
 class Weights(Strict):
     """How much each signal counts in a proposal's score."""
 
-    output_instability: Weight = Field(default=0.5, description="How far two candidate outputs differ.")
-    numeric_variance: Weight = Field(default=0.3, description="How far the numbers in them differ.")
+    output_instability: Weight = Field(default=0.5, description="How much two candidate outputs differ.")
+    numeric_variance: Weight = Field(default=0.3, description="How much the numbers in them differ.")
     prompt_drift: Weight = Field(default=0.2, description="How far the prompt is from the tool's baseline.")
 
     @model_validator(mode="after")
@@ -149,23 +166,21 @@ class TwoPhaseRule(_Rule):
         default="auto", description="human: a proposal waits until an operator approves it."
     )
     review: StrictBool = Field(
-        default=False, description="Let an operator decide on a proposal that would be blocked by its score."
+        default=False, description="true: an operator may approve a proposal that its score would block."
     )
-    block_threshold: Annotated[float, Field(ge=0, le=1)] = Field(
-        default=0.45, description="The score from which a proposal is blocked."
-    )
+    block_threshold: Weight = Field(default=0.45, description="A proposal with this score or more is blocked.")
     weights: Weights = Field(default_factory=Weights, description="How much each signal counts.")
     token_seconds: Annotated[float, Field(ge=1, le=86_400)] = Field(
-        default=300, description="How long a commit token may be used."
+        default=300, description="How long a commit token is valid."
     )
     approval_seconds: Annotated[float, Field(ge=1, le=2_592_000)] = Field(
         default=3600, description="How long a proposal waits for an operator."
     )
 
     @model_validator(mode="after")
-    def _speaks_of_tools(self) -> TwoPhaseRule:
+    def _only_tools(self) -> TwoPhaseRule:
         if self.methods not in (None, ["tools/call"]):
-            raise ValueError("only tools can be two-phase; drop methods:, or make a deny rule for other methods")
+            raise ValueError("only tools can be two-phase; remove methods:, or write a deny rule for other methods")
         return self
 
 
@@ -178,41 +193,37 @@ class EgressCall(Strict):
     host: NonEmptyStr = Field(description="The host it goes to.")
     port: Port = Field(default=443, description="The port.")
     method: NonEmptyStr = Field(default="GET", description="The HTTP method.")
-    addresses: list[NonEmptyStr] = Field(
-        default_factory=list, description="The addresses that the host's name leads to."
-    )
-    agent: NonEmptyStr = Field(default="agent", description="The agent that makes it.")
+    addresses: list[NonEmptyStr] = Field(default_factory=list, description="The addresses that the host resolves to.")
+    agent: NonEmptyStr = Field(default="agent", description="The agent that sends it.")
 
 
 class EgressTest(Strict):
-    """A request and what this egress rule alone makes of it."""
+    """A request, and what this egress rule alone should do with it."""
 
-    request: EgressCall = Field(description="The request that is decided.")
-    expect: Literal["allow", "deny", "secrets", "no_match"] = Field(description="The rule's own action, or no_match.")
+    request: EgressCall = Field(description="The request to decide.")
+    expect: Literal["allow", "deny", "secrets", "no_match"] = Field(description="The action of this rule, or no_match.")
 
 
-class EgressRule(Strict):
-    """Who may be talked to, by host, address, port and HTTP method; all that is given must hold.
+class EgressRule(_NamedRule):
+    """Which hosts may be reached, by host, address, port and HTTP method. Everything given must hold.
 
-    A rule with `action: secrets` opens and closes nothing: it says what becomes of secrets there.
+    A rule with `action: secrets` neither allows nor denies: it says what happens to secrets in requests to a host.
     """
 
-    id: Id = Field(description="Its name in decisions, records and denials; unique over all files.")
-    description: StrictStr = Field(default="", description="What the caller is told where the rule denies.")
-    action: Literal["allow", "deny", "secrets"] = Field(description="What becomes of what matches.")
+    action: Literal["allow", "deny", "secrets"] = Field(description="What to do with a request that matches.")
     secrets: Secrets | None = Field(
-        default=None, description="action: secrets only: let secrets pass there, report them, or refuse the request."
+        default=None, description="With action: secrets only. Let secrets pass, report them, or refuse the request."
     )
-    mode: Mode = Field(default="enforce", description="shadow: record what the rule would have done, do nothing.")
-    severity: Severity = Field(default="medium", description="Which of several denials speaks, and what to filter by.")
-    agents: Globs | None = Field(default=None, description="Globs; absent means all.")
-    hosts: Globs | None = Field(default=None, description="Hosts: example.com, *.example.com, 169.254.169.254.")
-    cidrs: Annotated[list[Network], Field(min_length=1)] | None = Field(
-        default=None, description="Ranges, one of which every address of the host must be in; to deny, any."
+    hosts: Globs | None = Field(
+        default=None, description="Hosts: example.com, *.example.com, 169.254.169.254; all if absent."
     )
-    ports: Annotated[list[Port], Field(min_length=1)] | None = Field(default=None, description="Absent means all.")
-    methods: Globs | None = Field(default=None, description="HTTP methods; absent means all.")
-    tests: list[EgressTest] = Field(default_factory=list, description="What `interlock policy test` checks.")
+    cidrs: NonEmptyList[Network] | None = Field(
+        default=None,
+        description="Address ranges. An allow needs every address of the host in one; a deny, any.",
+    )
+    ports: NonEmptyList[Port] | None = Field(default=None, description="Ports; all if absent.")
+    methods: Globs | None = Field(default=None, description="HTTP methods; all if absent.")
+    tests: list[EgressTest] = Field(default_factory=list, description="Tests that `interlock policy test` runs.")
 
     @model_validator(mode="after")
     def _secrets_has_its_action(self) -> EgressRule:
@@ -222,46 +233,46 @@ class EgressRule(Strict):
 
 
 class Egress(Strict):
-    """Plain HTTP and any other traffic through the proxy."""
+    """Plain HTTP and any other traffic through the proxy that is not MCP."""
 
-    default: Literal["allow", "deny"] = Field(default="allow", description="What happens where no rule speaks.")
-    metadata: Literal["allow", "deny"] = Field(default="deny", description="Cloud metadata services.")
-    link_local: Literal["allow", "deny"] = Field(default="deny", description="169.254.0.0/16 and fe80::/10.")
-    private: Literal["allow", "deny"] = Field(default="allow", description="Private networks: 10.0.0.0/8 and the like.")
-    loopback: Literal["allow", "deny"] = Field(default="allow", description="The proxy's own machine.")
+    default: AllowOrDeny = Field(default="allow", description="For requests that no rule matches.")
+    metadata: AllowOrDeny = Field(default="deny", description="Cloud metadata services.")
+    link_local: AllowOrDeny = Field(default="deny", description="169.254.0.0/16 and fe80::/10.")
+    private: AllowOrDeny = Field(default="allow", description="Private networks: 10.0.0.0/8 and the like.")
+    loopback: AllowOrDeny = Field(default="allow", description="The proxy's own machine.")
     secrets: Secrets = Field(
         default="allow",
         description="Secrets in requests that are not MCP: let them pass, report them, or refuse the request.",
     )
-    rules: list[EgressRule] = Field(default_factory=list, description="Rules, in any order.")
+    rules: list[EgressRule] = Field(default_factory=list, description="The rules, in any order.")
 
 
 class Pins(Strict):
-    """What becomes of tools that change after they were first seen."""
+    """What to do about tools that change after they were first seen."""
 
     mode: Literal["off", "record", "enforce"] = Field(
         default="record",
-        description="record: tell of new and changed tools; enforce: hide and deny them until approved.",
+        description="record: record new and changed tools; enforce: hide and deny them until approved.",
     )
     hidden_characters: Literal["record", "enforce"] = Field(
         default="enforce",
-        description="enforce: hide and deny tools described with invisible characters; record: only tell.",
+        description="enforce: hide and deny tools with invisible characters in their description; record: only record.",
     )
 
 
 class PolicyFile(Strict):
-    """One policy file."""
+    """One policy file. Several files in a folder are one policy."""
 
-    version: Literal[1] = Field(description="Of this format.")
-    default: Literal["allow", "deny"] | None = Field(
-        default=None, description="What happens to a call no rule speaks of; deny where no file says."
+    version: Literal[1] = Field(description="Version of this format.")
+    default: AllowOrDeny | None = Field(
+        default=None, description="For calls that no rule matches; deny if no file sets it."
     )
-    rules: list[Rule] = Field(default_factory=list, description="Rules, in any order: every one that matches counts.")
-    egress: Egress | None = Field(default=None, description="What is not MCP.")
+    rules: list[Rule] = Field(default_factory=list, description="The rules, in any order: every match counts.")
+    egress: Egress | None = Field(default=None, description="Traffic that is not MCP.")
     pins: Pins | None = Field(default=None, description="Tools that change.")
-    detectors: list[Detector] = Field(default_factory=list, description="Detectors beside the built-in ones.")
+    detectors: list[Detector] = Field(default_factory=list, description="Detectors besides the built-in ones.")
     suppressions: list[Suppression] = Field(
-        default_factory=list, description="Findings that redact rules let be; the record masks them all the same."
+        default_factory=list, description="Findings that redact rules ignore; records mask them all the same."
     )
 
 

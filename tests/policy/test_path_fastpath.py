@@ -7,7 +7,7 @@ import pytest
 from proxy.policy.arg_path import EvalContext, parse_arg
 from proxy.policy.path_fastpath import MAX_PATH, read_plain_path
 from proxy.policy.path_operator import gather_paths
-from proxy.policy.paths import read_fully, read_path
+from proxy.policy.paths import read_path, read_path_fully
 
 NAMES = [
     *("a", "c", "B", "ab", "a.b", ".git", ".", "..", "...", "a..b", "", " ", "a ", " a", "x y", "a,", ",a", "a=", "=b"),
@@ -41,7 +41,7 @@ def test_what_is_plain_reads_as_it_does_in_full():
         raw = chance.choice(["", "", "/"]) + raw + chance.choice(["", "", "/"])
         if read_plain_path(raw) is not None:
             plain.add(raw)
-            assert read_path(raw) == read_fully(raw), raw
+            assert read_path(raw) == read_path_fully(raw), raw
     relative = {raw for raw in plain if raw[0] != "/"}
     assert len(relative) > 500
     assert len(plain - relative) > 500

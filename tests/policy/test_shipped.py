@@ -75,4 +75,4 @@ def test_a_path_whose_folder_the_server_decides_is_told_apart_from_a_credential(
     decision = policy.decide(Call("tools/call", "server", "agent", "read_file", {"path": path}))
     assert (decision.outcome, decision.reason) == (Outcome.DENY, "ambiguous_value")
     assert "paths that may lead to them" in decision.message
-    assert "write the path out" in decision.message
+    assert "write the full path" in decision.message
