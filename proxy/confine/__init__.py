@@ -1,1 +1,1 @@
-"""Puts an agent where the only way out is the proxy."""
+"""`interlock confine`: runs an agent in namespaces whose only connection to the outside is the proxy."""

@@ -1,4 +1,4 @@
-"""What of the machine's files an agent must not reach: who could act for it outside, and what is the proxy's. Pure."""
+"""Plans which files a confined agent must not reach: sockets of services, and the proxy's own state. Pure."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+# Whole folders: services also create sockets later, and one of them, such as D-Bus, can start programs outside.
 SERVICES: Final = (
     "/run/dbus",
     "/run/systemd",
@@ -21,26 +22,24 @@ SERVICES: Final = (
     "/tmp/.X11-unix",  # noqa: S108
     "/tmp/.ICE-unix",  # noqa: S108
 )
-"""Where services have their sockets, also those that they make later on."""
 USERS: Final = ("/run/user/{user}", "/tmp/tmux-{user}")  # noqa: S108
 DOCKER: Final = ("/run/docker.sock", "/var/run/docker.sock")
 
 
 @dataclass(frozen=True, slots=True)
 class FileView:
-    """What is different about the files inside."""
+    """How the files inside differ from the machine's.
+
+    `folders` are empty, `sockets` are /dev/null unless they are in `kept`, `secrets` are empty
+    files, `unwritable` paths are read-only, and `given` files are put into covered folders.
+    """
 
     folders: tuple[str, ...] = ()
-    """Covered with empty ones."""
     sockets: tuple[str, ...] = ()
-    """Covered with nothing."""
     kept: tuple[str, ...] = ()
-    """Seen all the same."""
     secrets: tuple[str, ...] = ()
-    """Files that are empty inside."""
     unwritable: tuple[str, ...] = ()
     given: dict[str, bytes] = field(default_factory=dict[str, bytes])
-    """Files that are put into covered folders."""
 
 
 def plan_file_view(
@@ -54,10 +53,9 @@ def plan_file_view(
     secrets: Iterable[str] = (),
     unwritable: Iterable[str] = (),
 ) -> FileView:
-    """Say which files are to be different inside.
+    """Return the view for `user`: of the `listening` unix sockets only `kept` stay reachable.
 
-    `listening` are the machine's unix sockets, of which only `kept` stay reachable. State
-    folders are empty but for what is `given`; `secrets` are files elsewhere.
+    The `state_dirs` of the proxy are empty but for what is `given`; `secrets` are files elsewhere.
     """
     states = tuple(state_dirs)
     folders = [*SERVICES, *(path.format(user=user) for path in USERS)]

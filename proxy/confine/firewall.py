@@ -1,8 +1,8 @@
-"""The firewall rules that leave one way out, as nft reads them. Pure.
+"""Writes the nft rules that lead all traffic to the proxy. Pure.
 
-Two uses of the same rules: a network namespace with nothing but loopback, in
+They serve two cases: a network namespace with nothing but loopback, in
 which every address is local; and the network of a container that an agent
-shares with the proxy, where all but the proxy's own user is redirected.
+shares with the proxy, where everything but the proxy's own user is redirected.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 FORWARDER_PORT = 15001
 RESOLVER_PORT = 15053
+# Docker's resolver inside a container forwards queries to the outside: names could carry data out.
 DOCKER_RESOLVER = "127.0.0.11"
-"""Where Docker answers names inside a container, by asking outside: names could carry data out that way."""
 
 
 def ruleset(
@@ -25,9 +25,9 @@ def ruleset(
     proxy_uid: int | None = None,
     host_ports: Iterable[int] = (),
 ) -> str:
-    """Return rules for `nft -f -`: TCP goes to `port`, names to `resolver_port`, nothing else goes anywhere.
+    """Return rules for `nft -f -`: TCP goes to `port`, DNS to `resolver_port`, everything else is rejected.
 
-    `proxy_uid` is the user whose own traffic is let out; connections to `host_ports` of
+    Traffic of the user `proxy_uid` is accepted; connections to `host_ports` of
     loopback go to `port` too. Applied again, the rules replace themselves in one step.
     """
     theirs = ", ".join(str(number) for number in sorted(set(host_ports)))
@@ -41,8 +41,8 @@ def ruleset(
         "ip6 daddr ::1 accept",
         f"meta l4proto tcp redirect to :{port}",
     )
-    # In a namespace of their own, answers go to the address that was dialled, which is nobody's. In a container
-    # they are the proxy's, and a connection from before the rules must not outlive them.
+    # In a namespace of our own, replies go to the made-up address that was dialled, so they must be accepted by
+    # connection. In a container that would let connections from before the rules outlive them.
     answers = ("ct state established,related accept",) if proxy_uid is None else (f"ip daddr {DOCKER_RESOLVER} drop",)
     guard = (
         "type filter hook output priority 0; policy drop;",

@@ -1,7 +1,7 @@
-"""Carries every connection out of a confinement to the proxy, as a tunnel to where it was going.
+"""Forwards every connection of a confined agent to the proxy, as a CONNECT tunnel to its destination.
 
-Runs outside: only its listening sockets are inside. What it cannot carry to the
-proxy it closes; there is nowhere else that it could send it.
+Runs outside of the namespace: only its listening sockets are inside. A connection that it
+cannot forward is closed; the agent has no other way out.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ PROXY_SECONDS = 60.0
 FIRST_BYTE_SECONDS = 5.0
 FLUSH_SECONDS = 60.0
 TLS_HANDSHAKE = b"\x16"
-TOKEN_WANTED = "the proxy wants to know who calls; give --agent and its token"  # noqa: S105  no password
+TOKEN_WANTED = "the proxy requires agents to authenticate; give --agent and --token-file"  # noqa: S105  no password
 
 
 class Forwarder:
-    """Forwards to one proxy. `say` tells the person at the terminal what would otherwise stay unseen.
+    """Forwards to one proxy. `say` prints problems for the person at the terminal, each once.
 
-    `host_ports` are those of the machine's own loopback that are reached as the agent's own. There are
-    at most so many connections at a time; one past that is closed at once.
+    `host_ports` of the machine's loopback are reachable from inside, through the proxy. At most `most`
+    connections are open at a time; one more is closed at once.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Forwarder:
         self._most = most
 
     async def serve(self, listeners: Iterable[socket.socket]) -> list[asyncio.Server]:
-        """Forward what comes to the listeners, from now on; return what to keep for that."""
+        """Begin to forward; return the servers, which the caller must hold."""
         return [await asyncio.start_server(self._take, sock=listener) for listener in listeners]
 
     async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -82,7 +82,9 @@ class Forwarder:
             async with asyncio.timeout(PROXY_SECONDS):
                 outside, proxy = await asyncio.open_connection(*self._proxy, limit=MAX_HEAD)
         except OSError as error:
-            self._tell(f"the proxy on {self._proxy[0]}:{self._proxy[1]} does not answer ({error.strerror or error})")
+            self._say_once(
+                f"the proxy on {self._proxy[0]}:{self._proxy[1]} does not answer ({error.strerror or error})"
+            )
             return
         try:
             proxy.write(f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n{self._credentials}\r\n".encode())
@@ -93,36 +95,34 @@ class Forwarder:
                 proxy.write(first)
                 await _pump(reader, writer, outside, proxy)
             else:
-                self._tell(TOKEN_WANTED if status == b"407" else "")
+                if status == b"407":
+                    self._say_once(TOKEN_WANTED)
                 await _explain(reader, writer, first, head, outside)
         finally:
             proxy.transport.abort()
 
     def target(self, address: str, port: int, first: bytes = b"") -> str | None:
-        """Say for whom a connection to `address` is, as a request line has it; None where it is for nobody.
-
-        An address of loopback was dialled here, not through a redirection, but for the
-        host's own ports; and one that could stand for a name and does not was made up.
-        """
+        """Return the destination of a connection to `address` for a CONNECT line; None where it is to be closed."""
         literal = ipaddress.ip_address(address)
         if literal.is_loopback and port in self._host_ports:
-            # One address, two names; the proxy insists on the one that the client uses, which it says first.
-            return f"{'localhost' if b'localhost' in first.lower() else _spell(literal)}:{port}"
+            # One address, two names; the proxy insists on the one in the client's Host header.
+            return f"{'localhost' if b'localhost' in first.lower() else _host_text(literal)}:{port}"
+        # Dialled directly, not redirected: as a tunnel it would lead to the loopback of the proxy's own host.
         if literal.is_loopback or literal.is_unspecified:
             return None
         name = self._fakes.name(address)
+        # An address of ours that was assigned to no name: the agent guessed it, and no policy could judge it.
         if name is None and self._fakes.covers(address):
             return None
-        return f"{name or _spell(literal)}:{port}"
+        return f"{name or _host_text(literal)}:{port}"
 
-    def _tell(self, text: str) -> None:
-        """Say a thing once: an agent tries again and again."""
-        if text and text not in self._said:
+    def _say_once(self, text: str) -> None:
+        if text not in self._said:  # an agent tries again and again
             self._said.add(text)
             self._say(text)
 
 
-def _spell(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> str:
+def _host_text(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> str:
     return str(address) if address.version == 4 else f"[{address}]"
 
 
@@ -137,7 +137,8 @@ async def _pump(
     outside: asyncio.StreamReader,
     proxy: asyncio.StreamWriter,
 ) -> None:
-    """Copy both ways until the proxy is done, or one of them breaks off; a client may end its own half before."""
+    """Copy in both directions until the proxy is done, or one side breaks off."""
+    # Only the proxy's end ends it: a client may close its sending half and still wait for the response.
     async with asyncio.TaskGroup() as ways:
         sending = ways.create_task(_copy(reader, proxy))
         await _copy(outside, writer)
@@ -157,11 +158,11 @@ async def _copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> N
 async def _explain(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, first: bytes, head: bytes, outside: asyncio.StreamReader
 ) -> None:
-    """Pass on why the proxy refuses, to a client that speaks plain HTTP; one that speaks TLS could not read it."""
+    """Send the proxy's refusal to a client that speaks plain HTTP; one that speaks TLS could not read it."""
     async with asyncio.timeout(FIRST_BYTE_SECONDS):
         first = first or await reader.read(CHUNK)
         if first and not first.startswith(TLS_HANDSHAKE):
             writer.write(head + await outside.read(MAX_HEAD))
             await writer.drain()
             writer.write_eof()
-            await reader.read(CHUNK)
+            await reader.read(CHUNK)  # closing with unread input sends a reset, which can destroy the answer

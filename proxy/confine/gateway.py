@@ -1,4 +1,4 @@
-"""Serves the sockets that all traffic of a confinement is led to."""
+"""Serves the sockets that all traffic of a confined agent is redirected to."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from proxy.confine.namespace_setup import ListeningSockets
 
+# Descriptors for DNS, and for connections above the limit, which are accepted before they are closed.
 SPARE = 512
-"""Files for all but connections to the proxy: questions for names, and what is accepted in one go and closed."""
 
 
 async def start(
@@ -27,8 +27,9 @@ async def start(
     say: Callable[[str], None],
     host_ports: Iterable[int] = (),
 ) -> list[asyncio.Server]:
-    """Forward connections and answer names, from now on; return what to keep for that."""
+    """Begin to forward connections and to answer DNS queries; return the servers, which the caller must hold."""
     allowed = allow_descriptors(2 * MAX_CONNECTIONS + SPARE)
+    # Bounded by our own limit: a forwarder without descriptors could not even refuse.
     most = max(1, min(MAX_CONNECTIONS, (allowed - SPARE) // 2))
     fakes = new_addresses()
     for each in (*sockets.forwarder, *sockets.datagrams, *sockets.streams):
@@ -38,7 +39,7 @@ async def start(
 
 
 def allow_descriptors(count: int) -> int:
-    """Let this process open so many files, as far as the system lets it; return how many. A connection takes two."""
+    """Raise this process's limit of open files to `count`, as far as the system allows; return the limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = count if hard == resource.RLIM_INFINITY else min(count, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:

@@ -1,4 +1,4 @@
-"""Why the system confines nobody, and what to do about it."""
+"""Explains why the kernel refuses namespaces, and what to do about it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _SWITCHES: Final = (
         "sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0, or an AppArmor profile that has `userns,`",
     ),
 )
+# A NamespaceError that begins so is the kernel's refusal; others, such as nft's, have nothing to do with settings.
 _KERNEL: Final = ("a user namespace", "network, mount", "mounting")
-"""How the problems begin that are the kernel's refusals."""
 _PACKAGES: Final = {"'nft'": "nftables", "'ip'": "iproute2"}
 
 
 def read_switch(name: str) -> str | None:
-    """Return a setting of the kernel's; None where there is no such."""
+    """Return the value of a sysctl; None where the kernel has no such."""
     try:
         return Path("/proc/sys", *name.split(".")).read_text().strip()
     except OSError:
@@ -32,7 +32,7 @@ def read_switch(name: str) -> str | None:
 
 
 def explain(problem: str, read: Callable[[str], str | None] = read_switch) -> str:
-    """Say what the system refused, by which of its settings, and the way out."""
+    """Return what the system refused, because of which setting, and how to change that."""
     for program, package in _PACKAGES.items():
         if f"no program {program}" in problem:
             return f"{problem}; install it, for example: sudo apt-get install {package}"

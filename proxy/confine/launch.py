@@ -1,11 +1,11 @@
-"""Confines a command: three processes besides its own, and nothing started unless all is in place.
+"""Runs a command confined: three processes besides its own, and it starts only once all is in place.
 
     outside   forwards connections to the proxy and signals to the agent; ends with the agent's exit code
     keeper    makes the namespaces and waits; when `outside` dies it is killed, and with it all that is inside
-    first     process 1 inside: makes the place, hands its listening sockets out, starts the agent, waits
+    first     process 1 inside: sets up files and network, sends its listening sockets out, starts the agent
 
-The network and the mounts belong to a user namespace of `first`; the agent has one
-of its own below that, as the user it was, without a capability over either.
+Network and mounts belong to a user namespace of `first`; the agent has one of its own
+below that, with the user id it had, and no capability over either.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ GO = b"go"
 
 @dataclass(frozen=True, slots=True)
 class Confinement:
-    """Who is confined, and how it gets out."""
+    """The command, and the proxy that it can reach."""
 
     program: str
     argv: tuple[str, ...]
@@ -60,20 +60,21 @@ class Confinement:
 
 
 class ConfinementError(Exception):
-    """The agent was not started; the message says what stood in the way."""
+    """The agent was not started; the message says why."""
 
 
 def confine(plan: Confinement, say: Callable[[str], None]) -> int:
-    """Run the agent to its end and give its exit code. Call it from a process with one thread.
+    """Run the agent to its end and return its exit code. Call it from a process with one thread.
 
     Raises ConfinementError where it was not started.
     """
     _fill_standard_streams()
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where it is ignored nobody could be waited for
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where it is ignored, no child can be waited for
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    # Before the fork: a signal in between would end us, or be lost to the agent.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {*FORWARDED, signal.SIGCHLD})
     sys.stdout.flush()
-    sys.stderr.flush()
+    sys.stderr.flush()  # what is in the buffers would be written by every process
     keeper = os.fork()
     if keeper == 0:
         ours.close()
@@ -89,17 +90,18 @@ def confine(plan: Confinement, say: Callable[[str], None]) -> int:
 
 
 def _fill_standard_streams() -> None:
-    """See that nothing of ours takes the place of a standard stream that was closed, and so gets to the agent."""
+    # Where a standard stream was closed, a file of ours would get its number, and the agent would inherit it.
     while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(number, True)
     os.close(number)
 
 
 def _start(plan: Confinement, channel: socket.socket, keeper: int, say: Callable[[str], None]) -> int:
-    """Take the sockets from inside, serve them, and let the agent start; return a handle of it."""
+    """Receive the sockets from inside, serve them, and let the agent start; return its pidfd."""
     service = _Service(plan, _receive_sockets(channel), keeper, say)
     service.start()
-    with contextlib.suppress(BrokenPipeError):  # what it said before is there to be read
+    # Only now: an agent that ran before the forwarder would find a network without answers.
+    with contextlib.suppress(BrokenPipeError):  # the reason that it sent before is read below
         channel.send(GO)
     words, handles, _, _ = socket.recv_fds(channel, MAX_WORDS, 1)
     if not handles:
@@ -117,7 +119,7 @@ def _receive_sockets(channel: socket.socket) -> ListeningSockets:
 
 
 class _Service:
-    """Forwards and resolves in a thread for as long as the process lives; where that fails, nothing inside goes on."""
+    """Forwards and resolves in a thread for as long as the process lives; where that fails, the agent is killed."""
 
     def __init__(self, plan: Confinement, sockets: ListeningSockets, keeper: int, say: Callable[[str], None]) -> None:
         self._plan = plan
@@ -128,7 +130,7 @@ class _Service:
         self._problem: str | None = "it ended"
 
     def start(self) -> None:
-        """Serve. Raises ConfinementError where that cannot be."""
+        """Begin to serve. Raises ConfinementError where that fails."""
         threading.Thread(target=self._run, daemon=True).start()
         self._settled.wait()
         if self._problem is not None:
@@ -153,12 +155,13 @@ class _Service:
 
 
 def _watch(keeper: int, agent: int) -> int:
-    """Wait for the end, passing on signals that somebody sent; a terminal sends its own to all of us."""
+    """Forward signals until the keeper ends; return its exit code."""
     while True:
-        told = signal.sigwaitinfo({*FORWARDED, signal.SIGCHLD})
-        if told.si_signo in FORWARDED and told.si_code <= 0:
+        received = signal.sigwaitinfo({*FORWARDED, signal.SIGCHLD})
+        # Not the kernel's own (above 0): a terminal sends Ctrl-C to the agent as well.
+        if received.si_signo in FORWARDED and received.si_code <= 0:
             with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(agent, told.si_signo)
+                signal.pidfd_send_signal(agent, received.si_signo)
         pid, status = os.waitpid(keeper, os.WNOHANG)
         if pid == keeper:
             return exit_code(status)
@@ -171,11 +174,11 @@ def _end(keeper: int) -> None:
 
 
 def _keep(plan: Confinement, channel: socket.socket, mask: set[int]) -> NoReturn:
-    """Be the keeper: enter the namespaces, start the first process in them, and wait for it."""
+    """Act as the keeper: enter the namespaces, start the first process in them, and wait for it."""
     code = NOT_STARTED
     try:
         outside = os.getppid()
-        enter_user_namespace(0, 0)
+        enter_user_namespace(0, 0)  # first: in it, an ordinary user may make the others
         enter_private_namespaces()
         die_with_parent(outside, NOT_STARTED)
         first = os.fork()
@@ -183,14 +186,14 @@ def _keep(plan: Confinement, channel: socket.socket, mask: set[int]) -> NoReturn
             _be_first(plan, channel, mask)
         channel.close()
         code = exit_code(os.waitpid(first, 0)[1])
-    except Exception as error:  # noqa: BLE001  the boundary: whatever it is, it is told and nothing is started
-        _tell(channel, error)
+    except Exception as error:  # noqa: BLE001  the boundary: whatever it is, it is reported and nothing is started
+        _send_problem(channel, error)
     finally:
         os._exit(code)
 
 
 def _be_first(plan: Confinement, channel: socket.socket, mask: set[int]) -> NoReturn:
-    """Be process 1: make the place, start the agent once somebody outside serves it, and reap until it ends."""
+    """Act as process 1: set everything up, start the agent once its sockets are served, and reap until it ends."""
     code = NOT_STARTED
     try:
         die_with_parent(0, NOT_STARTED)
@@ -203,17 +206,17 @@ def _be_first(plan: Confinement, channel: socket.socket, mask: set[int]) -> NoRe
         if channel.recv(MAX_WORDS) == GO:
             code = _wait_for(_start_agent(plan, channel, mask))
     except Exception as error:  # noqa: BLE001  as above
-        _tell(channel, error)
+        _send_problem(channel, error)
     finally:
         os._exit(code)
 
 
 def _start_agent(plan: Confinement, channel: socket.socket, mask: set[int]) -> int:
-    """Fork the agent; it goes on once a handle of it has been sent outside."""
-    held, leash = os.pipe()
+    """Fork the agent; it continues once its pidfd has been sent outside."""
+    held, release = os.pipe()
     agent = os.fork()
     if agent == 0:
-        os.close(leash)
+        os.close(release)
         _be_agent(plan, channel, held, mask)
     os.close(held)
     renounce_capabilities()  # only now: a namespace made without CAP_SETFCAP could not name the user we are
@@ -221,8 +224,8 @@ def _start_agent(plan: Confinement, channel: socket.socket, mask: set[int]) -> i
     socket.send_fds(channel, [b"agent"], [handle])
     os.close(handle)
     channel.close()
-    os.write(leash, GO)
-    os.close(leash)
+    os.write(release, GO)
+    os.close(release)
     return agent
 
 
@@ -234,16 +237,17 @@ def _wait_for(agent: int) -> int:
 
 
 def _be_agent(plan: Confinement, channel: socket.socket, held: int, mask: set[int]) -> NoReturn:
-    """Become the agent, with nothing left that could undo the place."""
+    """Become the agent, with nothing left that could undo the confinement."""
     code = NOT_STARTED
     try:
+        # Its own user namespace, below the one that owns network and mounts: being root in here gives no power there.
         enter_user_namespace(plan.user, plan.group)
         renounce_capabilities()
-        install_filter()
+        install_filter()  # after no_new_privs, without which the kernel takes a filter of root alone
         if os.read(held, len(GO)) != GO:
             os._exit(code)
         channel.close()
-        close_from(3)
+        close_from(3)  # a descriptor of ours may lead outside, such as to the proxy's state
         os.chdir(plan.folder)
         for number in (*FORWARDED, *RESTORED, signal.SIGCHLD):
             if signal.getsignal(number) != signal.SIG_IGN or number in RESTORED:
@@ -266,6 +270,6 @@ def _complain(plan: Confinement, error: Exception, code: int) -> int:
     return code
 
 
-def _tell(channel: socket.socket, error: Exception) -> None:
+def _send_problem(channel: socket.socket, error: Exception) -> None:
     with contextlib.suppress(OSError):
         channel.send(str(error).encode(errors="replace")[:MAX_WORDS] or b"?")

@@ -1,7 +1,7 @@
-"""Makes the place that an agent is confined to: its files, and its network. Runs inside, before the agent.
+"""Sets up the files and the network of a confined agent. Runs inside its namespaces, before the agent.
 
-The agent sees the machine's files, but for what would let it ask somebody outside
-to act for it: sockets of services, the proxy's keys and its operators' door.
+The agent sees the machine's files, except what would let it have something done outside:
+sockets of services, and the proxy's keys and operators' API.
 """
 
 from __future__ import annotations
@@ -36,18 +36,19 @@ from proxy.sandbox.namespaces import (
 if TYPE_CHECKING:
     from proxy.confine.file_view import FileView
 
+# Without any address but loopback, the C library's getaddrinfo (AI_ADDRCONFIG) returns none; this is the IPv4
+# dummy address (RFC 7600).
 OWN_ADDRESS = "192.0.0.8/32"
-"""A machine without an address of its own is told of none by the C library; this one is set aside to be nobody's."""
 FAMILIES = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
+# Root may write these without any capability, and some of them start programs outside (core_pattern).
 UNWRITABLE = ("/proc/sys", "/proc/sysrq-trigger")
-"""Root may write these though it has no capability, and by some of them starts programs outside."""
 MNT_DETACH = 2
-LOBBY = "/tmp"  # noqa: S108  covered for a moment, to have files in that are on no disk
+STAGING = "/tmp"  # noqa: S108  covered with a tmpfs for a moment, for files that are on no disk
 
 
 @dataclass(frozen=True, slots=True)
 class ListeningSockets:
-    """What the forwarder and the resolver listen on; of IPv6 there may be none."""
+    """What the forwarder and the resolver listen on; there may be none for IPv6."""
 
     forwarder: list[socket.socket]
     datagrams: list[socket.socket]
@@ -55,11 +56,13 @@ class ListeningSockets:
 
 
 def arrange_files(files: FileView, hostname: str) -> None:
-    """Cover what is to be covered. Raises NamespaceError where a mount is refused, OSError where a file is."""
+    """Apply a view to the mounts. Raises NamespaceError where a mount is refused, OSError where a file is."""
+    # By descriptor: their folders are about to be covered.
     kept = [(path, os.open(path, os.O_PATH)) for path in files.kept]
+    # Before any other mount, which would else appear outside where the machine's mounts are shared.
     mount(None, "/", None, MS_REC | MS_PRIVATE)
     mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV)
-    for path in files.sockets:  # of another mount namespace's, the path may be of something else here
+    for path in files.sockets:  # bound in another mount namespace, the same path may be something else here
         if path not in files.kept and _is_socket(path):
             over_mount(OverMount(path, "/dev/null"))
     for path in files.secrets:
@@ -74,7 +77,7 @@ def arrange_files(files: FileView, hostname: str) -> None:
         os.close(handle)
     _replace_files(own_files(hostname), files.folders)
     for path in (*UNWRITABLE, *files.unwritable):
-        if os.path.exists(path):  # noqa: PTH110
+        if os.path.exists(path):  # noqa: PTH110  last, since `given` files are written into state folders above
             mount(path, path, None, MS_BIND | MS_REC)
             set_read_only(path, on=True, flags=AT_RECURSIVE)
     if os.path.ismount("/sys"):
@@ -88,7 +91,7 @@ def _is_socket(path: str) -> bool:
 
 
 def _show(path: str, handle: int) -> None:
-    """Put back what a covered folder hid."""
+    # Where its folder was covered, the socket is bound back from its descriptor.
     if not os.path.exists(path):  # noqa: PTH110
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).touch()
@@ -96,7 +99,7 @@ def _show(path: str, handle: int) -> None:
 
 
 def own_files(hostname: str) -> dict[str, str]:
-    """Return the files that lead name lookups to our resolver and to nobody else."""
+    """Return the files that direct name lookups to our resolver alone."""
     try:
         switch = Path("/etc/nsswitch.conf").read_text()
     except OSError:
@@ -109,31 +112,31 @@ def own_files(hostname: str) -> dict[str, str]:
 
 
 def _replace_files(contents: dict[str, str], covered: tuple[str, ...]) -> None:
-    """Lay files that are on no disk over the machine's; what is not there is made in covered folders alone."""
-    mount("tmpfs", LOBBY, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755")
+    """Mount files from memory over the machine's; missing ones are created in covered folders only."""
+    mount("tmpfs", STAGING, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755")
     for path, text in contents.items():
-        source = Path(LOBBY, Path(path).name)
+        source = Path(STAGING, Path(path).name)
         source.write_text(text)
         target = os.path.realpath(path)
         if not os.path.exists(target) and any(Path(target).is_relative_to(folder) for folder in covered):  # noqa: PTH110
             Path(target).parent.mkdir(parents=True, exist_ok=True)
             Path(target).touch()
-        if os.path.exists(target):  # noqa: PTH110  else names are asked of 127.0.0.1, which is right
+        if os.path.exists(target):  # noqa: PTH110  without a resolv.conf, the C library asks 127.0.0.1
             mount(str(source), target, None, MS_BIND)
             set_read_only(target, on=True)
-    if ctypes.CDLL(None, use_errno=True).umount2(LOBBY.encode(), MNT_DETACH) != 0:
-        raise NamespaceError(f"uncovering {LOBBY}: {os.strerror(ctypes.get_errno())}")
+    if ctypes.CDLL(None, use_errno=True).umount2(STAGING.encode(), MNT_DETACH) != 0:
+        raise NamespaceError(f"uncovering {STAGING}: {os.strerror(ctypes.get_errno())}")
 
 
 def arrange_network(host_ports: tuple[int, ...] = ()) -> ListeningSockets:
-    """Make every address local, and lead all to the sockets that are given. Raises NamespaceError, OSError."""
+    """Redirect all traffic to the sockets that are returned. Raises NamespaceError, OSError."""
     route_all_to_loopback(OWN_ADDRESS)
     run_program("nft", "-f", "-", stdin=ruleset(host_ports=host_ports))
     return bind_sockets(FORWARDER_PORT, RESOLVER_PORT)
 
 
 def bind_sockets(port: int, resolver_port: int) -> ListeningSockets:
-    """Listen where the rules lead to. Raises OSError where somebody else does; of IPv6 there need be none."""
+    """Listen where the firewall rules redirect to. Raises OSError where a port is taken; IPv6 is optional."""
     made = ListeningSockets([], [], [])
     for family, host in FAMILIES:
         try:

@@ -1,7 +1,7 @@
-"""Names inside a confinement: every one has an address that stands for it, and nobody outside is asked.
+"""Answers a confined agent's DNS queries: every name gets a made-up address, and no query leaves.
 
-The address leads to the forwarder, which knows the name by it; so it is the
-proxy that looks names up, once policy has let them. `answer_query` is pure.
+The address leads to the forwarder, which knows the name by it; so the
+proxy resolves names, after policy has allowed them. `answer_query` is pure.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Iterable
 
+# Reserved for benchmarks (RFC 2544), and a unique local prefix: no real host has such an address.
 NETWORKS = (ipaddress.ip_network("198.18.0.0/15"), ipaddress.ip_network("fd69:6e74:6572:6c6f::/96"))
-"""Set aside for tests of networks, and a private one: on no network does anybody live there."""
 LOOPBACK = {dns.A: "127.0.0.1", dns.AAAA: "::1"}
 MAX_NAME = 253
 IDLE_SECONDS = 10.0
@@ -46,7 +46,8 @@ def answer_query(query: bytes, fakes: dns.FakeAddresses) -> bytes | None:
     name = asked.lower().removesuffix(".")
     if name == "localhost" or name.endswith(".localhost"):
         return dns.make_answer(query, end, LOOPBACK.get(kind))
-    # What is no name of a host must not get into a request line, and a number, hexadecimal too, is an address.
+    # The name gets into a CONNECT line, so only host names pass; a last label that is a number, hexadecimal too,
+    # would be read as an IP address there.
     if len(name) > MAX_NAME or not _HOST.fullmatch(name):
         return dns.make_answer(query, end, code=dns.NO_SUCH_NAME)
     if kind not in LOOPBACK:
@@ -75,7 +76,7 @@ class _Datagrams(asyncio.DatagramProtocol):
 async def serve_names(
     fakes: dns.FakeAddresses, datagrams: Iterable[socket.socket], listeners: Iterable[socket.socket]
 ) -> list[asyncio.Server]:
-    """Answer queries that come over UDP and over TCP, from now on; return what to keep for that."""
+    """Begin to answer queries over UDP and TCP; return the servers, which the caller must hold."""
     talking = 0
 
     async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

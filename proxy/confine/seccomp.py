@@ -1,10 +1,4 @@
-"""The system calls that lead around a network namespace, refused by a seccomp filter.
-
-Some doors are in no namespace: sockets to a virtual machine's host (vsock) and of other
-rare families, keys for which the kernel starts a program outside, and characters
-put into the terminal's input for the shell to read later. io_uring makes sockets that no
-filter sees. A program for another machine (32 bit) numbers its calls otherwise.
-"""
+"""A seccomp filter that refuses the system calls which lead around namespaces."""
 
 from __future__ import annotations
 
@@ -30,8 +24,6 @@ TIOCSTI, TIOCLINUX = 0x5412, 0x541C
 
 
 class SyscallNumbers(NamedTuple):
-    """How a kind of machine numbers its system calls."""
-
     architecture: int
     socket: int
     ioctl: int
@@ -46,38 +38,44 @@ MACHINES: Final = {
 }
 
 type Instruction = tuple[int, int, int, int]
-"""Code, jump where true, jump where false, operand; jumps skip so many."""
+"""Code, instructions to skip where true, where false, operand."""
 
 
 def make_filter(machine: SyscallNumbers) -> list[Instruction]:
-    """Return the filter for a machine. Pure."""
+    """Return the filter for a machine, in classic BPF. Pure."""
     families, terminal = (UNIX, INET, INET6, NETLINK), (TIOCSTI, TIOCLINUX)
     no_such_call, no_such_family, forbidden = (
         (RETURN, 0, 0, REFUSE | code) for code in (errno.ENOSYS, errno.EAFNOSUPPORT, errno.EPERM)
     )
     pass_on: Instruction = (RETURN, 0, 0, ALLOW)
     return [
+        # First: a 32-bit program numbers its calls otherwise, so none of the numbers below would match.
         (LOAD, 0, 0, ARCHITECTURE),
         (EQUAL, 1, 0, machine.architecture),
         no_such_call,
         (LOAD, 0, 0, NUMBER),
+        # x32 has the same architecture and its own numbers, from this one on.
         (AT_LEAST, 0, 1, X32),
         no_such_call,
-        *_unless(machine.io_uring_setup, [no_such_call]),
-        *_unless(machine.request_key, [no_such_call]),
-        *_unless(machine.socket, [(LOAD, 0, 0, FIRST_ARGUMENT), *_where(families, pass_on), no_such_family]),
-        *_unless(machine.ioctl, [(LOAD, 0, 0, SECOND_ARGUMENT), *_where(terminal, forbidden), pass_on]),
+        # io_uring makes sockets without a system call that a filter could see.
+        *_where(machine.io_uring_setup, [no_such_call]),
+        # For some keys the kernel starts a program, outside of every namespace.
+        *_where(machine.request_key, [no_such_call]),
+        # Not every family is in a network namespace: vsock reaches a virtual machine's host.
+        *_where(machine.socket, [(LOAD, 0, 0, FIRST_ARGUMENT), *_where_any(families, pass_on), no_such_family]),
+        # These put characters into the terminal's input, which the shell outside reads once the agent has ended.
+        *_where(machine.ioctl, [(LOAD, 0, 0, SECOND_ARGUMENT), *_where_any(terminal, forbidden), pass_on]),
         pass_on,
     ]
 
 
-def _unless(value: int, then: Sequence[Instruction]) -> list[Instruction]:
-    """Skip `then` unless what was loaded is `value`."""
+def _where(value: int, then: Sequence[Instruction]) -> list[Instruction]:
+    """Execute `then` where the loaded word is `value`, else skip it."""
     return [(EQUAL, 0, len(then), value), *then]
 
 
-def _where(values: Sequence[int], then: Instruction) -> list[Instruction]:
-    """Do `then` where what was loaded is one of `values`."""
+def _where_any(values: Sequence[int], then: Instruction) -> list[Instruction]:
+    """Execute `then` where the loaded word is one of `values`."""
     return [step for value in values for step in ((EQUAL, 0, 1, value), then)]
 
 
@@ -86,13 +84,13 @@ class _Program(ctypes.Structure):
 
 
 def install_filter() -> None:
-    """Filter this process's system calls, and those of all that it starts. Raises NamespaceError where it cannot be."""
+    """Filter the system calls of this process and its children. Raises NamespaceError where that is impossible."""
     machine = MACHINES.get(platform.machine())
     if machine is None:
-        raise NamespaceError(f"a filter of system calls: {platform.machine()!r} is no machine that one is known for")
+        raise NamespaceError(f"a seccomp filter: no system call numbers are known for {platform.machine()!r}")
     steps = make_filter(machine)
     code = b"".join(struct.pack("=HBBI", *step) for step in steps)
     program = _Program(len(steps), code)
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_SECCOMP, ctypes.c_ulong(SECCOMP_MODE_FILTER), ctypes.byref(program), 0, 0) != 0:
-        raise NamespaceError(f"a filter of system calls: {os.strerror(ctypes.get_errno())}")
+        raise NamespaceError(f"a seccomp filter: {os.strerror(ctypes.get_errno())}")

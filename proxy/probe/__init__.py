@@ -1,1 +1,1 @@
-"""`interlock probe`: calls every tool of a server in a sinkhole and judges what the server did."""
+"""`interlock probe`: calls every tool of a server in a sinkhole, and reports what the server did."""

@@ -1,4 +1,4 @@
-"""What a server was when it was last accepted: its tools as it listed them, and what they were seen to do."""
+"""Stores what a server was when it was last accepted: its tools as listed, and their observed behaviour."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ FOLDER = "probe"
 
 @dataclass(frozen=True, slots=True)
 class ServerBaseline:
-    """The whole tool objects by name, and the profiles; that of start-up is under the empty name."""
+    """The tool objects by name, and the profiles by tool; the profile of start-up has an empty name."""
 
     tools: Mapping[str, JsonObject]
     profiles: Mapping[str, Profile]
 
 
 def _file(state_dir: Path, server: str) -> Path:
+    # A hash: a server's name is chosen by its command line, and must not choose a path.
     return state_dir / FOLDER / f"{hashlib.sha256(server.encode('utf-8', 'surrogatepass')).hexdigest()[:40]}.json"
 
 
@@ -45,6 +46,5 @@ def load(state_dir: Path, server: str) -> ServerBaseline | None:
 
 
 def save(state_dir: Path, server: str, baseline: ServerBaseline) -> None:
-    """Keep a server's baseline."""
     said = {"server": server, "tools": dict(baseline.tools), "profiles": dict(baseline.profiles)}
     write_private(_file(state_dir, server), json.dumps(said).encode())

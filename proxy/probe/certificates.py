@@ -1,4 +1,4 @@
-"""Certificates for the names that a sinkhole is asked for, from an authority that lives as long as one probe."""
+"""Issues certificates for the names that clients in a sinkhole connect to, from a CA that lives for one probe."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ from cryptography.x509.oid import NameOID
 
 LIFETIME = dt.timedelta(days=2)
 MAX_COMMON_NAME = 64
+_UNUSED = (
+    "content_commitment",
+    "key_encipherment",
+    "data_encipherment",
+    "key_agreement",
+    "encipher_only",
+    "decipher_only",
+)
+# Python 3.13 verifies strictly by default: a CA must say that it signs certificates, and have key identifiers.
 _SIGNS_CERTIFICATES = x509.KeyUsage(
-    digital_signature=True,
-    content_commitment=False,
-    key_encipherment=False,
-    data_encipherment=False,
-    key_agreement=False,
-    key_cert_sign=True,
-    crl_sign=True,
-    encipher_only=False,
-    decipher_only=False,
+    digital_signature=True, key_cert_sign=True, crl_sign=True, **dict.fromkeys(_UNUSED, False)
 )
 
 
 class ProbeAuthority:
-    """Signs a certificate for any name. No key of it leaves the process."""
+    """Signs a certificate for any name. Its keys never leave the process."""
 
     def __init__(self) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
@@ -46,11 +47,10 @@ class ProbeAuthority:
 
     @property
     def pem(self) -> bytes:
-        """The authority's certificate."""
         return self._certificate.public_bytes(serialization.Encoding.PEM)
 
     def context(self, name: str) -> ssl.SSLContext:
-        """Return a server's TLS context for a host's name or address."""
+        """Return a server's TLS context for a host name or address."""
         with self._lock:
             if name not in self._contexts:
                 self._contexts[name] = self._make(name)
@@ -64,7 +64,7 @@ class ProbeAuthority:
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        # The library reads files alone; this one is on no disk.
+        # The ssl module reads keys from files only; a memfd is on no disk.
         with os.fdopen(os.memfd_create("leaf", os.MFD_CLOEXEC), "wb") as file:
             file.write(private + leaf.public_bytes(serialization.Encoding.PEM))
             file.flush()

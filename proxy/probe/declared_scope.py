@@ -1,7 +1,7 @@
-"""What a tool says that it does: by its annotations, its words, its schema, its arguments and the server's command.
+"""Works out what a tool declares: by its annotations, description, schema, arguments and the server's command. Pure.
 
-Pure. What is not said is not declared: a tool that formats text and says nothing
-of a network has no business on one.
+What is not declared is not expected: a tool that formats text and does not mention
+a network has no reason to use one.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import posixpath
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from proxy.gate.tool_descriptions import strings
@@ -29,42 +29,38 @@ EXECUTE = re.compile(
     r"(program|script|command|process|code)|bash|powershell)\b"
 )
 MAX_STRING = 4096
-SEARCHED = frozenset({"PATH", "PYTHONPATH", "NODE_PATH", "LD_LIBRARY_PATH"})
-"""Variables that say where to look for code, and grant nothing."""
+# Variables that say where code is found; they grant no access to data.
+SEARCH_PATHS = frozenset({"PATH", "PYTHONPATH", "NODE_PATH", "LD_LIBRARY_PATH"})
 
 
 @dataclass(frozen=True, slots=True)
 class DeclaredScope:
-    """What is declared for one tool; for one call of it, with what its arguments name."""
+    """What is declared for one tool; for one call of it, with what its arguments name.
+
+    `words` are those of its name and description and of the server's command: programs of such a name may
+    be started. `granted` files and folders are named by the command line and the variables, `named` ones and
+    `hosts` by the arguments. `launcher`: a package runner, which fetches and starts what it runs.
+    """
 
     read_only: bool = False
     network: bool = False
     executes: bool = False
     words: frozenset[str] = frozenset()
-    """All words of its name and description, and of the server's command: programs it may start by name."""
     granted: tuple[str, ...] = ()
-    """Files and folders that the command line and the variables name."""
     named: tuple[str, ...] = ()
-    """Files and folders that the arguments name."""
     hosts: frozenset[str] = frozenset()
-    """Hosts that the arguments name."""
     launcher: bool = False
-    """A package runner, which fetches and starts what it runs."""
 
     def data(self) -> JsonObject:
-        """Return it as a report has it."""
-        return {
-            "read_only": self.read_only,
-            "network": self.network,
-            "executes": self.executes,
-            "paths": list(self.granted),
-        }
+        """Return it as JSON."""
+        flags = {"read_only": self.read_only, "network": self.network, "executes": self.executes}
+        return {**flags, "paths": list(self.granted)}
 
 
 def declare_server(command: Sequence[str], variables: Mapping[str, str], folder: str) -> DeclaredScope:
-    """Say what a server's command line and its variables grant it."""
+    """Return what a server's command line and its variables grant it."""
     flags = [word.partition("=")[2] for word in command[1:] if "=" in word]
-    said = [*command[1:], *flags, *(value for name, value in variables.items() if name not in SEARCHED)]
+    said = [*command[1:], *flags, *(value for name, value in variables.items() if name not in SEARCH_PATHS)]
     return DeclaredScope(
         words=frozenset(_words(" ".join(map(posixpath.basename, command)))),
         granted=tuple(dict.fromkeys(path for word in said if (path := _path(word, folder)))),
@@ -73,13 +69,14 @@ def declare_server(command: Sequence[str], variables: Mapping[str, str], folder:
 
 
 def declare_tool(server: DeclaredScope, tool: JsonObject) -> DeclaredScope:
-    """Say what a tool of that server declares. A hint is taken at its word, and goes before what words suggest."""
+    """Return what a tool of that server declares. An annotation overrides what its description suggests."""
     annotations = tool.get("annotations")
     hints: JsonObject = annotations if isinstance(annotations, dict) else {}
     schema = tool.get("inputSchema")
     properties = schema.get("properties") if isinstance(schema, dict) else None
     names = " ".join(properties) if isinstance(properties, dict) else ""
-    text = _spell(f"{tool.get('name', '')} {tool.get('title', '')} {tool.get('description', '')} {names}")
+    said = f"{tool.get('name', '')} {tool.get('title', '')} {tool.get('description', '')} {names}"
+    text = " ".join(_words(said))
     open_world = hints.get("openWorldHint")
     return replace(
         server,
@@ -92,17 +89,19 @@ def declare_tool(server: DeclaredScope, tool: JsonObject) -> DeclaredScope:
 
 
 def declare_call(tool: DeclaredScope, arguments: JsonObject, folder: str) -> DeclaredScope:
-    """Add what the arguments of one call name; a path may be relative to another that they name."""
+    """Return the tool's scope with what the arguments of one call name."""
     texts = [text for _, text in strings(arguments) if len(text) <= MAX_STRING]
     paths = [path for text in texts if (path := _path(text, folder))]
     relative = [text for text in texts if not text.startswith(("/", "~")) and "://" not in text]
+    # Such as a file name beside a repository's path.
     nested = [posixpath.normpath(posixpath.join(path, text)) for path in paths for text in relative]
     hosts = {host for text in texts if (host := _host(text))}
     return replace(tool, named=tuple(dict.fromkeys([*paths, *nested])), hosts=frozenset(hosts))
 
 
 def is_under(path: str, places: Iterable[str]) -> bool:
-    """Return whether a path is one of `places`, inside one, or a temporary beside one."""
+    """Return whether a path is one of `places`, inside one, or beside one with its name as a prefix."""
+    # The last are the temporary files of programs that write a file and rename it: `notes.md.tmp`.
     return any(path == place or path.startswith((place.rstrip("/") + "/", f"{place}.")) for place in places)
 
 
@@ -124,10 +123,6 @@ def _host(text: str) -> str | None:
         return None
 
 
-def _spell(text: Any) -> str:
-    return " ".join(_words(str(text)))
-
-
 def _words(text: str) -> list[str]:
-    """Return the words of a text, with those of names in any case."""
+    """Return the words of a text in lower case; camelCase and snake_case names are split."""
     return re.findall(r"[a-z0-9]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", text).lower())

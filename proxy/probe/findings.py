@@ -1,4 +1,4 @@
-"""What a probe makes of what it saw: rules applied to deeds, and one run compared with another. Pure."""
+"""Turns observations into findings: applies the rules, and compares one run with another. Pure."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 MAX_EVIDENCE = 5
 MAX_TARGETS = 6
 MAX_LINE = 400
+# Every program reads files all the time: in a profile they would make every run look different.
 UNREMARKABLE = frozenset({Capability.FS_READ})
-"""What everybody does all the time, and no profile needs to tell of."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One finding. `tool` is None where it is the server itself, at start-up or at the end."""
+    """One finding. `tool` is None for the server itself, at start-up or at the end."""
 
     tool: str | None
     rule: str
@@ -44,43 +44,41 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class ProbeCall:
-    """One call of a tool: with what, and what it declares with that."""
+    """One call of a tool. `key` is the same for the same arguments; `scope` is declared for these arguments."""
 
     tool: str
     label: str
     key: str
-    """The same for the same arguments."""
     scope: DeclaredScope
 
 
 @dataclass(slots=True)
 class RuleMatch:
-    """One rule that matched, and the deeds by which it did, for each target."""
+    """One rule that matched, and the observations by which it did, for each target."""
 
     rule: ProbeRule
     targets: dict[str, list[ProbeObservation]] = field(default_factory=dict)
 
     @property
-    def deeds(self) -> list[ProbeObservation]:
-        """The deeds, of all targets."""
-        return [deed for deeds in self.targets.values() for deed in deeds]
+    def records(self) -> list[ProbeObservation]:
+        return [record for records in self.targets.values() for record in records]
 
 
 def judge(
-    deeds: Sequence[ProbeObservation],
+    records: Sequence[ProbeObservation],
     calls: Sequence[ProbeCall],
     startup: DeclaredScope,
-    world: RunContext,
+    context: RunContext,
     book: Rulebook,
 ) -> tuple[Finding, ...]:
-    """Apply the rules to what was seen, tool by tool; start-up and end are judged by the server's own scope."""
+    """Apply the rules to what was observed, tool by tool; start-up and end are judged by the server's own scope."""
     found: list[Finding] = []
     tools: list[str | None] = [None, *dict.fromkeys(call.tool for call in calls)]
     for tool in tools:
-        own = [deed for deed in deeds if (None if deed.call is None else calls[deed.call].tool) == tool]
-        scopes = [(deed, startup if deed.call is None else calls[deed.call].scope) for deed in own]
-        hits = _apply(scopes, world, book)
-        found += [_tell(tool, hit, calls, world, startup) for hit in hits.values()]
+        own = [record for record in records if (None if record.call is None else calls[record.call].tool) == tool]
+        scopes = [(record, startup if record.call is None else calls[record.call].scope) for record in own]
+        hits = _apply(scopes, context, book)
+        found += [_make_finding(tool, hit, calls, context, startup) for hit in hits.values()]
         if tool is not None:
             numbers = [number for number, call in enumerate(calls) if call.tool == tool]
             found += _compare_calls(tool, hits, calls, numbers, book)
@@ -88,17 +86,17 @@ def judge(
 
 
 def _apply(
-    scopes: Iterable[tuple[ProbeObservation, DeclaredScope]], world: RunContext, book: Rulebook
+    scopes: Iterable[tuple[ProbeObservation, DeclaredScope]], context: RunContext, book: Rulebook
 ) -> dict[str, RuleMatch]:
     hits: dict[str, RuleMatch] = {}
-    for deed, scope in scopes:
-        if not _counts(deed):
+    for record, scope in scopes:
+        if not _counts(record):
             continue
-        true, target = facts(deed, scope, world), world.target(deed.observation)
-        path = world.tilde(deed.observation.path or "")
+        true, target = facts(record, scope, context), context.target(record.observation)
+        path = context.tilde(record.observation.path or "")
         for rule in book.rules:
-            if rule.speaks_of(deed, path, true):
-                hits.setdefault(rule.id, RuleMatch(rule)).targets.setdefault(target, []).append(deed)
+            if rule.speaks_of(record, path, true):
+                hits.setdefault(rule.id, RuleMatch(rule)).targets.setdefault(target, []).append(record)
     for hit in list(hits.values()):
         for weaker in hit.rule.supersedes:
             for target in hit.targets:
@@ -107,64 +105,64 @@ def _apply(
     return {name: hits[name] for name in (rule.id for rule in book.rules) if name in hits and hits[name].targets}
 
 
-def _counts(deed: ProbeObservation) -> bool:
-    """Return whether it matters: a look at what is not there, or making what is, tells nothing; else attempts do."""
-    missing = deed.observation.error in ("ENOENT", "ENOTDIR", "ENXIO")
-    looked = missing and deed.observation.capability in (Capability.FS_READ, Capability.FS_DELETE)
-    return not looked and deed.observation.error != "EEXIST"
+def _counts(record: ProbeObservation) -> bool:
+    # Attempts count, except for looking at what does not exist, or creating what does: programs do that all the time.
+    missing = record.observation.error in ("ENOENT", "ENOTDIR", "ENXIO")
+    looked = missing and record.observation.capability in (Capability.FS_READ, Capability.FS_DELETE)
+    return not looked and record.observation.error != "EEXIST"
 
 
-def _tell(
-    tool: str | None, hit: RuleMatch, calls: Sequence[ProbeCall], world: RunContext, startup: DeclaredScope
+def _make_finding(
+    tool: str | None, hit: RuleMatch, calls: Sequence[ProbeCall], context: RunContext, startup: DeclaredScope
 ) -> Finding:
     order = {capability: at for at, capability in enumerate(hit.rule.capability)}
-    deeds = sorted(hit.deeds, key=lambda deed: order[deed.observation.capability])
+    records = sorted(hit.records, key=lambda record: order[record.observation.capability])
     shown = list(hit.targets)[:MAX_TARGETS]
     more = len(hit.targets) - len(shown)
     where = ", ".join(shown) + (f" and {more} more" if more else "")
     sources = {
         canary.source: None
-        for deed in deeds
-        for canary in canaries_sent(deed.observation, _scope(deed, calls, startup), world)
+        for record in records
+        for canary in canaries_sent(record.observation, _scope(record, calls, startup), context)
     }
     named = f" (of {', '.join(sources)})" if sources and "canary_sent" in hit.rule.all else ""
     return Finding(
         tool,
         hit.rule.id,
         hit.rule.severity,
-        str(deeds[0].observation.capability),
-        f"{hit.rule.description} {_verb(deeds[0])} {where}{named}",
-        tuple(dict.fromkeys(deed.observation.line[:MAX_LINE] for deed in deeds))[:MAX_EVIDENCE],
+        str(records[0].observation.capability),
+        f"{hit.rule.description} {_verb(records[0])} {where}{named}",
+        tuple(dict.fromkeys(record.observation.line[:MAX_LINE] for record in records))[:MAX_EVIDENCE],
     )
 
 
-def _scope(deed: ProbeObservation, calls: Sequence[ProbeCall], startup: DeclaredScope) -> DeclaredScope:
-    return startup if deed.call is None else calls[deed.call].scope
+def _scope(record: ProbeObservation, calls: Sequence[ProbeCall], startup: DeclaredScope) -> DeclaredScope:
+    return startup if record.call is None else calls[record.call].scope
 
 
-def _verb(deed: ProbeObservation) -> str:
-    tried = "" if deed.observation.ok else f" (tried: {deed.observation.error})"
-    return f"Seen: {deed.observation.action}{tried}"
+def _verb(record: ProbeObservation) -> str:
+    tried = "" if record.observation.ok else f" (tried: {record.observation.error})"
+    return f"Seen: {record.observation.action}{tried}"
 
 
 def _compare_calls(
     tool: str, hits: Mapping[str, RuleMatch], calls: Sequence[ProbeCall], numbers: Sequence[int], book: Rulebook
 ) -> list[Finding]:
-    """Find what happens with some arguments only, and what happens only when the same are sent again."""
+    """Find what happens with some arguments only, and what happens only when the same arguments are sent again."""
     found = []
     first = {calls[number].key: number for number in reversed(numbers)}
     for hit in hits.values():
-        during = {deed.call for deed in hit.deeds}
+        during = {record.call for record in hit.records}
         late = [n for n in numbers if n in during and first[calls[n].key] != n and first[calls[n].key] not in during]
         with_it = {calls[n].label for n in numbers if n in during}
         without = {calls[n].label for n in numbers if n not in during} - with_it
-        lines = tuple(deed.observation.line[:MAX_LINE] for deed in hit.deeds)[:1]
-        capability = str(hit.deeds[0].observation.capability)
+        lines = tuple(record.observation.line[:MAX_LINE] for record in hit.records)[:1]
+        capability = str(hit.records[0].observation.capability)
         if late:
             rule = book.get("differs-after-calls")
             said = f"{rule.description} {hit.rule.id}: not in call 1, but in call {numbers.index(late[0]) + 1}"
             found.append(Finding(tool, rule.id, rule.severity, capability, said, lines))
-        elif without and with_it and during != {numbers[0]}:  # what is done once and for all is done first
+        elif without and with_it and during != {numbers[0]}:  # what is set up once is done in the first call
             rule = book.get("differs-between-inputs")
             said = f"{rule.description} {hit.rule.id}: with {', '.join(sorted(with_it))}, not with "
             found.append(Finding(tool, rule.id, rule.severity, capability, said + ", ".join(sorted(without)), lines))
@@ -174,7 +172,7 @@ def _compare_calls(
 def judge_manifest(
     tools: Sequence[JsonObject], known: Mapping[str, JsonObject] | None, book: Rulebook
 ) -> list[Finding]:
-    """Look at what tools say of themselves, and compare it with what they said when last accepted (whole objects)."""
+    """Check the tools' definitions, and compare them with those `known` from when they were last accepted."""
     hidden, changed = book.get("hidden-characters"), book.get("manifest-changed")
     places = {str(tool.get("name")): find_hidden(tool)[:MAX_EVIDENCE] for tool in tools}
     found = [
@@ -202,33 +200,33 @@ def _changes(before: JsonObject | None, after: JsonObject | None) -> str | None:
     return f"Seen: changed in {', '.join(fields)}" if fields else None
 
 
+# What a tool was observed to do: hosts or programs by capability.
 type Profile = dict[str, list[str]]
-"""What a tool was seen to do: by capability, to whom or with what program."""
 
 
-def profile(deeds: Iterable[ProbeObservation], world: RunContext) -> Profile:
-    """Sum up deeds so that two runs can be compared: no reading, no names made up for one run."""
+def profile(records: Iterable[ProbeObservation], context: RunContext) -> Profile:
+    """Summarise observations so that two runs can be compared: no reads, and no names made up for one run."""
     found: dict[str, set[str]] = {}
-    for deed in deeds:
-        observation = deed.observation
+    for record in records:
+        observation = record.observation
         absent = observation.capability is Capability.IPC_UNIX and not observation.ok
-        if observation.capability in UNREMARKABLE or absent or not _counts(deed):
+        if observation.capability in UNREMARKABLE or absent or not _counts(record):
             continue
-        found.setdefault(str(observation.capability), set()).update(_stable(observation.path, deed, world))
+        found.setdefault(str(observation.capability), set()).update(_stable(observation.path, record, context))
     return {name: sorted(targets) for name, targets in sorted(found.items())}
 
 
-def _stable(path: str | None, deed: ProbeObservation, world: RunContext) -> set[str]:
-    observation = deed.observation
+def _stable(path: str | None, record: ProbeObservation, context: RunContext) -> set[str]:
+    observation = record.observation
     if observation.capability in (Capability.NET_CONNECT, Capability.NET_DNS):
-        return {observation.name or world.host(observation.peer or "")}
+        return {observation.name or context.host(observation.peer or "")}
     if observation.capability is Capability.PROC_EXEC:
         return {posixpath.basename(path or "")}
     return set()
 
 
 def judge_profiles(now: Mapping[str, Profile], known: Mapping[str, Profile] | None, book: Rulebook) -> list[Finding]:
-    """Compare what tools do with what they did when last accepted; a tool not known then is not compared."""
+    """Compare what tools do with what they did when last accepted; a tool that is not `known` is not compared."""
     rule = book.get("behaviour-changed")
     found = []
     for tool, seen in now.items():

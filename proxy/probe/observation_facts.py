@@ -75,49 +75,49 @@ class RunContext:
         return self.tilde(observation.path) if observation.path else " ".join(observation.argv)
 
 
-def facts(deed: ProbeObservation, scope: DeclaredScope, world: RunContext) -> frozenset[str]:
+def facts(record: ProbeObservation, scope: DeclaredScope, context: RunContext) -> frozenset[str]:
     """Return every fact that holds of a deed."""
-    observation = deed.observation
+    observation = record.observation
     found = {
-        "startup": deed.call is None,
+        "startup": record.call is None,
         "read_only": scope.read_only,
         "network": scope.network,
         "executes": scope.executes,
-        "fetching": deed.call is None and scope.launcher,
-        "foreign_process": _is_foreign(observation, world),
-        "own_process": _is_own(observation, world),
-        "canary_sent": bool(canaries_sent(observation, scope, world)),
+        "fetching": record.call is None and scope.launcher,
+        "foreign_process": _is_foreign(observation, context),
+        "own_process": _is_own(observation, context),
+        "canary_sent": bool(canaries_sent(observation, scope, context)),
     }
     if observation.capability in (Capability.NET_CONNECT, Capability.NET_DNS):
-        found |= _net_facts(observation, scope, world)
+        found |= _net_facts(observation, scope, context)
     elif observation.capability in (Capability.PROC_EXEC, Capability.EXEC_FILELESS):
-        found |= _exec_facts(deed, scope, world)
+        found |= _exec_facts(record, scope, context)
     elif observation.path is not None:
-        found |= _path_facts(observation.path, scope, world)
+        found |= _path_facts(observation.path, scope, context)
     return frozenset(name for name, holds in found.items() if holds)
 
 
-def canaries_sent(observation: Observation, scope: DeclaredScope, world: RunContext) -> tuple[Canary, ...]:
+def canaries_sent(observation: Observation, scope: DeclaredScope, context: RunContext) -> tuple[Canary, ...]:
     """Return the canaries in what was sent, but those that a tool with a network was pointed at."""
-    if world.watch is None or not (observation.data or observation.name):
+    if context.watch is None or not (observation.data or observation.name):
         return ()
-    found = world.watch.find(observation.data + b" " + (observation.name or "").encode())
-    asked = {canary.source for path, canary in world.canaries.items() if is_under(path, scope.named)}
+    found = context.watch.find(observation.data + b" " + (observation.name or "").encode())
+    asked = {canary.source for path, canary in context.canaries.items() if is_under(path, scope.named)}
     return tuple(canary for canary in found if not (scope.network and canary.source in asked))
 
 
-def _net_facts(observation: Observation, scope: DeclaredScope, world: RunContext) -> dict[str, bool]:
-    host = (observation.name or world.host(observation.peer or "")).lower().rstrip(".")
+def _net_facts(observation: Observation, scope: DeclaredScope, context: RunContext) -> dict[str, bool]:
+    host = (observation.name or context.host(observation.peer or "")).lower().rstrip(".")
     return {
-        "remote": not _is_local(host, world),
+        "remote": not _is_local(host, context),
         "hosts_named": bool(scope.hosts),
         "host_named": any(host == named or host.endswith(f".{named}") for named in scope.hosts),
         "data_in_name": observation.capability is Capability.NET_DNS and carries_data(host),
     }
 
 
-def _is_local(host: str, world: RunContext) -> bool:
-    if host in world.local_names or host.endswith(".localhost"):
+def _is_local(host: str, context: RunContext) -> bool:
+    if host in context.local_names or host.endswith(".localhost"):
         return True
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
@@ -138,49 +138,49 @@ def _entropy(text: str) -> float:
     return -sum(count / len(text) * math.log2(count / len(text)) for count in Counter(text).values())
 
 
-def _exec_facts(deed: ProbeObservation, scope: DeclaredScope, world: RunContext) -> dict[str, bool]:
-    observation = deed.observation
+def _exec_facts(record: ProbeObservation, scope: DeclaredScope, context: RunContext) -> dict[str, bool]:
+    observation = record.observation
     program = posixpath.basename(observation.path or "")
     line = observation.argv[2] if program in SHELLS and observation.argv[1:2] == ("-c",) else ""
     meant = posixpath.basename(line.split()[0]) if line.split() else program
     return {
-        "launch": deed.call is None and len(observation.lineage) <= 1,
-        "own_program": deed.call is None and observation.path in world.programs,
+        "launch": record.call is None and len(observation.lineage) <= 1,
+        "own_program": record.call is None and observation.path in context.programs,
         "program_named": bool({meant, meant.partition("-")[0], re.sub(r"[0-9.]+$", "", meant)} & scope.words),
     }
 
 
-def _path_facts(path: str, scope: DeclaredScope, world: RunContext) -> dict[str, bool]:
-    canary = world.canaries.get(path)
+def _path_facts(path: str, scope: DeclaredScope, context: RunContext) -> dict[str, bool]:
+    canary = context.canaries.get(path)
     granted = is_under(path, scope.granted)
     return {
         "named": is_under(path, scope.named),
         "named_file": path in scope.named,
         "granted": granted,
         "granted_document": granted and canary is not None and not canary.secret,
-        "working_folder": is_under(path, [world.cwd]) and world.cwd != "/",
-        "temporary": _is_temporary(path, world),
+        "working_folder": is_under(path, [context.cwd]) and context.cwd != "/",
+        "temporary": _is_temporary(path, context),
         "canary": canary is not None,
     }
 
 
-def _is_temporary(path: str, world: RunContext) -> bool:
-    if is_under(path, [world.home]):  # which may be in a temporary folder itself
-        return is_under(path, [posixpath.join(world.home, "tmp")])
+def _is_temporary(path: str, context: RunContext) -> bool:
+    if is_under(path, [context.home]):  # which may be in a temporary folder itself
+        return is_under(path, [posixpath.join(context.home, "tmp")])
     return is_under(path, TEMPORARY)
 
 
-def _is_own(observation: Observation, world: RunContext) -> bool:
+def _is_own(observation: Observation, context: RunContext) -> bool:
     """Return whether something was done to a process of the server's own, which may have ended since."""
     path = observation.path or ""
     found = SIGNALLED.match(path) if observation.action == "kill" else PROCESS.match(path)
-    return found is not None and (not found[1].isdigit() or int(found[1]) in world.pids)
+    return found is not None and (not found[1].isdigit() or int(found[1]) in context.pids)
 
 
-def _is_foreign(observation: Observation, world: RunContext) -> bool:
+def _is_foreign(observation: Observation, context: RunContext) -> bool:
     if observation.capability is Capability.KERNEL:
-        return observation.action in FOREIGN_ACTIONS and not _is_own(observation, world)
+        return observation.action in FOREIGN_ACTIONS and not _is_own(observation, context)
     if observation.path is None or observation.capability not in (Capability.FS_READ, Capability.FS_WRITE):
         return False
-    pried = INSIDES.fullmatch(observation.path) is not None and not _is_own(observation, world)
-    return pried or (is_under(observation.path, [world.folder]) and not observation.path.endswith("/trust.pem"))
+    pried = INSIDES.fullmatch(observation.path) is not None and not _is_own(observation, context)
+    return pried or (is_under(observation.path, [context.folder]) and not observation.path.endswith("/trust.pem"))

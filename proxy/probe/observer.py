@@ -39,9 +39,9 @@ class Observer:
     """
 
     def __init__(
-        self, world: RunContext, cwd: str, clock: Callable[[], float], ignored: frozenset[str] = frozenset()
+        self, context: RunContext, cwd: str, clock: Callable[[], float], ignored: frozenset[str] = frozenset()
     ) -> None:
-        self._world = world
+        self._world = context
         self._clock = clock
         self._reader = TraceReader()
         self._normaliser = Normaliser(cwd.encode(), frozenset(path.encode() for path in ignored))
@@ -54,7 +54,7 @@ class Observer:
         self._kept: Counter[tuple[int | None, Capability]] = Counter()
         self._sent: dict[str, list[tuple[float, int | None]]] = {}
         self._noted: list[tuple[Observation, str]] = []
-        self.deeds: list[ProbeObservation] = []
+        self.records: list[ProbeObservation] = []
         self.dropped = 0
         self.last = 0.0
         self._first: int | None = None
@@ -123,19 +123,19 @@ class Observer:
             self._sent.setdefault(_key(observation), []).append((observation.time, call))
         self._keep(ProbeObservation(observation, call, program))
 
-    def _keep(self, deed: ProbeObservation) -> None:
+    def _keep(self, record: ProbeObservation) -> None:
         """Keep the first few of the same, and no more than so many of a kind."""
-        seen = deed.observation
-        key = (deed.call, seen.capability, seen.action, seen.target, seen.error, deed.program, bool(seen.data))
+        seen = record.observation
+        key = (record.call, seen.capability, seen.action, seen.target, seen.error, record.program, bool(seen.data))
         # Whatever is sent is kept: a secret may be in any piece of it.
         self._seen[key] += 1
         if self._seen[key] > MAX_SAME and not seen.data:
             return
-        self._kept[deed.call, seen.capability] += 1
-        if self._kept[deed.call, seen.capability] > MAX_KEPT:
+        self._kept[record.call, seen.capability] += 1
+        if self._kept[record.call, seen.capability] > MAX_KEPT:
             self.dropped += 1
         else:
-            self.deeds.append(deed)
+            self.records.append(record)
 
     def note(self, note: JsonObject) -> None:
         """Take what a sink noted; what is no note of theirs is passed over."""
@@ -165,13 +165,13 @@ def _key(observation: Observation, address: Any = None, port: Any = None) -> str
     return observation.peer or ""
 
 
-def _noted(note: JsonObject, world: RunContext) -> Observation | None:
+def _noted(note: JsonObject, context: RunContext) -> Observation | None:
     time, data = float(note["time"]), _data(note.get("head"))
     match note.get("kind"):
         case "dns":
             name = str(note.get("name"))
             if isinstance(note.get("address"), str):
-                world.names[note["address"]] = name
+                context.names[note["address"]] = name
             line = f"resolver: {note.get('type')} {name}"
             return Observation(Capability.NET_DNS, "query", 0, time, line, name=name, data=data)
         case "tcp":

@@ -88,7 +88,7 @@ class Probe:
         variables = {name: stage.fill_in(value) for name, value in plan.variables.items()}
         self._plan = replace(plan, command=tuple(map(stage.fill_in, plan.command)), variables=variables)
         self._run = stage.run
-        self._world = stage.world()
+        self._world = stage.context()
         self._observer = Observer(self._world, stage.cwd, time.time, frozenset({str(stage.run / "stderr")}))
         declared = declare_server(self._plan.command, variables, stage.cwd)
         self._scope = replace(declared, granted=(*declared.granted, *stage.roots))
@@ -260,7 +260,7 @@ class Probe:
 
     def _inputs(self, tool: _Tool) -> list[Input]:
         """Return what a tool is called with: each input once, and the fullest of them again and again."""
-        inputs = list(synthesise(tool.said, self._stage.places()))
+        inputs = list(synthesise(tool.said, self._stage.samples()))
         fullest = max(inputs, key=lambda each: len(each.arguments), default=Input("none", {}))
         first = inputs or [fullest]
         return [*first, *[replace(fullest, label=fullest.label)] * self._plan.repeats]
@@ -303,14 +303,14 @@ class Probe:
         book, seen = rulebook(), self._observer
         seen.finish()
         whose: dict[str, list[Any]] = {"": [], **{tool.name: [] for tool in tools}}
-        for deed in seen.deeds:
-            if deed.call is None and deed.observation.path == self._setpriv:  # our own way to start it
+        for record in seen.records:
+            if record.call is None and record.observation.path == self._setpriv:  # our own way to start it
                 continue
-            whose["" if deed.call is None else self._calls[deed.call].tool].append(deed)
-        profiles = {name: profile(deeds, self._world) for name, deeds in whose.items()}
+            whose["" if record.call is None else self._calls[record.call].tool].append(record)
+        profiles = {name: profile(records, self._world) for name, records in whose.items()}
         findings = [
             *judge_manifest(listed["tools"], known.tools if known else None, book),
-            *judge(seen.deeds, self._calls, self._startup, self._world, book),
+            *judge(seen.records, self._calls, self._startup, self._world, book),
             *judge_profiles(profiles, known.profiles if known else None, book),
             *([self._tampered] if self._tampered else []),
             *self._doubts(),

@@ -83,15 +83,15 @@ class ProbeReport:
         return "high" if "high" in severities else "info" if severities else None
 
 
-def sum_up(deeds: Iterable[ProbeObservation], world: RunContext) -> JsonObject:
+def sum_up(records: Iterable[ProbeObservation], context: RunContext) -> JsonObject:
     """Return what was done by capability: to what, and how often; reading what is not of the home is only counted."""
     found: dict[str, dict[str, int]] = {}
     counts: dict[str, int] = {}
-    for deed in deeds:
-        observation = deed.observation
+    for record in records:
+        observation = record.observation
         kind = str(observation.capability)
         counts[kind] = counts.get(kind, 0) + 1
-        target = world.target(observation)
+        target = context.target(observation)
         if observation.capability is Capability.FS_READ and not (target.startswith("~") and observation.ok):
             continue
         found.setdefault(kind, {})[target] = 1

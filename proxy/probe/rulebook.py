@@ -49,13 +49,13 @@ class RuleException(_Strict):
     actions: tuple[str, ...] = ()
     facts: Facts = ()
 
-    def fits(self, deed: ProbeObservation, path: str, facts: frozenset[str]) -> bool:
+    def fits(self, record: ProbeObservation, path: str, facts: frozenset[str]) -> bool:
         """Return whether it excuses a deed on `path`."""
-        started = posixpath.basename(deed.observation.path or "") if deed.observation.argv else deed.program
+        started = posixpath.basename(record.observation.path or "") if record.observation.argv else record.program
         return (
             (not self.paths or matches(path, self.paths))
             and (not self.programs or started in self.programs)
-            and (not self.actions or deed.observation.action in self.actions)
+            and (not self.actions or record.observation.action in self.actions)
             and facts.issuperset(self.facts)
         )
 
@@ -74,15 +74,15 @@ class ProbeRule(_Strict):
     exceptions: tuple[RuleException, ...] = ()
     supersedes: tuple[str, ...] = ()
 
-    def speaks_of(self, deed: ProbeObservation, path: str, facts: frozenset[str]) -> bool:
+    def speaks_of(self, record: ProbeObservation, path: str, facts: frozenset[str]) -> bool:
         """Return whether the rule matches a deed on `path`, spelled with a tilde."""
         return (
-            deed.observation.capability in self.capability
-            and (not self.actions or deed.observation.action in self.actions)
+            record.observation.capability in self.capability
+            and (not self.actions or record.observation.action in self.actions)
             and facts.issuperset(self.all)
             and facts.isdisjoint(self.none)
             and (not self.paths or matches(path, self.paths))
-            and not any(excuse.fits(deed, path, facts) for excuse in self.exceptions)
+            and not any(excuse.fits(record, path, facts) for excuse in self.exceptions)
         )
 
 

@@ -52,14 +52,14 @@ class Input:
     arguments: JsonObject
 
 
-def synthesise(tool: JsonObject, places: SampleFiles) -> tuple[Input, ...]:
+def synthesise(tool: JsonObject, samples: SampleFiles) -> tuple[Input, ...]:
     """Return several sets of arguments that differ: what is required alone, all there is, other values, each choice."""
     schema = tool.get("inputSchema")
     root: JsonObject = schema if isinstance(schema, dict) and _is_small(schema) else {}
     if re.search(r"\b(director(y|ies)|folder|tree|search)\b", _words(str(tool.get("name", "")))):
-        places = replace(places, file=places.folder, other_file=places.folder)
+        samples = replace(samples, file=samples.folder, other_file=samples.folder)
     tried: list[Input] = []
-    for label, maker in _makers(root, places):
+    for label, maker in _makers(root, samples):
         arguments = _fill_in(maker, root)
         if arguments is None or not _fits(root, arguments):
             arguments = _fill_in(maker.plainly(), root)
@@ -82,13 +82,13 @@ def _fill_in(maker: _ArgumentMaker, root: JsonObject) -> JsonObject | None:
         return None
 
 
-def _makers(root: JsonObject, places: SampleFiles) -> Iterator[tuple[str, _ArgumentMaker]]:
-    yield "required", _ArgumentMaker(root, places, everything=False)
-    yield "all", _ArgumentMaker(root, places, everything=True)
-    yield "other", _ArgumentMaker(root, places, everything=True, turn=1)
+def _makers(root: JsonObject, samples: SampleFiles) -> Iterator[tuple[str, _ArgumentMaker]]:
+    yield "required", _ArgumentMaker(root, samples, everything=False)
+    yield "all", _ArgumentMaker(root, samples, everything=True)
+    yield "other", _ArgumentMaker(root, samples, everything=True, turn=1)
     choices = [len(_list(each.get("enum"))) for each in _mapping(root.get("properties")).values() if _mapping(each)]
     for turn in range(2, min(max(choices, default=0), MAX_VARIANTS)):
-        yield f"choice {turn}", _ArgumentMaker(root, places, everything=True, turn=turn)
+        yield f"choice {turn}", _ArgumentMaker(root, samples, everything=True, turn=turn)
 
 
 def _fits(schema: JsonObject, arguments: JsonObject) -> bool:
@@ -115,7 +115,7 @@ class _ArgumentMaker:
     """One way of filling in a schema: `turn` chooses among the values there are."""
 
     root: JsonObject
-    places: SampleFiles
+    samples: SampleFiles
     everything: bool
     turn: int = 0
     meaningful: bool = True
@@ -139,7 +139,7 @@ class _ArgumentMaker:
         """Return the maker for an object's properties: beside a repository, files are the repository's."""
         if not any(re.search(REPOSITORY, _words(name)) for name in properties):
             return self
-        return replace(self, places=replace(self.places, file="README.md", other_file="app.py"))
+        return replace(self, samples=replace(self.samples, file="README.md", other_file="app.py"))
 
     def value(self, name: str, schema: Any, depth: int) -> Any:
         """Return a value for what is called `name`."""
@@ -204,7 +204,7 @@ class _ArgumentMaker:
         if form:
             return form
         if "path" in str(schema.get("format")):
-            return (self.places.file, self.places.other_file)
+            return (self.samples.file, self.samples.other_file)
         described = f"{_words(name)} | {_words(str(schema.get('description', ''))[:200])}"
         for pattern, values in self._hints():
             if re.search(pattern, described.partition("|")[0]) and values:
@@ -215,7 +215,7 @@ class _ArgumentMaker:
         return ("A short note about the meeting on Monday", "second", "third")
 
     def _hints(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        at = self.places
+        at = self.samples
         return (
             (REPOSITORY, (at.repository,)),
             (r"\b(time ?zone|tz)\b", ("Europe/Berlin", "America/New_York")),

@@ -31,7 +31,7 @@ class Workspace:
         """The folders that a server is told of."""
         return str(self.home.documents), str(self.home.repository)
 
-    def world(self) -> RunContext:
+    def context(self) -> RunContext:
         """Return what is known of the place before anything is seen."""
         home = self.home
         return RunContext(
@@ -43,7 +43,7 @@ class Workspace:
             local_names=LOCAL_NAMES | {socket.gethostname().lower()},
         )
 
-    def places(self) -> SampleFiles:
+    def samples(self) -> SampleFiles:
         """Return what arguments may point at."""
         documents = self.home.documents
         return SampleFiles(

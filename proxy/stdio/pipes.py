@@ -1,4 +1,7 @@
-"""Our own stdin and stdout, without blocking anybody and without changing their flags, which others share."""
+"""Reads and writes our own stdin and stdout without blocking the event loop.
+
+In threads, and not with O_NONBLOCK: that flag belongs to the open file, which the client and other programs share.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +20,15 @@ CHUNK = 1 << 16
 
 
 class BlockingWorker:
-    """Does blocking work in a thread, piece after piece; work that never ends holds up nobody's exit."""
+    """Does blocking work in a thread, in order; work that never ends does not keep the process from exiting."""
 
     def __init__(self, name: str) -> None:
         self._queue: queue.SimpleQueue[tuple[Callable[[], Any], asyncio.Future[Any]]] = queue.SimpleQueue()
+        # A daemon thread, not an executor's: asyncio waits for those at exit, and a read of stdin may never return.
         threading.Thread(target=self._work, name=name, daemon=True).start()
 
     async def do[T](self, work: Callable[[], T]) -> T:
-        """Return what `work` gives, once all that was asked for before is done."""
+        """Return the result of `work`, once all earlier work is done."""
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._queue.put((work, done))
         return await done
@@ -34,7 +38,7 @@ class BlockingWorker:
             work, done = self._queue.get()
             try:
                 settle, outcome = done.set_result, work()
-            except Exception as error:  # noqa: BLE001  whoever asked for the work gets it
+            except Exception as error:  # noqa: BLE001  the caller of `do` gets it
                 settle, outcome = done.set_exception, error
             with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody waits
                 done.get_loop().call_soon_threadsafe(_settle, done, settle, outcome)
@@ -46,36 +50,36 @@ def _settle(done: asyncio.Future[Any], settle: Callable[[Any], None], outcome: A
 
 
 class DescriptorReader:
-    """Reads a file descriptor, no faster than it is asked to."""
+    """Reads a file descriptor, one piece per call."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        self._hand = BlockingWorker("interlock-inlet")
+        self._worker = BlockingWorker("interlock-inlet")
 
     async def read(self) -> bytes:
-        """Return what has come; nothing at the end."""
-        return await self._hand.do(self._read)
+        """Return the next bytes; empty at the end."""
+        return await self._worker.do(self._read)
 
     def _read(self) -> bytes:
         while True:
             try:
                 return os.read(self._descriptor, CHUNK)
-            except BlockingIOError:  # somebody who shares it made it so
+            except BlockingIOError:  # another program that shares it has set O_NONBLOCK
                 select.select([self._descriptor], [], [])
             except ConnectionResetError:
                 return b""
 
 
 class DescriptorWriter:
-    """Writes to a file descriptor; what one call writes stands together."""
+    """Writes to a file descriptor; the bytes of one call are not interleaved with another's."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        self._hand = BlockingWorker("interlock-outlet")
+        self._worker = BlockingWorker("interlock-outlet")
 
     async def write(self, data: bytes) -> None:
-        """Return once `data` is taken. Raises OSError where nobody reads any more."""
-        await self._hand.do(lambda: self._write(data))
+        """Return once all of `data` is written. Raises OSError where the reader is gone."""
+        await self._worker.do(lambda: self._write(data))
 
     def _write(self, data: bytes) -> None:
         left = memoryview(data)
@@ -87,10 +91,8 @@ class DescriptorWriter:
 
 
 def take_standard_streams() -> tuple[int, int]:
-    """Take stdin and stdout for ourselves; return what stands for them from now on.
-
-    What else in this process reads stdin finds its end, and what writes to stdout goes to stderr.
-    """
+    """Move stdin and stdout to other descriptors, and return those."""
+    # A library that prints would put text between JSON-RPC messages: its stdout is stderr, and its stdin is empty.
     taken = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)

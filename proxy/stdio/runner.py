@@ -1,4 +1,4 @@
-"""Runs one stdio server behind the gate: what comes on our stdin and stdout is what it would have been, decided."""
+"""Runs one stdio server behind the gate, between our stdin and stdout and the server's."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 log = structlog.get_logger("interlock.stdio")
 
 FLUSH_SECONDS = 5.0
-# A server that is ending may live a little longer than its trace.
+# A server that is exiting may live a little longer than its trace.
 UNSEEN_SECONDS = 1.0
 
 
 class StdioRunner:
     """One server, one client, one gate. `line_limit` bounds the client's lines, `answer_limit` the server's.
 
-    `watch` follows the server's trace, where it is traced. A server whose trace ends before it does is ended.
+    `watch` follows the server's trace, where it is traced. A server whose trace ends before it does is killed.
     """
 
     def __init__(
@@ -58,15 +58,15 @@ class StdioRunner:
         self._answer_limit = answer_limit
         self._stop_seconds = stop_seconds
         self._session: Session | None = None
-        self._telling: asyncio.Task[None] | None = None
+        self._notifying: asyncio.Task[None] | None = None
 
     async def run(self, launch: Launch) -> int:
         """Serve until the server or the client ends; return the server's exit code."""
         server = await start_server(launch)
         watch = self._watch
-        asked = watch.asked if watch else None
+        asked = watch.request_sent if watch else None
         self._session = session = Session(self._gate, self._context, self._outlet.write, server.write, asked)
-        _pass_signals_on(server)
+        _forward_signals(server)
         out = asyncio.create_task(_pump(self._inlet.read, session.from_client, LineSplitter(self._line_limit)))
         back = asyncio.create_task(self._pump_back(server, session))
         ended = asyncio.create_task(server.ended())
@@ -77,11 +77,12 @@ class StdioRunner:
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             code = await server.stop(self._stop_seconds)
+            # The last responses may still be in the pipe, and the client is to have them.
             await asyncio.wait([back], timeout=FLUSH_SECONDS)
             return code if watch is None else await self._end(watch, code)
         finally:
             await server.clean_up()
-            await _cancel(*tasks, *([self._telling] if self._telling else []))
+            await _cancel(*tasks, *([self._notifying] if self._notifying else []))
 
     async def _pump_back(self, server: ServerProcess, session: Session) -> None:
         splitter, watch = LineSplitter(self._answer_limit), self._watch
@@ -93,44 +94,46 @@ class StdioRunner:
         async def take(line: bytes | TooLong) -> None:
             nonlocal before
             end = splitter.ended
+            # Offsets in the server's output, by which the trace knows which response a system call came before.
             await session.from_server(line)
-            watch.told(before, end)
+            watch.response_read(before, end)
             before = end
 
         await _pump(server.read, take, splitter)
 
     async def _guard(self, server: ServerProcess, watch: LiveTrace) -> None:
-        """End a server that runs on when nobody sees any more what it does, or that went for those who do."""
+        """Kill a server that runs on after its trace has ended, or that attacked its tracer."""
         await watch.ended.wait()
         if watch.tampering is None:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(server.ended(), UNSEEN_SECONDS)
                 return
-            log.error("the trace has ended and its server has not: ending it", server=self._context.server)
+            log.error("killing a server whose trace has ended before it", server=self._context.server)
             self._gate.observed(self._context, None, {"phase": "end", "tracer_gone": True})
         else:
-            log.error("the server tampers with its tracer: ending it", server=self._context.server, did=watch.tampering)
+            log.error("killing a server that tampers with its tracer", server=self._context.server, did=watch.tampering)
         server.kill()
 
     async def _end(self, watch: LiveTrace, code: int) -> int:
-        """See the trace to its end; return the exit code, which strace gives another where a program cannot start."""
+        """Read the trace to its end; return the exit code."""
         await watch.end()
+        # strace has an exit code of its own where it cannot start the program; ours are a shell's.
         if watch.started or watch.start_error is None:
             return code
         sys.stderr.write(f"interlock run: cannot start {self._context.server!r}: {watch.start_error}\n")
         return NOT_FOUND if watch.start_error in ("ENOENT", "ENOTDIR") else NOT_EXECUTABLE
 
     def tools_changed(self) -> None:
-        """Tell the client that tools changed; while one is being told, once is enough."""
-        if self._session is not None and (self._telling is None or self._telling.done()):
-            self._telling = asyncio.create_task(self._tell(self._session))
+        """Notify the client that tools changed, unless such a notification is being written already."""
+        if self._session is not None and (self._notifying is None or self._notifying.done()):
+            self._notifying = asyncio.create_task(self._notify(self._session))
 
-    async def _tell(self, session: Session) -> None:
-        with contextlib.suppress(OSError):  # a client that is gone need not be told
+    async def _notify(self, session: Session) -> None:
+        with contextlib.suppress(OSError):  # the client is gone
             await session.tools_changed()
 
 
-def _pass_signals_on(server: ServerProcess) -> None:
+def _forward_signals(server: ServerProcess) -> None:
     loop = asyncio.get_running_loop()
     for number in FORWARDED:
         loop.add_signal_handler(number, server.signal, number)
@@ -139,7 +142,7 @@ def _pass_signals_on(server: ServerProcess) -> None:
 async def _pump(
     read: Callable[[], Awaitable[bytes]], take: Callable[[bytes | TooLong], Awaitable[None]], splitter: LineSplitter
 ) -> None:
-    """Take line after line until there are no more, or whoever they are for takes no more."""
+    """Pass lines from `read` to `take` until there are no more, or `take` cannot write any more."""
     try:
         while data := await read():
             for line in splitter.feed(data):
@@ -147,9 +150,10 @@ async def _pump(
         for line in splitter.end():
             await take(line)
     except OSError as error:
-        log.info("a pipe has ended", error=str(error))
+        log.info("a pipe was closed", error=str(error))
     except Exception as error:
-        log.exception("ending after a failure", exc_info=error)
+        # Nothing is passed on undecided: a failure ends this direction, and with it the server.
+        log.exception("ending the connection after an unexpected error", exc_info=error)
 
 
 async def _cancel(*tasks: asyncio.Task[Any]) -> None:

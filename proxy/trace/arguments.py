@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+# Possessive quantifiers throughout: the traced program chooses the text, and must not make us backtrack.
 _TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"|<[^<>]*+>|[\[({]|[\])}]|,|[^"<\[({\])},]++|.', re.DOTALL)
 _FLAT = re.compile(r'(?:[^,"<]++|"(?:[^"\\]++|\\.)*+"|<[^<>]*+>|["<])++', re.DOTALL)
 _ESCAPE = re.compile(rb"\\([0-7]{1,3}|x[0-9a-fA-F]{2}|.)", re.DOTALL)
@@ -22,14 +23,14 @@ _UNIX = re.compile(r'sun_path=(@?)("(?:[^"\\]++|\\.)*+"(?:\.\.\.)?)', re.DOTALL)
 
 
 class QuotedString(NamedTuple):
-    """Data of a string argument; `truncated` where strace showed its beginning only."""
+    """A string argument; `truncated` where strace printed its beginning only."""
 
     data: bytes
     truncated: bool
 
 
 class Descriptor(NamedTuple):
-    """A descriptor and what it stands for: a path, `socket:[1]`, `pipe:[2]`, `anon_inode:[…]`. None: unknown.
+    """A descriptor and what it refers to: a path, `socket:[1]`, `pipe:[2]`, `anon_inode:[…]`; None if unknown.
 
     `number` is None for the working directory. `deleted`: its file has no name any more, or never had one.
     """
@@ -40,13 +41,13 @@ class Descriptor(NamedTuple):
 
     @property
     def inode(self) -> tuple[str, int] | None:
-        """`("socket", inode)` or `("pipe", inode)` where it is one of those."""
+        """`("socket", inode)` or `("pipe", inode)`, for those two."""
         found = _INODE.fullmatch(self.path or b"")
         return (found[1].decode(), int(found[2])) if found else None
 
 
 class Address(NamedTuple):
-    """Where a socket connects or listens. `abstract` names of unix sockets stand in no folder."""
+    """Where a socket connects or listens. `abstract`: the name of a unix socket that is no file."""
 
     family: str
     host: str | None = None
@@ -56,14 +57,15 @@ class Address(NamedTuple):
 
 
 class SentMessage(NamedTuple):
-    """One message of sendmsg or sendmmsg: to whom, where that is said, and its data."""
+    """One message of sendmsg or sendmmsg: its destination, if it has one, and its data."""
 
     to: Address | None
     parts: tuple[QuotedString, ...]
 
 
 def split_arguments(text: str) -> list[str]:
-    """Cut the arguments at the commas between them; those within quotes, brackets and paths are no such commas."""
+    """Split arguments at commas, but not within quotes, brackets and paths."""
+    # Most calls have no brackets, and then one expression does it.
     if "[" not in text and "{" not in text and "(" not in text and not text.startswith(","):
         return [part.strip() for part in _FLAT.findall(text)]
     return _split_nested(text)
@@ -86,7 +88,6 @@ def _split_nested(text: str) -> list[str]:
 
 
 def unescape(text: str) -> bytes:
-    """Return the bytes that strace's escapes stand for."""
     data = text.encode("latin-1", "replace")
     return _ESCAPE.sub(_unescaped, data) if b"\\" in data else data
 
@@ -101,13 +102,11 @@ def _unescaped(found: re.Match[bytes]) -> bytes:
 
 
 def quoted(argument: str) -> QuotedString | None:
-    """Read a string argument."""
     found = _STRING.fullmatch(argument)
     return QuotedString(unescape(found[1]), found[2] is not None) if found else None
 
 
 def descriptor(argument: str) -> Descriptor | None:
-    """Read a descriptor, with what `-y` says of it."""
     found = _DESCRIPTOR.fullmatch(argument)
     if found is None:
         return None
@@ -116,12 +115,12 @@ def descriptor(argument: str) -> Descriptor | None:
 
 
 def returned(value: int | None, printed: str | None) -> Descriptor | None:
-    """Read the descriptor that a call returned, of `Syscall.value` and `Syscall.returned`."""
+    """Read the descriptor that a call returned, from `Syscall.value` and `Syscall.returned`."""
     return None if value is None or printed is None else descriptor(f"{value}{printed}")
 
 
 def words(argument: str) -> tuple[QuotedString, ...] | None:
-    """Read a list of strings such as execve's second argument. Where strace cut the list, the last word says so."""
+    """Read a list of strings such as execve's second argument. Where strace cut the list, the last is `truncated`."""
     if not (argument.startswith("[") and argument.endswith("]")):
         return None
     found: list[QuotedString] = []
@@ -140,7 +139,7 @@ def flags(argument: str) -> frozenset[str]:
 
 
 def address(argument: str) -> Address | None:
-    """Read a socket address; one of another family than IPv4, IPv6 and unix has its family alone."""
+    """Read a socket address; of families other than IPv4, IPv6 and unix only the family."""
     found = _FAMILY.match(argument)
     if found is None:
         return None
@@ -155,19 +154,18 @@ def address(argument: str) -> Address | None:
 
 
 def buffers(argument: str) -> tuple[QuotedString, ...]:
-    """Return the data of each part of a vector: writev's, or a message's."""
+    """Return the data of each part of an I/O vector."""
     read = (quoted(found) for found in _IOV.findall(argument))
     return tuple(each for each in read if each is not None)
 
 
 def message(argument: str) -> SentMessage:
-    """Read one message header: sendmsg's, or one of sendmmsg's."""
+    """Read one message header of sendmsg or sendmmsg."""
     name = _MESSAGE_NAME.search(argument)
     return SentMessage(address(name[1]) if name else None, buffers(argument))
 
 
 def messages(argument: str) -> tuple[SentMessage, ...]:
-    """Read the messages of sendmmsg."""
     if not (argument.startswith("[") and argument.endswith("]")):
         return ()
     return tuple(message(part) for part in split_arguments(argument[1:-1]))

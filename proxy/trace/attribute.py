@@ -1,10 +1,10 @@
-"""Says which call each observation belongs to. Pure: it is told what passed on stdio, and takes the trace in its order.
+"""Attributes each observation to the MCP call that it belongs to. Pure: it is told of stdio traffic and trace events.
 
 The trace shows how many bytes the server had written to its stdout, and read
-from its stdin where reading is traced, so it shows what it had answered when it
-did something. What lies between a request and its answer belongs to the call;
-where several were open, what it touched, its process and its thread tell them
-apart as far as they do, and the rest stay candidates.
+from its stdin where reads are traced, so it shows which calls it had answered at any
+moment. What lies between a request and its response belongs to that call. Where several
+calls were open, the arguments, the process and the thread decide as far as they can,
+and the other calls remain candidates.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ MAX_HELD = 20_000
 MAX_THREADS = 4096
 MAX_WRITES = 4096
 MAX_NEEDLES = 64
-# So many calls answered in the order of asking, while others were open, make a server one that works in order.
-ENOUGH = 3
+# After so many overlapping calls answered in the order of their requests, a server is taken to work in order.
+ENOUGH_IN_ORDER = 3
 MIN_NEEDLE = 3
 MAX_DEPTH = 8
-# Requests with which a client begins: what a server does meanwhile is starting up.
+# Requests with which a client begins. Servers still load code meanwhile: that is start-up, not a call's doing.
 OPENING = frozenset({"initialize", "server/discover", "ping"})
-# A request that stays open for as long as its client listens; the server does nothing for it.
+# Stays open for as long as its client listens: as an open call it would be a candidate for everything.
 LISTENING = "subscriptions/listen"
-# Calls by which bytes pass a pipe.
+# System calls that move bytes through a pipe.
 COUNTED = WRITERS | READERS | COPIERS.keys()
-# How sure each way of telling calls apart is, where more than one was open.
+# Confidence of each criterion where more than one call was open.
 BY_ARGUMENT, BY_AUTHOR, BY_THREAD, BY_ORDER = 0.9, 0.9, 0.7, 0.6
 
 
 @dataclass(frozen=True, slots=True)
 class Attribution:
-    """Which call something belongs to: `calls`, the likeliest first, and how sure that one is.
+    """Which call something belongs to: `calls`, the likeliest first, and the confidence in that one.
 
-    `how` says what told: alone, argument, process, thread, author (the thread
-    that wrote the answer), order, or window where nothing did. `late` is what a
-    call's process did after its answer.
+    `how` is the criterion: alone, argument, process, thread, author (the thread
+    that wrote the response), order, or window where none applied. `late`: a
+    process of the call did it after the response.
     """
 
     phase: Phase
@@ -63,8 +63,6 @@ class Attribution:
 
 
 class AttributedObservation(NamedTuple):
-    """An observation, and whose it is."""
-
     observation: Observation
     attribution: Attribution
 
@@ -73,7 +71,7 @@ class AttributedObservation(NamedTuple):
 class _Call:
     call_id: str
     opening: bool
-    asked: float
+    requested: float
     request_end: int
     needles: tuple[str, ...]
     alone: Attribution
@@ -83,19 +81,16 @@ class _Call:
 
 @dataclass(frozen=True, slots=True)
 class _Undecided:
-    """Something of which only the candidates are known: who writes their answers may tell more."""
-
+    # Only candidates are known so far; the threads that write their responses may still decide.
     seen: Observation
     guess: Attribution
 
 
 class Attributor:
-    """Follows one server. `stdin` and `stdout` are the inodes of its pipes: servers give them other numbers.
-
-    `reads`: whether the trace shows what the server reads.
-    """
+    """Follows one server. `reads`: whether the trace shows what the server reads."""
 
     def __init__(self, stdin: int, stdout: int, *, reads: bool = False) -> None:
+        # Inodes, not descriptor numbers: servers duplicate their stdio to other descriptors.
         self._stdin, self._stdout, self._reads = stdin, stdout, reads
         self._pipes = (f"<pipe:[{stdin}]>", f"<pipe:[{stdout}]>")
         self._open: dict[str, _Call] = {}
@@ -113,46 +108,47 @@ class Attributor:
         self._written_by: deque[tuple[int, int]] = deque(maxlen=MAX_WRITES)
         self._authors: OrderedDict[str, tuple[int, int]] = OrderedDict()
 
-    def asked(self, call_id: str, method: str | None, arguments: Any, size: int, time: float) -> None:
-        """Learn that a request of `size` bytes is about to be written to the server."""
+    def request_sent(self, call_id: str, method: str | None, arguments: Any, size: int, time: float) -> None:
+        """Note that a request of `size` bytes is about to be written to the server."""
         self._sent += size
         if method == LISTENING:
             return
         needles = tuple(dict.fromkeys(_needles(arguments)))[:MAX_NEEDLES]
         alone = Attribution("call", (call_id,))
         self._open[call_id] = _Call(call_id, method in OPENING, time, self._sent, needles, alone)
-        if len(self._open) > MAX_OPEN:
+        if len(self._open) > MAX_OPEN:  # a client that never gets responses must not grow our memory
             self._close(next(iter(self._open)))
 
-    def passed(self, size: int) -> None:
-        """Learn that `size` bytes that are no request were written to the server."""
+    def other_sent(self, size: int) -> None:
+        """Note that `size` bytes that are no request were written to the server."""
         self._sent += size
 
-    def answered(self, call_id: str, start: int | None, time: float) -> None:
-        """Learn that a call ended: by an answer that begins at byte `start` of the server's output, or without one."""
+    def call_ended(self, call_id: str, start: int | None, time: float) -> None:
+        """Note that a call ended: by a response at byte `start` of the server's output, or without one."""
         call = self._open.get(call_id)
         if call is not None:
             self._answered += call.answered is None
             call.answer_start, call.answered = start, time
 
-    def read(self, total: int, time: float) -> list[AttributedObservation]:
-        """Learn how much of the server's output is known; return what could not be told before."""
+    def output_read(self, total: int, time: float) -> list[AttributedObservation]:
+        """Note how much of the server's output is known; return what can be attributed now."""
         self._seen = max(self._seen, total)
-        self.started(time)
+        self.reading_began(time)
         return self._release()
 
-    def started(self, time: float) -> None:
-        """Learn that the server has begun to read its input, or to answer."""
+    def reading_began(self, time: float) -> None:
+        """Note that the server has begun to read its input, or to answer."""
         if self._first_read is None:
             self._first_read = time
 
     @property
-    def waiting(self) -> bool:
-        """Whether it is still to be learnt when the server began to read."""
+    def awaits_first_read(self) -> bool:
+        """Whether it is not known yet when the server began to read."""
         return self._first_read is None
 
     def take(self, event: Event, observations: list[Observation]) -> list[AttributedObservation]:
-        """Take the next event of the trace, and what was made of it; return what can be told now."""
+        """Take the next event of the trace and its observations; return what can be attributed now."""
+        # With the counts of this moment: they tell later which responses were written before.
         for seen in observations:
             self._held.append((seen, self._consumed, self._written))
         if type(event) is Syscall and event.name in COUNTED:
@@ -160,16 +156,16 @@ class Attributor:
         return self._release() if self._held else []
 
     def flush(self, before: float = float("inf")) -> list[AttributedObservation]:
-        """Return what was held back since `before`, told as well as it can be."""
+        """Return what has been held back since `before`, attributed as well as it can be."""
         old = [written for seen, _, written in self._held if seen.time < before]
         if old:
             self._seen = max(self._seen, *old)
             if before == float("inf"):
-                self.started(self._held[-1][0].time + 1)
+                self.reading_began(self._held[-1][0].time + 1)
         return [*self._release(), *self._settle(before)]
 
-    def closed(self) -> list[str]:
-        """Return the calls that the trace has passed, once nothing of theirs is held back."""
+    def take_closed(self) -> list[str]:
+        """Return the calls that have ended in the trace, once nothing of theirs is held back."""
         if not self._closed:
             return []
         closed = [call_id for call_id in self._closed if not self._waited_for[call_id]]
@@ -179,8 +175,8 @@ class Attributor:
         return closed
 
     def _count(self, call: Syscall) -> None:
-        """Count bytes on the server's pipes."""
         value, name = call.value, call.name
+        # A search of the text first: most calls concern neither pipe, and splitting arguments is slow.
         if (
             value is None
             or value <= 0
@@ -192,14 +188,16 @@ class Attributor:
         pipe = descriptor(parts[at]) if len(parts) > at else None
         inode = pipe.inode if pipe else None
         if inode == ("pipe", self._stdout) and (name in WRITERS or name in COPIERS):
-            self._written += value
+            self._written += value  # what was really written: a partial write returns less than it was given
             self._written_by.append((self._written, call.pid))
         elif inode == ("pipe", self._stdin) and name in READERS:
             self._consumed += value
-            self.started(call.until)
+            self.reading_began(call.until)
 
     def _release(self) -> list[AttributedObservation]:
-        told: list[AttributedObservation] = []
+        # strace's lines can arrive before the response that the server wrote earlier has been read and matched to
+        # its call. Until our count of its output has caught up, the window of a call is not known.
+        ready: list[AttributedObservation] = []
         while self._held:
             seen, consumed, written = self._held[0]
             known = written <= self._seen and self._first_read is not None
@@ -211,14 +209,14 @@ class Attributor:
                 self._undecided.append(_Undecided(seen, found))
                 self._waited_for.update(found.calls)
             else:
-                told.append(AttributedObservation(seen, found))
+                ready.append(AttributedObservation(seen, found))
         if not self._held:
             self._close_answered(self._written, None)
-        return [*told, *self._settle()] if self._undecided else told
+        return [*ready, *self._settle()] if self._undecided else ready
 
     def _settle(self, before: float = 0.0) -> list[AttributedObservation]:
-        """Decide what was undecided: of which every candidate is answered, what is old, and what is too much."""
-        told: list[AttributedObservation] = []
+        """Decide what was undecided and cannot wait: candidates are answered, it is old, or there is too much."""
+        ready: list[AttributedObservation] = []
         while self._undecided:
             each = self._undecided[0]
             ripe = each.seen.time < before or len(self._undecided) > MAX_HELD
@@ -226,13 +224,13 @@ class Attributor:
                 break
             self._undecided.popleft()
             self._waited_for.subtract(each.guess.calls)
-            told.append(AttributedObservation(each.seen, self._by_author(each)))
-        return told
+            ready.append(AttributedObservation(each.seen, self._by_author(each)))
+        return ready
 
     def _by_author(self, each: _Undecided) -> Attribution:
-        """Take the call that the same thread answered next, where threads answer for themselves."""
+        """Take the call that the same thread answered next, where threads write their own responses."""
         authors = [(call_id, *self._authors[call_id]) for call_id in each.guess.calls if call_id in self._authors]
-        if len({author for _, author, _ in authors}) < 2:
+        if len({author for _, author, _ in authors}) < 2:  # one thread writes for all: that says nothing
             return each.guess
         mine = [(end, call_id) for call_id, author, end in authors if author in each.seen.lineage]
         if not mine:
@@ -266,6 +264,8 @@ class Attributor:
 
     def _attribute(self, seen: Observation, consumed: int, written: int) -> Attribution:
         self._close_answered(written, seen.time)
+        # A process that a call started stays that call's, however late it acts: else a server would let
+        # a child wait for the response, and act in nobody's name.
         owner = self._owner(seen)
         if owner is not None:
             call_id, confidence = owner
@@ -282,11 +282,13 @@ class Attributor:
     def _runs(self, call: _Call, seen: Observation, consumed: int) -> bool:
         if call.opening:
             return False
-        return consumed >= call.request_end if self._reads else seen.time >= call.asked
+        # Nothing can be done for a request before all of it was read.
+        return consumed >= call.request_end if self._reads else seen.time >= call.requested
 
     def _choose(self, seen: Observation, calls: list[_Call]) -> Attribution:
         if len(calls) == 1:
             return calls[0].alone
+        # From the surest criterion to the least: an argument in what was touched, the thread, the order.
         best = _best_matches(seen, calls)
         if len(best) == 1:
             return _ranked(best[0], calls, BY_ARGUMENT, "argument")
@@ -296,7 +298,7 @@ class Attributor:
             mine = next((call for call in among if call.call_id == call_id), None)
             if mine is not None:
                 return _ranked(mine, calls, BY_THREAD, "thread")
-        if self._in_order and self._overlapped >= ENOUGH:
+        if self._in_order and self._overlapped >= ENOUGH_IN_ORDER:
             return _ranked(among[0], calls, max(BY_ORDER, 1 / len(among)), "order")
         return _ranked(among[0], among, 1 / len(among), "window")
 
@@ -306,7 +308,7 @@ class Attributor:
         return next((self._owners[each] for each in seen.lineage if each in self._owners), None)
 
     def _learn(self, seen: Observation, found: Attribution) -> None:
-        """Remember whose a process and a thread are, where that was told for sure."""
+        # Guesses teach nothing: one wrong guess would draw everything else of its thread along.
         if found.how not in ("alone", "argument"):
             return
         call_id = found.calls[0]
@@ -317,7 +319,7 @@ class Attributor:
             self._affine(seen.pid, call_id)
 
     def _affine(self, thread: int, call_id: str) -> None:
-        """Remember which call a thread works for; one that turns to another before it is done works for many."""
+        """Note which call a thread works for; one that turns to another before the first is done works for many."""
         before = self._threads.get(thread, "")
         if before == call_id:
             return
@@ -339,15 +341,15 @@ def _ranked(first: _Call, calls: list[_Call], confidence: float, how: str) -> At
 
 
 def _best_matches(seen: Observation, calls: list[_Call]) -> list[_Call]:
-    """Return the calls of whose arguments most is found in what was touched."""
-    told = "\n".join((seen.path or "", seen.peer or "", seen.name or "", *seen.argv, seen.data.decode("latin-1")))
-    lengths = [max((len(needle) for needle in call.needles if needle in told), default=0) for call in calls]
+    """Return the calls whose longest argument text is found in what was touched."""
+    touched = "\n".join((seen.path or "", seen.peer or "", seen.name or "", *seen.argv, seen.data.decode("latin-1")))
+    lengths = [max((len(needle) for needle in call.needles if needle in touched), default=0) for call in calls]
     longest = max(lengths)
     return [call for call, length in zip(calls, lengths, strict=True) if length == longest] if longest else []
 
 
 def _needles(value: Any, depth: int = 0) -> Iterator[str]:
-    """Return the texts in arguments by which what a call touches may be known."""
+    """Yield the texts in arguments that may show up in what a call touches."""
     if depth > MAX_DEPTH:
         return
     if isinstance(value, dict):
@@ -359,12 +361,12 @@ def _needles(value: Any, depth: int = 0) -> Iterator[str]:
     elif isinstance(value, str) and len(value) >= MIN_NEEDLE:
         yield value
         yield from _parts(value)
-    elif isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 1000:
+    elif isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 1000:  # smaller ones are everywhere
         yield str(value)
 
 
 def _parts(value: str) -> Iterator[str]:
-    """Return the host of a URL, and what remains of a relative path when it is made absolute."""
+    """Yield the host of a URL, and the part of a relative path that stays when it is made absolute."""
     if "://" in value:
         try:
             host = urlsplit(value).hostname

@@ -1,4 +1,4 @@
-"""What a server was seen to do, in words that do not depend on how it was seen. Pure."""
+"""Observations of what a server did, independent of the tracer. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Capability(StrEnum):
-    """A kind of thing that a program can do to what is outside of it."""
+    """A kind of effect that a program can have outside of itself."""
 
     FS_READ = "fs.read"
     FS_WRITE = "fs.write"
@@ -20,15 +20,15 @@ class Capability(StrEnum):
     EXEC_FILELESS = "exec.fileless"
     KERNEL = "kernel"
 
-    # An enum's own is written in Python; this one is asked for with everything that is seen.
+    # Enum's own is Python code, and this is called for every observation.
     __hash__ = str.__hash__
 
 
 class Observation(NamedTuple):
     """One thing that a program did, or tried to do (`error` is set).
 
-    `action` is what it did in short: open, write, rename, connect, send, …
-    `path` is absolute; where the kernel said where a link led, it is that. An
+    `action`: open, write, rename, connect, send, …
+    `path` is absolute, with links resolved where the kernel reported that; an
     abstract unix socket's begins with `@`. `peer` is `host:port`, `name` the
     name that was looked up, `data` the beginning of what was sent.
     `lineage` is the thread that did it, the one that started it, and so on.
@@ -49,15 +49,15 @@ class Observation(NamedTuple):
 
     @property
     def ok(self) -> bool:
-        """Whether it did it, and did not only try."""
+        """Whether it succeeded."""
         return self.error is None
 
     @property
     def target(self) -> str:
-        """What it was done to, in one text."""
+        """What it was done to: a name, a path, a peer or a command line."""
         return self.name or self.path or self.peer or " ".join(self.argv)
 
 
 def text(data: bytes) -> str:
-    """Return bytes of a path or argument as text; what is no UTF-8 stays readable and distinct."""
+    """Decode a path or argument; bytes that are no UTF-8 stay readable and distinct."""
     return data.decode("utf-8", "backslashreplace")

@@ -1,6 +1,6 @@
-"""Watches a server that runs under strace: lines come in, and what was seen in each call is recorded.
+"""Follows the trace of a running server: reads strace's lines and records what was observed in each call.
 
-All on the event loop, a piece at a time and with pauses, so that calls are
+Everything is done on the event loop, in pieces and with pauses, so that calls are
 served meanwhile. A server that makes lines faster than they are read waits for
 strace, and strace for us: nothing is lost, and no memory grows.
 """
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("interlock.trace")
 
 PIECE = 1 << 13
-# Lines gather for so long: to wake up for each would cost the calls more than reading them.
+# Lines are collected for so long: waking up for each would slow the calls down more than reading them does.
 PAUSE_SECONDS = 0.02
 FLUSH_SECONDS = 10.0
 HELD_SECONDS = 1.0
@@ -48,15 +48,15 @@ FIRST_READ_SECONDS = 0.002
 DRAIN_SECONDS = 2.0
 DRAIN_STEP = 0.005
 MAX_CALLS = 1024
-# A tracer that is found stopped so often, a look each HELD_SECONDS, was stopped.
+# A tracer is stopped for a moment now and then; one that is at two checks in a row was stopped by somebody.
 STOPPED_LOOKS = 2
 MAX_SAID = 240
 
 
 class LiveTrace:
-    """One server's trace. `report` takes what was seen: of a call, or of none. Begin it with `begin`.
+    """One server's trace. `report` receives what was observed, with its call or None; `notice` each observation.
 
-    `own` is what is ours alone: the folder with the log, the pins and the keys, and the policy.
+    `own` are the files that no server may write: the state folder with log, pins and keys, and the policy.
     """
 
     def __init__(
@@ -88,12 +88,12 @@ class LiveTrace:
         self._reaper = self._tracer = self._stopped_looks = 0
         self._guards: frozenset[int] = frozenset({os.getpid(), -os.getpgrp(), EVERYBODY})
         self.tampering: str | None = None
-        """What the server did to its watchers; it is not to be trusted, and neither is what is seen of it."""
+        """What the server did to its tracer or to us; from then on neither it nor its trace is to be trusted."""
         self.ended = asyncio.Event()
-        """The trace has ended, or is not to be trusted any more."""
+        """Set when the trace has ended, or is not to be trusted any more."""
 
     def begin(self, server: ServerProcess) -> None:
-        """Take lines from now on."""
+        """Follow the trace of `server` from now on."""
         self._stdin, stdin, stdout = server.pipes()
         self._reaper = self._normaliser.group = server.pid
         self._attributor = Attributor(stdin, stdout)
@@ -102,29 +102,29 @@ class LiveTrace:
             asyncio.get_running_loop().add_reader(self._channel.openings.descriptor, self._look_at_pipe)
         self._ticks = asyncio.create_task(self._keep_time()), asyncio.create_task(self._keep_watch())
 
-    def asked(self, message: Message, in_flight: InFlightCall, size: int) -> None:
-        """Learn that a message is about to be written to the server."""
+    def request_sent(self, message: Message, in_flight: InFlightCall, size: int) -> None:
+        """Note that a message is about to be written to the server."""
         if self._attributor is None:
             return
         if message.id is None or message.method is None:
-            self._attributor.passed(size)
+            self._attributor.other_sent(size)
             return
         self._calls[in_flight.call_id] = self._open[in_flight.call_id] = in_flight
         arguments = message.params.get("arguments", message.params)
-        self._attributor.asked(in_flight.call_id, message.method, arguments, size, time.time())
+        self._attributor.request_sent(in_flight.call_id, message.method, arguments, size, time.time())
 
-    def told(self, start: int, end: int) -> None:
-        """Learn that the line of the server's at these bytes was taken; calls that it answered are over."""
+    def response_read(self, start: int, end: int) -> None:
+        """Note that the server's line at these bytes was handled; the calls that it answered have ended."""
         if self._attributor is None:
             return
         now = time.time()
         for call_id in [call_id for call_id, in_flight in self._open.items() if in_flight.closed]:
             del self._open[call_id]
-            self._attributor.answered(call_id, start, now)
-        self._take(self._attributor.read(end, now))
+            self._attributor.call_ended(call_id, start, now)
+        self._take(self._attributor.output_read(end, now))
 
     async def end(self) -> None:
-        """Take what is left, and record it. The server has ended."""
+        """Read the rest of the trace of a server that has ended, and record it."""
         self._stop()
         deadline = time.monotonic() + DRAIN_SECONDS
         while not self._drained and time.monotonic() < deadline:
@@ -161,7 +161,7 @@ class LiveTrace:
         try:
             self._progress = False
             data = os.read(self._channel.descriptor, PIECE)
-            self._channel.hide()
+            self._channel.hide()  # strace has it open: from now on nobody else can open it by its name
             if data:
                 self._progress = True
                 self._take_lines(data)
@@ -171,7 +171,8 @@ class LiveTrace:
         except BlockingIOError:
             return
         except Exception as error:
-            log.exception("the trace cannot be followed", exc_info=error)
+            # A line that breaks us must not leave a server running unobserved: this ends the trace, and so the server.
+            log.exception("the trace cannot be read", exc_info=error)
         asyncio.get_running_loop().remove_reader(self._channel.descriptor)
         self._reader.unparsed += bool(self._rest)
         self._drained = True
@@ -185,6 +186,7 @@ class LiveTrace:
             seen = self._normaliser.take(event)
             if not self.started:
                 self._look_for_start(event)
+            # Before attribution, which may hold an observation back: what attacks us is acted on at once.
             for each in seen:
                 if attacks_watcher(each, self._guards) or modifies(each, self._own):
                     self._tampered(f"{each.action} {each.path}", each.line)
@@ -192,28 +194,29 @@ class LiveTrace:
                 self._take(self._attributor.take(event, seen))
 
     def _look_for_start(self, event: Event) -> None:
-        """See whether the server's program could be executed at all."""
+        """Learn from the first execve whether the server's program could be executed, and who traces it."""
         if type(event) is Syscall and event.name == "execve":
             self.started = event.ok
             self.start_error = event.error
+            # Asked of the kernel: strace detaches itself (-DDD), so it is not the process that we started.
             self._tracer = find_tracer(self._reaper)
             if self._tracer:
                 self._guards |= {self._tracer, -self._tracer}
 
     def _look_at_pipe(self) -> None:
-        """See whether somebody else than strace opened the pipe: to write lines, or to take them away."""
+        # strace's own is the first; a second could write forged lines, or take real ones away.
         if self._channel.openings.count() > 1:
-            self._tampered("somebody opened the trace")
+            self._tampered("another process opened the trace pipe")
 
     def _look_at_tracer(self) -> None:
-        """See whether strace still can see. Where it has ended, its pipe says so."""
+        # "gone" needs no check: the end of the pipe reports it.
         state = tracer_state(self._tracer) if self._tracer else None
         self._stopped_looks = self._stopped_looks + 1 if state == "stopped" else 0
         if state == "traced" or self._stopped_looks >= STOPPED_LOOKS:
             self._tampered(f"strace is {state}")
 
     def _tampered(self, what: str, line: str | None = None) -> None:
-        """Take note, once, that the server went for those who watch it, with the calls that were under way."""
+        """Report once that the server attacks its tracer or us, with the calls that were open."""
         if self.tampering is not None:
             return
         self.tampering = what[:MAX_SAID]
@@ -226,16 +229,16 @@ class LiveTrace:
         self._report(calls[0] if len(calls) == 1 else None, found)
         self.ended.set()
 
-    def _take(self, told: list[AttributedObservation]) -> None:
-        """Write down what was told. The one place that every observation passes."""
+    def _take(self, attributed: list[AttributedObservation]) -> None:
+        """Log observations and record the calls that are complete. Every observation passes here."""
         assert self._attributor is not None
-        for each in told:
+        for each in attributed:
             if self._notice is not None:
                 self._notice(each)
             self._ledger.take(each)
             if each.attribution.phase != "startup":
                 self._record("startup")
-        for call_id in self._attributor.closed():
+        for call_id in self._attributor.take_closed():
             self._record(call_id)
 
     def _record(self, name: str) -> None:
@@ -246,15 +249,16 @@ class LiveTrace:
             del self._calls[next(iter(self._calls))]
 
     async def _keep_time(self) -> None:
-        """See when the server begins to read, and that nothing is held back for long."""
+        """Find out when the server begins to read, then see that nothing is held back for long."""
         assert self._attributor is not None
         unread = array("i", [0])
-        while self._attributor.waiting:
+        while self._attributor.awaits_first_read:
             await asyncio.sleep(FIRST_READ_SECONDS)
+            # Reads are not traced (they would double the cost), so the first one is seen by the pipe getting empty.
             with contextlib.suppress(OSError):  # closed: there is nothing more to wait for
                 ioctl(self._stdin, FIONREAD, unread)
             if self._calls and not unread[0]:
-                self._attributor.started(time.time() - FIRST_READ_SECONDS)
+                self._attributor.reading_began(time.time() - FIRST_READ_SECONDS)
         while True:
             await asyncio.sleep(HELD_SECONDS)
             self._take(self._attributor.flush(time.time() - HELD_SECONDS))
@@ -263,14 +267,13 @@ class LiveTrace:
                 self._record(name)
 
     async def _keep_watch(self) -> None:
-        """See that strace still can see."""
         while True:
             await asyncio.sleep(HELD_SECONDS)
             self._look_at_tracer()
 
 
 def _inherited() -> frozenset[bytes]:
-    """Return the file behind our stderr, which is the server's too: what it says there is no file of its own."""
+    """Return the file behind our stderr, which is the server's too: its log lines there are no file access."""
     try:
         return frozenset({os.fsencode(Path("/proc/self/fd/2").readlink())})
     except OSError:

@@ -1,7 +1,7 @@
-"""Makes observations of system calls: which file, which peer, which program. Pure, and never raises for odd lines.
+"""Turns system calls into observations: which file, which peer, which program. Pure, and never raises for odd lines.
 
 Only what reaches outside of the program counts: no pipes, no memory, no
-terminals. Opening a file to read and write is not writing it.
+terminals. Opening a file to read and write is not writing it: programs open so and never write.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 OPENERS = {"open": 0, "creat": 0, "openat": 1, "openat2": 1}
 WRITERS = frozenset({"write", "pwrite64", "writev", "pwritev", "pwritev2"})
 READERS = frozenset({"read", "pread64", "readv", "preadv", "preadv2"})
-# Calls that change the file of a descriptor, and which argument that is.
+# Calls that change the file of a descriptor, and the position of that argument.
 CHANGERS = {"ftruncate": 0, "fallocate": 0, "fchmod": 0, "fchown": 0, "fsetxattr": 0}
 COPIERS = {"sendfile": 0, "copy_file_range": 2, "splice": 2}
-# Calls that take paths: where each path stands, with the descriptor before it where there is one, and what is done.
+# Calls that take paths: the effect, the path's position, and whether a folder's descriptor precedes it.
 PATHS: dict[str, tuple[tuple[Capability, str, int, bool], ...]] = {
     "unlink": ((Capability.FS_DELETE, "unlink", 0, False),),
     "unlinkat": ((Capability.FS_DELETE, "unlink", 1, True),),
@@ -57,7 +57,7 @@ PATHS: dict[str, tuple[tuple[Capability, str, int, bool], ...]] = {
     "setxattr": ((Capability.FS_WRITE, "setxattr", 0, False),),
     "lsetxattr": ((Capability.FS_WRITE, "setxattr", 0, False),),
 }
-# Calls that change the machine, or look into other processes.
+# Calls that change the machine, or access other processes.
 KERNEL = frozenset(
     {
         *("ptrace", "process_vm_readv", "process_vm_writev", "pidfd_getfd", "bpf", "perf_event_open", "userfaultfd"),
@@ -67,11 +67,12 @@ KERNEL = frozenset(
         *("sethostname", "setdomainname", "quotactl", "acct", "open_by_handle_at"),
     }
 )
-# Calls that signal or look into a process that they name by a handle of it.
+# Calls that name a process by a pidfd.
 BY_HANDLE = frozenset({"pidfd_send_signal", "pidfd_getfd"})
 KILLERS = ("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "pidfd_send_signal")
 SOCKET_CALLS = ("socket", "bind", "listen", "accept", "accept4", "connect", "sendto", "sendmsg", "sendmmsg")
-# All that is made sense of here, but reading: what strace is asked for.
+# What strace is asked for: all that is handled here. Not read: tracing it doubles the cost and shows no more
+# than open does.
 TRACED = (
     *OPENERS,
     *sorted(WRITERS),
@@ -98,7 +99,7 @@ _NOT_THERE = frozenset({"ENOENT", "ENOTDIR"})
 class Normaliser:
     """Follows one trace. `cwd` is the first program's; writes to `ignored` files, such as logs, do not count.
 
-    `group` is the process group that the first program was started in, and may signal.
+    `group` is the process group of the first program, which it may signal.
     """
 
     def __init__(self, cwd: bytes = b"/", ignored: frozenset[bytes] = frozenset()) -> None:
@@ -124,7 +125,7 @@ class Normaliser:
         }
 
     def take(self, event: Event) -> list[Observation]:
-        """Return what the next event of the trace says."""
+        """Return the observations that the next event of the trace gives."""
         if type(event) is Syscall:
             if event.name == "openat" and (seen := self._opened_plainly(event)) is not None:
                 return seen
@@ -149,7 +150,7 @@ class Normaliser:
         return Observation(capability, action, call.pid, call.time, call.line, lineage=lineage, **fields)  # type: ignore[arg-type]
 
     def _opened_plainly(self, call: Syscall) -> list[Observation] | None:
-        """Take a file that was opened or not found by a plain name: most lines of most traces. None of any other."""
+        """Return what opening a file by a plain name means, for speed: most lines of most traces. Else None."""
         found = _plain_opening(call.arguments)
         process, rest = self.lineage.process(call.pid), call.rest
         if found is None or process.memory:
@@ -173,6 +174,7 @@ class Normaliser:
     def _opened(self, call: Syscall, arguments: list[str], make: Make) -> Made:
         process, at = self.lineage.process(call.pid), OPENERS[call.name]
         opened = returned(call.value, call.returned)
+        # The path that the kernel returned, where it did: links are resolved in it, so none can disguise a file.
         if opened is not None and opened.path is not None:
             self._note(process, opened)
             path: bytes | None = opened.path
@@ -208,7 +210,7 @@ class Normaliser:
             yield make(Capability.FS_WRITE, call.name, path=text(to.path))
 
     def _mapped(self, call: Syscall, arguments: list[str], make: Make) -> Made:
-        """Take a file that is written through memory."""
+        # A writable shared mapping changes the file without any write call.
         if len(arguments) < 5 or "MAP_SHARED" not in arguments[3] or "PROT_WRITE" not in arguments[2]:
             return
         of = descriptor(arguments[4])
@@ -230,6 +232,7 @@ class Normaliser:
         path = self._path(process, arguments, at, with_folder=at == 1)
         by = descriptor(arguments[0]) if at else None
         nameless = by is not None and by.deleted and path == by.path
+        # A program executed from memory has no file to inspect: known by its memfd, also through /proc/self/fd/N.
         own = _OWN_DESCRIPTOR.fullmatch(path or b"")
         memory = process.memory_file(int(own[1])) if own else None
         if memory is not None:
@@ -244,7 +247,7 @@ class Normaliser:
         yield make(Capability.KERNEL, call.name, path=", ".join(self._by_number(call, arguments)[:2])[:200])
 
     def _signalled(self, call: Syscall, arguments: list[str], make: Make) -> Made:
-        """Take a signal to a process that is none of the server's own; signal 0 only asks whether there is one."""
+        # Signal 0 only tests whether a process exists, and the server's own processes are its own business.
         said = self._by_number(call, arguments)
         target = said[0] if said else ""
         number = int(target) if target.lstrip("-").isdecimal() else None
@@ -256,7 +259,7 @@ class Normaliser:
         yield make(Capability.KERNEL, "kill", path=", ".join(said[:3])[:200])
 
     def _by_number(self, call: Syscall, arguments: list[str]) -> list[str]:
-        """Put a process's number where a handle of it stands."""
+        """Return the arguments with a pidfd replaced by the number of its process."""
         handle = descriptor(arguments[0]) if arguments and call.name in BY_HANDLE else None
         number = self.lineage.process(call.pid).handles.get(handle.number or 0) if handle else None
         return arguments if number is None else [str(number), *arguments[1:]]
@@ -289,7 +292,7 @@ class Normaliser:
             process.memory.pop(made.number, None)
 
     def _path(self, process: Process, arguments: list[str], at: int, *, with_folder: bool) -> bytes | None:
-        """Return the path that stands at `at`, made absolute."""
+        """Return the path at position `at`, made absolute."""
         said = quoted(arguments[at]) if len(arguments) > at else None
         folder = descriptor(arguments[at - 1]) if with_folder and 0 < at <= len(arguments) else None
         if folder is not None and folder.number is None and folder.path is not None:
@@ -306,7 +309,7 @@ class Normaliser:
 
 @cache
 def _opening(said: str, ok: bool) -> tuple[tuple[Capability, str], ...]:  # noqa: FBT001  kept by both
-    """Say what opening a file with these flags does to it."""
+    """Return what opening a file with these flags does to it."""
     asked = flags(said)
     if "O_PATH" in asked:
         return ()
@@ -323,7 +326,7 @@ def _opening(said: str, ok: bool) -> tuple[tuple[Capability, str], ...]:  # noqa
 
 
 def _is_inner(call: Syscall) -> bool:
-    """Say, before looking any closer, that a call reaches nothing outside; or that it never reached the kernel."""
+    """Return quickly whether a call has no effect outside of the program, or never reached the kernel."""
     if call.name in WRITERS:
         return "<pipe:" in call.arguments.partition(">")[0]
     if call.name == "mmap":

@@ -1,8 +1,4 @@
-"""What was seen of one server, put together: the same thing once with a count, and no more than a record can hold.
-
-Pure. Kinds of things have room of their own, so that many files read do not
-crowd out the one connection made; what has no room is counted.
-"""
+"""Collects observations into one record per call: repeated ones once with a count, within bounds. Pure."""
 
 from __future__ import annotations
 
@@ -14,27 +10,24 @@ if TYPE_CHECKING:
     from proxy.core.model import JsonObject
     from proxy.trace.attribute import AttributedObservation, Attribution
 
-ROOM = 40
+# Of each capability, so that many files read do not crowd out the one connection made. The rest is counted.
+MAX_OF_KIND = 40
 MAX_PAGES = 512
 MAX_EVIDENCE = 240
 MAX_WORDS = 32
 MISSING = frozenset({"ENOENT", "ENOTDIR"})
-# Things done again and again to the same target, told as one.
+# Actions that are repeated on the same target, reported as one.
 SAME = {"write": "write", "truncate": "write", "open": "open"}
 
 
 @dataclass(slots=True)
 class CountedObservation:
-    """One thing that was seen, and how often."""
-
     first: AttributedObservation
     count: int = 0
 
 
 @dataclass(slots=True)
 class CallRecord:
-    """What is to be recorded of one call, or of one phase."""
-
     entries: dict[tuple[str, str, str, str | None], CountedObservation] = field(default_factory=dict)
     room: Counter[str] = field(default_factory=Counter)
     more: Counter[str] = field(default_factory=Counter)
@@ -43,14 +36,14 @@ class CallRecord:
 
 
 class ObservationLog:
-    """Keeps pages until they are taken; by call id, or by phase where there is no call."""
+    """Records by call id, or by phase for what belongs to no call, until they are closed."""
 
     def __init__(self) -> None:
         self._pages: OrderedDict[str, CallRecord] = OrderedDict()
         self.dropped = 0
 
     def take(self, seen: AttributedObservation) -> None:
-        """Write down one thing."""
+        """Add one observation."""
         key = page_of(seen.attribution)
         page = self._pages.get(key)
         if page is None:
@@ -61,33 +54,34 @@ class ObservationLog:
         _enter(page, seen)
 
     def names(self) -> list[str]:
-        """Return the pages there are: call ids and phases."""
+        """Return the open records: call ids and phases."""
         return list(self._pages)
 
     def began(self, name: str) -> float:
-        """Return when the first thing on a page was seen."""
+        """Return the time of a record's first observation."""
         return self._pages[name].began
 
     def close(self, name: str) -> JsonObject | None:
-        """Take a page out; None where nothing was seen."""
+        """Remove a record and return it as JSON; None where nothing was observed."""
         page = self._pages.pop(name, None)
         return _shown(page) if page is not None else None
 
 
 def page_of(attribution: Attribution) -> str:
-    """Return the page that something belongs on."""
+    """Return the name of the record that an observation belongs to."""
     return attribution.calls[0] if attribution.calls else attribution.phase
 
 
 def _enter(page: CallRecord, seen: AttributedObservation) -> None:
     what = seen.observation
+    # Interpreters look for each module in many folders: counted, or they would fill the record.
     if what.capability == "fs.read" and what.error in MISSING:
         page.missing += 1
         return
     key = (what.capability, SAME.get(what.action, what.action), what.target, what.error)
     entry = page.entries.get(key)
     if entry is None:
-        if page.room[what.capability] >= ROOM:
+        if page.room[what.capability] >= MAX_OF_KIND:
             page.more[what.capability] += 1
             return
         page.room[what.capability] += 1

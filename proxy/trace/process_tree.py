@@ -1,4 +1,4 @@
-"""Which thread belongs to which process, and who started whom. Pure."""
+"""Follows which thread belongs to which process, and which thread started which. Pure."""
 
 from __future__ import annotations
 
@@ -16,10 +16,7 @@ MAX_STARTERS = 1 << 16
 
 @dataclass(slots=True)
 class Process:
-    """A process: what its threads share.
-
-    `memory` are descriptors of files that never had a name, `handles` those of processes.
-    """
+    """What the threads of a process share; `memory` are its memfd descriptors, `handles` its pidfds."""
 
     cwd: bytes
     parent: Process | None = None
@@ -27,7 +24,7 @@ class Process:
     handles: dict[int, int] = field(default_factory=dict[int, int])
 
     def memory_file(self, number: int) -> bytes | None:
-        """Return the nameless file that a descriptor stands for, here or where it was inherited from."""
+        """Return the memfd behind a descriptor, also an inherited one."""
         process: Process | None = self
         for _ in range(MAX_DEPTH):
             if process is None or number in process.memory:
@@ -36,12 +33,12 @@ class Process:
         return process.memory.get(number) if process else None
 
     def resolve(self, path: bytes, folder: bytes | None = None) -> bytes:
-        """Make a path absolute by names alone: what links lead to is not known here."""
+        """Make a path absolute, without following links."""
         return posixpath.normpath(posixpath.join(folder or self.cwd, path)).replace(b"//", b"/", 1)
 
 
 class ProcessTree:
-    """The threads of one trace. `cwd` is the first program's working directory."""
+    """The threads of one trace. `cwd` is the working directory of the first."""
 
     def __init__(self, cwd: bytes = b"/") -> None:
         self._cwd = cwd
@@ -50,10 +47,12 @@ class ProcessTree:
         self._starting: dict[int, Unfinished] = {}
 
     def process(self, pid: int) -> Process:
-        """Return the process of a thread; one that nobody told of was started by whoever is starting one."""
+        """Return the process of a thread."""
         found = self._threads.get(pid)
         if found is not None:
             return found
+        # A child's first calls can be printed before its parent's clone returns (after vfork always): a thread that
+        # is not known yet is the child of the latest clone that has not returned.
         if not self._starting:
             return self._threads.setdefault(pid, Process(self._cwd))
         starter, begun = next(reversed(self._starting.items()))
@@ -71,14 +70,14 @@ class ProcessTree:
         return pid in self._threads
 
     def begins(self, call: Unfinished) -> None:
-        """Learn that a thread starts another, which may be seen before it is named."""
+        """Note that a thread has called clone or fork, and the call has not returned."""
         if call.name in STARTERS:
             self.process(call.pid)
             self._starting.pop(call.pid, None)
             self._starting[call.pid] = call
 
     def started(self, call: Syscall) -> None:
-        """Learn that a thread has started another."""
+        """Note that clone or fork has returned."""
         self._starting.pop(call.pid, None)
         if call.value is not None and call.value > 0 and call.ok:
             known = self._threads.get(call.value)
@@ -102,11 +101,11 @@ class ProcessTree:
         return process
 
     def ended(self, event: Ended) -> None:
-        """Forget a thread: its number may come again. Its children still need to know who started it."""
-        self._threads.pop(event.pid, None)
+        """Forget a thread that has ended."""
+        self._threads.pop(event.pid, None)  # its number may come again; its children still need `_starters`
         self._starting.pop(event.pid, None)
 
     def superseded(self, event: Superseded) -> None:
-        """Learn that a thread goes on under its process's number."""
+        """Note that a thread that executed a program continues under its process's number."""
         self._threads.pop(event.by, None)
         self._starting.pop(event.pid, None)

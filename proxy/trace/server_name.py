@@ -1,4 +1,4 @@
-"""What to call a server that is known by its command line alone. Pure."""
+"""Names a server by its command line. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# Programs that run something else, and the words that stand between them and its name.
+# Programs that run a package, and the words between them and its name.
 PACKAGE_RUNNERS: dict[str, tuple[tuple[str, ...], ...]] = {
     "npx": ((),),
     "bunx": ((),),
@@ -22,7 +22,7 @@ PACKAGE_RUNNERS: dict[str, tuple[tuple[str, ...], ...]] = {
     "deno": (("run",),),
 }
 INTERPRETERS = re.compile(r"(python|pypy)[0-9.]*|node|ruby|perl|tsx|ts-node")
-# Options of all of those that take the next word with them.
+# Options of any of those that take the next word as their value.
 WITH_VALUE = frozenset(
     {"-p", "--package", "--from", "--with", "--python", "--directory", "--project", "-r", "--require"}
 )
@@ -30,7 +30,7 @@ _VERSION = re.compile(r"(?<=.)(@|==).*", re.DOTALL)
 
 
 def server_name(command: Sequence[str]) -> str:
-    """Return a name for the server that `command` starts: its package, its script or its program."""
+    """Return the name of the server that `command` starts: its package, its script or its program."""
     program, rest = _base(command[0]), list(command[1:])
     for words in PACKAGE_RUNNERS.get(program, ()):
         if tuple(rest[: len(words)]) == words:
@@ -51,7 +51,7 @@ def _script(arguments: list[str]) -> str | None:
 
 
 def _first_word(arguments: list[str]) -> str | None:
-    """Return the first argument that is no option's."""
+    """Return the first argument that is no option and no option's value."""
     words = iter(arguments)
     for word in words:
         if word in WITH_VALUE:
@@ -66,5 +66,5 @@ def _base(path: str) -> str:
 
 
 def _base_of_path(name: str) -> str:
-    """Cut a path to its last part; a package with a scope, `@scope/name`, is no path."""
+    # A package with a scope, `@scope/name`, is no path.
     return name if name.startswith("@") else _base(name)

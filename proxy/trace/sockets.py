@@ -1,4 +1,4 @@
-"""Sockets by their inode: what kind each is and whom it speaks to, and so what is sent to whom. Pure."""
+"""Follows sockets by inode: their kind and peer, and so what is sent to whom. Pure."""
 
 from __future__ import annotations
 
@@ -21,16 +21,14 @@ if TYPE_CHECKING:
 
 MAX_SOCKETS = 1 << 14
 INTERNET = frozenset({"AF_INET", "AF_INET6"})
-# Families by which nothing leaves a process but questions to the kernel.
+# By these a process talks to the kernel alone.
 SILENT = frozenset({"AF_NETLINK", "AF_ALG", "AF_UNSPEC"})
-# A connection that is being made.
+# The connection is being made: no failure.
 UNDER_WAY = frozenset({"EINPROGRESS", "EINTR", "EALREADY", "EISCONN"})
 
 
 @dataclass(frozen=True, slots=True)
 class Socket:
-    """What is known of a socket."""
-
     family: str | None = None
     kind: str = ""
     local: Address | None = None
@@ -39,9 +37,10 @@ class Socket:
 
 
 class SocketTable:
-    """Follows the sockets of one trace. Its methods take a call, its arguments, and what makes an observation."""
+    """The sockets of one trace. Handlers take a call, its arguments, and a function that makes an observation."""
 
     def __init__(self) -> None:
+        # By inode: with -y strace prints that for every descriptor, and descriptors are duplicated and inherited.
         self._known: OrderedDict[int, Socket] = OrderedDict()
         self.handlers: dict[str, Callable[[Syscall, list[str], Make], Made]] = {
             "socket": self._made,
@@ -51,7 +50,7 @@ class SocketTable:
             "accept4": self._accepted,
             "connect": self._connected,
             "sendto": self._sent_to,
-            "sendmsg": self._sent_message,
+            "sendmsg": self._sent_messages,
             "sendmmsg": self._sent_messages,
         }
 
@@ -114,7 +113,7 @@ class SocketTable:
         error = None if call.error in UNDER_WAY else call.error
         if peer.family == "AF_UNIX":
             yield make(Capability.IPC_UNIX, "connect", path=show(peer), error=error)
-        # A datagram socket that connects sends nothing: resolvers do so to learn their own address.
+        # A datagram socket that connects sends nothing: resolvers do so to find out their own address.
         elif known.kind != "SOCK_DGRAM":
             yield make(Capability.NET_CONNECT, "connect", peer=show(peer), error=error)
 
@@ -124,30 +123,25 @@ class SocketTable:
         data, to = quoted(arguments[1]), address(arguments[4]) if len(arguments) > 4 else None
         yield from self.sent(call, _inode(arguments), to, data.data if data else b"", make)
 
-    def _sent_message(self, call: Syscall, arguments: list[str], make: Make) -> Made:
-        if len(arguments) > 1:
-            sent = message(arguments[1])
-            yield from self.sent(call, _inode(arguments), sent.to, b"".join(part.data for part in sent.parts), make)
-
     def _sent_messages(self, call: Syscall, arguments: list[str], make: Make) -> Made:
         if len(arguments) > 1:
-            for sent in messages(arguments[1]):
+            # The C library asks for A and AAAA in one sendmmsg: each message is a query of its own.
+            for sent in messages(arguments[1]) if call.name == "sendmmsg" else (message(arguments[1]),):
                 yield from self.sent(call, _inode(arguments), sent.to, b"".join(part.data for part in sent.parts), make)
 
     def written(self, call: Syscall, arguments: list[str], inode: int, make: Make) -> Made:
-        """Take a write to a socket."""
         plain = quoted(arguments[1]) if len(arguments) > 1 else None
         parts = (plain,) if plain else buffers(arguments[1]) if len(arguments) > 1 else ()
         yield from self.sent(call, inode, None, b"".join(part.data for part in parts), make)
 
     def sent(self, call: Syscall, inode: int | None, to: Address | None, data: bytes, make: Make) -> Made:
-        """Take what is sent on a socket: to whom it says, or else to its peer."""
+        """Yield observations of what is sent on a socket: to `to`, or else to its peer."""
         known = self._get(inode) if inode is not None else Socket()
         peer = to or known.peer
         if peer is None or peer.family in SILENT:
             return
         if peer.family == "AF_UNIX":
-            if to is not None:
+            if to is not None:  # else its connect was observed already
                 yield make(Capability.IPC_UNIX, "send", path=show(peer), data=data)
             return
         names = query_names(data, framed=known.kind == "SOCK_STREAM") if peer.port in PORTS else []
@@ -165,7 +159,6 @@ def _inode(arguments: list[str]) -> int | None:
 
 
 def show(peer: Address) -> str:
-    """Return an address in one text."""
     if peer.family == "AF_UNIX":
         return ("@" if peer.abstract else "") + text(peer.path or b"")
     if peer.host is None:

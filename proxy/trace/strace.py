@@ -1,9 +1,9 @@
 """Reads what strace writes with `-f -ttt -y -o FILE`: one line, one value. Pure, and never raises.
 
 A traced program chooses file names, arguments and data, so it chooses most of
-what stands in a line. What it chooses stands in quotes or in `<…>`, where strace
-escapes the delimiters: a line is read from its front, past those, and never
-searched for what looks like an end.
+a line. What it chooses is in quotes or in `<…>`, where strace escapes the
+delimiters: a line is read from its front, past those, and never searched for what
+looks like an end.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-# Calls under way that are remembered, each of one thread.
+# Unfinished calls that are remembered, one per thread.
 MAX_PENDING = 1 << 16
 
 
@@ -34,7 +34,7 @@ class Syscall(NamedTuple):
 
     @property
     def error(self) -> str | None:
-        """The name of the error that it gave, such as ENOENT."""
+        """The name of the error, such as ENOENT."""
         found = _ERROR.match(self.rest)
         return found[1] if found else None
 
@@ -45,12 +45,12 @@ class Syscall(NamedTuple):
 
     @property
     def injected(self) -> bool:
-        """Whether strace answered in the kernel's place."""
+        """Whether strace made the result up, in the kernel's place."""
         return self.rest.endswith("(INJECTED)")
 
     @property
     def returned(self) -> str | None:
-        """What the returned descriptor stands for, as printed: a path, of a link where it led, or an inode."""
+        """What the returned descriptor refers to, as printed: a path with links resolved, or an inode."""
         found = _RETURNED.match(self.rest)
         return found[1] if found else None
 
@@ -146,7 +146,8 @@ def parse_line(line: str) -> Line:
 
 
 def _parse_plain(line: str) -> Syscall | Unfinished | Resumed | None:
-    """Read a line in which only one place can be the call's end, ten times faster; None of any other."""
+    """Read a line that has only one possible end of its call, ten times faster; None for any other line."""
+    # Two such marks, or a byte that strace would have escaped, and a file name may imitate a result.
     parts = line.split(") = ")
     if len(parts) != 2 or not line.isascii():
         return _parse_plain_begin(line) if len(parts) == 1 else None
@@ -170,7 +171,7 @@ def _parse_plain(line: str) -> Syscall | Unfinished | Resumed | None:
 
 
 def _parse_plain_begin(line: str) -> Unfinished | None:
-    """Read the beginning of a call, where nothing in it is escaped and every quote has its end."""
+    """Read the beginning of a call in which nothing is escaped and every quote is closed."""
     begun = _plain_head(line) if line.endswith(_OPEN_END) and "\\" not in line and line.isascii() else None
     if begun is None or line.count('"') % 2 or line.count("<") != line.count(">"):
         return None
@@ -225,10 +226,10 @@ def _number(text: str) -> int | None:
 
 
 class TraceReader:
-    """Reads the lines of one trace in their order, and puts together what strace had to take apart.
+    """Reads the lines of one trace in order, and joins calls that strace printed in two parts.
 
     Every line gives one value. `lines` counts them, `unparsed` those that could
-    not be read, or had no beginning.
+    not be read, or whose first part is missing.
     """
 
     def __init__(self) -> None:

@@ -1,8 +1,8 @@
-"""Looks after those who watch a server: whether strace still can, and whether the server goes for it, or for us.
+"""Detects a server that attacks strace, or us, in order to act unobserved.
 
-A server that runs as the same user can signal its watchers, look into them and
-open what they have open. What can be refused is refused elsewhere (`tracer.REFUSED`,
-`forbid_looks`); the rest is noticed here.
+A server that runs as the same user can signal these processes, read their memory and
+open what they have open. What can be refused is refused (`tracer.REFUSED`,
+`forbid_inspection`); the rest is detected here.
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ _MEMORY = re.compile(r"/([0-9]+)(?:/task/[0-9]+)?/mem")
 
 
 def forbid_inspection() -> None:
-    """Let no other process of our user look into this one: neither its memory nor what it has open."""
+    """Deny other processes of our user access to our memory and to our open files below /proc."""
+    # The trace pipe has no name any more, but /proc/PID/fd would be one: with it a server could forge lines.
     prctl(PR_SET_DUMPABLE, 0)
 
 
 def find_tracer(root: int) -> int:
-    """Return the process that traces what runs below `root`, by the kernel's word; 0 where there is none."""
+    """Return the process that traces something below `root`, as the kernel reports it; 0 where none does."""
     return next((found for pid in sorted(descendants(root)) if (found := _tracer_of(pid))), 0)
 
 
@@ -47,27 +48,29 @@ def _tracer_of(pid: int) -> int:
 
 
 def tracer_state(pid: int) -> str | None:
-    """Say what is wrong with a tracer: `stopped`, `traced` itself, or `gone`; None where it runs."""
+    """Return `stopped`, `traced` (by somebody else) or `gone`; None where the tracer runs."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (OSError, IndexError):
         return "gone"
     if state in "ZX":
         return "gone"
+    # First: who traces strace has stopped it too, and may let it run or not as it likes.
     return "traced" if _tracer_of(pid) else "stopped" if state in "Tt" else None
 
 
 def attacks_watcher(seen: Observation, guards: frozenset[int]) -> bool:
-    """Return whether something was done, or tried, to one of `guards`: processes, and groups of them as negatives."""
+    """Return whether a system call was aimed at one of `guards`: process ids, and negative ids of process groups."""
     path = seen.path or ""
     if seen.capability is Capability.KERNEL:
         return seen.action in HOSTILE and not guards.isdisjoint(map(int, _NUMBER.findall(path)))
+    # Memory can be written through a file too; an attempt that failed has changed nothing.
     found = _MEMORY.search(path) if path.endswith("/mem") else None
     return found is not None and seen.ok and int(found[1]) in guards
 
 
 def modifies(seen: Observation, places: tuple[str, ...]) -> bool:
-    """Return whether one of `places`, or what is below one, was written or deleted, or was to be."""
+    """Return whether one of `places`, or something below it, was written or deleted, or an attempt was made."""
     path = seen.path
     if path is None or seen.capability not in (Capability.FS_WRITE, Capability.FS_DELETE):
         return False
@@ -75,10 +78,10 @@ def modifies(seen: Observation, places: tuple[str, ...]) -> bool:
 
 
 class OpenCounter:
-    """Counts how often a file is opened, by whatever name. None are seen where the system has no more inotify.
+    """Counts how often a file is opened, by whatever name. `descriptor` becomes readable when it is."""
 
-    `descriptor` can be waited on; those that nobody has counted yet are told as one.
-    """
+    # By inotify, which watches the inode: an open through /proc/PID/fd counts like one by name.
+    # Where the system has no inotify left, nothing is counted.
 
     def __init__(self, path: Path) -> None:
         libc = ctypes.CDLL(None, use_errno=True)
@@ -87,13 +90,11 @@ class OpenCounter:
         self._count = 0
 
     def count(self) -> int:
-        """Return how often it was opened so far."""
         with contextlib.suppress(OSError):
             while data := os.read(self.descriptor, 64 * EVENT_BYTES):
                 self._count += len(data) // EVENT_BYTES
         return self._count
 
     def close(self) -> None:
-        """Count no more."""
         with contextlib.suppress(OSError):
             os.close(self.descriptor)

@@ -24,7 +24,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> CanaryHome:
 def test_the_files_that_are_stolen_are_there_and_private(home: CanaryHome, path: str) -> None:
     file = home.folder / path
     assert file.stat().st_mode & 0o077 == 0
-    assert str(file) in home.secret_files
+    assert any(canary.secret for canary in home.canaries if canary.source == f"~/{path}")
 
 
 def test_every_file_has_a_value_of_its_own(home: CanaryHome, tmp_path: Path) -> None:
@@ -37,7 +37,9 @@ def test_every_file_has_a_value_of_its_own(home: CanaryHome, tmp_path: Path) -> 
 
 
 def test_documents_are_no_secrets(home: CanaryHome) -> None:
-    assert not any(path.startswith(str(home.documents)) for path in home.secret_files)
+    documents = [canary for canary in home.canaries if canary.source.startswith("~/documents/")]
+    assert documents
+    assert not any(canary.secret for canary in documents)
 
 
 def test_documents_are_put_back_as_they_were(tmp_path: Path) -> None:

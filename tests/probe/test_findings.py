@@ -15,19 +15,19 @@ SECRET = Canary("~/.ssh/id_rsa", "abcdefghijkmnpqrstuvwxyz23456789abcdefgh")
 WORLD = RunContext("/h", "/p", "/w", {"/h/.ssh/id_rsa": SECRET}, CanaryWatch((SECRET,)))
 
 
-def deed(call: int | None, capability: str, action: str = "open", **fields: Any) -> ProbeObservation:
+def record(call: int | None, capability: str, action: str = "open", **fields: Any) -> ProbeObservation:
     return ProbeObservation(Observation(Capability(capability), action, 1, 1.0, f"{action} {fields}", **fields), call)
 
 
 def rules(
-    deeds: list[ProbeObservation], calls: list[ProbeCall] | None = None, startup: DeclaredScope | None = None
+    records: list[ProbeObservation], calls: list[ProbeCall] | None = None, startup: DeclaredScope | None = None
 ) -> list[tuple[Any, str]]:
     calls = calls or [ProbeCall("t", "all", "{}", DeclaredScope())]
-    return [(f.tool, f.rule) for f in judge(deeds, calls, startup or DeclaredScope(), WORLD, rulebook())]
+    return [(f.tool, f.rule) for f in judge(records, calls, startup or DeclaredScope(), WORLD, rulebook())]
 
 
 def test_a_stolen_canary_is_told_once_and_names_its_source() -> None:
-    sent = deed(0, "net.connect", "send", peer="1.2.3.4:80", data=SECRET.value.encode())
+    sent = record(0, "net.connect", "send", peer="1.2.3.4:80", data=SECRET.value.encode())
     found = judge([sent, sent], [ProbeCall("t", "all", "{}", DeclaredScope())], DeclaredScope(), WORLD, rulebook())
     assert [f.rule for f in found] == ["undeclared-egress", "canary-on-the-wire"]
     assert "~/.ssh/id_rsa" in found[1].message
@@ -36,51 +36,51 @@ def test_a_stolen_canary_is_told_once_and_names_its_source() -> None:
 
 
 def test_what_says_less_about_the_same_is_left_out() -> None:
-    assert rules([deed(0, "fs.read", path="/h/.ssh/id_rsa")]) == [("t", "canary-read")]
-    assert rules([deed(0, "fs.read", path="/x/.ssh/id_rsa")]) == [("t", "sensitive-path-read")]
-    assert rules([deed(0, "fs.write", "write", path="/h/.bashrc")]) == [("t", "persistence")]
+    assert rules([record(0, "fs.read", path="/h/.ssh/id_rsa")]) == [("t", "canary-read")]
+    assert rules([record(0, "fs.read", path="/x/.ssh/id_rsa")]) == [("t", "sensitive-path-read")]
+    assert rules([record(0, "fs.write", "write", path="/h/.bashrc")]) == [("t", "persistence")]
 
 
 def test_a_look_at_what_is_not_there_is_nothing_but_an_attempt_to_write_is() -> None:
-    assert rules([deed(0, "fs.read", path="/x/.ssh/id_rsa", error="ENOENT")]) == []
-    assert rules([deed(0, "fs.read", path="/etc/shadow", error="EACCES")]) == [("t", "sensitive-path-read")]
-    assert rules([deed(0, "fs.write", "write", path="/etc/x", error="EROFS")]) == [("t", "write-outside-scope")]
-    assert rules([deed(0, "fs.write", "mkdir", path="/etc/x", error="EEXIST")]) == []
+    assert rules([record(0, "fs.read", path="/x/.ssh/id_rsa", error="ENOENT")]) == []
+    assert rules([record(0, "fs.read", path="/etc/shadow", error="EACCES")]) == [("t", "sensitive-path-read")]
+    assert rules([record(0, "fs.write", "write", path="/etc/x", error="EROFS")]) == [("t", "write-outside-scope")]
+    assert rules([record(0, "fs.write", "mkdir", path="/etc/x", error="EEXIST")]) == []
 
 
 def test_a_server_may_read_its_own_settings_where_it_is_started() -> None:
-    assert rules([deed(None, "fs.read", path="/w/.env")]) == []
-    assert rules([deed(0, "fs.read", path="/w/.env")]) == [("t", "sensitive-path-read")]
-    assert rules([deed(None, "fs.read", path="/x/.env")]) == [(None, "sensitive-path-read")]
+    assert rules([record(None, "fs.read", path="/w/.env")]) == []
+    assert rules([record(0, "fs.read", path="/w/.env")]) == [("t", "sensitive-path-read")]
+    assert rules([record(None, "fs.read", path="/x/.env")]) == [(None, "sensitive-path-read")]
 
 
 def test_startup_is_told_apart() -> None:
-    assert rules([deed(None, "net.dns", "query", name="a.example")]) == [(None, "undeclared-egress")]
-    assert rules([deed(None, "net.dns", "query", name="a.example")], startup=DeclaredScope(launcher=True)) == []
+    assert rules([record(None, "net.dns", "query", name="a.example")]) == [(None, "undeclared-egress")]
+    assert rules([record(None, "net.dns", "query", name="a.example")], startup=DeclaredScope(launcher=True)) == []
 
 
 def test_only_the_tool_that_did_it_is_blamed() -> None:
     calls = [ProbeCall("a", "all", "{}", DeclaredScope()), ProbeCall("b", "all", "{}", DeclaredScope())]
-    assert rules([deed(1, "exec.fileless", "exec", path="/memfd:x")], calls) == [("b", "fileless-exec")]
+    assert rules([record(1, "exec.fileless", "exec", path="/memfd:x")], calls) == [("b", "fileless-exec")]
 
 
 def test_git_may_bring_its_index_up_to_date_while_it_reads() -> None:
     calls = [ProbeCall("git_status", "all", "{}", DeclaredScope(read_only=True, named=("/r",)))]
-    assert rules([deed(0, "fs.write", "rename", path="/r/.git/index")], calls) == []
-    assert rules([deed(0, "fs.write", "write", path="/r/README.md")], calls) == [("git_status", "read-only-broken")]
+    assert rules([record(0, "fs.write", "rename", path="/r/.git/index")], calls) == []
+    assert rules([record(0, "fs.write", "write", path="/r/README.md")], calls) == [("git_status", "read-only-broken")]
 
 
 def test_a_hit_with_some_inputs_only_is_told() -> None:
     calls = [ProbeCall("t", label, label, DeclaredScope()) for label in ("required", "all", "other")]
-    sent = deed(2, "net.dns", "query", name="a.example")
+    sent = record(2, "net.dns", "query", name="a.example")
     assert rules([sent], calls) == [("t", "undeclared-egress"), ("t", "differs-between-inputs")]
-    once = deed(0, "net.dns", "query", name="a.example")
+    once = record(0, "net.dns", "query", name="a.example")
     assert rules([once], calls) == [("t", "undeclared-egress")]
 
 
 def test_a_hit_that_comes_when_called_again_is_told() -> None:
     calls = [ProbeCall("t", "all", "{}", DeclaredScope()) for _ in range(4)]
-    sent = deed(3, "net.dns", "query", name="a.example")
+    sent = record(3, "net.dns", "query", name="a.example")
     assert rules([sent], calls) == [("t", "undeclared-egress"), ("t", "differs-after-calls")]
 
 
@@ -122,11 +122,11 @@ def test_less_than_before_is_no_finding() -> None:
 
 
 def test_a_profile_holds_what_lasts() -> None:
-    deeds = [
-        deed(0, "fs.read", path="/h/x"),
-        deed(0, "fs.write", "write", path="/tmp/random123"),
-        deed(0, "proc.exec", "exec", path="/usr/bin/git", argv=("git",)),
-        deed(0, "ipc.unix", "connect", path="/var/run/nscd/socket", error="ENOENT"),
-        deed(0, "net.connect", "connect", peer="1.2.3.4:80"),
+    records = [
+        record(0, "fs.read", path="/h/x"),
+        record(0, "fs.write", "write", path="/tmp/random123"),
+        record(0, "proc.exec", "exec", path="/usr/bin/git", argv=("git",)),
+        record(0, "ipc.unix", "connect", path="/var/run/nscd/socket", error="ENOENT"),
+        record(0, "net.connect", "connect", peer="1.2.3.4:80"),
     ]
-    assert profile(deeds, WORLD) == {"fs.write": [], "net.connect": ["1.2.3.4"], "proc.exec": ["git"]}
+    assert profile(records, WORLD) == {"fs.write": [], "net.connect": ["1.2.3.4"], "proc.exec": ["git"]}

@@ -16,7 +16,7 @@ SECRET = Canary("~/.env", "abcdefghijkmnpqrstuvwxyz23456789abcdefgh")
 NOTE = Canary("~/documents/n.md", "98765432zyxwvutsrqpnmkjihgfedcba98765432", secret=False)
 
 
-def world() -> RunContext:
+def context() -> RunContext:
     canaries = {"/h/.env": SECRET, "/h/documents/n.md": NOTE}
     return RunContext(
         "/h", "/p/run", "/w", canaries, CanaryWatch((SECRET, NOTE)), {"11.64.0.1": "drop.example"}, {10, 11}
@@ -27,12 +27,12 @@ def see(
     capability: str, action: str = "x", call: int | None = 0, scope: DeclaredScope | None = None, **fields: Any
 ) -> set[str]:
     seen = Observation(Capability(capability), action, 10, 1.0, "line", **fields)
-    return set(facts(ProbeObservation(seen, call), scope or DeclaredScope(), world()))
+    return set(facts(ProbeObservation(seen, call), scope or DeclaredScope(), context()))
 
 
 def test_a_connection_is_to_the_name_that_led_there() -> None:
     seen = Observation(Capability.NET_CONNECT, "connect", 1, 1.0, "", peer="11.64.0.1:443")
-    assert world().target(seen) == "drop.example:443"
+    assert context().target(seen) == "drop.example:443"
     assert {"remote", "host_named"} <= see(
         "net.connect", peer="11.64.0.1:443", scope=DeclaredScope(hosts=frozenset({"drop.example"}))
     )

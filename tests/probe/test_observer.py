@@ -33,7 +33,7 @@ def open_line(pid: int, time: float, path: str) -> str:
 
 
 def places(watch: Observer) -> list[tuple[str, int | None]]:
-    return [(deed.observation.target, deed.call) for deed in watch.deeds]
+    return [(record.observation.target, record.call) for record in watch.records]
 
 
 def test_time_tells_whose_something_is() -> None:
@@ -92,18 +92,18 @@ def test_the_programs_that_start_the_server_are_learned() -> None:
         '7 1.000000 execve("/usr/bin/node", ["node", "x.js"], 0x7ff /* 3 vars */) = 0',
         open_line(7, 2.0, "/h/.npmrc"),
     )
-    assert watch.deeds[-1].program == "node"
+    assert watch.records[-1].program == "node"
 
 
 def test_the_same_again_and_again_is_kept_a_few_times_and_what_is_sent_always() -> None:
     watch, _ = observer()
     feed(watch, *(open_line(7, 1.0 + n / 1000, "/same") for n in range(50)))
-    assert len(watch.deeds) == 3
+    assert len(watch.records) == 3
     feed(watch, "7 2.0 socket(AF_INET, SOCK_STREAM, IPPROTO_TCP) = 3<socket:[5]>")
     connect = '{sa_family=AF_INET, sin_port=htons(80), sin_addr=inet_addr("1.2.3.4")}'
     feed(watch, f"7 2.000001 connect(3<socket:[5]>, {connect}, 16) = 0")
     feed(watch, *('7 3.000000 sendto(3<socket:[5]>, "piece", 5, 0, NULL, 0) = 5' for _ in range(10)))
-    assert sum(bool(deed.observation.data) for deed in watch.deeds) == 10
+    assert sum(bool(record.observation.data) for record in watch.records) == 10
     assert watch.dropped == 0
 
 
@@ -112,13 +112,13 @@ def test_past_what_is_kept_of_a_kind_is_counted_and_other_kinds_have_room() -> N
     feed(watch, *(open_line(7, 1.0, f"/{n}") for n in range(MAX_KEPT + 5)))
     feed(watch, '7 2.000000 unlink("/x") = 0')
     assert watch.dropped == 5
-    assert watch.deeds[-1].observation.capability is Capability.FS_DELETE
+    assert watch.records[-1].observation.capability is Capability.FS_DELETE
 
 
 def test_an_inherited_file_is_none_of_its_doing() -> None:
     watch, _ = observer(ignored=frozenset({"/p/stderr"}))
     feed(watch, '7 1.000000 write(2</p/stderr>, "hello", 5) = 5')
-    assert watch.deeds == []
+    assert watch.records == []
 
 
 def note(kind: str, time: float, **fields: Any) -> dict[str, Any]:
@@ -135,7 +135,7 @@ def test_a_socket_whose_sink_is_slow_is_not_blamed_on_the_next_call(path: str) -
     feed(watch, f'7 11.1 connect(3<socket:[5]>, {{sa_family=AF_UNIX, sun_path="{path}"}}, 23) = 0')
     watch.note(note("unix", 20.5, path="/run/docker.sock", head=base64.b64encode(b"GET /").decode()))
     watch.finish()
-    assert [(deed.observation.action, deed.call) for deed in watch.deeds] == [("connect", 0), ("send", 0)]
+    assert [(record.observation.action, record.call) for record in watch.records] == [("connect", 0), ("send", 0)]
 
 
 def test_a_sinks_note_goes_where_strace_saw_the_same() -> None:
@@ -153,7 +153,7 @@ def test_a_sinks_note_goes_where_strace_saw_the_same() -> None:
     watch.note(note("tcp", 21.01, address="11.64.0.1", port=443, name="drop.example", tls=True, head=head))
     watch.note(note("dns", 20.99, name="drop.example", type="A", address="11.64.0.1"))
     watch.finish()
-    sent, asked = watch.deeds[-2:]
+    sent, asked = watch.records[-2:]
     assert (sent.call, sent.observation.peer, sent.observation.data) == (0, "drop.example:443", b"POST / secret")
     assert "inside TLS" in sent.observation.line
     assert asked.call == 1
@@ -164,4 +164,4 @@ def test_what_is_no_note_is_passed_over() -> None:
     for each in ({}, {"kind": "dns"}, note("ready", 1.0), note("tcp", 1.0, head="%"), {"kind": "tcp", "time": "x"}):
         watch.note(each)
     watch.finish()
-    assert [deed.observation.capability for deed in watch.deeds] == [Capability.NET_CONNECT]
+    assert [record.observation.capability for record in watch.records] == [Capability.NET_CONNECT]

@@ -42,5 +42,5 @@ def test_the_worst_comes_first() -> None:
 
 def test_reading_is_told_of_the_home_and_counted_elsewhere() -> None:
     paths = ("/usr/lib/x.so", "/h/a", "/h/a")
-    deeds = [ProbeObservation(Observation(Capability.FS_READ, "open", 1, 1.0, "", path=path), 0) for path in paths]
-    assert sum_up(deeds, RunContext("/h", "/p")) == {"fs.read": {"count": 3, "targets": ["~/a"]}}
+    records = [ProbeObservation(Observation(Capability.FS_READ, "open", 1, 1.0, "", path=path), 0) for path in paths]
+    assert sum_up(records, RunContext("/h", "/p")) == {"fs.read": {"count": 3, "targets": ["~/a"]}}

@@ -12,14 +12,14 @@ from jsonschema import Draft202012Validator
 
 from proxy.probe.synthesise import Input, SampleFiles, synthesise
 
-PLACES = SampleFiles(
+SAMPLES = SampleFiles(
     "/h/documents/notes.md", "/h/documents/report.txt", "/h/documents", "/h/sample", "/h/documents/new.txt"
 )
 
 
 def make(properties: dict[str, Any], required: list[str] | None = None, name: str = "tool", **rest: Any) -> list[Input]:
     schema = {"type": "object", "properties": properties, "required": required or [], **rest}
-    inputs = synthesise({"name": name, "inputSchema": schema}, PLACES)
+    inputs = synthesise({"name": name, "inputSchema": schema}, SAMPLES)
     for each in inputs:
         Draft202012Validator(schema).validate(each.arguments)
     return list(inputs)
@@ -117,7 +117,7 @@ def test_what_is_made_is_valid(schema: dict[str, Any]) -> None:
     ],
 )
 def test_an_odd_schema_stops_nobody(tool: dict[str, Any]) -> None:
-    for each in synthesise(tool, PLACES):
+    for each in synthesise(tool, SAMPLES):
         assert json.dumps(each.arguments)
 
 
@@ -133,18 +133,18 @@ def test_an_odd_schema_stops_nobody(tool: dict[str, Any]) -> None:
 )
 def test_a_schema_past_all_bounds_holds_nobody_up(property_: dict[str, Any]) -> None:
     tool = {"name": "x", "inputSchema": {"type": "object", "properties": {"a": property_}, "required": ["a"]}}
-    assert all(len(str(each.arguments)) < 1 << 17 for each in synthesise(tool, PLACES))
+    assert all(len(str(each.arguments)) < 1 << 17 for each in synthesise(tool, SAMPLES))
 
 
 def test_of_a_schema_that_is_too_large_nothing_is_made() -> None:
     names = [f"k{number}" for number in range(200_000)]
     tool = {"name": "x", "inputSchema": {"type": "object", "properties": {}, "required": names}}
-    assert [each.arguments for each in synthesise(tool, PLACES)] == [{}]
+    assert [each.arguments for each in synthesise(tool, SAMPLES)] == [{}]
 
 
 def test_a_schema_that_contains_itself_comes_to_an_end() -> None:
     node = {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}, "required": ["next"]}
-    assert synthesise({"inputSchema": {"$ref": "#/$defs/node", "$defs": {"node": node}}}, PLACES) is not None
+    assert synthesise({"inputSchema": {"$ref": "#/$defs/node", "$defs": {"node": node}}}, SAMPLES) is not None
 
 
 json_values = st.recursive(
@@ -164,4 +164,4 @@ json_values = st.recursive(
 @settings(max_examples=150, deadline=None)
 @given(json_values)
 def test_no_schema_raises(schema: Any) -> None:
-    synthesise({"name": "x", "inputSchema": {"properties": {"a": schema}, "required": ["a"]}}, PLACES)
+    synthesise({"name": "x", "inputSchema": {"properties": {"a": schema}, "required": ["a"]}}, SAMPLES)

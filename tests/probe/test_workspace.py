@@ -12,10 +12,10 @@ from proxy.probe.workspace import Workspace
 def test_what_arguments_point_at_is_there_and_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     stage = Workspace()
-    places = stage.places()
-    assert all(Path(path).exists() for path in (places.file, places.other_file, places.folder, places.repository))
-    assert not Path(places.new_file).exists()
-    assert stage.world().canaries[places.file].secret is False
+    samples = stage.samples()
+    assert all(Path(path).exists() for path in (samples.file, samples.other_file, samples.folder, samples.repository))
+    assert not Path(samples.new_file).exists()
+    assert stage.context().canaries[samples.file].secret is False
     stage.remove()
     assert list(tmp_path.iterdir()) == []
 

@@ -59,10 +59,10 @@ def play(recording: dict[str, Any]) -> list[AttributedObservation]:
 
 def pass_on(attributor: Attributor, what: dict[str, Any]) -> list[AttributedObservation]:
     if what["way"] == "out":
-        attributor.asked(what["call"], what["method"], what["arguments"], what["size"], what["time"])
+        attributor.request_sent(what["call"], what["method"], what["arguments"], what["size"], what["time"])
         return []
-    attributor.answered(what["call"], what["start"], what["time"])
-    return attributor.read(what["end"], what["time"])
+    attributor.call_ended(what["call"], what["start"], what["time"])
+    return attributor.output_read(what["end"], what["time"])
 
 
 def truths(told: list[AttributedObservation]) -> Iterator[tuple[str, AttributedObservation]]:

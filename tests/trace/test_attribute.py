@@ -28,8 +28,8 @@ class World:
         self.offset = 0
 
     def ask(self, call: str, at: float, method: str = "tools/call", **arguments: Any) -> None:
-        self.attributor.asked(call, method, arguments, 10, at)
-        self.attributor.started(at)
+        self.attributor.request_sent(call, method, arguments, 10, at)
+        self.attributor.reading_began(at)
 
     def do(self, at: float, pid: int = 100, **fields: Any) -> None:
         event = self.reader.take(f"{pid}  {at} getpid() = 1")
@@ -40,9 +40,9 @@ class World:
         self.told += self.attributor.take(event, [])
 
     def answer(self, call: str, at: float, size: int = 10) -> None:
-        self.attributor.answered(call, self.offset, at)
+        self.attributor.call_ended(call, self.offset, at)
         self.offset += size
-        self.told += self.attributor.read(self.offset, at)
+        self.told += self.attributor.output_read(self.offset, at)
 
     def whose(self) -> list[tuple[str, tuple[str, ...], str]]:
         self.told += self.attributor.flush()
@@ -80,10 +80,10 @@ def test_an_answer_that_the_trace_did_not_show_ends_its_call_all_the_same(world:
 
 
 def test_what_comes_before_the_server_reads_is_start_up(world: World) -> None:
-    world.attributor.asked("a", "tools/call", {}, 10, 1.0)
+    world.attributor.request_sent("a", "tools/call", {}, 10, 1.0)
     world.do(1.5)
     assert world.told == []
-    world.attributor.started(2.0)
+    world.attributor.reading_began(2.0)
     world.do(2.5)
     assert world.whose() == [("startup", (), "alone"), ("call", ("a",), "alone")]
 
@@ -176,15 +176,15 @@ def test_a_call_is_closed_once_all_of_it_is_told(world: World) -> None:
     world.do(1.2)
     world.writes(2.0)
     world.answer("a", 2.2)
-    assert world.attributor.closed() == []
+    assert world.attributor.take_closed() == []
     world.writes(2.3)
     world.answer("b", 2.4)
-    assert sorted(world.attributor.closed()) == ["a", "b"]
+    assert sorted(world.attributor.take_closed()) == ["a", "b"]
 
 
 def test_a_call_without_an_answer_ends(world: World) -> None:
     world.ask("a", 1.0)
-    world.attributor.answered("a", None, 2.0)
+    world.attributor.call_ended("a", None, 2.0)
     world.do(1.5)
     assert world.whose() == [("ambient", (), "alone")]
 
@@ -199,7 +199,7 @@ def test_listening_is_no_work(world: World) -> None:
 def test_bytes_that_are_read_tell_when_a_call_begins() -> None:
     attributor = Attributor(STDIN, STDOUT, reads=True)
     reader = TraceReader()
-    attributor.asked("a", "tools/call", {}, 10, 1.0)
+    attributor.request_sent("a", "tools/call", {}, 10, 1.0)
     event = reader.take(f'1  1.5 read(9<pipe:[{STDIN}]>, "x", 99) = 4')
     attributor.take(event, [])
     told = attributor.take(reader.take("1  1.6 getpid() = 1"), [seen(1.6)])

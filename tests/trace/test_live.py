@@ -207,7 +207,7 @@ held = next(n for n in os.listdir(f"/proc/{tracer}/fd") if "interlock-trace" in 
 TAMPERING = {
     "os.kill(tracer, signal.SIGSTOP)": "strace is stopped",
     "ctypes.CDLL(None).ptrace(0x4206, tracer, 0, 0)": "ptrace PTRACE_SEIZE",
-    "os.open(f'/proc/{tracer}/fd/{held}', os.O_RDONLY | os.O_NONBLOCK)": "somebody opened the trace",
+    "os.open(f'/proc/{tracer}/fd/{held}', os.O_RDONLY | os.O_NONBLOCK)": "another process opened the trace pipe",
     "os.open(f'/proc/{tracer}/mem', os.O_RDWR)": "open /proc/",
     "signal.pidfd_send_signal(os.pidfd_open(tracer), signal.SIGCONT)": "kill ",
     "os.rename(STATE + '/cache', STATE + '/gone')": "rename ",

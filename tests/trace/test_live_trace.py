@@ -59,14 +59,14 @@ class World:
         call = Call(method, "server", "agent", "t", arguments)
         decision = Decision(Outcome.ALLOW, "default")
         in_flight = InFlightCall(call_id, message, context, call, decision, time.time(), time.time())
-        self.watch.asked(message, in_flight, 10)
+        self.watch.request_sent(message, in_flight, 10)
         return in_flight
 
     def answer(self, in_flight: InFlightCall) -> None:
         inode = os.fstat(self.server.stdout[0]).st_ino
         self.trace(f'write(1<pipe:[{inode}]>, "answer"..., 50) = 50')
         in_flight.closed = True
-        self.watch.told(self.offset, self.offset + 50)
+        self.watch.response_read(self.offset, self.offset + 50)
         self.offset += 50
 
     async def until(self, count: int) -> None:
@@ -78,7 +78,7 @@ class World:
         """Wait until the watch has seen that the server reads: what comes before is its start."""
         assert self.watch._attributor is not None
         async with asyncio.timeout(PATIENCE):
-            while self.watch._attributor.waiting:
+            while self.watch._attributor.awaits_first_read:
                 await asyncio.sleep(0.005)
 
     async def settled(self) -> None:

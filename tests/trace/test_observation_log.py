@@ -55,8 +55,8 @@ def test_many_files_do_not_crowd_out_one_connection() -> None:
     files = [seen(f"/{number}") for number in range(1000)]
     sent = seen("", capability=Capability.NET_CONNECT, action="connect", peer="1.2.3.4:5")
     shown = page(*files, sent)
-    assert len(shown["observations"]) == observation_log.ROOM + 1
-    assert shown["more"] == {"fs.read": 1000 - observation_log.ROOM}
+    assert len(shown["observations"]) == observation_log.MAX_OF_KIND + 1
+    assert shown["more"] == {"fs.read": 1000 - observation_log.MAX_OF_KIND}
     assert shown["observations"][-1]["peer"] == "1.2.3.4:5"
 
 
