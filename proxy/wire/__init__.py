@@ -1,1 +1,1 @@
-"""Bytes to messages and back, for every MCP revision and transport. Pure: no I/O."""
+"""Parse bytes into MCP messages and encode them back, for every revision and transport. Pure: no I/O."""

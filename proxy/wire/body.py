@@ -1,8 +1,7 @@
-"""Could this body be MCP? What identifies MCP is the body, not its path or its type.
+"""Parsing a body: is it an MCP message? The body alone decides that, not its path or its type.
 
-Pure. A body is read strictly; where that fails it is read the way the most
-lenient server might. `Foreign` means that no server could take it for an MCP
-message; whatever is in between is `Refused`.
+Pure. A body is read strictly; where that fails it is read the way the most lenient server might. `NotMcp` means that
+no server could take it for an MCP message; whatever is in between is a `RefusedBody`.
 """
 
 from __future__ import annotations
@@ -26,10 +25,9 @@ from proxy.wire.content_coding import (
     wide_texts,
 )
 from proxy.wire.json_sniff import could_be_json as could_be_json  # noqa: PLC0414  part of what this module offers
-from proxy.wire.json_sniff import is_string, is_undecided
+from proxy.wire.json_sniff import has_mcp_words, is_string, is_undecided
 from proxy.wire.jsonrpc import MAX_INTEGER_DIGITS, is_id, parse_json, parse_message, read_json
 from proxy.wire.mcp import METHOD_PREFIXES, PLAIN_METHODS, SURELY_MCP, check_message, plain
-from proxy.wire.mcp_keywords import has_mcp_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -45,7 +43,7 @@ class SingleMessage:
     call: ToolCall | None = None
     """The tool call it makes, if it does."""
     encoded: bytes | None = None
-    """The message as it is forwarded, where reading it made that known."""
+    """The message as it is forwarded, where parsing it made that known."""
     unpacked: int = 0
     """How many bytes it was decoded to, where it came in a content coding."""
 
@@ -83,25 +81,30 @@ MAX_VALUES = 100_000
 # Past so many objects and commas a body is judged by its words alone: each costs a parser a value.
 MAX_PARTS = 1 << 20
 
+_LINE = re.compile(rb"[^\r\n]+")
+_SPACE = re.compile(r"[\s\ufeff\x00\x1e]*")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
 
 def read_body(
     body: bytes, *, content_types: Sequence[str] = (), encodings: Sequence[str] = (), limit: int = 1 << 26
 ) -> ParsedBody:
-    """Read a request body (or a WebSocket message, or a line) from a client.
+    """Parse a request body (or a WebSocket message, or a line) from a client.
 
     `content_types` and `encodings` are the values of the headers of that name.
     """
     if not body:
         return NOT_MCP
     applied = codings(encodings) if encodings else None
-    reading = _read_encoded(body, applied, content_types, limit) if applied else _read_undeclared(body, content_types)
-    if isinstance(reading, SingleMessage) and len(content_types) > 1:
-        return _refuse(reading, "duplicate_header", "header Content-Type stands twice")
-    return reading
+    parsed = _read_encoded(body, applied, content_types, limit) if applied else _read_undeclared(body, content_types)
+    # Servers differ in which of two types they take, and each may mean another charset.
+    if isinstance(parsed, SingleMessage) and len(content_types) > 1:
+        return _refuse(parsed, "duplicate_header", "header Content-Type stands twice")
+    return parsed
 
 
 def read_plain(body: bytes) -> ParsedBody:
-    """Read bytes that are neither encoded nor in an odd charset."""
+    """Parse bytes that are neither encoded nor in an odd charset."""
     if not could_be_json(body):
         return NOT_MCP
     if len(body) > MAX_PARTS and is_crowded(body):
@@ -119,13 +122,14 @@ def is_crowded(body: bytes) -> bool:
 
 
 def _read_undeclared(body: bytes, content_types: Sequence[str], depth: int = 0) -> ParsedBody:
-    """Read what no coding is declared of; some servers tell a compressed body by its first bytes."""
-    reading = _read_declared(body, content_types)
-    coding = sniff_coding(body) if isinstance(reading, NotMcp) else None
+    """Parse a body without a declared coding; some servers know a compressed one by its first bytes."""
+    parsed = _read_declared(body, content_types)
+    coding = sniff_coding(body) if isinstance(parsed, NotMcp) else None
     if coding is None:
-        return reading
+        return parsed
     if depth == MAX_CODINGS:
         return RefusedBody("stacked_encoding", f"more than {MAX_CODINGS} content codings")
+    # A file in gzip is common and large: it is decoded whole only where its start leaves JSON possible.
     head = decode_start(body, coding)
     if not (could_be_json(head) or is_undecided(head) or sniff_coding(head) or odd_charsets(content_types)):
         return NOT_MCP
@@ -137,10 +141,11 @@ def _read_undeclared(body: bytes, content_types: Sequence[str], depth: int = 0) 
 
 
 def classify(value: Json, encoded: bytes | None = None) -> ParsedBody:
-    """Say what a strictly parsed value is; `spelt` is its spelling, where that is known."""
+    """Return what a strictly parsed value is; `encoded` are the bytes to forward, where they are known."""
     if isinstance(value, dict):
         return _classify_object(value, encoded)
     if isinstance(value, list):
+        # TypeScript's server runs a batch in a session of any version. Arrays in arrays are read like one.
         found = list(_objects(value))
         mcp = any(not isinstance(_classify_object(item), NotMcp) for item in found)
         return MessageBatch(tuple(found)) if mcp else NOT_MCP
@@ -166,29 +171,24 @@ def _classify_object(value: JsonObject, encoded: bytes | None = None) -> ParsedB
 
 def _refusal(value: JsonObject, reason: str, detail: str) -> RefusedBody:
     request_id, method = value.get("id"), value.get("method")
-    return RefusedBody(
-        reason,
-        detail,
-        request_id if _can_be_answered(request_id) else None,
-        method if isinstance(method, str) else None,
-    )
-
-
-def _can_be_answered(request_id: Any) -> bool:
+    # The refusal is sent with the request's id, so the id must be one that can be written as UTF-8.
     if isinstance(request_id, str):
-        return request_id.isascii() or not _SURROGATE.search(request_id)
-    return is_id(request_id)
+        answerable = request_id.isascii() or not _SURROGATE.search(request_id)
+    else:
+        answerable = is_id(request_id)
+    named = method if isinstance(method, str) else None
+    return RefusedBody(reason, detail, request_id if answerable else None, named)
 
 
-def _refuse(reading: ParsedBody, reason: str, detail: str) -> ParsedBody:
-    """Return the refusal of what was read, with its id; what is foreign stays so, and a batch has its own."""
-    match reading:
+def _refuse(parsed: ParsedBody, reason: str, detail: str) -> ParsedBody:
+    """Return the refusal of what was parsed, with its id; what is not MCP stays so, and a batch has its own."""
+    match parsed:
         case SingleMessage(message=message):
             return _refusal(message.value, reason, detail)
         case RefusedBody(id=request_id, method=method):
             return RefusedBody(reason, detail, request_id, method)
         case _:
-            return reading
+            return parsed
 
 
 def _objects(values: list[Any]) -> Iterator[JsonObject]:
@@ -210,25 +210,27 @@ def _is_mcp(pairs: Iterable[tuple[str, Any]]) -> bool:
         keys.add(name)
         if name == "method" and isinstance(value, str):
             methods.append(plain(value))
-    if "jsonrpc" in keys and ("result" in keys or "error" in keys):
-        return True
     versioned = "jsonrpc" in keys
+    # A response counts, too: it may unblock a tool that waits for sampling or elicitation.
+    if versioned and ("result" in keys or "error" in keys):
+        return True
     return any(m.startswith(METHOD_PREFIXES) or (versioned and m in PLAIN_METHODS) for m in methods)
 
 
 def _read_leniently(body: bytes, strict: WireError) -> ParsedBody:
     try:
         for text in _texts(body, strict):
-            reading = _read_lenient_text(text.lstrip("\ufeff\0"), strict)
-            if not isinstance(reading, NotMcp):
-                return reading
+            parsed = _read_lenient_text(text.lstrip("\ufeff\0"), strict)
+            if not isinstance(parsed, NotMcp):
+                return parsed
     except WireError as error:
         return RefusedBody(error.reason, error.detail)
     return NOT_MCP
 
 
 def _texts(body: bytes, strict: WireError) -> Iterator[str]:
-    """Return every text that some server may take `body` for."""
+    """Return every text that some server may decode `body` to."""
+    # TypeScript replaces invalid UTF-8 and reads on; Python's modern server detects UTF-16 and UTF-32 by itself.
     yield body.decode("utf-8", "replace")
     if b"\0" in body[:4096] or body[:1] in b"\xfe\xff":
         yield from wide_texts(body)
@@ -237,10 +239,10 @@ def _texts(body: bytes, strict: WireError) -> Iterator[str]:
 
 
 def _read_lenient_text(text: str, strict: WireError) -> ParsedBody:
-    """Read value after value, as a streaming decoder would; judge the rest by its words."""
+    """Parse value after value, as a streaming decoder would; judge the rest by its words."""
     position = count = 0
     affordable = len(text) <= MAX_PARTS
-    while (start := _skip_space(text, position)) < len(text):
+    while (start := _SPACE.match(text, position).end()) < len(text):  # type: ignore[union-attr]  # matches anything
         count += 1
         if not affordable and text[start] != '"':
             affordable = text.count(",", start) + text.count("{", start) <= MAX_PARTS
@@ -250,9 +252,9 @@ def _read_lenient_text(text: str, strict: WireError) -> ParsedBody:
             value, position = _LENIENT.raw_decode(text, start)
         except (ValueError, RecursionError):
             return _judge_words(text[start:], strict)
-        reading = _judge_value(value, strict)
-        if not isinstance(reading, NotMcp):
-            return reading
+        parsed = _judge_value(value, strict)
+        if not isinstance(parsed, NotMcp):
+            return parsed
         if count == MAX_VALUES:
             return _judge_words(text[position:], strict)
     return NOT_MCP
@@ -261,44 +263,27 @@ def _read_lenient_text(text: str, strict: WireError) -> ParsedBody:
 def _judge_value(value: Any, strict: WireError) -> ParsedBody:
     if isinstance(value, str):
         return _refuse(_read_inside(value), strict.reason, strict.detail)
-    for pairs in _pair_lists(value):
-        if _is_mcp(pairs):
-            return _refusal(dict(pairs), strict.reason, strict.detail)
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, _Pairs):
+            if _is_mcp(item):
+                return _refusal(dict(item), strict.reason, strict.detail)
+        elif isinstance(item, list):
+            stack.extend(reversed(item))
     return NOT_MCP
-
-
-def _skip_space(text: str, position: int) -> int:
-    match = _SPACE.match(text, position)
-    return match.end() if match else position
 
 
 class _Pairs(list[tuple[str, Any]]):
     """An object's members in their order, repeated keys and all."""
 
 
-def _pair_lists(value: Any) -> Iterator[_Pairs]:
-    stack = [value]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, _Pairs):
-            yield item
-        elif isinstance(item, list):
-            stack.extend(reversed(item))
-
-
 def _judge_words(text: str, strict: WireError) -> ParsedBody:
     return RefusedBody(strict.reason, strict.detail) if has_mcp_words(text) else NOT_MCP
 
 
-_LINE = re.compile(rb"[^\r\n]+")
-_SPACE = re.compile(r"[\s\ufeff\x00\x1e]*")
-
-
-_SURROGATE = re.compile("[\ud800-\udfff]")
-
-
 def _short_integer(text: str) -> int | float:
-    """Read an integer; a long one as a float, which is no id, since its own digits cannot be answered with."""
+    # A long one becomes a float, which is no id: it could not be answered with its own digits.
     return int(text) if len(text) <= MAX_INTEGER_DIGITS else float(text)
 
 
@@ -306,6 +291,7 @@ _LENIENT = json.JSONDecoder(object_pairs_hook=_Pairs, parse_int=_short_integer, 
 
 
 def _read_encoded(body: bytes, applied: list[str], content_types: Sequence[str], limit: int) -> ParsedBody:
+    # Raw bytes first: both Python servers and TypeScript's ignore Content-Encoding, so a lie there executes.
     raw = _read_declared(body, content_types)
     if not isinstance(raw, NotMcp):
         return _refuse(raw, "encoding_mismatch", f"declared {', '.join(applied)}, but readable as it is")
@@ -317,9 +303,11 @@ def _read_encoded(body: bytes, applied: list[str], content_types: Sequence[str],
         if opaque or _is_strict_json(body):
             return _read_undeclared(body, content_types)
         return RefusedBody(error.reason, error.detail)
-    if isinstance(decoded, SingleMessage) and len(applied) > 1:
+    if not isinstance(decoded, SingleMessage):
+        return decoded
+    if len(applied) > 1:
         return _refuse(decoded, "stacked_encoding", f"content codings {', '.join(applied)}")
-    return replace(decoded, unpacked=len(unpacked)) if isinstance(decoded, SingleMessage) else decoded
+    return replace(decoded, unpacked=len(unpacked))
 
 
 def _says_json(content_types: Sequence[str]) -> bool:
@@ -327,7 +315,7 @@ def _says_json(content_types: Sequence[str]) -> bool:
 
 
 def read_lines(body: bytes) -> ParsedBody:
-    """Judge each line of what is foreign as a whole: a reader of lines drops the one it cannot read, and goes on."""
+    """Judge each line of what is not MCP as a whole: a reader of lines drops one it cannot parse, and reads on."""
     strict = WireError("not_json", "a message stands on a line of its own among others")
     for count, line in enumerate(_LINE.finditer(body)):
         if count == MAX_VALUES:
@@ -335,11 +323,11 @@ def read_lines(body: bytes) -> ParsedBody:
             return _judge_words(rest.decode("utf-8", "replace"), strict)
         if is_string(line[0]) and not _is_strict_json(line[0]):
             continue  # a member of an object that is spread over lines
-        reading = read_plain(line[0])
-        if isinstance(reading, MessageBatch):
+        parsed = read_plain(line[0])
+        if isinstance(parsed, MessageBatch):
             return RefusedBody(strict.reason, strict.detail)
-        if not isinstance(reading, NotMcp):
-            return _refuse(reading, strict.reason, strict.detail)
+        if not isinstance(parsed, NotMcp):
+            return _refuse(parsed, strict.reason, strict.detail)
     return NOT_MCP
 
 
@@ -352,18 +340,15 @@ def _is_strict_json(body: bytes) -> bool:
 
 
 def _read_declared(body: bytes, content_types: Sequence[str]) -> ParsedBody:
-    """Read bytes without a content coding, in whatever charset they are declared to be."""
+    """Parse bytes without a content coding, in whatever charset they are declared to be."""
     charsets = odd_charsets(content_types)
     if not charsets:
         return read_plain(body)
     if len(charsets) > 1:
         return RefusedBody("odd_charset", f"charsets {', '.join(charsets)[:80]!r}; MCP is UTF-8")
-    return _read_odd_charset(body, charsets[0], content_types)
-
-
-def _read_odd_charset(body: bytes, charset: str, content_types: Sequence[str]) -> ParsedBody:
-    """Read a body whose charset may hide ASCII text; one that nobody here can read is refused unread."""
+    charset = charsets[0]
     refused = WireError("odd_charset", f"charset {charset[:40]!r}; MCP is UTF-8")
+    # As UTF-8 first, since SDKs ignore the charset; then as aiohttp's `request.json()` would decode it.
     plainly = _refuse(read_plain(body), refused.reason, refused.detail)
     if not isinstance(plainly, NotMcp):
         return plainly
@@ -372,6 +357,7 @@ def _read_odd_charset(body: bytes, charset: str, content_types: Sequence[str]) -
     except WireError as error:
         return RefusedBody(error.reason, error.detail)
     if text is None:
+        # A charset that cannot be decoded here may be known to the server: refused unread where JSON is likely.
         hidden = charset.startswith("utf") or _says_json(content_types)
         return RefusedBody(refused.reason, refused.detail) if hidden else NOT_MCP
     text = text.lstrip("\ufeff")

@@ -1,4 +1,4 @@
-"""Content codings and charsets: every way the bytes of a body could be meant.
+"""Content codings and charsets: every way in which servers may decode the bytes of a body.
 
 Pure. Decoding is bounded, so that a small body cannot become a large one.
 """
@@ -18,12 +18,12 @@ from proxy.errors import WireError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-# A charset in which the bytes of "{" and of ASCII text are themselves.
+# Charsets in which the bytes of "{" and of ASCII text are themselves.
 ASCII_COMPATIBLE = ("ascii", "utf-8", "latin", "iso8859-", "cp125", "koi8-", "gb", "big5", "euc", "shift_jis")
 # Unicode encodings that a server may tell apart by their zero bytes.
 WIDE_CODECS = ("utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
 NO_CODING = frozenset({"", "identity", "aws-chunked"})
-# Codecs of Python's that are no charsets: their decoders warn, or know no lenient mode.
+# Python's codecs that are no charsets: their decoders warn, or have no lenient mode.
 NO_CHARSET = frozenset({"idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"})
 MAX_CHARSET_NAME = 40
 MAX_CODINGS = 3
@@ -35,8 +35,7 @@ MAX_MEMBERS = 1000
 MAX_OVERLONG = 300_000
 # The same for bytes that a charset has no character for.
 MAX_BROKEN = 100_000
-# Small steps bound what one of them can produce before the limit is looked at:
-# four bytes of zstd can stand for 128 KiB.
+# Small steps bound what one of them can produce before the limit is checked: four bytes of zstd can stand for 128 KiB.
 STEP = 256
 SLICE = 1 << 20
 PIECE = 1 << 16
@@ -44,13 +43,18 @@ _BIG_ENDIAN = {"utf-16": codecs.BOM_UTF16_BE, "utf-32": codecs.BOM_UTF32_BE}
 _SURROGATES = bytes(range(0xD8, 0xE0))
 
 
+class _Decompressor(Protocol):
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    def decompress(self, data: bytes, /) -> bytes: ...
+
+
 class Inflater:
-    """Undoes one content coding, chunk by chunk, up to a number of bytes.
+    """Decodes one content coding, chunk by chunk, up to a number of bytes."""
 
-    Concatenated members (gzip, zstd) are read on, as Node's zlib does.
-    """
-
-    def __init__(self, limit: int, start: Callable[[int], _Engine]) -> None:
+    def __init__(self, limit: int, start: Callable[[int], _Decompressor]) -> None:
         self._start = start
         self._engine = start(limit)
         self._left = limit
@@ -64,8 +68,8 @@ class Inflater:
     def feed(self, data: bytes) -> bytes:
         """Return what `data` decodes to.
 
-        Raises one of BROKEN where it is not of this coding, WireError
-        `body_too_large` past the limit, `encoding_mismatch` past MAX_MEMBERS.
+        Raises one of BROKEN where it is not of this coding, WireError `body_too_large` past the limit,
+        `encoding_mismatch` past MAX_MEMBERS.
         """
         out = bytearray()
         members = 0
@@ -73,6 +77,7 @@ class Inflater:
             piece = data[start : start + STEP]
             while piece:
                 self._began = True
+                # Concatenated members (gzip, zstd) are one body to Node's zlib: a call may stand in the second.
                 if self._engine.eof:
                     self._engine = self._start(self._left)
                     members += 1
@@ -87,20 +92,12 @@ class Inflater:
         return bytes(out)
 
 
-class _Engine(Protocol):
-    @property
-    def eof(self) -> bool: ...
-    @property
-    def unused_data(self) -> bytes: ...
-    def decompress(self, data: bytes, /) -> bytes: ...
-
-
 class _Deflate:
-    """`deflate` is zlib-wrapped by the book and raw in the wild: the first bytes tell."""
+    """`deflate` is zlib-wrapped by the standard and raw in the wild: the first two bytes tell."""
 
     def __init__(self, _limit: int) -> None:
         self._head = b""
-        self._engine: _Engine | None = None
+        self._engine: _Decompressor | None = None
 
     @property
     def eof(self) -> bool:
@@ -141,47 +138,39 @@ class _Brotli:
         return bytes(out)
 
 
-def _zstd(_limit: int) -> _Engine:
-    engine: _Engine = zstandard.ZstdDecompressor(max_window_size=1 << 27).decompressobj()
-    return engine
-
-
-def _gzip(_limit: int) -> _Engine:
+def _gzip(_limit: int) -> _Decompressor:
     return zlib.decompressobj(zlib.MAX_WBITS | 16)
 
 
-CODINGS: dict[str, Callable[[int], _Engine]] = {
+CODINGS: dict[str, Callable[[int], _Decompressor]] = {
     "gzip": _gzip,
     "x-gzip": _gzip,
     "deflate": _Deflate,
     "br": _Brotli,
-    "zstd": _zstd,
+    # The window is memory that the first bytes of a body ask for: 128 MiB at most, as `zstd --ultra` takes.
+    "zstd": lambda _limit: zstandard.ZstdDecompressor(max_window_size=1 << 27).decompressobj(),
 }
 BROKEN = (ValueError, EOFError, zlib.error, brotli.error, zstandard.ZstdError)
 
 
 def inflater(coding: str, limit: int) -> Inflater:
-    """Return what undoes `coding`, up to `limit` bytes. Raises WireError `unknown_encoding`."""
+    """Return the decoder of `coding`, up to `limit` bytes. Raises WireError `unknown_encoding`."""
     try:
         return Inflater(limit, CODINGS[coding])
     except KeyError:
         raise WireError("unknown_encoding", f"content coding {coding!r} cannot be read") from None
 
 
-_MARKS = frozenset((b"\x1f", b"\x28", b"\x78"))
-
-
 def sniff_coding(body: bytes) -> str | None:
-    """Return the coding that the first bytes of `body` are a mark of; brotli has none."""
-    if body[:1] not in _MARKS:
+    """Return the coding whose mark the first bytes of `body` are; brotli has none."""
+    # One look at the first byte decides for all JSON, which begins with none of these.
+    if body[:1] not in (b"\x1f", b"\x28", b"\x78"):
         return None
     if body.startswith(b"\x1f\x8b"):
         return "gzip"
     if body.startswith(b"\x28\xb5\x2f\xfd"):
         return "zstd"
-    if body[:1] == b"\x78" and len(body) > 2 and int.from_bytes(body[:2]) % 31 == 0:
-        return "deflate"
-    return None
+    return "deflate" if body[:1] == b"\x78" and len(body) > 2 and int.from_bytes(body[:2]) % 31 == 0 else None
 
 
 def decode_start(body: bytes, coding: str) -> bytes:
@@ -196,14 +185,14 @@ _OVERLONG = re.compile(rb"[\xc0\xc1][\x80-\xbf]|\xe0[\x80-\x9f][\x80-\xbf]|\xf0[
 
 
 def decode_overlong(body: bytes) -> bytes:
-    """Respell characters that UTF-8 forbids in more bytes than they need, as careless decoders read them.
+    """Return `body` with characters in the fewest bytes, where UTF-8 forbids more and careless decoders accept them.
 
     Raises WireError `not_utf8` past MAX_OVERLONG of them.
     """
-    respelt, count = _OVERLONG.subn(_shortest, body, count=MAX_OVERLONG + 1)
+    shortened, count = _OVERLONG.subn(_shortest, body, count=MAX_OVERLONG + 1)
     if count > MAX_OVERLONG:
         raise WireError("not_utf8", f"more than {MAX_OVERLONG} characters in more bytes than they need")
-    return respelt
+    return shortened
 
 
 def _shortest(match: re.Match[bytes]) -> bytes:
@@ -221,10 +210,10 @@ def codings(headers: Sequence[str]) -> list[str]:
 
 
 def decode_body(body: bytes, applied: Sequence[str], limit: int) -> bytes:
-    """Undo `applied` codings.
+    """Decode `applied` codings, the last one first.
 
-    Raises WireError: `unknown_encoding`, `encoding_mismatch` (the bytes are not
-    of that coding), `body_too_large`, `stacked_encoding`.
+    Raises WireError: `unknown_encoding`, `encoding_mismatch` (the bytes are not of that coding), `body_too_large`,
+    `stacked_encoding`.
     """
     if len(applied) > MAX_CODINGS:
         raise WireError("stacked_encoding", f"more than {MAX_CODINGS} content codings")
@@ -244,11 +233,11 @@ def odd_charsets(content_types: Sequence[str]) -> list[str]:
     if ";" not in "".join(content_types):
         return []
     declared = dict.fromkeys(charset for content_type in content_types for charset in _charsets(content_type))
-    return [charset for charset in declared if not _is_ascii_compatible(charset)]
+    return [charset for charset in declared if not (_codec(charset) or "").startswith(ASCII_COMPATIBLE)]
 
 
 def decode_text(body: bytes, charset: str) -> str | None:
-    """Read `body` in `charset`, leniently; None where that is no charset we know.
+    """Decode `body` from `charset`, leniently; None where that is no charset we know.
 
     Raises WireError `odd_charset` past MAX_BROKEN bytes that it has no character for.
     """
@@ -266,9 +255,9 @@ def decode_text(body: bytes, charset: str) -> str | None:
 
 
 def _decode_pieces(body: bytes, name: str) -> Iterator[str]:
-    """Decode piece by piece, so that other threads get their turn and a hopeless body is given up early."""
+    # In pieces, so that other threads get their turn and a hopeless body is given up early.
     mark = _BIG_ENDIAN.get(name)
-    # Python reads these in pieces only after a mark; little-endian is what it takes unmarked ones for.
+    # Python decodes these in pieces only after a mark; unmarked ones are little-endian to it.
     name = f"{name}-le" if mark and not body.startswith(mark) else name
     decoder = codecs.getincrementaldecoder(name)("replace")
     broken = 0
@@ -281,10 +270,9 @@ def _decode_pieces(body: bytes, name: str) -> Iterator[str]:
 
 
 def wide_texts(body: bytes) -> Iterator[str]:
-    """Read `body`, which is not UTF-8, in each encoding that has zero bytes, leniently.
+    """Return `body`, which is not UTF-8, decoded from each encoding that has zero bytes, leniently.
 
-    Where the bytes make little sense in one of them, it is read without its zero
-    bytes instead, in which ASCII text stays itself.
+    Where the bytes make little sense in one of them, it is read without its zero bytes instead: ASCII stays itself.
     """
     views = [(codec, _broken_units(body, codec) <= MAX_BROKEN) for codec in WIDE_CODECS]
     yield from (body.decode(codec, "replace") for codec, sound in views if sound)
@@ -307,13 +295,8 @@ def _count(units: bytes, wanted: bytes) -> int:
     return len(units) - len(units.translate(None, wanted))
 
 
-def _is_ascii_compatible(charset: str) -> bool:
-    name = _codec(charset)
-    return name is not None and name.startswith(ASCII_COMPATIBLE)
-
-
 def _codec(charset: str) -> str | None:
-    """Return Python's name for a charset. Long names are not looked up: each would be kept in a cache."""
+    # Long names are not looked up: Python would cache each of them for ever.
     if len(charset) > MAX_CHARSET_NAME:
         return None
     try:

@@ -1,18 +1,21 @@
-"""How a body begins: could a reader of JSON get anywhere with it? Pure, and cheap on bodies of any size."""
+"""Judging a body without parsing it: could it begin as JSON, does it hold words of MCP? Pure, and one pass each."""
 
 from __future__ import annotations
 
 import re
 
+from proxy.wire.mcp import METHOD_PREFIXES
+
 # Bytes that some server may skip before a JSON value: white space of any alphabet,
 # byte order marks, and the zero bytes of UTF-16 and UTF-32.
 SKIPPED = bytes(range(0x21)) + bytes.fromhex("7f85a0c2e19a8081828384858687888a8ba8a9af9fe380e2effebbbfffad8e")
 
+# Possessive throughout: a body of megabytes that almost matches is passed over once, never gone back into.
 _SKIP = b"[" + re.escape(SKIPPED) + b"]*+"
 
 
 def _wide(word: bytes) -> bytes:
-    """Match `word` in UTF-8, and among the zero bytes of UTF-16 and UTF-32."""
+    """Return a pattern for `word` in UTF-8, and among the zero bytes of UTF-16 and UTF-32."""
     return rb"\0*+".join(word[i : i + 1] for i in range(len(word)))
 
 
@@ -21,20 +24,23 @@ _SCALAR = b"(?:" + b"|".join([_NUMBER, *map(_wide, (b"true", b"false", b"null", 
 _SCALARS = re.compile(_SKIP + b"((?:" + _SCALAR + _SKIP + b")*+)")
 _PART_OF_A_WORD = re.compile(rb"[-a-zA-Z\0]{0,32}\Z")
 
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|/)")
+# White space, and what lenient comparisons drop.
+_BLANK = r"[\s\x00-\x20\x7f\xad\u200b-\u200f\u2060-\u2064\ufeff]*+"
+# On folded text instead of with IGNORECASE, and possessive: one pass, without going back.
+_WORDS = re.compile(rf"""["']{_BLANK}(?:jsonrpc|(?:{"|".join(METHOD_PREFIXES)})[a-z_/]++){_BLANK}["']""")
+
 
 def could_be_json(body: bytes) -> bool:
-    """Return whether some server may find a JSON object, array or string (or a comment) at the start of `body`.
-
-    Numbers and words such as `true` may stand before it: a streaming decoder reads
-    value after value.
-    """
+    """Return whether some server may find a JSON object, array or string (or a comment) at the start of `body`."""
     if body.startswith((b"{", b"[", b'"')):
         return True
+    # Numbers and words such as `true` may stand before it: a streaming decoder reads value after value.
     scalars = _SCALARS.match(body)
     assert scalars is not None, "the pattern matches nothing at all, too"
     start = body[scalars.end() : scalars.end() + 8].replace(b"\0", b"")[:2]
     if start[:1] == b"/":
-        # A date is no comment.
+        # Gson and others skip comments. A date such as 1/2/2024 is none.
         return not scalars[1] or start in (b"//", b"/*")
     return start[:1] in (b"{", b"[", b'"')
 
@@ -48,3 +54,12 @@ def is_undecided(head: bytes) -> bool:
     """Return whether `head`, the first bytes of a body, leaves open what `could_be_json` says of the whole."""
     scalars = _SCALARS.match(head)
     return scalars is not None and _PART_OF_A_WORD.match(head, scalars.end()) is not None
+
+
+def has_mcp_words(text: str) -> bool:
+    """Return whether `text`, with JSON's escapes decoded, holds a quoted word that only MCP messages have."""
+    return _WORDS.search(_ESCAPE.sub(_unescape, text).casefold()) is not None
+
+
+def _unescape(match: re.Match[str]) -> str:
+    return chr(int(match[1], 16)) if match[1] else match[0][1:]

@@ -1,8 +1,8 @@
 """Strict JSON and JSON-RPC 2.0: bytes to one value that every server would read alike.
 
-Pure. What this reader accepts has a single meaning in every JSON parser we know
-of; what has two (duplicate keys, NaN, a byte order mark, `Method` beside
-`method`, …) it refuses. `serialise` gives the one spelling that is forwarded.
+Pure. What this reader accepts has a single meaning in every JSON parser we know of; what has two (duplicate keys, NaN,
+a byte order mark, `Method` beside `method`, …) it refuses. `serialise` returns the one encoding that is forwarded, so
+that a server never parses bytes that were not parsed here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from proxy.core.json_quick import read_quickly
 from proxy.core.model import Json, JsonObject, Kind, Message, MessageId
 from proxy.errors import WireError
 
+# Python's modern server and TypeScript's read a call nested 100,000 deep, where `json.loads` raises.
 MAX_DEPTH = 100
+# Node rounds long ones, so that two ids become one, and reads 5,000 digits, where `json.loads` raises.
 MAX_INTEGER_DIGITS = 20
 
 
@@ -32,24 +34,26 @@ ENVELOPE = FoldedNames("jsonrpc", "id", "method", "params", "result", "error")
 
 
 def parse_json(data: bytes) -> Json:
-    """Read `data` as exactly one JSON value.
+    """Parse `data` as exactly one JSON value.
 
-    Raises WireError with the reason: `not_utf8`, `byte_order_mark`, `not_json`,
-    `duplicate_key`, `not_finite`, `integer_too_long`, `too_deep`, `lone_surrogate`.
+    Raises WireError with the reason: `not_utf8`, `byte_order_mark`, `not_json`, `duplicate_key`, `not_finite`,
+    `integer_too_long`, `too_deep`, `lone_surrogate`.
     """
     return read_json(data)[0]
 
 
 def read_json(data: bytes) -> tuple[Json, bytes | None]:
-    """Read as `parse_json` does; return beside the value the spelling to forward, where it is known by then."""
+    """Parse as `parse_json` does; return beside the value the bytes to forward, where they are known by then."""
     quickly = read_quickly(data)
     value = _decode(data) if quickly is None else quickly[0]
+    # Each level costs a bracket, so counting them spares most values the walk.
     if data.count(b"{") + data.count(b"[") > MAX_DEPTH and _deeper_than(value, MAX_DEPTH):
         raise WireError("too_deep", f"nested deeper than {MAX_DEPTH} levels")
     if quickly is not None:
         return quickly
+    # Half a surrogate pair has no UTF-8, so it could not be forwarded as it came.
     if b"\\u" in data:
-        _spell_strictly(value)  # refuses half a surrogate pair
+        _encode_strictly(value)
     return value, None
 
 
@@ -58,6 +62,7 @@ def _decode(data: bytes) -> Json:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise WireError("not_utf8", f"byte {error.start} is not UTF-8") from error
+    # The modern Python server and Node skip it, the legacy Python server refuses the body.
     if text.startswith("\ufeff"):
         raise WireError("byte_order_mark", "the body starts with a byte order mark")
     try:
@@ -70,15 +75,15 @@ def _decode(data: bytes) -> Json:
 
 
 def serialise(value: Json, *, small: bool = False) -> bytes:
-    """Return the one spelling of `value`, for forwarding and for hashes: compact UTF-8, keys in their order.
+    """Return the one encoding of `value`, for forwarding and for hashes: compact UTF-8, keys in their order.
 
     `small` where it is known to be. Raises WireError `lone_surrogate` where a string has half a surrogate pair.
     """
     encoded = encode_canonical(value) if small or not is_heavy(value) else None
-    return encoded if encoded is not None else _spell_strictly(value)
+    return encoded if encoded is not None else _encode_strictly(value)
 
 
-def _spell_strictly(value: Json) -> bytes:
+def _encode_strictly(value: Json) -> bytes:
     try:
         return encode_json(value, allow_nan=False).encode()
     except UnicodeEncodeError as error:
@@ -86,15 +91,15 @@ def _spell_strictly(value: Json) -> bytes:
 
 
 def reencode(value: Json) -> bytes:
-    """Spell a value that came from a server, whatever odd numbers or characters it holds."""
+    """Encode a value that came from a server, whatever odd numbers or characters it holds."""
     return encode_json(value, ensure_ascii=True).encode()
 
 
 def parse_message(value: Json) -> Message:
-    """Take a parsed value as one JSON-RPC 2.0 message.
+    """Return a parsed value as one JSON-RPC 2.0 message.
 
-    Raises WireError: `not_an_object`, `misspelt_key`, `wrong_jsonrpc_version`,
-    `ambiguous_message`, `bad_method`, `bad_params`, `bad_id`.
+    Raises WireError: `not_an_object`, `misspelt_key`, `wrong_jsonrpc_version`, `ambiguous_message`, `bad_method`,
+    `bad_params`, `bad_id`.
     """
     if not isinstance(value, dict):
         raise WireError("not_an_object", "a message is a JSON object")
@@ -102,13 +107,11 @@ def parse_message(value: Json) -> Message:
         refuse_misspelt(value, ENVELOPE)
     if value.get("jsonrpc") != "2.0":
         raise WireError("wrong_jsonrpc_version", f'jsonrpc is {value.get("jsonrpc")!r}, not "2.0"')
-    if "method" in value:
-        return _parse_call(value)
-    return _parse_response(value)
+    return _parse_call(value) if "method" in value else _parse_response(value)
 
 
 def refuse_misspelt(value: JsonObject, names: FoldedNames) -> None:
-    """Refuse a key that only a case-insensitive parser (Go's, for one) takes for one of `names`."""
+    """Raise WireError `misspelt_key` for a key that only a case-insensitive parser (Go's) takes for one of `names`."""
     for key in value:
         meant = names.get(key.casefold(), key)
         if meant != key:
@@ -121,9 +124,11 @@ def is_id(value: object) -> bool:
 
 
 def _parse_call(value: JsonObject) -> Message:
+    # Python's servers run a request that has a `result`, too; TypeScript's do not.
     if "result" in value or "error" in value:
         raise WireError("ambiguous_message", "a message with both a method and a result or error")
     method = value["method"]
+    # Node's `handlers[msg.method]` reads ["tools/call"] as the string, and PHP's == any true value.
     if not isinstance(method, str):
         raise WireError("bad_method", f"method is {type(method).__name__}, not a string")
     if not isinstance(value.get("params", {}), dict):
@@ -142,6 +147,7 @@ def _parse_response(value: JsonObject) -> Message:
 
 
 def _checked_id(value: Any) -> MessageId:
+    # TypeScript reads the id 1.0 as 1, and answers to that.
     if not is_id(value):
         raise WireError("bad_id", f"id is {json.dumps(value)[:40]}; it must be a string or an integer")
     checked: MessageId = value
@@ -149,6 +155,7 @@ def _checked_id(value: Any) -> MessageId:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> JsonObject:
+    # Servers take the last of duplicate keys; who decides on the first decides on another call.
     value = dict(pairs)
     if len(value) != len(pairs):
         seen: set[str] = set()
@@ -171,6 +178,7 @@ def _float(text: str) -> float:
 
 
 def _constant(text: str) -> Never:
+    # Python servers read NaN and Infinity, Node refuses the body.
     raise WireError("not_finite", f"{text} is not JSON")
 
 
@@ -180,12 +188,8 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_int=_integer, parse
 def _deeper_than(value: Json, limit: int) -> bool:
     level: list[Any] = [value]
     for _ in range(limit):
-        level = [
-            child
-            for node in level
-            if isinstance(node, dict | list)
-            for child in (node.values() if isinstance(node, dict) else node)
-        ]
+        containers = (node for node in level if isinstance(node, dict | list))
+        level = [child for node in containers for child in (node.values() if isinstance(node, dict) else node)]
         if not level:
             return False
     return any(isinstance(node, dict | list) for node in level)

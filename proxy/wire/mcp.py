@@ -1,4 +1,4 @@
-"""What MCP messages mean: methods, tool calls, and the headers that must agree with a body.
+"""MCP messages: methods, tool calls, and the headers that must agree with a body.
 
 Pure. The body decides; headers are only ever checked against it.
 """
@@ -27,72 +27,47 @@ PROTOCOL_VERSION = "io.modelcontextprotocol/protocolVersion"
 HEADER_MISMATCH = -32020
 
 PLAIN_METHODS = frozenset({"initialize", "ping"})
-METHOD_PREFIXES = (
-    "completion/",
-    "elicitation/",
-    "logging/",
-    "notifications/",
-    "prompts/",
-    "resources/",
-    "roots/",
-    "sampling/",
-    "server/",
-    "subscriptions/",
-    "tasks/",
-    "tools/",
-)
+_METHODS_BY_PREFIX = {
+    "completion/": ("complete",),
+    "elicitation/": ("create",),
+    "logging/": ("setLevel",),
+    "notifications/": ("cancelled", "initialized", "progress"),
+    "prompts/": ("get", "list"),
+    "resources/": ("list", "read", "subscribe", "templates/list", "unsubscribe"),
+    "roots/": ("list",),
+    "sampling/": ("createMessage",),
+    "server/": ("discover",),
+    "subscriptions/": ("listen",),
+    "tasks/": ("cancel", "get", "list", "result", "update"),
+    "tools/": ("call", "list"),
+}
+METHOD_PREFIXES = tuple(_METHODS_BY_PREFIX)
+SURELY_MCP = frozenset(prefix + name for prefix, names in _METHODS_BY_PREFIX.items() for name in names)
+"""Methods that make a message one of MCP's, whatever else is in it."""
+METHODS = FoldedNames(*PLAIN_METHODS, *SURELY_MCP)
 PARAM_KEYS = FoldedNames(
     "name", "arguments", "uri", "task", "taskId", "_meta", "inputResponses", "requestState", "cursor", "ref"
 )
 NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
-
-METHODS = FoldedNames(
-    "completion/complete",
-    "elicitation/create",
-    "initialize",
-    "logging/setLevel",
-    "notifications/cancelled",
-    "notifications/initialized",
-    "notifications/progress",
-    "ping",
-    "prompts/get",
-    "prompts/list",
-    "resources/list",
-    "resources/read",
-    "resources/subscribe",
-    "resources/templates/list",
-    "resources/unsubscribe",
-    "roots/list",
-    "sampling/createMessage",
-    "server/discover",
-    "subscriptions/listen",
-    "tasks/cancel",
-    "tasks/get",
-    "tasks/list",
-    "tasks/result",
-    "tasks/update",
-    "tools/call",
-    "tools/list",
-)
-SURELY_MCP = frozenset(method for method in METHODS.written if method.startswith(METHOD_PREFIXES))
-"""Methods that make a message one of MCP's, whatever else is in it."""
 MAX_TOOL_NAME = 256
 UNSEEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 # Letters and symbols that look like white space: fillers of Hangul, and Braille's empty cell.
 BLANK_LETTERS = frozenset("\u115f\u1160\u2800\u3164\uffa0")
 _METHOD = re.compile(r"[A-Za-z][A-Za-z0-9_.$/-]*")
+_NUMBER = re.compile(r"-?[0-9]{1,40}(?:\.[0-9]{1,40})?(?:[eE][+-]?[0-9]{1,4})?")
 
 type Headers = Iterable[tuple[str, str]]
 """May be gone through several times."""
 
 
 def is_mcp_method(method: str) -> bool:
-    """Return whether `method`, spelt exactly, is MCP's."""
+    """Return whether `method`, written exactly so, is MCP's."""
     return method in PLAIN_METHODS or method.startswith(METHOD_PREFIXES)
 
 
 def plain(text: str) -> str:
     """Reduce a key or method to what the most lenient comparison would see."""
+    # Go's encoding/json compares keys by case folding (`Method`, `param\u017f`); others strip blanks and controls.
     folded_text = text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
     if folded_text.isalnum():
         return folded_text
@@ -100,10 +75,7 @@ def plain(text: str) -> str:
 
 
 def refuse_misspelt_method(method: str) -> None:
-    """Refuse a method that only a lenient server takes for one of MCP's.
-
-    Raises WireError `misspelt_method`.
-    """
+    """Raise WireError `misspelt_method` for a method that only a lenient server takes for one of MCP's."""
     meant = METHODS.get(plain(method), method)
     if meant != method or not is_mcp_method(method) or not _METHOD.fullmatch(method):
         raise WireError("misspelt_method", f"method {method[:60]!r} stands for {meant[:60]!r} to some servers")
@@ -112,8 +84,8 @@ def refuse_misspelt_method(method: str) -> None:
 def parse_mcp_request(body: bytes) -> ToolCall | None:
     """Return the tool call in `body`; None where it is not one.
 
-    Not JSON, a wrong or missing `jsonrpc`, another method, no params or a name
-    that is not a string: not a tool call. Missing arguments are None.
+    Not JSON, a wrong or missing `jsonrpc`, another method, no params or a name that is not a string: not a tool call.
+    Missing arguments are None.
     """
     try:
         return parse_tool_call(parse_message(parse_json(body)))
@@ -124,8 +96,7 @@ def parse_mcp_request(body: bytes) -> ToolCall | None:
 def parse_tool_call(message: Message) -> ToolCall | None:
     """Return the tool call a message makes; None where its method is not `tools/call`.
 
-    Raises WireError `bad_tool_call` where the method is and the parameters are
-    not of the one form that all servers read alike.
+    Raises WireError `bad_tool_call` for parameters that not all servers read alike.
     """
     return _parse_params(message.params) if message.method == TOOLS_CALL else None
 
@@ -141,7 +112,7 @@ def _parse_params(params: JsonObject) -> ToolCall:
 
 
 def _check_tool_name(name: str) -> None:
-    """Refuse a name that some server cuts, trims or strips into another one."""
+    # Some servers trim names, and C code ends them at NUL (cJSON): a rule for `read` must not meet `read\0x`.
     if len(name) > MAX_TOOL_NAME:
         raise WireError("bad_tool_call", f"a tool's name of more than {MAX_TOOL_NAME} characters")
     if name.isascii() and name.isprintable() and name.strip() == name:
@@ -169,7 +140,7 @@ def check_message(message: Message) -> ToolCall | None:
 
 @frozen()
 class RequestHead:
-    """A request's headers, of which few matter to most requests; going through it goes through all of them."""
+    """A request's headers, few of which matter to most requests; iterating goes through all of them."""
 
     content_types: Sequence[str]
     encodings: Sequence[str]
@@ -200,10 +171,8 @@ def read_head(headers: Headers) -> RequestHead:
 
 
 def check_headers(message: Message, headers: Headers) -> None:
-    """Refuse MCP headers that stand twice or disagree with the body.
-
-    Raises WireError `duplicate_header` or `header_mismatch`.
-    """
+    """Raise WireError `duplicate_header` or `header_mismatch` for MCP headers that disagree with the body."""
+    # Refused even where both agree with the body: the Python SDK reads the first of two, Node joins them.
     mcp: dict[str, str] = {}
     for raw_name, value in headers:
         name = raw_name.lower()
@@ -212,27 +181,25 @@ def check_headers(message: Message, headers: Headers) -> None:
                 raise WireError("duplicate_header", f"header {raw_name!r} stands twice")
             mcp[name] = value
     for name, value in mcp.items():
-        _check_header(name, value, message)
+        if not _agrees(name, value, message):
+            raise WireError("header_mismatch", f"header {name!r} does not match the body")
 
 
-def _check_header(name: str, value: str, message: Message) -> None:
+def _agrees(name: str, value: str, message: Message) -> bool:
     if name == "mcp-method":
-        agrees = decode_header(value) == (message.method or "")
-    elif name == "mcp-name":
-        agrees = decode_header(value) == message.params.get(NAMED_BY.get(message.method or "", "name"), "")
-    elif name.startswith("mcp-param-"):
+        return decode_header(value) == (message.method or "")
+    if name == "mcp-name":
+        return bool(decode_header(value) == message.params.get(NAMED_BY.get(message.method or "", "name"), ""))
+    if name.startswith("mcp-param-"):
         said = decode_header(value)
-        agrees = any(_spells(said, scalar) for scalar in _scalars(message.params.get("arguments")))
-    else:
-        return
-    if not agrees:
-        raise WireError("header_mismatch", f"header {name!r} does not match the body")
+        return any(_encodes(said, scalar) for scalar in _scalars(message.params.get("arguments")))
+    return True
 
 
 def mirrored_headers(before: Message, after: Message, headers: Headers) -> dict[str, str]:
     """Return the MCP headers that must change because `before` is forwarded as `after`.
 
-    Raises WireError `header_mismatch` where a header's new value cannot be told.
+    Raises WireError `header_mismatch` where the new value of a header is unknown.
     """
     changed: dict[str, str] = {}
     for name, value in headers:
@@ -249,17 +216,14 @@ def mirrored_headers(before: Message, after: Message, headers: Headers) -> dict[
 def _mirrored(said: str, before: Any, after: Any) -> str:
     """Return what stands in `after` where the header's value stands in `before`."""
     old, new = list(_scalars(before)), list(_scalars(after))
-    found = {_spelling(now) for was, now in zip(old, new, strict=False) if _spells(said, was)}
+    found = {_encode_scalar(now) for was, now in zip(old, new, strict=False) if _encodes(said, was)}
     if len(old) != len(new) or len(found) != 1:
         raise WireError("header_mismatch", "an Mcp-Param header cannot follow its masked argument")
     return found.pop()
 
 
 def decode_header(value: str) -> str:
-    """Undo the `=?base64?…?=` form of a header value.
-
-    Raises WireError `header_mismatch` where it cannot be undone.
-    """
+    """Decode the `=?base64?…?=` form of a header value. Raises WireError `header_mismatch`."""
     if not (value.startswith("=?base64?") and value.endswith("?=")):
         return value
     try:
@@ -269,7 +233,7 @@ def decode_header(value: str) -> str:
 
 
 def encode_header(value: str) -> str:
-    """Spell `value` so that it survives as a header value."""
+    """Encode `value` so that it survives as a header value."""
     plain = value.isascii() and value.isprintable() and value == value.strip() and not value.startswith("=?")
     return value if plain else f"=?base64?{base64.b64encode(value.encode()).decode()}?="
 
@@ -282,19 +246,14 @@ def _scalars(value: Any) -> Iterator[str | float]:
         yield value
 
 
-def _spells(said: str, value: str | float) -> bool:
-    """Return whether a header value is a spelling of `value`; a number has several (1e-05, 0.00001)."""
-    if isinstance(value, str):
-        return said == value
-    if isinstance(value, bool):
-        return said == ("true" if value else "false")
+def _encodes(said: str, value: str | float) -> bool:
+    """Return whether a header value stands for `value`; a number has several forms (1e-05, 0.00001)."""
+    if isinstance(value, bool | str):
+        return said == _encode_scalar(value)
     if not _NUMBER.fullmatch(said):
         return False
     return (int(said) if said.lstrip("-").isdigit() else float(said)) == value
 
 
-def _spelling(value: str | float) -> str:
+def _encode_scalar(value: str | float) -> str:
     return ("true" if value else "false") if isinstance(value, bool) else str(value)
-
-
-_NUMBER = re.compile(r"-?[0-9]{1,40}(?:\.[0-9]{1,40})?(?:[eE][+-]?[0-9]{1,4})?")

@@ -1,7 +1,7 @@
-"""What the proxy answers in a server's place. Pure.
+"""Refusals as messages that the proxy sends in a server's place. Pure.
 
-A refusal is an ordinary answer to the request's own id, so that every SDK hands
-it to the model at once and the session lives on.
+A refusal is an ordinary answer to the request's own id, so that every SDK hands it to the model at once and the
+session lives on.
 """
 
 from __future__ import annotations
@@ -19,17 +19,15 @@ AUDIT_META = "mcp-interlock/audit"
 
 
 def refuse(request_id: MessageId, method: str | None, denial: Denial, params: Any = None) -> JsonObject:
-    """Answer a refused request: a tool result that says so, or a JSON-RPC error.
-
-    A call that asked for a task expects no tool result, so it gets the error too;
-    a header that disagrees with the body has an error code of its own in the protocol.
-    """
+    """Return the answer to a refused request: a tool result that says so, or a JSON-RPC error."""
+    # A call with `task` expects a task and no tool result, so it gets the error.
     as_task = isinstance(params, dict) and params.get("task") is not None
-    mismatch = denial.reason == "header_mismatch"
+    mismatch = denial.reason == "header_mismatch"  # the protocol has an error code for it
+    reply: JsonObject = {"jsonrpc": "2.0", "id": request_id}
     if method == TOOLS_CALL and denial.respond == "result" and not (as_task or mismatch):
-        return _reply(request_id, result=refused_result(denial))
+        return {**reply, "result": refused_result(denial)}
     code = HEADER_MISMATCH if mismatch else DENIED
-    return _reply(request_id, error={"code": code, "message": denial.text, "data": denial.data()})
+    return {**reply, "error": {"code": code, "message": denial.text, "data": denial.data()}}
 
 
 def refused_result(denial: Denial) -> JsonObject:
@@ -37,10 +35,6 @@ def refused_result(denial: Denial) -> JsonObject:
     return {
         "content": [{"type": "text", "text": denial.text}],
         "isError": True,
-        "resultType": "complete",
+        "resultType": "complete",  # without it the modern clients of both SDKs raise a validation error
         "_meta": {DENIAL_META: denial.data()},
     }
-
-
-def _reply(request_id: MessageId, **body: Any) -> JsonObject:
-    return {"jsonrpc": "2.0", "id": request_id, **body}

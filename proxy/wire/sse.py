@@ -1,6 +1,6 @@
-"""Server-sent events: split a byte stream into events, and write one anew.
+"""Server-sent events: split a byte stream into events, and encode one with other data.
 
-Pure. An event nobody changes is passed on byte for byte, as soon as it is whole.
+Pure. An event that nobody changes is forwarded byte for byte, as soon as it is whole.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from proxy.errors import WireError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Atomic: "\r\n" is one line end and must not be read as two. Comments and empty lines where an event could start.
+# Comments and empty lines where an event could start. Atomic: "\r\n" is one line end, and must not be read as two.
 _NOTHING = re.compile(rb"(?:(?::[^\r\n]*+)?+(?>\r\n|\n|\r))++")
 _LINE_END = re.compile(rb"[\r\n]")
 _BOM = b"\xef\xbb\xbf"
@@ -23,7 +23,7 @@ _BOM = b"\xef\xbb\xbf"
 
 @frozen()
 class SseEvent:
-    """One block of a stream: the bytes it came as, and what they say."""
+    """One block of a stream: its bytes, and the fields parsed from them."""
 
     raw: bytes
     event: bytes = b"message"
@@ -34,12 +34,12 @@ class SseEvent:
     def with_data(self, payloads: list[bytes]) -> bytes:
         """Return this event's bytes with other data; further payloads become events of their own.
 
-        None of `payloads` may hold a line break. No payloads: a comment, so that
-        the reader's keep-alive clock still runs.
+        None of `payloads` may hold a line break.
         """
+        # A comment in its place, because readers take silence for a dead connection.
         if not payloads:
             return b": removed\n\n"
-        # A byte order mark would make its line's field another one than readers see.
+        # Readers drop a byte order mark at the start; left in, it would be part of the first field's name.
         lines = self.raw.removeprefix(_BOM).splitlines()
         kept = [line for line in lines if line and line.partition(b":")[0] != b"data"]
         first = b"\n".join([*kept, b"data: " + payloads[0]]) + b"\n\n"
@@ -47,7 +47,7 @@ class SseEvent:
 
 
 class SseSplitter:
-    """Cuts chunks into events. Comment lines leave at once, wherever the chunk ends."""
+    """Cuts chunks into events. Comment lines are released at once, wherever the chunk ends."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -55,14 +55,15 @@ class SseSplitter:
         self._begun = False
 
     def feed(self, chunk: bytes) -> Iterator[SseEvent]:
-        """Return the events completed by `chunk`; all are to be taken before the next chunk.
+        """Return the events that `chunk` completes; iterate over all of them before the next chunk.
 
         Raises WireError `event_too_large` where one grows past the limit, after those before it.
         """
         data: bytes | bytearray = chunk
         seen = 0
         if self._rest:
-            seen = len(self._rest) - 1  # the last byte may be half of what ends an event
+            # The last byte may be the first line feed of "\n\n", or half of the last "\r\n" of "\r\n\r\n".
+            seen = len(self._rest) - 1
             self._rest += chunk
             data = self._rest
         end = 0
@@ -70,25 +71,23 @@ class SseSplitter:
             yield self._event(data[start:end] if data is chunk else bytes(memoryview(data)[start:end]))
         if data is chunk:
             self._rest += chunk[end:]
-        else:  # once for all events: cutting each off by itself would move the rest every time
+        else:  # once for all events: cutting off each by itself would move the rest every time
             del self._rest[:end]
         self._check(len(self._rest))
 
     @property
     def waiting(self) -> int:
-        """How many bytes have come of an event that is not whole yet."""
+        """Return how many bytes of an incomplete event are held."""
         return len(self._rest)
 
     def completes(self, chunk: bytes) -> bool:
-        """Return whether `chunk` may complete an event. Where it does not, to feed it is only to keep it."""
+        """Return whether `chunk` may complete an event; where it does not, `feed` only stores it."""
         is_comment = (self._rest or chunk)[:1] in (b":", b"\r", b"\n")
         return is_comment or next(_ends(self._rest[-1:] + chunk, 0), None) is not None
 
     def _spans(self, data: bytes | bytearray, seen: int) -> Iterator[tuple[int, int]]:
-        """Return where each event in `data` stands, of which none ends before `seen`.
-
-        Comments and empty lines are taken together. Half of a line end may leave first: the bytes stay the same.
-        """
+        """Return the span of each event in `data`, where none ends before `seen`; comments are one span together."""
+        # Half of a line end may be released before the other half: the bytes that readers see stay the same.
         ends = _ends(data, seen)
         start = 0
         while start < len(data):
@@ -116,7 +115,9 @@ class SseSplitter:
 
 
 def _ends(data: bytes | bytearray, start: int) -> Iterator[int]:
-    """Return where each empty line ends that follows the end of another line, from left to right."""
+    """Return where each event ends, from left to right: after a line end that follows another line end."""
+    # Servers send "\n\n" or "\r\n\r\n". The standard has "\r", too, and lets all three be mixed: what is no end here
+    # but is one to the client would let an event reach it unread.
     seconds = _after(data, b"\n", b"\r\n", start)
     if data.find(b"\r", start) >= 0:
         seconds = merge(seconds, _after(data, b"\r", b"\r", start))
@@ -125,7 +126,7 @@ def _ends(data: bytes | bytearray, start: int) -> Iterator[int]:
 
 
 def _after(data: bytes | bytearray, mark: bytes, others: bytes, at: int) -> Iterator[int]:
-    """Return where one of `others` stands right after a `mark`. Lines are long: each is passed over in one step."""
+    # `find` passes over a long line in one step; a regex would look at each of its bytes.
     while 0 < (at := data.find(mark, at) + 1) < len(data):
         if data[at] in others:
             yield at
@@ -145,12 +146,13 @@ def _parse(raw: bytes, text: bytes) -> SseEvent:
             kind = value
         elif name == b"id":
             event_id = value
-    # By the standard, an event whose data is empty never happened: the priming event of 2025-11-25, for one.
+    # By the standard an event with empty data is never dispatched. The priming event of 2025-11-25 is one: it only
+    # gives the id to resume from.
     return SseEvent(raw, kind or b"message", b"\n".join(data) or None, event_id)
 
 
 def _lines(text: bytes) -> Iterator[tuple[int, int]]:
-    """Return where each line starts and ends that is not empty. Lines are long: none is copied for it."""
+    """Return the span of each line that is not empty; none is copied, because data lines are long."""
     start, newline = 0, -1
     while start < len(text):
         if newline < start:

@@ -1,9 +1,7 @@
-"""Answers over legacy HTTP+SSE, where a POST is only acknowledged and answers ride the GET stream.
+"""Answers over legacy HTTP+SSE, where a POST is only acknowledged and answers come on the GET stream.
 
-Pure. A message the proxy answers itself is forwarded as a `ping` whose id carries
-the sealed answer. The server echoes the id on the right stream, whichever worker
-holds that stream, and the answer is unsealed there. Sealed, not only signed: an
-answer is no business of the server's.
+Pure. A message that the proxy answers itself is forwarded as a `ping` whose id carries the encrypted answer. The server
+echoes the id on the right stream, whichever worker holds that stream, and the answer is decrypted there.
 """
 
 from __future__ import annotations
@@ -29,7 +27,8 @@ _NONCE_BYTES = 12
 
 
 def carrier(answers: Sequence[JsonObject], key: bytes) -> JsonObject:
-    """Make the `ping` that carries `answers` to the stream they belong on."""
+    """Return the `ping` that carries `answers` to the stream they belong on."""
+    # Encrypted and not only signed: the server must not read what the proxy tells the client.
     nonce = secrets.token_bytes(_NONCE_BYTES)
     sealed = nonce + AESGCM(key).encrypt(nonce, serialise(list(answers)), PREFIX.encode())
     token = base64.urlsafe_b64encode(sealed).decode().rstrip("=")
@@ -37,7 +36,7 @@ def carrier(answers: Sequence[JsonObject], key: bytes) -> JsonObject:
 
 
 def carried(message_id: object, key: bytes) -> list[JsonObject] | None:
-    """Return the answers sealed into an id by `carrier`; None where it is not one of ours."""
+    """Return the answers that `carrier` put into an id; None where it is not one of ours."""
     if not (isinstance(message_id, str) and message_id.startswith(PREFIX)):
         return None
     token = message_id.removeprefix(PREFIX)

@@ -1,7 +1,7 @@
 """Messages on lines, as stdio carries them. Pure.
 
-Readers differ in what ends a line: a line feed alone, a bare carriage return too, or any of
-Unicode's line breaks. `as_line` spells a message so that it is one line to all of them.
+Readers differ in what ends a line: a line feed alone, a bare carriage return too (Python), or any of Unicode's line
+breaks. `as_line` encodes a message so that it is one line to all of them.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _ID_LAST = re.compile(rb",\s*" + _ID + rb"\}\s*\Z")
 
 
 def as_line(value: Json) -> bytes:
-    """Spell `value` on one line of ASCII, which means the same in every charset.
+    """Encode `value` as one line of ASCII, which means the same in every charset.
 
-    Raises WireError `not_finite` where a number is none of JSON's.
+    Raises WireError `not_finite` for NaN and infinity.
     """
     try:
         return json.dumps(value, allow_nan=False, separators=(",", ":")).encode("ascii") + b"\n"
@@ -38,17 +38,15 @@ def as_line(value: Json) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class TooLong:
-    """Stands for a line past the limit, of which only how it begins and ends is kept."""
+    """A line past the limit; only its first and last bytes are stored."""
 
     head: bytes
     tail: bytes
 
 
 def edge_id(line: bytes | TooLong) -> MessageId | None:
-    """Return the id of a message that cannot be read, where it stands first or last in it, as SDKs write it.
-
-    There, in a message that is whole, it is the message's own and none of something inside.
-    """
+    """Return the id of a message that cannot be parsed, where it stands first or last in it, as SDKs write it."""
+    # Only there is it the message's own and not one of an object inside.
     head, tail = (line.head, line.tail) if isinstance(line, TooLong) else (line[:EDGE], line[-EDGE:])
     found = _ID_FIRST.match(head) or _ID_LAST.search(tail)
     if found is None:
@@ -57,7 +55,7 @@ def edge_id(line: bytes | TooLong) -> MessageId | None:
 
 
 class LineSplitter:
-    """Cuts bytes into lines at line feeds, whatever pieces they come in, and keeps no more than `limit` of them."""
+    """Cuts bytes into lines at line feeds, whatever chunks they come in; stores no more than `limit` bytes."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -66,24 +64,24 @@ class LineSplitter:
         self._past: TooLong | None = None
         self._total = 0
         self.ended = 0
-        """How many bytes there were up to the end of the last line."""
+        """Bytes up to the end of the last line."""
 
     def feed(self, data: bytes) -> Iterator[bytes | TooLong]:
         """Return each line that `data` ends, without its end; blank ones are left out."""
         *ended, rest = data.split(b"\n")
         for piece in ended:
-            self._keep(piece)
+            self._store(piece)
             self._total += len(piece) + 1
             self.ended = self._total
             yield from self._take()
-        self._keep(rest)
+        self._store(rest)
         self._total += len(rest)
 
     def end(self) -> Iterator[bytes | TooLong]:
-        """Return what stands after the last line feed: some readers take it for a line."""
+        """Return what stands after the last line feed: Python's readers run a last line without one."""
         yield from self._take()
 
-    def _keep(self, piece: bytes) -> None:
+    def _store(self, piece: bytes) -> None:
         self._size += len(piece)
         if self._past is not None:
             self._past = TooLong(self._past.head, (self._past.tail + piece[-EDGE:])[-EDGE:])

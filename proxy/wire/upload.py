@@ -1,8 +1,7 @@
-"""Looks through an upload as it streams past, for words only an MCP message has. Pure.
+"""Scan an upload as it streams past for words that only an MCP message has. Pure.
 
-For uploads past the body limit to hosts that may receive them. The words stand
-inside the message, so an upload cut off where they appear is one that no server
-can have read to its end.
+For uploads past the body limit to hosts that may receive them. The words stand inside the message, so an upload cut
+off where they appear is one that no server can have parsed to its end.
 """
 
 from __future__ import annotations
@@ -11,18 +10,18 @@ from typing import TYPE_CHECKING
 
 from proxy.errors import WireError
 from proxy.wire.content_coding import BROKEN, Inflater, codings, inflater, odd_charsets
-from proxy.wire.json_sniff import SKIPPED, could_be_json, is_undecided
-from proxy.wire.mcp_keywords import has_mcp_words
+from proxy.wire.json_sniff import SKIPPED, could_be_json, has_mcp_words, is_undecided
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+# Longer than any of the words, even with every letter as \uXXXX: the end of a chunk cuts none in two.
 OVERLAP = 1024
 HEAD = 4096
 
 
 class UploadScanner:
-    """Says for each chunk of one upload whether it may pass."""
+    """Decides for each chunk of one upload whether it may be forwarded."""
 
     def __init__(self, content_types: Sequence[str], encodings: Sequence[str], limit: int) -> None:
         self._refused = bool(odd_charsets(content_types))
@@ -31,7 +30,7 @@ class UploadScanner:
             self._inflaters = [inflater(coding, limit) for coding in reversed(codings(encodings))]
         except WireError:
             self._refused = True
-        self._views = [_View() for _ in range(len(self._inflaters) + 1)]
+        self._scans = [_WordScan() for _ in range(len(self._inflaters) + 1)]
 
     def passes(self, chunk: bytes) -> bool:
         """Return whether `chunk` may be forwarded."""
@@ -44,15 +43,15 @@ class UploadScanner:
         return not self._refused
 
     def _suspicious(self, chunk: bytes) -> bool:
-        found = self._views[0].suspicious(chunk)
-        for view, engine in zip(self._views[1:], self._inflaters, strict=True):
+        found = self._scans[0].suspicious(chunk)
+        for scan, engine in zip(self._scans[1:], self._inflaters, strict=True):
             chunk = engine.feed(chunk)
-            found = view.suspicious(chunk) or found
+            found = scan.suspicious(chunk) or found
         return found
 
 
-class _View:
-    """One way the bytes can be meant: as they are, or after a content coding."""
+class _WordScan:
+    """The scan of one form of the bytes: as they are, or after a content coding."""
 
     def __init__(self) -> None:
         self._head = b""
@@ -63,7 +62,7 @@ class _View:
             self._head += chunk[: HEAD - len(self._head)]
         window, self._tail = self._tail + chunk, (self._tail + chunk)[-OVERLAP:]
         if not self._head.lstrip(SKIPPED):
-            # What comes next decides, but not for ever.
+            # Blanks leave open what follows, but not for ever.
             return len(self._head) >= HEAD
         if not (could_be_json(self._head) or is_undecided(self._head)):
             return False

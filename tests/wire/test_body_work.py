@@ -57,6 +57,7 @@ def test_a_crowded_body_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("parsed")
 
     monkeypatch.setattr(body_module, "parse_json", parse)
+    monkeypatch.setattr(body_module, "read_json", parse)
     assert read_body(b"[" + b"{}," * MAX_PARTS + b"{}]") == NotMcp()
 
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from proxy.wire.json_sniff import could_be_json, is_string, is_undecided
+from proxy.wire.json_sniff import could_be_json, has_mcp_words, is_string, is_undecided
 
 BEGUN = [
     "{",
@@ -72,4 +72,46 @@ def test_a_string_is_told_from_other_values() -> None:
 def test_a_long_beginning_costs_one_pass(unit: bytes) -> None:
     start = time.process_time()
     assert not could_be_json(unit * (1 << 20))
+    assert time.process_time() - start < 1
+
+
+SIZE = 1 << 22
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('"jsonrpc"', True),
+        ("'tools/call'", True),
+        ('"tools\\/call"', True),
+        ('"\\u0074ools/call"', True),
+        ('" JSONRPC "', True),
+        ('"json\u017f"', False),
+        ('"tool\u017f/call"', True),
+        ('"tools/call\\u0000"', True),
+        ('"\u200btools/call"', True),
+        ('"   "jsonrpc"', True),
+        ('"tools/"', False),
+        ("tools/call", False),
+        ('\\"tools/call\\"', False),
+    ],
+)
+def test_mcp_words_are_found_in_quotes(text: str, expected: bool) -> None:
+    assert has_mcp_words(text) is expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"' + " " * SIZE,
+        '"   ' * (SIZE // 4),
+        '"tools/' + "a" * SIZE,
+        '"jsonrpc' + " " * SIZE,
+        '"tools/a .' * (SIZE // 10),
+    ],
+    ids=["blanks", "quotes", "a long word", "blanks after", "words"],
+)
+def test_looking_for_words_does_not_go_back(text: str) -> None:
+    start = time.process_time()
+    assert not has_mcp_words(text)
     assert time.process_time() - start < 1
