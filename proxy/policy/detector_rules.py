@@ -1,4 +1,4 @@
-"""A policy's own detectors and suppressions: as they are written, and what is wrong with them. Pure, no I/O."""
+"""A policy's own detectors and suppressions: their models, and checks of them. Pure, no I/O."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 type Keyword = Annotated[StrictStr, Field(min_length=1, max_length=64)]
 type Glob = Annotated[StrictStr, Field(min_length=1, max_length=200)]
+# A file, the steps to a value in it, and what is wrong there.
 type Complaint = tuple[Source, tuple[str | int, ...], str]
-"""A file, a place in it, and what is wrong there."""
 
 _named = compile_search(r"^custom\.[a-z0-9]+(-[a-z0-9]+)*$")
 
@@ -34,51 +34,50 @@ def _check_id(text: str) -> str:
     return text
 
 
-type DetectorId = Annotated[StrictStr, Field(max_length=64), AfterValidator(_check_id)]
-
-
 class Detector(Strict):
-    """One kind of text to look for, beside those that are built in."""
+    """One kind of text to look for, besides the built-in ones."""
 
     id: Annotated[StrictStr, Field(max_length=64), AfterValidator(_check_id)] = Field(
-        description="custom.NAME, as redact rules name it."
+        description="custom.NAME, the name for redact rules."
     )
     description: NonEmptyStr = Field(description="What it finds, in a few words.")
     regex: Annotated[Regex, Field(max_length=2000)] = Field(description="RE2, matched on bytes.")
     keywords: list[Keyword] = Field(
-        default_factory=list, description="One of these must stand in the match or within 128 bytes of it, in any case."
+        default_factory=list, description="One of these must be in the match or within 128 bytes of it, in any case."
     )
     edges: Literal["free", "word", "left", "none"] = Field(
         default="free",
         description=r"free: found inside other text and across fields; word: \b on both sides; left: \b before it; "
-        "none: found inside other text, never put together from several fields.",
+        "none: found inside other text, but not across fields.",
     )
-    hint: Regex | None = Field(default=None, description="A cheaper regex that is found in every match.")
-    group: Annotated[StrictInt, Field(ge=0)] = Field(default=0, description="The capture that holds the secret.")
+    hint: Regex | None = Field(default=None, description="A cheaper regex that every match contains.")
+    group: Annotated[StrictInt, Field(ge=0)] = Field(default=0, description="The capture group that holds the secret.")
     entropy: Annotated[StrictFloat | StrictInt, Field(ge=0, le=8)] = Field(
-        default=0.0, description="The least Shannon entropy of the secret, in bits per byte."
+        default=0.0, description="The minimum Shannon entropy of the secret, in bits per byte."
     )
-    allow: list[Regex] = Field(default_factory=list, description="What one of these matches whole is no finding.")
-    stopwords: list[Keyword] = Field(default_factory=list, description="What has one of these in it is no finding.")
-    validator: NonEmptyStr | None = Field(default=None, description="A check by computation: card, iban, has_digit, …")
+    allow: list[Regex] = Field(
+        default_factory=list, description="A text that one of these matches whole is no finding."
+    )
+    stopwords: list[Keyword] = Field(default_factory=list, description="A text with one of these in it is no finding.")
+    validator: NonEmptyStr | None = Field(default=None, description="A built-in check: card, iban, has_digit, …")
 
     def raw(self) -> dict[str, Any]:
-        """Return what was written, as the redactor takes it."""
+        """Return the fields given, as the redactor takes them."""
         written = self.model_dump(exclude_unset=True)
         return {**written, "entropy": float(self.entropy)}
 
 
 class Suppression(Strict):
-    """A finding to let be. Every field but the reason narrows it."""
+    """A finding to ignore. Every field but the reason narrows it."""
 
-    reason: Annotated[StrictStr, Field(min_length=3)] = Field(description="Why it is no secret; it is recorded.")
+    reason: Annotated[StrictStr, Field(min_length=3)] = Field(description="Why it is no secret; this is recorded.")
     rule: Glob | None = Field(default=None, description="Glob over the ids of redact rules.")
     server: Glob | None = Field(default=None, description="Glob over servers.")
     tool: Glob | None = Field(default=None, description="Glob over tools.")
     detector: Glob | None = Field(default=None, description="Glob over detectors.")
-    path: Glob | None = Field(default=None, description="Where it was found, as the audit log says: arguments.text")
+    path: Glob | None = Field(default=None, description="Where it was found, as the audit log has it: arguments.text")
     fingerprint: Annotated[StrictStr, Field(pattern="^[0-9a-f]{16}$")] | None = Field(
-        default=None, description="The sixteen digits recorded with the finding."
+        default=None, description="The sixteen hex digits recorded with the finding."
     )
 
     @model_validator(mode="after")
@@ -90,7 +89,7 @@ class Suppression(Strict):
 
 @dataclass(frozen=True, slots=True)
 class CompiledSuppression:
-    """A suppression ready to be asked where it applies."""
+    """A compiled suppression."""
 
     value: masking.Suppression
     fits_rule: Callable[[str], bool]
@@ -99,7 +98,8 @@ class CompiledSuppression:
     needs_tool: bool
 
     def applies(self, rule: str, call: Call) -> bool:
-        """Return whether it speaks of findings of `rule` in `call`, whose names are taken as they are spelt."""
+        """Return whether it covers findings of `rule` in `call`."""
+        # Names count as given: a suppression weakens a rule, so no lax reading of a name may extend it.
         return (
             self.fits_rule(rule)
             and self.fits_server(call.server)
@@ -108,7 +108,6 @@ class CompiledSuppression:
 
 
 def compile_suppression(written: Suppression) -> CompiledSuppression:
-    """Make a suppression ready."""
     return CompiledSuppression(
         masking.Suppression(written.reason, written.detector, written.path, written.fingerprint),
         _fits(written.rule),
@@ -123,23 +122,21 @@ def _fits(glob: str | None) -> Callable[[str], bool]:
 
 
 def detector_problems(sources: Sequence[Source], book: KnownDetectors) -> Iterator[Complaint]:
-    """Say which detectors are badly made or named twice, and which names in redact rules mean none."""
+    """Return which detectors are wrong or have the same id, and which names in redact rules are unknown."""
     declared: dict[str, str] = {}
     for source in sources:
         for index, detector in enumerate(source.content.detectors):
-            yield from _bad_detector(source, index, detector, book)
+            for objection in book.objections(detector.raw()):
+                yield source, ("detectors", index, *objection.field), objection.message
             line, _ = source.at("detectors", index, "id")
             if detector.id in declared:
-                message = f"id {detector.id!r} is taken at {declared[detector.id]}; give each detector its own"
+                message = (
+                    f"id {detector.id!r} is already used at {declared[detector.id]}; give each detector its own id"
+                )
                 yield source, ("detectors", index, "id"), message
             declared.setdefault(detector.id, f"{source.path}:{line}")
     for source in sources:
         yield from _unknown_names(source, {*declared}, book)
-
-
-def _bad_detector(source: Source, index: int, detector: Detector, book: KnownDetectors) -> Iterator[Complaint]:
-    for objection in book.objections(detector.raw()):
-        yield source, ("detectors", index, *objection.field), objection.message
 
 
 def _unknown_names(source: Source, declared: set[str], book: KnownDetectors) -> Iterator[Complaint]:
@@ -164,7 +161,7 @@ def _near(name: str, names: Iterable[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SectionRemark:
-    """One remark on a detector or a suppression: where it stands, a kind to filter by, and words."""
+    """One remark on a detector or a suppression, with a kind to filter by."""
 
     source: Source
     steps: tuple[str | int, ...]
@@ -173,23 +170,23 @@ class SectionRemark:
 
 
 def lint_detectors(sources: Sequence[Source], book: KnownDetectors) -> Iterator[SectionRemark]:
-    """Say which detectors and suppressions probably do not do what is meant."""
+    """Return which detectors and suppressions probably do not do what their author means."""
     rules = [rule for source in sources for rule in source.content.rules if rule.action == "redact"]
     named = {name for rule in rules for name in rule.detectors}
     declared = {detector.id for source in sources for detector in source.content.detectors}
     for source in sources:
         for index, detector in enumerate(source.content.detectors):
             if not named & {detector.id, "custom"}:
-                message = f"{detector.id} is named by no redact rule: it is masked in records alone"
+                message = f"{detector.id} is in no redact rule: its findings are masked in records only"
                 yield SectionRemark(source, ("detectors", index), "unused-detector", message)
         for index, entry in enumerate(source.content.suppressions):
-            place = ("suppressions", index)
+            steps = ("suppressions", index)
             if not _fits_any(entry.rule, (rule.id for rule in rules)):
-                message = f"rule {entry.rule!r} fits no redact rule: it lets nothing be"
-                yield SectionRemark(source, (*place, "rule"), "unknown-rule", message)
+                message = f"rule {entry.rule!r} matches no redact rule, so nothing is suppressed"
+                yield SectionRemark(source, (*steps, "rule"), "unknown-rule", message)
             if not _fits_any(entry.detector, {*declared, *book.names()}):
-                message = f"detector {entry.detector!r} fits no detector: it lets nothing be"
-                yield SectionRemark(source, (*place, "detector"), "unknown-detector", message)
+                message = f"detector {entry.detector!r} matches no detector, so nothing is suppressed"
+                yield SectionRemark(source, (*steps, "detector"), "unknown-detector", message)
 
 
 def _fits_any(glob: str | None, names: Iterable[str]) -> bool:

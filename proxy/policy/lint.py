@@ -1,4 +1,4 @@
-"""What a policy says that it probably does not mean. Pure, no I/O."""
+"""Find rules that probably do not do what their author means. Pure, no I/O."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _STRICTNESS: Final = {"allow": 0, "two_phase": 1, "deny": 2}
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """One remark on a rule: a kind to filter by, and words."""
+    """One remark on a rule, with a kind to filter by."""
 
     rule: str
     kind: str
@@ -46,9 +46,9 @@ def _egress_alone(rule: EgressRule, section: Egress) -> Iterator[Remark]:
         yield Remark(rule.id, "no-effect", "allows what the default already allows; an allow overrides no deny")
     alike = rule.action == "secrets" and all(r.secrets in (None, section.secrets) for r in section.rules)
     if alike and rule.mode == "enforce":
-        yield Remark(rule.id, "no-effect", f"says secrets: {rule.secrets}, as the egress section does for every host")
+        yield Remark(rule.id, "no-effect", f"sets secrets: {rule.secrets}, as the egress section does for every host")
     if not rule.tests:
-        yield Remark(rule.id, "untested", "has no tests; put a request it must match and one it must not beside it")
+        yield Remark(rule.id, "untested", "has no tests; add a request that it must match and one that it must not")
 
 
 def _alone(rule: Rule, default: str) -> Iterator[Remark]:
@@ -58,13 +58,13 @@ def _alone(rule: Rule, default: str) -> Iterator[Remark]:
     if rule.action == "allow" and default == "allow" and rule.mode == "enforce":
         yield Remark(rule.id, "no-effect", "allows what the default already allows; an allow overrides no deny")
     if not rule.tests:
-        yield Remark(rule.id, "untested", "has no tests; put a call it must match and one it must not beside it")
+        yield Remark(rule.id, "untested", "has no tests; add a call that it must match and one that it must not")
 
 
 def _duplicates(rule: Rule, earlier: Sequence[Rule]) -> Iterator[Remark]:
     for other in earlier:
         if _essence(rule) == _essence(other):
-            yield Remark(rule.id, "duplicate", f"says the same as {other.id}; drop one")
+            yield Remark(rule.id, "duplicate", f"does the same as {other.id}; remove one of the two")
             return
 
 
@@ -83,7 +83,7 @@ def _shadowed(rule: Rule, rules: Sequence[Rule]) -> Iterator[Remark]:
         same = other.action == rule.action and rule.action != "two_phase"
         wider = same and other.when is None and rule.when is not None
         if (stricter or wider) and _covers(other, rule):
-            yield Remark(rule.id, "shadowed", f"never decides: {other.id} ({other.action}) matches wherever it does")
+            yield Remark(rule.id, "shadowed", f"never decides: {other.id} ({other.action}) matches whatever it matches")
             return
 
 
@@ -108,18 +108,17 @@ def _globs_cover(wide: Sequence[str] | None, narrow: Sequence[str] | None) -> bo
 
 
 def _never(rule: Rule) -> str | None:
-    methods = rule.methods
-    if methods and rule.tools and not compile_globs(rule.tools)(""):
-        speaks = compile_globs(methods)
-        if not speaks("tools/call"):
-            return "names tools, but its methods call none; drop tools: or add tools/call"
+    # Calls of other methods have no tool name, so only a glob such as * fits them.
+    no_tool_fits = rule.tools is not None and not compile_globs(rule.tools)("")
+    if rule.methods and no_tool_fits and not compile_globs(rule.methods)("tools/call"):
+        return "names tools, but none of its methods calls one; remove tools: or add tools/call"
     if rule.annotations and rule.annotations.read_only and rule.annotations.destructive:
-        return "no tool is read-only and destructive; drop one of the hints"
+        return "no tool is read-only and destructive; remove one of the hints"
     return _contradiction(rule.when) if rule.when is not None else None
 
 
 def _contradiction(when: When) -> str | None:
-    """Find conditions on one `arg` that cannot hold together."""
+    """Return why conditions on one `arg` cannot hold together, or None."""
     conditions = [when] if isinstance(when, Condition) else when.all if isinstance(when, All) else []
     by_arg: dict[str, list[Condition]] = {}
     for part in conditions:
@@ -138,7 +137,7 @@ def _clash(operators: Sequence[tuple[str, Any]]) -> str | None:
         return "cannot equal two values at once"
     refused = [value for name, value in operators if name == "not_equals"]
     if any(value in refused for value in equals):
-        return "cannot equal and not equal one value"
+        return "cannot equal and not equal the same value"
     exists = {value for name, value in operators if name == "exists"}
     if exists == {True, False} or (exists == {False} and len(operators) > 1 and "not_equals" not in dict(operators)):
         return "cannot be absent and have a value"

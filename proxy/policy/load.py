@@ -1,6 +1,6 @@
-"""Reading policy files: YAML in, a compiled policy out, or errors with file, line and the way out.
+"""Load policy files: compile YAML to a policy, or report errors with file, line and what to write instead.
 
-The only module of the room that reads files.
+The only module of the package that reads files.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from proxy.policy.conditions import Condition
 from proxy.policy.decide import CompiledPolicy
 from proxy.policy.detector_rules import Detector, Suppression, detector_problems
 from proxy.policy.egress import SECRETS, CompiledEgress
-from proxy.policy.rules import Annotations, DenyRule, Egress, Pins, PolicyFile, RedactRule, TwoPhaseRule
+from proxy.policy.rules import Annotations, DenyRule, Egress, EgressRule, Pins, PolicyFile, RedactRule, TwoPhaseRule
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -33,9 +33,11 @@ if TYPE_CHECKING:
 
     from proxy.core.masking import KnownDetectors
 
-
+# In one file, with aliases expanded: a few lines of aliases of aliases would take all memory.
 MAX_VALUES: Final = 200_000
-"""Of one file, its aliases written out: few lines of aliases of aliases would take all memory."""
+_STRICTNESS: Final = ("off", "record", "enforce")
+# Steps that pydantic adds to the location of an error and that are not in the file.
+_MARKERS: Final = {"allow", "deny", "redact", "two_phase", "condition", "str", "constrained-str", "int", "float"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,23 +63,22 @@ class PolicyFileError(PolicyError):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One file as read: its typed content, and where things stand in it."""
+    """One file: its typed content, and its YAML nodes, which know their line and column."""
 
     path: Path
     content: PolicyFile
     nodes: Any
 
     def at(self, *steps: str | int) -> tuple[int, int]:
-        """Return the line and column, from 1, of a place in the file."""
+        """Return the line and column, from 1, of the value that `steps` lead to."""
         return _locate(self.nodes, steps)
 
 
 def load_policy(path: Path, book: KnownDetectors | None = None) -> CompiledPolicy:
     """Load a file, or every *.yaml and *.yml of a folder, as one policy.
 
-    Whether detectors are well made, and those that rules name exist, is checked
-    where `book` is given. Raises PolicyError with file, line, column and what to
-    write instead.
+    Where `book` is given, the detectors are checked, and that those which rules name exist.
+    Raises PolicyError with file, line, column and what to write instead.
     """
     policy = compile_sources(load_sources(path, book), version=_version(path))
     policy.prepare()
@@ -113,7 +114,7 @@ def policy_files(path: Path) -> tuple[Path, ...]:
     if path.is_dir():
         files = tuple(sorted(p for p in path.iterdir() if p.suffix in (".yaml", ".yml") and p.is_file()))
         if not files:
-            raise PolicyError(f"{path}: no policy here; put a .yaml file in this folder or name another")
+            raise PolicyError(f"{path}: no policy in this folder; put a .yaml file there or name another folder")
         return files
     if not path.exists():
         raise PolicyError(f"{path}: no such file or folder; name a policy file, or a folder of them")
@@ -121,13 +122,11 @@ def policy_files(path: Path) -> tuple[Path, ...]:
 
 
 def compile_sources(sources: Sequence[Source], *, version: str = "") -> CompiledPolicy:
-    """Make one policy of several files: rules add up, and the stricter default holds."""
+    """Compile several files to one policy: rules add up, and the stricter default holds."""
     defaults = {source.content.default for source in sources} - {None}
-    rules = [rule for source in sources for rule in source.content.rules]
-    default = "allow" if defaults == {"allow"} else "deny"
     return CompiledPolicy(
-        rules,
-        default=default,
+        [rule for source in sources for rule in source.content.rules],
+        default="allow" if defaults == {"allow"} else "deny",
         version=version,
         egress=CompiledEgress(_merge_egress(sources), version=version),
         pins=_merge_pins(sources),
@@ -137,7 +136,7 @@ def compile_sources(sources: Sequence[Source], *, version: str = "") -> Compiled
 
 
 def _merge_pins(sources: Iterable[Source]) -> PinRules:
-    """Take the strictest of what the files say; what none speaks of keeps its default."""
+    # The strictest value of each field that some file sets; a field that none sets keeps its default.
     sections = [source.content.pins for source in sources if source.content.pins is not None]
     strictest = {
         name: max((getattr(s, name) for s in sections if name in s.model_fields_set), key=_STRICTNESS.index)
@@ -145,9 +144,6 @@ def _merge_pins(sources: Iterable[Source]) -> PinRules:
         if any(name in s.model_fields_set for s in sections)
     }
     return PinRules(**strictest)
-
-
-_STRICTNESS = ("off", "record", "enforce")
 
 
 def _merge_egress(sources: Iterable[Source]) -> Egress:
@@ -175,7 +171,11 @@ def _read(file: Path) -> bytes:
     try:
         return file.read_bytes()
     except OSError as error:
-        raise PolicyFileError([Problem(str(file), 1, 1, f"cannot be read: {error.strerror}")]) from None
+        raise _refuse(file, f"cannot be read: {error.strerror}") from None
+
+
+def _refuse(file: Path, message: str, line: int = 1, column: int = 1) -> PolicyFileError:
+    return PolicyFileError([Problem(str(file), line, column, message)])
 
 
 def _load_file(file: Path) -> Source:
@@ -184,46 +184,41 @@ def _load_file(file: Path) -> Source:
         plain = _plain(nodes, count(1))
         return Source(file, PolicyFile.model_validate(plain), nodes)
     except RecursionError:
-        raise PolicyFileError([Problem(str(file), 1, 1, "an alias refers to itself")]) from None
+        raise _refuse(file, "an alias refers to itself") from None
     except ValidationError as error:
         raise PolicyFileError([_explain(file, nodes, e) for e in error.errors()]) from None
     except _UnfitError as error:
-        line, column = _locate(nodes, error.steps)
-        raise PolicyFileError([Problem(str(file), line, column, str(error))]) from None
+        raise _refuse(file, str(error), *_locate(nodes, error.steps)) from None
 
 
 def _parse(file: Path) -> Any:
     try:
-        text = _read(file).decode("utf-8")
+        nodes = YAML(typ="rt").load(_read(file).decode("utf-8"))
     except UnicodeDecodeError as error:
-        where = f"byte {error.start} is not UTF-8; save the file as UTF-8"
-        raise PolicyFileError([Problem(str(file), 1, 1, where)]) from None
-    try:
-        nodes = YAML(typ="rt").load(text)
+        raise _refuse(file, f"byte {error.start} is not UTF-8; save the file as UTF-8") from None
     except MarkedYAMLError as error:
-        raise PolicyFileError([_yaml_problem(file, error)]) from None
+        raise _yaml_problem(file, error) from None
     except RecursionError:
-        raise PolicyFileError([Problem(str(file), 1, 1, "nested too deep to be read")]) from None
+        raise _refuse(file, "nested too deeply to be read") from None
     except (YAMLError, ValueError) as error:
-        raise PolicyFileError([Problem(str(file), 1, 1, f"not YAML: {error}")]) from None
+        raise _refuse(file, f"not YAML: {error}") from None
     if not isinstance(nodes, CommentedMap):
         found = "empty" if nodes is None else f"a {type(nodes).__name__.removeprefix('Commented').lower()}"
-        message = f"a policy is a mapping that starts with version: 1; this file is {found}"
-        raise PolicyFileError([Problem(str(file), 1, 1, message)])
+        raise _refuse(file, f"a policy is a mapping that starts with version: 1; this file is {found}")
     return nodes
 
 
-def _yaml_problem(file: Path, error: MarkedYAMLError) -> Problem:
+def _yaml_problem(file: Path, error: MarkedYAMLError) -> PolicyFileError:
     mark = error.problem_mark or error.context_mark
     line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
     said = (error.problem or error.context or "not YAML").split(" with value")[0]
     if "duplicate key" in said:
-        said += "; a key may stand once, keep the one you mean"
-    return Problem(str(file), line, column, said)
+        said += "; keep one of the two"
+    return _refuse(file, said, line, column)
 
 
 class _UnfitError(Exception):
-    """A value that no rule speaks of, and the steps that lead to it."""
+    """A value that no field takes, and the steps that lead to it."""
 
     def __init__(self, message: str, steps: tuple[str | int, ...]) -> None:
         super().__init__(message)
@@ -231,15 +226,18 @@ class _UnfitError(Exception):
 
 
 def _plain(node: Any, counted: Iterator[int], steps: tuple[str | int, ...] = ()) -> Any:
-    """Turn what the YAML reader gives into plain values.
+    """Return YAML nodes as plain values.
 
-    Raises _UnfitError for a tag, a value of a type that no rule speaks of, or more than MAX_VALUES of them.
+    Raises _UnfitError for a tag, a value of another type than JSON's, or more than MAX_VALUES values.
     """
     if next(counted) > MAX_VALUES:
-        raise _UnfitError(f"up to here the file holds more than {MAX_VALUES:,} values, aliases written out", steps[:2])
+        raise _UnfitError(
+            f"up to here the file holds more than {MAX_VALUES:,} values with aliases expanded; use fewer aliases",
+            steps[:2],
+        )
     tag = getattr(node, "tag", None)
     if tag is not None and tag.value is not None:
-        raise _UnfitError(f"the tag {tag.value} means nothing here; drop it", steps)
+        raise _UnfitError(f"the tag {tag.value} has no meaning here; remove it", steps)
     if isinstance(node, CommentedMap):
         return {
             _plain(key, counted, (*steps, key)): _plain(value, counted, (*steps, key)) for key, value in node.items()
@@ -257,30 +255,25 @@ def _plain(node: Any, counted: Iterator[int], steps: tuple[str | int, ...] = ())
 
 
 def _locate(nodes: Any, steps: Iterable[str | int]) -> tuple[int, int]:
-    """Follow `steps` as far as they lead; pydantic's own markers lead nowhere."""
+    """Return the line and column of the last of `steps` that is in the file; pydantic's own markers are not."""
     node = nodes
-    place = (0, 0)
+    line, column = 0, 0
     for step in steps:
         if isinstance(node, CommentedMap) and step in node:
-            place = node.lc.key(step)
-            node = node[step]
+            line, column = node.lc.key(step)
         elif isinstance(node, CommentedSeq) and isinstance(step, int) and step < len(node):
-            place = node.lc.item(step)
-            node = node[step]
-    return place[0] + 1, place[1] + 1
+            line, column = node.lc.item(step)
+        else:
+            continue
+        node = node[step]
+    return line + 1, column + 1
 
 
 def _explain(file: Path, nodes: Any, error: ErrorDetails) -> Problem:
     line, column = _locate(nodes, error["loc"])
-    where = ".".join(str(s) for s in error["loc"] if _is_step(s))
+    steps = [s for s in error["loc"] if isinstance(s, int) or (s not in _MARKERS and not any(c in s for c in "[(<"))]
+    where = ".".join(map(str, steps))
     return Problem(str(file), line, column, f"{where + ': ' if where else ''}{_advice(error)}")
-
-
-def _is_step(step: str | int) -> bool:
-    return isinstance(step, int) or (step not in _MARKERS and not any(c in step for c in "[(<"))
-
-
-_MARKERS = frozenset({"allow", "deny", "redact", "two_phase", "condition", "str", "constrained-str", "int", "float"})
 
 
 def _advice(error: ErrorDetails) -> str:
@@ -288,16 +281,16 @@ def _advice(error: ErrorDetails) -> str:
     given = _shorten(error.get("input"))
     match error["type"]:
         case "extra_forbidden":
-            return f"there is no {name!r} here{_did_you_mean(name)}"
+            return f"there is no field {name!r} here{_did_you_mean(name)}"
         case "missing":
             return f"{name!r} is missing; add it"
         case "literal_error":
             expected = error.get("ctx", {}).get("expected", "")
-            return f"{given} is not possible here; write {expected}{_guess(error.get('input'), expected)}"
+            return f"{given} is not allowed here; write {expected}{_guess(error.get('input'), expected)}"
         case "union_tag_invalid" | "union_tag_not_found":
             expected = "'allow', 'deny', 'redact' or 'two_phase'"
             action = error["input"].get("action") if isinstance(error.get("input"), dict) else None
-            return f"action {action!r} is not possible; write {expected}{_guess(action, expected)}"
+            return f"action {action!r} is not allowed; write {expected}{_guess(action, expected)}"
         case "value_error":
             return f"{given}: {error['ctx']['error']}"
         case _:
@@ -309,34 +302,19 @@ def _shorten(value: Any) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-def _field_names() -> tuple[str, ...]:
-    models = (
-        PolicyFile,
-        Annotations,
-        DenyRule,
-        RedactRule,
-        TwoPhaseRule,
-        Condition,
-        Egress,
-        Pins,
-        Detector,
-        Suppression,
-    )
-    fields = (field.alias or name for model in models for name, field in model.model_fields.items())
-    return (*dict.fromkeys(fields), "all", "any", "not", "hosts", "ports", "cidrs")
+_MODELS: Final = (PolicyFile, Annotations, DenyRule, RedactRule, TwoPhaseRule, Condition, Egress, EgressRule, Pins)
 
 
 def _did_you_mean(name: str) -> str:
-    names = _field_names()
+    fields = (f.alias or key for model in (*_MODELS, Detector, Suppression) for key, f in model.model_fields.items())
+    names = (*dict.fromkeys(fields), "all", "any", "not")
     others = [other for other in names if other != name]
     close = difflib.get_close_matches(name.lower(), others, n=1, cutoff=0.85 if name in names else 0.6)
     if close:
         return f"; did you mean {close[0]!r}?"
-    return (
-        "; it belongs elsewhere (docs/policy.md says where)"
-        if name in names
-        else "; see docs/policy.md for what may stand here"
-    )
+    if name in names:
+        return "; it belongs elsewhere, see docs/policy.md"
+    return "; see docs/policy-reference.md for the fields"
 
 
 def _guess(given: Any, expected: str) -> str:
@@ -349,15 +327,13 @@ def _duplicate_ids(sources: Sequence[Source]) -> list[Problem]:
     seen: dict[str, str] = {}
     problems: list[Problem] = []
     for source in sources:
-        places: list[tuple[str, tuple[str | int, ...]]] = [
-            (rule.id, ("rules", i, "id")) for i, rule in enumerate(source.content.rules)
-        ]
         egress = source.content.egress.rules if source.content.egress else []
-        places += [(rule.id, ("egress", "rules", i, "id")) for i, rule in enumerate(egress)]
-        for identity, steps in places:
+        sections = ((("rules",), source.content.rules), (("egress", "rules"), egress))
+        ids = [(rule.id, (*steps, i, "id")) for steps, rules in sections for i, rule in enumerate(rules)]
+        for identity, steps in ids:
             line, column = source.at(*steps)
             if identity in seen:
-                message = f"id {identity!r} is taken at {seen[identity]}; give each rule its own"
+                message = f"id {identity!r} is already used at {seen[identity]}; give each rule its own id"
                 problems.append(Problem(str(source.path), line, column, message))
             seen.setdefault(identity, f"{source.path}:{line}")
     return problems

@@ -52,7 +52,11 @@ def detector(**change: object) -> str:
         (detector(allow="['[']"), "0.yaml:8:", "RE2 refuses"),
         (detector(keywords="['']"), "0.yaml:8:", "at least 1 character"),
         (detector(keyword="[x]"), "0.yaml:8:5", "did you mean 'keywords'?"),
-        (HEAD + "detectors:\n" + BADGE + BADGE, "0.yaml:5:6", "is taken at 0.yaml:4; give each detector its own"),
+        (
+            HEAD + "detectors:\n" + BADGE + BADGE,
+            "0.yaml:5:6",
+            "is already used at 0.yaml:4; give each detector its own id",
+        ),
         (HEAD + RULE, "0.yaml:4:54", "there is no detector 'custom.badge'"),
         (HEAD + RULE.replace("custom.badge", "pii.cards"), "0.yaml:4:54", "did you mean 'pii.card'?"),
         (HEAD + RULE.replace("custom.badge", "card"), "0.yaml:4:54", "did you mean 'pii.card'?"),
@@ -74,7 +78,7 @@ def test_a_bad_detector_is_refused_with_its_place_and_the_way_out(tmp_path, text
         ("{reason: too wide, detector: secrets.*, path: '**'}", "too wide"),
         ("{reason: no detector, path: a.b}", "too wide"),
         ("{reason: short print, fingerprint: 3f9a}", "pattern"),
-        (f"{{reason: typo, fingerprint: {PRINT}, tols: x}}", "there is no 'tols' here"),
+        (f"{{reason: typo, fingerprint: {PRINT}, tols: x}}", "there is no field 'tols' here"),
     ],
 )
 def test_a_wide_or_unreasoned_suppression_is_refused(tmp_path, entry, words):
@@ -90,7 +94,7 @@ def test_a_rule_may_name_a_detector_of_another_file(tmp_path):
 
 def test_an_id_taken_in_another_file_is_refused(tmp_path):
     said = refused(tmp_path, HEAD + "detectors:\n" + BADGE, "version: 1\ndetectors:\n" + BADGE)
-    assert said.startswith("1.yaml:3:6: id 'custom.badge' is taken at 0.yaml:4")
+    assert said.startswith("1.yaml:3:6: id 'custom.badge' is already used at 0.yaml:4")
 
 
 def suppressed(tmp_path: Path, entry: str, tool: str | None = "read_file", server: str = "docs") -> bool:

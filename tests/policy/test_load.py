@@ -52,7 +52,7 @@ def refused(tmp_path, text):
         (HEAD + "rules:\n  - action: deny\n", "p.yaml:4:5", "'id' is missing"),
         (HEAD + "rules:\n  - {id: a, action: redact}\n", "p.yaml:4:5", "'detectors' is missing"),
         (HEAD + "rules:\n  - {id: 'a b', action: deny}\n", "p.yaml:4:6", "'a b'"),
-        (HEAD + RULE + "  - id: a\n    action: allow\n", "p.yaml:6:5", "is taken at"),
+        (HEAD + RULE + "  - id: a\n    action: allow\n", "p.yaml:6:5", "is already used at"),
         (
             HEAD + RULE + "    tests:\n      - {call: {tool: x}, expect: allow}\n",
             "p.yaml:4:5",
@@ -74,7 +74,7 @@ def refused(tmp_path, text):
         (HEAD + "egress: {rules: [{id: x, action: secrets}]}\n", "p.yaml:3:", "go together"),
         (HEAD + "egress: {rules: [{id: x, action: allow, secrets: deny}]}\n", "p.yaml:3:", "go together"),
         (HEAD + "egress: {secrets: mask}\n", "p.yaml:3:", "'allow', 'report' or 'deny'"),
-        (HEAD + "rules: !!python/object:os.system []\n", "p.yaml:3:1", "drop it"),
+        (HEAD + "rules: !!python/object:os.system []\n", "p.yaml:3:1", "remove it"),
         (HEAD + "rules:\n  - id: a\n    action: deny\n    tools: [x, !!set {y}]\n", "p.yaml:6:16", "quote it"),
         (HEAD + "x: &a [*a]\n", "p.yaml:", ""),
         (HEAD + RULE + "    description: 2020-01-01\n", "p.yaml:", "quote it"),
@@ -94,7 +94,7 @@ def test_every_error_is_told_at_once(tmp_path):
 def test_a_file_that_is_not_there_or_not_text_is_told_of(tmp_path):
     with pytest.raises(PolicyError, match="no such file"):
         load_policy(tmp_path / "none.yaml")
-    with pytest.raises(PolicyError, match="no policy here"):
+    with pytest.raises(PolicyError, match="no policy in this folder"):
         load_policy(tmp_path)
     (tmp_path / "p.yaml").write_bytes(b"version: 1\n# \xff\n")
     with pytest.raises(PolicyError, match="UTF-8"):
@@ -116,7 +116,7 @@ def test_a_policy_that_names_no_default_denies(tmp_path):
 def test_an_id_is_taken_across_the_files_of_a_folder(tmp_path):
     load(tmp_path, HEAD + RULE, "a.yaml")
     load(tmp_path, HEAD + RULE, "b.yaml")
-    with pytest.raises(PolicyError, match=r"b\.yaml:4:5: id 'a' is taken at .*a\.yaml:4"):
+    with pytest.raises(PolicyError, match=r"b\.yaml:4:5: id 'a' is already used at .*a\.yaml:4"):
         load_policy(tmp_path)
 
 

@@ -117,7 +117,7 @@ def test_a_change_while_the_first_policy_loads_is_not_missed(path: Path, monkeyp
 
     monkeypatch.setattr(reloader, "load_policy", slow)
     live = LivePolicy(path)
-    assert live._look() != live._stamp
+    assert live._fingerprint() != live._stamp
 
 
 async def test_what_goes_with_a_policy_is_prepared_aside_and_put_in_force_with_it(path: Path) -> None:
