@@ -1,6 +1,6 @@
 """Connections: how many, how long they may stay silent, and nothing that is not HTTP.
 
-Also counts what is under way, so that a stop can wait for it.
+Also counts the requests in progress, so that a stop can wait for them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from proxy.core.model import Context, Principal
 from proxy.metrics.counters import ACCEPTED, CONNECTIONS
 
 if TYPE_CHECKING:
-    from mitmproxy import dns, http, tcp, udp
+    from mitmproxy import http
     from mitmproxy.connection import Client, Connection
     from mitmproxy.flow import Flow
     from mitmproxy.proxy.mode_servers import ProxyConnectionHandler
@@ -29,23 +29,17 @@ log = structlog.get_logger("interlock.connections")
 
 
 class Counters(Protocol):
-    """Counts, for this worker and all of them."""
+    """Counters of this worker, and their sum over all workers (`in_all`)."""
 
-    def set(self, name: str, value: float, /) -> None:
-        """Say what this worker has."""
-        ...
+    def set(self, name: str, value: float, /) -> None: ...
 
-    def add(self, name: str, /) -> None:
-        """Count one."""
-        ...
+    def add(self, name: str, /) -> None: ...
 
-    def in_all(self, name: str, /) -> float:
-        """Return what all workers have."""
-        ...
+    def in_all(self, name: str, /) -> float: ...
 
 
-class Lifecycle:
-    """Bounds connections, those of all workers together, and keeps count of requests."""
+class ConnectionGuard:
+    """The addon that bounds connections, those of all workers together, and counts requests."""
 
     def __init__(
         self,
@@ -64,20 +58,23 @@ class Lifecycle:
         self._body_seconds = body_seconds
         self._agent = default_agent
         self._deadlines: dict[str, asyncio.TimerHandle] = {}
-        self._bodies: dict[str, tuple[float, http.HTTPFlow]] = {}  # when each is overdue, the next one first
-        self._body_clock: asyncio.TimerHandle | None = None
-        self._under_way: dict[str, str] = {}  # flow to client connection
+        # When each body is overdue. All have the same time to arrive, so the first in is the next one overdue, and
+        # one timer serves all: few bodies take long, and a timer for each would cost every call.
+        self._bodies: dict[str, tuple[float, http.HTTPFlow]] = {}
+        self._body_timer: asyncio.TimerHandle | None = None
+        self._in_progress: dict[str, str] = {}  # flow to client connection
         self._idle = asyncio.Event()
         self._idle.set()
         self.stopping = False
 
     def client_connected(self, client: Client) -> None:
-        """Refuse a connection too many; return the others a time to say something."""
+        """Refuse a connection past the limit; start the deadline of the others' first request."""
         connections = _connections()
         self._counters.set(CONNECTIONS, len(connections))
         self._counters.add(ACCEPTED)
         if self._counters.in_all(CONNECTIONS) > self._limit:
             client.error = f"more than {self._limit} connections (connection_limit)"
+            # mitmproxy closes a client with an error without a word; a 503 tells an agent to try again.
             writer = connections[client.id].transports[client].writer
             if writer is not None:
                 writer.write(plain_response(503, f"there are {client.error}", Retry_After="1"))
@@ -85,41 +82,41 @@ class Lifecycle:
             self._gate.note("connection_refused", "too_many_connections", context, status=503)
             return
         loop = asyncio.get_running_loop()
-        self._deadlines[client.id] = loop.call_later(self._seconds, self._give_up, client)
+        self._deadlines[client.id] = loop.call_later(self._seconds, self._refuse_silent, client)
 
     @property
-    def connections(self) -> int:
-        """How many connections clients of this worker have open."""
+    def open_count(self) -> int:
+        """How many connections the clients of this worker have open."""
         return len(_connections())
 
     def client_disconnected(self, client: Client) -> None:
-        """Forget the connection, and see that its socket goes too."""
+        """Drop what is stored about a connection, and close its socket."""
         self._counters.set(CONNECTIONS, len(_connections()) - 1)
-        self._spoke(client)
-        for flow_id in [flow_id for flow_id, owner in self._under_way.items() if owner == client.id]:
+        self._end_deadline(client)
+        for flow_id in [flow_id for flow_id, owner in self._in_progress.items() if owner == client.id]:
             self._done(flow_id)
         _close_socket(client.id, client)
 
     def server_disconnected(self, data: ServerConnectionHookData) -> None:
-        """See that the socket goes too."""
+        """Close the socket."""
         _close_socket(data.client.id, data.server)
 
     def requestheaders(self, flow: http.HTTPFlow) -> None:
-        """Count the request as under way, and give its body a time to come."""
-        self._spoke(flow.client_conn)
+        """Count the request as in progress, and start its body's deadline."""
+        self._end_deadline(flow.client_conn)
         due = asyncio.get_running_loop().time() + self._body_seconds
         self._bodies[flow.id] = due, flow
-        if self._body_clock is None:
-            self._wind_body_clock(due)
-        self._under_way[flow.id] = flow.client_conn.id
+        if self._body_timer is None:
+            self._set_body_timer(due)
+        self._in_progress[flow.id] = flow.client_conn.id
         self._idle.clear()
 
     def request(self, flow: http.HTTPFlow) -> None:
-        """Note that the body is whole."""
+        """End the body's deadline."""
         self._bodies.pop(flow.id, None)
 
     def responseheaders(self, flow: http.HTTPFlow) -> None:
-        """Wait for no stream that a server keeps open for its own messages."""
+        """Count an open event stream as done: a server holds it open for messages of its own, and a stop would wait."""
         if flow.request.method == "GET" and flow.response and media_type(flow.response) == EVENT_STREAM:
             self._done(flow.id)
 
@@ -136,28 +133,25 @@ class Lifecycle:
             self._gate.note("request_refused", state.refused, context)
 
     async def read_ahead(self, _: Client) -> None:
-        """Let other connections have their turn between two requests that came at once."""
+        """Let other connections have their turn between two pipelined requests."""
         await asyncio.sleep(0)
 
     def http_refused(self, refusal: Refusal) -> None:
-        """Record a connection that was given up before it came to a request."""
+        """Record a connection that was refused before it had a flow."""
         context = Context(Principal(self._agent), refusal.server)
         self._gate.note("connection_refused", refusal.reason, context, status=refusal.status)
 
-    def tcp_start(self, flow: tcp.TCPFlow) -> None:
-        """Kill what is not HTTP. HttpOnly never lets it come to this; a second lock costs nothing."""
-        self._kill(flow)
+    def tcp_start(self, flow: Flow) -> None:
+        """Kill what is not HTTP. HttpOnly chooses no such layer; this holds if it ever did."""
+        flow.kill()
+        server = "{}:{}".format(*(flow.server_conn.address or ("?", 0))[:2])
+        context = Context(Principal(self._agent), server)
+        self._gate.note("connection_refused", "not_http", context, protocol=flow.type)
 
-    def udp_start(self, flow: udp.UDPFlow) -> None:
-        """Kill what is not HTTP."""
-        self._kill(flow)
-
-    def dns_request(self, flow: dns.DNSFlow) -> None:
-        """Kill what is not HTTP."""
-        self._kill(flow)
+    udp_start = dns_request = tcp_start
 
     async def drained(self, seconds: float) -> bool:
-        """Wait until nothing is under way; return whether that came in time."""
+        """Wait until no request is in progress; return whether that came in time."""
         try:
             async with asyncio.timeout(seconds):
                 await self._idle.wait()
@@ -165,38 +159,32 @@ class Lifecycle:
             return False
         return True
 
-    def _kill(self, flow: Flow) -> None:
-        flow.kill()
-        server = "{}:{}".format(*(flow.server_conn.address or ("?", 0))[:2])
-        context = Context(Principal(self._agent), server)
-        self._gate.note("connection_refused", "not_http", context, protocol=flow.type)
-
     def _done(self, flow_id: str) -> None:
         self._bodies.pop(flow_id, None)
-        self._under_way.pop(flow_id, None)
-        if not self._under_way:
+        self._in_progress.pop(flow_id, None)
+        if not self._in_progress:
             self._idle.set()
 
-    def _wind_body_clock(self, due: float) -> None:
-        self._body_clock = asyncio.get_running_loop().call_at(due, self._end_overdue_bodies)
+    def _set_body_timer(self, due: float) -> None:
+        self._body_timer = asyncio.get_running_loop().call_at(due, self._end_overdue_bodies)
 
     def _end_overdue_bodies(self) -> None:
-        """End what is overdue; look again when the next one may be. One timer for all: few bodies keep anybody."""
-        self._body_clock = None
+        """End the flows whose body is overdue, and set the timer for the next one."""
+        self._body_timer = None
         now = asyncio.get_running_loop().time()
         while self._bodies:
             due, flow = next(iter(self._bodies.values()))
             if due > now:
-                self._wind_body_clock(due)
+                self._set_body_timer(due)
                 return
             del self._bodies[flow.id]
             _end_overdue_body(flow)
 
-    def _spoke(self, client: Client) -> None:
+    def _end_deadline(self, client: Client) -> None:
         if deadline := self._deadlines.pop(client.id, None):
             deadline.cancel()
 
-    def _give_up(self, client: Client) -> None:
+    def _refuse_silent(self, client: Client) -> None:
         self._deadlines.pop(client.id, None)
         handler = _connections().get(client.id)
         io = handler.transports.get(client) if handler else None
@@ -210,14 +198,14 @@ def _end_overdue_body(flow: http.HTTPFlow) -> None:
     try:
         ctx.master.addons.get("proxyserver").inject_event(BodyOverdue(flow))
     except ValueError:
-        log.debug("the connection is gone already", flow=flow.id)
+        log.debug("the connection is closed already", flow=flow.id)
 
 
 def _close_socket(client_id: str, connection: Connection) -> None:
     """Close a socket that mitmproxy leaves open.
 
-    It cancels the task that reads a connection, and the task closes the socket only
-    if the cancellation finds it reading; found elsewhere, peers wait for an end that never comes.
+    mitmproxy cancels the task that reads a connection. The task closes the socket only where the cancellation finds
+    it reading; otherwise the peer would wait for an end that never comes.
     """
     handler = _connections().get(client_id)
     io = handler.transports.get(connection) if handler else None

@@ -1,7 +1,7 @@
-"""Carries every destination to the guard before anything is forwarded, and ties what is dialled to its judgement.
+"""Has the guard judge every destination before anything is forwarded, and pins what is dialled to its decision.
 
-Asked for each tunnel, each request and each connection: by name, by the address
-dialled, and again on a kept connection once the policy has changed.
+Judged are each tunnel, each request and each connection: by name, by the address that is dialled, and again on a
+connection that stays open once the policy has changed.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class _Caller(NamedTuple):
     agent: str
 
 
-class _Asked(NamedTuple):
-    """What is asked of one destination."""
+class _Claim(NamedTuple):
+    """All of a request that the guard decides on. The same claim under the same policy has the same decision."""
 
     host: str
     proven: bool
@@ -47,7 +47,7 @@ class _Asked(NamedTuple):
 
 
 class _Judged(NamedTuple):
-    asked: _Asked
+    claim: _Claim
     decision: Decision
 
 
@@ -58,11 +58,11 @@ class _Destination:
     callers: set[_Caller] = field(default_factory=set)
     open: dict[str, str] = field(default_factory=dict)
     judged: _Judged | None = None
-    """What was said of the last request, where that took no name to be looked up."""
+    """The last request's decision. Not stored where a name was resolved: DNS may answer otherwise next time."""
 
 
 class Egress:
-    """The addon that asks whether traffic may go where it wants to."""
+    """The addon that has destinations judged."""
 
     def __init__(self, guard: EgressGuard, gate: Gate) -> None:
         self._guard = guard
@@ -105,15 +105,15 @@ class Egress:
         return self._judge(flow) if flows.egress(flow).policy_version != self._guard.version else None
 
     def _known(self, flow: http.HTTPFlow) -> Decision | None:
-        """Return what was said of the same request on this connection, if the policy is still the same."""
+        """Return the decision on the same claim on this connection, if the policy is still the same."""
         destination = self._clients.get(flow.client_conn, {}).get((flow.request.host, flow.request.port))
         judged = destination.judged if destination is not None else None
         if destination is None or judged is None or judged.decision.policy_version != self._guard.version:
             return None
-        return judged.decision if judged.asked == _asked(flow, destination) else None
+        return judged.decision if judged.claim == _claim(flow, destination) else None
 
     async def _judge(self, flow: http.HTTPFlow, *, judged_inside: bool = False) -> None:
-        flows.state_of(flow).egress = UNJUDGED
+        flows.state_of(flow).egress = UNJUDGED  # a refusal, which stays where the guard fails
         try:
             flows.state_of(flow).egress = await self._ask(flow, judged_inside=judged_inside)
         except Exception as error:
@@ -121,22 +121,22 @@ class Egress:
 
     async def _ask(self, flow: http.HTTPFlow, *, judged_inside: bool) -> Decision:
         destination = self._destination(flow.client_conn, (flow.request.host, flow.request.port))
-        asked = _asked(flow, destination)
+        claim = _claim(flow, destination)
         request = EgressRequest(
-            asked.host, flow.request.port, asked.method, asked.addresses, asked.agent, judged_inside
+            claim.host, flow.request.port, claim.method, claim.addresses, claim.agent, judged_inside
         )
-        judgement = await self._guard.judge(request, proven=asked.proven)
+        judgement = await self._guard.judge(request, proven=claim.proven)
         if judgement.allowed:
-            destination.callers.add(_Caller(asked.host, asked.agent))
-            if asked.proven and asked.addresses and not judged_inside:  # so no name had to be looked up
-                destination.judged = _Judged(asked, judgement.decision)
+            destination.callers.add(_Caller(claim.host, claim.agent))
+            if claim.proven and claim.addresses and not judged_inside:  # so no name was resolved
+                destination.judged = _Judged(claim, judgement.decision)
         return judgement.decision
 
     def _destination(self, client: Client, address: tuple[str, int]) -> _Destination:
         return self._clients.setdefault(client, {}).setdefault(address, _Destination())
 
     async def server_connect(self, data: ServerConnectionHookData) -> None:
-        """Judge every address that would be dialled, and allow these and no others."""
+        """Judge every address that would be dialled, and pin the connection to these."""
         if data.server.error is not None:
             return
         try:
@@ -152,10 +152,12 @@ class Egress:
         addresses: tuple[str, ...] = (host,) if flows.is_address(host) else ()
         callers = self._destination(data.client, (host, port)).callers
         if not callers:
-            raise LookupError(f"nobody asked for {host}:{port}")
+            raise LookupError(f"no request was judged for {host}:{port}")
+        # One connection may carry the requests of several names and agents: it is opened if all of them may use it,
+        # to the addresses that are left after the last.
         for caller in sorted(callers):
-            asked = EgressRequest(caller.host, port, None, addresses, caller.agent, judged_inside=True)
-            decision, addresses = await self._guard.judge(asked)
+            request = EgressRequest(caller.host, port, None, addresses, caller.agent, judged_inside=True)
+            decision, addresses = await self._guard.judge(request)
             if decision.outcome is not Outcome.ALLOW:
                 data.server.error = self._refused(caller, port, decision)
                 return
@@ -169,20 +171,21 @@ class Egress:
         return self._gate.refuse_egress("connection_refused", context).text
 
     def server_connected(self, data: ServerConnectionHookData) -> None:
-        """Remember which address a connection leads to."""
+        """Store the address that a connection has, for the requests that will reuse it."""
         if data.server.address is not None and data.server.peername is not None:
             destination = self._destination(data.client, (str(data.server.address[0]), data.server.address[1]))
             destination.open[data.server.id] = str(data.server.peername[0])
 
     def server_disconnected(self, data: ServerConnectionHookData) -> None:
-        """Forget a connection."""
+        """Drop the address of a connection that ended."""
         for destination in self._clients.get(data.client, {}).values():
             destination.open.pop(data.server.id, None)
 
 
-def _asked(flow: http.HTTPFlow, destination: _Destination) -> _Asked:
+def _claim(flow: http.HTTPFlow, destination: _Destination) -> _Claim:
     request = flow.request
     host, proven = flows.named_host(flow)
     literal = host != request.host and flows.is_address(request.host)
+    # A request may reuse any open connection to its host, so it is judged by the addresses of all of them.
     addresses = (request.host,) if literal else tuple(sorted(set(destination.open.values())))
-    return _Asked(host, proven, request.method, addresses, flows.principal(flow).agent)
+    return _Claim(host, proven, request.method, addresses, flows.principal(flow).agent)

@@ -1,4 +1,4 @@
-"""Who is calling: proxy credentials in, a principal on the flow, nothing of it upstream."""
+"""Who is calling: reads the proxy credentials, puts a principal on the flow, and forwards no credentials."""
 
 from __future__ import annotations
 
@@ -27,9 +27,7 @@ HEADER = "proxy-authorization"
 class Agents(Protocol):
     """Knows agents by their tokens."""
 
-    def verify(self, name: str, token: str) -> bool:
-        """Return whether `token` is the one `name` was given."""
-        ...
+    def verify(self, name: str, token: str) -> bool: ...
 
 
 class _Tunnel(NamedTuple):
@@ -50,23 +48,24 @@ class Identity:
         self._tunnels: WeakKeyDictionary[Client, _Tunnel] = WeakKeyDictionary()
 
     def http_connect(self, flow: http.HTTPFlow) -> None:
-        """Settle who opens a tunnel; everything inside it is theirs."""
+        """Identify the agent that opens a tunnel; everything inside it is that agent's."""
         credentials = flow.request.headers.get_all(HEADER)
         principal = self._identify(flow, credentials, self._default)
         if principal is not None:
             self._tunnels[flow.client_conn] = _Tunnel(principal, credentials)
 
     def requestheaders(self, flow: http.HTTPFlow) -> None:
-        """Settle who sends a request; inside a tunnel, whether its opener still is an agent."""
+        """Identify the agent that sends a request."""
         tunnel = self._tunnels.get(flow.client_conn)
         if tunnel is not None:
-            # Inside a tunnel the header is not addressed to us; it goes nowhere all the same.
+            # Checked again for each request: an agent's token may have been revoked since the tunnel was opened. A
+            # Proxy-Authorization header inside the tunnel is the server's to read, but is dropped all the same.
             self._identify(flow, tunnel.credentials, Principal(tunnel.principal.agent))
         else:
             self._identify(flow, flow.request.headers.get_all(HEADER), self._default)
 
     def _identify(self, flow: http.HTTPFlow, credentials: list[str], otherwise: Principal) -> Principal | None:
-        """Put whom the credentials name on the flow; where that is nobody, refuse it in the name of `otherwise`."""
+        """Put the agent that the credentials name on the flow, or refuse the flow in the name of `otherwise`."""
         state_of(flow).principal = otherwise
         flow.request.headers.pop(HEADER, None)
         flow.request.headers.pop("proxy-connection", None)
@@ -74,7 +73,7 @@ class Identity:
         try:
             principal = self._principal(credentials)
         except Exception as error:
-            log.exception("cannot tell who is calling", error=str(error))
+            log.exception("an agent cannot be identified", error=str(error))
         if principal is None:
             _refuse(flow)
             self._gate.note("request_refused", "agent_auth", Context(otherwise, server_name(flow)), status=407)

@@ -1,7 +1,4 @@
-"""Bounds that mitmproxy does not set: how much, how long, and what addons are told where something is refused.
-
-The layers that keep to them are in http_connections.py, http_stream.py and http_layer.py.
-"""
+"""Limits that mitmproxy does not have, and the events and hooks of the layers that enforce them (addons/mitm)."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much of what a connection may bring."""
+    """How much a connection may bring, and in what time."""
 
     header_bytes: int = 64 << 10
     header_seconds: float = 30
@@ -38,19 +35,19 @@ class Limits:
 
 @dataclass
 class ResponseChunk:
-    """A piece of a streamed response on its way through a hook."""
+    """A part of a streamed response, for a hook to rewrite."""
 
     flow: http.HTTPFlow
     data: bytes
     out: list[bytes] = field(default_factory=list)
-    """What passes, event by event."""
+    """What is forwarded, event by event."""
     is_read: bool = False
     """Whether all of `data` was read. Else the stream is cut after `out`."""
 
 
 @dataclass
 class ResponseChunkHook(commands.StartHook):
-    """A piece of a response that is rewritten as it streams. Addons fill `chunk.out`."""
+    """A part of a streamed response arrived. Addons fill `chunk.out`."""
 
     chunk: ResponseChunk
     blocking = True
@@ -58,7 +55,7 @@ class ResponseChunkHook(commands.StartHook):
 
 @dataclass
 class EventPushed(events.MessageInjected[bytes]):
-    """A whole server-sent event of the proxy's own, for a flow whose response is an open, rewritten stream."""
+    """A server-sent event of the proxy's own, for a flow whose response is an open, rewritten stream."""
 
 
 @dataclass
@@ -70,7 +67,7 @@ class BodyOverdue(events.MessageInjected[None]):
 
 @dataclass
 class Refusal:
-    """A connection given up before it came to a flow."""
+    """A connection refused before it had a flow."""
 
     client: Client
     server: str
@@ -80,7 +77,7 @@ class Refusal:
 
 @dataclass
 class HttpRefusedHook(commands.StartHook):
-    """A connection was given up before it came to a flow. Addons record it."""
+    """A connection was refused before it had a flow. Addons record it."""
 
     refusal: Refusal
     blocking = False
@@ -88,21 +85,21 @@ class HttpRefusedHook(commands.StartHook):
 
 @dataclass
 class ReadAheadHook(commands.StartHook):
-    """A request that came ahead of its time is to be read once all that the last one began is done.
+    """A pipelined request is about to be read. Its addon yields to the event loop first.
 
-    The one who hears of it lets others have their turn first: what is refused at once waits for nothing else.
+    Otherwise a client whose pipelined requests are all refused at once would keep every other connection waiting.
     """
 
     client: Client
 
 
 def refusal_body(status: int, text: str) -> bytes:
-    """Spell the body of an answer to something that is refused for its form."""
+    """Return the body of a response to a request that is refused for its form."""
     return json.dumps({"error": {"status": status, "message": f"Interlock: {text}"}}).encode()
 
 
 def plain_response(status: int, text: str, **headers: str) -> bytes:
-    """Spell an HTTP/1.1 response for a connection that has no flow yet."""
+    """Return an HTTP/1.1 response for a connection that has no flow yet."""
     body = refusal_body(status, text)
     lines = [
         f"HTTP/1.1 {status} {HTTPStatus(status).phrase}",

@@ -65,11 +65,12 @@ class GuardedConnectionHandler(ProxyConnectionHandler):
             self._dials.discard(command)
             self.catch_up()
 
-    async def handle_hook(self, hook: commands.StartHook) -> None:
-        """Run the addons' hooks and wait for them."""
+    async def hook_task(self, hook: commands.StartHook) -> None:
+        """Run the addons' hooks, and pass their end to the layers."""
         self._awaited_hooks += 1
         try:
-            await super().handle_hook(hook)
+            # Counted until the layers know: they may start the next hook, for what they queued meanwhile.
+            await super().hook_task(hook)
         finally:
             self._awaited_hooks -= 1
             self.catch_up()

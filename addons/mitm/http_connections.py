@@ -1,8 +1,9 @@
-"""The HTTP connections: request heads bounded in size and time, refusals in our own words, interim answers skipped.
+"""HTTP connections: request heads bounded in size and time, refusals in our own words, interim responses skipped.
 
-Subclasses of mitmproxy's own layers, so that the bound is where the bytes are.
-They lean on its internals: tests/daemon/test_limits.py, test_framing.py and
-test_http2.py fail when those change.
+Replaces mitmproxy's HTTP/1 layers and HTTP/2 server for safety: they read a head of any size for any time, and quote
+in their errors what a peer sent. Subclasses, so that the bound is where the bytes are. They use internals:
+tests/daemon/test_limits.py, test_framing.py and test_http2.py fail when those change. Unnecessary once mitmproxy
+limits heads ("FIXME: protect against header size DoS") and skips 1xx responses.
 """
 
 from __future__ import annotations
@@ -35,14 +36,15 @@ if TYPE_CHECKING:
 HEAD_FRAMES = (0x1, 0x9)  # HEADERS and CONTINUATION
 FRAME_HEAD_BYTES = 9
 FIELD_BYTES = len(": \r\n")
-# A head, or whatever else of a server's answer is no body: the size of a chunk, or what nobody asked for.
+# Bounds all of a response that is not body: its head, the size line of a chunk, bytes that no request asked for.
 ANSWER_HEAD_BYTES = 128 << 10
 _REQUEST_LINE = re.compile(rb"\S+[ \t]+\S+[ \t]+HTTP/\d")
-# What the server sent may stand in mitmproxy's messages, and nothing has looked at it.
+# mitmproxy's messages for these quote the server's bytes, which no detector has scanned. The client gets ours.
 _OWN_WORDS = {
     ErrorCode.GENERIC_SERVER_ERROR: "the server closed the connection, or did not answer in well-formed HTTP",
     ErrorCode.RESPONSE_VALIDATION_FAILED: "the server's answer is malformed, or changes to another protocol",
 }
+# 101 is no interim response: what follows it is another protocol.
 _INTERIM = re.compile(rb"HTTP/1\.\d\s+1(?!01)\d\d(?!\d)")
 
 
@@ -68,13 +70,14 @@ class GuardedHttp1Server(Http1Server):
             yield from self._bound_rest()
 
     def _bound_rest(self) -> CommandGenerator[None]:
-        """Return up a connection that brings more than can be read yet: requests ahead of their time, or no chunk."""
-        room = self._limits.header_bytes + (self._limits.body_bytes if self.state == self.wait else 0)
-        if len(self.buf) <= room or self.state not in (self.wait, self.read_body):
+        """Close a connection that brings more than can be read yet: pipelined requests, or a chunk without a size."""
+        # While a response is awaited, one whole request may come ahead; within a body, only a chunk's size line.
+        bound = self._limits.header_bytes + (self._limits.body_bytes if self.state == self.wait else 0)
+        if len(self.buf) <= bound or self.state not in (self.wait, self.read_body):
             return
         assert self.stream_id is not None
         if self.state == self.read_body:
-            yield from self._say_body_is_broken()
+            yield from self._refuse_body()
         else:
             yield _refused(self.context, 400, "bad_request")
         yield commands.CloseConnection(self.conn)
@@ -97,9 +100,10 @@ class GuardedHttp1Server(Http1Server):
 
     def read_headers(self, event: events.ConnectionEvent) -> CommandGenerator[None]:
         if isinstance(event, events.DataReceived) and not event.data:
-            # The last request is done, but maybe not all it began: its server's connection may have yet to note that.
+            # A pipelined request. The server's connection may not have noted yet that the last response is complete,
+            # and would refuse the next request. So it is read after a hook has let other events pass.
             hook = ReadAheadHook(self.context.client)
-            hook.blocking = self  # type: ignore[assignment]  # as a layer says that it is the one to be told
+            hook.blocking = self  # type: ignore[assignment]  # mitmproxy's sign for the layer that gets HookCompleted
             yield hook
         else:
             yield from self._read_head(event)
@@ -107,7 +111,7 @@ class GuardedHttp1Server(Http1Server):
     def _read_head(self, event: events.ConnectionEvent) -> CommandGenerator[None]:
         limit = self._limits.header_bytes
         start = bytes(self.buf)
-        if start[:1] in (b"\r", b"\n"):  # empty lines before a request are to be skipped (RFC 9112, 2.2)
+        if start[:1] in (b"\r", b"\n"):  # RFC 9112, 2.2: skip empty lines before a request
             self.buf += (self.buf.maybe_extract_at_most(len(self.buf)) or b"").lstrip(b"\r\n")
             start = bytes(self.buf)
         if len(start) > limit and _head_end(start) > limit:
@@ -115,6 +119,7 @@ class GuardedHttp1Server(Http1Server):
             yield from self._refuse(431, "head_too_large", text)
             return
         for command in super().read_headers(event):
+            # mitmproxy sends here only its own error page, which quotes the head.
             if isinstance(command, commands.SendData) and self.state == self.read_headers:
                 yield from self._refuse_head(start)
                 return
@@ -126,7 +131,6 @@ class GuardedHttp1Server(Http1Server):
             yield self._deadline
 
     def _refuse_head(self, start: bytes) -> CommandGenerator[None]:
-        """Answer in mitmproxy's place where it cannot read a head."""
         if self.request is not None:
             text = "the Content-Length and Transfer-Encoding headers do not say plainly how long the body is"
             yield from self._refuse(400, "bad_request", text)
@@ -140,12 +144,12 @@ class GuardedHttp1Server(Http1Server):
             for command in super().read_body(event):
                 broken = isinstance(event, events.DataReceived) and not self.request_done
                 if broken and isinstance(command, commands.CloseConnection):
-                    yield from self._say_body_is_broken()
+                    yield from self._refuse_body()
                 yield command
-        except NotImplementedError:  # trailers: nothing here could look into them
+        except NotImplementedError:  # trailers: no hook sees them, so they could carry anything past the gate
             yield from self._refuse(400, "trailers", "request trailers are not accepted")
 
-    def _say_body_is_broken(self) -> CommandGenerator[None]:
+    def _refuse_body(self) -> CommandGenerator[None]:
         yield _refused(self.context, 400, "bad_request")
         if self.response is None:
             yield commands.SendData(self.conn, plain_response(400, "the request body's chunks are not well-formed"))
@@ -158,10 +162,7 @@ class GuardedHttp1Server(Http1Server):
 
 
 class GuardedHttp1Client(Http1Client):
-    """An HTTP/1 client that waits for the final answer; mitmproxy's takes an interim one for it.
-
-    It bounds what is no body, and leaves trailers out, which would end mitmproxy's without an end of the answer.
-    """
+    """An HTTP/1 client that waits for the final response, bounds what is not body, and drops trailers."""
 
     def _handle_event(self, event: events.Event) -> CommandGenerator[None]:
         yield from super()._handle_event(event)
@@ -175,13 +176,14 @@ class GuardedHttp1Client(Http1Client):
     def read_body(self, event: events.Event) -> CommandGenerator[None]:
         try:
             yield from super().read_body(event)
-        except NotImplementedError:  # trailers: nothing here could look into them
+        except NotImplementedError:  # trailers: mitmproxy stops without an end of the response; no hook sees them
             assert self.stream_id is not None
             yield ReceiveHttp(ResponseEndOfMessage(self.stream_id))
             yield from self.mark_done(response=True)
 
     def read_headers(self, event: events.ConnectionEvent) -> CommandGenerator[None]:
         if isinstance(event, events.DataReceived) and self.request:
+            # mitmproxy would take 100 Continue for the response, and the response for one that nobody asked for.
             while _INTERIM.match(bytes(self.buf)) and self.buf.maybe_extract_lines():
                 pass
         yield from super().read_headers(event)
@@ -195,7 +197,7 @@ class GuardedHttp2Server(Http2Server):
         self._limits = limits
         self._head_since: float | None = None
         self._deadline: commands.RequestWakeup | None = None
-        # Decoded first and judged after, so that a head past the limit gets an answer and not the connection's end.
+        # Above our own limit, so that a head past that one gets a 431 and not the end of the connection.
         self.h2_conn.decoder.max_header_list_size = 2 * limits.header_bytes + (64 << 10)
 
     def _handle_event(self, event: events.Event) -> CommandGenerator[None]:
@@ -243,7 +245,7 @@ class GuardedHttp2Server(Http2Server):
         yield from super().protocol_error(message, error_code)
 
     def _watch_head(self) -> CommandGenerator[None]:
-        """Return up a connection on which one head takes too long. One timer at most, whatever the traffic."""
+        """Close a connection on which one head takes too long. One timer at most: a client cannot pile them up."""
         if not self._head_is_unfinished():
             self._head_since = None
             return
@@ -260,7 +262,7 @@ class GuardedHttp2Server(Http2Server):
 
     def _head_is_unfinished(self) -> bool:
         frames = self.h2_conn.incoming_buffer
-        waiting = frames._data  # noqa: SLF001  there is no other way to see a frame that is not whole
+        waiting = frames._data  # noqa: SLF001  h2 has no public view of an incomplete frame
         if frames._headers_buffer:  # noqa: SLF001
             return True
         return bool(waiting) and (len(waiting) < FRAME_HEAD_BYTES or waiting[3] in HEAD_FRAMES)
@@ -273,7 +275,7 @@ def _refused(context: Context, status: int, reason: str) -> HttpRefusedHook:
 
 
 def _error_status(event: HttpEvent) -> int | None:
-    """Return the status to answer with where `event` is an error that has one."""
+    """Return the status of an error's response; None where it gets none."""
     return event.code.http_status_code() if isinstance(event, ResponseProtocolError) else None
 
 

@@ -1,8 +1,9 @@
 """One request and its response, or one WebSocket: bodies and messages bounded in size and time.
 
-Subclasses of mitmproxy's own layers, so that the bound is where the bytes are.
-They lean on its internals: tests/daemon/test_limits.py and test_websocket.py
-fail when those change.
+Replaces mitmproxy's HttpStream and WebsocketLayer for safety and function: they bound no time and no message,
+stream a body without a hook for its parts, and pass control frames unseen. Subclasses, so that the bound is where the
+bytes are. They use internals: tests/daemon/test_limits.py and test_websocket.py fail when those change. Unnecessary
+once mitmproxy has hooks for parts of bodies and for control frames, and limits by time.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
     from proxy.gate.outbound_scan import UploadWatch
 
 LINGER_SECONDS = 5.0
-# Bytes of a control frame that may go where no secrets may: enough for a client to know its own ping by.
+# Bytes of a control frame that may go where no secrets may: enough for a client to recognise its own ping.
 MAX_CONTROL = 16
 LINE_BREAKS = re.compile(rb"[\r\n\0]")
 
@@ -71,25 +72,19 @@ class GuardedHttpStream(HttpStream):
     def _handle_event(self, event: events.Event) -> CommandGenerator[None]:
         if isinstance(event, events.Wakeup):
             if event.command is self._lingering:
+                # A refused client that still sends after its time is cut off.
                 yield SendHttp(ResponseProtocolError(self.stream_id, "lingered", ErrorCode.KILL), self.context.client)
                 yield DropStream(self.stream_id)
         elif isinstance(event, BodyOverdue):
-            yield from self._overdue()
+            if self.client_state == self.state_consume_request_body:
+                text = f"the request body took longer than {self._limits.body_seconds:g} s (body_timeout)"
+                yield from self._refuse_request(408, "body_too_slow", text)
         elif isinstance(event, EventPushed):
-            yield from self._push(event.message)
+            # The rewriter passes only whole events on, so at any time this one falls between two of the server's.
+            if state_of(self.flow).rewriter is not None and self.server_state == self.state_stream_response_body:
+                yield SendHttp(ResponseData(self.stream_id, event.message), self.context.client)
         else:
             yield from super()._handle_event(event)
-
-    def _push(self, data: bytes) -> CommandGenerator[None]:
-        """Send an event between two of the server's: the rewriter lets only whole ones out, so any time is between."""
-        if state_of(self.flow).rewriter is not None and self.server_state == self.state_stream_response_body:
-            yield SendHttp(ResponseData(self.stream_id, data), self.context.client)
-
-    def _overdue(self) -> CommandGenerator[None]:
-        if self.client_state == self.state_consume_request_body:
-            seconds = self._limits.body_seconds
-            text = f"the request body took longer than {seconds:g} s (body_timeout)"
-            yield from self._refuse_request(408, "body_too_slow", text)
 
     def check_invalid(self, request: bool) -> CommandGenerator[bool]:  # noqa: FBT001  mitmproxy's signature
         """Refuse a request that servers may read differently."""
@@ -99,20 +94,21 @@ class GuardedHttpStream(HttpStream):
         problem = problem or _broken_line(self.flow.request) or self._odd_version()
         if problem is None:
             return False
-        yield HttpRequestHeadersHook(self.flow)  # tells who is calling
+        yield HttpRequestHeadersHook(self.flow)  # so that the record has who is calling
         yield from self._refuse_request(400, "bad_request", _in_own_words(problem))
         return True
 
     def _odd_version(self) -> str | None:
-        """Say where an HTTP/1 request claims to be of a version that servers frame otherwise."""
+        # HTTP/0.9 and HTTP/2.0 in an HTTP/1 request line: servers differ on where such a request ends.
         version = self.flow.request.http_version
         known = ("HTTP/2.0",) if self.context.client.alpn == b"h2" else ("HTTP/1.0", "HTTP/1.1")
         return None if version in known else f"{version} is not a version that is spoken here"
 
     def check_body_size(self, request: bool) -> CommandGenerator[bool]:  # noqa: FBT001  mitmproxy's signature
-        """Bound what is buffered. Streams are not: they are bounded by whoever reads them."""
+        """Bound what is buffered. A stream is bounded by what reads it."""
         if not request:
             return (yield from self._check_response())
+        # By the declared length first, so that a large body is refused before it is sent.
         size = len(self.request_body_buf) or _declared_length(self.flow.request)
         limit = self._limits.body_bytes
         if size <= limit or (not self.request_body_buf and self._limits.is_large_upload(self.flow.request.host)):
@@ -130,6 +126,7 @@ class GuardedHttpStream(HttpStream):
         return True
 
     def state_wait_for_response_headers(self, event: ResponseHeaders) -> CommandGenerator[None]:
+        # After any other 1xx mitmproxy would pass the bytes of both sides on as they are, without a hook.
         if 100 <= event.response.status_code < 200 and not self._opens_websocket(event.response):
             state_of(self.flow).refused = "protocol_change"
             yield from self._end("the server changes to another protocol", ErrorCode.RESPONSE_VALIDATION_FAILED)
@@ -154,14 +151,14 @@ class GuardedHttpStream(HttpStream):
             yield from super().state_stream_request_body(event)
 
     def _watched(self, watch: UploadWatch, event: RequestData | Any) -> CommandGenerator[None]:
-        """Let on what holds no secret; the end of it waits for what follows."""
+        """Forward what holds no secret. The last bytes wait for what follows, since a secret may be cut in two."""
         passed: bytes | None = b""
         if isinstance(event, RequestData):
             passed = watch.feed(event.data)
         elif isinstance(event, RequestEndOfMessage):
             passed = watch.close()
         if passed is None:
-            text = "the upload holds a secret that policy does not let pass, or cannot be looked through"
+            text = "the upload holds a secret that policy does not let pass, or cannot be scanned"
             yield SendHttp(RequestProtocolError(self.stream_id, text, ErrorCode.CANCEL), self.context.server)
             yield from self._refuse_request(403, None, text)
             return
@@ -169,12 +166,6 @@ class GuardedHttpStream(HttpStream):
             yield from super().state_stream_request_body(RequestData(self.stream_id, passed))
         if not isinstance(event, RequestData):
             yield from super().state_stream_request_body(event)
-
-    def start_response_stream(self) -> CommandGenerator[None]:
-        """Send the head of a response that is not kept until it is whole."""
-        assert self.flow.response
-        yield SendHttp(ResponseHeaders(self.stream_id, self.flow.response), self.context.client)
-        self.server_state = self.state_stream_response_body
 
     def state_stream_response_body(self, event: events.Event) -> CommandGenerator[None]:
         if state_of(self.flow).rewriter is None or not isinstance(event, ResponseData):
@@ -188,10 +179,7 @@ class GuardedHttpStream(HttpStream):
             yield from self._end("the response stream cannot be read", ErrorCode.KILL)
 
     def _refuse_request(self, status: int, reason: str | None, text: str) -> CommandGenerator[None]:
-        """Answer, then read on without keeping anything: a reset would take the answer away.
-
-        Without a `reason`, an addon records it.
-        """
+        """Answer, then read and drop what the client still sends. Without a `reason`, an addon records it."""
         if reason is not None:
             state_of(self.flow).refused = reason
         self.flow.error = mflow.Error(text)
@@ -203,26 +191,24 @@ class GuardedHttpStream(HttpStream):
         yield SendHttp(ResponseEndOfMessage(self.stream_id), self.context.client)
         self.client_state = self.server_state = self.state_errored
         self.flow.live = False
+        # Closing while the client sends would reset the connection, and the reset may overtake the answer.
         self._lingering = commands.RequestWakeup(LINGER_SECONDS)
         yield self._lingering
 
     def flow_done(self) -> CommandGenerator[None]:
         if not self.flow.websocket:
             yield from super().flow_done()
-            self._let_go()
+            # Both refer back to this stream. As cycles, flow and bodies would wait for the garbage collector.
+            self.context.layers.remove(self)
+            self.client_state = self.server_state = _over
             return
         self.child_layer = GuardedWebsocketLayer(self.context, self.flow, self._limits.message_bytes)
         self._handle_event = self.passthrough  # type: ignore[method-assign]
         yield from self.child_layer.handle_event(events.Start())
         yield SendHttp(ResponseEndOfMessage(self.stream_id), self.context.client)
 
-    def _let_go(self) -> None:
-        """Refer to itself no more: else flow and bodies wait for a look for garbage, and others pile up meanwhile."""
-        self.context.layers.remove(self)
-        self.client_state = self.server_state = _over
-
     def _end(self, text: str, code: ErrorCode) -> CommandGenerator[None]:
-        """Return both sides up, and let the addons know."""
+        """End both sides with an error."""
         self.flow.error = mflow.Error(text)
         yield HttpErrorHook(self.flow)
         yield SendHttp(ResponseProtocolError(self.stream_id, text, code), self.context.client)
@@ -241,7 +227,7 @@ def _over(event: events.Event) -> CommandGenerator[None]:
 def _broken_line(request: http.Request) -> str | None:
     """Name a header whose value holds what some servers take for the end of a line."""
     fields = request.headers.fields
-    if not LINE_BREAKS.search(b" ".join([value for _, value in fields])):
+    if not LINE_BREAKS.search(b" ".join([value for _, value in fields])):  # one search in the usual case
         return None
     for name, value in fields:
         if LINE_BREAKS.search(value):
@@ -250,7 +236,7 @@ def _broken_line(request: http.Request) -> str | None:
 
 
 def _in_own_words(problem: str) -> str:
-    """Return what is wrong with a request without mitmproxy's advice on its own settings."""
+    """Return a problem of a request without mitmproxy's advice on its own settings."""
     if "CONNECT" in problem:
         return "CONNECT is not for this mode of the proxy"
     return problem.partition(", refusing")[0]
@@ -262,7 +248,7 @@ def _declared_length(request: http.Request) -> int:
 
 
 class GuardedWebsocketLayer(websocket.WebsocketLayer):
-    """A WebSocket whose messages are bounded before they are whole."""
+    """A WebSocket whose messages are bounded before they are complete, and whose control frames carry no text."""
 
     def __init__(self, context: Context, flow: http.HTTPFlow, limit: int) -> None:
         super().__init__(context, flow)
@@ -287,7 +273,7 @@ class GuardedWebsocketLayer(websocket.WebsocketLayer):
                 return
 
     def _without_hidden_text(self, read: Callable[[], Iterator[wsevents.Event]]) -> Iterator[wsevents.Event]:
-        """Return a client's frames; control frames, which no hook sees, without a payload that may not pass unseen."""
+        """Return a client's frames. No hook sees control frames, so a payload that could be a message is cut out."""
         for event in read():
             if isinstance(event, wsevents.Ping | wsevents.Pong) and self._is_hidden(bytes(event.payload)):
                 yield replace(event, payload=b"")

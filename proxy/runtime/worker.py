@@ -17,7 +17,7 @@ import structlog
 from mitmproxy import options
 from mitmproxy.addons import core, disable_h2c, proxyserver
 
-from addons.connections import Lifecycle
+from addons.connections import ConnectionGuard
 from addons.egress import Egress
 from addons.identity import Identity
 from addons.limits import Limits
@@ -99,7 +99,7 @@ class Worker:
         self.policy, self.gate = self.components.policy, self.components.gate
         self.authority = Authority(settings.state_dir)
         self.admin_api = self._admin_api()
-        self.lifecycle = Lifecycle(
+        self.connections = ConnectionGuard(
             self.gate,
             self._context.counters,
             connection_limit=settings.connection_limit,
@@ -152,7 +152,7 @@ class Worker:
         while True:
             await asyncio.sleep(TICK_SECONDS)
             counters.beat()
-            counters.set(CONNECTIONS, self.lifecycle.connections)
+            counters.set(CONNECTIONS, self.connections.open_count)
             counters.set(UNDER_WAY, self.gate.under_way)
             counters.set(STREAMS, self.announcer.count)
             self.gate.catch_up()
@@ -196,9 +196,9 @@ class Worker:
 
     async def _drain(self) -> None:
         # Order: refuse new requests, stop accepting connections, then wait for the calls in flight.
-        self.lifecycle.stopping = True
+        self.connections.stopping = True
         await self.master.addons.get("proxyserver").servers.update([])
-        if not await self.lifecycle.drained(self._settings.drain_timeout):
+        if not await self.connections.drained(self._settings.drain_timeout):
             log.warning("stopping with calls in flight", count=self.gate.under_way)
 
     async def _shut_down(self, serving: asyncio.Task[None]) -> None:
@@ -227,7 +227,7 @@ class Worker:
             replacements.certificates(),
             *(make() for make in replacements.addons),
             disable_h2c.DisableH2C(),
-            self.lifecycle,
+            self.connections,
             Identity(
                 AgentTokens(settings.state_dir),
                 self.gate,
@@ -239,11 +239,11 @@ class Worker:
                 self.gate,
                 limits,
                 seal_key,
-                lambda: self.lifecycle.stopping,
+                lambda: self.connections.stopping,
                 self.announcer.streams_of,
                 self.shared_calls,
             ),
-            WebsocketGate(self.gate, limits.message_bytes, seal_key, lambda: self.lifecycle.stopping),
+            WebsocketGate(self.gate, limits.message_bytes, seal_key, lambda: self.connections.stopping),
             self.announcer,
         )
         host, port = settings.listen_address

@@ -103,7 +103,7 @@ class FastHttpLayer(GuardedHttpLayer):
                 leaving.append(command.event)
                 continue
             # Hooks do not part a message: of one that waits, the child awaits the end, so it is its last command.
-            if leaving and not isinstance(command, commands.StartHook):
+            if leaving and not isinstance(command, commands.StartHook | commands.Log):
                 yield from self.event_to_child(self.connections[to], together(leaving))
                 leaving = []
             if kind is ReceiveHttp:
