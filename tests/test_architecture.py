@@ -122,7 +122,7 @@ PURE = (
     *(f"proxy.trace.{name}" for name in ("strace", "arguments", "capability", "process_tree", "sockets")),
     *(f"proxy.trace.{name}" for name in ("normalise", "attribute", "observation_log", "server_name")),
     *(f"proxy.probe.{name}" for name in ("regex_sample", "synthesise", "declared_scope", "observation_facts")),
-    *(f"proxy.probe.{name}" for name in ("findings", "observer", "report")),
+    *(f"proxy.probe.{name}" for name in ("findings", "observer")),
     *(f"proxy.confine.{name}" for name in ("firewall", "file_view")),
 )
 # Parts of pure packages that do I/O, each for one purpose: watching files, reading keys, asking a model.

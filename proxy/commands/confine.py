@@ -211,7 +211,7 @@ def gateway(
     Run it beside the proxy, as the user that the rules let out, in the network of the
     agent's container. It runs until it is told to stop.
     """
-    from proxy.confine.gateway import serve_gateway  # noqa: PLC0415
+    from proxy.confine.forwarder import serve_gateway  # noqa: PLC0415
 
     found = find_running(ProxyOptions(listen, None, agent, token_file, state_dir, config))
     sockets = bind_sockets(port, resolver_port)

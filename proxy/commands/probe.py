@@ -20,8 +20,7 @@ from proxy.commands.terminal import printable, printable_lines
 from proxy.config import Settings, load_settings
 from proxy.errors import ConfigError, StartError, TracingError
 from proxy.probe import baseline
-from proxy.probe.findings import Finding
-from proxy.probe.report import ProbeReport, ToolReport
+from proxy.probe.findings import Finding, ProbeReport, ToolReport
 from proxy.sandbox.process_reaper import SIGNALLED
 from proxy.trace.server_name import server_name as name_server
 

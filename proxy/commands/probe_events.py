@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from proxy.config import Settings
-    from proxy.probe.report import ProbeReport
+    from proxy.probe.findings import ProbeReport
 
 
 def record(settings: Settings, name: str, report: ProbeReport, now: float) -> None:

@@ -20,7 +20,7 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
-from proxy.confine import gateway
+from proxy.confine.forwarder import start_gateway
 from proxy.confine.namespace_setup import ListeningSockets, arrange_files, arrange_network
 from proxy.confine.seccomp import install_filter
 from proxy.sandbox.namespaces import (
@@ -130,7 +130,6 @@ class _Service:
         self._problem: str | None = "it ended"
 
     def start(self) -> None:
-        """Begin to serve. Raises ConfinementError where that fails."""
         threading.Thread(target=self._run, daemon=True).start()
         self._settled.wait()
         if self._problem is not None:
@@ -148,7 +147,7 @@ class _Service:
 
     async def _serve(self) -> None:
         plan = self._plan
-        servers = await gateway.start(plan.proxy, plan.credentials, self._sockets, self._say, plan.host_ports)
+        servers = await start_gateway(plan.proxy, plan.credentials, self._sockets, self._say, plan.host_ports)
         self._problem = None
         self._settled.set()
         await asyncio.gather(*(server.serve_forever() for server in servers))

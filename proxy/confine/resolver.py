@@ -29,12 +29,11 @@ _HOST = re.compile(rf"(?:{_LABEL}\.)*(?!(?:[0-9]+|0x[0-9a-f]*)$){_LABEL}")
 
 
 def new_addresses() -> dns.FakeAddresses:
-    """Return an empty pool of addresses: one of each IP version for every name."""
     return dns.FakeAddresses(*NETWORKS)
 
 
 def answer_query(query: bytes, fakes: dns.FakeAddresses) -> bytes | None:
-    """Answer a query ; None for what is no query."""
+    """Return the answer to a query; None for what is no query."""
     if not dns.is_query(query):
         return None
     try:

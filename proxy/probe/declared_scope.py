@@ -52,7 +52,6 @@ class DeclaredScope:
     launcher: bool = False
 
     def data(self) -> JsonObject:
-        """Return it as JSON."""
         flags = {"read_only": self.read_only, "network": self.network, "executes": self.executes}
         return {**flags, "paths": list(self.granted)}
 

@@ -1,8 +1,9 @@
-"""Turns observations into findings: applies the rules, and compares one run with another. Pure."""
+"""Turns observations into findings and a report: applies the rules, and compares one run with another. Pure."""
 
 from __future__ import annotations
 
 import posixpath
+from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 MAX_EVIDENCE = 5
 MAX_TARGETS = 6
+MAX_SUMMED = 20
 MAX_LINE = 400
 # Every program reads files all the time: in a profile they would make every run look different.
 UNREMARKABLE = frozenset({Capability.FS_READ})
@@ -38,7 +40,6 @@ class Finding:
     evidence: tuple[str, ...] = ()
 
     def data(self) -> JsonObject:
-        """Return it as JSON."""
         return {**asdict(self), "evidence": list(self.evidence)}
 
 
@@ -240,6 +241,84 @@ def judge_profiles(now: Mapping[str, Profile], known: Mapping[str, Profile] | No
 
 
 def _news(before: Profile, after: Profile) -> Profile:
-    """Return what one profile has over another."""
     new = {name: sorted(set(targets) - set(before.get(name, ()))) for name, targets in after.items()}
     return {name: targets for name, targets in new.items() if targets or name not in before}
+
+
+@dataclass(frozen=True, slots=True)
+class CallResult:
+    """One call, and its outcome: ok, error, refused, timeout or gone."""
+
+    label: str
+    outcome: str
+
+    def data(self) -> JsonObject:
+        return {"input": self.label, "outcome": self.outcome}
+
+
+@dataclass(frozen=True, slots=True)
+class ToolReport:
+    name: str
+    declared: DeclaredScope
+    observed: JsonObject
+    calls: tuple[CallResult, ...]
+
+    def data(self) -> JsonObject:
+        return {
+            "name": self.name,
+            "declared": self.declared.data(),
+            "observed": self.observed,
+            "calls": [call.data() for call in self.calls],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeReport:
+    """The result of one probe. `problem`: why it is incomplete; `note`: what it cannot show by its nature."""
+
+    server: JsonObject
+    tools: tuple[ToolReport, ...]
+    startup: JsonObject
+    findings: tuple[Finding, ...]
+    trace: JsonObject
+    manifest: tuple[JsonObject, ...] = ()
+    profiles: dict[str, Profile] = field(default_factory=dict)
+    problem: str | None = None
+    note: str | None = None
+
+    def data(self) -> JsonObject:
+        return {
+            "server": self.server,
+            "tools": [tool.data() for tool in self.tools],
+            "startup": self.startup,
+            "findings": [found.data() for found in self.findings],
+            "trace": self.trace,
+            "problem": self.problem,
+            "note": self.note,
+        }
+
+    def worst(self) -> str | None:
+        severities = {found.severity for found in self.findings}
+        return "high" if "high" in severities else "info" if severities else None
+
+
+def sum_up(records: Iterable[ProbeObservation], context: RunContext) -> JsonObject:
+    """Return what was done by capability: to what, and how often."""
+    found: dict[str, dict[str, None]] = {}
+    counts: Counter[str] = Counter()
+    for record in records:
+        observation = record.observation
+        kind = str(observation.capability)
+        counts[kind] += 1
+        target = context.target(observation)
+        # Reads outside of the home are only counted: they are mostly libraries.
+        if observation.capability is not Capability.FS_READ or (target.startswith("~") and observation.ok):
+            found.setdefault(kind, {})[target] = None
+    return {
+        kind: {"count": count, "targets": list(found.get(kind, {}))[:MAX_SUMMED]}
+        for kind, count in sorted(counts.items())
+    }
+
+
+def order(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    return tuple(sorted(findings, key=lambda found: found.severity != "high"))

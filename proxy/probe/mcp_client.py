@@ -1,4 +1,4 @@
-"""A client that speaks MCP to one server over stdio, a request at a time, and trusts nothing it is told."""
+"""An MCP client for one stdio server, which trusts nothing that the server sends."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CLIENT = {"name": "interlock-probe", "version": "1"}
 
 
 def stateless_meta(capabilities: JsonObject) -> JsonObject:
-    """Return what every request carries where there is no handshake."""
+    """Return the `_meta` that every request carries where there is no handshake."""
     return {
         f"{PREFIX}protocolVersion": STATELESS,
         f"{PREFIX}clientCapabilities": capabilities,
@@ -35,7 +35,7 @@ def stateless_meta(capabilities: JsonObject) -> JsonObject:
 
 
 class RequestRefusedError(InterlockError):
-    """A request was answered with an error; `code` is its number."""
+    """A request was answered with a JSON-RPC error; `code` is its code."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -43,7 +43,7 @@ class RequestRefusedError(InterlockError):
 
 
 class ServerGoneError(InterlockError):
-    """The server ended, or took nothing more, while it was spoken to."""
+    """The server has ended, or has closed its stdin."""
 
 
 class RequestTimeoutError(InterlockError):
@@ -51,7 +51,7 @@ class RequestTimeoutError(InterlockError):
 
 
 class McpClient:
-    """One conversation. `read` and `write` are the server's ends; `roots` the folders it is told of."""
+    """One session. `read` and `write` are the server's stdout and stdin; `roots` the folders offered to it."""
 
     def __init__(
         self,
@@ -68,52 +68,41 @@ class McpClient:
         self._listener = asyncio.create_task(self._listen())
 
     async def close(self) -> None:
-        """Stop listening."""
         self._listener.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._listener
 
-    async def greet(self, seconds: float) -> JsonObject:
-        """Open the conversation in whichever way the server knows; return what it says of itself.
+    async def open_session(self, seconds: float) -> JsonObject:
+        """Open the session, with a handshake or without; return the server's description of itself.
 
-        Raises PeerError, PeerGoneError or PeerTimeoutError.
+        Raises RequestRefusedError, ServerGoneError or RequestTimeoutError.
         """
         hello = {"protocolVersion": REVISION, "capabilities": self._capabilities(), "clientInfo": CLIENT}
         try:
-            said = await self.ask("initialize", hello, seconds)
-        except RequestRefusedError:
+            said = await self.request("initialize", hello, seconds)
+        except RequestRefusedError:  # a server of revision 2026-07-28 knows no handshake
             self._meta = stateless_meta(self._capabilities())
-            return await self.ask("server/discover", {}, seconds)
-        await self.tell("notifications/initialized", {})
+            return await self.request("server/discover", {}, seconds)
+        await self.notify("notifications/initialized", {})
         return said
 
     def _capabilities(self) -> JsonObject:
         return {"roots": {"listChanged": False}} if self._roots else {}
 
     async def list_all(self, method: str, key: str, seconds: float) -> list[JsonObject]:
-        """Return what a server lists, over all its pages; nothing where it knows no such list."""
-        found: list[JsonObject] = []
-        cursor: JsonObject = {}
-        for _ in range(MAX_PAGES):
-            try:
-                page = await self.ask(method, cursor, seconds)
-            except RequestRefusedError as error:
-                if error.code == METHOD_NOT_FOUND:
-                    return found
-                raise
-            listed = page.get(key)
-            found += [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
-            following = page.get("nextCursor")
-            if not isinstance(following, str) or len(found) >= MAX_LISTED:
-                break
-            cursor = {"cursor": following}
-        return found[:MAX_LISTED]
+        """Return what a server lists, over all its pages; nothing where it has no such method."""
+        try:
+            return await list_pages(lambda cursor: self.request(method, cursor, seconds), key)
+        except RequestRefusedError as error:
+            if error.code == METHOD_NOT_FOUND:
+                return []
+            raise
 
-    async def ask(self, method: str, params: JsonObject, seconds: float) -> JsonObject:
+    async def request(self, method: str, params: JsonObject, seconds: float) -> JsonObject:
         """Return the result of a request.
 
-        Raises PeerError where the server refuses it, PeerTimeoutError where it does
-        not answer (it is told to stop), and PeerGoneError where it has ended.
+        Raises RequestRefusedError where the server refuses it, RequestTimeoutError where it does
+        not answer (the request is cancelled), and ServerGoneError where it has ended.
         """
         self._next += 1
         number = self._next
@@ -124,14 +113,13 @@ class McpClient:
             await self._send(message)
             answer = await asyncio.wait_for(answered, seconds)
         except TimeoutError:
-            await self.tell("notifications/cancelled", {"requestId": number, "reason": "took too long"})
+            await self.notify("notifications/cancelled", {"requestId": number, "reason": "took too long"})
             raise RequestTimeoutError(f"the server did not answer {method} within {seconds:g} seconds") from None
         finally:
             self._waiting.pop(number, None)
         return _result(answer, method)
 
-    async def tell(self, method: str, params: JsonObject) -> None:
-        """Send a notification."""
+    async def notify(self, method: str, params: JsonObject) -> None:
         await self._send({"jsonrpc": "2.0", "method": method, "params": params})
 
     async def _send(self, message: JsonObject) -> None:
@@ -154,7 +142,7 @@ class McpClient:
                     answered.set_exception(ServerGoneError("the server has ended"))
 
     async def _take(self, line: bytes | TooLong) -> None:
-        """Take one line; what is no message is passed over, as servers print all sorts of things."""
+        # Servers print all sorts of things to stdout: what is no message is ignored.
         if isinstance(line, TooLong):
             return
         try:
@@ -174,13 +162,27 @@ class McpClient:
             answered.set_result(message)
 
     def _answer(self, request: JsonObject) -> JsonObject:
-        """Answer what a server asks of its client: it gets the roots, and nothing else is done for it."""
+        """Answer a request of the server: it gets the roots, and everything else is refused."""
         head = {"jsonrpc": "2.0", "id": request["id"]}
         if request["method"] == "roots/list" and self._roots:
             return {**head, "result": {"roots": [{"uri": f"file://{path}"} for path in self._roots]}}
         if request["method"] == "ping":
             return {**head, "result": {}}
         return {**head, "error": {"code": METHOD_NOT_FOUND, "message": "this client does not do that"}}
+
+
+async def list_pages(ask: Callable[[JsonObject], Awaitable[JsonObject]], key: str) -> list[JsonObject]:
+    """Return the objects of every page of a list, bounded: a server may never come to a last page."""
+    found: list[JsonObject] = []
+    cursor: JsonObject = {}
+    for _ in range(MAX_PAGES):
+        page = await ask(cursor)
+        listed = page.get(key)
+        found += [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+        if not isinstance(page.get("nextCursor"), str) or len(found) >= MAX_LISTED:
+            break
+        cursor = {"cursor": page["nextCursor"]}
+    return found[:MAX_LISTED]
 
 
 def _result(answer: JsonObject, method: str) -> JsonObject:

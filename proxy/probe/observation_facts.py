@@ -1,4 +1,4 @@
-"""What is the case about an observation, as words that rules speak of. Pure."""
+"""Derives the facts of an observation that rules refer to. Pure."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ INSIDES = re.compile(r"/proc/[0-9]+/(?:task/[0-9]+/)?(?:mem|maps|environ|(?:fd|r
 PROCESS = re.compile(r"/proc/([0-9]+|self|thread-self)/")
 SIGNALLED = re.compile(r"([0-9]+), ")
 LOCAL_NAMES = frozenset({"localhost", "localhost.localdomain", "ip6-localhost"})
+# The length of a label, or of all labels before the last two, and bits per character, from which a name carries data.
 LABEL, SUBDOMAIN, ENTROPY = 30, 60, 3.0
-"""How long a label, or all of them before the last two, are where they carry data."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeObservation:
-    """One observation in its place: during which call (None: at start-up or at the end), and by which program."""
+    """An observation with the call during which it was made (None: at start-up or at the end), and the program."""
 
     observation: Observation
     call: int | None
@@ -40,33 +40,33 @@ class ProbeObservation:
 
 @dataclass(slots=True)
 class RunContext:
-    """What is known of where a server ran. `names` has the host of each address, `pids` every process of its own."""
+    """What is known of a run: `folder` is the probe's own, where no server has business; `cwd` the server's.
+
+    `canaries` are by absolute path, `names` has the host of each address, `pids` every process of the server,
+    and `programs` the files that were executed to start it.
+    """
 
     home: str
     folder: str
-    """Of the probe itself: no server has business there."""
     cwd: str = "/"
-    """Where the server was started."""
     canaries: dict[str, Canary] = field(default_factory=dict)
-    """By absolute path."""
     watch: CanaryWatch | None = None
     names: dict[str, str] = field(default_factory=dict)
     pids: set[int] = field(default_factory=set)
     programs: set[str] = field(default_factory=set)
-    """The files that were executed to start the server."""
     local_names: frozenset[str] = LOCAL_NAMES
 
     def tilde(self, path: str) -> str:
-        """Spell a path below the home with a tilde."""
+        """Return a path with the home written as a tilde."""
         return f"~{path[len(self.home) :]}" if is_under(path, [self.home]) else path
 
     def host(self, peer: str) -> str:
-        """Return the host of a peer `host:port`, by the name that led there where one did."""
+        """Return the host of a peer `host:port`; by name, where the address was made up for one."""
         address = peer.rpartition(":")[0].strip("[]") or peer
         return self.names.get(address, address)
 
     def target(self, observation: Observation) -> str:
-        """Say what an observation was about, the same way each time."""
+        """Return what an observation was about, the same in every run."""
         if observation.name is not None:
             return observation.name
         if observation.peer is not None:
@@ -76,7 +76,7 @@ class RunContext:
 
 
 def facts(record: ProbeObservation, scope: DeclaredScope, context: RunContext) -> frozenset[str]:
-    """Return every fact that holds of a deed."""
+    """Return the names of the facts that hold for an observation."""
     observation = record.observation
     found = {
         "startup": record.call is None,
@@ -98,7 +98,7 @@ def facts(record: ProbeObservation, scope: DeclaredScope, context: RunContext) -
 
 
 def canaries_sent(observation: Observation, scope: DeclaredScope, context: RunContext) -> tuple[Canary, ...]:
-    """Return the canaries in what was sent, but those that a tool with a network was pointed at."""
+    """Return the canaries in what was sent, except those in files that a network tool was asked to handle."""
     if context.watch is None or not (observation.data or observation.name):
         return ()
     found = context.watch.find(observation.data + b" " + (observation.name or "").encode())
@@ -127,7 +127,7 @@ def _is_local(host: str, context: RunContext) -> bool:
 
 
 def carries_data(name: str) -> bool:
-    """Return whether a name is so long, and so little like words, that it carries something."""
+    """Return whether a name is so long, and so unlike words, that it carries data."""
     labels = name.rstrip(".").split(".")[:-2]
     longest = max(labels, key=len, default="")
     packed = len(longest) >= LABEL and _entropy(longest) >= ENTROPY and bool(re.search(r"[0-9]", longest))
@@ -142,6 +142,7 @@ def _exec_facts(record: ProbeObservation, scope: DeclaredScope, context: RunCont
     observation = record.observation
     program = posixpath.basename(observation.path or "")
     line = observation.argv[2] if program in SHELLS and observation.argv[1:2] == ("-c",) else ""
+    # `sh -c "git status"` is judged as git: libraries start programs through a shell.
     meant = posixpath.basename(line.split()[0]) if line.split() else program
     return {
         "launch": record.call is None and len(observation.lineage) <= 1,
@@ -171,7 +172,7 @@ def _is_temporary(path: str, context: RunContext) -> bool:
 
 
 def _is_own(observation: Observation, context: RunContext) -> bool:
-    """Return whether something was done to a process of the server's own, which may have ended since."""
+    """Return whether something was done to one of the server's own processes, which may have ended since."""
     path = observation.path or ""
     found = SIGNALLED.match(path) if observation.action == "kill" else PROCESS.match(path)
     return found is not None and (not found[1].isdigit() or int(found[1]) in context.pids)

@@ -1,7 +1,7 @@
-"""Puts what strace and the sinks saw in its place: during which call, and by which program. Pure.
+"""Assigns what strace and the sinks saw to a call and a program. Pure.
 
-A probe calls one tool after another, so the time tells whose something is; a
-process is its call's for as long as it lives, however late it acts.
+A probe makes one call after another, so the time decides; a process
+belongs to the call that started it, however late it acts.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from proxy.trace.strace import Event
 
 MAX_SAME = 3
+# Of one capability during one call, so that many files read do not crowd out the one connection made.
 MAX_KEPT = 2000
-"""Of one capability during one call: many files read do not crowd out the one connection made."""
 
 
 class Observer:
-    """Follows one server. `world` learns names, processes and programs as they are seen.
+    """Follows one server, and adds names, processes and programs to `context`.
 
-    Writes to `ignored` files, which it was given open, are none of its doing.
+    Writes to `ignored` files, which the server was given open, do not count.
     """
 
     def __init__(
@@ -59,25 +59,22 @@ class Observer:
         self.last = 0.0
         self._first: int | None = None
         self.saw_end = False
-        """Whether the program that was started was seen to end: what is not traced after that has no more to show."""
+        """Whether the started program was seen to end: strace ends then too, and that is no tampering."""
 
     @property
     def lines(self) -> int:
-        """How many lines strace wrote."""
         return self._reader.lines
 
     @property
     def unparsed(self) -> int:
-        """How many of them could not be read."""
         return self._reader.unparsed
 
     def begin(self, call: int | None) -> None:
-        """Say that from now on what happens belongs to a call, or to none."""
+        """Assign what happens from now on to a call, or to none."""
         self._starts.append(self._clock())
         self._calls.append(call)
 
     def feed(self, data: bytes) -> None:
-        """Take a piece of strace's output."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         self.last = self._clock()
         for line in lines:
@@ -88,7 +85,6 @@ class Observer:
                 self._take(observation)
 
     def _follow(self, event: Event) -> None:
-        """Learn whose a new process is, and whether the first has ended."""
         if isinstance(event, Ended):
             self.saw_end = self.saw_end or event.pid == self._first
         if isinstance(event, Syscall):
@@ -99,7 +95,7 @@ class Observer:
                 self._owner(event.value, event.time)
 
     def _owner(self, pid: int, time: float) -> int | None:
-        """Return the call that a thread's process belongs to; the server's own belong to whichever is under way."""
+        """Return the call that started a thread's process; for the server's own processes, the current call."""
         process = self._normaliser.lineage.process(pid)
         known = self._born.get(id(process))
         if known is None:
@@ -124,10 +120,10 @@ class Observer:
         self._keep(ProbeObservation(observation, call, program))
 
     def _keep(self, record: ProbeObservation) -> None:
-        """Keep the first few of the same, and no more than so many of a kind."""
+        """Store the first few of the same, and a bounded number of a kind."""
         seen = record.observation
         key = (record.call, seen.capability, seen.action, seen.target, seen.error, record.program, bool(seen.data))
-        # Whatever is sent is kept: a secret may be in any piece of it.
+        # Data that was sent is always stored: a secret may be in any piece of it.
         self._seen[key] += 1
         if self._seen[key] > MAX_SAME and not seen.data:
             return
@@ -138,14 +134,14 @@ class Observer:
             self.records.append(record)
 
     def note(self, note: JsonObject) -> None:
-        """Take what a sink noted; what is no note of theirs is passed over."""
+        """Add a sink's log entry; anything else is ignored."""
         time = note.get("time")
         observation = _noted(note, self._world) if isinstance(time, float) else None
         if observation is not None:
             self._noted.append((observation, _key(observation, note.get("address"), note.get("port"))))
 
     def finish(self) -> None:
-        """Put what the sinks noted where strace saw the same; they do not know which process it came from."""
+        """Assign the sinks' entries to calls, by what strace saw: the sinks do not know which process connected."""
         for observation, key in self._noted:
             seen = self._sent.get(key, ())
             nearest = min(seen, key=lambda each: abs(each[0] - observation.time), default=None)
@@ -154,11 +150,11 @@ class Observer:
 
 
 def _key(observation: Observation, address: Any = None, port: Any = None) -> str:
-    """Return what strace's view and a sink's view of the same thing have in common."""
+    """Return what strace's view and a sink's view of the same connection have in common."""
     if observation.name is not None:
         return observation.name.lower()
     if observation.capability is Capability.IPC_UNIX and observation.path is not None:
-        path = observation.path  # a sink knows where its socket really is
+        path = observation.path  # a sink knows the real path of its socket, and /var/run is a link
         return path.removeprefix("/var") if path.startswith("/var/run/") else path
     if isinstance(address, str):
         return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"

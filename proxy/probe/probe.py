@@ -1,4 +1,4 @@
-"""Exercises every tool of a stdio server where it can do no harm, and says what it did beside what it declares."""
+"""Calls every tool of a stdio server in a sinkhole, and reports what it did beside what it declares."""
 
 from __future__ import annotations
 
@@ -15,15 +15,25 @@ from typing import TYPE_CHECKING, Any
 from proxy.errors import ServerError, TracingError
 from proxy.probe.canary import restore_documents
 from proxy.probe.declared_scope import declare_call, declare_server, declare_tool
-from proxy.probe.findings import Finding, ProbeCall, judge, judge_manifest, judge_profiles, profile
+from proxy.probe.findings import (
+    CallResult,
+    Finding,
+    ProbeCall,
+    ProbeReport,
+    ToolReport,
+    judge,
+    judge_manifest,
+    judge_profiles,
+    order,
+    profile,
+    sum_up,
+)
 from proxy.probe.mcp_client import McpClient, RequestRefusedError, RequestTimeoutError, ServerGoneError
 from proxy.probe.observer import Observer
-from proxy.probe.package_cache import find_package_cache
-from proxy.probe.report import CallResult, ProbeReport, ToolReport, order, sum_up
 from proxy.probe.rulebook import rulebook
 from proxy.probe.sinkhole import Sinkhole, environment, plan_sinkhole
 from proxy.probe.synthesise import Input, synthesise
-from proxy.probe.workspace import Workspace
+from proxy.probe.workspace import Workspace, find_package_cache
 from proxy.sandbox.server_process import plan_launch, start_server
 from proxy.trace.capability import Capability
 from proxy.trace.tamper_guard import find_tracer, tracer_state
@@ -43,20 +53,22 @@ LIST_SECONDS = 20.0
 STOP_SECONDS = 2.0
 READY_SECONDS = 30.0
 STDERR_BYTES = 2000
+# A tool that timed out so often is not called again: a server with many such tools would be probed for hours.
 MAX_TIMEOUTS = 2
-"""A tool that took too long so often is called no more: a server of many such would be probed for hours."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProbePlan:
-    """What to probe, and how. In the command and the variables, `{home}` and so on stand for the canary home's."""
+    """What to probe. `{home}` and so on in the command and the variables are folders of the canary home.
+
+    `repeats`: how often a tool is called again with the same arguments.
+    """
 
     name: str
     command: tuple[str, ...]
     strace: str
     variables: dict[str, str] = field(default_factory=dict)
     repeats: int = 3
-    """How often a tool is called again with the same arguments."""
     call_seconds: float = 10.0
     start_seconds: float = 30.0
     state_dir: Path | None = None
@@ -64,8 +76,6 @@ class ProbePlan:
 
 @dataclass(slots=True)
 class _Tool:
-    """A tool on its way through the probe."""
-
     said: JsonObject
     scope: DeclaredScope
     results: list[CallResult] = field(default_factory=list)
@@ -80,20 +90,20 @@ class _Tool:
 
 
 class Probe:
-    """One run. `progress` is told how many calls are made of how many, and of what."""
+    """One run. `progress` is called with the number of calls made, their total, and the tool."""
 
     def __init__(self, plan: ProbePlan, progress: Callable[[int, int, str], None] = lambda *_: None) -> None:
         self._progress = progress
-        self._stage = stage = Workspace()
-        variables = {name: stage.fill_in(value) for name, value in plan.variables.items()}
-        self._plan = replace(plan, command=tuple(map(stage.fill_in, plan.command)), variables=variables)
-        self._run = stage.run
-        self._world = stage.context()
-        self._observer = Observer(self._world, stage.cwd, time.time, frozenset({str(stage.run / "stderr")}))
-        declared = declare_server(self._plan.command, variables, stage.cwd)
-        self._scope = replace(declared, granted=(*declared.granted, *stage.roots))
-        self._kept = find_package_cache(self._plan.command, os.environ, Path.home())
-        self._startup = replace(self._scope, granted=(*self._scope.granted, *self._kept.folders))
+        self._workspace = workspace = Workspace()
+        variables = {name: workspace.fill_in(value) for name, value in plan.variables.items()}
+        self._plan = replace(plan, command=tuple(map(workspace.fill_in, plan.command)), variables=variables)
+        self._run = workspace.run
+        self._world = workspace.context()
+        self._observer = Observer(self._world, workspace.cwd, time.time, frozenset({str(workspace.run / "stderr")}))
+        declared = declare_server(self._plan.command, variables, workspace.cwd)
+        self._scope = replace(declared, granted=(*declared.granted, *workspace.roots))
+        self._cache = find_package_cache(self._plan.command, os.environ, Path.home())
+        self._startup = replace(self._scope, granted=(*self._scope.granted, *self._cache.folders))
         self._calls: list[ProbeCall] = []
         self._ready = asyncio.Event()
         self._setpriv = shutil.which("setpriv")
@@ -104,12 +114,12 @@ class Probe:
         """Probe, and compare with what is `known`.
 
         Raises StartError where there is no such program, ServerError where the server
-        cannot be spoken to, and TracingError where it cannot be watched here.
+        does not speak MCP, and TracingError where it cannot be traced here.
         """
         try:
             return await self._watch(known)
         finally:
-            self._stage.remove()
+            self._workspace.remove()
 
     async def _watch(self, known: ServerBaseline | None) -> ProbeReport:
         program = plan_launch(self._plan.command, os.environ).program
@@ -126,17 +136,17 @@ class Probe:
                 await server.clean_up()
 
     def _sinkhole(self, program: str) -> Sinkhole:
-        kept = self._kept
-        variables = dict([self._stage.home.variable]) | (kept.variables or {}) | self._plan.variables
+        kept = self._cache
+        variables = dict([self._workspace.home.variable]) | (kept.variables or {}) | self._plan.variables
         setpriv = self._setpriv
         dropping = (setpriv, *("--bounding-set=-all", "--inh-caps=-all", "--")) if setpriv else ()
         tracing = (self._plan.strace, *options(), "-o", str(self._run / "trace"), "--")
         return Sinkhole(
             str(self._run),
-            str(self._stage.home.folder),
+            str(self._workspace.home.folder),
             (*tracing, *dropping, program, *self._plan.command[1:]),
-            environment(self._stage.home.folder, self._run, variables, os.environ.get("PATH", os.defpath)),
-            self._stage.cwd,
+            environment(self._workspace.home.folder, self._run, variables, os.environ.get("PATH", os.defpath)),
+            self._workspace.cwd,
             str(Path.home()),
             str(self._plan.state_dir) if self._plan.state_dir else None,
             copies=kept.folders,
@@ -145,7 +155,6 @@ class Probe:
 
     @contextlib.contextmanager
     def _reading(self, path: Path, take: Callable[[bytes], None]) -> Iterator[None]:
-        """Take what is written to a FIFO, until the block ends."""
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         loop = asyncio.get_running_loop()
 
@@ -164,7 +173,7 @@ class Probe:
             os.close(descriptor)
 
     def _feed_trace(self, data: bytes) -> None:
-        (self._run / "trace").unlink(missing_ok=True)  # from now on nobody can open it by its name
+        (self._run / "trace").unlink(missing_ok=True)  # strace has it open: nobody else can open it by its name now
         self._observer.feed(data)
 
     def _take_note(self, line: bytes) -> None:
@@ -188,62 +197,62 @@ class Probe:
         if not self._ready.is_set():
             problem = sinkhole.problem.read_text() if sinkhole.problem.exists() else ""
             raise TracingError(
-                f"this system allows no sinkhole ({problem or 'it did not get ready'}); a probe needs user and network "
-                "namespaces: kernel.unprivileged_userns_clone=1, no AppArmor restriction of them, or root"
+                f"this system refuses a sinkhole ({problem or 'it did not get ready'}); a probe needs user and network "
+                "namespaces: kernel.unprivileged_userns_clone=1 and no AppArmor restriction of them, or root"
             )
 
     async def _converse(self, server: ServerProcess, sinkhole: Sinkhole, known: ServerBaseline | None) -> ProbeReport:
-        peer = McpClient(server.read, server.write, self._stage.roots)
+        client = McpClient(server.read, server.write, self._workspace.roots)
         try:
-            info = await peer.greet(self._plan.start_seconds)
-            listed = await self._list(peer, info)
+            info = await client.open_session(self._plan.start_seconds)
+            listed = await self._list(client, info)
             self._tracer = find_tracer(server.pid)
             tools = [_Tool(said, declare_tool(self._scope, said)) for said in listed["tools"]]
-            problem = await self._exercise(peer, tools)
+            problem = await self._exercise(client, tools)
         except (RequestRefusedError, ServerGoneError, RequestTimeoutError) as error:
             raise await self._explain(server, sinkhole, error) from error
         finally:
-            await peer.close()
+            await client.close()
         self._observer.begin(None)
         ending = await server.stop(STOP_SECONDS)
         await self._settle()
         if problem is not None:
-            problem = f"{problem}; the server ended with exit code {ending}{_last_words(sinkhole)}"
+            problem = f"{problem}; the server ended with exit code {ending}{_stderr_end(sinkhole)}"
         return self._report(info, listed, tools, known, problem)
 
     async def _explain(self, server: ServerProcess, sinkhole: Sinkhole, error: Exception) -> ServerError | TracingError:
-        """Say why a server cannot be spoken to, with its own last words; one that strace never saw never ran."""
-        said = _last_words(sinkhole)
+        """Return the error for a server that does not answer, with the end of its stderr."""
+        said = _stderr_end(sinkhole)
         try:
             code = await asyncio.wait_for(server.ended(), STOP_SECONDS)
         except TimeoutError:
-            return ServerError(f"the server runs, but {error}{said}")
-        if not self._observer.lines:
+            return ServerError(f"the server is running, but {error}{said}")
+        if not self._observer.lines:  # strace's failure, not the server's: it never ran
             return TracingError(f"strace cannot trace in a namespace here{said}")
         return ServerError(f"the server ended with exit code {code} before it was done{said}")
 
-    async def _list(self, peer: McpClient, info: JsonObject) -> dict[str, list[JsonObject]]:
+    async def _list(self, client: McpClient, info: JsonObject) -> dict[str, list[JsonObject]]:
         able = info.get("capabilities")
         offered = able if isinstance(able, dict) else {}
-        found: dict[str, list[JsonObject]] = {"tools": await peer.list_all("tools/list", "tools", LIST_SECONDS)}
+        found: dict[str, list[JsonObject]] = {"tools": await client.list_all("tools/list", "tools", LIST_SECONDS)}
         for key in ("resources", "prompts"):
             asked = key in offered
-            found[key] = await peer.list_all(f"{key}/list", key, LIST_SECONDS) if asked else []
+            found[key] = await client.list_all(f"{key}/list", key, LIST_SECONDS) if asked else []
         await self._settle()
         return found
 
-    async def _exercise(self, peer: McpClient, tools: Sequence[_Tool]) -> str | None:
-        """Call every tool with every input, and again; say why not all were."""
+    async def _exercise(self, client: McpClient, tools: Sequence[_Tool]) -> str | None:
+        """Call every tool with every input, and repeat; return why not all were called, if so."""
         inputs = {tool.name: self._inputs(tool) for tool in tools}
         total, made = sum(map(len, inputs.values())), 0
         for tool in tools:
-            restore_documents(self._stage.home)
+            restore_documents(self._workspace.home)
             for each in inputs[tool.name]:
                 self._progress(made, total, tool.name)
                 made += 1
                 if tool.hangs:
                     continue
-                outcome = await self._call(peer, tool, each)
+                outcome = await self._call(client, tool, each)
                 tool.results.append(CallResult(each.label, outcome))
                 state = tracer_state(self._tracer)
                 if state == "gone" and self._observer.saw_end:  # strace ends with the server, as it should
@@ -253,27 +262,28 @@ class Probe:
                 if outcome == "gone" or state is not None:
                     left = [other.name for other in tools if not other.results]
                     after = f"; not called: {', '.join(left)}" if left else ""
-                    what = "ended" if outcome == "gone" else f"could not be watched any more (strace is {state})"
+                    what = "ended" if outcome == "gone" else f"could not be traced any more (strace is {state})"
                     return f"the server {what} during a call of {tool.name}{after}"
         self._progress(total, total, "")
         return None
 
     def _inputs(self, tool: _Tool) -> list[Input]:
-        """Return what a tool is called with: each input once, and the fullest of them again and again."""
-        inputs = list(synthesise(tool.said, self._stage.samples()))
+        """Return what a tool is called with: each input once, and then the fullest repeatedly."""
+        # Repeated, because a malicious tool behaves well at first: what differs later is a finding.
+        inputs = list(synthesise(tool.said, self._workspace.samples()))
         fullest = max(inputs, key=lambda each: len(each.arguments), default=Input("none", {}))
         first = inputs or [fullest]
         return [*first, *[replace(fullest, label=fullest.label)] * self._plan.repeats]
 
-    async def _call(self, peer: McpClient, tool: _Tool, each: Input) -> str:
+    async def _call(self, client: McpClient, tool: _Tool, each: Input) -> str:
         key = json.dumps(each.arguments, sort_keys=True, default=str)
         self._observer.begin(len(self._calls))
         self._calls.append(
-            ProbeCall(tool.name, each.label, key, declare_call(tool.scope, each.arguments, self._stage.cwd))
+            ProbeCall(tool.name, each.label, key, declare_call(tool.scope, each.arguments, self._workspace.cwd))
         )
         try:
             params = {"name": tool.name, "arguments": each.arguments}
-            result = await peer.ask("tools/call", params, self._plan.call_seconds)
+            result = await client.request("tools/call", params, self._plan.call_seconds)
             outcome = "error" if result.get("isError") is True else "ok"
         except RequestRefusedError:
             outcome = "refused"
@@ -285,7 +295,7 @@ class Probe:
         return outcome
 
     async def _settle(self) -> None:
-        """Wait until strace has nothing more to say, or has said enough."""
+        """Wait until strace pauses: what a call did must be read before the next call begins."""
         began = time.time()
         for _ in range(SETTLE_LOOKS):
             await asyncio.sleep(QUIET_SECONDS / 3)
@@ -304,7 +314,7 @@ class Probe:
         seen.finish()
         whose: dict[str, list[Any]] = {"": [], **{tool.name: [] for tool in tools}}
         for record in seen.records:
-            if record.call is None and record.observation.path == self._setpriv:  # our own way to start it
+            if record.call is None and record.observation.path == self._setpriv:  # we start the server with it
                 continue
             whose["" if record.call is None else self._calls[record.call].tool].append(record)
         profiles = {name: profile(records, self._world) for name, records in whose.items()}
@@ -342,7 +352,7 @@ class Probe:
         if not (seen.unparsed or seen.dropped) and seen.lines:
             return []
         rule = rulebook().get("trace-incomplete")
-        said = f"Seen: {seen.lines} lines, {seen.unparsed} of them unreadable, {seen.dropped} things not kept"
+        said = f"Seen: {seen.lines} lines, {seen.unparsed} of them unreadable, {seen.dropped} observations not stored"
         return [Finding(None, rule.id, rule.severity, None, f"{rule.description} {said}")]
 
 
@@ -364,7 +374,7 @@ def _by_line(take: Callable[[bytes], None]) -> Callable[[bytes], None]:
     return feed
 
 
-def _last_words(sinkhole: Sinkhole) -> str:
+def _stderr_end(sinkhole: Sinkhole) -> str:
     try:
         said = sinkhole.stderr.read_bytes()[-STDERR_BYTES:].decode("utf-8", "replace").strip()
     except OSError:

@@ -1,4 +1,4 @@
-"""A text that a regular expression matches, for schemas that ask for one. Pure."""
+"""Makes a text that a regular expression matches, for schemas with a `pattern`. Pure."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 from proxy.policy.regex import compile_search
 
+# The parser is re's own, and private: a tree of the pattern without an engine that a server's pattern could stall.
 LETTERS = string.ascii_lowercase + string.digits + string.ascii_uppercase + " -_./:@"
 CATEGORIES = {
     constants.CATEGORY_DIGIT: "1",
@@ -23,7 +24,7 @@ MAX_REPEATS = 64
 
 
 def example(pattern: str) -> str | None:
-    """Return a text in which `pattern` is found; None where none is thought of."""
+    """Return a text in which `pattern` is found; None where none can be made."""
     try:
         text = "".join(_write(token) for token in parser.parse(pattern))
         return text if is_found(pattern, text) else None
@@ -32,7 +33,7 @@ def example(pattern: str) -> str | None:
 
 
 def is_found(pattern: str, text: str) -> bool:
-    """Return whether `pattern` is found in `text`, in linear time; one that cannot be tried so is taken to be."""
+    """Return whether `pattern` is found in `text`, in linear time; True for a pattern that RE2 cannot compile."""
     try:
         return compile_search(pattern)(text)
     except ValueError:
@@ -40,7 +41,6 @@ def is_found(pattern: str, text: str) -> bool:
 
 
 def _write(token: tuple[Any, Any]) -> str:
-    """Write the shortest text for one part of an expression."""
     kind, value = token
     if kind is constants.LITERAL:
         return chr(value)

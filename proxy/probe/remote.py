@@ -1,4 +1,4 @@
-"""What a server over HTTP says of itself. What it does cannot be watched from here."""
+"""Probes a server over HTTP: reads what it lists. What it does on its own machine cannot be observed."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import httpx2
 
 from proxy.errors import ServerError, WireError
 from proxy.probe.declared_scope import DeclaredScope, declare_tool
-from proxy.probe.findings import judge_manifest
-from proxy.probe.mcp_client import CLIENT, MAX_LISTED, MAX_PAGES, REVISION, STATELESS, stateless_meta
-from proxy.probe.report import ProbeReport, ToolReport, order
+from proxy.probe.findings import ProbeReport, ToolReport, judge_manifest, order
+from proxy.probe.mcp_client import CLIENT, REVISION, STATELESS, list_pages, stateless_meta
 from proxy.probe.rulebook import rulebook
 from proxy.wire.jsonrpc import parse_json
 from proxy.wire.sse import SseSplitter
@@ -31,9 +30,11 @@ async def probe_remote(name: str, url: str, known: ServerBaseline | None) -> Pro
     """List what the server at `url` offers, and compare it with what is `known`. Raises ServerError."""
     try:
         async with httpx2.AsyncClient(timeout=SECONDS) as client:
-            info, tools = await _list(_Remote(client, url))
+            remote = _Remote(client, url)
+            info = await remote.open_session()
+            tools = await list_pages(lambda cursor: remote.request("tools/list", cursor), "tools")
     except httpx2.HTTPError as error:
-        raise ServerError(f"{url} cannot be spoken to: {error or type(error).__name__}") from error
+        raise ServerError(f"{url} cannot be reached: {error or type(error).__name__}") from error
     declared = [ToolReport(str(tool.get("name")), declare_tool(DeclaredScope(), tool), {}, ()) for tool in tools]
     said = info.get("serverInfo")
     return ProbeReport(
@@ -43,27 +44,13 @@ async def probe_remote(name: str, url: str, known: ServerBaseline | None) -> Pro
         findings=order(judge_manifest(tools, known.tools if known else None, rulebook())),
         trace={},
         manifest=tuple(tools),
-        note="manifest only: what a server does elsewhere cannot be watched from here",
+        note="manifest only: what a remote server does cannot be observed from here",
     )
-
-
-async def _list(remote: _Remote) -> tuple[JsonObject, list[JsonObject]]:
-    info = await remote.greet()
-    tools: list[JsonObject] = []
-    cursor: JsonObject = {}
-    for _ in range(MAX_PAGES):
-        page = await remote.ask("tools/list", cursor)
-        listed = page.get("tools")
-        tools += [tool for tool in listed if isinstance(tool, dict)] if isinstance(listed, list) else []
-        if not isinstance(page.get("nextCursor"), str) or len(tools) >= MAX_LISTED:
-            break
-        cursor = {"cursor": page["nextCursor"]}
-    return info, tools[:MAX_LISTED]
 
 
 @dataclass(slots=True)
 class _Remote:
-    """One conversation over HTTP, with a handshake or, where the server knows none, without."""
+    """One session over HTTP, with a handshake or, where the server refuses it, without."""
 
     client: httpx2.AsyncClient
     url: str
@@ -71,26 +58,25 @@ class _Remote:
     meta: JsonObject = field(default_factory=dict)
     number: int = 0
 
-    async def greet(self) -> JsonObject:
-        """Open the conversation in whichever way the server knows; what it says of itself. Raises ServerError."""
+    async def open_session(self) -> JsonObject:
+        """Open the session; return the server's description of itself. Raises ServerError."""
         hello = {"protocolVersion": REVISION, "capabilities": {}, "clientInfo": CLIENT}
         try:
-            info = await self.ask("initialize", hello)
+            info = await self.request("initialize", hello)
         except ServerError as handshake:
             self.headers, self.meta = {"mcp-protocol-version": STATELESS}, stateless_meta({})
             try:
-                return await self.ask("server/discover", {})
+                return await self.request("server/discover", {})
             except ServerError as error:
                 raise ServerError(f"{handshake}; without a handshake, {error}") from error
-        # What was agreed on, or else what we asked for.
+        # Servers refuse later requests without the header, or with another revision than was agreed on.
         agreed = info.get("protocolVersion")
         self.headers["mcp-protocol-version"] = agreed if isinstance(agreed, str) and agreed.isascii() else REVISION
-        told = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-        await self.client.post(self.url, headers={**self.headers, "Accept": ACCEPT}, json=told)
+        initialized = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+        await self.client.post(self.url, headers={**self.headers, "Accept": ACCEPT}, json=initialized)
         return info
 
-    async def ask(self, method: str, params: JsonObject) -> JsonObject:
-        """Return a request's result. Raises ServerError."""
+    async def request(self, method: str, params: JsonObject) -> JsonObject:
         self.number += 1
         said = {**params, "_meta": self.meta} if self.meta else params
         headers = {**self.headers, **({"mcp-method": method} if self.meta else {}), "Accept": ACCEPT}
@@ -110,7 +96,7 @@ class _Remote:
 
 
 async def _messages(response: httpx2.Response) -> AsyncIterator[JsonObject]:
-    """Return the messages of an answer, be it one or a stream of events. Raises ServerError."""
+    """Yield the messages of a response, be it JSON or a stream of events. Raises ServerError."""
     streamed = response.headers.get("content-type", "").lower().startswith("text/event-stream")
     splitter, body = SseSplitter(MAX_BYTES), b""
     try:
@@ -126,4 +112,4 @@ async def _messages(response: httpx2.Response) -> AsyncIterator[JsonObject]:
         if not streamed and isinstance(message := parse_json(body), dict):
             yield message
     except WireError as error:
-        raise ServerError(f"{response.url} answers with what is no message ({error})") from error
+        raise ServerError(f"{response.url} answers with something that is no MCP message ({error})") from error

@@ -1,4 +1,4 @@
-"""The rules that a probe judges by, read from rules.yaml beside this file."""
+"""Loads the rules by which a probe judges, from rules.yaml beside this file."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class _Strict(BaseModel):
 
 
 class RuleException(_Strict):
-    """When a rule says nothing after all: where everything that is given fits."""
+    """An exception to a rule: applies where every given field fits."""
 
     paths: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
@@ -50,7 +50,6 @@ class RuleException(_Strict):
     facts: Facts = ()
 
     def fits(self, record: ProbeObservation, path: str, facts: frozenset[str]) -> bool:
-        """Return whether it excuses a deed on `path`."""
         started = posixpath.basename(record.observation.path or "") if record.observation.argv else record.program
         return (
             (not self.paths or matches(path, self.paths))
@@ -75,7 +74,7 @@ class ProbeRule(_Strict):
     supersedes: tuple[str, ...] = ()
 
     def speaks_of(self, record: ProbeObservation, path: str, facts: frozenset[str]) -> bool:
-        """Return whether the rule matches a deed on `path`, spelled with a tilde."""
+        """Return whether the rule matches an observation; `path` has the home written as a tilde."""
         return (
             record.observation.capability in self.capability
             and (not self.actions or record.observation.action in self.actions)
@@ -87,8 +86,6 @@ class ProbeRule(_Strict):
 
 
 class Rulebook(_Strict):
-    """All rules."""
-
     version: Literal[1]
     rules: tuple[ProbeRule, ...]
 
@@ -102,18 +99,16 @@ class Rulebook(_Strict):
         return self
 
     def get(self, name: str) -> ProbeRule:
-        """Return a rule by its id. Raises KeyError."""
         return {rule.id: rule for rule in self.rules}[name]
 
 
 @cache
 def rulebook() -> Rulebook:
-    """Return the rules that come with Interlock."""
     return Rulebook.model_validate(YAML(typ="safe").load(FILE.read_text()))
 
 
 def matches(path: str, globs: tuple[str, ...]) -> bool:
-    """Return whether a path is one of those that `globs` stand for."""
+    """Return whether a path matches one of `globs`; rules.yaml explains those."""
     return any(_expression(glob).fullmatch(path) for glob in globs)
 
 

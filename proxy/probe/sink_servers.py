@@ -1,14 +1,14 @@
-"""Where all traffic of a sinkhole ends: a resolver that knows every name, and listeners that note what they are sent.
+"""Serves all traffic of a sinkhole: a resolver that knows every name, and listeners that log what they receive.
 
 Runs inside the sinkhole's network namespace, where every address is local.
-Whatever comes is noted as one JSON object and answered with as little as makes
-an honest client content.
+Each connection is logged as one JSON object, and answered with as little as an
+honest client needs to continue.
 """
 
 from __future__ import annotations
 
-import base64
 import contextlib
+import datetime as dt
 import ipaddress
 import json
 import os
@@ -17,7 +17,13 @@ import ssl
 import struct
 import threading
 import time
+from base64 import b64encode
 from typing import TYPE_CHECKING, Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from proxy.egress import dns
 from proxy.sandbox.namespaces import original_destination
@@ -26,38 +32,115 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from proxy.probe.certificates import ProbeAuthority
-
+# Made-up addresses of names. From a public range: careful servers refuse to connect to private ones.
 NAMES = ipaddress.ip_network("11.64.0.0/10")
-"""Names lead to addresses from here, and back. They are public ones: careful servers speak to no others."""
 HEAD_BYTES = 16 << 10
 QUIET_SECONDS = 0.5
 FIRST_BYTES_SECONDS = 3.0
 TLS_HANDSHAKE = 0x16
+# All TCP is redirected to this port where nft is installed. Without it the common ports are served, and what is
+# sent to others is known from the trace alone.
 REDIRECTED = 4
-"""All TCP is redirected to this port where nft is there."""
 COMMON = (21, 22, 23, 25, 80, 110, 143, 443, 465, 587, 853, 993, 1080, 1337, 3306, 4444, 5432, 6379, 6667, 8080, 8443)
-"""Where it is not, these ports are listened on; what is sent to others is known from the trace alone."""
 TYPE_NAMES = {1: "A", 5: "CNAME", 15: "MX", 16: "TXT", 28: "AAAA", 33: "SRV", 65: "HTTPS"}
 PAGE = b"<!doctype html><title>Sinkhole</title><p>Nothing is here.</p>"
 
 
+LIFETIME = dt.timedelta(days=2)
+MAX_COMMON_NAME = 64
+_UNUSED = (
+    "content_commitment",
+    "key_encipherment",
+    "data_encipherment",
+    "key_agreement",
+    "encipher_only",
+    "decipher_only",
+)
+# Python 3.13 verifies strictly by default: a CA must say that it signs certificates, and have key identifiers.
+_SIGNS_CERTIFICATES = x509.KeyUsage(
+    digital_signature=True, key_cert_sign=True, crl_sign=True, **dict.fromkeys(_UNUSED, False)
+)
+
+
+class ProbeAuthority:
+    """Signs a certificate for any name. Its keys never leave the process."""
+
+    def __init__(self) -> None:
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._leaf_key = ec.generate_private_key(ec.SECP256R1())
+        self._name = _named("Interlock probe")
+        self._lock = threading.Lock()
+        self._contexts: dict[str, ssl.SSLContext] = {}
+        signed = (
+            self._builder(self._name, self._key)
+            .add_extension(x509.BasicConstraints(True, 0), critical=True)
+            .add_extension(_SIGNS_CERTIFICATES, critical=True)
+        )
+        self._certificate = signed.sign(self._key, hashes.SHA256())
+
+    @property
+    def pem(self) -> bytes:
+        return self._certificate.public_bytes(serialization.Encoding.PEM)
+
+    def context(self, name: str) -> ssl.SSLContext:
+        """Return a server's TLS context for a host name or address."""
+        with self._lock:
+            if name not in self._contexts:
+                self._contexts[name] = self._make(name)
+            return self._contexts[name]
+
+    def _make(self, name: str) -> ssl.SSLContext:
+        alternative = x509.SubjectAlternativeName([_general(name)])
+        builder = self._builder(_named(name[:MAX_COMMON_NAME]), self._leaf_key)
+        leaf = builder.add_extension(alternative, critical=False).sign(self._key, hashes.SHA256())
+        private = self._leaf_key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        # The ssl module reads keys from files only; a memfd is on no disk.
+        with os.fdopen(os.memfd_create("leaf", os.MFD_CLOEXEC), "wb") as file:
+            file.write(private + leaf.public_bytes(serialization.Encoding.PEM))
+            file.flush()
+            context.load_cert_chain(f"/proc/self/fd/{file.fileno()}")
+        return context
+
+    def _builder(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+        now = dt.datetime.now(dt.UTC)
+        return (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(self._name)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - LIFETIME)
+            .not_valid_after(now + LIFETIME)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
+        )
+
+
+def _named(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+
+def _general(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
 class SinkLog:
-    """Writes what the sinks saw, an object a line."""
+    """Writes what the sinks saw, one JSON object per line."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._lock = threading.Lock()
 
     def note(self, kind: str, **fields: Any) -> None:
-        """Note one thing; bytes go as base64."""
-        line = json.dumps({"kind": kind, "time": time.time(), **fields}, default=_encode) + "\n"
+        line = json.dumps({"kind": kind, "time": time.time(), **fields}, default=lambda data: b64encode(data).decode())
         with self._lock, contextlib.suppress(OSError):
-            os.write(self._descriptor, line.encode())
-
-
-def _encode(value: bytes) -> str:
-    return base64.b64encode(value).decode()
+            os.write(self._descriptor, f"{line}\n".encode())
 
 
 class SinkServers:
@@ -78,7 +161,6 @@ class SinkServers:
         self._unix = [_bind_unix(path) for path in unix_paths]
 
     def serve(self) -> None:
-        """Serve in threads of their own until the process ends."""
         for datagram in self._datagrams:
             if datagram:
                 _start(self._answer_names, datagram)
@@ -119,7 +201,6 @@ class SinkServers:
                 self._take_stream(connection)
 
     def _answer_stream(self, connection: socket.socket) -> None:
-        """Answer names asked for over TCP."""
         connection.settimeout(FIRST_BYTES_SECONDS)
         query = connection.recv(HEAD_BYTES)
         answer = self._resolve(query[2:])
@@ -147,7 +228,10 @@ class SinkServers:
             connection.close()
 
     def _open_tls(self, connection: socket.socket, seen: dict[str, Any]) -> ssl.SSLSocket:
-        """Speak TLS with a certificate for the name asked for; the name is kept even where the client goes then."""
+        """Complete a TLS handshake with a certificate for the requested name.
+
+        `seen` gets the name also where the client rejects the certificate.
+        """
 
         def choose(wrapped: ssl.SSLSocket, name: str | None, _: ssl.SSLContext) -> None:
             if name:
@@ -180,7 +264,7 @@ def _bind(family: int, kind: int, port: int) -> socket.socket | None:
         made.bind(("", port))
         if kind == socket.SOCK_STREAM:
             made.listen(64)
-    except OSError:
+    except OSError:  # without IPv6, say; nothing can be sent there then
         return None
     return made
 
@@ -197,7 +281,7 @@ def _bind_unix(path: Path) -> socket.socket | None:
 
 
 def _reply_from(control: list[tuple[int, int, bytes]]) -> list[tuple[int, int, bytes]]:
-    """Let a reply come from the address that was asked: a client takes it from no other."""
+    """Return control data that makes a reply come from the address that was asked: clients take no other."""
     for level, kind, data in control:
         if level == socket.IPPROTO_IP and kind == socket.IP_PKTINFO:
             _, _, asked = struct.unpack("=I4s4s", data[:12])
@@ -208,7 +292,6 @@ def _reply_from(control: list[tuple[int, int, bytes]]) -> list[tuple[int, int, b
 
 
 def _destination(connection: socket.socket) -> tuple[str, int]:
-    """Return the address and port that the client dialled, before any redirection."""
     here = connection.getsockname()
     if here[1] != REDIRECTED:
         return str(here[0]), int(here[1])
@@ -218,7 +301,7 @@ def _destination(connection: socket.socket) -> tuple[str, int]:
 
 
 def _read_head(connection: socket.socket) -> bytes:
-    """Return what a client sends first, until it is quiet or has ended."""
+    """Return what a client sends first, until it pauses or ends."""
     data = b""
     with contextlib.suppress(OSError):
         while len(data) < HEAD_BYTES and (piece := connection.recv(HEAD_BYTES)):
@@ -238,7 +321,7 @@ def _is_whole_request(data: bytes) -> bool:
 
 
 def _answer_http(head: bytes) -> bytes:
-    """Answer as a web server with next to nothing on it would; robots may come."""
+    # An almost empty web site. Without a robots.txt: honest fetchers ask for it first, and stop where it forbids.
     if b" HTTP/1." not in head.partition(b"\r\n")[0]:
         return b""
     found = b" /robots.txt" not in head.partition(b"\r\n")[0]

@@ -1,6 +1,6 @@
-"""A place to run a server in from which nothing gets out: what it asks for, and how it is started.
+"""Runs a server in a sinkhole: namespaces from which nothing gets out.
 
-`plan_sinkhole` says outside what to start; `main` is what runs then, inside: it
+`plan_sinkhole` returns, outside, what to start; that runs `main`, which
 isolates itself, serves the sinks and starts the server under its tracer. Its
 exit code is the server's, or `IMPOSSIBLE` where the system refuses to isolate.
 """
@@ -27,8 +27,8 @@ from proxy.sandbox.server_process import Launch
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+# Exit code where there can be no sinkhole; the reason is in the file `problem`.
 IMPOSSIBLE = 97
-"""Exit code where there can be no sinkhole; the reason is in the file `problem`."""
 LINGER_SECONDS = 1.0
 DOCKER_SOCKETS = ("/run/docker.sock", "/var/run/docker.sock")
 BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
@@ -37,39 +37,38 @@ BOOT = "import sys; sys.path.insert(0, sys.argv[1]); from proxy.probe.sinkhole i
 
 @dataclass(frozen=True, slots=True)
 class Sinkhole:
-    """What is run inside, and the folder that both sides see: `notes`, `stderr`, `problem`, `trust.pem`."""
+    """What is run inside. `folder` is shared with the outside: `notes`, `stderr`, `problem`, `trust.pem`.
+
+    `command` starts the tracer, which starts the server. The server sees `copies` of these folders, and may write
+    to them. `drops`: the command itself drops the capabilities that the tracer keeps, so that no server can
+    trace its tracer.
+    """
 
     folder: str
     home: str
     command: tuple[str, ...]
-    """The tracer's words and the server's."""
     environment: dict[str, str]
     working_folder: str
     real_home: str
     state_folder: str | None = None
     copies: tuple[str, ...] = ()
-    """Folders that the server may write to, without changing them."""
     drops: bool = False
-    """The command itself drops the capabilities with which its tracer is left, so that no server can trace that."""
 
     @property
     def notes(self) -> Path:
-        """A FIFO, to which the sinks write what they see."""
         return Path(self.folder) / "notes"
 
     @property
     def stderr(self) -> Path:
-        """What the server said on its stderr."""
         return Path(self.folder) / "stderr"
 
     @property
     def problem(self) -> Path:
-        """Why there is no sinkhole."""
         return Path(self.folder) / "problem"
 
 
 def environment(home: Path, folder: Path, said: Mapping[str, str], path: str) -> dict[str, str]:
-    """Get the variables of a server inside: a home of canaries, our own authority trusted, nothing of the caller's."""
+    """Return the server's variables: a home of canaries, our CA trusted, and nothing of the caller's but `said`."""
     trust = str(folder / "trust.pem")
     return {
         "PATH": path,
@@ -89,7 +88,7 @@ def environment(home: Path, folder: Path, said: Mapping[str, str], path: str) ->
 
 
 def plan_sinkhole(sinkhole: Sinkhole) -> Launch:
-    """Say what to start for a sinkhole; makes what it needs in its folder."""
+    """Return what to start for a sinkhole, after creating what it needs in its folder."""
     os.mkfifo(sinkhole.notes, 0o600)
     plan = Path(sinkhole.folder) / "plan.json"
     plan.write_text(json.dumps(asdict(sinkhole)))
@@ -98,10 +97,9 @@ def plan_sinkhole(sinkhole: Sinkhole) -> Launch:
 
 
 def main(plan: str) -> None:
-    """Run what a plan says; ends the process."""
     words = json.loads(Path(plan).read_text())
     sinkhole = Sinkhole(**{**words, "command": tuple(words["command"]), "copies": tuple(words["copies"])})
-    # Opened here, since a path may lead elsewhere once half of the mounts are made.
+    # Opened now: once half of the mounts are made, the path may lead elsewhere.
     with sinkhole.problem.open("w", buffering=1) as problem:
         try:
             code = _run(sinkhole)
@@ -112,28 +110,29 @@ def main(plan: str) -> None:
 
 
 def _run(sinkhole: Sinkhole) -> int:
-    # Only now: outside, where the plan is made, none of this is needed.
-    from proxy.probe.certificates import ProbeAuthority  # noqa: PLC0415
-    from proxy.probe.sink_servers import COMMON, REDIRECTED, SinkLog, SinkServers  # noqa: PLC0415
+    # Imported here: outside, where the plan is made, none of this is needed.
+    from proxy.probe.sink_servers import COMMON, REDIRECTED, ProbeAuthority, SinkLog, SinkServers  # noqa: PLC0415
 
     folder, home = Path(sinkhole.folder), Path(sinkhole.home)
     notes = SinkLog(os.open(sinkhole.notes, os.O_WRONLY))
-    sinkhole.notes.unlink()  # both ends are open: nobody else is to write there
+    sinkhole.notes.unlink()  # both ends are open: a server that opened it could forge entries
     stderr = os.open(sinkhole.stderr, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
     authority = ProbeAuthority()
     _write_trust(folder / "trust.pem", authority.pem)
     (folder / "resolv.conf").write_text("nameserver 127.0.0.1\noptions timeout:1 attempts:1\n")
     (scratch := folder / "scratch").mkdir()
-    hidden = hidden_places(sinkhole)
+    hidden = hidden_places(sinkhole)  # before isolating: inside, the machine's sockets are not listed any more
     namespaces.isolate()
     namespaces.confine_files(home, folder, hidden, scratch, sinkhole.copies)
     redirected = namespaces.confine_network()
     sockets = [Path(path) for path in DOCKER_SOCKETS] + [Path(sinkhole.environment["SSH_AUTH_SOCK"])]
     sinks = SinkServers(notes, authority, sockets, (REDIRECTED,) if redirected else COMMON)
+    # Bound before the fork and served after it: no connection of the server comes too early, and no thread of
+    # ours exists when we fork.
     child = os.fork()
     if child == 0:
         _become(sinkhole, stderr)
-    for stream in (0, 1):  # the server's alone
+    for stream in (0, 1):  # while we hold them too, the probe would not see the server close them
         os.close(stream)
     sinks.serve()
     notes.note("ready")
@@ -141,7 +140,7 @@ def _run(sinkhole: Sinkhole) -> int:
 
 
 def hidden_places(sinkhole: Sinkhole) -> tuple[OverMount, ...]:
-    """Say what the server must not see: the caller's real secrets, our own state, and sockets that lead out."""
+    """Return what is covered: the caller's real secrets (by canaries), our own state, and sockets that lead out."""
     home, real = Path(sinkhole.home), Path(sinkhole.real_home)
     tops = dict.fromkeys("/".join(path.split("/")[: 2 if path.startswith(".config/") else 1]) for path in SECRETS)
     covers = [OverMount(str(real / top), str(home / top)) for top in tops if (real / top).exists()]
@@ -171,7 +170,7 @@ def _become(sinkhole: Sinkhole, stderr: int) -> None:
 
 
 def _wait(child: int) -> int:
-    """Wait for the server, reaping what is left behind as the first process must; then a moment for its tracer."""
+    """Wait for the server, and then a moment for its tracer, which may still have lines to write."""
     while True:
         pid, status = os.wait()
         if pid == child:

@@ -1,7 +1,7 @@
-"""Makes arguments for a tool from its schema: valid, and as meaningful as names and formats let one guess.
+"""Makes arguments for a tool from its schema: valid, and as meaningful as names and formats suggest. Pure.
 
-Pure. What is made is checked against the schema; what does not fit is made again
-by the letter of the schema alone, and left out where that does not fit either.
+The result is validated. Where it does not fit, it is made again from the schema
+alone, and left out where that does not fit either.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ MAX_DEPTH = 8
 MAX_VARIANTS = 6
 MAX_ITEMS = 3
 MAX_TEXT = 1 << 16
+# Characters of a schema. A larger one is there to stall us, and is treated as empty.
 MAX_SCHEMA = 1 << 16
-"""Letters of a schema. One that is larger is there to hold somebody up, and gets what nothing is known of."""
-# What a schema with numbers past all bounds, or nested past them, makes of whoever fills it in.
+# What a schema with absurd numbers or nesting raises.
 ABSURD = (RecursionError, OverflowError, MemoryError, ValueError, TypeError, AttributeError)
 
 
 @dataclass(frozen=True, slots=True)
 class SampleFiles:
-    """What arguments may point at: real files and folders that hold nothing of anybody's."""
+    """Files and folders that arguments may name: they exist, and hold nothing real."""
 
     file: str
     other_file: str
@@ -46,14 +46,12 @@ class SampleFiles:
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """Arguments for one call, and what they are."""
-
     label: str
     arguments: JsonObject
 
 
 def synthesise(tool: JsonObject, samples: SampleFiles) -> tuple[Input, ...]:
-    """Return several sets of arguments that differ: what is required alone, all there is, other values, each choice."""
+    """Return different sets of arguments: the required ones, all, others, and one for each choice of an enum."""
     schema = tool.get("inputSchema")
     root: JsonObject = schema if isinstance(schema, dict) and _is_small(schema) else {}
     if re.search(r"\b(director(y|ies)|folder|tree|search)\b", _words(str(tool.get("name", "")))):
@@ -96,7 +94,7 @@ def _fits(schema: JsonObject, arguments: JsonObject) -> bool:
         _Validator.check_schema(schema)
         return bool(_Validator(schema, registry=Registry()).is_valid(arguments))
     except (SchemaError, Unresolvable, *ABSURD):
-        return True  # a schema that nobody can check forbids nothing
+        return True  # a schema that cannot be checked forbids nothing
 
 
 def _check_pattern(_: Any, pattern: str, instance: Any, __: Any) -> Iterator[ValidationError]:
@@ -104,7 +102,7 @@ def _check_pattern(_: Any, pattern: str, instance: Any, __: Any) -> Iterator[Val
         yield ValidationError(f"{instance!r} does not match {pattern!r}")
 
 
-# The schema is the server's: its expressions run in linear time, and its references are fetched from nowhere.
+# The schema is the server's: its patterns must not stall us, so they run in RE2, and no reference is fetched.
 _Validator = validators.extend(
     Draft202012Validator, {"pattern": _check_pattern, "patternProperties": lambda *_: iter(())}
 )
@@ -112,7 +110,7 @@ _Validator = validators.extend(
 
 @dataclass(frozen=True, slots=True)
 class _ArgumentMaker:
-    """One way of filling in a schema: `turn` chooses among the values there are."""
+    """One way to fill in a schema: `turn` chooses among alternatives."""
 
     root: JsonObject
     samples: SampleFiles
@@ -124,7 +122,7 @@ class _ArgumentMaker:
         return replace(self, meaningful=False)
 
     def object(self, schema: JsonObject, depth: int = 0) -> JsonObject | None:
-        """Fill in an object; None where it is too deep."""
+        """Return arguments for an object schema; None where it is nested too deeply."""
         if depth > MAX_DEPTH:
             return None
         schema = self._resolve(schema)
@@ -136,13 +134,12 @@ class _ArgumentMaker:
         return made | {name: inner.value(name, {}, depth + 1) for name in required if name not in made}
 
     def _beside(self, properties: Mapping[str, Any]) -> _ArgumentMaker:
-        """Return the maker for an object's properties: beside a repository, files are the repository's."""
+        """Return the maker for an object's properties: beside a repository, file names are relative to it."""
         if not any(re.search(REPOSITORY, _words(name)) for name in properties):
             return self
         return replace(self, samples=replace(self.samples, file="README.md", other_file="app.py"))
 
     def value(self, name: str, schema: Any, depth: int) -> Any:
-        """Return a value for what is called `name`."""
         schema = self._resolve(schema if isinstance(schema, dict) else {})
         if "const" in schema:
             return schema["const"]
@@ -155,6 +152,7 @@ class _ArgumentMaker:
             case "array":
                 return self._array(name, schema, depth)
             case "integer" | "number" as kind:
+                # Small: a tool that is told to wait should not use up its time.
                 if self.meaningful and re.search(r"\b(duration|delay|seconds|timeout|wait|sleep)\b", _words(name)):
                     schema = {"minimum": 1, **schema}
                 return _number(schema, self.turn, whole=kind == "integer")
@@ -227,7 +225,7 @@ class _ArgumentMaker:
         )
 
     def _resolve(self, schema: JsonObject) -> JsonObject:
-        """Follow references and take one of the alternatives; what cannot be followed allows anything."""
+        """Follow references and choose an alternative; a reference that leads nowhere allows anything."""
         for _ in range(MAX_DEPTH):
             if isinstance(schema.get("$ref"), str):
                 found = _look_up(self.root, schema["$ref"])
@@ -244,8 +242,8 @@ class _ArgumentMaker:
 
 
 REPOSITORY = r"\brepo(sitory)?\b"
+# So many of the hints are also searched for in descriptions; the others are words that occur in any text.
 DESCRIBED = 6
-"""So many of the hints are looked for in descriptions too."""
 NAMED: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"\b(e ?mail|recipient)\b", ("someone@example.org", "other@example.org")),
     (r"\b(date ?time|timestamp)\b", ("2026-01-05T10:00:00Z", "2026-02-06T11:30:00Z")),
@@ -284,7 +282,7 @@ FORMATS: dict[str, tuple[str, ...]] = {
 
 
 def _words(name: str) -> str:
-    """Spell a name in any case as words."""
+    """Return a name in camelCase or snake_case as words in lower case."""
     return re.sub(r"[^a-z0-9]+", " ", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name).lower()).strip()
 
 

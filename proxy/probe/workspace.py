@@ -1,19 +1,39 @@
-"""Where a probe plays: a folder of its own with a canary home in it, and what is known of both."""
+"""The folders of a probe: a canary home, and copies of the caches that a package runner needs."""
 
 from __future__ import annotations
 
+import posixpath
 import shutil
 import socket
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from proxy.probe.canary import CanaryWatch, make_home
 from proxy.probe.observation_facts import LOCAL_NAMES, RunContext
 from proxy.probe.synthesise import SampleFiles
+from proxy.trace.server_name import PACKAGE_RUNNERS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+# The caches of package runners: the variable that sets the folder, and its default below the home.
+CACHES = {
+    "UV_CACHE_DIR": ".cache/uv",
+    "UV_TOOL_DIR": ".local/share/uv/tools",
+    "UV_PYTHON_INSTALL_DIR": ".local/share/uv/python",
+    "npm_config_cache": ".npm",
+    "PIPX_HOME": ".local/share/pipx",
+    "BUN_INSTALL_CACHE_DIR": ".bun/install/cache",
+    "DENO_DIR": ".cache/deno",
+}
+# Inside a sinkhole nothing can be fetched: without these, runners wait for a network until they give up.
+OFFLINE = {"UV_OFFLINE": "1", "npm_config_offline": "true", "npm_config_update_notifier": "false"}
 
 
 class Workspace:
-    """Made on disk at once; `remove` it."""
+    """A temporary folder with a canary home in it. Created at once; the caller must `remove` it."""
 
     def __init__(self) -> None:
         self._base = Path(tempfile.mkdtemp(prefix="interlock-probe-"))
@@ -23,16 +43,13 @@ class Workspace:
         self.cwd = str(Path.cwd())
 
     def remove(self) -> None:
-        """Leave nothing of it."""
         shutil.rmtree(self._base, ignore_errors=True)
 
     @property
     def roots(self) -> tuple[str, ...]:
-        """The folders that a server is told of."""
         return str(self.home.documents), str(self.home.repository)
 
     def context(self) -> RunContext:
-        """Return what is known of the place before anything is seen."""
         home = self.home
         return RunContext(
             home=str(home.folder),
@@ -44,7 +61,6 @@ class Workspace:
         )
 
     def samples(self) -> SampleFiles:
-        """Return what arguments may point at."""
         documents = self.home.documents
         return SampleFiles(
             file=str(documents / "notes.md"),
@@ -55,8 +71,23 @@ class Workspace:
         )
 
     def fill_in(self, word: str) -> str:
-        """Put the canary home's folders where a word of the caller's asks for them."""
+        """Replace {home}, {documents} and {repository} by folders of the canary home."""
         home = self.home
         for name, path in (("home", home.folder), ("documents", home.documents), ("repository", home.repository)):
             word = word.replace(f"{{{name}}}", str(path))
         return word
+
+
+@dataclass(frozen=True, slots=True)
+class PackageCache:
+    folders: tuple[str, ...] = ()
+    variables: dict[str, str] | None = None
+
+
+def find_package_cache(command: Sequence[str], environ: Mapping[str, str], real_home: Path) -> PackageCache:
+    """Return what a package runner needs to start what it has fetched before; nothing for other commands."""
+    if posixpath.basename(command[0]) not in PACKAGE_RUNNERS:
+        return PackageCache()
+    folders = {name: environ.get(name) or str(real_home / below) for name, below in CACHES.items()}
+    existing = {name: path for name, path in folders.items() if posixpath.isabs(path) and posixpath.isdir(path)}
+    return PackageCache(tuple(dict.fromkeys(existing.values())), {**existing, **OFFLINE})

@@ -38,7 +38,6 @@ def prctl(option: int, *values: int) -> None:
 
 
 def set_subreaper() -> None:
-    """Become the parent of every descendant whose own parent dies."""
     prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
@@ -53,7 +52,6 @@ def explain_start(name: str, error: OSError) -> str:
 
 
 def start_code(error: OSError) -> int:
-    """Return the exit code of a program that could not be started."""
     return NOT_FOUND if isinstance(error, FileNotFoundError | NotADirectoryError) else NOT_EXECUTABLE
 
 
@@ -100,7 +98,6 @@ def kill_descendants(root: int, seconds: float = KILL_SECONDS) -> bool:
 
 
 def _reap() -> dict[int, int]:
-    """Take the wait statuses of the children that have ended."""
     ended: dict[int, int] = {}
     while True:
         try:

@@ -129,7 +129,6 @@ class ServerProcess:
             self._leash = None
 
     async def clean_up(self) -> None:
-        """Kill whatever is still running."""
         self.kill()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.ended(), KILL_SECONDS)

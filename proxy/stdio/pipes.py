@@ -57,7 +57,6 @@ class DescriptorReader:
         self._worker = BlockingWorker("interlock-inlet")
 
     async def read(self) -> bytes:
-        """Return the next bytes; empty at the end."""
         return await self._worker.do(self._read)
 
     def _read(self) -> bytes:

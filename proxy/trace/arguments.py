@@ -134,7 +134,6 @@ def words(argument: str) -> tuple[QuotedString, ...] | None:
 
 
 def flags(argument: str) -> frozenset[str]:
-    """Return the names in a set of flags: `O_RDWR|O_CREAT`."""
     return frozenset(argument.partition("=")[2].split("|") if argument.startswith("flags=") else argument.split("|"))
 
 
@@ -154,13 +153,11 @@ def address(argument: str) -> Address | None:
 
 
 def buffers(argument: str) -> tuple[QuotedString, ...]:
-    """Return the data of each part of an I/O vector."""
     read = (quoted(found) for found in _IOV.findall(argument))
     return tuple(each for each in read if each is not None)
 
 
 def message(argument: str) -> SentMessage:
-    """Read one message header of sendmsg or sendmmsg."""
     name = _MESSAGE_NAME.search(argument)
     return SentMessage(address(name[1]) if name else None, buffers(argument))
 

@@ -49,7 +49,6 @@ class Observation(NamedTuple):
 
     @property
     def ok(self) -> bool:
-        """Whether it succeeded."""
         return self.error is None
 
     @property

@@ -292,7 +292,6 @@ class Normaliser:
             process.memory.pop(made.number, None)
 
     def _path(self, process: Process, arguments: list[str], at: int, *, with_folder: bool) -> bytes | None:
-        """Return the path at position `at`, made absolute."""
         said = quoted(arguments[at]) if len(arguments) > at else None
         folder = descriptor(arguments[at - 1]) if with_folder and 0 < at <= len(arguments) else None
         if folder is not None and folder.number is None and folder.path is not None:
@@ -309,7 +308,6 @@ class Normaliser:
 
 @cache
 def _opening(said: str, ok: bool) -> tuple[tuple[Capability, str], ...]:  # noqa: FBT001  kept by both
-    """Return what opening a file with these flags does to it."""
     asked = flags(said)
     if "O_PATH" in asked:
         return ()

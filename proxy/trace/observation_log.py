@@ -43,7 +43,6 @@ class ObservationLog:
         self.dropped = 0
 
     def take(self, seen: AttributedObservation) -> None:
-        """Add one observation."""
         key = page_of(seen.attribution)
         page = self._pages.get(key)
         if page is None:
@@ -54,11 +53,9 @@ class ObservationLog:
         _enter(page, seen)
 
     def names(self) -> list[str]:
-        """Return the open records: call ids and phases."""
         return list(self._pages)
 
     def began(self, name: str) -> float:
-        """Return the time of a record's first observation."""
         return self._pages[name].began
 
     def close(self, name: str) -> JsonObject | None:
@@ -68,7 +65,6 @@ class ObservationLog:
 
 
 def page_of(attribution: Attribution) -> str:
-    """Return the name of the record that an observation belongs to."""
     return attribution.calls[0] if attribution.calls else attribution.phase
 
 

@@ -33,7 +33,6 @@ class Process:
         return process.memory.get(number) if process else None
 
     def resolve(self, path: bytes, folder: bytes | None = None) -> bytes:
-        """Make a path absolute, without following links."""
         return posixpath.normpath(posixpath.join(folder or self.cwd, path)).replace(b"//", b"/", 1)
 
 
@@ -47,7 +46,6 @@ class ProcessTree:
         self._starting: dict[int, Unfinished] = {}
 
     def process(self, pid: int) -> Process:
-        """Return the process of a thread."""
         found = self._threads.get(pid)
         if found is not None:
             return found
@@ -66,7 +64,6 @@ class ProcessTree:
         return tuple(found)
 
     def knows(self, pid: int) -> bool:
-        """Return whether a thread is one of this trace."""
         return pid in self._threads
 
     def begins(self, call: Unfinished) -> None:
@@ -101,7 +98,6 @@ class ProcessTree:
         return process
 
     def ended(self, event: Ended) -> None:
-        """Forget a thread that has ended."""
         self._threads.pop(event.pid, None)  # its number may come again; its children still need `_starters`
         self._starting.pop(event.pid, None)
 

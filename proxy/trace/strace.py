@@ -34,13 +34,11 @@ class Syscall(NamedTuple):
 
     @property
     def error(self) -> str | None:
-        """The name of the error, such as ENOENT."""
         found = _ERROR.match(self.rest)
         return found[1] if found else None
 
     @property
     def ok(self) -> bool:
-        """Whether it returned, and no error."""
         return self.value is not None and not (self.value < 0 and _ERROR.match(self.rest))
 
     @property
@@ -66,8 +64,6 @@ class Unfinished(NamedTuple):
 
 
 class Resumed(NamedTuple):
-    """The rest of a system call that was Unfinished."""
-
     pid: int
     time: float
     name: str
@@ -97,8 +93,6 @@ class Superseded(NamedTuple):
 
 
 class Signal(NamedTuple):
-    """A signal that a thread got, or a stop."""
-
     pid: int
     time: float
     text: str
@@ -238,7 +232,6 @@ class TraceReader:
         self._pending: dict[int, Unfinished] = {}
 
     def take(self, line: str) -> Event:
-        """Read the next line."""
         self.lines += 1
         parsed = parse_line(line)
         if type(parsed) is Syscall:

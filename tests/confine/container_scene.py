@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from proxy.confine.firewall import ruleset
-from proxy.confine.gateway import start
+from proxy.confine.forwarder import start_gateway
 from proxy.confine.namespace_setup import bind_sockets
 from proxy.sandbox.namespaces import run_program
 from tests.confine.hostile import NOWHERE, NOWHERE6, attempt, dial, question, send
@@ -88,7 +88,7 @@ def serve(notes: int) -> NoReturn:
 
     async def run() -> None:
         server = await asyncio.start_server(proxy, "127.0.0.1", 0)
-        kept = await start(server.sockets[0].getsockname(), None, bind_sockets(PORT, RESOLVER), lambda _: None)
+        kept = await start_gateway(server.sockets[0].getsockname(), None, bind_sockets(PORT, RESOLVER), lambda _: None)
         os.write(notes, b"ready\n")
         await asyncio.gather(*(each.serve_forever() for each in kept))
 

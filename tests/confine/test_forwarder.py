@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
+import os
+import resource
 import socket
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
 from proxy.confine import forwarder as module
-from proxy.confine.forwarder import TOKEN_WANTED, Forwarder
+from proxy.confine.forwarder import TOKEN_WANTED, Forwarder, allow_descriptors
 from proxy.confine.resolver import new_addresses
-from tests.support.harness import free_port
+from tests.support.harness import environment, free_port
+from tests.support.processes import REPOSITORY, start_module
+from tests.support.system_needs import needs
 from tests.support.timeouts import PATIENCE
 
 REFUSED = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 3\r\n\r\nno!"
@@ -131,3 +139,39 @@ async def test_past_the_limit_connections_are_closed(monkeypatch) -> None:
     async with forwarding(monkeypatch, b"HTTP/1.1 200 OK\r\n\r\n", [], most=0) as (reader, _, asked):
         assert await heard(reader) == b""
     assert asked == []
+
+
+@needs("nft", "ip")
+@pytest.mark.skipif(os.geteuid() != 0, reason="SKIPPED FOR WANT OF root: a second user is needed in the network")
+def test_all_but_the_proxys_user_is_led_to_the_proxy_and_nothing_else_leaves() -> None:
+    command = [sys.executable, "-m", "tests.confine.container_scene"]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    seen = told["seen"]
+    assert "\\xc6\\x12\\x00\\x01" in seen["name"]
+    assert seen["connection to the name"] == seen["address"] == "heard b'hello'"
+    assert told["asked"] == ["mcp.test:443", "203.0.113.9:443"]
+    for way in ("UDP", "UDP, IPv6", "Docker's resolver by its own port"):
+        assert seen[way].startswith("PermissionError"), seen
+    assert told["sent by the agent"] == 0
+    assert told["sent"] == 1  # so packets are counted
+
+
+def test_it_says_where_it_listens_and_stops_when_told(tmp_path: Path) -> None:
+    port, resolver = free_port(), free_port()
+    words = ["confine", "gateway", "--port", str(port), "--resolver-port", str(resolver), "--listen", "127.0.0.1:9"]
+    words += ["--state-dir", str(tmp_path)]
+    with start_module("proxy.cli", *words, env=environment(), stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        assert f"port {port}, names on {resolver}" in process.stdout.readline().decode()
+        process.terminate()
+        assert process.wait(PATIENCE) == 0
+
+
+def test_it_is_known_how_many_files_the_system_lets_it_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = {"now": (256, 1024)}
+    monkeypatch.setattr(resource, "getrlimit", lambda _: limits["now"])
+    monkeypatch.setattr(resource, "setrlimit", lambda _, wanted: limits.update(now=wanted))
+    assert allow_descriptors(2560) == 1024
+    assert limits["now"] == (1024, 1024)

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from proxy.probe.canary import Canary, CanaryWatch
 from proxy.probe.declared_scope import DeclaredScope
-from proxy.probe.findings import ProbeCall, judge, judge_manifest, judge_profiles, profile
+from proxy.probe.findings import (
+    CallResult,
+    Finding,
+    ProbeCall,
+    ProbeReport,
+    ToolReport,
+    judge,
+    judge_manifest,
+    judge_profiles,
+    order,
+    profile,
+    sum_up,
+)
 from proxy.probe.observation_facts import ProbeObservation, RunContext
 from proxy.probe.rulebook import rulebook
 from proxy.trace.capability import Capability, Observation
@@ -130,3 +143,39 @@ def test_a_profile_holds_what_lasts() -> None:
         record(0, "net.connect", "connect", peer="1.2.3.4:80"),
     ]
     assert profile(records, WORLD) == {"fs.write": [], "net.connect": ["1.2.3.4"], "proc.exec": ["git"]}
+
+
+HIGH = Finding("t", "canary-read", "high", "fs.read", "It reads.", ("line",))
+INFO = Finding(None, "differs-between-inputs", "info", None, "It differs.")
+
+
+def test_a_report_is_one_json_object() -> None:
+    tool = ToolReport("t", DeclaredScope(read_only=True), {}, (CallResult("all", "ok"),))
+    said = json.loads(json.dumps(ProbeReport({"name": "s"}, (tool,), {}, (HIGH,), {}).data()))
+    assert {"server", "tools", "startup", "findings"} <= set(said)
+    assert said["findings"] == [
+        {
+            "tool": "t",
+            "rule": "canary-read",
+            "severity": "high",
+            "capability": "fs.read",
+            "message": "It reads.",
+            "evidence": ["line"],
+        }
+    ]
+    assert said["tools"][0]["declared"]["read_only"] is True
+
+
+def test_the_worst_comes_first() -> None:
+    assert order([INFO, HIGH]) == (HIGH, INFO)
+    assert [ProbeReport({}, (), {}, found, {}).worst() for found in ((), (INFO,), (INFO, HIGH))] == [
+        None,
+        "info",
+        "high",
+    ]
+
+
+def test_reading_is_told_of_the_home_and_counted_elsewhere() -> None:
+    paths = ("/usr/lib/x.so", "/h/a", "/h/a")
+    records = [ProbeObservation(Observation(Capability.FS_READ, "open", 1, 1.0, "", path=path), 0) for path in paths]
+    assert sum_up(records, RunContext("/h", "/p")) == {"fs.read": {"count": 3, "targets": ["~/a"]}}

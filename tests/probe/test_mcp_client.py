@@ -42,49 +42,49 @@ def error(message: dict[str, Any], code: int) -> dict[str, Any]:
 
 async def test_a_conversation_is_opened_with_a_handshake() -> None:
     server = Scripted(lambda m: [result(m, {"serverInfo": {"name": "x"}})] if "id" in m else [])
-    peer = McpClient(server.read, server.write, ["/r"])
-    assert await peer.greet(5) == {"serverInfo": {"name": "x"}}
+    client = McpClient(server.read, server.write, ["/r"])
+    assert await client.open_session(5) == {"serverInfo": {"name": "x"}}
     assert [m["method"] for m in server.heard] == ["initialize", "notifications/initialized"]
-    await peer.close()
+    await client.close()
 
 
 async def test_a_stateless_server_is_spoken_to_in_its_own_way() -> None:
     server = Scripted(lambda m: [error(m, -32601)] if m["method"] == "initialize" else [result(m, {"ok": 1})])
-    peer = McpClient(server.read, server.write)
-    assert await peer.greet(5) == {"ok": 1}
-    await peer.ask("tools/list", {}, 5)
+    client = McpClient(server.read, server.write)
+    assert await client.open_session(5) == {"ok": 1}
+    await client.request("tools/list", {}, 5)
     assert server.heard[-1]["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"] == "2026-07-28"
-    await peer.close()
+    await client.close()
 
 
 async def test_all_pages_are_listed() -> None:
     pages = {None: {"tools": [{"name": "a"}, 3], "nextCursor": "2"}, "2": {"tools": [{"name": "b"}]}}
     server = Scripted(lambda m: [result(m, pages[m["params"].get("cursor")])])
-    peer = McpClient(server.read, server.write)
-    assert await peer.list_all("tools/list", "tools", 5) == [{"name": "a"}, {"name": "b"}]
-    await peer.close()
+    client = McpClient(server.read, server.write)
+    assert await client.list_all("tools/list", "tools", 5) == [{"name": "a"}, {"name": "b"}]
+    await client.close()
 
 
 async def test_a_list_without_end_is_ended() -> None:
     server = Scripted(lambda m: [result(m, {"tools": [{}] * 40, "nextCursor": "again"})])
-    peer = McpClient(server.read, server.write)
-    assert len(await peer.list_all("tools/list", "tools", 5)) == 500
-    await peer.close()
+    client = McpClient(server.read, server.write)
+    assert len(await client.list_all("tools/list", "tools", 5)) == 500
+    await client.close()
 
 
 async def test_a_list_that_is_not_known_is_empty() -> None:
     server = Scripted(lambda m: [error(m, -32601)])
-    peer = McpClient(server.read, server.write)
-    assert await peer.list_all("prompts/list", "prompts", 5) == []
-    await peer.close()
+    client = McpClient(server.read, server.write)
+    assert await client.list_all("prompts/list", "prompts", 5) == []
+    await client.close()
 
 
 async def test_what_is_no_message_is_passed_over() -> None:
     junk: list[Any] = [b"starting up...\n", b'{"id": 1, "id": 1}\n', [1], {"jsonrpc": "2.0", "id": 99, "result": {}}]
     server = Scripted(lambda m: [*junk, {"jsonrpc": "2.0", "method": "notifications/x"}, result(m, {"a": 1})])
-    peer = McpClient(server.read, server.write)
-    assert await peer.ask("x", {}, 5) == {"a": 1}
-    await peer.close()
+    client = McpClient(server.read, server.write)
+    assert await client.request("x", {}, 5) == {"a": 1}
+    await client.close()
 
 
 @pytest.mark.parametrize(
@@ -93,28 +93,28 @@ async def test_what_is_no_message_is_passed_over() -> None:
 )
 async def test_an_answer_without_a_result_is_an_error(answer: Answer) -> None:
     server = Scripted(answer)
-    peer = McpClient(server.read, server.write)
+    client = McpClient(server.read, server.write)
     with pytest.raises(RequestRefusedError):
-        await peer.ask("x", {}, 5)
-    await peer.close()
+        await client.request("x", {}, 5)
+    await client.close()
 
 
 async def test_a_request_that_is_not_answered_is_cancelled() -> None:
     server = Scripted(lambda m: [])
-    peer = McpClient(server.read, server.write)
+    client = McpClient(server.read, server.write)
     with pytest.raises(RequestTimeoutError, match=r"0\.05 seconds"):
-        await peer.ask("x", {}, 0.05)
+        await client.request("x", {}, 0.05)
     assert server.heard[-1]["method"] == "notifications/cancelled"
-    await peer.close()
+    await client.close()
 
 
 async def test_a_server_that_ends_is_gone() -> None:
     server = Scripted(lambda m: [b""])
-    peer = McpClient(server.read, server.write)
+    client = McpClient(server.read, server.write)
     for _ in range(2):
         with pytest.raises(ServerGoneError):
-            await peer.ask("x", {}, 5)
-    await peer.close()
+            await client.request("x", {}, 5)
+    await client.close()
 
 
 async def test_a_server_that_takes_nothing_is_gone() -> None:
@@ -123,10 +123,10 @@ async def test_a_server_that_takes_nothing_is_gone() -> None:
     async def write(_: bytes) -> None:
         raise BrokenPipeError
 
-    peer = McpClient(server.read, write)
+    client = McpClient(server.read, write)
     with pytest.raises(ServerGoneError):
-        await peer.ask("x", {}, 5)
-    await peer.close()
+        await client.request("x", {}, 5)
+    await client.close()
 
 
 async def test_a_server_may_ask_for_roots_and_for_nothing_else() -> None:
@@ -135,10 +135,10 @@ async def test_a_server_may_ask_for_roots_and_for_nothing_else() -> None:
         for n, m in (("a", "roots/list"), ("b", "ping"), ("c", "sampling/createMessage"))
     ]
     server = Scripted(lambda m: [*asked, result(m, {})] if m.get("method") == "x" else [])
-    peer = McpClient(server.read, server.write, ["/r"])
-    await peer.ask("x", {}, 5)
+    client = McpClient(server.read, server.write, ["/r"])
+    await client.request("x", {}, 5)
     answers = {m["id"]: m for m in server.heard if "method" not in m}
     assert answers["a"]["result"] == {"roots": [{"uri": "file:///r"}]}
     assert answers["b"]["result"] == {}
     assert answers["c"]["error"]["code"] == -32601
-    await peer.close()
+    await client.close()

@@ -13,8 +13,8 @@ import pytest
 
 from proxy.errors import ServerError, StartError
 from proxy.probe.baseline import ServerBaseline
+from proxy.probe.findings import ProbeReport
 from proxy.probe.probe import Probe, ProbePlan
-from proxy.probe.report import ProbeReport
 from tests.servers.misbehaving import EXPECTED
 from tests.support.harness import REPOSITORY
 from tests.support.node_tools import MODULES, node

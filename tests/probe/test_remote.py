@@ -92,12 +92,12 @@ async def test_the_sdks_server_takes_what_is_said_without_a_handshake(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would take a handshake too: so none is offered."""
-    ask = _Remote.ask
+    request = _Remote.request
 
     async def no_handshake(self: _Remote, method: str, params: dict[str, Any]) -> dict[str, Any]:
         if method == "initialize":
             raise ServerError("no handshake")
-        return await ask(self, method, params)
+        return await request(self, method, params)
 
     monkeypatch.setattr(_Remote, "ask", no_handshake)
     with start_python_server("python_modern", tmp_path) as server:
@@ -120,5 +120,5 @@ async def test_a_server_that_does_not_answer_is_told(answer: Any, said: str) -> 
 
 
 async def test_nobody_there_is_told() -> None:
-    with pytest.raises(ServerError, match="cannot be spoken to"):
+    with pytest.raises(ServerError, match="cannot be reached"):
         await probe_remote("x", "http://127.0.0.1:9/mcp", None)
