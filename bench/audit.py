@@ -152,7 +152,7 @@ async def drain(count: int) -> None:
 
 
 def measure(quick: bool) -> Iterator[Figure]:  # noqa: FBT001
-    log_setup.hush()
+    log_setup.silence()
     backlog = BACKLOG // 5 if quick else BACKLOG
     with tempfile.TemporaryDirectory() as folder:
         for producers in (1, 32, 256):
@@ -167,7 +167,7 @@ def measure(quick: bool) -> Iterator[Figure]:  # noqa: FBT001
 
 if __name__ == "__main__":
     if "backlog" in sys.argv[1:2]:
-        log_setup.hush()
+        log_setup.silence()
         asyncio.run(drain(int((sys.argv[2:] or ["1_000_000"])[0])))
     else:
         figures.main(measure, __doc__)

@@ -131,7 +131,7 @@ async def at_once(name: str, gate: Gate, count: int) -> Figure:
 
 
 def measure(quick: bool) -> Iterator[Figure]:  # noqa: FBT001
-    log_setup.hush()
+    log_setup.silence()
     count = CALLS // 4 if quick else CALLS
     with tempfile.TemporaryDirectory() as folder:
         yield from asyncio.run(one_store("sqlite", Path(folder) / "sqlite", None, count))

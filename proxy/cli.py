@@ -85,7 +85,7 @@ def root(
     """See, stop and record what an AI agent's MCP tools do."""
     from proxy.system import log_setup  # noqa: PLC0415  not needed for help and completion
 
-    log_setup.hush()  # `up` configures them in full
+    log_setup.silence()  # `up` configures them in full
 
 
 def main() -> None:

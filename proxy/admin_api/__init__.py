@@ -1,1 +1,1 @@
-"""The operators' side: an API on a socket of its own, where agents and the proxy's traffic never come."""
+"""The admin API: operators list, approve and reject proposals, on a socket that agents cannot reach."""

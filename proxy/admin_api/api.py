@@ -1,7 +1,6 @@
-"""The operators' JSON API: the desk over HTTP.
+"""The admin API's routes: review proposals over HTTP, with JSON bodies.
 
-Every request carries an operator's token. An answer is a JSON object; one that
-says no is `{"error": {"reason": code, "message": sentence}}`.
+Every request carries an operator's token. A refusal is `{"error": {"reason": code, "message": sentence}}`.
 """
 
 from __future__ import annotations
@@ -37,33 +36,27 @@ _HTTP_REASONS: Final = {404: "not_found", 405: "method_not_allowed"}
 
 
 class Api:
-    """What operators may ask of a desk."""
-
     def __init__(self, review: ProposalReview) -> None:
         self._review = review
 
     async def list(self, request: Request) -> JSONResponse:
-        """Return proposals: GET /proposals?state=pending&limit=100."""
         states = [_state(text) for text in request.query_params.getlist("state")]
         return _answer(200, {"proposals": await self._review.list(states, _limit(request))})
 
     async def show(self, request: Request) -> JSONResponse:
-        """Return one proposal: GET /proposals/{id}."""
         return _answer(200, await self._review.show(request.path_params["id"]))
 
     async def approve(self, request: Request) -> JSONResponse:
-        """Approve: POST /proposals/{id}/approve, with or without a reason."""
         reason, operator = await _reason(request), request.state.operator
         return _answer(200, await self._review.approve(request.path_params["id"], operator, reason))
 
     async def reject(self, request: Request) -> JSONResponse:
-        """Reject: POST /proposals/{id}/reject with {"reason": …}."""
         reason, operator = await _reason(request), request.state.operator
         return _answer(200, await self._review.reject(request.path_params["id"], operator, reason))
 
 
 def make_app(review: ProposalReview, auth: OperatorAuth) -> ASGIApp:
-    """Return the application behind its door."""
+    """Return the application; every request passes `auth` first."""
     api = Api(review)
     app = Starlette(
         routes=[
@@ -75,13 +68,14 @@ def make_app(review: ProposalReview, auth: OperatorAuth) -> ASGIApp:
         exception_handlers=dict.fromkeys(_HANDLED, _refuse),
     )
 
+    # Around the router, not inside: a path that does not exist must not answer before the token is checked.
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            raise RuntimeError(f"the operators' API speaks HTTP, not {scope['type']}")
+            raise RuntimeError(f"the admin API speaks HTTP, not {scope['type']}")
         try:
             scope["state"] = {"operator": await auth.authenticate(scope)}
         except ApiError as error:
-            await _said_no(error)(scope, receive, send)
+            await _error_response(error)(scope, receive, send)
         else:
             await app(scope, receive, send)
 
@@ -89,7 +83,7 @@ def make_app(review: ProposalReview, auth: OperatorAuth) -> ASGIApp:
 
 
 async def _refuse(_: Request, error: Exception) -> JSONResponse:
-    return _said_no(_as_api_error(error))
+    return _error_response(_as_api_error(error))
 
 
 def _as_api_error(error: Exception) -> ApiError:
@@ -101,12 +95,13 @@ def _as_api_error(error: Exception) -> ApiError:
         case StoreUnavailableError():
             return ApiError(503, "store_unavailable", str(error))
         case AuditUnavailableError():
-            return ApiError(503, "audit_unavailable", f"{error}; nothing was decided")
+            return ApiError(503, "audit_unavailable", f"{error}; the proposal is unchanged")
         case HTTPException():
             return ApiError(error.status_code, _HTTP_REASONS.get(error.status_code, "bad_request"), error.detail)
         case ClientDisconnect():
-            return ApiError(400, "bad_request", "the request broke off")
-    return ApiError(500, "internal_error", "the request failed; the proxy's log says why")
+            return ApiError(400, "bad_request", "the request ended early")
+    # Nothing of the exception itself: its text may hold arguments or paths. The log has it.
+    return ApiError(500, "internal_error", "the request failed; see the proxy's log")
 
 
 _HANDLED: Final = (
@@ -120,7 +115,7 @@ _HANDLED: Final = (
 )
 
 
-def _said_no(error: ApiError) -> JSONResponse:
+def _error_response(error: ApiError) -> JSONResponse:
     return _answer(error.status, {"error": {"reason": error.reason, "message": str(error)}})
 
 
@@ -139,21 +134,22 @@ def _state(text: str) -> State:
 def _limit(request: Request) -> int:
     text = request.query_params.get("limit", "100")
     if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= MAX_LISTED):
-        raise ApiError(400, "bad_request", f"limit is a number from 1 to {MAX_LISTED}, not {text!r}")
+        raise ApiError(400, "bad_request", f"limit must be a number from 1 to {MAX_LISTED}, not {text!r}")
     return int(text)
 
 
 async def _reason(request: Request) -> str:
-    """Read the reason in a request's body; an empty body has none."""
+    """Return the reason in a request's body; an empty body has none."""
     body = await _body(request)
     value = _parse(body) if body else {}
     reason = value.get("reason", "") if isinstance(value, dict) and value.keys() <= {"reason"} else None
     if not isinstance(reason, str):
-        raise ApiError(400, "bad_request", 'the body is {"reason": "…"} and nothing else')
+        raise ApiError(400, "bad_request", 'the body must be {"reason": "…"} and nothing else')
     try:
+        # JSON can contain half a surrogate pair, which cannot be stored as UTF-8.
         reason.encode()
     except UnicodeEncodeError:
-        raise ApiError(400, "bad_request", "the reason holds half a surrogate pair") from None
+        raise ApiError(400, "bad_request", "the reason contains half a surrogate pair") from None
     return reason
 
 

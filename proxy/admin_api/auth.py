@@ -1,4 +1,4 @@
-"""Who comes in to the operators' side: operators, by their tokens, and by no name that was not meant for it."""
+"""Authentication of the admin API: an operator's token, and on TCP the right Host header."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _HOST: Final = re.compile(r"(?P<name>\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+)(?::(?P<p
 
 
 class ApiError(Exception):
-    """An answer that says no: an HTTP status, a stable code, and a sentence."""
+    """An error response: an HTTP status, a stable code, and a sentence."""
 
     def __init__(self, status: int, reason: str, message: str) -> None:
         super().__init__(message)
@@ -38,17 +38,15 @@ class ApiError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ListenerName:
-    """The host and port a TCP listener was asked to have."""
+    """The configured host and port of a TCP listener."""
 
     host: str
     port: int
 
     def fits(self, header: str) -> bool:
-        """Return whether a Host header means this listener.
-
-        A page on the web can point a name of its own at this machine (DNS
-        rebinding), but not an address and not `localhost`.
-        """
+        """Return whether a Host header means this listener."""
+        # DNS rebinding: a web page can point its own name at this machine, so that an operator's browser sends its
+        # requests here. It cannot do so with an address or `localhost`.
         match = _HOST.fullmatch(header)
         if match is None or int(match["port"] or 80) != self.port:
             return False
@@ -57,11 +55,7 @@ class ListenerName:
 
 
 class OperatorAuth:
-    """Lets operators in.
-
-    Wrong tokens are answered one at a time, each after a moment, and each is
-    logged and recorded. `name` is None on a unix socket, which no name leads to.
-    """
+    """Authenticates operators. `name` is None on the unix socket, which has no Host."""
 
     def __init__(
         self,
@@ -77,28 +71,30 @@ class OperatorAuth:
         self._turn = asyncio.Lock()
 
     async def authenticate(self, scope: Scope) -> str:
-        """Return the operator's name. Raises Refused for anybody else."""
+        """Return the operator's name. Raises ApiError without a valid token."""
         if self._name is not None and not self._name.fits(_only(scope, b"host")):
             raise ApiError(421, "wrong_host", "the Host header does not name this listener")
         token = _bearer(_only(scope, b"authorization"))
         try:
             operator = self._tokens.holder(token)
         except (ConfigError, OSError) as error:
-            log.exception("the operators cannot be read", error=str(error))
-            raise ApiError(503, "operators_unavailable", "the list of operators cannot be read") from error
+            log.exception("cannot read the operators", error=str(error))
+            raise ApiError(503, "operators_unavailable", "the operators cannot be read; see the proxy's log") from error
         if operator is None:
-            await self._turn_away(scope, token)
+            await self._reject(scope, token)
             raise ApiError(401, "operator_auth", "an operator's token is needed: Authorization: Bearer ilo_…")
         return operator
 
-    async def _turn_away(self, scope: Scope, token: str) -> None:
+    async def _reject(self, scope: Scope, token: str) -> None:
         detail = {
             "via": "unix" if self._name is None else "tcp",
             "client": (scope.get("client") or [None])[0],
             "presented": _kind(token),
         }
+        # One wrong token at a time, each with a pause: guessing is slow however many connections are open, and
+        # operators with a right token never wait for the lock.
         async with self._turn:
-            log.warning("an operator's token was refused", **detail)
+            log.warning("operator token refused", **detail)
             self._sink.record_later(
                 AuditEvent(
                     event_id=new_id(), kind="operator_refused", time=time.time(), reason="operator_auth", detail=detail
@@ -108,7 +104,8 @@ class OperatorAuth:
 
 
 def _only(scope: Scope, wanted: bytes) -> str:
-    """Return the value of a header that is there once; nothing otherwise."""
+    """Return the value of a header; an empty string if it is missing or repeated."""
+    # Two Host or Authorization headers: whichever we took, another program on the way may have read the other one.
     values = [value for name, value in scope["headers"] if name == wanted]
     return values[0].decode("latin-1") if len(values) == 1 else ""
 
@@ -119,7 +116,7 @@ def _bearer(header: str) -> str:
 
 
 def _kind(token: str) -> str:
-    """Say what was presented, without saying it."""
+    # For the audit log: what kind of credential was presented, never the credential.
     if not token:
         return "nothing"
     return {"ilk_": "an agent's token", "ilo_": "an operator's token that is not valid"}.get(

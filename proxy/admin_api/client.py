@@ -1,4 +1,4 @@
-"""A client of the operators' API, on the state folder's socket."""
+"""A client of the admin API, over the unix socket in the state folder."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TIMEOUT: Final = 30.0
 
 
 class RemoteReview:
-    """A desk behind its API. A no is a ReviewError with the API's own words."""
+    """ProposalReview over the admin API. A refusal raises ReviewError with the API's code and message."""
 
     def __init__(self, path: Path, token: str, timeout: float = TIMEOUT) -> None:
         self._path = path
@@ -30,33 +30,30 @@ class RemoteReview:
         self._timeout = timeout
 
     async def list(self, states: Sequence[State], limit: int) -> list[JsonObject]:
-        """Return the newest proposals in any of `states`."""
         query = urlencode([*(("state", str(state)) for state in states), ("limit", str(limit))])
-        answer = await self._ask("GET", f"/proposals?{query}")
+        answer = await self._request("GET", f"/proposals?{query}")
         found: list[JsonObject] = answer["proposals"]
         return found
 
     async def show(self, proposal_id: str) -> JsonObject:
-        """Return one proposal."""
-        return await self._ask("GET", _path_of(proposal_id))
+        return await self._request("GET", _path_of(proposal_id))
 
     async def approve(self, proposal_id: str, reason: str) -> JsonObject:
-        """Approve one proposal."""
-        return await self._ask("POST", f"{_path_of(proposal_id)}/approve", {"reason": reason})
+        return await self._request("POST", f"{_path_of(proposal_id)}/approve", {"reason": reason})
 
     async def reject(self, proposal_id: str, reason: str) -> JsonObject:
-        """Reject one proposal."""
-        return await self._ask("POST", f"{_path_of(proposal_id)}/reject", {"reason": reason})
+        return await self._request("POST", f"{_path_of(proposal_id)}/reject", {"reason": reason})
 
-    async def _ask(self, method: str, path: str, body: JsonObject | None = None) -> JsonObject:
+    async def _request(self, method: str, path: str, body: JsonObject | None = None) -> JsonObject:
+        # Before the request is built: a line break in a token would start a header of its own.
         if not (self._token.isascii() and self._token.isprintable()):
-            raise ReviewError("operator_auth", "the operator's token holds characters that no token has")
+            raise ReviewError("operator_auth", "the operator's token contains characters that no token has")
         status, answer = await asyncio.to_thread(self._exchange, method, path, body)
         if status == 200 and isinstance(answer, dict):
             return answer
         error = answer.get("error") if isinstance(answer, dict) else None
         if not isinstance(error, dict):
-            raise ReviewError("bad_answer", f"the proxy answered {status} with something that is not its own")
+            raise ReviewError("bad_answer", f"the proxy answered {status} with an unknown body")
         raise ReviewError(str(error.get("reason")), str(error.get("message")))
 
     def _exchange(self, method: str, path: str, body: JsonObject | None) -> tuple[int, Any]:
@@ -67,7 +64,7 @@ class RemoteReview:
             response = connection.getresponse()
             return response.status, _parse(response.read())
         except (OSError, http.client.HTTPException) as error:
-            what = "; `interlock proposals show` tells whether it was decided" if method == "POST" else ""
+            what = "; check with `interlock proposals show` whether it was decided" if method == "POST" else ""
             raise ReviewError("no_answer", f"the proxy does not answer at {self._path} ({error}){what}") from error
         finally:
             connection.close()

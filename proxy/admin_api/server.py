@@ -1,4 +1,7 @@
-"""The operators' API on its sockets, served inside the daemon's event loop from the first connection on."""
+"""Serves the admin API in a worker's event loop, on a unix socket and optionally on TCP.
+
+Agents cannot reach it: the socket's folder is the owner's, the TCP address is denied by the egress guard.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +29,7 @@ log = structlog.get_logger("interlock.operators")
 
 
 class AdminApiServer:
-    """Serves a desk to operators: on the state folder's socket, and on `listen` where it is given.
-
-    Each listener has its own server, so that a crowd on one does not keep
-    operators from the other.
-    """
+    """Serves a ProposalReview to operators: on the state folder's socket, and on `listen` if it is given."""
 
     def __init__(
         self,
@@ -41,7 +40,7 @@ class AdminApiServer:
         listen: tuple[str, int] | None = None,
         listeners: Listeners | None = None,
     ) -> None:
-        """Be ready to serve; with `listeners`, on sockets that other processes serve too and somebody else closes."""
+        """Prepare to serve; with `listeners`, on sockets that other workers serve too and the supervisor closes."""
         self._review = review
         self._tokens = tokens
         self._sink = sink
@@ -51,23 +50,24 @@ class AdminApiServer:
         self._own: Listeners | None = None
         self._served: list[_LazyServer] = []
         self.path = state_dir / SOCKET
+        # For the egress guard, which denies these to agents.
         self.addresses: Sequence[tuple[str, int]] = listeners.addresses if listeners is not None else ()
-        """The TCP addresses it listens on, which no agent may reach."""
 
     def start(self) -> None:
-        """Listen, in the running event loop. Raises ConfigError where the address cannot be listened on."""
+        """Listen in the running event loop. Raises ConfigError if it cannot."""
         if self._shared is None:
             self._own = Listeners(self._state_dir, self._listen)
         listeners = self._shared or self._own
         assert listeners is not None
         self.addresses = listeners.addresses
+        # A server per listener: a crowd of connections on TCP does not keep operators from the unix socket.
         if listeners.tcp is not None:
             name = ListenerName(listeners.host, listeners.addresses[0][1])
             self._served.append(_LazyServer(listeners.tcp, self._review, OperatorAuth(self._tokens, self._sink, name)))
         self._served.append(_LazyServer(listeners.unix, self._review, OperatorAuth(self._tokens, self._sink)))
 
     async def stop(self) -> None:
-        """Let requests under way finish, for a moment, and stop listening."""
+        """Stop listening, and give requests in flight a moment to finish."""
         for each in self._served:
             each.stop()
         await asyncio.gather(*(each.task for each in self._served), return_exceptions=True)
@@ -76,7 +76,7 @@ class AdminApiServer:
 
 
 class _LazyServer:
-    """A socket that is watched until somebody connects, and served from then on."""
+    """Serves a socket from its first connection on: most workers never need uvicorn and starlette, which are large."""
 
     def __init__(self, sock: socket.socket, review: ProposalReview, auth: OperatorAuth) -> None:
         self._server: uvicorn.Server | None = None
@@ -90,7 +90,6 @@ class _LazyServer:
         await self._server.serve([sock])
 
     def stop(self) -> None:
-        """Begin to end it."""
         if self._server is None:
             self.task.cancel()
         else:
@@ -98,7 +97,6 @@ class _LazyServer:
 
 
 async def _connected(sock: socket.socket) -> None:
-    """Wait until there is a connection to accept."""
     loop, there = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(sock, there.set)
     try:
@@ -109,4 +107,4 @@ async def _connected(sock: socket.socket) -> None:
 
 def _ended(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
-        log.error("the operators' API ended", error=str(error), exc_info=error)
+        log.error("the admin API stopped", error=str(error), exc_info=error)

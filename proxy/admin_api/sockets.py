@@ -1,4 +1,4 @@
-"""Sockets of the operators' side: one in the state folder, which may be deeper than a socket's path, and TCP."""
+"""The admin API's sockets: a unix socket in the state folder, and TCP where it is configured."""
 
 from __future__ import annotations
 
@@ -25,24 +25,22 @@ log = structlog.get_logger("interlock.operators")
 
 
 class Listeners:
-    """The sockets of the operators' side. Whoever opens them may fork: each process then takes requests from them."""
+    """The admin API's listening sockets. Opened before the fork; every worker accepts from them."""
 
     def __init__(self, state_dir: Path, listen: tuple[str, int] | None = None) -> None:
-        """Listen. Raises ConfigError where the address cannot be listened on."""
+        """Listen. Raises ConfigError if it cannot."""
         self.path = state_dir / SOCKET
         self.host = listen[0] if listen is not None else ""
         self.tcp = listen_tcp(*listen) if listen is not None else None
         if self.tcp is not None and not ipaddress.ip_address(self.addresses[0][0]).is_loopback:
-            log.warning("operators are served beyond this machine, without TLS", listen=self.addresses[0])
+            log.warning("the admin API is reachable from other machines, without TLS", listen=self.addresses[0])
         self.unix = listen_unix(self.path)
 
     @property
     def addresses(self) -> Sequence[tuple[str, int]]:
-        """The TCP addresses, which no agent may reach."""
         return () if self.tcp is None else (self.tcp.getsockname()[:2],)
 
     def close(self) -> None:
-        """Stop listening, and leave nothing behind."""
         self.unix.close()
         if self.tcp is not None:
             self.tcp.close()
@@ -51,7 +49,7 @@ class Listeners:
 
 @contextlib.contextmanager
 def _short(path: Path) -> Iterator[str]:
-    """Return a short name for `path` while the block lasts: a socket's may have 107 bytes at most."""
+    """Yield a short name for `path`: a socket's may have 107 bytes, and a state folder may lie deeper."""
     folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield f"/proc/self/fd/{folder}/{path.name}"
@@ -60,11 +58,9 @@ def _short(path: Path) -> Iterator[str]:
 
 
 def listen_unix(path: Path) -> socket.socket:
-    """Listen at `path`, in place of whatever was there, for its owner alone.
-
-    Made in a private folder and moved into place, so that there is no moment in
-    which others could connect.
-    """
+    """Listen at `path` for its owner only, and replace what is there."""
+    # Bound in a private folder, restricted, then moved: bind uses the umask's mode, and before chmod another user could
+    # connect.
     private = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -82,7 +78,7 @@ def listen_unix(path: Path) -> socket.socket:
 
 
 def connect_unix(path: Path, timeout: float) -> socket.socket:
-    """Connect to the socket at `path`. Raises OSError where nobody listens."""
+    """Connect to the socket at `path`. Raises OSError if nobody listens."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         sock.settimeout(timeout)
@@ -95,10 +91,7 @@ def connect_unix(path: Path, timeout: float) -> socket.socket:
 
 
 def listen_tcp(host: str, port: int) -> socket.socket:
-    """Listen on a TCP address.
-
-    Raises ConfigError where that cannot be done.
-    """
+    """Listen on a TCP address. Raises ConfigError if it cannot."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         return socket.create_server(address[:2], family=family, backlog=BACKLOG)

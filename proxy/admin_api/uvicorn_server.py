@@ -1,4 +1,4 @@
-"""uvicorn as it serves operators. Large, and so imported when the first of them comes."""
+"""uvicorn for the admin API. Large, so imported at the first connection."""
 
 from __future__ import annotations
 
@@ -25,20 +25,17 @@ STOP_SECONDS: Final = 2
 
 
 def make_server(review: ProposalReview, auth: OperatorAuth) -> uvicorn.Server:
-    """Return what serves a desk behind a door."""
     return _Server(_config(make_app(review, auth)))
 
 
 class _Server(uvicorn.Server):
-    """uvicorn as a guest: signals are the daemon's."""
-
+    # uvicorn would take SIGTERM for itself, and the worker would not drain.
     def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
         return contextlib.nullcontext()
 
 
 class _Brief(H11Protocol):
-    """A connection with an end: after a while it closes, or finishes the request under way and then closes."""
-
+    # An idle connection counts against MAX_CONNECTIONS: without an end, 32 of them would shut operators out for good.
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._end = self.loop.call_later(CONNECTION_SECONDS, self.shutdown)

@@ -1,1 +1,1 @@
-"""What leads an agent through the proxy: environment variables and MCP client configuration files. Pure: no I/O."""
+"""Sends an agent through the proxy: environment variables and MCP client configuration files. Pure: no I/O."""

@@ -1,7 +1,6 @@
-"""An MCP client's configuration, rewritten so that its stdio servers run behind Interlock. Pure.
+"""Rewrites an MCP client's configuration so that its stdio servers run behind `interlock run`. Pure.
 
-Only the words that change are replaced: everything else in the file, white space
-and comments too, stays as it is.
+Only the command and args of a server are replaced; comments, white space and all else in the file stay as they are.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from proxy.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-# Where clients keep their servers; `*` is any key.
-PLACES = (
+# Where clients list their servers; `*` is any key.
+SERVER_PATHS = (
     ("mcpServers",),  # Claude, Cursor, Windsurf, Cline
     ("servers",),  # VS Code's mcp.json
     ("mcp", "servers"),  # VS Code's settings.json
@@ -31,10 +30,12 @@ _COMMENT = re.compile(rf"{_STRING}|//[^\r\n]*|/\*.*?\*/", re.DOTALL)
 _TRAILING_COMMA = re.compile(rf"{_STRING}|,(?=\s*[}}\]])", re.DOTALL)
 _DECODER = json.JSONDecoder()
 
+type Edit = tuple[int, int, str]
+
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A member of a JSON object: its value, and where key and value stand in the text."""
+    """A member of a JSON object: its value, and the positions of key and value in the text."""
 
     key: str
     value: Any
@@ -45,17 +46,16 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """A configuration after the change: its text, and what became of each server."""
+    """A changed configuration: its text, the servers that changed, and why others did not."""
 
     text: str
     changed: tuple[str, ...] = ()
     unchanged: dict[str, str] = field(default_factory=dict[str, str])
-    """Servers that were left alone, and why."""
 
 
 def wrap(text: str, interlock: Sequence[str]) -> Rewritten:
     """Put `interlock run` before the command of every stdio server. Raises ConfigError."""
-    edits: list[tuple[int, int, str]] = []
+    edits: list[Edit] = []
     changed: list[str] = []
     unchanged: dict[str, str] = {}
     plain = _without_comments(text)
@@ -71,8 +71,8 @@ def wrap(text: str, interlock: Sequence[str]) -> Rewritten:
 
 
 def unwrap(text: str) -> Rewritten:
-    """Take `interlock run` away again from every server that has it. Raises ConfigError."""
-    edits: list[tuple[int, int, str]] = []
+    """Remove `interlock run` from every server that has it. Raises ConfigError."""
+    edits: list[Edit] = []
     changed: list[str] = []
     plain = _without_comments(text)
     for server in _servers(plain):
@@ -84,7 +84,8 @@ def unwrap(text: str) -> Rewritten:
 
 
 def _without_comments(text: str) -> str:
-    """Put spaces in place of comments, trailing commas and a byte order mark, which many clients let stand."""
+    """Blank out comments, trailing commas and a byte order mark, which many clients accept."""
+    # Spaces of the same length: positions in the result are positions in the file.
     bare = _COMMENT.sub(_blank, text.replace("\ufeff", " ", 1) if text.startswith("\ufeff") else text)
     return _TRAILING_COMMA.sub(_blank, bare)
 
@@ -95,17 +96,16 @@ def _blank(found: re.Match[str]) -> str:
 
 def _servers(text: str) -> Iterator[Member]:
     _check(text)
-    found = [server for place in PLACES for server in _at(text, place)]
+    found = [server for path in SERVER_PATHS for server in _at(text, path)]
     if not found:
-        places = ", ".join(".".join(place) for place in PLACES)
-        raise ConfigError(f"no MCP servers in it; they are looked for under {places}")
+        paths = ", ".join(".".join(path) for path in SERVER_PATHS)
+        raise ConfigError(f"no MCP servers found; looked under {paths}")
     yield from found
 
 
-def _at(text: str, place: Sequence[str]) -> Iterator[Member]:
-    """Return the members of the objects at a place."""
+def _at(text: str, path: Sequence[str]) -> Iterator[Member]:
     starts = [_skip(text, 0)]
-    for key in place:
+    for key in path:
         inside = [member for start in starts for member in _members(text, start)]
         starts = [m.start for m in inside if key in (m.key, "*") and isinstance(m.value, dict)]
     for start in starts:
@@ -118,20 +118,21 @@ def _check(text: str) -> None:
     except json.JSONDecodeError as error:
         raise ConfigError(f"it is not JSON: line {error.lineno}, column {error.colno}: {error.msg}") from error
     if not isinstance(value, dict):
-        raise ConfigError(f"it holds {type(value).__name__}, not an object with servers in it")
+        raise ConfigError(f"it contains {type(value).__name__}, not an object with servers")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value: dict[str, Any] = {}
     for key, member in pairs:
+        # Clients disagree on which of two equal keys counts: wrapping one could leave the other running unwatched.
         if key in value:
-            raise ConfigError(f"the key {key!r} stands twice in one object; take one of them out first")
+            raise ConfigError(f"the key {key!r} occurs twice in one object; remove one of them first")
         value[key] = member
     return value
 
 
 def _members(text: str, start: int) -> Iterator[Member]:
-    """Return the members of the object that begins at `start`, which is known to be well-formed."""
+    """Yield the members of the object at `start`, which must be well-formed."""
     position = _skip(text, start + 1)
     while text[position] != "}":
         key_start = position
@@ -151,30 +152,30 @@ def _skip(text: str, position: int) -> int:
 
 
 def _why_not(server: Member) -> str | None:
-    """Say why a server is left alone; None where it is to be wrapped. Raises ConfigError."""
+    """Return why a server is not wrapped; None if it is. Raises ConfigError."""
     value = server.value
     if not isinstance(value, dict):
         raise ConfigError(f"server {server.key!r} is {type(value).__name__}, not an object with a command")
     if "command" not in value:
         remote = any(key in value for key in ("url", "serverUrl", "httpUrl"))
-        return "it is reached by URL: send it through `interlock up`" if remote else "it has no command"
+        return "it is reached by URL; send it through `interlock up`" if remote else "it has no command"
     command, arguments = value["command"], value.get("args", [])
     if not isinstance(command, str) or not command:
-        raise ConfigError(f"server {server.key!r} has a command that is no text")
+        raise ConfigError(f"server {server.key!r} has a command that is not a string")
     if not (isinstance(arguments, list) and all(isinstance(argument, str) for argument in arguments)):
-        raise ConfigError(f"server {server.key!r} has args that are no list of texts")
-    return "it is wrapped already" if _runs_interlock([command, *arguments]) else None
+        raise ConfigError(f"server {server.key!r} has args that are not a list of strings")
+    return "it is already wrapped" if _runs_interlock([command, *arguments]) else None
 
 
 def _runs_interlock(words: Sequence[str]) -> bool:
-    """Return whether a command is an `interlock run`, also one written by hand or started by another program."""
+    # Also one written by hand or started by another program (`uvx interlock run`), so that nothing is wrapped twice.
     ours = words[: words.index("--")] if "--" in words else words
     names = [word.rpartition("/")[2] for word in ours]
     return any(name in ("interlock", "proxy.cli") and following == "run" for name, following in pairwise(names))
 
 
 def _wrapped(value: Any) -> list[str] | None:
-    """Return the command inside a wrapped server's; None where it is not wrapped."""
+    """Return the command that was wrapped; None if it is not wrapped."""
     if not isinstance(value, dict):
         return None
     command, arguments = value.get("command"), value.get("args")
@@ -187,29 +188,29 @@ def _wrapped(value: Any) -> list[str] | None:
     return inner if is_ours and inner else None
 
 
-def _edit(text: str, plain: str, server: Member, words: Sequence[str]) -> Iterator[tuple[int, int, str]]:
-    """Replace a server's command and args by `words`. `plain` is the text without its comments."""
+def _edit(text: str, plain: str, server: Member, words: Sequence[str]) -> Iterator[Edit]:
+    """Yield the edits that set a server's command and args to `words`. `plain` is the text without comments."""
     members = {member.key: member for member in _members(plain, server.start)}
     command, arguments = members["command"], members.get("args")
-    first, rest = _spell(words[0]), list(words[1:])
+    first, rest = _encode(words[0]), list(words[1:])
     if arguments is not None:
         yield command.start, command.end, first
-        yield arguments.start, arguments.end, _spell_list(rest, plain[arguments.start : arguments.end])
+        yield arguments.start, arguments.end, _encode_list(rest, plain[arguments.start : arguments.end])
     elif rest:
         indent = text[: command.key_start][len(text[: command.key_start].rstrip(" \t\r\n")) :]
         colon = plain[command.key_start : command.start].rpartition(":")[2]
-        yield command.start, command.end, f'{first},{indent}"args":{colon}{_spell_list(rest, "[]")}'
+        yield command.start, command.end, f'{first},{indent}"args":{colon}{_encode_list(rest, "[]")}'
     else:
         yield command.start, command.end, first
 
 
-def _spell(word: str) -> str:
+def _encode(word: str) -> str:
     return json.dumps(word, ensure_ascii=False)
 
 
-def _spell_list(words: Sequence[str], like: str) -> str:
-    """Spell a list of words in the form that another list has: on one line, or a line each."""
-    encoded = [_spell(word) for word in words]
+def _encode_list(words: Sequence[str], like: str) -> str:
+    """Encode a list in the layout of another list: on one line, or one line per item."""
+    encoded = [_encode(word) for word in words]
     lines = re.fullmatch(r"\[(\s*\n[ \t]*)\S.*?(\s*\n[ \t]*)\]", like, re.DOTALL)
     if lines is None:
         return f"[{', '.join(encoded)}]"
@@ -217,7 +218,8 @@ def _spell_list(words: Sequence[str], like: str) -> str:
     return f"[{before}{f',{before}'.join(encoded)}{after}]"
 
 
-def _apply(text: str, edits: Sequence[tuple[int, int, str]]) -> str:
+def _apply(text: str, edits: Sequence[Edit]) -> str:
+    # From the end, so that earlier positions stay valid.
     for start, end, new in sorted(edits, reverse=True):
         text = text[:start] + new + text[end:]
     return text

@@ -1,7 +1,7 @@
-"""The variables that send an agent's programs through a proxy and let them trust its CA. Pure.
+"""The environment variables that send programs through a proxy and make them trust its CA. Pure.
 
-The one place that knows them: `interlock env` prints them, `interlock exec` sets
-them, `interlock up` shows the most needed, and the probe's sinkhole trusts by the same.
+`interlock env` prints them, `interlock exec` sets them, `interlock up` shows the most common ones, and the probe's
+sinkhole uses the same list for trust.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from urllib.parse import quote
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+# Both cases: curl reads `http_proxy` in lower case only, other programs the upper case only.
 PROXY: Final = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "https_proxy", "http_proxy", "all_proxy")
-"""Both cases: curl reads `http_proxy` in lower case alone, others the upper case alone."""
+# Hosts named in these would bypass the proxy.
 BYPASS: Final = ("NO_PROXY", "no_proxy", "npm_config_noproxy", "NPM_CONFIG_NOPROXY")
-"""Whatever these name would go around the proxy."""
+# A file in these replaces the system's roots, so it must contain those too: the bundle.
 ROOTS: Final = (
     "SSL_CERT_FILE",  # OpenSSL and so Python, Ruby and PHP; Go; Rust's native certificates; uv
     "REQUESTS_CA_BUNDLE",
@@ -31,22 +32,20 @@ ROOTS: Final = (
     "WEBSOCKET_CLIENT_CA_BUNDLE",
     "NIX_SSL_CERT_FILE",
 )
-"""These take a file in place of the system's roots, so it must hold those too."""
+# A file in these is added to the program's own roots: the CA alone.
 EXTRA: Final = ("NODE_EXTRA_CA_CERTS", "DENO_CERT")
-"""These take a file beside the roots that the program has."""
 NODE_PROXY: Final = "NODE_USE_ENV_PROXY"
 SHOWN: Final = ("HTTPS_PROXY", "HTTP_PROXY", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", NODE_PROXY)
-"""What most agents need, for where all would be too much to read."""
+# The proxy's own settings and secrets (the operator's token, the commit secret) start so; no agent gets them.
 OURS: Final = "INTERLOCK_"
-"""Settings and secrets of the proxy's own begin so; no agent gets them."""
 
+# A value for each variable; None for one that must not be set.
 type Changes = dict[str, str | None]
-"""What becomes of variables: a value, or None for one that must not be set."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProxyEndpoint:
-    """How an agent gets into a proxy: its URL, its CA's certificate, and a file of that and the system's roots."""
+    """What an agent needs: the proxy's URL, its CA's certificate, and a bundle of that and the system's roots."""
 
     url: str
     ca: str
@@ -54,13 +53,13 @@ class ProxyEndpoint:
 
 
 def proxy_url(address: str, agent: str | None = None, token: str | None = None) -> str:
-    """Return the URL of a proxy that listens on `address`, with an agent's name and token where there are some."""
+    """Return the URL of a proxy at `address`, with the agent's name and token if given."""
     credentials = f"{quote(agent, safe='')}:{quote(token or '', safe='')}@" if agent else ""
     return f"http://{credentials}{reached(address)}"
 
 
 def reached(address: str) -> str:
-    """Return an address to dial for one to listen on: whoever listens on all is there on loopback."""
+    """Return the address to dial for a listen address: loopback for one that listens on all interfaces."""
     host, _, port = address.rpartition(":")
     return f"{_ON_ALL.get(host, host)}:{port}"
 
@@ -69,21 +68,21 @@ _ON_ALL: Final = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104  nothin
 
 
 def trust(endpoint: ProxyEndpoint) -> Changes:
-    """Say what makes programs trust the proxy's CA."""
+    """Return the variables that make programs trust the proxy's CA."""
     return {**dict.fromkeys(ROOTS, endpoint.bundle), **dict.fromkeys(EXTRA, endpoint.ca)}
 
 
 def through_proxy(endpoint: ProxyEndpoint) -> Changes:
-    """Say what makes programs go through the proxy, to everywhere, and trust it."""
+    """Return the variables that send programs through the proxy, for every host, and make them trust it."""
     return dict.fromkeys(PROXY, endpoint.url) | {NODE_PROXY: "1"} | trust(endpoint) | dict.fromkeys(BYPASS)
 
 
 def without_proxy(endpoint: ProxyEndpoint) -> Changes:
-    """Say what makes programs go straight, and trust the proxy's CA: for where the network leads through it."""
+    """Return the variables for a confined agent: trust, but no proxy, since its network leads there anyway."""
     return dict.fromkeys((*PROXY, NODE_PROXY, *BYPASS)) | trust(endpoint)
 
 
 def change(environ: Mapping[str, str], changes: Changes) -> dict[str, str]:
-    """Return an agent's environment: `environ` so changed, and without anything of ours."""
+    """Return `environ` with `changes` applied and without the proxy's own variables."""
     kept = {name: value for name, value in environ.items() if name not in changes and not name.startswith(OURS)}
     return kept | {name: value for name, value in changes.items() if value is not None}

@@ -58,11 +58,11 @@ class Placeholder(TyperCommand):
 
 def _import(name: str) -> ModuleType:
     """Import a module for the first time."""
-    gc_tuning.make_for_good()
+    gc_tuning.pause_collection()
     try:
         return importlib.import_module(name)
     finally:
-        gc_tuning.settle()
+        gc_tuning.freeze()
 
 
 class LazyGroup(TyperGroup):

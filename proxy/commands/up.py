@@ -86,7 +86,7 @@ def up(
     }
     settings = load_settings(flags, config_file=config).settings
     log_setup.configure(settings.log_level, settings.log_format)
-    gc_tuning.make_for_good()
+    gc_tuning.pause_collection()
     lean_imports.import_only_what_is_used()
     from proxy.runtime.supervisor import Supervisor  # noqa: PLC0415  mitmproxy is slow to import, and --help need not wait
 

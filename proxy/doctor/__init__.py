@@ -1,1 +1,1 @@
-"""What `interlock doctor` looks at. Nothing here changes anything, and nothing waits without a bound."""
+"""The checks of `interlock doctor`. They change nothing, and none waits without a time limit."""

@@ -1,4 +1,4 @@
-"""The audit trail: what waits to be moved to the store, where checkpoints go, and the store itself."""
+"""Checks of the audit trail: the backlog, the checkpoints, and the store."""
 
 from __future__ import annotations
 
@@ -28,47 +28,44 @@ OLDEST_POSTGRES = 15
 
 
 def backlog(settings: Settings) -> Iterator[CheckResult]:
-    """Look at what waits in the local logs."""
     waiting = read_backlog_untouched(settings.state_dir, time.time())
-    said = f"{waiting.events} events wait to be moved to the store"
+    said = f"{waiting.events} events wait for the store"
     for problem in waiting.problems:
-        yield fail("audit log", problem, "mend the store; the events are kept until then")
+        yield fail("audit log", problem, "repair the store; the events stay in the local log until then")
     if waiting.rejected:
-        mend = "they are in the table `rejected` of their log; docs/audit.md says more"
-        yield warn("audit log", f"{waiting.rejected} events that the store does not take were set aside", mend)
+        mend = "find them in the table `rejected` of their log (docs/audit.md)"
+        yield warn("audit log", f"the store refused {waiting.rejected} events, which were set aside", mend)
     if waiting.lag_seconds is not None and waiting.lag_seconds > LATE_SECONDS:
         said += f", the oldest for {waiting.lag_seconds:.0f} s"
-        yield warn("audit log", said, "start the proxy: it moves them; if it runs, look at its log")
+        yield warn("audit log", said, "start the proxy, which moves them; if it runs, read its log")
     elif not waiting.problems:
         yield ok("audit log", said)
 
 
 def checkpoints(settings: Settings) -> Iterator[CheckResult]:
-    """Look whether checkpoints can be written where they are to go."""
     file = checkpoint_file(settings)
     folder = next((parent for parent in file.absolute().parents if parent.is_dir()), Path("/"))
     if not os.access(file if file.exists() else folder, os.W_OK):
-        yield fail("checkpoints", f"{file} cannot be written", "name another with checkpoint_file, or mend its rights")
+        yield fail("checkpoints", f"{file} cannot be written", "set checkpoint_file, or change permissions")
         return
     command = shlex.split(settings.checkpoint_command or "")
     if command and shutil.which(command[0]) is None:
-        yield fail("checkpoints", f"there is no program {command[0]!r}", "mend checkpoint_command")
+        yield fail("checkpoints", f"there is no program {command[0]!r}", "correct checkpoint_command")
     elif command:
         yield ok("checkpoints", f"they go to {file} and to {command[0]}")
     else:
-        mend = "send them elsewhere with checkpoint_command: who holds the state folder holds their key (docs/audit.md)"
-        yield warn("checkpoints", f"they go to {file} alone", mend)
+        mend = "send them elsewhere with checkpoint_command: their key is in the state folder (docs/audit.md)"
+        yield warn("checkpoints", f"they go to {file} only", mend)
 
 
 def database(settings: Settings) -> Iterator[CheckResult]:
-    """Look at the store."""
     if settings.postgres is None:
         yield _embedded(settings.state_dir / STORE_FILE)
         return
     try:
         yield from asyncio.run(_postgres(settings.postgres))
     except StoreUnavailableError as error:
-        yield fail("database", str(error), "see that it runs, and that database_url is right: `interlock db status`")
+        yield fail("database", str(error), "check that it runs and that database_url is right: `interlock db status`")
 
 
 def _embedded(path: Path) -> CheckResult:
@@ -77,38 +74,42 @@ def _embedded(path: Path) -> CheckResult:
         version = stored_version(path)
         check_version(path, version or 0, known)
     except InterlockError as error:
-        return fail("database", str(error), "restore the file from a copy, or move it away: a new one is made")
+        return fail("database", str(error), "restore the file from a backup, or move it away: a new one is created")
     if version is None:
-        return ok("database", f"{path} is not there yet; it is made when it is first used")
-    state = "up to date" if version == known else "brought up to date at its next use"
+        return ok("database", f"{path} does not exist yet; it is created at first use")
+    state = "up to date" if version == known else "migrated at its next use"
     return ok("database", f"{path}, schema {version} of {known}: {state}")
 
 
 async def _postgres(url: str) -> list[CheckResult]:
-    from proxy.doctor.postgres import inspect_database  # noqa: PLC0415  the driver is for those who have Postgres
+    from proxy.doctor.postgres import inspect_database  # noqa: PLC0415  the driver is only needed with Postgres
 
     seen = await inspect_database(url)
     found = [ok("database", f"{seen.where} answers, Postgres {seen.version}")]
     if seen.major < OLDEST_POSTGRES:
         found = [fail("database", f"{seen.where} is Postgres {seen.version}", f"use {OLDEST_POSTGRES} or newer")]
     if seen.problem:
-        return [*found, fail("schema", seen.problem, "`interlock db migrate`, with the login that owns the tables")]
-    found.append(ok("schema", f"{seen.migrations} migrations, all that this version needs"))
+        return [*found, fail("schema", seen.problem, "run `interlock db migrate` with the login that owns the tables")]
+    found.append(ok("schema", f"up to date, {seen.migrations} migrations"))
     if not seen.may_insert:
         mend = f"as the owner: GRANT interlock_writer TO {seen.user}"
         found.append(fail("role", f"{seen.user} may not insert events", mend))
     elif seen.may_change:
-        mend = "give proxies a login that has interlock_writer alone (docs/store.md): it can only add events"
+        mend = "give proxies a login with only interlock_writer (docs/store.md), which cannot change events"
         found.append(warn("role", f"{seen.user} may change and delete events", mend))
     else:
-        found.append(ok("role", f"{seen.user} may add events, and not change them"))
+        found.append(ok("role", f"{seen.user} may add events but not change them"))
     if not seen.has_tomorrow:
         found.append(
-            warn("partitions", "there is none for tomorrow", "keep a proxy running, or `interlock db migrate`")
+            warn(
+                "partitions",
+                "there is no partition for tomorrow",
+                "keep a proxy running, or run `interlock db migrate`",
+            )
         )
     skew = f"the database's clock is {seen.skew:+.1f} s off ours"
     if abs(seen.skew) > max(SKEW_SECONDS, seen.delay):
-        mend = "keep both right with NTP: commit tokens and retention go by them"
+        mend = "use NTP on both: commit tokens and retention depend on the clocks"
         found.append(warn("database clock", skew, mend))
     else:
         found.append(ok("database clock", skew))

@@ -1,4 +1,4 @@
-"""What an examination finds, and the one who carries examinations out in bounded time."""
+"""Results of checks, and a runner that gives each check a time limit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LIMIT = 30.0
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """One thing that was looked at: how it is, and where it is not well, how to mend it."""
+    """The result of one check: its state, a sentence, and how to fix it if it is not ok."""
 
     check: str
     state: State
@@ -25,7 +25,6 @@ class CheckResult:
     mend: str = ""
 
     def data(self) -> dict[str, Any]:
-        """Return it as a JSON object."""
         return asdict(self)
 
 
@@ -33,32 +32,29 @@ type Check = Callable[[], Iterable[CheckResult]]
 
 
 def ok(check: str, said: str) -> CheckResult:
-    """Return that something is well."""
     return CheckResult(check, "ok", said)
 
 
 def warn(check: str, said: str, mend: str) -> CheckResult:
-    """Return that something works less well than it could."""
     return CheckResult(check, "warn", said, mend)
 
 
 def fail(check: str, said: str, mend: str) -> CheckResult:
-    """Return that something does not work."""
     return CheckResult(check, "fail", said, mend)
 
 
 def run_checks(checks: Sequence[tuple[str, Check]], limit: float = LIMIT) -> Iterator[CheckResult]:
-    """Carry examinations out, all at once, and give what they find, in their order.
+    """Run all checks at once and yield their results in order.
 
-    One that fails or takes longer than `limit` seconds is a finding itself. Its thread is left
-    behind: nothing waits for it.
+    A check that raises, or takes longer than `limit` seconds, yields a failure.
     """
+    # Threads that cannot be stopped, and so daemons: a hanging NFS mount or name server must not hang the doctor.
     started = [(name, _Attempt(name, check)) for name, check in checks]
     end = time.monotonic() + limit
     for name, attempt in started:
         attempt.join(max(0.0, end - time.monotonic()))
         if attempt.is_alive():
-            yield fail(name, f"no answer within {limit:.0f} s", "see whether a disk, a name server or a host hangs")
+            yield fail(name, f"no answer within {limit:.0f} s", "check whether a disk, a name server or a host hangs")
         else:
             yield from attempt.found
 
@@ -76,5 +72,5 @@ class _Attempt(threading.Thread):
             self.found = list(self._examination())
         except InterlockError as error:
             self.found = [fail(self._name, str(error), "see the message")]
-        except Exception as error:  # noqa: BLE001  the boundary: what cannot be looked at is told, and the rest goes on
-            self.found = [fail(self._name, f"it cannot be examined: {type(error).__name__}: {error}", "report this")]
+        except Exception as error:  # noqa: BLE001  one broken check must not stop the others
+            self.found = [fail(self._name, f"the check failed: {type(error).__name__}: {error}", "report this bug")]

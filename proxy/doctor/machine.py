@@ -1,4 +1,4 @@
-"""The machine: Python, the clock, strace, and what the kernel allows."""
+"""Checks of the machine: Python, the clock, strace, and kernel features."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 OLDEST_PYTHON = (3, 12)
-EARLIEST, LATEST = 1_750_000_000, 4_102_444_800  # the middle of 2025, and the year 2100
+EARLIEST, LATEST = 1_750_000_000, 4_102_444_800  # June 2025, and the year 2100
 DAY = 86_400.0
 WATCHED_SECONDS = 0.25
 TOLERATED = 0.1
@@ -34,7 +34,6 @@ _UNSHARE = "import os; os.unshare(os.CLONE_NEWUSER | os.CLONE_NEWNET | os.CLONE_
 
 
 def python(version: tuple[int, ...] = sys.version_info[:3]) -> Iterator[CheckResult]:
-    """Look at the interpreter."""
     said = f"Python {'.'.join(map(str, version))} on {platform.system()} {platform.release()}, {platform.machine()}"
     if version < OLDEST_PYTHON:
         yield fail("python", said, f"install Interlock with Python {'.'.join(map(str, OLDEST_PYTHON))} or newer")
@@ -45,15 +44,15 @@ def python(version: tuple[int, ...] = sys.version_info[:3]) -> Iterator[CheckRes
 
 
 def clock(newest: float | None = None, now: float | None = None) -> Iterator[CheckResult]:
-    """Look whether the clock is about right: by the year, by its pace, and by the `newest` file of ours."""
+    """Check the clock: by the year, by its pace, and against the `newest` file in the state folder."""
     now = time.time() if now is None else now
-    mend = "set the clock, and keep it right with NTP (timedatectl set-ntp true): events carry its time"
+    mend = "set the clock and use NTP (timedatectl set-ntp true): audit events carry its time"
     said = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(now))
     if not EARLIEST < now < LATEST:
         yield fail("clock", f"it says {said}", mend)
     elif newest is not None and newest > now + DAY:
         when = time.strftime("%Y-%m-%d", time.gmtime(newest))
-        yield warn("clock", f"it says {said}, and files of the state folder were written at {when}", mend)
+        yield warn("clock", f"it says {said}, but files in the state folder are from {when}", mend)
     else:
         yield from _pace(said, mend)
 
@@ -63,27 +62,27 @@ def _pace(said: str, mend: str) -> Iterator[CheckResult]:
     time.sleep(WATCHED_SECONDS)
     off = (time.time() - wall) - (time.monotonic() - steady)
     if abs(off) > TOLERATED:
-        yield warn("clock", f"it says {said}, and jumped by {off:+.2f} s while it was looked at", mend)
+        yield warn("clock", f"it says {said}, and jumped by {off:+.2f} s during the check", mend)
     else:
         yield ok("clock", said)
 
 
 def strace(setting: str, environ: Mapping[str, str]) -> Iterator[CheckResult]:
-    """Look whether strace can trace, as `interlock run` does."""
+    """Check whether strace works the way `interlock run` uses it."""
     if setting == "off":
-        yield ok("strace", "not looked for: the setting trace is off")
+        yield ok("strace", "not checked: the setting trace is off")
         return
     try:
         path = find_strace(environ)
     except TracingError as error:
         made = fail if setting == "require" else warn
-        yield made("strace", str(error), "until then `interlock run` does not see what servers do (docs/behaviour.md)")
+        yield made("strace", str(error), "until then `interlock run` cannot watch what servers do (docs/behaviour.md)")
     else:
-        yield ok("strace", f"{path} traces")
+        yield ok("strace", f"{path} works")
 
 
 def kernel(environ: Mapping[str, str]) -> Iterator[CheckResult]:
-    """Look at what confinement and probing ask of the kernel."""
+    """Check what `interlock confine` and `interlock probe` need from the kernel."""
     yield _namespaces()
     yield _program("nft", "nftables", environ)
     yield _program("ip", "iproute2", environ)
@@ -92,19 +91,20 @@ def kernel(environ: Mapping[str, str]) -> Iterator[CheckResult]:
 
 
 def _namespaces() -> CheckResult:
+    # In another process: unshare cannot be undone. By trying it, since no single kernel setting says whether it works.
     try:
         tried = subprocess.run(  # noqa: S603  this interpreter
             [sys.executable, "-Sc", _UNSHARE], check=False, capture_output=True, timeout=TRY_SECONDS
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        return warn("namespaces", f"they cannot be tried: {error}", "try `unshare -Urn true`")
+        return warn("namespaces", f"cannot try them: {error}", "try `unshare -Urn true`")
     if tried.returncode == 0:
-        return ok("namespaces", "a process may enter namespaces of its own")
+        return ok("namespaces", "a process can create its own namespaces")
     last = tried.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["no reason given"]
     return warn(
         "namespaces",
         explain(f"namespaces: {last[0].rpartition('] ')[2]}"),
-        "until then `interlock confine` and `interlock probe` confine nothing (docs/confine.md)",
+        "until then `interlock confine` and `interlock probe` do not start anything (docs/confine.md)",
     )
 
 
@@ -112,20 +112,20 @@ def _program(name: str, package: str, environ: Mapping[str, str]) -> CheckResult
     found = shutil.which(name, path=f"{environ.get('PATH', '')}:{PROGRAMS}")
     if found:
         return ok(name, found)
-    return warn(name, f"there is no program {name!r}", f"install it, for example: sudo apt-get install {package}")
+    return warn(name, f"{name} is not installed", f"install it, for example: sudo apt-get install {package}")
 
 
 def _seccomp() -> CheckResult:
     if SECCOMP.exists():
         return ok("seccomp", "the kernel filters system calls")
-    return warn("seccomp", "the kernel does not say that it filters system calls", "use one with CONFIG_SECCOMP_FILTER")
+    return warn("seccomp", "the kernel cannot filter system calls", "use a kernel with CONFIG_SECCOMP_FILTER")
 
 
 def _landlock() -> CheckResult:
     libc = ctypes.CDLL(None, use_errno=True)
     version = libc.syscall(LANDLOCK_CREATE_RULESET, None, 0, LANDLOCK_VERSION)
     if version > 0:
-        return ok("landlock", f"version {version} of its interface; nothing needs it yet")
+        return ok("landlock", f"version {version}; not used yet")
     number = ctypes.get_errno()
     why = "not in this kernel" if number == errno.ENOSYS else os.strerror(number)
-    return ok("landlock", f"not there ({why}); nothing needs it yet")
+    return ok("landlock", f"not available ({why}); not used yet")

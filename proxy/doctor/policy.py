@@ -1,4 +1,4 @@
-"""The policy on disk: that it loads, and that the tests beside its rules pass."""
+"""Checks that the policy on disk loads, and that the tests beside its rules pass."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ if TYPE_CHECKING:
 
 
 def rules_and_tests(path: Path) -> Iterator[CheckResult]:
-    """Look at a policy as `interlock policy check` and `test` do."""
     try:
         sources = load_sources(path, builtin())
         compile_sources(sources)
     except PolicyError as error:
-        yield fail("policy", str(error).splitlines()[0], f"`interlock policy check {path}` says what to write instead")
+        yield fail("policy", str(error).splitlines()[0], f"`interlock policy check {path}` says what to write")
         return
     rules = [rule for source in sources for rule in source.content.rules]
     egress = [rule for source in sources if source.content.egress for rule in source.content.egress.rules]
@@ -29,6 +28,6 @@ def rules_and_tests(path: Path) -> Iterator[CheckResult]:
     failed = [result for result in results if not result.passed]
     if failed:
         said = f"{len(failed)} of {len(results)} tests in {path} fail, the first of rule {failed[0].rule}"
-        yield fail("policy", said, f"`interlock policy test {path}` shows them")
+        yield fail("policy", said, f"run `interlock policy test {path}` to see them")
     else:
         yield ok("policy", f"{path}: {len(rules) + len(egress)} rules, {len(results)} tests pass")

@@ -1,4 +1,4 @@
-"""One look at a Postgres database: one short connection that reads and changes nothing."""
+"""Reads facts about a Postgres database over one short connection; changes nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _RIGHTS = (
 
 @dataclass(frozen=True, slots=True)
 class DatabaseFacts:
-    """What a look at a database shows. `delay` is how long an answer took, in seconds."""
+    """Facts about a database. `skew` is its clock minus ours; `delay` is how long an answer took, in seconds."""
 
     where: str
     version: str
@@ -38,7 +38,7 @@ class DatabaseFacts:
 
 
 async def inspect_database(url: str) -> DatabaseFacts:
-    """Look at a database. Raises StoreUnavailableError."""
+    """Return facts about a database. Raises StoreUnavailableError."""
     connection = await connect(url)
     try:
         before = time.time()

@@ -1,1 +1,1 @@
-"""Decides which hosts and addresses traffic may go to, and reads DNS messages."""
+"""Decides which hosts and addresses traffic may go to; reads and writes DNS messages."""

@@ -1,6 +1,7 @@
-"""Judges what wants to leave: looks names up, and asks the policy about the name and every address.
+"""Decides whether a destination may be reached: resolves its name and asks the policy about the name and every address.
 
-Whatever fails is a denial. The addresses in a judgement are the only ones that may be dialled.
+Any failure is a denial. Only the addresses in a judgement may be dialled: resolving the name again for the connection
+would let a DNS server answer once for the policy and otherwise for the dial (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -28,26 +29,26 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("interlock.egress")
 
-UNJUDGED: Final = Decision(Outcome.DENY, "internal_error", message="The destination was not judged.")
+UNJUDGED: Final = Decision(Outcome.DENY, "internal_error", message="The destination could not be checked.")
 LOOK_UP_SECONDS: Final = 10.0
 REMEMBER_SECONDS: Final = 5.0
 MAX_REMEMBERED: Final = 1024
 
 
 class Judgement(NamedTuple):
-    """What policy says of a destination, and the addresses it was judged by."""
+    """The decision on a destination, and the addresses it was made on."""
 
     decision: Decision
     addresses: tuple[str, ...] = ()
 
     @property
     def allowed(self) -> bool:
-        """Whether the destination may be reached, by these addresses and no others."""
+        """Whether the destination may be reached, at these addresses only."""
         return self.decision.outcome is Outcome.ALLOW
 
 
 class EgressGuard:
-    """Judges destinations by the policy in force. `own` gives the addresses this proxy listens on."""
+    """Decides on destinations by the policy in force. `own` returns the addresses that this proxy listens on."""
 
     def __init__(
         self,
@@ -61,28 +62,27 @@ class EgressGuard:
 
     @property
     def version(self) -> str:
-        """The version of the policy in force."""
         return self._policy().version
 
     async def judge(self, request: EgressRequest, *, proven: bool = True) -> Judgement:
-        """Judge `request`; look its host up unless its addresses are given. Never raises.
+        """Decide on `request`; resolve its host unless its addresses are given. Never raises.
 
-        Where the host is only what the client says of given addresses (not `proven`)
-        and does not lead to them, the addresses by themselves must be allowed too.
+        `proven` is False where the host is only the client's claim about given addresses (transparent mode).
         """
         try:
             judgement = await self._judge(request)
+            # An allowed name claimed for another address proves nothing: then the address itself must be allowed.
             if proven or not judgement.allowed or await self._leads_to(request):
                 return judgement
             return await self._judge(replace(request, host=request.addresses[0]))
         except Exception as error:
-            log.exception("a destination could not be judged", host=request.host, error=str(error))
+            log.exception("cannot check a destination", host=request.host, error=str(error))
             return Judgement(UNJUDGED)
 
     async def _judge(self, request: EgressRequest) -> Judgement:
         egress = self._policy().egress
         decision = egress.decide(request, self._own_ports(request))
-        # A name that is refused as such is not looked up: the question would leave, and may carry data.
+        # A name that is denied anyway is not resolved: the DNS query itself leaves the machine and can carry data.
         open_ended = decision.reason == DEFAULT_DENY and egress.allows_by_address
         settled = decision.outcome is not Outcome.ALLOW and not open_ended
         if settled or request.addresses:
@@ -94,7 +94,7 @@ class EgressGuard:
         return Judgement(self._policy().egress.decide(known, self._own_ports(known)), addresses)
 
     async def _addresses(self, request: EgressRequest) -> tuple[str, ...]:
-        """Return what the host leads to; nothing where it leads nowhere, and so cannot be dialled."""
+        """Return the host's addresses; none if it has none, and so cannot be dialled."""
         bare = request.host.strip("[]")
         if parse_address(bare) is not None:
             return (bare,)
@@ -113,7 +113,8 @@ class EgressGuard:
             if port != request.port:
                 continue
             if ipaddress.ip_address(host).is_unspecified:
-                # Reached by every address of this machine, and by no other machine's.
+                # A listener on 0.0.0.0 is reached at every address of this machine, and only at those. Without this
+                # an agent could reach the admin API or health port through the proxy by the machine's own LAN address.
                 mine += [(a, port) for a in (*request.addresses, request.host.strip("[]")) if is_local(a)]
                 host = "127.0.0.1"  # noqa: PLW2901
             mine.append((host, port))
@@ -121,14 +122,14 @@ class EgressGuard:
 
 
 class Resolver:
-    """Looks names up and remembers the answers for a moment: one request asks up to three times."""
+    """Resolves names and caches the answers for a few seconds: one request asks up to three times."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._known: dict[str, tuple[float, tuple[str, ...]]] = {}
 
     async def look_up(self, host: str, port: int) -> tuple[str, ...]:
-        """Return every address of `host`. Raises OSError where there is none."""
+        """Return every address of `host`. Raises OSError if there is none."""
         known = self._known.get(host)
         if known is not None and known[0] > self._clock():
             return known[1]
@@ -142,7 +143,7 @@ class Resolver:
 
 
 def is_local(text: str) -> bool:
-    """Return whether an address is one of this machine's: only those can be bound."""
+    """Return whether an address is one of this machine's: only those can be bound, and a bind sends nothing."""
     address = parse_address(text)
     if address is None:
         return False

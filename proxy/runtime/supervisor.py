@@ -136,8 +136,8 @@ class Supervisor:
         Raises InterlockError if they cannot be started, keep failing, or did not end well.
         """
         # Just before the first fork: a collection in a worker would write to every shared page, and so copy it.
-        gc_tuning.give_back()
-        gc_tuning.settle()
+        gc_tuning.release_free_memory()
+        gc_tuning.freeze()
         try:
             with self._signals():
                 while not self._is_over():

@@ -1,1 +1,1 @@
-"""What the process needs from the operating system: files, ports, logs, event loop, garbage collector, imports."""
+"""Files, ports, logs, event loop, garbage collector and imports: what every process needs from its operating system."""

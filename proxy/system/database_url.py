@@ -1,4 +1,4 @@
-"""The URL of a Postgres database: what one looks like, and how to show it without its password. Pure."""
+"""Checks the URL of a Postgres database, and prints it without its password. Pure."""
 
 from __future__ import annotations
 
@@ -11,12 +11,9 @@ _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:\[\]\s]*)(:\d{1,5})?")
 
 
 def check_database_url(url: str) -> str:
-    """Return `url` back where it names a Postgres database.
-
-    Raises ValueError that says what to write, and repeats nothing of what may be a password.
-    """
+    """Return `url` if it names a Postgres database. Raises ValueError, without repeating what may be a password."""
     if not _fits(url):
-        raise ValueError(f"write {EXAMPLE}, with odd characters of the password as %XX")
+        raise ValueError(f"write {EXAMPLE}, with special characters of the password as %XX")
     return url
 
 
@@ -31,13 +28,15 @@ def _fits(url: str) -> bool:
 
 
 def shown(url: str) -> str:
-    """Return `url` fit to be read by anybody."""
+    """Return `url` without its password, for logs and messages."""
+    # A URL that cannot be parsed may hold its password anywhere.
     if not _fits(url):
         return HIDDEN
     parts = urlsplit(url)
     user, _, host = parts.netloc.rpartition("@")
     name, colon, _ = user.partition(":")
     netloc = f"{name}{colon and ':' + HIDDEN}@{host}" if user else host
+    # libpq also takes a password as a parameter.
     query = [(key, HIDDEN if "password" in key.lower() else value) for key, value in parse_qsl(parts.query)]
     rest = f"?{urlencode(query, safe='*/:')}" if query else ""
     return f"{parts.scheme}://{netloc}{parts.path}{rest}"

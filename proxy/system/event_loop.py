@@ -1,4 +1,4 @@
-"""Which event loop runs the proxy: uvloop's where it is installed and works, asyncio's own otherwise."""
+"""Chooses the event loop: uvloop where it is installed and works, otherwise asyncio's own."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-# Ends the process as soon as a task is started at once (`eager_start`), which every connection does.
+# Crashes the process on `eager_start`, which every connection uses.
 BROKEN = ("0.23.0",)
-# libuv asks the kernel for a thread that looks for file operations; a proxy has none, and many sandboxes forbid it.
+# With io_uring, libuv starts a kernel thread for file operations; a proxy has none, and many sandboxes forbid it.
 IO_URING = "UV_USE_IO_URING"
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Return what makes the event loop; None for asyncio's own."""
+    """Return the factory for asyncio.run; None for asyncio's own loop."""
     try:
-        import uvloop  # noqa: PLC0415  it may be missing
+        import uvloop  # noqa: PLC0415  it may not be installed
     except ImportError:
         return None
-    known: str = uvloop.__version__  # type: ignore[attr-defined]  # the package's metadata takes far longer to read
+    known: str = uvloop.__version__  # type: ignore[attr-defined]  # reading the package's metadata is slow
     return None if known in BROKEN else partial(_without_io_uring, uvloop.new_event_loop)
 
 
 def _without_io_uring[T](make: Callable[[], T]) -> T:
-    """Make a loop without io_uring, unless the environment speaks of it. What is started from here is not told."""
+    # Set only while the loop is made: programs that this process starts must not inherit it. An operator's value wins.
     if IO_URING in os.environ:
         return make()
     os.environ[IO_URING] = "0"
@@ -38,5 +38,4 @@ def _without_io_uring[T](make: Callable[[], T]) -> T:
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
-    """Run `main` to its end, as asyncio.run does."""
     asyncio.run(main, loop_factory=loop_factory())

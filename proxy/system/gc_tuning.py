@@ -1,4 +1,4 @@
-"""Memory of a process that makes much that stays: made without looking for garbage, held once by all it forks."""
+"""Garbage collector and allocator settings for processes that load much and then fork."""
 
 from __future__ import annotations
 
@@ -7,36 +7,38 @@ import gc
 from typing import Final
 
 M_ARENA_MAX: Final = -8
+# New objects until the next collection: about those of a hundred calls in flight. Reference counts free them, so an
+# earlier scan would find nothing.
 YOUNG: Final = 10_000
-"""How many objects more than before there may be until garbage is looked for: those of a hundred calls under way."""
 
 
-def make_for_good() -> None:
-    """Look for no garbage until `settle`: imports and the like make next to none."""
+def pause_collection() -> None:
+    """Stop the garbage collector until `freeze`: imports create many objects and almost no garbage."""
     gc.disable()
 
 
-def settle() -> None:
-    """Leave what there is out of every later look for garbage; what is not looked through is not copied either.
-
-    Calls under way at once are thousands of objects, and leave none behind: they need not be looked through each time.
-    """
+def freeze() -> None:
+    """Exclude all objects that exist now from collection, and start the collector again."""
+    # A collection writes to the header of every object it visits; after a fork each write copies the shared page.
     gc.freeze()
     gc.set_threshold(YOUNG)
     gc.enable()
 
 
-def give_back() -> None:
-    """Return the system what was freed: compiling detectors takes as much for a moment as all else for good."""
-    import ctypes  # noqa: PLC0415  most commands have nothing to give
+def release_free_memory() -> None:
+    """Return freed memory to the system."""
+    import ctypes  # noqa: PLC0415  slow to import, and most commands do not need it
 
-    with contextlib.suppress(AttributeError):  # of a C library that has no such thing
+    # Compiling the detectors needs as much memory for a moment as the loaded proxy; each fork would inherit it.
+    with contextlib.suppress(AttributeError):  # musl has no malloc_trim
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def share_one_arena() -> None:
-    """Have all threads to come allocate from one place: else what one of them frees is of no use to the others."""
+    """Let all threads started from now on allocate from one arena."""
     import ctypes  # noqa: PLC0415
+
+    # glibc gives each thread an arena of its own, and memory that one thread frees is not reused by the others.
 
     with contextlib.suppress(AttributeError):
         ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1)

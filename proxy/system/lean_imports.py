@@ -1,8 +1,8 @@
-"""How large libraries are taken in: only what is used of them, which is half of what a start would cost.
+"""Imports only the used parts of large libraries, which halves the time of a start.
 
-`mitmproxy.addons` imports every addon there is, with their web framework and LDAP client; mitmproxy's layers import
-QUIC, which is never spoken here, and its commands a parser of what somebody might type. structlog imports rich for
-tracebacks that are not shown. Something empty, in place while they are imported, lets the rest come by itself.
+`mitmproxy.addons` imports every addon, with a web framework and an LDAP client; mitmproxy's layers import QUIC, which
+this proxy does not speak, and its commands a parser for typed input. structlog imports rich for tracebacks that are
+never shown. While they are imported, empty stand-ins replace the parts that are not used.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ UNUSED = ("aioquic", "pyparsing")
 
 
 def import_only_what_is_used() -> None:
-    """Import what is used of mitmproxy, unless it is there already."""
+    """Import the used parts of mitmproxy, unless it is imported already."""
     spec = importlib.util.find_spec("mitmproxy")
     if PACKAGE in sys.modules or spec is None or spec.origin is None:
         return
+    # A package without its __init__, which imports every addon; single addons are still found by the path.
     package = types.ModuleType(PACKAGE)
     package.__path__ = [str(Path(spec.origin).parent / "addons")]
     sys.modules[PACKAGE] = package
@@ -40,11 +41,11 @@ def import_only_what_is_used() -> None:
 
 @contextlib.contextmanager
 def without(name: str) -> Iterator[None]:
-    """Have a library missing while the block lasts, for others that can do without it."""
+    """Make a library look not installed inside the block, for libraries that treat it as optional."""
     if name in sys.modules:
         yield
         return
-    sys.modules[name] = None  # type: ignore[assignment]  # Python's own way to say that there is none
+    sys.modules[name] = None  # type: ignore[assignment]  # None makes the import system raise ImportError
     try:
         yield
     finally:
@@ -53,7 +54,7 @@ def without(name: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _stood_in_for(*libraries: str) -> Iterator[None]:
-    """Return stand-ins for libraries while the block lasts; who imports them later gets the real ones."""
+    """Replace libraries by stand-ins inside the block; a later import gets the real library."""
     present = {library for library in libraries if library in sys.modules}
     finder = _StandIns(set(libraries) - present)
     sys.meta_path.insert(0, finder)
@@ -66,17 +67,14 @@ def _stood_in_for(*libraries: str) -> Iterator[None]:
 
 
 class _Named(type):
-    """What has members of every name."""
-
     def __getattr__(cls, name: str) -> _Nothing:
         return _nothing(name)
 
 
 class _Nothing(metaclass=_Named):
-    """Stands for whatever a library has: while others are imported it can be named, made, called and derived from."""
+    """Any object of a library: during the imports it can be named, created, called and subclassed."""
 
-    def __init__(self, *_: object, **__: object) -> None:
-        """Take anything."""
+    def __init__(self, *_: object, **__: object) -> None: ...
 
     def __getattr__(self, name: str) -> _Nothing:
         return _nothing(name)
@@ -89,15 +87,14 @@ class _Nothing(metaclass=_Named):
 
 
 def _nothing(name: str) -> _Nothing:
+    # Only during the imports: code that runs later and gets a stand-in must fail loudly, not compute with nothing.
     importing = any(isinstance(finder, _StandIns) for finder in sys.meta_path)
     if name.startswith("__") or not importing:
-        raise AttributeError(f"{name}: of a library that is not used here, and was not imported")
+        raise AttributeError(f"{name}: this library was replaced by a stand-in (proxy.system.lean_imports)")
     return _Nothing()
 
 
 class _StandIn(types.ModuleType):
-    """A module that has every name."""
-
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
@@ -107,7 +104,7 @@ class _StandIn(types.ModuleType):
 
 
 class _StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds stand-ins for libraries and for all that is in them."""
+    """Finds stand-ins for libraries and all their modules."""
 
     def __init__(self, libraries: set[str]) -> None:
         self._libraries = libraries
@@ -115,15 +112,12 @@ class _StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Answer for what is stood in for."""
         del path, target
         if fullname.partition(".")[0] not in self._libraries:
             return None
         return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
-        """Return the stand-in."""
         return _StandIn(spec.name)
 
-    def exec_module(self, module: types.ModuleType) -> None:
-        """Leave it as it is."""
+    def exec_module(self, module: types.ModuleType) -> None: ...

@@ -1,4 +1,4 @@
-"""Logging: structlog for our lines and mitmproxy's, JSON for machines and colours for people."""
+"""Logging with structlog, for our lines and mitmproxy's: JSON for machines, colours for people."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import orjson
 
 from proxy.system.lean_imports import without
 
-with without("rich"):  # for tracebacks that show local variables, secrets among them: they are never used
+with without("rich"):  # its tracebacks show local variables, and so secrets
     import structlog
 
 if TYPE_CHECKING:
@@ -28,13 +28,13 @@ _WORKER: dict[str, int] = {}
 _AS_JSON_DOES = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS
 
 
-def hush() -> None:
-    """Keep log lines out of a command's output: what fails is its one error message."""
+def silence() -> None:
+    """Keep log lines out of a command's output: a command that fails prints one error message."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
 
 
 def name_worker(number: int) -> None:
-    """Have every line of this process say which worker wrote it."""
+    """Add the worker's number to every line of this process."""
     _WORKER["worker"] = number
 
 
@@ -47,7 +47,7 @@ def configure(level: str = "info", log_format: str = "auto") -> None:
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
-    final: Processor = _spell if as_json else _console_renderer()
+    final: Processor = _encode if as_json else _console_renderer()
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
@@ -60,9 +60,9 @@ def configure(level: str = "info", log_format: str = "auto") -> None:
     root.setLevel(level.upper())
     for name in NOISY:
         logging.getLogger(name).setLevel(logging.WARNING)
-    # The daemon says itself, and with its own way out, when it cannot listen.
+    # The supervisor reports a port in use itself, and says what to do.
     logging.getLogger("mitmproxy.addons.proxyserver").setLevel(logging.CRITICAL)
-    # Our own lines, one for each decision, do not take the way through the standard library's logging.
+    # Our own lines bypass the standard library's logging: there is one for each decision, and it is slow.
     structlog.configure(
         processors=[_stamp, final],
         logger_factory=_Lines,
@@ -72,7 +72,7 @@ def configure(level: str = "info", log_format: str = "auto") -> None:
 
 
 def _bound_logger(level: str, *, as_json: bool) -> type[Any]:
-    """Get the class of loggers: structlog's own, but JSON of level info, as decisions are, is written in one step."""
+    """Return the logger class: structlog's own, with a shorter path for JSON lines of level info (decisions)."""
     filtering = structlog.make_filtering_bound_logger(level)
     if not as_json or logging.getLevelNamesMapping()[level] > logging.INFO:
         return filtering
@@ -80,8 +80,8 @@ def _bound_logger(level: str, *, as_json: bool) -> type[Any]:
 
 
 def _info(bound: Any, event: str, **said: Any) -> None:
-    if "exc_info" in said:  # which exception is meant is known now alone
-        bound._proxy_to_logger("info", event, **said)  # noqa: SLF001  as structlog says of its wrappers
+    if "exc_info" in said:  # formatting waits, and the current exception is known only now
+        bound._proxy_to_logger("info", event, **said)  # noqa: SLF001  structlog's interface for subclasses
         return
     logger = bound._logger  # noqa: SLF001
     line = bound._context | said if bound._context else said  # noqa: SLF001
@@ -97,7 +97,6 @@ def _add_worker(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> M
 def _stamp(
     logger: Any, method: str, line: MutableMapping[str, Any], now: float | None = None
 ) -> MutableMapping[str, Any]:
-    """Complete one of our own lines."""
     now = time.time() if now is None else now
     seconds = int(now)
     line.update(_WORKER)
@@ -112,78 +111,76 @@ def _second(seconds: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
 
 
-def _spell(logger: Any, method: str, line: MutableMapping[str, Any]) -> str:
-    """Return a line as JSON, in ASCII whatever stderr takes."""
+def _encode(logger: Any, method: str, line: MutableMapping[str, Any]) -> str:
+    """Return a line as JSON in ASCII, whatever the encoding of stderr."""
     if "exc_info" in line:
         line = structlog.processors.format_exc_info(logger, method, line)
     try:
         encoded = orjson.dumps(line, repr, _AS_JSON_DOES)
-    except TypeError:  # an integer or a character that it does not take
+    except TypeError:  # an integer or character that orjson rejects
         return json.dumps(line, default=repr)
     return encoded.decode() if encoded.isascii() else json.dumps(line, default=repr)
 
 
-def _spell_info(logger: _Lines, line: dict[str, Any], now: float) -> str:
-    return _spell(logger, "info", _stamp(logger, "info", line, now))
-
-
-class _Gathered(threading.local):
-    """Lines that wait for the end of the event loop's turn in this thread."""
+class _Pending(threading.local):
+    """Lines of this thread that wait for the end of the event loop's iteration."""
 
     def __init__(self) -> None:
         self.lines: list[str | tuple[_Lines, dict[str, Any], float]] = []
 
 
 class _Lines:
-    """Writes lines to stderr, for a logger of some name.
+    """Writes the lines of one logger to stderr.
 
-    Those of level info, one for each decision, are written once a turn of the event loop: each write lets another
-    thread in, and a call would wait for that; JSON is spelt then, too, which is cheaper for many than for each. All
-    others are written at once, behind those that wait.
+    Lines of level info, one for each decision, are encoded and written once per iteration of the event loop: each write
+    releases the interpreter lock to another thread, and a call would wait for it. All other lines are written
+    immediately, after those that wait.
     """
 
-    _gathered = _Gathered()
+    _pending = _Pending()
 
     def __init__(self, name: str = "") -> None:
         self.name = name
         self._stream = sys.stderr
 
     def take(self, line: dict[str, Any], now: float) -> None:
-        """Spell and write one line when the turn ends; nobody changes what is in it before."""
+        """Encode and write one line at the end of the iteration; its values must not change before."""
         self._later((self, line, now))
 
     def info(self, line: str) -> None:
-        """Write one line when the turn ends."""
         self._later(line)
 
     def msg(self, line: str) -> None:
-        """Write one line."""
-        self._gathered.lines.append(line)
+        self._pending.lines.append(line)
         self._write()
 
     def _later(self, line: str | tuple[_Lines, dict[str, Any], float]) -> None:
-        lines = self._gathered.lines
+        lines = self._pending.lines
         lines.append(line)
-        loop = asyncio._get_running_loop()  # noqa: SLF001  the other way to ask raises where there is none
+        loop = asyncio._get_running_loop()  # noqa: SLF001  the public function raises if there is none
         if loop is None:
             self._write()
         elif len(lines) == 1:
             loop.call_soon(self._write)
 
     def _write(self) -> None:
-        gathered = self._gathered
-        lines, gathered.lines = gathered.lines, []
+        pending = self._pending
+        lines, pending.lines = pending.lines, []
         if lines:
-            encoded = [line if isinstance(line, str) else _spell_info(*line) for line in lines]
+            encoded = [line if isinstance(line, str) else self._encode_info(*line) for line in lines]
             try:
                 self._stream.write("\n".join(encoded) + "\n")
                 self._stream.flush()
-            except (OSError, ValueError):  # nobody reads it any more
+            except (OSError, ValueError):  # stderr is closed: the proxy must not stop for that
                 return
+
+    @staticmethod
+    def _encode_info(logger: _Lines, line: dict[str, Any], now: float) -> str:
+        return _encode(logger, "info", _stamp(logger, "info", line, now))
 
     debug = warning = warn = error = critical = exception = fatal = log = msg
 
 
 def _console_renderer() -> Processor:
-    # The default traceback shows local variables, arguments and secrets among them.
+    # The default traceback shows local variables, and so arguments and secrets.
     return structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback)

@@ -1,4 +1,4 @@
-"""What was installed: its version, and where its policies and SQL are, in the wheel or at the top of a checkout."""
+"""The installed version, and the folders of policies and SQL: in the wheel, or at the top of a checkout."""
 
 from __future__ import annotations
 
@@ -10,22 +10,19 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 @functools.cache
 def version() -> str:
-    """Return the version that is installed."""
-    from importlib import metadata  # noqa: PLC0415  slow to import, and little needs it
+    from importlib import metadata  # noqa: PLC0415  slow to import, and rarely needed
 
     try:
         return metadata.version("mcp-interlock")
-    except metadata.PackageNotFoundError:  # a checkout on sys.path that was never installed
+    except metadata.PackageNotFoundError:  # a checkout that was never installed
         return "0+unknown"
 
 
 def policies_dir() -> Path:
-    """Return the folder of the policies that come with Interlock."""
     return _find("policies")
 
 
 def sql_dir() -> Path:
-    """Return the folder of the migrations that come with Interlock."""
     return _find("sql")
 
 

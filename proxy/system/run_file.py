@@ -1,4 +1,4 @@
-"""The note a running proxy leaves in its state folder, for the commands that look for it."""
+"""run.json in the state folder: where the running proxy is, for `status`, `exec`, `confine` and others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunningWorker:
-    """One worker: its process (0 where there is none now), whether it serves, and how often it had to be replaced."""
+    """One worker; `pid` is 0 while it is being replaced."""
 
     number: int
     pid: int
@@ -26,12 +26,10 @@ class RunningWorker:
 
 @dataclass(frozen=True)
 class Running:
-    """Where a proxy can be reached, and the policy in force.
+    """Addresses of a running proxy, and the policy in force.
 
-    `policy_problem` says why the policy on disk is not the one in force.
-    `operator_socket` is where operators reach it, `operator_listen` the TCP
-    address that does the same, where there is one. `health` is the address of
-    health and metrics. `pid` is the supervisor's.
+    `pid` is the supervisor's. `policy_problem` says why the policy on disk is not in force. `operator_socket` and
+    `operator_listen` are the admin API's socket and TCP address, `health` is the address of health and metrics.
     """
 
     pid: int
@@ -49,31 +47,30 @@ class Running:
 
 
 def write(state_dir: Path, running: Running) -> None:
-    """Say that a proxy is ready, or how it is now."""
     write_private(_path(state_dir), json.dumps(asdict(running), indent=1).encode())
 
 
 def read(state_dir: Path) -> Running | None:
-    """Return the note of a proxy that is alive; None where there is none."""
+    """Return the running proxy; None if none runs."""
     try:
         fields = json.loads(_path(state_dir).read_bytes())
         fields["workers"] = tuple(RunningWorker(**worker) for worker in fields.get("workers", ()))
         running = Running(**fields)
-        os.kill(running.pid, 0)
+        os.kill(running.pid, 0)  # a proxy that was killed leaves its file behind
     except (OSError, ValueError, TypeError, AttributeError, OverflowError):
         return None
     return running
 
 
 def remove(state_dir: Path) -> None:
-    """Take this process's note away; one of another proxy stays."""
+    """Delete the run file if it is this process's own."""
     running = read(state_dir)
     if running is not None and running.pid == os.getpid():
         _path(state_dir).unlink(missing_ok=True)
 
 
 def clear(state_dir: Path) -> None:
-    """Take away the note of a proxy that was killed. Only for who holds the folder."""
+    """Delete the run file of a proxy that was killed. The caller must hold the folder's lock."""
     _path(state_dir).unlink(missing_ok=True)
 
 

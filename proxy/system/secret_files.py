@@ -1,4 +1,4 @@
-"""Small files with secrets in them: made once, readable by their owner alone, never half-written."""
+"""Small files with secrets: readable by their owner only, and never half-written."""
 
 from __future__ import annotations
 
@@ -22,19 +22,20 @@ FULL = 1 << 20
 
 
 def room_hint(path: Path) -> str:
-    """Return what to add to an error about a file where its disk is full; else nothing."""
+    """Return a hint for an error message if the disk of `path` is full, else an empty string."""
     folder = next((parent for parent in path.absolute().parents if parent.is_dir()), None)
     try:
         free = shutil.disk_usage(folder).free if folder else FULL
     except OSError:
         return ""
-    return f"; its disk is full, with {free >> 10} KiB left: make room in {folder}" if free < FULL else ""
+    return f"; the disk is full ({free >> 10} KiB left): free space in {folder}" if free < FULL else ""
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Put `data` at `path` with mode 0600, whole or not at all."""
+    """Write `data` to `path` with mode 0600, all of it or nothing."""
     temporary = _write_temporary(path, data)
     try:
+        # rename replaces the name atomically: a reader, and a start after a crash, sees the old file or the new one.
         os.replace(temporary, path)
     except BaseException:
         os.unlink(temporary)
@@ -42,9 +43,10 @@ def write_private(path: Path, data: bytes) -> None:
 
 
 def make_private(path: Path, data: bytes) -> None:
-    """Put `data` at `path` with mode 0600 unless something is there; the first of several processes counts."""
+    """Write `data` to `path` with mode 0600 unless the file exists; of several processes, the first wins."""
     temporary = _write_temporary(path, data)
     try:
+        # link fails if the name exists, where rename would replace another process's key.
         os.link(temporary, path)
     except FileExistsError:
         pass
@@ -54,11 +56,13 @@ def make_private(path: Path, data: bytes) -> None:
 
 def _write_temporary(path: Path, data: bytes) -> str:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    # mkstemp creates the file with mode 0600, so that there is no moment in which others can read it.
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
             file.flush()
+            # Before the rename: after a power cut the new name could otherwise point at an empty file.
             os.fsync(file.fileno())
     except BaseException:
         os.unlink(temporary)
@@ -67,64 +71,55 @@ def _write_temporary(path: Path, data: bytes) -> str:
 
 
 def read_private(path: Path) -> bytes:
-    """Return what is in a file of secrets.
-
-    Raises ConfigError where others than its owner may read or write it, and OSError
-    where it cannot be read.
-    """
+    """Return the content of a file of secrets. Raises OSError, and ConfigError if others may read or write it."""
     with path.open("rb") as file:
+        # The mode of the open file, not of the path: the path may be replaced in between.
         mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
         if mode & 0o077:
             command = f"chmod 600 {shlex.quote(str(path))}"
-            raise ConfigError(f"{path} holds a secret, and others may use it (mode {mode:04o}); run: {command}")
+            raise ConfigError(f"{path} contains a secret and is open to others (mode {mode:04o}); run: {command}")
         return file.read()
 
 
 def read_or_make_key(path: Path, size: int) -> bytes:
-    """Return the key at `path`, made at random on first use.
+    """Return the key at `path`, and create a random one on first use; safe for several processes at once.
 
-    Safe when several processes come first at once. Raises ConfigError where the
-    file is not a key of that size.
+    Raises ConfigError if the file has another size.
     """
     if not path.exists():
         make_private(path, secrets.token_bytes(size))
     key = path.read_bytes()
     if len(key) != size:
-        raise ConfigError(f"{path} holds {len(key)} bytes, not {size}; restore it or delete it to make a new one")
+        raise ConfigError(f"{path} has {len(key)} bytes, not {size}; restore it, or delete it to create a new one")
     return key
 
 
 class FileCache:
-    """Bytes by name in a folder of the state folder, the newest `limit` of them; what cannot be read is not there."""
+    """A cache of the newest `limit` files in a folder. A file that cannot be read or written is a miss."""
 
     def __init__(self, folder: Path, limit: int = 8) -> None:
         self._folder = folder
         self._limit = limit
 
     def get(self, name: str) -> bytes | None:
-        """Return what was put under `name`, if anything."""
         try:
             return (self._folder / name).read_bytes()
         except OSError:
             return None
 
     def put(self, name: str, data: bytes) -> None:
-        """Keep `data` under `name`, or don't."""
         with contextlib.suppress(OSError):
             write_private(self._folder / name, data)
-            kept = sorted(self._folder.iterdir(), key=lambda file: file.stat().st_mtime_ns, reverse=True)
-            for old in kept[self._limit :]:
+            newest = sorted(self._folder.iterdir(), key=lambda file: file.stat().st_mtime_ns, reverse=True)
+            for old in newest[self._limit :]:
                 old.unlink()
 
 
 class FolderLock:
-    """Holds a folder for one process until the process ends."""
+    """Locks a folder for one process; the kernel releases it when the process ends, however it ends."""
 
     def __init__(self, folder: Path) -> None:
-        """Take the folder.
-
-        Raises ConfigError where another process has it.
-        """
+        """Lock the folder. Raises ConfigError if another process has it."""
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._file = (folder / "lock").open("a")
         try:
@@ -133,9 +128,8 @@ class FolderLock:
             self._file.close()
             raise ConfigError(
                 f"setting state_dir = {str(folder)!r}: another interlock uses it; "
-                "stop that one, or give this one a folder of its own with --state-dir"
+                "stop it, or give this one its own folder with --state-dir"
             ) from None
 
     def release(self) -> None:
-        """Let the folder go."""
         self._file.close()

@@ -74,7 +74,7 @@ def test_wrapping_again_changes_nothing() -> None:
     again = wrap(WRAPPED, NAME)
     assert again.text == WRAPPED
     assert again.changed == ()
-    assert again.unchanged["files"] == "it is wrapped already"
+    assert again.unchanged["files"] == "it is already wrapped"
 
 
 def test_unwrapping_gives_the_commands_back() -> None:
@@ -126,7 +126,7 @@ def test_a_command_with_dashes_of_its_own_comes_back_whole() -> None:
 def test_what_runs_behind_interlock_by_hand_is_not_wrapped_again(words: list[str]) -> None:
     text = json.dumps({"mcpServers": {"a": {"command": words[0], "args": words[1:]}}})
     done = wrap(text, NAME)
-    assert (done.text, done.unchanged) == (text, {"a": "it is wrapped already"})
+    assert (done.text, done.unchanged) == (text, {"a": "it is already wrapped"})
     assert unwrap(text).changed == ()
 
 
@@ -147,11 +147,11 @@ def test_a_server_that_only_looks_wrapped_is_wrapped() -> None:
         ('{"mcpServers": {}}', "no MCP servers"),
         ('{"mcpServers": []}', "no MCP servers"),
         ('{"mcpServers": {"a": 1}}', "server 'a' is int"),
-        ('{"mcpServers": {"a": {"command": 1}}}', "command that is no text"),
-        ('{"mcpServers": {"a": {"command": ""}}}', "command that is no text"),
-        ('{"mcpServers": {"a": {"command": "x", "args": "y"}}}', "no list of texts"),
-        ('{"mcpServers": {"a": {"command": "x", "args": [1]}}}', "no list of texts"),
-        ('{"mcpServers": {"a": {"command": "x", "command": "y"}}}', "'command' stands twice"),
+        ('{"mcpServers": {"a": {"command": 1}}}', "command that is not a string"),
+        ('{"mcpServers": {"a": {"command": ""}}}', "command that is not a string"),
+        ('{"mcpServers": {"a": {"command": "x", "args": "y"}}}', "not a list of strings"),
+        ('{"mcpServers": {"a": {"command": "x", "args": [1]}}}', "not a list of strings"),
+        ('{"mcpServers": {"a": {"command": "x", "command": "y"}}}', "'command' occurs twice"),
     ],
 )
 def test_what_cannot_be_rewritten_safely_is_refused_with_the_reason(text: str, said: str) -> None:

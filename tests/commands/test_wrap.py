@@ -55,7 +55,7 @@ def test_it_is_undone_byte_for_byte(file: Path, run: Run) -> None:
 def test_twice_is_once(file: Path, run: Run) -> None:
     run("wrap", str(file))
     done = run("wrap", str(file))
-    assert "files: left alone, since it is wrapped already" in done.stderr
+    assert "files: left alone, since it is already wrapped" in done.stderr
     assert file.read_text() == WRAPPED
     run("wrap", str(file), "--undo")
     assert file.read_text() == CLAUDE

@@ -77,7 +77,7 @@ def test_a_certificate_that_ends_or_is_spoilt_is_told(state: Path, tmp_path: Pat
     assert one(state_folder.ca(state, ends + dt.timedelta(days=1))).state == "fail"
     assert one(state_folder.ca(state, ends - dt.timedelta(days=1))).state == "warn"
     files.bundle_file.write_text("")
-    assert "does not hold it" in one(state_folder.ca(state)).said
+    assert "does not contain it" in one(state_folder.ca(state)).said
     files.key_file.write_text("nonsense")
     assert one(state_folder.ca(state)).state == "fail"
     assert one(state_folder.ca(tmp_path / "none")).state == "warn"

@@ -103,7 +103,7 @@ class World:
         """Let the server answer what was forwarded."""
         value = {"jsonrpc": "2.0", "id": forward.message.id, "result": {"content": [], **result}}
         self.gate.observe(forward.in_flight, value, json.dumps(value).encode())
-        await self.phases.settle()
+        await self.phases.freeze()
 
     async def close(self) -> None:
         self.gate.close()

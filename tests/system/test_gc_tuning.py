@@ -17,10 +17,10 @@ from tests.support.harness import REPOSITORY
 def test_what_was_made_is_left_out_of_later_looks_for_garbage() -> None:
     before = gc.get_threshold()
     try:
-        gc_tuning.make_for_good()
+        gc_tuning.pause_collection()
         assert not gc.isenabled()
         made: list[object] = []
-        gc_tuning.settle()
+        gc_tuning.freeze()
         assert gc.isenabled()
         assert not any(each is made for each in gc.get_objects())
         assert gc.get_threshold() == (gc_tuning.YOUNG, *before[1:])
@@ -43,7 +43,7 @@ def test_freed_memory_goes_back_to_the_system() -> None:
     for piece in pieces[:-1]:  # the last one keeps the heap as long as it is
         libc.free(ctypes.c_void_p(piece))
     before = _held()
-    gc_tuning.give_back()
+    gc_tuning.release_free_memory()
     assert _held() < before - 4000
     libc.free(ctypes.c_void_p(pieces[-1]))
 
@@ -75,5 +75,5 @@ def test_threads_allocate_where_the_first_one_does(limit: str, inside: int) -> N
 
 def test_a_library_without_the_means_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda _: object())
-    gc_tuning.give_back()
+    gc_tuning.release_free_memory()
     gc_tuning.share_one_arena()

@@ -49,7 +49,7 @@ def test_the_daemon_starts_without_what_it_never_uses_and_others_may_import_that
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {
         "loaded": [],
-        "of a stand-in": "NO_ERROR: of a library that is not used here, and was not imported",
+        "of a stand-in": "NO_ERROR: this library was replaced by a stand-in (proxy.system.lean_imports)",
         "finders": True,
         "later": ["aa", 0x1301, "x"],
     }

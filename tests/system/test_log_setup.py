@@ -12,7 +12,7 @@ import pytest
 import structlog
 
 from proxy.system import log_setup
-from proxy.system.log_setup import configure, hush, name_worker
+from proxy.system.log_setup import configure, name_worker, silence
 
 
 @pytest.fixture(autouse=True)
@@ -94,7 +94,7 @@ def test_mitmproxys_own_chatter_is_left_out(capsys: pytest.CaptureFixture[str]) 
 
 def test_a_command_s_output_has_no_log_lines(capsys: pytest.CaptureFixture[str]) -> None:
     structlog.reset_defaults()
-    hush()
+    silence()
     log = structlog.get_logger("interlock.store")
     log.warning("trying again")
     log.error("failed")

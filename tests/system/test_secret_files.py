@@ -104,7 +104,7 @@ def test_the_second_of_two_makers_takes_the_firsts_key(tmp_path: Path, monkeypat
 def test_a_key_of_another_size_is_named_with_the_way_out(tmp_path: Path) -> None:
     path = tmp_path / "k"
     path.write_bytes(b"short")
-    with pytest.raises(ConfigError, match=r"k holds 5 bytes, not 32; restore it or delete it"):
+    with pytest.raises(ConfigError, match=r"k has 5 bytes, not 32; restore it, or delete it"):
         read_or_make_key(path, 32)
 
 
@@ -152,8 +152,8 @@ def test_a_secret_is_read_from_a_file_of_its_owners_alone(tmp_path: Path) -> Non
 def test_an_error_about_a_file_says_where_there_is_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert room_hint(tmp_path / "new" / "file") == ""
     monkeypatch.setattr("shutil.disk_usage", lambda _: shutil._ntuple_diskusage(1 << 30, 1 << 30, 4096))  # type: ignore[attr-defined]
-    assert room_hint(tmp_path / "new" / "file") == f"; its disk is full, with 4 KiB left: make room in {tmp_path}"
-    with pytest.raises(AuditUnavailableError, match="its disk is full, with 4 KiB left"):
+    assert room_hint(tmp_path / "new" / "file") == f"; the disk is full (4 KiB left): free space in {tmp_path}"
+    with pytest.raises(AuditUnavailableError, match=r"the disk is full \(4 KiB left\)"):
         open_log(tmp_path, 1 << 20)
-    with pytest.raises(StoreUnavailableError, match="its disk is full, with 4 KiB left"):
+    with pytest.raises(StoreUnavailableError, match=r"the disk is full \(4 KiB left\)"):
         asyncio.run(SqliteDatabase(tmp_path).check())
