@@ -241,7 +241,7 @@ STEPS = [
 ]
 
 
-@pytest.mark.parametrize("step", [*STEPS, "!arrange_network", "!gateway.start", "!install_filter", "!_start_agent"])
+@pytest.mark.parametrize("step", [*STEPS, "!arrange_network", "!start_gateway", "!install_filter", "!_start_agent"])
 def test_where_a_step_fails_the_agent_is_not_started(tmp_path: Path, step: str) -> None:
     command = confined(tmp_path, "touch", str(tmp_path / "started"), module=("tests.confine.failing", step))
     done = run_module(*command, env=environment())

@@ -99,7 +99,7 @@ async def test_the_sdks_server_takes_what_is_said_without_a_handshake(
             raise ServerError("no handshake")
         return await request(self, method, params)
 
-    monkeypatch.setattr(_Remote, "ask", no_handshake)
+    monkeypatch.setattr(_Remote, "request", no_handshake)
     with start_python_server("python_modern", tmp_path) as server:
         report = await probe_remote("x", f"http://127.0.0.1:{server.port}/mcp", None)
     assert report.tools
@@ -110,7 +110,7 @@ async def test_the_sdks_server_takes_what_is_said_without_a_handshake(
     [
         (lambda m: (500, "text/plain", b""), "HTTP 500"),
         (lambda m: (200, "application/json", b"{}"), "does not answer"),
-        (lambda m: (200, "application/json", b"<html>"), "no message"),
+        (lambda m: (200, "application/json", b"<html>"), "no MCP message"),
         (lambda m: (200, "application/json", json.dumps({"id": m["id"], "error": {"code": 1}}).encode()), "refuses"),
     ],
 )
