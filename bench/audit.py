@@ -109,8 +109,7 @@ def fill(state_dir: Path, count: int) -> None:
     connection = open_log(path, 64 << 30)
     head = local_log_sql.read_head(connection)
     for some in batched(make(count, time.time() - 6 * 3600, time.time()), 10_000):
-        with local_log_sql.change(connection):
-            head = local_log_sql.append(connection, head, [encode(one) for one in some])
+        head = head.after(local_log_sql.add(connection, head, [encode(one) for one in some]))
     connection.close()
 
 

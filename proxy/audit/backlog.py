@@ -34,7 +34,6 @@ class Backlog:
     problems: tuple[str, ...]
 
     def data(self) -> dict[str, Any]:
-        """Return it as a JSON object."""
         return asdict(self)
 
 

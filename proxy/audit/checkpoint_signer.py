@@ -1,7 +1,6 @@
-"""Makes checkpoints of a log while it is written: every so often, every so many events, and at the end.
+"""Signs checkpoints of a log while it is written: every so often, every so many events, and at the end.
 
-It runs in a thread of its own, so that no event waits for a signature or for
-where checkpoints are sent.
+In a thread of its own, so that no event waits for a signature or for the command that checkpoints are sent to.
 """
 
 from __future__ import annotations
@@ -50,33 +49,31 @@ class CheckpointSigner:
         self._lock = threading.Lock()
         self._unwritten: list[Checkpoint] = []
         self._unsent: list[Checkpoint] = []
-        self.problem: str | None = None
-        """Why checkpoints could not be sent out, if so."""
+        self.problem: str | None = None  # why checkpoints could not be written or sent, if so
 
     def sign(self, kind: Kind, heads: Sequence[Head]) -> bool:
-        """Sign where chains are; return whether that left the process. What did not is sent again the next time."""
+        """Sign heads of chains; return whether file and command took them. What they did not is sent again later."""
         with self._lock:
             try:
                 now = self._clock()
                 made = [self._signer.sign(kind, head, now) for head in heads]
             except (OSError, InterlockError) as error:
                 return self._failed(error)
-            # One of the two places is given what the other did not take.
-            done = [self._bring(self._write, self._unwritten, made)]
+            # Each has a queue of its own: where one fails, the other gets its checkpoints all the same.
+            done = [self._deliver(lambda waiting: append(self._places.file, waiting), self._unwritten, made)]
             if self._places.command:
-                done.append(self._bring(self._send, self._unsent, made))
+                done.append(self._deliver(self._send, self._unsent, made))
             self.problem = None if all(done) else self.problem
             return all(done)
 
-    def _bring(
+    def _deliver(
         self, take: Callable[[list[Checkpoint]], None], waiting: list[Checkpoint], made: Sequence[Checkpoint]
     ) -> bool:
-        """Bring what waits to one place; return whether it was taken."""
         waiting += made
         try:
             take(waiting)
         except (OSError, subprocess.SubprocessError) as error:
-            del waiting[:-MAX_UNSENT]
+            del waiting[:-MAX_UNSENT]  # the newest vouch for all events before them
             return self._failed(error)
         waiting.clear()
         return True
@@ -87,15 +84,9 @@ class CheckpointSigner:
         return False
 
     def signed(self) -> dict[str, Signed]:
-        """Return what the checkpoints in the file say, by writer; lines that do not hold say nothing.
-
-        Raises ConfigError where it cannot be read.
-        """
+        """Return what the valid checkpoints in the file say, by writer. Raises ConfigError where it cannot be read."""
         found = read(self._places.file, self._signer.public()) if self._places.file.exists() else ()
         return by_writer(one for one in found if isinstance(one, Checkpoint))
-
-    def _write(self, checkpoints: list[Checkpoint]) -> None:
-        append(self._places.file, checkpoints)
 
     def _send(self, checkpoints: list[Checkpoint]) -> None:
         lines = "".join(f"{checkpoint.line()}\n" for checkpoint in checkpoints)
@@ -110,33 +101,33 @@ class CheckpointSigner:
 
 
 class Watch:
-    """Has the head of one log certified: at once, then as it grows, and at the end."""
+    """Has the head of one log signed: at once, then as it grows, and at the end."""
 
     def __init__(self, signer: CheckpointSigner, head: Callable[[], Head], every_seconds: float) -> None:
         self._signer = signer
         self._head = head
         self._every = every_seconds
-        self._last = -1  # nothing was certified yet, not even that nothing was written
+        self._last = -1  # nothing was signed yet, not even that nothing was written
         self._at = 0.0
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, name="audit-checkpoints", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Certify the end. To be called once the log is closed."""
+        """Sign the end. To be called once the log is closed."""
         self._end.set()
         self._thread.join()
         if self._head().seq != self._last:
-            self._certify()
+            self._sign_head()
 
     def _run(self) -> None:
-        self._certify()
+        self._sign_head()
         while not self._end.wait(min(LOOK_SECONDS, self._every)):
             new = self._head().seq - self._last
             if new >= EVERY_EVENTS or (new and time.monotonic() - self._at >= self._every):
-                self._certify()
+                self._sign_head()
 
-    def _certify(self) -> None:
+    def _sign_head(self) -> None:
         head = self._head()
         self._at = time.monotonic()
         if self._signer.sign("head", [head]):

@@ -49,11 +49,9 @@ class Checkpoint:
     signature: str = ""
 
     def text(self) -> bytes:
-        """Return what is signed."""
         return f"interlock-checkpoint 1 {self}".encode()
 
     def line(self) -> str:
-        """Return it as files have it."""
         return json.dumps({"version": 1, **asdict(self)})
 
     def __str__(self) -> str:
@@ -67,11 +65,10 @@ class Signer:
         self._keys = AuditKeys(state_dir)
 
     def public(self) -> list[PublicKey]:
-        """Return the keys that verify what is signed here."""
         return self._keys.public()
 
     def sign(self, kind: Kind, head: Head, now: float) -> Checkpoint:
-        """Make a checkpoint. Raises ConfigError or OSError where there is no key to have."""
+        """Return a signed checkpoint. Raises ConfigError or OSError where there is no key."""
         key_id, key = self._keys.signer()
         made = Checkpoint(kind, head.writer, head.seq, head.hash, f"{now:.6f}", key_id)
         signature = base64.b64encode(key.sign(made.text())).decode()
@@ -98,7 +95,7 @@ def append(path: Path, checkpoints: Sequence[Checkpoint]) -> None:
 
 
 def _cut_to_lines(handle: int) -> int:
-    """Cut off what a crash left of a last line, and give where the file ends."""
+    """Cut off what a crash left of a last line; return where the file ends."""
     end = os.lseek(handle, 0, os.SEEK_END)
     tail = os.pread(handle, MAX_LINE, max(0, end - MAX_LINE))
     whole = end - len(tail) + tail.rfind(b"\n") + 1
@@ -108,17 +105,16 @@ def _cut_to_lines(handle: int) -> int:
 
 
 def read(path: Path, keys: Sequence[PublicKey]) -> Iterator[Checkpoint | str]:
-    """Return the checkpoints of a file; where one does not hold, a text that says why.
+    """Yield the checkpoints of a file; in place of one that is not valid, a text that says why.
 
-    A last line without its end is one that was being written. Raises ConfigError
-    where the file cannot be read.
+    Raises ConfigError where the file cannot be read.
     """
     known = {key.key_id: key for key in keys}
     try:
         lines = path.read_bytes().split(b"\n")
     except OSError as error:
         raise ConfigError(f"the checkpoints in {path} cannot be read ({error.strerror})") from error
-    for number, line in enumerate(lines[:-1], 1):
+    for number, line in enumerate(lines[:-1], 1):  # a last line without its end is just being written
         if not line:
             continue
         try:
@@ -128,10 +124,11 @@ def read(path: Path, keys: Sequence[PublicKey]) -> Iterator[Checkpoint | str]:
 
 
 def _checked(value: Any, known: dict[str, PublicKey]) -> Checkpoint:
-    """Return a checkpoint that was read, if its signature is right. Raises ValueError or TypeError."""
+    """Return a checkpoint that was read. Raises ValueError or TypeError where it is none or its signature is wrong."""
     if not isinstance(value, dict) or value.pop("version", None) != 1:
         raise ValueError("it is no checkpoint of version 1")
     made = Checkpoint(**value)
+    # The strict form leaves one reading of the signed text: a writer with a space in it could shift the fields.
     if type(made.seq) is not int or not _FORM.fullmatch(str(made)):
         raise ValueError("it is no checkpoint")
     key = known.get(made.key)
@@ -154,11 +151,12 @@ class Signed:
 
     @property
     def last(self) -> int:
-        """The furthest event that anything was signed of."""
+        """The number of the last event that was signed."""
         return max(self.links, default=0)
 
     def add(self, checkpoint: Checkpoint) -> None:
-        """Take in what a checkpoint says."""
+        """Add what a checkpoint says."""
+        # Two links for one number: the log was copied and continued twice, or a key signed a forged history.
         if self.links.setdefault(checkpoint.seq, checkpoint.hash) != checkpoint.hash:
             self.conflict = min(checkpoint.seq, self.conflict or checkpoint.seq)
         if checkpoint.kind == "pruned":
@@ -168,7 +166,7 @@ class Signed:
 
 
 def by_writer(checkpoints: Iterable[Checkpoint]) -> dict[str, Signed]:
-    """Sort what checkpoints say by writer."""
+    """Return what checkpoints say, by writer."""
     found: dict[str, Signed] = {}
     for checkpoint in checkpoints:
         found.setdefault(checkpoint.writer, Signed()).add(checkpoint)

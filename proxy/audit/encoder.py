@@ -1,4 +1,4 @@
-"""An event as it is stored: its text, and what that says, so that nobody has to read it again. Pure."""
+"""Encodes an event as it is stored: its text, and the values of its columns, so that no store has to parse it. Pure."""
 
 from __future__ import annotations
 
@@ -26,19 +26,16 @@ _values = operator.attrgetter(*VALUES)
 _ID, _ARGUMENTS_HASH, _RESULT_DIGEST = map(_PLAIN.index, ("event_id", "arguments_hash", "result_digest"))
 _HASHES = _ARGUMENTS_HASH, _RESULT_DIGEST
 _ARGUMENTS, _REDACTIONS, _DETAIL = map(VALUES.index, ("arguments", "redactions", "detail"))
-_UNSPELT: tuple[bytes | None, ...] = (None,) * len(VALUES)
+_NO_TEXTS: tuple[bytes | None, ...] = (None,) * len(VALUES)
 _NOTHING: tuple[Any, ...] = (None, (), {})
 
 
 type Encoded = tuple[str, list[Any] | None]
-"""One JSON object, and what it says as `event_text.columns` takes it; None where only reading it can tell."""
+"""One JSON object, and its values as `event_columns.columns` takes them; None where only parsing it tells."""
 
 
 class Encoder:
-    """Gives events their stored form: fields that say nothing are left out.
-
-    `stamp` says who wrote them; with a `key`, hashes are keyed.
-    """
+    """Encodes events; fields without a value are left out. `stamp` names the writer; with a `key`, hashes are keyed."""
 
     def __init__(self, stamp: Mapping[str, str] | None = None, key: bytes | None = None) -> None:
         self._stamp = {**stamp} if stamp else {}
@@ -46,49 +43,53 @@ class Encoder:
         self._key = key
 
     def encode(self, event: AuditEvent) -> Encoded:
-        """Return the stored form of `event`."""
-        plain, values, texts = [*_plain(event)], [*_values(event)], [*_UNSPELT]
+        plain, values, texts = [*_plain(event)], [*_values(event)], [*_NO_TEXTS]
         if not event.event_id:
             plain[_ID] = str(uuid_utils.uuid7())
         if event.arguments_hash == AS_RECORDED:
+            # The hash is of what was forwarded, which is the very text to be stored: encode it once for both.
             texts[_ARGUMENTS] = forwarded = _as_forwarded(event.arguments)
             plain[_ARGUMENTS_HASH] = hashlib.sha256(forwarded).hexdigest()
         if self._key is not None:
             for place in _HASHES:
                 if (digest := plain[place]) is not None:
-                    # Not hmac.digest: that lets other threads in between events, and commits become small and many.
+                    # Not hmac.digest: it gives up the GIL, other threads go first, and commits become small and many.
                     plain[place] = hashlib.blake2b(digest.encode(), digest_size=32, key=self._key).hexdigest()
         if event.redactions:
             values[_REDACTIONS] = [finding.data() for finding in event.redactions]
-        said = {name: value for name, value in zip(_PLAIN, plain, strict=True) if value is not None}
-        encoded = self._quickly(plain, said, values, texts)
+        present = {name: value for name, value in zip(_PLAIN, plain, strict=True) if value is not None}
+        encoded = self._quickly(plain, present, values, texts)
         if encoded is None:
-            said |= {name: value for name, value in zip(VALUES, values, strict=True) if value or value not in _NOTHING}
-            return _slowly(self._stamp | said), None
+            pairs = zip(VALUES, values, strict=True)
+            present |= {name: value for name, value in pairs if value or value not in _NOTHING}
+            return _slowly(self._stamp | present), None
         return encoded
 
     def _quickly(
-        self, plain: list[Any], said: dict[str, Any], values: list[Any], texts: list[bytes | None]
+        self, plain: list[Any], present: dict[str, Any], values: list[Any], texts: list[bytes | None]
     ) -> Encoded | None:
-        """Spell an event that is neither large nor odd; None for any other. Some values may be spelt already."""
+        """Encode an event that is neither large nor odd; None for any other. Some values may be encoded already."""
         try:
-            parts = [self._start, orjson.dumps(said, option=orjson.OPT_PASSTHROUGH_SUBCLASS).decode()[1:-1]]
+            # A subclass (an enum, say) is passed through to fail here: json may encode it differently.
+            parts = [self._start, orjson.dumps(present, option=orjson.OPT_PASSTHROUGH_SUBCLASS).decode()[1:-1]]
         except TypeError:
             return None
-        held = [*plain[:_PROPOSAL], None, *plain[_PROPOSAL:-1]]
+        columns = [*plain[:_PROPOSAL], None, *plain[_PROPOSAL:-1]]
         for name, value, known in zip(VALUES, values, texts, strict=True):
             if not value and value in _NOTHING:
-                held.append(None)
+                columns.append(None)
                 continue
+            # A heavy value goes the slow way as a whole: orjson would hold the GIL for as long as it encodes.
             quick = known if known is not None or is_heavy(value) else encode_fast(value)
             if quick is None:
                 return None
             text = quick.decode()
             parts.append(f',"{name}":{text}')
-            held.append(text)
+            columns.append(text)
         parts.append("}")
         body = "".join(parts)
-        return body, held if "proposal_id" not in values[_DETAIL] else None
+        # The one column that is inside a value: a store reads it from the text.
+        return body, columns if "proposal_id" not in values[_DETAIL] else None
 
 
 def encode(event: AuditEvent, stamp: Mapping[str, str] | None = None, key: bytes | None = None) -> str:
@@ -97,7 +98,7 @@ def encode(event: AuditEvent, stamp: Mapping[str, str] | None = None, key: bytes
 
 
 def _as_forwarded(arguments: Any) -> bytes:
-    """Spell small arguments as `wire.jsonrpc.serialise` does, and refuse what it refuses."""
+    """Encode arguments exactly as `wire.jsonrpc.serialise` does, and refuse what it refuses."""
     quick = encode_canonical(arguments)
     return encode_json(arguments, allow_nan=False).encode() if quick is None else quick
 

@@ -1,13 +1,12 @@
-"""Audit events as they are stored and asked for, and the role of the store that keeps them.
+"""Audit events as they are stored and queried. Pure.
 
-Pure: standard library only, no I/O. An event's body is the exact text that was
-recorded (`store.encoding`); whatever else is known of it was read from there.
+An event's body is the exact text that was recorded (audit/encoder.py); everything else was read from there.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,19 +15,19 @@ if TYPE_CHECKING:
 
 
 class Entry(NamedTuple):
-    """One event: its exact text, which log it came from, its place there, and the link of that log's chain."""
+    """One event: its exact text, the writer of its log, its number there, and the link of that log's chain."""
 
     body: str
     writer: str | None = None
     seq: int | None = None
     chain: str | None = None
-    said: list[Any] | None = None
-    """What the text says, in the order of `store.event_text.COLUMNS`, where that is known without reading it."""
+    columns: list[Any] | None = None
+    """What the text says, in the order of `event_columns.COLUMNS`, where that is known without parsing it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What came of writing a batch."""
+    """The result of writing a batch."""
 
     kept: int
     """How many are stored now; those that were there before count."""
@@ -38,7 +37,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
-    """Which calls or events are meant: those that fit everything that is given.
+    """Which calls or events to return: those that match everything that is given.
 
     In agent, server and tool a `*` stands for any characters.
     """
@@ -53,9 +52,9 @@ class Filter:
     rule: str | None = None
     """The rule that decided."""
     arguments: tuple[tuple[str, str], ...] = ()
-    """Path and value: `options.depth` and `3`. It fits as text, or as the number, true, false or null it spells."""
+    """Path and value: `options.depth` and `3`. It matches as text, or as the number, true, false or null it is."""
     without: tuple[tuple[str, int], ...] = ()
-    """Writers and numbers: what one of these wrote past its number does not fit."""
+    """Writers and numbers: what one of these wrote past its number does not match."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +101,13 @@ class CallRecord:
 
     @property
     def cursor(self) -> Cursor:
-        """Where the page ends that has this call last."""
+        """Where a page ends whose last call this is."""
         return Cursor(self.time, self.event_id)
 
 
 @dataclass(frozen=True, slots=True)
 class ToolStats:
-    """How often a tool was called, and what came of it. Times are those of the whole call."""
+    """How often a tool was called, denied, failed and completed. Times are those of the whole call."""
 
     server: str | None
     tool: str | None
@@ -160,53 +159,3 @@ class Stats:
     denials: Sequence[DenialStats]
     secrets: Sequence[SecretStats]
     days: Sequence[DayStats]
-
-
-class EventStore(Protocol):
-    """Keeps audit events, once each.
-
-    Every method raises StoreUnavailableError where the store cannot be reached
-    or does not answer in time, and nothing else that a caller should expect.
-    """
-
-    async def write(self, entries: Sequence[Entry]) -> Written:
-        """Keep a batch, durably when this returns; entries that are there already are left as they are.
-
-        An entry that is no event, or that the store does not take, is told as
-        poison and keeps none of the others out.
-        """
-        ...
-
-    async def prepare(self, now: float) -> None:
-        """Make room for events to come. To be called at a start and then every day."""
-        ...
-
-    async def calls(self, where: Filter, limit: int = 100, before: Cursor | None = None) -> Sequence[CallRecord]:
-        """Return tool calls that fit, newest first, from behind `before` on."""
-        ...
-
-    async def events(
-        self, where: Filter, limit: int = 1000, after: Cursor | None = None
-    ) -> Sequence[tuple[Cursor, Entry]]:
-        """Return events of every kind that fit, oldest first, from behind `after` on."""
-        ...
-
-    async def find(self, event_or_call_id: str) -> Sequence[Entry]:
-        """Return every event of a call, or the one event of that id, in the order in which they happened."""
-        ...
-
-    async def ids(self, prefix: str, limit: int = 2) -> Sequence[str]:
-        """Return ids of calls, and of events outside calls, that begin so; no more than `limit`."""
-        ...
-
-    async def count(self, where: Filter) -> int:
-        """Count the events that fit."""
-        ...
-
-    async def stats(self, where: Filter) -> Stats:
-        """Sum up the events that fit."""
-        ...
-
-    async def close(self) -> None:
-        """Let go of files and connections."""
-        ...

@@ -1,7 +1,7 @@
-"""Reading an event's text for the columns beside it. Pure.
+"""Reads the columns of an event from its text. Pure.
 
-The text itself is stored as it is; columns take what of it every database can
-read: no NUL, no number that is none, no value of another type than the column's.
+The text itself is stored as it is. Columns take what every database can store: no NUL, no NaN, no value of another
+type than the column's.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MAX_TIME = 253_402_300_800  # the year 10000
 MAX_NAME = 200
 MAX_INTEGER = 1 << 63
 MIN_TIME_DIGITS = 8
-MAX_PLACE_DIGITS = 9
+MAX_INDEX_DIGITS = 9
 DAY = 86_400
 REPLACEMENT = "\ufffd"
 _SEGMENT = re.compile(
@@ -27,23 +27,8 @@ _SEGMENT = re.compile(
 )
 
 TEXTS = (
-    "call_id",
-    "proposal_id",
-    "agent",
-    "server",
-    "transport",
-    "revision",
-    "session",
-    "jsonrpc_id",
-    "method",
-    "tool",
-    "arguments_hash",
-    "decision",
-    "reason",
-    "rule",
-    "policy_version",
-    "result_digest",
-    "outcome",
+    *("call_id", "proposal_id", "agent", "server", "transport", "revision", "session", "jsonrpc_id", "method", "tool"),
+    *("arguments_hash", "decision", "reason", "rule", "policy_version", "result_digest", "outcome"),
 )
 FLAGS = ("authenticated", "is_error")
 NUMBERS = ("gate_ms", "upstream_ms", "total_ms")
@@ -51,7 +36,7 @@ VALUES = ("arguments", "rules", "shadow_rules", "redactions", "detail")
 
 
 COLUMNS = ("event_id", "time", "kind", *TEXTS, *FLAGS, *NUMBERS, "result_size", *VALUES)
-"""What of an event has a column, in the order in which `columns` gives it."""
+"""The fields that have a column, in the order in which `columns` returns them."""
 _CUT = {"decision": 16}
 """How many characters a column holds, where that is not MAX_NAME."""
 _NONE: type = type(None)
@@ -63,7 +48,7 @@ _TYPES: tuple[frozenset[type], ...] = (
     frozenset[type]((int, _NONE)),
     *(frozenset[type]((str, _NONE)) for _ in VALUES),
 )
-"""Of which type each may be in what is taken the fast way."""
+"""The types that each may have on the fast path; any other goes the slow way."""
 _TEXTS = slice(COLUMNS.index(TEXTS[0]), COLUMNS.index(TEXTS[-1]) + 1)
 _VALUES = slice(COLUMNS.index(VALUES[0]), len(COLUMNS))
 _ID, _DECISION, _SIZE, _DETAIL = map(COLUMNS.index, ("jsonrpc_id", "decision", "result_size", "detail"))
@@ -81,21 +66,22 @@ def readable(body: str) -> str:
     return json.dumps(_known(body), ensure_ascii=False)
 
 
-def columns(body: str, said: list[Any] | None = None) -> list[Any]:
-    """Get the values of the event's columns, in the order of COLUMNS: JSON as text, names no longer than they may be.
+def columns(body: str, known: list[Any] | None = None) -> list[Any]:
+    """Return the values of the event's columns, in the order of COLUMNS: JSON as text, names cut to their length.
 
-    `said` is what the text says, in this order and with JSON as text, where that is known; a `proposal_id` in `detail`
-    is not. Raises PoisonError as `readable` does, and for the same texts.
+    `known` are these values before they are checked, where the encoder had them; a `proposal_id` in `detail` is not
+    among them. Raises PoisonError as `readable` does, and for the same texts.
     """
-    return (said and _as_columns(said, body)) or _plain_columns(body) or _columns(_known(body))
+    return (known and _as_columns(known, body)) or _plain_columns(body) or _columns(_known(body))
 
 
 def _plain_columns(body: str) -> list[Any] | None:
-    """Do the same for a text as a log of ours writes them, in a fraction of the time; None where it is another."""
+    """Return the columns of a text as our own encoder writes it, in a fraction of the time; None for any other."""
     try:
         event = orjson.loads(body)
+        # Only a text that comes out as it went in: orjson reads large numbers as floats, and a repeated key once.
         if orjson.dumps(event).decode() != body:
-            return None  # a number in it was taken for another, say
+            return None
     except (ValueError, TypeError):
         return None
     if type(event) is not dict:
@@ -108,7 +94,8 @@ def _plain_columns(body: str) -> list[Any] | None:
 
 
 def _as_columns(values: list[Any], body: str) -> list[Any] | None:
-    """Return what `body` says as columns hold it; None where they might hold something else."""
+    """Return `values` as columns store them; None where the slow way might store something else."""
+    # A backslash first: it is a search for one character, and most texts have none.
     if not _are_plain(tuple(map(type, values))) or ("\\" in body and "\\u0000" in body):
         return None
     event_id, time, kind = values[:3]
@@ -122,13 +109,13 @@ def _as_columns(values: list[Any], body: str) -> list[Any] | None:
     return values
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=1024)  # events of one kind have their types in common: 31 checks become one look-up
 def _are_plain(types: tuple[type, ...]) -> bool:
     return all(map(operator.contains, _TYPES, types))
 
 
 def _known(body: str) -> dict[str, Any]:
-    """Return what the columns need, in what every database takes. Raises PoisonError."""
+    """Return the fields that have columns, as every database takes them. Raises PoisonError."""
     event = _parse(body)
     known: dict[str, Any] = {"event_id": _name(event, "event_id"), "kind": _name(event, "kind"), "time": _time(event)}
     known |= {name: clean(str(event[name])) for name in TEXTS if type(event.get(name)) in (str, int)}
@@ -145,7 +132,6 @@ def _known(body: str) -> dict[str, Any]:
 
 
 def _columns(known: dict[str, Any]) -> list[Any]:
-    """Return what is known as columns have it."""
     detail = known.get("detail")
     if "proposal_id" not in known and isinstance(detail, dict) and detail.get("proposal_id") is not None:
         named = detail["proposal_id"]
@@ -189,8 +175,9 @@ def _is_number(value: Any) -> TypeGuard[float]:
 
 
 def clean(value: Any) -> Any:
-    """Return a JSON value as columns have it."""
+    """Return a JSON value as columns store it."""
     if isinstance(value, str):
+        # Postgres takes no NUL in text, and neither database half a surrogate pair.
         return value.replace("\0", REPLACEMENT).encode("utf-8", "replace").decode()
     if isinstance(value, float) and not math.isfinite(value):
         return None
@@ -202,7 +189,7 @@ def clean(value: Any) -> Any:
 
 
 def encoded(text: str) -> list[Any]:
-    """Return the JSON values that `text` may mean: itself, and the number, true, false or null that it spells."""
+    """Return the JSON values that `text` may mean: itself, and the number, true, false or null that it stands for."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
@@ -211,7 +198,7 @@ def encoded(text: str) -> list[Any]:
 
 
 def segments(path: str) -> list[str]:
-    """Take a path such as `files[0].name`, `files.0.name` or `["a.b"].c` apart. Raises ValueError."""
+    """Split a path such as `files[0].name`, `files.0.name` or `["a.b"].c`. Raises ValueError."""
     parts, place = ([] if path else [""]), 0
     while place < len(path):
         match = _SEGMENT.match(path, place)
@@ -223,15 +210,16 @@ def segments(path: str) -> list[str]:
     return parts
 
 
-def is_place(part: str) -> bool:
-    """Return whether part of a path may be a place in a list."""
-    return part.isascii() and part.isdecimal() and len(part) <= MAX_PLACE_DIGITS
+def is_index(part: str) -> bool:
+    """Return whether part of a path may be an index of a list."""
+    return part.isascii() and part.isdecimal() and len(part) <= MAX_INDEX_DIGITS
 
 
 def time_of(prefix: str) -> tuple[float, float] | None:
-    """Return between which times events with an id that begins so lie, if it is a UUIDv7's beginning; generously."""
+    """Return between which times events whose id begins with `prefix` lie, where that can be a UUIDv7's beginning."""
     digits = prefix.replace("-", "")[:12]
     if len(digits) < MIN_TIME_DIGITS or not all(digit in "0123456789abcdef" for digit in digits):
         return None
     first, last = (int(digits.ljust(12, rest), 16) / 1000 for rest in "0f")
+    # Generously: an event of a call may come days after the id of the call was made.
     return (first - DAY, last + 7 * DAY) if first > DAY and last < MAX_TIME - 7 * DAY else None

@@ -67,7 +67,6 @@ class StoredEvent(BaseModel):
 
 
 def json_schema() -> dict[str, Any]:
-    """Return the JSON Schema of a stored event."""
     schema = StoredEvent.model_json_schema()
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -35,7 +35,6 @@ class Head:
 
 
 def start(writer: str) -> Head:
-    """Return the head of a writer that wrote nothing yet."""
     return Head(writer, 0, sha256(_START + writer.encode()).hexdigest())
 
 

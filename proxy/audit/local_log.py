@@ -4,9 +4,10 @@ One SQLite file in WAL mode with `synchronous=FULL`, written by one thread that
 takes whatever has queued up into one transaction (group commit), so that a
 thousand waiting calls cost one fsync. Each event is a link of the log's chain.
 
-A commit costs as much as many events, so events gather on the event loop first:
-one that somebody waits for is handed over as soon as the loop has nothing else to
-do, and soon in any case; one that nobody waits for goes with the next that is.
+A commit costs as much as many events, so events are gathered on the event loop
+first. One that a caller waits for is handed to the thread as soon as the loop has
+nothing else to do, and after GATHER_SECONDS at the latest; one that nobody waits
+for is handed over with the next of those, or after LATER_SECONDS.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from proxy.audit.hash_chain import Head
-    from proxy.audit.recent_events import Fresh
+    from proxy.audit.recent_events import RecentEvents
     from proxy.core.model import AuditEvent
 
 log = structlog.get_logger("interlock.log")
@@ -48,16 +49,16 @@ MAX_BATCH = 512
 DIGEST_KEY_BYTES = 32
 DISCARD_SECONDS = 60.0
 GATHER_SECONDS = 0.0005, 0.01
-"""How long an event that somebody waits for gathers company while the event loop is busy: at first, and at most."""
+"""How long an event that a caller waits for is held back while the event loop is busy: at first, and at most."""
 LATER_SECONDS = 0.02
-"""How long one that nobody waits for does."""
+"""How long an event that nobody waits for is held back: so much of them may be lost by a SIGKILL."""
 QUIET_SECONDS = 0.00005
 """A turn of the event loop that takes no longer than this had nothing to do."""
 
 
-class _Spelt(NamedTuple):
+class _Encoded(NamedTuple):
     body: str
-    said: list[Any] | None
+    columns: list[Any] | None
     done: asyncio.Future[None] | None
 
 
@@ -69,17 +70,17 @@ class _Discard:
 
 
 class _Trial:
-    """Asks whether the log can be written."""
+    """A request to find out whether the log can be written."""
 
 
 type _Given = tuple[AuditEvent, asyncio.Future[None] | None]
-"""An event, and who waits for it."""
+"""An event, and the future that its caller awaits; None where nobody waits."""
 type _Item = list[_Given] | _Discard | _Trial | None
-"""None: close."""
+"""What the writer's queue takes. None: close."""
 
 
 class LocalLog:
-    """An EventSink on one SQLite file. Use from one event loop; close it to flush.
+    """An EventSink on one SQLite file. Use it from one event loop; close it to flush.
 
     `digest_key` keys the hashes in events, so that nobody guesses short values from them.
     """
@@ -91,9 +92,10 @@ class LocalLog:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread_id = 0
         self._since = self._turned = 0.0
-        """When the first event that somebody waits for came, and when the event loop turned last; 0: none waits."""
+        """When the first gathered event with a waiting caller came (0: none did), and when the loop turned last."""
         self._patience = GATHER_SECONDS[0]
         self._timer: asyncio.TimerHandle | None = None
+        # Guards what is gathered against `close` from another thread; re-entrant, because handing over puts.
         self._lock = threading.RLock()
         self._closed = self._ended = False
         self.problem: str | None = None
@@ -101,8 +103,8 @@ class LocalLog:
         self._connection = open_log(path, max_bytes)
         self.head: Head = local_log_sql.read_head(self._connection)
         """The last event that is on disk."""
-        self.fresh: Fresh | None = None
-        """Where events go once they are on disk, if somebody wants them."""
+        self.recent: RecentEvents | None = None
+        """Takes events once they are on disk, so that the shipper need not read them back."""
         stamp = {"writer": self.head.writer, "host": socket.gethostname(), "proxy_version": version()}
         self._encoder = Encoder(stamp, digest_key or secrets.token_bytes(DIGEST_KEY_BYTES))
         self._thread = threading.Thread(target=self._write_all, name="audit-log", daemon=True)
@@ -114,13 +116,16 @@ class LocalLog:
             raise AuditUnavailableError(f"the audit log {self.path} is closed")
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
-            self._hand_over()  # a loop that ended may have left some
+            self._hand_over()  # a loop that ended may have left events whose `_turn` never comes
             self._loop, self._thread_id = loop, threading.get_ident()
         done: asyncio.Future[None] = loop.create_future()
+        # In the order of the calls: a `decided` is written before the `completed` of the same call.
         self._gathered.append((event, done))
         if not self._since:
+            # The first of a batch starts the watch; those that come meanwhile only join it.
             self._since = self._turned = time.monotonic()
             loop.call_soon(self._turn, loop)
+        # The caller forwards the call when this returns, so nothing but the commit may resolve it.
         await done
 
     def record_later(self, event: AuditEvent) -> None:
@@ -130,25 +135,26 @@ class LocalLog:
             return
         loop = self._loop
         if loop is None or self._thread_id != threading.get_ident() or not loop.is_running():
+            # From another thread, or without a loop that would hand it over later: at once. The queue takes both.
             self._put([(event, None)])
             return
         self._gathered.append((event, None))
         if not self._since and self._timer is None:
+            # No event with a waiting caller is gathered, so none will take this one along: a timer does.
             self._timer = loop.call_later(LATER_SECONDS, self._hand_over)
 
     def _turn(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Hand over if this turn of the event loop had no other work, or it has been long enough.
-
-        How long that is grows while the loop always has work. Where it runs out of it, since those who would give it
-        some wait here, it shrinks: a commit that is begun early is done while the others still work.
-        """
+        """Hand over if this turn of the event loop had no other work, or events were held back long enough."""
         if loop is not self._loop or not self._since:
-            return  # another loop goes on, or all was handed over
+            return  # another loop took over, or everything was handed over
         now, (least, most) = time.monotonic(), GATHER_SECONDS
         if now - self._turned <= QUIET_SECONDS:
+            # The loop ran out of work, because those who would give it some wait for this log: to hold events back any
+            # longer gathers no more of them. A commit that begins early ends while other calls still work.
             self._patience = max(least, self._patience / 2)
             self._hand_over()
         elif now - self._since >= self._patience:
+            # The loop always has work, and every turn of it may bring more events: larger commits pay.
             self._patience = min(most, self._patience * 2)
             self._hand_over()
         else:
@@ -156,7 +162,7 @@ class LocalLog:
             loop.call_soon(self._turn, loop)
 
     def _hand_over(self) -> None:
-        """Wake the writer for all that has gathered. Whoever closes the log may do so from another thread."""
+        """Give the writer what has gathered, in its order. `close` may do so from another thread."""
         with self._lock:
             gathered, self._gathered = self._gathered, []
             self._since = 0.0
@@ -169,6 +175,7 @@ class LocalLog:
     def _put(self, given: list[_Given]) -> None:
         with self._lock:
             if not self._ended:
+                # Under the lock: what comes behind the None of `close` is never read, and its callers would hang.
                 self._queue.put(given)
                 return
         for event, _ in given:
@@ -176,10 +183,11 @@ class LocalLog:
         self._settle([done for _, done in given], AuditUnavailableError(f"{self.path} is closed"))
 
     def discard(self, last: int, rejected: Mapping[int, str]) -> None:
-        """Let go of events up to number `last`, which are in the store, and set aside those it rejected.
+        """Delete events up to number `last`, which are in the store, and set aside those that it rejected.
 
-        For another thread than the event loop's: it waits. Raises AuditUnavailableError where it cannot be done.
+        Waits, so not for the event loop's thread. Raises AuditUnavailableError where it cannot be done.
         """
+        # By the writer's thread: two connections that write would wait for each other's lock in the path of a call.
         done: Future[None] = Future()
         if self._closed:
             raise AuditUnavailableError(f"the audit log {self.path} is closed")
@@ -190,24 +198,25 @@ class LocalLog:
             raise AuditUnavailableError(f"the audit log {self.path} cannot be cleared: {error}") from error
 
     def try_again(self) -> None:
-        """Have a log with a `problem` tried; where it can be written again, the problem goes."""
+        """Try to write a log that has a `problem`; where it can be written again, the problem is cleared."""
         if not self._closed:
             self._queue.put(_Trial())
 
     def close(self) -> None:
         """Write what is queued and release the file."""
         if not self._closed:
-            self._closed = True
+            self._closed = True  # first: no caller starts to wait from here on
             self._hand_over()
             with self._lock:
                 self._ended = True
-                self._queue.put(None)
+                self._queue.put(None)  # last in the queue, so all before it is written
             self._thread.join()
             self._connection.close()
 
     def _write_all(self) -> None:
         running = True
         while running:
+            # Group commit: whatever came while the last commit was at the disk goes into this one.
             batch = [self._queue.get()]
             while len(batch) < MAX_BATCH:
                 try:
@@ -217,24 +226,26 @@ class LocalLog:
             running = None not in batch
             for item in batch:
                 if isinstance(item, _Discard):
-                    self._discard(item)  # first, and by itself: it makes the room that the others may need
+                    self._discard(item)  # first, and by itself: in a full log it makes room for the others
             gathered = [given for item in batch if isinstance(item, list) for given in item]
-            encoded = [one for given in gathered if (one := self._spell(*given)) is not None]
+            # Encoded here and not on the event loop, which has calls to serve meanwhile.
+            encoded = [one for given in gathered if (one := self._encode(*given)) is not None]
             if any(isinstance(item, _Trial) for item in batch):
                 self._try()
             if encoded:
+                # Acknowledged after the commit and by its result, all of a batch alike: a transaction is whole or not.
                 self._settle([one.done for one in encoded], self._write(encoded))
 
-    def _spell(self, event: AuditEvent, done: asyncio.Future[None] | None) -> _Spelt | None:
-        """Spell an event; one that cannot be spelt fails by itself."""
+    def _encode(self, event: AuditEvent, done: asyncio.Future[None] | None) -> _Encoded | None:
+        """Encode an event; one that cannot be encoded fails by itself, and takes none of its batch with it."""
         try:
-            return _Spelt(*self._encoder.encode(event), done)
+            return _Encoded(*self._encoder.encode(event), done)
         except Exception as error:
-            log.exception("an event cannot be written", kind=event.kind, error=str(error))
+            log.exception("an event cannot be encoded", kind=event.kind, error=str(error))
             self._settle([done], error)
             return None
 
-    def _write(self, entries: list[_Spelt]) -> Exception | None:
+    def _write(self, entries: list[_Encoded]) -> Exception | None:
         """Commit `entries`; return the error where that failed. Never raises: the thread must outlive it."""
         try:
             self._append(entries)
@@ -253,24 +264,25 @@ class LocalLog:
         else:
             self.problem = None
 
-    def _append(self, entries: list[_Spelt]) -> None:
+    def _append(self, entries: list[_Encoded]) -> None:
         bodies = [entry.body for entry in entries]
         before = self.head
         try:
             links = local_log_sql.add(self._connection, before, bodies)
         except local_log_sql.BehindError:
+            # Another connection wrote meanwhile: `seq` is the key, so SQLite refused what would have forked the chain.
             before = local_log_sql.read_head(self._connection)
             links = local_log_sql.add(self._connection, before, bodies)
         self.head = before.after(links)
-        if (fresh := self.fresh) is not None:
+        if (recent := self.recent) is not None:
             numbered = enumerate(zip(entries, links, strict=True), before.seq + 1)
-            made = [Entry(one.body, before.writer, seq, tip, one.said) for seq, (one, tip) in numbered]
-            fresh.add(made, before.seq + 1)
+            made = [Entry(one.body, before.writer, seq, tip, one.columns) for seq, (one, tip) in numbered]
+            recent.add(made, before.seq + 1)
 
     def _discard(self, item: _Discard) -> None:
         try:
             local_log_sql.discard(self._connection, item.last, item.rejected, time.time())
-        except Exception as error:  # noqa: BLE001  whatever it is, the one who asked is told
+        except Exception as error:  # noqa: BLE001  whatever it is, the shipper that waits gets it
             item.done.set_exception(error)
         else:
             item.done.set_result(None)
@@ -279,6 +291,7 @@ class LocalLog:
         waiting = [one for one in done if one is not None]
         if waiting:
             try:
+                # One wake-up of the event loop for the whole batch: futures belong to its thread.
                 waiting[0].get_loop().call_soon_threadsafe(_resolve, waiting, error)
             except RuntimeError:
                 log.warning("the event loop ended before its events were acknowledged", count=len(waiting))
@@ -287,7 +300,7 @@ class LocalLog:
 def _resolve(waiting: list[asyncio.Future[None]], error: Exception | None) -> None:
     for done in waiting:
         if done.done():
-            continue
+            continue  # its caller was cancelled meanwhile
         if error is None:
             done.set_result(None)
         else:
@@ -295,10 +308,7 @@ def _resolve(waiting: list[asyncio.Future[None]], error: Exception | None) -> No
 
 
 def open_log(path: Path, max_bytes: int) -> apsw.Connection:
-    """Open (and make, readable by its owner only) the log at `path`, durable and bounded.
-
-    Raises AuditUnavailableError where that cannot be done.
-    """
+    """Open the log at `path`, or make it, readable by its owner only. Raises AuditUnavailableError."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch(mode=0o600)
@@ -311,7 +321,7 @@ def open_log(path: Path, max_bytes: int) -> apsw.Connection:
 
 
 def read_log(path: Path, after: int = 0, last: int | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Return the events of a log that can be read, oldest first: those past number `after`, or the `last` ones.
+    """Yield the events of a log that can be read, oldest first: those past number `after`, or the `last` ones.
 
     Raises AuditUnavailableError where `path` is no log.
     """

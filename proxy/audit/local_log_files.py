@@ -1,8 +1,8 @@
-"""The audit logs of one state folder: one writer a file, and one reading of them all.
+"""The local logs of one state folder: one writer a file, and one reader of them all.
 
 The daemon's first worker writes `events.db`, the others `events-2.db` and so on. Each `interlock run` takes a file of
-its own, `run-1.db`, `run-2.db` and so on, for as long as it runs; a later one goes on in the same file. Who writes a
-file holds the lock beside it; what a process left behind can be taken by another.
+its own, `run-1.db`, `run-2.db` and so on, for as long as it runs; a later run continues the same file. A process that
+writes a file holds the lock beside it; what a process left behind, another can take.
 """
 
 from __future__ import annotations
@@ -44,7 +44,6 @@ class HeldLog(LocalLog):
             raise
 
     def close(self) -> None:
-        """Write what is queued, and leave the file to others."""
         super().close()
         self._held.close()
 
@@ -53,7 +52,7 @@ class DaemonLog(HeldLog):
     """The log of one worker of the daemon, and of commands that act in its place while it does not run."""
 
     def __init__(self, state_dir: Path, *, max_bytes: int = 1 << 30, worker: int = 1) -> None:
-        """Take the file of a worker. Raises AuditUnavailableError where another process keeps it."""
+        """Lock the file of a worker. Raises AuditUnavailableError where another process has it."""
         path = worker_log(state_dir, worker)
         super().__init__(path, _wait_for_file(path), state_dir, max_bytes)
 
@@ -62,19 +61,19 @@ class RunLog(HeldLog):
     """A LocalLog on the first file that no other run is writing to."""
 
     def __init__(self, state_dir: Path, *, max_bytes: int = 1 << 30) -> None:
-        """Take a file. Raises AuditUnavailableError where there is none to have."""
+        """Lock a file. Raises AuditUnavailableError where all are in use."""
         path, held = _take_free_file((state_dir / LOG_FILE).parent)
         super().__init__(path, held, state_dir, max_bytes)
 
 
 def worker_log(state_dir: Path, worker: int) -> Path:
-    """Return where a worker, which are numbered from 1, writes its log."""
+    """Return the log file of a worker; workers are numbered from 1."""
     path = state_dir / LOG_FILE
     return path if worker == 1 else path.with_stem(f"{path.stem}-{worker}")
 
 
 def take_file(path: Path) -> IO[str] | None:
-    """Take the lock of a log; None where another process has it. Raises OSError."""
+    """Lock a log; return the lock's file, None where another process has it. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     # A file beside the log: closing one of the log's own would drop SQLite's locks on it.
     held = path.with_suffix(".lock").open("a")
@@ -87,7 +86,7 @@ def take_file(path: Path) -> IO[str] | None:
 
 
 def _wait_for_file(path: Path) -> IO[str]:
-    """Take the lock of a log; whoever is only clearing it is waited for."""
+    # A shipper of another process may be emptying the file, which takes a moment.
     end = time.monotonic() + TAKE_SECONDS
     try:
         while (held := take_file(path)) is None and time.monotonic() < end:
@@ -111,12 +110,11 @@ def _take_free_file(folder: Path) -> tuple[Path, IO[str]]:
 
 
 def log_files(state_dir: Path) -> list[Path]:
-    """Return the logs there are."""
     return sorted((state_dir / LOG_FILE).parent.glob("*.db"))
 
 
 def log_bytes(state_dir: Path) -> int:
-    """Return the size of the logs on disk, with what is beside them."""
+    """Return the size of the logs on disk, with their journals."""
     total = 0
     for path in (state_dir / LOG_FILE).parent.glob("*.db*"):
         with contextlib.suppress(OSError):
@@ -125,7 +123,7 @@ def log_bytes(state_dir: Path) -> int:
 
 
 def log_states(state_dir: Path) -> dict[Path, LogState]:
-    """Return how each log stands. Raises AuditUnavailableError where a file is no log."""
+    """Return the state of each log. Raises AuditUnavailableError where a file is no log."""
     states = {}
     for path in log_files(state_dir):
         with open_reader(path) as connection:
@@ -146,7 +144,7 @@ def open_reader(path: Path) -> Iterator[apsw.Connection]:
 
 
 def read_logs(state_dir: Path, last: int | None = None) -> Iterator[dict[str, Any]]:
-    """Return the events of all logs in the order of their times, oldest first; or the `last` ones.
+    """Yield the events of all logs in the order of their times, oldest first; or the `last` ones.
 
     Raises AuditUnavailableError where a file is no log.
     """

@@ -1,6 +1,6 @@
 """The tables of one local log: what its writer, its shipper and its readers do with them.
 
-One process writes to a log, and holds the lock beside it; others read, and note what they do with it.
+One process writes to a log, and holds the lock beside it. Others read.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class BehindError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """How a log stands: its head, what was moved to the store and when, and what keeps the rest."""
+    """The state of a log: its head, what was moved to the store and when, and why the rest was not."""
 
     head: Head
     moved: int
@@ -59,15 +59,16 @@ class LogState:
 
 
 def connect(path: Path, max_bytes: int) -> apsw.Connection:
-    """Open the log at `path`, durable and bounded, and give it its chain where it has none.
-
-    Raises apsw.Error where it is no log.
-    """
+    """Open the log at `path`, or make it. Raises apsw.Error where it is no log."""
     connection = apsw.Connection(str(path))
     connection.set_busy_timeout(BUSY_MS)
     connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
+    # WAL: a commit is one append and one fsync, and readers never wait for the writer.
     connection.execute("PRAGMA journal_mode=WAL")
+    # FULL: that fsync comes before the commit returns. NORMAL would leave it to a later checkpoint, and a power cut
+    # would take events back whose calls were forwarded.
     connection.execute("PRAGMA synchronous=FULL")
+    # A full log refuses events, and so calls; without a bound a store that is down would fill the disk for everybody.
     connection.execute(f"PRAGMA max_page_count={max(16, max_bytes // PAGE_BYTES)}")
     if not _rows(connection, SQL["has_log_table"]):
         with change(connection):
@@ -76,16 +77,15 @@ def connect(path: Path, max_bytes: int) -> apsw.Connection:
 
 
 def connect_reader(path: Path) -> apsw.Connection:
-    """Open a log that is there already, to read it."""
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
-    connection.set_busy_timeout(BUSY_MS)
+    connection.set_busy_timeout(BUSY_MS)  # opened to write too: a reader of a WAL file may have to recover it
     return connection
 
 
 @contextlib.contextmanager
 def change(connection: apsw.Connection) -> Iterator[None]:
-    """Make a change as a whole, or not at all."""
-    connection.execute("BEGIN IMMEDIATE")
+    """Commit what the block does, all or nothing."""
+    connection.execute("BEGIN IMMEDIATE")  # waits for the write lock here, and not in the middle
     try:
         yield
         connection.execute("COMMIT")
@@ -114,22 +114,20 @@ def _begin(connection: apsw.Connection) -> None:
 def add(connection: apsw.Connection, head: Head, bodies: Sequence[str]) -> list[str]:
     """Add events behind the last one, which is `head`, all or none; return their links once they are on disk.
 
-    Raises BehindError where another process has written meanwhile.
+    Raises BehindError where another connection has written meanwhile.
     """
     rows, links = _link(head, bodies)
     if len(bodies) > AT_ONCE:
         with change(connection):
-            _insert_all(connection, rows)
+            place = 0
+            for count in _ROWS:
+                while len(rows) - place >= 3 * count:
+                    _insert(connection, count, rows[place : place + 3 * count])
+                    place += 3 * count
     else:
-        _insert(connection, len(bodies), rows)  # by itself a statement is a change as a whole
+        # One statement is a transaction of its own, and returns once it is committed: two statements less.
+        _insert(connection, len(bodies), rows)
     return links
-
-
-def append(connection: apsw.Connection, head: Head, bodies: Sequence[str]) -> Head:
-    """Do as `add`, but within a change; return the new head."""
-    rows, links = _link(head, bodies)
-    _insert_all(connection, rows)
-    return head.after(links)
 
 
 def _link(head: Head, bodies: Sequence[str]) -> tuple[list[int | str], list[str]]:
@@ -141,14 +139,6 @@ def _link(head: Head, bodies: Sequence[str]) -> tuple[list[int | str], list[str]
         rows += (seq, body, tip)
         links.append(tip)
     return rows, links
-
-
-def _insert_all(connection: apsw.Connection, rows: list[int | str]) -> None:
-    place = 0
-    for count in _ROWS:
-        while len(rows) - place >= 3 * count:
-            _insert(connection, count, rows[place : place + 3 * count])
-            place += 3 * count
 
 
 @cache
@@ -164,21 +154,21 @@ def _insert(connection: apsw.Connection, count: int, values: list[int | str]) ->
 
 
 def discard(connection: apsw.Connection, last: int, rejected: Mapping[int, str], now: float) -> None:
-    """Let go of events up to number `last`, which are in the store; set those aside that it rejected, by number."""
-    with change(connection):
+    """Delete events up to number `last`, which are in the store; set aside those that it rejected, by number."""
+    with change(connection):  # whole: no event may be deleted that is neither in the store nor set aside
         connection.executemany(SQL["set_aside"], [(reason, now, seq) for seq, reason in rejected.items()])
         connection.execute(SQL["mark_moved"], {"last": last, "now": now})
         connection.execute(SQL["delete_moved"], (last,))
 
 
 def try_to_write(connection: apsw.Connection) -> None:
-    """Raise apsw.Error where an event could not be added now; leave nothing behind where it could."""
+    """Raise apsw.Error where no event could be added now. Leaves nothing behind."""
     last = _rows(connection, SQL["last_number"])[0][0]
     connection.execute("BEGIN IMMEDIATE")
     try:
         # As large as a large event, so that a log that is nearly full is not taken for one with room.
         connection.execute(_insert_sql(1), (last + 1, "x" * TRIAL_BYTES, ""))
-        connection.cache_flush()
+        connection.cache_flush()  # to the disk: else a full one is noticed at a commit that never comes
     finally:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
@@ -187,26 +177,23 @@ def try_to_write(connection: apsw.Connection) -> None:
 
 
 def note_problem(connection: apsw.Connection, problem: str | None) -> None:
-    """Note why events are not moved on, or that they are again."""
     with change(connection):
         connection.execute(SQL["set_problem"], (problem,))
 
 
 def set_destination(connection: apsw.Connection, destination: str) -> None:
-    """Note where the events of the log go."""
     if _rows(connection, SQL["has_other_destination"], destination):
         with change(connection):
             connection.execute(SQL["set_destination"], (destination,))
 
 
 def read_head(connection: apsw.Connection) -> Head:
-    """Return the last event of a log."""
     ((writer, seq, tip),) = _rows(connection, SQL["head"])
     return Head(writer, seq, tip)
 
 
 def read_state(connection: apsw.Connection) -> LogState | None:
-    """Return how a log stands; None where it is just being made or is from before there were chains."""
+    """Return the state of a log; None where it is just being made or is from before there were chains."""
     if not _rows(connection, SQL["has_log_table"]):
         return None
     found = _rows(connection, SQL["state"])
@@ -214,7 +201,7 @@ def read_state(connection: apsw.Connection) -> LogState | None:
 
 
 def page(connection: apsw.Connection, writer: str, after: int, limit: int, *, rejected: bool = False) -> list[Entry]:
-    """Return events past number `after` in their order, on wish with those that were set aside.
+    """Return events past number `after` in their order; with `rejected`, those that were set aside too.
 
     Never more than `limit`, nor much more than MAX_PAGE characters.
     """
@@ -239,11 +226,8 @@ def newest(connection: apsw.Connection, after: int, limit: int | None) -> list[t
 
 
 def _page_at_once(connection: apsw.Connection, writer: str, after: int, limit: int) -> list[Entry] | None:
-    """Get a page by two statements, since each row that is fetched lets other threads go first; None where it is odd.
-
-    So it is where it would be too large, where numbers are missing, where a text holds what parts them, or where one
-    has no link.
-    """
+    """Return a page by two statements; None where it is too large, or has a gap, or a text holds the separator."""
+    # Not row by row: apsw gives up the GIL for each row, and other threads go first.
     ((count, size, first, last),) = _rows(connection, SQL["page_size"], after, limit)
     if not count:
         return []
@@ -251,7 +235,7 @@ def _page_at_once(connection: apsw.Connection, writer: str, after: int, limit: i
         return None
     ((bodies, seqs, tips),) = _rows(connection, SQL["page_at_once"], first - 1, count)
     if seqs != ",".join(map(str, range(first, last + 1))):
-        return None  # others let go of some in between
+        return None  # some were deleted between the two statements
     texts, links = bodies.split(SEPARATOR), (tips or "").split(",")
     if not len(texts) == len(links) == count:
         return None

@@ -1,4 +1,4 @@
-"""What keeps the audit trail while a proxy runs: its log, the checkpoints of it, and the way to the store."""
+"""The audit pipeline of a running proxy: its local log, the checkpoints of it, and shipping to the store."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ log = structlog.get_logger("interlock.audit")
 
 
 class Recording:
-    """Keeps the trail of one process. `sink` takes the events; close it when no more come."""
+    """The audit pipeline of one process. `sink` takes the events; close it when no more come."""
 
     def __init__(self, settings: Settings, own: LocalLog, *, adopts_all: bool) -> None:
-        """Begin. With `adopts_all` it also moves what processes with another store left behind."""
+        """Start it. With `adopts_all` it also ships what processes with another store left behind."""
         self._log = own
         self.sink: EventSink = own if settings.on_audit_failure == "refuse" else LenientSink(own)
         signer = open_signer(settings)
@@ -55,20 +55,20 @@ class Recording:
         return self._log.problem
 
     def look_after(self) -> None:
-        """Have a log that could not be written tried again, so that its recovery is noticed without a call."""
+        """Try a log that could not be written again, so that its recovery is noticed without a call."""
         if self._log.problem is not None:
             self._log.try_again()
 
     def close(self) -> None:
-        """Leave nothing unwritten, sign the end, and move to the store what a short time allows."""
-        self._shipping.stop()
+        """Write what is queued, sign the end, and ship what a short time allows."""
+        self._shipping.stop()  # before the log is closed, whose thread deletes for it
         self._log.close()
-        self._watch.close()
+        self._watch.close()  # after the last event was written: the end is signed as it is
         self._shipping.finish()
 
 
 class LenientSink:
-    """An EventSink for `on_audit_failure: allow`: what cannot be recorded is let go, and told of later."""
+    """An EventSink for `on_audit_failure: allow`: calls go unrecorded while the log fails; the gap is recorded."""
 
     def __init__(self, log: LocalLog) -> None:
         self._log = log
@@ -76,7 +76,7 @@ class LenientSink:
         self._since = 0.0
 
     async def record(self, event: AuditEvent) -> None:
-        """Return once `event` is on disk, or could not be put there."""
+        """Return once `event` is on disk, or could not be written."""
         try:
             await self._log.record(event)
         except AuditUnavailableError as error:
@@ -85,30 +85,26 @@ class LenientSink:
             log.error("a call goes unrecorded", kind=event.kind, call_id=event.call_id, error=str(error))  # noqa: TRY400
             return
         if self._missed:
-            self._tell()
+            self._record_gap()
 
     def record_later(self, event: AuditEvent) -> None:
-        """Queue `event`."""
         self._log.record_later(event)
 
-    def _tell(self) -> None:
-        """Record that there is a gap."""
+    def _record_gap(self) -> None:
         detail = {"missed": self._missed, "since": self._since}
         self._missed = 0
         self._log.record_later(AuditEvent(event_id=new_id(), kind="audit_gap", time=time.time(), detail=detail))
 
 
 def destination(settings: Settings) -> str:
-    """Name the store that events go to, without secrets."""
+    """Return the name of the store that events are shipped to, without secrets."""
     return shown(settings.postgres) if settings.postgres else "embedded"
 
 
 def open_signer(settings: Settings) -> CheckpointSigner:
-    """Return the one who signs checkpoints."""
     places = Places(checkpoint_file(settings), shlex.split(settings.checkpoint_command or ""))
     return CheckpointSigner(settings.state_dir, places)
 
 
 def checkpoint_file(settings: Settings) -> Path:
-    """Return the file that checkpoints are added to."""
     return settings.checkpoint_file or settings.state_dir / CHECKPOINT_FILE

@@ -79,7 +79,6 @@ class AuditReader:
         return self._store
 
     async def close(self) -> None:
-        """Close the store."""
         if self._store is not None:
             await self._store.close()
 
@@ -122,7 +121,6 @@ class AuditReader:
         return sorted({one for events, _ in parts for one in await events.ids(prefix, limit)})[:limit]
 
     async def count(self, where: Filter) -> int:
-        """Return how many events match."""
         return sum([await events.count(part) for events, part in await self._parts(where)])
 
     async def stats(self, where: Filter) -> Stats:

@@ -1,8 +1,8 @@
-"""Letting go of old events in such a way that the rest can still be verified.
+"""Deletes old events in such a way that the rest can still be verified.
 
-What goes is the beginning of a chain: up to the first event that is young enough to stay. It is
-verified before, since who may write to the database could else give an event an old time, and have
-it deleted and signed for; a writer whose events are not what they were keeps them all.
+What is deleted is the beginning of a chain: up to the first event that is young enough to stay. It is verified first,
+because somebody who may write to the database could else give an event an old time, and have it deleted and the hole
+signed for. Of a writer whose events do not verify, nothing is deleted.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DAY = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """What came of pruning: how many events are gone, and what kept writers' events from going."""
+    """The result of pruning: how many events are gone, and why those of some writers are not."""
 
     gone: int
     problems: Sequence[Problem] = ()
@@ -43,14 +43,12 @@ async def prune(
     signed: Mapping[str, Signed] | None = None,
     step: float | None = None,
     clock: Callable[[], float] = time.time,
-    told: Callable[[int], None] = lambda _: None,
+    progress: Callable[[int], None] = lambda _: None,
 ) -> Pruned:
-    """Delete what happened before a time, the beginning of each chain; `told` hears how many events were verified.
+    """Delete what happened before a time, the beginning of each chain; `progress` is called with counts of events.
 
-    With a `step` no more goes than that many seconds' worth of each chain: a clock that jumped ahead empties no
-    store at once. `signed` is what checkpoints say; by default those of the notary's own file. Where each
-    chain begins afterwards is signed first. Raises AuditUnavailableError where that cannot be done; then
-    nothing is deleted.
+    With a `step`, no more is deleted than that many seconds' worth of each chain. `signed` is what checkpoints say; by
+    default those of the signer's own file. Raises AuditUnavailableError where nothing was deleted.
     """
     try:
         known = signer.signed() if signed is None else signed
@@ -61,18 +59,19 @@ async def prune(
     chains = StoreChains(store)
     for writer in await chains.heads():
         head = await chains.last_old(writer, before, clock() + DAY, step)
-        problem = await _verify(store, head, known[writer], told) if head is not None and writer in known else None
+        problem = await _verify(store, head, known[writer], progress) if head is not None and writer in known else None
         if problem is not None:
             problems.append(problem)
         elif head is not None:
             heads.append(head)
+    # Signed before anything is deleted: events that are gone without a signature look like tampering.
     if heads and not signer.sign("pruned", heads):
         raise AuditUnavailableError(f"nothing was pruned: no checkpoint of it could be written ({signer.problem})")
     return Pruned(await store.prune(before, heads), problems)
 
 
-async def _verify(store: Events, head: Head, signed: Signed, told: Callable[[int], None]) -> Problem | None:
-    """Walk a chain up to `head` and on to the next signature; tell the first event that is not what it was."""
+async def _verify(store: Events, head: Head, signed: Signed, progress: Callable[[int], None]) -> Problem | None:
+    """Verify a chain up to `head` and on to the next signature; return the first problem."""
     walk, chains, after = ChainVerifier(head.writer, signed), StoreChains(store), START
     until = min((seq for seq in signed.links if seq >= head.seq), default=head.seq)
     while events := await chains.page(head.writer, after):
@@ -83,5 +82,5 @@ async def _verify(store: Events, head: Head, signed: Signed, told: Callable[[int
                 # Behind the head there may be events that have not been shipped yet.
                 return None if problem.what == "missing" and (problem.seq or 0) > head.seq else problem
         after = events[-1].position
-        told(len(events))
+        progress(len(events))
     return None

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import abc
 import contextlib
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from proxy.audit import local_log_sql
 from proxy.audit.local_log_files import log_files, take_file
-from proxy.audit.recent_events import Fresh
+from proxy.audit.recent_events import RecentEvents
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -19,33 +20,11 @@ if TYPE_CHECKING:
     from proxy.audit.hash_chain import Head
     from proxy.audit.local_log import LocalLog
 
-MAX_BYTES = 1 << 40  # what is left behind is only emptied
+MAX_BYTES = 1 << 40  # no bound: a log that was left behind is only emptied, and may be over this process's bound
 
 
-class Source(Protocol):
+class Source(abc.ABC):
     """A log to be emptied. Methods wait for the disk, and raise apsw.Error or AuditUnavailableError."""
-
-    path: Path
-
-    def head(self) -> Head:
-        """Return the last event written to it."""
-        ...
-
-    def read(self, limit: int, after: int = 0) -> Sequence[Entry]:
-        """Return its oldest events, or those that come after a number."""
-        ...
-
-    def discard(self, last: int, rejected: Mapping[int, str]) -> None:
-        """Let go of events up to number `last`, and set aside those that were rejected."""
-        ...
-
-    def note(self, problem: str | None) -> None:
-        """Note why it is not emptied, or that it is again."""
-        ...
-
-
-class _Table:
-    """What is the same for each log."""
 
     def __init__(self, path: Path, connection: apsw.Connection) -> None:
         self.path = path
@@ -53,24 +32,30 @@ class _Table:
         self._writer = local_log_sql.read_head(connection).writer
 
     def head(self) -> Head:
+        """Return the last event written to it."""
         return local_log_sql.read_head(self.connection)
 
     def read(self, limit: int, after: int = 0) -> Sequence[Entry]:
+        """Return its oldest events, or those that come after a number."""
         return local_log_sql.page(self.connection, self._writer, after, limit)
 
     def note(self, problem: str | None) -> None:
+        """Store why it is not emptied; None: it is again."""
         local_log_sql.note_problem(self.connection, problem)
 
+    @abc.abstractmethod
+    def discard(self, last: int, rejected: Mapping[int, str]) -> None:
+        """Delete events up to number `last`, and set aside those that were rejected."""
 
-class OwnSource(_Table):
+
+class OwnSource(Source):
     """The log of this process: its own writer discards, so that the two never wait for each other."""
 
     def __init__(self, log: LocalLog, destination: str) -> None:
         super().__init__(log.path, local_log_sql.connect_reader(log.path))
         self._log = log
-        self._moved = 0
-        """Up to where it was discarded, since this is known."""
-        self._fresh = log.fresh = Fresh()
+        self._moved = 0  # the last event that was discarded, as far as this object knows
+        self._recent = log.recent = RecentEvents()
         try:
             local_log_sql.set_destination(self.connection, destination)
         except BaseException:
@@ -78,18 +63,17 @@ class OwnSource(_Table):
             raise
 
     def read(self, limit: int, after: int = 0) -> Sequence[Entry]:
-        """Return what was just written from memory, and all else from the file."""
-        fresh = self._fresh.after(after or self._moved, limit)
-        return fresh if fresh is not None else super().read(limit, after)
+        """Return what was just written from memory, and everything else from the file."""
+        recent = self._recent.after(after or self._moved, limit)
+        return recent if recent is not None else super().read(limit, after)
 
     def discard(self, last: int, rejected: Mapping[int, str]) -> None:
-        """Have the log's writer discard."""
         self._log.discard(last, rejected)
         self._moved = last
-        self._fresh.drop(last)
+        self._recent.drop(last)
 
 
-class LeftSource(_Table):
+class LeftSource(Source):
     """A log that nobody writes to."""
 
     def __init__(self, path: Path, clock: float) -> None:
@@ -97,13 +81,12 @@ class LeftSource(_Table):
         self._clock = clock
 
     def discard(self, last: int, rejected: Mapping[int, str]) -> None:
-        """Discard."""
         local_log_sql.discard(self.connection, last, rejected, self._clock)
 
 
 @contextlib.contextmanager
 def left_behind(path: Path, destination: str, now: float, *, any_destination: bool) -> Iterator[Source | None]:
-    """Take a log for as long as the block lasts; None where it is written, or meant for another store, or empty."""
+    """Lock a log for as long as the block lasts; yield None where it is in use, empty, or meant for another store."""
     held = take_file(path)
     if held is None:
         yield None
@@ -117,5 +100,5 @@ def left_behind(path: Path, destination: str, now: float, *, any_destination: bo
 
 
 def others(state_dir: Path, own: Path | None) -> list[Path]:
-    """Return the logs of a state folder but for this process's own."""
+    """Return the logs of a state folder without this process's own."""
     return [path for path in log_files(state_dir) if path != own]

@@ -1,8 +1,8 @@
-"""Moves events from the local logs to the store: in batches, once each, in their order.
+"""Ships events from the local logs to the store: in batches, once each, in their order.
 
-An event leaves its log only after the store has committed it, and the store takes
-one it has already as done, so that nothing is lost or doubled whatever breaks in
-between. A shipper runs in a thread of its own with an event loop of its own.
+An event is deleted from its log only after the store has committed it, and the store ignores an event that it has
+already, so that nothing is lost or doubled whatever breaks in between. A shipper runs in a thread of its own with an
+event loop of its own.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ log = structlog.get_logger("interlock.shipper")
 
 BATCH = 1000
 MOST = 20_000
-"""Events after which a look is taken at what else there is to do."""
+"""Events after which a round ends, so that upkeep and other logs get their turn under constant load."""
 IDLE_SECONDS = 0.5
 LEFT_SECONDS = 10.0
 UPKEEP_SECONDS = 3600.0
@@ -53,13 +53,13 @@ class Route:
 
     state_dir: Path
     destination: str
-    """Names the store, without secrets: logs that others left are moved only where they were meant to go."""
+    """Names the store, without secrets: a log that another process left is shipped only where it was meant to go."""
     adopts_all: bool = False
-    """Whether logs that were meant for another store are moved as well."""
+    """Whether logs that were meant for another store are shipped as well."""
     spared: frozenset[Path] = frozenset()
-    """Logs that are never taken for left: whoever comes to go on with one need not wait for it."""
+    """Logs that are never taken as left behind: the worker that will continue one need not wait for its lock."""
     retention_days: float | None = None
-    """How long the store keeps events; None: that is not for the shipper to see to."""
+    """How long the store keeps events; None: the shipper deletes none."""
 
 
 class Shipper:
@@ -75,7 +75,7 @@ class Shipper:
         self._problem: str | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Ship until told to stop. Never raises: what is wrong is noted and tried again, less and less often."""
+        """Ship until `stop` is set. Never raises: what fails is noted and tried again, less and less often."""
         while not stop.is_set():
             try:
                 moved = await self.round()
@@ -83,12 +83,13 @@ class Shipper:
                 pause = self._failed(error)
             else:
                 self._worked()
-                pause = 0.0 if moved >= BATCH else IDLE_SECONDS  # few are dearer to move than many
+                # A commit costs the same for few events as for many: wait for more, unless there are many.
+                pause = 0.0 if moved >= BATCH else IDLE_SECONDS
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), pause)
 
     async def round(self) -> int:
-        """Move a batch of this process's log, and now and then all that others left; return how many were moved."""
+        """Ship what this process's log has, and every LEFT_SECONDS what others left; return how many events."""
         moved = await self._move(self.own) if self.own is not None else 0
         if time.monotonic() - self._looked >= LEFT_SECONDS:
             moved += await self.move_left()
@@ -97,7 +98,7 @@ class Shipper:
         return moved
 
     async def move_left(self) -> int:
-        """Move all that nobody writes to any more."""
+        """Ship the logs that no process writes to any more; return how many events."""
         moved, route = 0, self._route
         for path in others(route.state_dir, self.own.path if self.own is not None else None):
             if path in route.spared:
@@ -106,11 +107,11 @@ class Shipper:
                 with left_behind(path, route.destination, time.time(), any_destination=route.adopts_all) as source:
                     moved += await self._move_all(source) if source is not None else 0
             except (apsw.Error, OSError) as error:
-                log.warning("a log that was left behind cannot be moved", path=str(path), error=str(error))
+                log.warning("a log that was left behind cannot be shipped", path=str(path), error=str(error))
         return moved
 
     async def _move_all(self, source: Source) -> int:
-        """Move what a process left, after signing where it had come to: it may not have done so itself."""
+        # A process that was killed signed nothing at its end: without this, its last events could be cut off unseen.
         self._signer.sign("head", [source.head()])
         moved = 0
         while batch := await self._move(source):
@@ -118,7 +119,7 @@ class Shipper:
         return moved
 
     async def _move(self, source: Source) -> int:
-        """Move the oldest events of a log. While a full page is written, the next is read and the last let go of."""
+        """Ship the oldest events of a log. While a full page is written, the next is read and the last deleted."""
         limit = BATCH * self._store.ways
         moved, last, rejected = 0, 0, dict[int, str]()
         page = source.read(limit)
@@ -134,8 +135,8 @@ class Shipper:
         return moved
 
     async def _write(self, source: Source, entries: Sequence[Entry]) -> dict[int, str]:
-        """Put a page into the store; return the numbers of what it does not take, and why."""
-        # If one of them fails, all are written again: what is there already is left as it is.
+        """Write a page to the store; return the numbers of the events that it does not take, and why."""
+        # At once, each on its own connection. If one fails, all are written again: the store ignores what it has.
         parts = [entries[start : start + BATCH] for start in range(0, len(entries), BATCH)]
         written: list[Written] = await _all_done([self._store.write(part) for part in parts])
         rejected = {
@@ -144,38 +145,37 @@ class Shipper:
             for place, why in done.poison.items()
         }
         if rejected:
-            self._tell_rejected(source, entries, rejected)
+            self._sign_rejected(source, entries, rejected)
         return rejected
 
-    def _tell_rejected(self, source: Source, entries: Sequence[Entry], rejected: Mapping[int, str]) -> None:
+    def _sign_rejected(self, source: Source, entries: Sequence[Entry], rejected: Mapping[int, str]) -> None:
         for seq, reason in rejected.items():
-            log.error(
-                "an event was set aside: the store does not take it", log=str(source.path), seq=seq, reason=reason
-            )
+            log.error("the store does not take an event; it is set aside", log=str(source.path), seq=seq, reason=reason)
+        # Signed, because a chain with a hole verifies only where the hole is vouched for.
         heads = [Head(entry.writer or "", _seq(entry), entry.chain or "") for entry in entries if entry.seq in rejected]
         self._signer.sign("rejected", heads)
 
     async def _keep_up(self) -> None:
-        """Make room in the store, and let go of what is older than it has to keep. Shipping does not depend on it."""
+        """Make partitions, and delete what is older than retention_days. Shipping does not depend on it."""
         if time.monotonic() < self._upkeep_at:
             return
         try:
             await self._store.prepare(time.time())
-            await self._let_go()
+            await self._prune()
         except InterlockError as error:
-            log.warning("the store cannot be kept up; that is tried again", error=str(error))
+            log.warning("upkeep of the store failed; it is tried again", error=str(error))
             self._upkeep_at = time.monotonic() + UPKEEP_AGAIN_SECONDS
         else:
             self._upkeep_at = time.monotonic() + UPKEEP_SECONDS
 
-    async def _let_go(self) -> None:
+    async def _prune(self) -> None:
         if self._route.retention_days is None:
             return
         before = time.time() - self._route.retention_days * DAY
-        # An hour goes by between two times: what is old goes by and by, whatever the clock says.
+        # A day's worth at most, once an hour: a clock that jumps ahead does not empty the store before it is noticed.
         for problem in (await prune(self._store, before, self._signer, step=DAY)).problems:
             log.error(
-                "old events are not what they were, and stay; look at `interlock audit verify`",
+                "old events do not verify and are not deleted; run `interlock audit verify`",
                 writer=problem.writer,
                 seq=problem.seq,
                 problem=problem.what,
@@ -185,7 +185,7 @@ class Shipper:
         problem = f"{type(error).__name__}: {error}"
         if problem != self._problem:
             self._problem = problem
-            log.error("events cannot be moved to the store; they stay in the local log", error=problem)
+            log.error("events cannot be shipped to the store; they stay in the local log", error=problem)
             self._note(problem)
         pause = self._pause * random.uniform(0.5, 1.0)  # noqa: S311  jitter, so that replicas do not come all at once
         self._pause = min(LONGEST_PAUSE, self._pause * 2)
@@ -193,7 +193,7 @@ class Shipper:
 
     def _worked(self) -> None:
         if self._problem is not None:
-            log.warning("events are moved to the store again")
+            log.warning("events are shipped to the store again")
             self._note(None)
         self._problem, self._pause = None, FIRST_PAUSE
 
@@ -204,7 +204,7 @@ class Shipper:
 
 
 async def _all_done(steps: Sequence[Coroutine[Any, Any, Any]]) -> list[Any]:
-    """Return what came of every step, once none is under way any more. Raises the error of one that failed."""
+    """Return the results once every step has ended; raise the first error, but not before: none may run on unseen."""
     ended = await asyncio.gather(*steps, return_exceptions=True)
     if failed := [one for one in ended if isinstance(one, BaseException)]:
         raise failed[0]
@@ -212,7 +212,7 @@ async def _all_done(steps: Sequence[Coroutine[Any, Any, Any]]) -> list[Any]:
 
 
 def _advance(source: Source, last: int, rejected: Mapping[int, str], after: int, limit: int) -> Sequence[Entry]:
-    """Let go of what is in the store, which goes up to number `last`, and read what comes after another."""
+    """Delete up to number `last`, which is in the store, and read what comes after number `after`."""
     if last:
         source.discard(last, rejected)
     return source.read(limit, after)
@@ -239,17 +239,17 @@ class ShippingThread:
         self._thread.start()
 
     def stop(self) -> None:
-        """Let go of the log, so that it can be closed."""
-        self._tell(self._stop)
+        """End shipping, so that the log can be closed."""
+        self._set(self._stop)
         self._stopped.wait(2 * LAST_SECONDS)
 
     def finish(self) -> None:
-        """Move what the log was left with, as far as a short time allows; the next start moves the rest."""
-        self._tell(self._finish)
+        """Ship what is left, as far as LAST_SECONDS allow; the next start ships the rest."""
+        self._set(self._finish)
         self._thread.join(2 * LAST_SECONDS)
 
-    def _tell(self, event: asyncio.Event) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is gone: it ended by itself
+    def _set(self, event: asyncio.Event) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended by itself
             self._loop.call_soon_threadsafe(event.set)
 
     def _work(self) -> None:
@@ -280,19 +280,19 @@ class ShippingThread:
             await store.close()
 
     async def _take_log(self) -> OwnSource | None:
-        """Open the log of this process, again where it is kept busy or the disk is full; None where told to stop."""
+        """Open the log of this process, again and again while it is busy or the disk is full; None once stopped."""
         while not self._stop.is_set():
             try:
                 return OwnSource(self._log, self._route.destination)
             except apsw.Error as error:
-                log.warning("the local log cannot be opened to be moved; that is tried again", error=str(error))
+                log.warning("the local log cannot be opened for shipping; it is tried again", error=str(error))
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._stop.wait(), FIRST_PAUSE)
         return None
 
 
 async def _until(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
-    """Do `work`, which ends by itself when told to stop; for so long and no longer."""
+    """Run `work`, which ends by itself once `stop` is set; cancel it where that takes longer than LAST_SECONDS."""
     working = asyncio.create_task(work)
     await stop.wait()
     await asyncio.wait({working}, timeout=LAST_SECONDS)

@@ -1,4 +1,4 @@
-"""Verifying an audit trail: every chain, against what was signed of it."""
+"""Verifies an audit trail: every chain, against what was signed of it."""
 
 from __future__ import annotations
 
@@ -68,17 +68,19 @@ def expected(signed: Mapping[str, Signed]) -> int:
     return sum(max(0, said.last - said.pruned) for said in signed.values())
 
 
-async def verify(chains: Chains, signed: Mapping[str, Signed], told: Callable[[int], None] = lambda _: None) -> Report:
-    """Verify every chain there is, and every chain that was signed; `told` hears how many events were read."""
+async def verify(
+    chains: Chains, signed: Mapping[str, Signed], progress: Callable[[int], None] = lambda _: None
+) -> Report:
+    """Verify every chain there is, and every chain that was signed; `progress` is called with counts of events."""
     heads = await chains.heads()
     report = Report(loose=_loose(await chains.unchained()))
-    for writer in sorted({*heads, *signed}):
-        report.writers.append(await _verify_writer(chains, writer, signed.get(writer), heads.get(writer), told))
+    for writer in sorted({*heads, *signed}):  # signed ones too: a chain may have been deleted as a whole
+        report.writers.append(await _verify_writer(chains, writer, signed.get(writer), heads.get(writer), progress))
     return report
 
 
 async def _verify_writer(
-    chains: Chains, writer: str, signed: Signed | None, head: Head | None, told: Callable[[int], None]
+    chains: Chains, writer: str, signed: Signed | None, head: Head | None, progress: Callable[[int], None]
 ) -> WriterReport:
     walk = ChainVerifier(writer, signed or Signed(), head)
     after = START
@@ -86,7 +88,7 @@ async def _verify_writer(
     while problem is None and (events := await chains.page(writer, after)):
         problem = next(filter(None, map(walk.check, events)), None)
         after = events[-1].position
-        told(len(events))
+        progress(len(events))
     problem = problem or walk.end()
     return WriterReport(writer, walk.checked, walk.set_aside, walk.proven, signed is not None, problem)
 
@@ -115,7 +117,7 @@ class ChainVerifier:
         self._tip: str | None = start(writer).hash
 
     def check(self, event: ChainedEvent) -> Problem | None:
-        """Go one event further; tell what is wrong with it, if anything is."""
+        """Check the next event; return what is wrong with it, if anything is."""
         seq, body, chain = event.entry.seq, event.entry.body, event.entry.chain
         if seq is None or chain is None:
             return self._problem(seq, event.event_id, "unchained", "it has no place in the chain")
@@ -137,7 +139,7 @@ class ChainVerifier:
         return None
 
     def end(self) -> Problem | None:
-        """Return whether something is missing behind the last event."""
+        """Return what is wrong at the end: events that were signed, or that the log has, and that are not there."""
         last = max(self._signed.last, self._head.seq if self._head else 0)
         self._skip(last + 1)
         if self._next <= last:
@@ -149,7 +151,7 @@ class ChainVerifier:
         return None
 
     def _skip(self, seq: int) -> None:
-        """Go over what is missing before `seq` and may be: what was set aside, and what was pruned."""
+        """Pass over what may be missing before `seq`: what was signed as rejected, and as pruned."""
         while self._next < seq:
             if self._next in self._signed.rejected:
                 self.set_aside += 1

@@ -44,7 +44,11 @@ class Conditions:
 
 
 class Events(abc.ABC):
-    """An `event.EventStore` on a database; subclasses add what each database does in its own way."""
+    """Stores audit events, once each; subclasses add what each database does in its own way.
+
+    Every method raises StoreUnavailableError where the store cannot be reached or does not answer in time, and nothing
+    else that a caller should expect.
+    """
 
     sql: Queries
     """The statements of this kind of database."""
@@ -57,7 +61,10 @@ class Events(abc.ABC):
         self.database = database
 
     async def write(self, entries: Sequence[Entry]) -> Written:
-        """Store a batch; return how many are stored, and which entries no store can take."""
+        """Store a batch, durably when this returns; events that are there already are left as they are.
+
+        An entry that is no event, or that the database does not take, is returned as poison and keeps no other out.
+        """
         if self.trusting:
             try:
                 await self._insert([(entry, None) for entry in entries])
@@ -116,12 +123,12 @@ class Events(abc.ABC):
         return [row[0] for row in await self.database.fetch(self.sql["last_events"], number)]
 
     async def find(self, event_or_call_id: str) -> Sequence[Entry]:
-        """Return every event of a call, or the one event of that id."""
+        """Return every event of a call, or the one event of that id, by time."""
         rows = await self.database.fetch(self.sql["find_events"], clean(event_or_call_id)[:MAX_NAME])
         return [Entry(*row) for row in rows]
 
     async def ids(self, prefix: str, limit: int = 2) -> Sequence[str]:
-        """Return ids of calls, and of events outside calls, that begin so."""
+        """Return up to `limit` ids of calls, and of events outside calls, that begin with `prefix`."""
         # By time first: an id that begins with its time (UUIDv7) is found in the partitions of a few days.
         found = await self._ids(prefix, limit, time_of(prefix))
         return found or await self._ids(prefix, limit, None)
@@ -163,7 +170,6 @@ class Events(abc.ABC):
         return await self.database.transaction(sum_up, read_only=True)
 
     async def close(self) -> None:
-        """Close the database."""
         await self.database.close()
 
     def _conditions(self, where: Filter, time: str) -> Conditions:
@@ -193,7 +199,7 @@ class Events(abc.ABC):
 
     @abc.abstractmethod
     async def prepare(self, now: float) -> None:
-        """Make room for events to come: the partitions of the next days."""
+        """Make the partitions of the next days. To be called at a start and then every day."""
 
     @abc.abstractmethod
     async def prune(self, before: float, heads: Sequence[Head] = ()) -> int:

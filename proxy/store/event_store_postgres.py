@@ -6,7 +6,7 @@ import datetime as dt
 import json
 from typing import TYPE_CHECKING, Any
 
-from proxy.audit.event_columns import encoded, is_place, readable, segments
+from proxy.audit.event_columns import encoded, is_index, readable, segments
 from proxy.errors import StoreRefusedError
 from proxy.store.event_store import Conditions, Events
 from proxy.store.queries import Queries
@@ -23,7 +23,7 @@ SEPARATOR = "\x1e"  # JSON writes it as an escape
 
 
 class PostgresEvents(Events):
-    """An `event.EventStore` on Postgres."""
+    """The event store on Postgres."""
 
     sql = Queries("events", "events_postgres")
     trusting = True
@@ -64,7 +64,7 @@ class PostgresEvents(Events):
 
     def _has_argument(self, conditions: Conditions, path: str, value: str) -> str:
         parts = segments(path)
-        if any(map(is_place, parts)):
+        if any(map(is_index, parts)):
             # A number may be an index of a list or a name, which containment cannot say.
             at = f"arguments #> {conditions.bind(parts)}::text[]"
             fits = [f"{at} = {conditions.bind(json.dumps(one))}::jsonb" for one in encoded(value)]

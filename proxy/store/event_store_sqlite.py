@@ -7,7 +7,7 @@ import json
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from proxy.audit.event_columns import COLUMNS, MAX_INTEGER, columns, encoded, is_place, segments
+from proxy.audit.event_columns import COLUMNS, MAX_INTEGER, columns, encoded, is_index, segments
 from proxy.store.event_store import Conditions, Events
 from proxy.store.queries import Queries
 
@@ -33,7 +33,7 @@ def _insert_sql(rows: int) -> str:
 
 
 class SqliteEvents(Events):
-    """An `event.EventStore` on SQLite."""
+    """The event store on SQLite."""
 
     sql = Queries("events", "events_sqlite")
 
@@ -60,7 +60,7 @@ class SqliteEvents(Events):
         return gone
 
     def _read(self, entry: Entry) -> list[Any]:
-        return columns(entry.body, entry.said)
+        return columns(entry.body, entry.columns)
 
     async def _insert(self, reads: Sequence[Read]) -> None:
         async def insert(connection: Transaction) -> None:
@@ -91,7 +91,7 @@ def _paths(parts: Sequence[str]) -> Iterator[str]:
     ways = []
     for part in parts:
         name = f".{json.dumps(part, ensure_ascii=False)}"
-        ways.append((f"[{int(part)}]", name) if is_place(part) else (name,))
+        ways.append((f"[{int(part)}]", name) if is_index(part) else (name,))
     return ("$" + "".join(steps) for steps in itertools.product(*ways))
 
 

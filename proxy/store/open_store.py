@@ -1,4 +1,4 @@
-"""Which store there is: Postgres where a URL is given, else a file in the state folder."""
+"""Opens the stores: on Postgres where a URL is given, else on a file in the state folder."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def open_store(database_url: str | None, state_dir: Path) -> Proposals:
 
 
 def open_database(database_url: str | None, state_dir: Path) -> Database:
-    """Return the database that stores are made on; one may serve several of them."""
+    """Return the database for a store; several stores may share one."""
     if not database_url:
         return SqliteDatabase(state_dir / STORE_FILE)
     from proxy.store.postgres import PostgresDatabase  # noqa: PLC0415  the driver is for those who have Postgres
@@ -40,9 +40,9 @@ def open_database(database_url: str | None, state_dir: Path) -> Database:
 def open_events(
     database_url: str | None, state_dir: Path, *, timeout: float = EVENTS_TIMEOUT, in_thread: bool = True
 ) -> Events:
-    """Return the store of audit events, on connections of its own: a long question holds up no commit.
+    """Return the store of audit events, on connections of its own: a long query holds up no commit.
 
-    A caller with a thread of its own to wait in needs no other (`aside`) for a file.
+    A caller that may wait for a file itself passes `in_thread=False`.
     """
     if not database_url:
         return SqliteEvents(SqliteDatabase(state_dir / STORE_FILE, timeout=timeout, in_thread=in_thread))
@@ -52,14 +52,14 @@ def open_events(
 
 
 def store_exists(database_url: str | None, state_dir: Path) -> bool:
-    """Return whether there is a store to ask; one on Postgres is taken to be there."""
+    """Return whether there is a store to read; one on Postgres is assumed to be there."""
     return bool(database_url) or (state_dir / STORE_FILE).exists()
 
 
 async def check_at_start(database: Database) -> None:
-    """Raise SchemaError, with the way out, where the database answers and its schema does not fit.
+    """Raise SchemaError, with what to do, where the database answers and its schema does not fit.
 
-    One that cannot be reached does not stop a start: what needs it is refused until it is back.
+    One that cannot be reached does not stop a start: calls that need it are refused until it is back.
     """
     try:
         await database.check()

@@ -1,7 +1,7 @@
-"""Pins on disk: one small JSON file a server, in the state folder.
+"""Tool pins on disk: one small JSON file for each server, in the state folder.
 
-Read without a lock, since a file is replaced whole; written under one, so that two
-processes that list a server at once lose nothing.
+Read without a lock, because a file is replaced as a whole; written under one, so that two processes that list a
+server at once lose nothing.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ MAX_BYTES = 32 << 20
 MAX_SERVERS = 1000
 LOCK_SECONDS = 2.0
 LOOK_SECONDS = 0.01
-"""For so long a file that was looked at is taken to be as it was: a call asks several times."""
+"""How long a file is taken to be unchanged once it was looked at: one call reads pins several times."""
 
 type Stamp = tuple[int, int, int]
 
 
 class PinFiles:
-    """The pins of one state folder; implements `pins.PinStore`. A change on disk is seen a moment later."""
+    """The `tool_pins.PinStore` of one state folder. A change on disk is seen LOOK_SECONDS later."""
 
     def __init__(self, state_dir: Path) -> None:
         self.folder = state_dir / FOLDER
         self._cache: dict[str, tuple[Stamp, str, ServerPins]] = {}
         self._looks: dict[str, tuple[float, ServerPins | None]] = {}
-        self._files: dict[str, Path] = {}  # to make a path takes longer than to look at it
+        self._files: dict[str, Path] = {}  # to make a path takes longer than to stat it
 
     def read(self, server: str) -> ServerPins | None:
         """Return a server's pins; None where it was never seen."""
@@ -57,14 +57,13 @@ class PinFiles:
         if found is None:
             return None
         if found[0] != server:
+            # Two names with one hash, or a file that somebody copied: another server's approvals must not count.
             raise PinsUnavailableError(f"{self._file(server)} is of the server {found[0]!r}, not {server!r}")
         return found[1]
 
     def update(self, server: str, change: Callable[[ServerPins | None], ServerPins | None]) -> ServerPins | None:
-        """Replace a server's pins by what `change` makes of them; return the new ones.
-
-        Raises PinsUnavailableError where that cannot be done.
-        """
+        """Replace a server's pins by what `change` returns; return the new ones. Raises PinsUnavailableError."""
+        # Without the lock first: almost every listing changes nothing.
         known = self._read(server)
         if change(known) is known:
             return known
@@ -75,7 +74,6 @@ class PinFiles:
             raise PinsUnavailableError(f"pins cannot be written in {self.folder}: {error.strerror}") from error
 
     def servers(self) -> Sequence[str]:
-        """Return the servers that have pins, by name."""
         found = (self._load(file) for file in self.folder.glob("*.json"))
         return sorted(entry[0] for entry in found if entry is not None)
 
@@ -85,7 +83,7 @@ class PinFiles:
         return {entry[0]: entry[1].approvals for entry in found if entry is not None}
 
     def _replace(self, server: str, change: Callable[[ServerPins | None], ServerPins | None]) -> ServerPins | None:
-        file, known = self._file(server), self._read(server)
+        file, known = self._file(server), self._read(server)  # again, now under the lock
         pins = change(known)
         if pins is None:
             file.unlink(missing_ok=True)
@@ -105,6 +103,7 @@ class PinFiles:
     def _load(self, file: Path) -> tuple[str, ServerPins] | None:
         try:
             stat = file.stat()
+            # The inode too: a file that replaces another within one tick of the clock has another.
             stamp = (stat.st_mtime_ns, stat.st_ino, stat.st_size)
             cached = self._cache.get(file.name)
             if cached is None or cached[0] != stamp:
@@ -130,7 +129,6 @@ class PinFiles:
 
     @contextlib.contextmanager
     def _lock(self) -> Iterator[None]:
-        """Keep every other process from writing. Raises PinsUnavailableError where one does not finish."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         handle = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:

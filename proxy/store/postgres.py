@@ -149,23 +149,18 @@ class PostgresDatabase:
         self._closed = False
 
     async def fetch(self, sql: str, *values: Any) -> Sequence[Row]:
-        """Run one statement and return its rows."""
         return await self.transaction(lambda connection: connection.fetch(sql, *values))
 
     async def execute(self, sql: str, *values: Any) -> Sequence[Row]:
-        """Run one statement and return its rows once it is committed."""
         return await self.transaction(lambda connection: connection.fetch(sql, *values))
 
     async def transaction[T](self, work: Work[T], *, read_only: bool = False) -> T:  # noqa: ARG002  readers block nobody here
-        """Run `work` in one transaction and return its result once it is committed."""
         return await self._within_time(self._until_unbroken(work))
 
     async def check(self) -> None:
-        """Connect once, and check that the schema fits."""
         await self._within_time(self._try_connection())
 
     async def close(self) -> None:
-        """Close every connection."""
         self._closed = True
         pool, self._pool = self._pool, None
         if pool is None:

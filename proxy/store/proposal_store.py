@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from proxy.core.proposals import AWAITED, Baseline, Commit, Consumed, Proposal, State
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
 SQL = Queries("proposals")
 SWEEP_ROWS = 1000
 PROPOSE_TRIES = 5
+_PROPOSAL = tuple(field.name for field in fields(Proposal))
+_PACKED = (
+    *("proposal_id", "server", "tool", "principal", "arguments_hash", "rule", "policy_version", "nonce"),
+    *("reason", "call_id", "operator", "operator_reason"),
+)
 _MARK = "\x01"
 # Names and reasons may hold what came over the wire, so also what no database takes as text: NUL and halves of
 # surrogate pairs. What begins with the mark itself is packed too: else it would be read back as something packed.
@@ -41,16 +47,13 @@ class Proposals:
         return await self.database.transaction(lambda connection: _propose(connection, proposal, now))
 
     async def awaited(self, server: str, tool: str, principal: str, arguments_hash: str, now: float) -> Proposal | None:
-        """Return the proposal that waits for exactly this call."""
         key = call_key(server, tool, principal, arguments_hash)
         return _one(await self.database.fetch(SQL["find_awaited_proposal"], key, float(now)))
 
     async def proposal(self, proposal_id: str) -> Proposal | None:
-        """Return a proposal by its id."""
         return _one(await self.database.fetch(SQL["find_proposal"], pack(proposal_id)))
 
     async def proposals(self, states: Sequence[State] = (), limit: int = 100) -> Sequence[Proposal]:
-        """Return the newest proposals in any of `states`."""
         wanted = [str(state) for state in dict.fromkeys(states or State)]
         wanted += wanted[:1] * (len(State) - len(wanted))  # the statement has one mark for each state there is
         rows = await self.database.fetch(SQL["newest_proposals"], limit, *wanted)
@@ -66,7 +69,6 @@ class Proposals:
         now: float,
         expires_at: float,
     ) -> Proposal | None:
-        """Approve or reject a proposal, where it is in a state for it."""
         if state not in (State.APPROVED, State.REJECTED):
             raise ValueError(f"an operator approves or rejects; {state} is neither")
         key, who, at = pack(proposal_id), pack(operator), float(now)
@@ -81,39 +83,31 @@ class Proposals:
         return await self.database.transaction(decide)
 
     async def consume(self, commit: Commit) -> Consumed:
-        """Consume a nonce and mark its proposal committed, together."""
         return await self.database.transaction(lambda connection: _consume(connection, commit))
 
     async def commit(self, nonce: str) -> Commit | None:
-        """Return the commit that consumed a nonce."""
         rows = await self.database.fetch(SQL["find_commit"], pack(nonce))
         return to_commit(rows[0]) if rows else None
 
     async def resume(self, nonce: str, attempt_id: str, question: str) -> bool:
-        """Continue an attempt that stopped at `input_required`; return whether it was this one that did."""
         ours = (pack(nonce), pack(attempt_id))
         return await self._change("resume_commit", (*ours, question), "find_resumed_commit", ours)
 
     async def end(self, nonce: str, attempt_id: str, outcome: str, now: float, question: str | None = None) -> bool:
-        """Store how a commit ended; return whether it was this attempt that did."""
         ours = (pack(nonce), pack(attempt_id), outcome, float(now))
         return await self._change("end_commit", (*ours, question), "find_ended_commit", ours)
 
     async def baseline(self, server: str, tool: str) -> Baseline | None:
-        """Return the baseline of a tool."""
         rows = await self.database.fetch(SQL["find_baseline"], pack(server), pack(tool))
         return to_baseline(rows[0]) if rows else None
 
     async def baselines(self) -> Sequence[Baseline]:
-        """Return every baseline."""
         return [to_baseline(row) for row in await self.database.fetch(SQL["list_baselines"])]
 
     async def set_baseline(self, baseline: Baseline) -> None:
-        """Store a baseline in place of the one that was there."""
         await self.database.execute(SQL["set_baseline"], *baseline_row(baseline))
 
     async def remove_baseline(self, server: str, tool: str) -> bool:
-        """Delete a baseline; return whether there was one."""
         return bool(await self.database.execute(SQL["remove_baseline"], pack(server), pack(tool)))
 
     async def sweep(self, now: float, grace: float) -> int:
@@ -128,7 +122,6 @@ class Proposals:
         return gone
 
     async def close(self) -> None:
-        """Close the database."""
         await self.database.close()
 
     async def _change(self, change: str, values: tuple[Any, ...], read_back: str, read_values: tuple[Any, ...]) -> bool:
@@ -215,42 +208,20 @@ def proposal_row(proposal: Proposal) -> tuple[Any, ...]:
 
 
 def to_proposal(row: Row) -> Proposal:
-    """Return the proposal in a row of `find_proposal`."""
-    return Proposal(
-        proposal_id=unpack(row[0]),
-        server=unpack(row[1]),
-        tool=unpack(row[2]),
-        principal=unpack(row[3]),
-        arguments_hash=unpack(row[4]),
-        arguments=json.loads(row[5]),
-        rule=unpack(row[6]),
-        policy_version=unpack(row[7]),
-        approval=row[8],
-        state=State(row[9]),
-        nonce=unpack(row[10]),
-        created_at=row[11],
-        expires_at=row[12],
-        token_seconds=row[13],
-        composite_score=row[14],
-        signals=json.loads(row[15]),
-        absent=json.loads(row[16]),
-        reason=_unpack(row[17]),
-        call_id=_unpack(row[18]),
-        operator=_unpack(row[19]),
-        operator_reason=_unpack(row[20]),
-        operator_at=row[21],
-    )
+    """Return the proposal in a row of `find_proposal`, whose columns are its fields in their order."""
+    found = dict(zip(_PROPOSAL, row, strict=True))
+    found |= {name: json.loads(found[name]) for name in ("arguments", "signals", "absent")}
+    found |= {name: unpack(found[name]) for name in _PACKED if found[name] is not None}
+    return Proposal(**found | {"state": State(found["state"])})
 
 
 def commit_row(commit: Commit) -> tuple[Any, ...]:
-    """Return a commit as `consume_nonce` takes it."""
     c = commit
     ids = map(pack, (c.proposal_id, c.nonce, c.attempt_id))
     return (*ids, float(c.at), float(c.expires_at), c.outcome, c.ended_at, c.attempts, c.question)
 
 
 def to_commit(row: Row) -> Commit:
-    """Return the commit in a row of `find_commit`."""
     return Commit(
         proposal_id=unpack(row[0]),
         nonce=unpack(row[1]),
@@ -265,13 +236,11 @@ def to_commit(row: Row) -> Commit:
 
 
 def baseline_row(baseline: Baseline) -> tuple[Any, ...]:
-    """Return a baseline as `set_baseline` takes it."""
     b = baseline
     return (*map(pack, (b.server, b.tool, b.prompt_hash)), float(b.set_at), pack(b.set_by))
 
 
 def to_baseline(row: Row) -> Baseline:
-    """Return the baseline in a row of `find_baseline`."""
     return Baseline(unpack(row[0]), unpack(row[1]), unpack(row[2]), row[3], unpack(row[4]))
 
 
@@ -281,7 +250,3 @@ def _json(value: Any) -> str:
 
 def _pack(text: str | None) -> str | None:
     return None if text is None else pack(text)
-
-
-def _unpack(text: str | None) -> str | None:
-    return None if text is None else unpack(text)

@@ -79,7 +79,6 @@ class SharedCalls:
         return True
 
     def release(self, context: Context, message_id: MessageId) -> None:
-        """Release an id."""
         with contextlib.suppress(OSError):
             fcntl.lockf(self._claims, fcntl.LOCK_UN, 1, _offset(context, message_id))
 
@@ -94,16 +93,13 @@ class SharedCalls:
             self._run(SQL["delete_old_calls"], MAX_CALLS)
 
     def find(self, context: Context, message_id: MessageId) -> InFlightCall | None:
-        """Return the call of a session that a response with this id belongs to; None where no worker posted one."""
         rows = self._run(SQL["find_call"], context.server, context.session, _encode_id(message_id))
         return _read(rows)[0] if rows else None
 
     def of_session(self, context: Context) -> list[InFlightCall]:
-        """Return the calls of a session that have had no response."""
         return _read(self._run(SQL["open_calls"], context.server, context.session))
 
     def end(self, call_id: str) -> bool:
-        """Mark a call as ended; return whether this worker is the one that ended it."""
         return bool(self._run(SQL["end_call"], call_id))
 
     def ended(self, call_ids: Iterable[str]) -> set[str]:
@@ -111,12 +107,10 @@ class SharedCalls:
         return {row[0] for row in self._run(SQL["ended_calls"], json.dumps(list(call_ids)))}
 
     def add_endpoint(self, server: str, path: str) -> None:
-        """Store where a legacy server takes messages."""
         if (server, path) not in self._endpoints:
             self._run(SQL["add_endpoint"], server, path, MAX_ENDPOINTS)
 
     def is_endpoint(self, server: str, path: str) -> bool:
-        """Return whether a legacy server takes messages there, as any worker has seen."""
         known = (server, path) in self._endpoints
         if not known and self._run(SQL["find_endpoint"], server, path):
             self._endpoints.add((server, path))
@@ -124,7 +118,6 @@ class SharedCalls:
         return known
 
     def close(self) -> None:
-        """Close the files; ids that this worker claimed are free from then on."""
         self._connection.close()
         os.close(self._claims)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -64,22 +65,18 @@ class SqliteDatabase:
         self._closed = False
 
     async def fetch(self, sql: str, *values: Any) -> Sequence[Row]:
-        """Run one statement that changes nothing and return its rows."""
         return await self.transaction(lambda connection: connection.fetch(sql, *values), read_only=True)
 
     async def execute(self, sql: str, *values: Any) -> Sequence[Row]:
-        """Run one statement and return its rows once it is on disk."""
         return await self.transaction(lambda connection: connection.fetch(sql, *values))
 
     async def transaction[T](self, work: Work[T], *, read_only: bool = False) -> T:
-        """Run `work` in one transaction and return its result once it is on disk."""
         # IMMEDIATE takes the write lock first. A plain BEGIN takes it at the first change, and there SQLite refuses at
         # once, without waiting, if another process has written since this one began to read.
         begin = "BEGIN" if read_only else "BEGIN IMMEDIATE"
         return await self._in_thread(lambda: self._transact(begin, work))
 
     async def check(self) -> None:
-        """Open the file."""
         await self._in_thread(self._open)
 
     async def close(self) -> None:
@@ -184,7 +181,7 @@ def _connect(path: Path, timeout: float) -> apsw.Connection:
         connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
         connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
         # WAL with FULL: each commit is one fsync, and what was acknowledged outlives a power cut.
-        connection.execute("PRAGMA journal_mode=WAL")
+        _use_wal(connection, timeout)
         connection.execute("PRAGMA synchronous=FULL")
         connection.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}")
         connection.execute("PRAGMA foreign_keys=ON")
@@ -193,6 +190,20 @@ def _connect(path: Path, timeout: float) -> apsw.Connection:
         connection.close()
         raise
     return connection
+
+
+def _use_wal(connection: apsw.Connection, timeout: float) -> None:
+    """Switch a new file to WAL; where another process is opening it too, SQLite refuses at once, without waiting."""
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+        except apsw.BusyError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+        else:
+            return
 
 
 def schema_version(path: Path) -> int:

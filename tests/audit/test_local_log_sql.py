@@ -26,8 +26,7 @@ def table(path: Path) -> Iterator[apsw.Connection]:
 
 
 def add(table: apsw.Connection, *bodies: str) -> None:
-    with local_log_sql.change(table):
-        local_log_sql.append(table, local_log_sql.read_head(table), bodies)
+    local_log_sql.add(table, local_log_sql.read_head(table), bodies)
 
 
 def state(table: apsw.Connection) -> local_log_sql.LogState:
@@ -70,12 +69,8 @@ def test_who_is_behind_is_told_and_changes_nothing(table: apsw.Connection) -> No
     old = local_log_sql.read_head(table)
     add(table, "a")
 
-    def behind() -> None:
-        with local_log_sql.change(table):
-            local_log_sql.append(table, old, ["b"])
-
     with pytest.raises(local_log_sql.BehindError):
-        behind()
+        local_log_sql.add(table, old, ["b"])
     assert state(table).head.seq == 1
 
 
@@ -148,7 +143,7 @@ def test_a_change_that_fails_changes_nothing(table: apsw.Connection) -> None:
 
     def fail() -> None:
         with local_log_sql.change(table):
-            local_log_sql.append(table, local_log_sql.read_head(table), ["b"])
+            local_log_sql.add(table, local_log_sql.read_head(table), ["b"])
             raise RuntimeError
 
     with pytest.raises(RuntimeError):

@@ -6,20 +6,20 @@ import pytest
 
 from proxy.audit import recent_events
 from proxy.audit.event import Entry
-from proxy.audit.recent_events import Fresh
+from proxy.audit.recent_events import RecentEvents
 
 
 def some(first: int, last: int, size: int = 1) -> list[Entry]:
     return [Entry("x" * size, "w", seq, "0") for seq in range(first, last + 1)]
 
 
-def numbers(kept: Fresh, after: int, limit: int = 100) -> list[int | None] | None:
+def numbers(kept: RecentEvents, after: int, limit: int = 100) -> list[int | None] | None:
     found = kept.after(after, limit)
     return None if found is None else [entry.seq for entry in found]
 
 
 def test_what_comes_after_a_number_is_given_where_it_is_kept() -> None:
-    kept = Fresh()
+    kept = RecentEvents()
     assert numbers(kept, 0) is None
     kept.add(some(5, 7), 5)
     kept.add(some(8, 9), 8)
@@ -35,7 +35,7 @@ def test_what_comes_after_a_number_is_given_where_it_is_kept() -> None:
 
 
 def test_a_gap_is_the_end_of_what_was_before() -> None:
-    kept = Fresh()
+    kept = RecentEvents()
     kept.add(some(1, 3), 1)
     kept.add(some(5, 6), 5)
     assert numbers(kept, 2) is None
@@ -45,7 +45,7 @@ def test_a_gap_is_the_end_of_what_was_before() -> None:
 @pytest.mark.parametrize(("bound", "size"), [("MOST", 1), ("MOST_CHARACTERS", 100)])
 def test_the_oldest_go_where_nobody_comes_for_them(bound: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recent_events, bound, 3 * size)
-    kept = Fresh()
+    kept = RecentEvents()
     for seq in range(1, 11):
         kept.add(some(seq, seq, size), seq)
     assert numbers(kept, 6) is None

@@ -19,7 +19,7 @@ from proxy.audit import shipper as module
 from proxy.audit.event import Entry, Filter, Written
 from proxy.audit.local_log import LOG_FILE
 from proxy.audit.local_log_files import DaemonLog, RunLog, log_states, worker_log
-from proxy.audit.ship_sources import OwnSource, _Table
+from proxy.audit.ship_sources import OwnSource, Source
 from proxy.audit.shipper import Route, Shipper, ShippingThread
 from proxy.core.model import Finding
 from proxy.errors import AuditUnavailableError, StoreUnavailableError
@@ -91,8 +91,8 @@ def spoil(log: DaemonLog, body: str, *numbers: int) -> None:
     connection.set_busy_timeout(60_000)
     connection.executemany("UPDATE events SET body = ? WHERE seq = ?", [(body, number) for number in numbers])
     connection.close()
-    assert log.fresh is not None
-    log.fresh.drop(log.head.seq)
+    assert log.recent is not None
+    log.recent.drop(log.head.seq)
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -126,12 +126,12 @@ async def test_what_is_moved_from_memory_is_what_the_file_holds(
 ) -> None:
     for number, fields in enumerate(ODD):
         await log.record(event(number, **fields))
-    read = _Table.read(own, 10)
+    read = Source.read(own, 10)
     with monkeypatch.context() as patched:
-        patched.setattr(_Table, "read", None)
+        patched.setattr(Source, "read", None)
         fresh = own.read(10)
     assert [entry[:4] for entry in fresh] == [entry[:4] for entry in read]
-    assert any(entry.said for entry in fresh)
+    assert any(entry.columns for entry in fresh)
     rows = []
     for number, entries in enumerate((fresh, read)):
         store = open_events(None, tmp_path / f"{number}")

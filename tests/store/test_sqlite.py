@@ -123,6 +123,21 @@ async def test_a_process_that_keeps_the_lock_is_waited_for_in_time_only(path: Pa
     await database.close()
 
 
+async def test_a_file_that_another_process_is_just_opening_is_waited_for(path: Path) -> None:
+    path.parent.mkdir(parents=True)
+    other = apsw.Connection(str(path))
+    other.execute("CREATE TABLE t (a); BEGIN IMMEDIATE; INSERT INTO t VALUES (1)")
+    database = SqliteDatabase(path, timeout=PATIENCE)
+    opening = asyncio.create_task(database.check())
+    for _ in range(10):
+        await asyncio.sleep(0.01)
+    assert not opening.done()
+    other.execute("ROLLBACK")
+    other.close()
+    await opening
+    await database.close()
+
+
 async def test_the_event_loop_does_not_wait_with_it(path: Path) -> None:
     database = SqliteDatabase(path, timeout=PATIENCE)
     await database.check()

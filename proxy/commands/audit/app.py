@@ -38,13 +38,13 @@ app.command("rotate-key", epilog="Example:  interlock audit rotate-key")(verify.
 @app.command(epilog="Example:  interlock audit tail -n 50 --follow --json")
 def tail(
     number: Annotated[int, typer.Option("-n", "--number", min=1, help="How many events, counted from the last.")] = 20,
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on with what comes, until Ctrl-C.")] = False,  # noqa: FBT002
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Continue with new events until Ctrl-C.")] = False,  # noqa: FBT002
     database_url: DatabaseUrl = None,
     state_dir: StateDir = None,
     config: ConfigFile = None,
     as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
-    """Print the last events, oldest first: of the store, and of the local logs that were not moved there yet."""
+    """Print the last events, oldest first: those in the store, and those that are still in the local logs."""
     settings = store_settings(database_url, state_dir, config)
     require_trail(settings)
     batches = follow_events(settings, number) if follow else _last_events(settings, number)

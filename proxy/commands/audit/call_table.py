@@ -1,4 +1,4 @@
-"""Tool calls as a table: whole where there is room, and with less of what tells least where there is not."""
+"""Prints tool calls as a table; on a narrow terminal without the least important columns."""
 
 from __future__ import annotations
 
@@ -38,10 +38,8 @@ SHORTER: dict[str, Column] = {
 
 
 def print_calls(calls: Sequence[CallRecord], console: Console) -> None:
-    """Print the calls, one a line where that can be: shorter times and ids first, then fewer columns.
-
-    A file or a pipe takes the table whole.
-    """
+    """Print the calls, one a line where possible: with shorter times and ids first, then with fewer columns."""
+    # A file or a pipe has no width: whatever reads it gets every column.
     if not console.is_terminal:
         console.width = UNBOUNDED
     columns = dict(COLUMNS)

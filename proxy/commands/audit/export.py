@@ -1,4 +1,4 @@
-"""`interlock audit export | prune`: events taken out, and let go of."""
+"""`interlock audit export | prune`: write events to a file, and delete old ones from the store."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def export(
     settings = store_settings(database_url, state_dir, config)
     require_trail(settings)
     with _opened(output) as file:
-        # Where the events themselves go to the terminal, a bar would stand among them.
+        # Where the events themselves go to the terminal, a progress bar would be drawn among them.
         watched = sys.stderr.isatty() and not file.isatty()
         number = asyncio.run(_export(settings, where, limit, _writer(form, file), watched=watched))
     if output is not None:
@@ -108,9 +108,9 @@ def prune(
         _confirm(settings, moment)
     done = asyncio.run(_prune(settings, moment, checkpoints or (), force=force))
     if as_json:
-        kept = [asdict(problem) for problem in done.problems]
-        told = {"store": destination(settings), "before": moment, "pruned": done.gone, "problems": kept}
-        typer.echo(json.dumps(told))
+        problems = [asdict(problem) for problem in done.problems]
+        result = {"store": destination(settings), "before": moment, "pruned": done.gone, "problems": problems}
+        typer.echo(json.dumps(result))
     else:
         typer.echo(f"{done.gone} events from before {format_time(moment)} UTC are gone from {destination(settings)}.")
         for problem in done.problems:
@@ -125,19 +125,14 @@ async def _export(
     number = 0
     async with open_audit(settings.postgres, settings.state_dir, store_timeout=TIMEOUT) as audit:
         total = await audit.count(where) if watched else None
-        with _progress("exporting", min(total, limit or total) if total else None, watched=watched) as told:
-            async for entry in _first(audit.entries(where), limit):
+        with _progress("exporting", min(total, limit or total) if total else None, watched=watched) as progress:
+            async for entry in audit.entries(where):
+                if number == limit:
+                    break
                 write(entry)
                 number += 1
-                told(1)
+                progress(1)
     return number
-
-
-async def _first(entries: AsyncIterator[Entry], limit: int | None) -> AsyncIterator[Entry]:
-    number = 0
-    while number != limit and (entry := await anext(entries, None)) is not None:
-        yield entry
-        number += 1
 
 
 async def _prune(settings: Settings, before: float, files: Sequence[Path], *, force: bool) -> Pruned:
@@ -146,8 +141,8 @@ async def _prune(settings: Settings, before: float, files: Sequence[Path], *, fo
     except ConfigError as error:
         raise ConfigError(f"nothing was pruned: {error}") from error
     async with _store(settings) as store:
-        with _progress("pruning", None, watched=sys.stderr.isatty()) as told:
-            return await prune_store(store, before, open_signer(settings), signed=signed, told=told)
+        with _progress("pruning", None, watched=sys.stderr.isatty()) as progress:
+            return await prune_store(store, before, open_signer(settings), signed=signed, progress=progress)
 
 
 def _complain(problem: Problem) -> None:
@@ -159,8 +154,6 @@ def _complain(problem: Problem) -> None:
 
 
 def _confirm(settings: Settings, before: float) -> None:
-    """Ask whether to go on; anything but a yes ends the command."""
-
     async def count() -> int:
         async with _store(settings) as store:
             return await store.count(Filter(until=before))
@@ -180,11 +173,12 @@ async def _store(settings: Settings) -> AsyncIterator[Events]:
 
 @contextlib.contextmanager
 def _opened(path: Path | None) -> Iterator[IO[str]]:
-    """Return where to write: a file that is there as a whole or not at all, or standard output."""
+    """Yield where to write: standard output, or a file that appears once it is whole."""
     if path is None:
         yield sys.stdout
         sys.stdout.flush()
         return
+    # Beside its final name, so that the rename stays on one file system. mkstemp makes it readable by its owner only.
     handle, part = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
@@ -217,14 +211,14 @@ def _cell(value: Any) -> Any:
     if value is None or isinstance(value, (int, float)):
         return json.dumps(value) if isinstance(value, bool) else value
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    # Escape sequences would act on the terminal that shows the file, and direction marks reverse what is read.
     text = _CONTROLS.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
-    # A spreadsheet takes what begins so for a formula, and agents choose what is written here.
+    # A spreadsheet runs what begins so as a formula, and agents choose what is written here.
     return f"'{text}" if text.startswith(FORMULA) else text
 
 
 @contextlib.contextmanager
 def _progress(what: str, total: int | None, *, watched: bool) -> Iterator[Callable[[int], None]]:
-    """Show how far it is to whoever looks on."""
     count = (BarColumn(), MofNCompleteColumn()) if total else (SpinnerColumn(),)
     columns = (TextColumn(what), *count, TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True, disable=not watched) as bar:

@@ -1,4 +1,4 @@
-"""Which calls or events a command is about: the options for that, and their reading."""
+"""The options that choose calls or events, and reading them into a filter."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from proxy.audit.event_columns import segments
 from proxy.commands.time_format import parse_time
 from proxy.errors import ConfigError
 
+# The first `=` outside quotes parts path and value: a quoted name may hold one.
 _ARGUMENT = re.compile(r"""((?:\["(?:[^"\\]|\\.)*"\]|[^=])*?)=(.*)""", re.DOTALL)
 Since = Annotated[
     str | None, typer.Option(help="From then on: an age (90s, 30m, 12h, 7d, 2w) or a time (2026-01-31T18:00, UTC).")

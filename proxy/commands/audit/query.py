@@ -51,7 +51,7 @@ def query(
     config: ConfigFile = None,
     as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
-    """Find tool calls, newest first: those in the store, and those that are only in the local logs yet."""
+    """Find tool calls, newest first: those in the store, and those that are still in the local logs."""
     where = read_filter(since, until, agent, server, tool, decision, rule, arg)
     settings = store_settings(database_url, state_dir, config)
     require_trail(settings)
@@ -99,13 +99,12 @@ async def _calls(audit: AuditReader, where: Filter, limit: int) -> AsyncIterator
 
 async def _find(settings: Settings, wanted: str) -> list[dict[str, Any]]:
     async with open_audit(settings.postgres, settings.state_dir) as audit:
-        if events := await audit.find(wanted):
-            return events
-        return await audit.find(await _complete(audit, wanted))
+        return await audit.find(wanted) or await audit.find(await _complete(audit, wanted))
 
 
 async def _complete(audit: AuditReader, prefix: str) -> str:
-    """Return the one id that begins so. Raises ConfigError where there is not one alone."""
+    """Return the one id that begins so. Raises ConfigError where there is none, or more than one."""
+    # From so many digits on, the time in a UUIDv7 narrows the search; with fewer it would read the whole store.
     if len(prefix) < MIN_PREFIX:
         raise ConfigError(
             f"no call or event has the id {prefix!r}; of a longer one give at least {MIN_PREFIX} characters"
@@ -138,9 +137,9 @@ def _print_events(events: list[dict[str, Any]]) -> None:
         console.print(f"  {'event_id':<15} {printable(event['event_id'])}")
         for name, value in event.items():
             if name not in _FIRST:
-                console.print(f"  {printable(name):<15} {_spell(value)}")
+                console.print(f"  {printable(name):<15} {_shown(value)}")
         console.print()
 
 
-def _spell(value: Any) -> str:
-    return printable(value) if isinstance(value, str) else printable(json.dumps(value, ensure_ascii=False))
+def _shown(value: Any) -> str:
+    return printable(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))

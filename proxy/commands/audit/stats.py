@@ -1,4 +1,4 @@
-"""`interlock audit stats`: the trail summed up."""
+"""`interlock audit stats`: calls, denials and secrets, summed up."""
 
 from __future__ import annotations
 
@@ -61,8 +61,9 @@ async def _stats(settings: Settings, where: Filter) -> Stats:
 
 
 def _print_json(found: Stats) -> None:
-    summary = {"events": found.events, "first": found.first, "last": found.last, "calls": _calls(found)}
-    typer.echo(json.dumps({"kind": "summary", **summary, "denied": _denied(found)}))
+    calls, denied = _totals(found)
+    summary = {"events": found.events, "first": found.first, "last": found.last, "calls": calls, "denied": denied}
+    typer.echo(json.dumps({"kind": "summary", **summary}))
     groups: dict[str, Sequence[ToolStats | DenialStats | SecretStats | DayStats]] = {
         "tool": found.tools,
         "denial": found.denials,
@@ -77,10 +78,15 @@ def _print_json(found: Stats) -> None:
 def _print(found: Stats, limit: int) -> None:
     console = Console(markup=False, emoji=False, highlight=False)
     when = f" from {format_time(found.first)} to {format_time(found.last)} UTC" if found.events else ""
-    console.print(f"{found.events} events{when}: {_calls(found)} tool calls, {_denied(found)} of them denied.")
+    calls, denied = _totals(found)
+    console.print(f"{found.events} events{when}: {calls} tool calls, {denied} of them denied.")
     slowest = sorted((t for t in found.tools if t.mean_ms is not None), key=lambda t: -(t.mean_ms or 0))
     tables: tuple[tuple[str, tuple[str, ...], list[tuple[Any, ...]]], ...] = (
-        ("Calls by tool", ("tool", "server", "calls", "denied", "errors"), [_tool(one) for one in found.tools]),
+        (
+            "Calls by tool",
+            ("tool", "server", "calls", "denied", "errors"),
+            [(one.tool, one.server, one.calls, one.denied, one.errors) for one in found.tools],
+        ),
         ("Denials by rule", ("rule", "reason", "denials"), [(d.rule, d.reason, d.count) for d in found.denials]),
         (
             "Secrets by tool",
@@ -109,17 +115,10 @@ def _table(title: str, names: Iterable[str], rows: Iterable[tuple[Any, ...]]) ->
     return table
 
 
-def _tool(one: ToolStats) -> tuple[Any, ...]:
-    return one.tool, one.server, one.calls, one.denied, one.errors
+def _totals(found: Stats) -> tuple[int, int]:
+    # By day, because the table of tools ends with the thousandth.
+    return sum(day.calls for day in found.days), sum(day.denied for day in found.days)
 
 
 def _speed(one: ToolStats) -> tuple[Any, ...]:
     return one.tool, one.server, one.completed, f"{one.mean_ms or 0:.1f}", f"{one.max_ms or 0:.1f}"
-
-
-def _calls(found: Stats) -> int:
-    return sum(day.calls for day in found.days)
-
-
-def _denied(found: Stats) -> int:
-    return sum(day.denied for day in found.days)

@@ -1,4 +1,4 @@
-"""`interlock audit verify | schema | rotate-key`: that the trail is what was written."""
+"""`interlock audit verify | schema | rotate-key`: prove that the trail is what was written."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def verify(
 
     Exit code 0: every event is what was written, and checkpoints vouch for every
     writer. Exit code 1: something is bad, or could not be read. Exit code 3: nothing
-    is bad, but there are writers of which no checkpoint speaks.
+    is bad, but no checkpoint covers some of the writers.
     """
     settings = store_settings(database_url, state_dir, config)
     until = parse_time(exported_at, "--exported-at", time.time()) if exported_at else None
@@ -96,6 +96,7 @@ def rotate_key(state_dir: StateDir = None, config: ConfigFile = None) -> None:
 
 async def _verify(settings: Settings, export: Path | None, signed: dict[str, Signed], *, local: bool) -> Report:
     async with open_audit(settings.postgres, settings.state_dir, local=local) as audit:
+        # An export is read without the store: an auditor has the file and the keys alone.
         chains: Chains = audit.chains() if export is None else ExportedChains(export)
         if not (export or local or audit.store or await chains.heads()):
             raise ConfigError(f"there is no audit trail in {settings.state_dir}; give --state-dir or --database-url")
@@ -105,7 +106,6 @@ async def _verify(settings: Settings, export: Path | None, signed: dict[str, Sig
 
 @contextlib.contextmanager
 def _progress(total: int) -> Iterator[Callable[[int], None]]:
-    """Show how far it is, on a terminal."""
     console = Console(stderr=True)
     columns = (TextColumn("verifying"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not sys.stderr.isatty()) as bar:
@@ -142,7 +142,7 @@ def _print(report: Report, broken: list[str], where: str) -> None:
         console.print(f"BAD CHECKPOINT: {printable(text)}", style="bold red")
     if report.unsigned:
         console.print(
-            f"No checkpoint speaks of {len(report.unsigned)} of the writers: give their files with --checkpoints."
+            f"No checkpoint covers {len(report.unsigned)} of the writers: give their files with --checkpoints."
         )
     good = "all as they were written" if not report.problems else "up to the first bad one of each writer"
     console.print(f"{report.checked} events of {len(report.writers)} writers in {printable(where)}: {good}.")

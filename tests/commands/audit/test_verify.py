@@ -83,7 +83,7 @@ def test_writers_that_nobody_vouches_for_are_exit_code_3(run: Run, state: Path) 
     (state / CHECKPOINT_FILE).unlink()
     done = run("audit", "verify")
     assert done.returncode == 3
-    assert "No checkpoint speaks of 1 of the writers" in done.stdout
+    assert "No checkpoint covers 1 of the writers" in done.stdout
 
 
 def test_a_checkpoint_that_was_forged_is_told(run: Run, state: Path) -> None:
