@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mitmproxy.proxy.mode_servers import ProxyConnectionHandler
     from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 
-    from proxy.gate.request import Gate
+    from proxy.gate.gate import Gate
 
 log = structlog.get_logger("interlock.connections")
 
@@ -79,7 +79,7 @@ class ConnectionGuard:
             if writer is not None:
                 writer.write(plain_response(503, f"there are {client.error}", Retry_After="1"))
             context = Context(Principal(self._agent), "unknown")
-            self._gate.note("connection_refused", "too_many_connections", context, status=503)
+            self._gate.recorder.note("connection_refused", "too_many_connections", context, status=503)
             return
         loop = asyncio.get_running_loop()
         self._deadlines[client.id] = loop.call_later(self._seconds, self._refuse_silent, client)
@@ -130,7 +130,7 @@ class ConnectionGuard:
         state = state_of(flow)
         if state.refused:
             context = Context(state.principal or Principal(self._agent), server_name(flow))
-            self._gate.note("request_refused", state.refused, context)
+            self._gate.recorder.note("request_refused", state.refused, context)
 
     async def read_ahead(self, _: Client) -> None:
         """Let other connections have their turn between two pipelined requests."""
@@ -139,14 +139,14 @@ class ConnectionGuard:
     def http_refused(self, refusal: Refusal) -> None:
         """Record a connection that was refused before it had a flow."""
         context = Context(Principal(self._agent), refusal.server)
-        self._gate.note("connection_refused", refusal.reason, context, status=refusal.status)
+        self._gate.recorder.note("connection_refused", refusal.reason, context, status=refusal.status)
 
     def tcp_start(self, flow: Flow) -> None:
         """Kill what is not HTTP. HttpOnly chooses no such layer; this holds if it ever did."""
         flow.kill()
         server = "{}:{}".format(*(flow.server_conn.address or ("?", 0))[:2])
         context = Context(Principal(self._agent), server)
-        self._gate.note("connection_refused", "not_http", context, protocol=flow.type)
+        self._gate.recorder.note("connection_refused", "not_http", context, protocol=flow.type)
 
     udp_start = dns_request = tcp_start
 
@@ -190,7 +190,7 @@ class ConnectionGuard:
         io = handler.transports.get(client) if handler else None
         if io is not None and io.handler is not None:
             context = Context(Principal(self._agent), "unknown")
-            self._gate.note("connection_refused", "no_request", context, seconds=self._seconds)
+            self._gate.recorder.note("connection_refused", "no_request", context, seconds=self._seconds)
             io.handler.cancel("no request in time")
 
 

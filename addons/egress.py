@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from proxy.core.model import Decision
     from proxy.egress.guard import EgressGuard
-    from proxy.gate.request import Gate
+    from proxy.gate.gate import Gate
 
 log = structlog.get_logger("interlock.egress")
 
@@ -77,7 +77,7 @@ class Egress:
         if flows.may_leave(flow):
             return
         try:
-            denial = self._gate.refuse_egress("connection_refused", flows.context(flow))
+            denial = self._gate.plain_requests.refuse_egress("connection_refused", flows.context(flow))
             flows.answer_refused(flow, 403, denial)
         except Exception as error:
             log.exception("a tunnel is refused after a failure", error=str(error))
@@ -168,7 +168,7 @@ class Egress:
 
     def _refused(self, caller: _Caller, port: int, decision: Decision) -> str:
         context = Context(Principal(caller.agent), f"{caller.host}:{port}", egress=decision)
-        return self._gate.refuse_egress("connection_refused", context).text
+        return self._gate.plain_requests.refuse_egress("connection_refused", context).text
 
     def server_connected(self, data: ServerConnectionHookData) -> None:
         """Store the address that a connection has, for the requests that will reuse it."""

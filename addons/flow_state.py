@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from addons.sse_rewriter import EventStream
     from proxy.gate.outbound_scan import UploadWatch
-    from proxy.gate.router import Responses
+    from proxy.gate.router import ResponseRouter
     from proxy.wire.upload import UploadScanner
 
 JSON_TYPE = "application/json"
@@ -49,8 +49,8 @@ class FlowState:
     """Whether Interlock answered in the server's place."""
     refused: str | None = None
     """The reason code, where a layer ended the flow at a limit."""
-    responses: Responses | None = None
-    """Takes what the server sends back; None where nothing in the response is MCP."""
+    router: ResponseRouter | None = None
+    """Routes what the server sends back; None where nothing in the response is MCP."""
     rewriter: EventStream | None = None
     """Rewrites the response, where that is an event stream."""
     scanner: UploadScanner | None = None

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mitmproxy import http
     from mitmproxy.connection import Client
 
-    from proxy.gate.request import Gate
+    from proxy.gate.gate import Gate
 
 log = structlog.get_logger("interlock.identity")
 
@@ -76,7 +76,7 @@ class Identity:
             log.exception("an agent cannot be identified", error=str(error))
         if principal is None:
             _refuse(flow)
-            self._gate.note("request_refused", "agent_auth", Context(otherwise, server_name(flow)), status=407)
+            self._gate.recorder.note("request_refused", "agent_auth", Context(otherwise, server_name(flow)), status=407)
             return None
         state_of(flow).principal = principal
         return principal

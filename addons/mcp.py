@@ -15,8 +15,9 @@ import structlog
 
 from addons import flow_state as flows
 from addons.sse_rewriter import EventStream
-from proxy.core.model import Answer, Context, Denial, Forward, InFlightCall, Pass, Reject, Verdict
-from proxy.gate.router import Responses
+from proxy.core.model import Denial
+from proxy.gate.router import ResponseRouter
+from proxy.gate.verdict import carry_out
 from proxy.wire.body import READ_AT_ONCE
 from proxy.wire.content_coding import codings, decode_body, inflater
 from proxy.wire.jsonrpc import serialise
@@ -30,11 +31,39 @@ if TYPE_CHECKING:
 
     from addons.limits import Limits, ResponseChunk
     from proxy.core.interfaces import SharedCalls
-    from proxy.gate.request import Gate
+    from proxy.core.model import Answer, Context, Forward, InFlightCall, Reject
+    from proxy.gate.gate import Gate
 
 log = structlog.get_logger("interlock.http")
 
 MAX_ENDPOINTS = 1000
+
+
+class LegacyEndpoints:
+    """Where servers of HTTP+SSE (2024-11-05) take messages whose answers travel on a GET stream."""
+
+    def __init__(self, shared_calls: SharedCalls | None) -> None:
+        self._known: set[tuple[str, str]] = set()
+        self._shared_calls = shared_calls
+
+    def add(self, server: str, path: str) -> None:
+        """Learn an endpoint that a server named on a stream; the other workers learn of it, too."""
+        endpoint = server, urlsplit(path).path
+        if len(self._known) < MAX_ENDPOINTS:
+            self._known.add(endpoint)
+        if self._shared_calls is not None:
+            self._shared_calls.add_endpoint(*endpoint)
+
+    def takes(self, flow: http.HTTPFlow) -> bool:
+        """Return whether answers to this POST travel on a GET stream."""
+        headers = flow.request.headers
+        # Clients of the later transport send one or the other with every POST; those of the legacy one neither.
+        if "mcp-session-id" in headers or flows.EVENT_STREAM in headers.get("accept", ""):
+            return False
+        if flows.legacy_session(flow.request.path) is not None:
+            return True
+        endpoint = flows.server_name(flow), urlsplit(flow.request.path).path
+        return endpoint in self._known or (self._shared_calls is not None and self._shared_calls.is_endpoint(*endpoint))
 
 
 class McpGate:
@@ -49,13 +78,12 @@ class McpGate:
         streams_of: Callable[[str], int],
         shared_calls: SharedCalls | None = None,
     ) -> None:
-        self._shared_calls = shared_calls
         self._streams_of = streams_of
         self._gate = gate
         self._limits = limits
         self._key = seal_key
         self._is_stopping = is_stopping
-        self._legacy_endpoints: set[tuple[str, str]] = set()
+        self._legacy = LegacyEndpoints(shared_calls)
 
     def requestheaders(self, flow: http.HTTPFlow) -> None:
         """Let a large upload stream where its host may have one; scan it as it goes."""
@@ -78,7 +106,7 @@ class McpGate:
 
     def _watch(self, flow: http.HTTPFlow, limit: int) -> bool:
         """Have a streaming upload looked through where secrets may not go; return whether its head may pass."""
-        watch = self._gate.watch_upload(flows.context(flow), flows.head(flow.request), limit)
+        watch = self._gate.plain_requests.watch_upload(flows.context(flow), flows.head(flow.request), limit)
         if isinstance(watch, Denial):
             flows.answer_refused(flow, 403, watch)
             return False
@@ -90,7 +118,7 @@ class McpGate:
         state = flows.state_of(flow)
         watch, state.watch = state.watch, None
         if watch is not None:
-            self._gate.declare(flows.context(flow), watch.carried)
+            self._gate.plain_requests.report(flows.context(flow), watch.carried)
 
     def request(self, flow: http.HTTPFlow) -> Awaitable[None] | None:
         """Decide what becomes of a request."""
@@ -106,7 +134,7 @@ class McpGate:
             self._tell_of_upload(flow)
             return False
         if self._is_stopping():
-            self._gate.note("request_refused", "stopping", flows.context(flow))
+            self._gate.recorder.note("request_refused", "stopping", flows.context(flow))
             self._refuse(flow, 503, "stopping")
             return False
         return self._names_agree(flow) and self._framing_is_plain(flow) and self._may_stream(flow)
@@ -115,9 +143,8 @@ class McpGate:
         try:
             context = self._context(flow)
             content = flow.request.raw_content or b""
-            verdict = await self._gate.inspect(content, context, flows.head(flow.request))
-            body = await self._gate.encode(verdict) if isinstance(verdict, Forward) else b""
-            self._carry_out(flow, verdict, context, body)
+            verdict = await self._gate.requests.inspect(content, context, flows.head(flow.request))
+            await carry_out(verdict, _HttpCarrier(self._gate, self._legacy, self._key, flow, context))
         except Exception as error:  # noqa: BLE001  a hook's boundary: any failure refuses
             self._fail(flow, error)
 
@@ -125,7 +152,7 @@ class McpGate:
         problem = flows.misdirected(flow)
         if problem is None:
             return True
-        self._gate.note("request_refused", "host_mismatch", flows.context(flow), problem=problem)
+        self._gate.recorder.note("request_refused", "host_mismatch", flows.context(flow), problem=problem)
         self._refuse(flow, 421, "host_mismatch", f"{problem[:1].upper()}{problem[1:]}.")
         return False
 
@@ -136,14 +163,14 @@ class McpGate:
             return True
         if self._streams_of(flows.principal(flow).agent) < self._limits.streams:
             return True
-        self._gate.note("request_refused", "too_many_streams", flows.context(flow))
+        self._gate.recorder.note("request_refused", "too_many_streams", flows.context(flow))
         self._refuse(flow, 503, "too_many_streams")
         return False
 
     def _may_leave(self, flow: http.HTTPFlow) -> bool:
         if flows.may_leave(flow):
             return True
-        flows.answer_refused(flow, 403, self._gate.refuse_egress("request_refused", flows.context(flow)))
+        flows.answer_refused(flow, 403, self._gate.plain_requests.refuse_egress("request_refused", flows.context(flow)))
         return False
 
     def _framing_is_plain(self, flow: http.HTTPFlow) -> bool:
@@ -151,73 +178,16 @@ class McpGate:
         reason = flows.odd_framing(flow.request)
         if reason is None:
             return True
-        self._gate.note("request_refused", reason, flows.context(flow))
+        self._gate.recorder.note("request_refused", reason, flows.context(flow))
         self._refuse(flow, 400, reason)
         return False
-
-    def _carry_out(self, flow: http.HTTPFlow, verdict: Verdict, context: Context, body: bytes) -> None:
-        """Do as the verdict says; `body` is what is forwarded."""
-        match verdict:
-            case Forward(in_flight=in_flight, headers=headers):
-                self._forward(flow, body, context, in_flight, headers)
-            case Answer() if not flows.may_leave(flow) and self._is_legacy(flow):
-                _answer(flow, replace(verdict, status=403))  # the stream that would bring the answer is out of reach
-            case Answer() if verdict.replies and self._is_legacy(flow):
-                self._forward(flow, serialise(carrier(verdict.replies, self._key)), context, None, {})
-            case Answer():
-                _answer(flow, verdict)
-            case Reject(denial=denial, status=status):
-                flows.answer_refused(flow, status, denial)
-            case Pass():
-                self._let_pass(flow, context)
-            case _:
-                raise TypeError(f"unknown verdict {verdict!r}")
-
-    def _forward(
-        self,
-        flow: http.HTTPFlow,
-        body: bytes,
-        context: Context,
-        in_flight: InFlightCall | None,
-        headers: dict[str, str],
-    ) -> None:
-        flows.forward_as_json(flow.request, body, headers)
-        flows.state_of(flow).responses = Responses(self._gate, context, in_flight, self._key)
-
-    def _let_pass(self, flow: http.HTTPFlow, context: Context) -> None:
-        """Let what is not MCP pass; a stream that a client GETs may still carry answers."""
-        flows.settle_framing(flow.request)
-        if flow.request.method == "GET":
-            if flows.EVENT_STREAM in flow.request.headers.get("accept", "").lower():
-                flow.request.headers["accept-encoding"] = "identity"
-            flows.state_of(flow).responses = Responses(self._gate, context, None, self._key)
-
-    def _is_legacy(self, flow: http.HTTPFlow) -> bool:
-        """Return whether answers to this POST travel on a GET stream (HTTP+SSE, 2024-11-05)."""
-        headers = flow.request.headers
-        if "mcp-session-id" in headers or flows.EVENT_STREAM in headers.get("accept", ""):
-            return False
-        return flows.legacy_session(flow.request.path) is not None or self._is_known_endpoint(flow)
 
     def _context(self, flow: http.HTTPFlow) -> Context:
         """Return what the gate knows of a flow; a legacy endpoint without a session in its query is one by itself."""
         context = flows.context(flow)
-        if context.session is None and flow.request.method == "POST" and self._is_legacy(flow):
+        if context.session is None and flow.request.method == "POST" and self._legacy.takes(flow):
             return replace(context, session=flow.request.path, transport="sse")
         return context
-
-    def _is_known_endpoint(self, flow: http.HTTPFlow) -> bool:
-        place = flows.server_name(flow), urlsplit(flow.request.path).path
-        return place in self._legacy_endpoints or (
-            self._shared_calls is not None and self._shared_calls.is_endpoint(*place)
-        )
-
-    def _learn_endpoint(self, server: str, path: str) -> None:
-        place = server, urlsplit(path).path
-        if len(self._legacy_endpoints) < MAX_ENDPOINTS:
-            self._legacy_endpoints.add(place)
-        if self._shared_calls is not None:
-            self._shared_calls.add_endpoint(*place)
 
     def responseheaders(self, flow: http.HTTPFlow) -> None:
         """Choose how a response passes: rewritten event by event, whole, or untouched and unbuffered."""
@@ -229,10 +199,10 @@ class McpGate:
 
     def _choose_response(self, flow: http.HTTPFlow) -> None:
         response, state = flow.response, flows.state_of(flow)
-        responses = state.responses
+        router = state.router
         if response is None or state.answered or response.status_code == 101:
             return
-        if responses is None:
+        if router is None:
             response.stream = True
         elif flows.media_type(response) == flows.EVENT_STREAM:
             applied = codings(response.headers.get_all("content-encoding"))
@@ -240,11 +210,11 @@ class McpGate:
             response.headers.pop("content-encoding", None)
             if response.headers.pop("content-length", None) is not None and flow.request.http_version == "HTTP/1.1":
                 response.headers["transfer-encoding"] = "chunked"
-            stream = EventStream(responses, flow.request, self._limits.message_bytes, engine)
-            stream.on_endpoint = self._learn_endpoint
+            stream = EventStream(router, flow.request, self._limits.message_bytes, engine)
+            stream.on_endpoint = self._legacy.add
             state.rewriter = stream
             response.stream = True
-        elif responses.in_flight is None and flow.request.method == "GET":
+        elif router.in_flight is None and flow.request.method == "GET":
             response.stream = True
 
     def response_chunk(self, chunk: ResponseChunk) -> Awaitable[None] | None:
@@ -262,7 +232,7 @@ class McpGate:
 
     async def _rewrite_aside(self, chunk: ResponseChunk, rewriter: EventStream, size: int) -> None:
         try:
-            await self._gate.in_thread(size, partial(_rewrite, chunk, rewriter))
+            await self._gate.threads.run(size, partial(_rewrite, chunk, rewriter))
         except Exception as error:
             log.exception("an event stream is cut", server=flows.server_name(chunk.flow), exc_info=error)
 
@@ -276,61 +246,63 @@ class McpGate:
 
     def _take_response(self, flow: http.HTTPFlow) -> Awaitable[None] | None:
         response, state = flow.response, flows.state_of(flow)
-        responses = state.responses
-        if response is None or responses is None or state.answered:
+        router = state.router
+        if response is None or router is None or state.answered:
             return None
         if state.rewriter is not None:
-            self._stream_ended(state.rewriter, responses)
+            self._stream_ended(state.rewriter, router)
         elif response.status_code in (202, 204):
-            responses.share()  # the answer, where there is one to come, comes elsewhere
+            router.share()  # the answer, where there is one to come, comes elsewhere
         else:
-            return self._take_whole(flow, response, responses)
+            return self._take_whole(flow, response, router)
         return None
 
-    def _take_whole(self, flow: http.HTTPFlow, response: http.Response, responses: Responses) -> Awaitable[None] | None:
+    def _take_whole(
+        self, flow: http.HTTPFlow, response: http.Response, router: ResponseRouter
+    ) -> Awaitable[None] | None:
         body = response.raw_content or b""
-        if responses.in_flight is not None and (response.status_code >= 400 or not body):
-            self._gate.abandon(responses.in_flight, f"http_{response.status_code}")
+        if router.in_flight is not None and (response.status_code >= 400 or not body):
+            self._gate.responses.abandon(router.in_flight, f"http_{response.status_code}")
         if not body:
             return None
         if "content-encoding" in response.headers:
             applied = codings(response.headers.get_all("content-encoding"))
             body = decode_body(body, applied, self._limits.response_bytes)
         if len(body) > READ_AT_ONCE:
-            return self._replace_aside(flow, response, responses, body)
-        _put(response, responses.rewrite_whole(body))
+            return self._replace_aside(flow, response, router, body)
+        _put(response, router.rewrite_whole(body))
         return None
 
     async def _replace_aside(
-        self, flow: http.HTTPFlow, response: http.Response, responses: Responses, body: bytes
+        self, flow: http.HTTPFlow, response: http.Response, router: ResponseRouter, body: bytes
     ) -> None:
         try:
-            _put(response, await self._gate.in_thread(len(body), partial(responses.rewrite_whole, body)))
+            _put(response, await self._gate.threads.run(len(body), partial(router.rewrite_whole, body)))
         except Exception as error:  # noqa: BLE001  a hook's boundary: any failure refuses
             self._fail(flow, error)
 
-    def _stream_ended(self, stream: EventStream, responses: Responses) -> None:
+    def _stream_ended(self, stream: EventStream, router: ResponseRouter) -> None:
         """Note a call whose stream ended without its answer; in a session, a later stream may bring it.
 
         Of a legacy session there is no later one.
         """
-        in_flight = responses.in_flight
+        in_flight = router.in_flight
         if stream.is_legacy:
-            self._gate.abandon_session(responses.context)
+            self._gate.responses.abandon_session(router.context)
         elif in_flight is not None and in_flight.context.session is None:
-            self._gate.abandon(in_flight, "interrupted")
+            self._gate.responses.abandon(in_flight, "interrupted")
         elif in_flight is not None and not in_flight.closed:
-            responses.share()
+            router.share()
 
     def error(self, flow: http.HTTPFlow) -> None:
         """Record that a call's answer never came, and what a broken upload carried."""
         self._tell_of_upload(flow)
         state = flows.state_of(flow)
-        responses = state.responses
-        if responses is not None and responses.in_flight is not None:
-            self._gate.abandon(responses.in_flight, "upstream_error")
-        elif responses is not None and state.rewriter is not None:
-            self._stream_ended(state.rewriter, responses)
+        router = state.router
+        if router is not None and router.in_flight is not None:
+            self._gate.responses.abandon(router.in_flight, "upstream_error")
+        elif router is not None and state.rewriter is not None:
+            self._stream_ended(state.rewriter, router)
 
     def _refuse(self, flow: http.HTTPFlow, status: int, reason: str, why: str = "") -> None:
         flows.answer_refused(flow, status, flows.denial(reason, "the request", why))
@@ -340,9 +312,56 @@ class McpGate:
         log.error("refusing after a failure", flow=flow.id, exc_info=error)
         self._refuse(flow, 502, "internal_error")
         try:
-            self._gate.note("request_refused", "internal_error", flows.context(flow), error=type(error).__name__)
+            self._gate.recorder.note(
+                "request_refused", "internal_error", flows.context(flow), error=type(error).__name__
+            )
         except Exception as second:
             log.exception("a refusal could not be recorded", error=str(second))
+
+
+class _HttpCarrier:
+    """Carries out the verdict on one request."""
+
+    def __init__(
+        self, gate: Gate, legacy: LegacyEndpoints, seal_key: bytes, flow: http.HTTPFlow, context: Context
+    ) -> None:
+        self._gate = gate
+        self._legacy = legacy
+        self._key = seal_key
+        self._flow = flow
+        self._context = context
+
+    async def forward(self, verdict: Forward) -> None:
+        self._forward(await self._gate.requests.encode(verdict), verdict.in_flight, verdict.headers)
+
+    async def answer(self, verdict: Answer) -> None:
+        flow = self._flow
+        if not flows.may_leave(flow) and self._legacy.takes(flow):
+            _answer(flow, replace(verdict, status=403))  # the stream that would carry the answer is out of reach
+        elif verdict.replies and self._legacy.takes(flow):
+            self._forward(serialise(carrier(verdict.replies, self._key)), None, {})
+        else:
+            _answer(flow, verdict)
+
+    async def reject(self, verdict: Reject) -> None:
+        flows.answer_refused(self._flow, verdict.status, verdict.denial)
+
+    async def let_pass(self) -> None:
+        """Let what is not MCP pass; a stream that a client GETs may still carry answers."""
+        request = self._flow.request
+        flows.settle_framing(request)
+        if request.method == "GET":
+            if flows.EVENT_STREAM in request.headers.get("accept", "").lower():
+                request.headers["accept-encoding"] = "identity"
+            self._route_responses(None)
+
+    def _forward(self, body: bytes, in_flight: InFlightCall | None, headers: dict[str, str]) -> None:
+        flows.forward_as_json(self._flow.request, body, headers)
+        self._route_responses(in_flight)
+
+    def _route_responses(self, in_flight: InFlightCall | None) -> None:
+        router = ResponseRouter(self._gate.responses, self._context, in_flight, self._key)
+        flows.state_of(self._flow).router = router
 
 
 def _rewrite(chunk: ResponseChunk, rewriter: EventStream) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from mitmproxy import http
 
-    from proxy.gate.router import Responses
+    from proxy.gate.router import ResponseRouter
     from proxy.wire.content_coding import Inflater
 
 
@@ -24,9 +24,9 @@ class EventStream:
     """One `text/event-stream` response on its way to the client."""
 
     def __init__(
-        self, responses: Responses, request: http.Request, limit: int, inflater: Inflater | None = None
+        self, router: ResponseRouter, request: http.Request, limit: int, inflater: Inflater | None = None
     ) -> None:
-        self._responses = responses
+        self._router = router
         self._request = request
         self._splitter = SseSplitter(limit)
         self._inflater = inflater
@@ -56,7 +56,7 @@ class EventStream:
         It may where it is a session's own stream, or one that subscribed to this
         and was told so. `server` limits it to the streams of one.
         """
-        context, in_flight = self._responses.context, self._responses.in_flight
+        context, in_flight = self._router.context, self._router.in_flight
         if server not in (None, context.server):
             return None
         if in_flight is None:
@@ -70,14 +70,14 @@ class EventStream:
     def _pass_on(self, event: SseEvent) -> bytes:
         if event.id and not self._resumable:
             self._resumable = True
-            self._responses.share()  # who has an event's id may go on from it on another connection
+            self._router.share()  # who has an event's id may go on from it on another connection
         if event.data is None:
             return event.raw
         self._begun = True
-        if event.event == b"endpoint" and self._responses.in_flight is None:
+        if event.event == b"endpoint" and self._router.in_flight is None:
             self._learn_session(event.data.decode())
             return event.raw
-        payloads = self._responses.rewrite(event.data)
+        payloads = self._router.rewrite(event.data)
         return event.raw if payloads is None else event.with_data(payloads)
 
     def _learn_session(self, endpoint: str) -> None:
@@ -85,7 +85,7 @@ class EventStream:
         target = urlsplit(urljoin(self._request.url, endpoint))
         path = target.path + (f"?{target.query}" if target.query else "")
         session = legacy_session(path) or path
-        self._responses.context = replace(self._responses.context, session=session, transport="sse")
+        self._router.context = replace(self._router.context, session=session, transport="sse")
         self.is_legacy = True
         if self.on_endpoint is not None:
-            self.on_endpoint(self._responses.context.server, path)
+            self.on_endpoint(self._router.context.server, path)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import structlog
 
 from addons import flow_state as flows
-from proxy.core.model import Answer, Context, Forward, Pass, Reject
 from proxy.gate.outbound_scan import last_words
-from proxy.gate.router import Responses
+from proxy.gate.router import ResponseRouter
+from proxy.gate.verdict import carry_out
 from proxy.wire.jsonrpc import serialise
 
 if TYPE_CHECKING:
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from mitmproxy import http
     from mitmproxy.websocket import WebSocketMessage
 
-    from proxy.gate.request import Gate
+    from proxy.core.model import Answer, Context, Forward, Reject
+    from proxy.gate.gate import Gate
 
 log = structlog.get_logger("interlock.http")
 
@@ -36,7 +37,7 @@ class WebsocketGate:
 
     def websocket_end(self, flow: http.HTTPFlow) -> None:
         """Record the calls that the end of a WebSocket leaves without an answer."""
-        self._gate.abandon_session(_context(flow))
+        self._gate.responses.abandon_session(_context(flow))
 
     async def websocket_message(self, flow: http.HTTPFlow) -> None:
         """Decide what becomes of a WebSocket message."""
@@ -54,37 +55,51 @@ class WebsocketGate:
 
     async def _take(self, flow: http.HTTPFlow, message: WebSocketMessage) -> None:
         if len(message.content) > self._limit:
-            message.drop()
-            self._gate.note("request_refused", "event_too_large", flows.context(flow))
-            _inject(flow, flows.refusal_body(flows.denial("event_too_large", "the message")), is_text=message.is_text)
+            self._refuse(flow, message, "event_too_large")
             return
         if message.from_client and self._is_stopping():
-            message.drop()
-            self._gate.note("request_refused", "stopping", flows.context(flow))
-            _inject(flow, flows.refusal_body(flows.denial("stopping", "the message")), is_text=message.is_text)
+            self._refuse(flow, message, "stopping")
             return
         context = _context(flow)
         if not message.from_client:
-            payloads = Responses(self._gate, context, None, self._key).rewrite(message.content)
+            payloads = ResponseRouter(self._gate.responses, context, None, self._key).rewrite(message.content)
             if payloads is not None:
                 message.content = payloads[0]
             return
-        before = flows.state_of(flow).sent
-        verdict = await self._gate.inspect(message.content, context, before=before)
-        match verdict:
-            case Forward():
-                message.content = await self._gate.encode(verdict)
-            case Pass():
-                flows.state_of(flow).sent = last_words(before, message.content)
-            case Answer(replies=replies):
-                message.drop()
-                for reply in replies:
-                    _inject(flow, serialise(reply), is_text=message.is_text)
-            case Reject(denial=denial):
-                message.drop()
-                _inject(flow, flows.refusal_body(denial), is_text=message.is_text)
-            case _:
-                raise TypeError(f"unknown verdict {verdict!r}")
+        carrier = _WebsocketCarrier(self._gate, flow, message)
+        verdict = await self._gate.requests.inspect(message.content, context, before=flows.state_of(flow).sent)
+        await carry_out(verdict, carrier)
+
+    def _refuse(self, flow: http.HTTPFlow, message: WebSocketMessage, reason: str) -> None:
+        message.drop()
+        self._gate.recorder.note("request_refused", reason, flows.context(flow))
+        _inject(flow, flows.refusal_body(flows.denial(reason, "the message")), is_text=message.is_text)
+
+
+class _WebsocketCarrier:
+    """Carries out the verdict on one message of the client's."""
+
+    def __init__(self, gate: Gate, flow: http.HTTPFlow, message: WebSocketMessage) -> None:
+        self._gate = gate
+        self._flow = flow
+        self._message = message
+
+    async def forward(self, verdict: Forward) -> None:
+        self._message.content = await self._gate.requests.encode(verdict)
+
+    async def answer(self, verdict: Answer) -> None:
+        self._message.drop()
+        for reply in verdict.replies:
+            _inject(self._flow, serialise(reply), is_text=self._message.is_text)
+
+    async def reject(self, verdict: Reject) -> None:
+        self._message.drop()
+        _inject(self._flow, flows.refusal_body(verdict.denial), is_text=self._message.is_text)
+
+    async def let_pass(self) -> None:
+        # What passes is remembered: a secret may be sent in two messages, half of it in each.
+        state = flows.state_of(self._flow)
+        state.sent = last_words(state.sent, self._message.content)
 
 
 def _context(flow: http.HTTPFlow) -> Context:

@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from proxy import cli
 from proxy.core.interfaces import EventSink
 from proxy.core.model import AuditEvent, Pass, Verdict
-from proxy.gate.request import Gate
+from proxy.gate.gate import Gate
 from proxy.runtime import wiring
 
 
@@ -26,8 +26,9 @@ class RecordingGate(Gate):
     def __init__(self, *, sink: EventSink, **others: Any) -> None:
         super().__init__(sink=sink, **others)
         self._sink = sink
+        self.requests.inspect = self._inspect  # type: ignore[method-assign]
 
-    async def inspect(self, *_: Any, **__: Any) -> Verdict:
+    async def _inspect(self, *_: Any, **__: Any) -> Verdict:
         """Let it pass once it is recorded."""
         await self._sink.record(AuditEvent(kind="decided", time=time.time()))
         self._sink.record_later(AuditEvent(kind="completed", time=time.time()))

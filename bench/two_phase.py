@@ -19,9 +19,9 @@ from bench import figures
 from bench.figures import Figure
 from proxy.audit.local_log import LocalLog
 from proxy.core.model import Answer, Context, Forward, Principal
-from proxy.gate.phases import Phases
-from proxy.gate.request import Gate
+from proxy.gate.gate import Gate
 from proxy.gate.tool_catalog import ToolCatalog
+from proxy.gate.two_phase import TwoPhase
 from proxy.policy.decide import CompiledPolicy
 from proxy.policy.rules import PolicyFile
 from proxy.redact import Masker
@@ -44,14 +44,14 @@ async def open_gate(folder: Path, url: str | None) -> AsyncIterator[Gate]:
     policy = CompiledPolicy(PolicyFile.model_validate(RULES).rules, default="allow")
     log = LocalLog(folder / "events.db")
     ring = KeyRing(Key("k", b"k" * 32))
-    phases = Phases(store=open_store(url, folder), ring=lambda: ring)
     catalog = ToolCatalog(policy=lambda: policy, pins=PinFiles(folder))
-    gate = Gate(policy=lambda: policy, redactor=Masker(b"m" * 32), sink=log, catalog=catalog, phases=phases)
+    two_phase = TwoPhase(store=open_store(url, folder), ring=lambda: ring, catalog=catalog)
+    gate = Gate(policy=lambda: policy, redactor=Masker(b"m" * 32), sink=log, catalog=catalog, two_phase=two_phase)
     try:
         yield gate
     finally:
         gate.close()
-        await phases.close()
+        await two_phase.close()
         log.close()
 
 
@@ -61,26 +61,26 @@ def message(number: int, tool: str, arguments: dict[str, object]) -> bytes:
 
 
 async def plain(gate: Gate, number: int) -> None:
-    verdict = await gate.inspect(message(number, "balance", ARGUMENTS), CONTEXT)
+    verdict = await gate.requests.inspect(message(number, "balance", ARGUMENTS), CONTEXT)
     assert isinstance(verdict, Forward)
     answer(gate, verdict)
 
 
 def answer(gate: Gate, verdict: Forward) -> None:
     value = {"jsonrpc": "2.0", "id": verdict.message.id, "result": {"content": []}}
-    gate.observe(verdict.in_flight, value, b"{}")
+    gate.responses.observe(verdict.in_flight, value, b"{}")
 
 
 async def propose(gate: Gate, number: int) -> dict[str, object]:
     given = {**ARGUMENTS, "_interlock": STABLE}
-    verdict = await gate.inspect(message(number, "transfer_funds_propose", given), CONTEXT)
+    verdict = await gate.requests.inspect(message(number, "transfer_funds_propose", given), CONTEXT)
     assert isinstance(verdict, Answer)
     proposed = verdict.replies[0]["result"]["structuredContent"]
     return {**ARGUMENTS, **{name: proposed[name] for name in ("proposal_id", "commit_token")}}
 
 
 async def commit(gate: Gate, number: int, given: dict[str, object]) -> None:
-    verdict = await gate.inspect(message(number, "transfer_funds_commit", given), CONTEXT)
+    verdict = await gate.requests.inspect(message(number, "transfer_funds_commit", given), CONTEXT)
     assert isinstance(verdict, Forward), verdict
     answer(gate, verdict)
 

@@ -116,7 +116,7 @@ PURE = (
     "proxy.twophase",
     "proxy.agent",
     "proxy.egress.dns",
-    *(f"proxy.gate.{name}" for name in ("in_flight_json", "outbound_scan", "result_masking", "said")),
+    *(f"proxy.gate.{name}" for name in ("in_flight_json", "outbound_scan", "result_masking")),
     *(f"proxy.gate.{name}" for name in ("schema_check", "tool_descriptions", "tool_pins")),
     *(f"proxy.audit.{name}" for name in ("event", "event_schema")),
     *(f"proxy.trace.{name}" for name in ("strace", "arguments", "capability", "process_tree", "sockets")),

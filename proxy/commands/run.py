@@ -124,7 +124,7 @@ async def _serve(settings: Settings, context: Context, launch: Launch, strace: s
         channel = TracePipe()
         launch = under_strace(launch, strace, channel.path)
         watch = LiveTrace(
-            channel, partial(components.gate.observed, context), own=(settings.state_dir, settings.policy)
+            channel, partial(components.gate.recorder.observed, context), own=(settings.state_dir, settings.policy)
         )
     incoming, outgoing = take_standard_streams()
     runner = StdioRunner(

@@ -23,6 +23,8 @@ import orjson
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from proxy.core.model import Json
+
 LONG: Final = 1 << 16
 """Characters from which a string is spelt in steps."""
 MANY: Final = 1 << 10
@@ -37,6 +39,10 @@ _LARGEST: Final = 1e16
 """Floats from the one to below the other are spelt without an exponent, by either alike."""
 # One of these is in orjson's spelling of every other float; it writes null for one that is none.
 _SIGNS: Final = (b"null", b"0.0000", b"e-", orjson.dumps(_LARGEST).strip(b"0123456789"))
+LIMIT: Final = 1 << 20
+"""Bytes up to which a body is read in one go: larger ones are read in steps, in which other threads have a turn."""
+# What stands in the spelling of every float as large as an integer past 64 bits is.
+_EXPONENT: Final = orjson.dumps(1e19).strip(b"0123456789")
 _SHORT: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
 _CONTROLS: Final = {chr(code): _SHORT.get(chr(code), f"\\u{code:04x}") for code in range(32)}
 _ESCAPES: Final = {"\\": "\\\\", '"': '\\"', **_CONTROLS}
@@ -158,3 +164,26 @@ _SPELLINGS: Final = {
     for ensure_ascii in (False, True)
     for allow_nan in (False, True)
 }
+
+
+def read_quickly(data: bytes) -> tuple[Json, bytes] | None:
+    """Return the value of `data` and a spelling of it; None leaves it to the strict reader. Depth is not looked at."""
+    if len(data) > LIMIT:
+        return None
+    try:
+        value: Json = orjson.loads(data)
+        encoded = orjson.dumps(value)
+    except (ValueError, TypeError):
+        return None
+    return (value, encoded) if encoded == data or _is_whole(encoded, data) else None
+
+
+def _is_whole(encoded: bytes, data: bytes) -> bool:
+    """Say that `spelt` has all of `data`.
+
+    A string has two quotes around it and, in either spelling, one in it for each that it holds, unless that
+    is written as a number. So where the quotes are as many, no string was dropped, and so no member.
+    """
+    if _EXPONENT[-1:] in encoded and _EXPONENT in encoded:  # one character is looked for at a twentieth of the cost
+        return False
+    return encoded.count(b'"') == data.count(b'"') and b"\\u0022" not in data

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from proxy.core.ids import new_id
-from proxy.core.model import AS_RECORDED, UNSAID, AuditEvent
-from proxy.gate.refusal import egress_detail
+from proxy.core.model import AS_RECORDED, UNSAID, AuditEvent, Outcome
 from proxy.wire.jsonrpc import serialise
 
 if TYPE_CHECKING:
@@ -18,15 +17,10 @@ if TYPE_CHECKING:
 
     from proxy.core.interfaces import EventSink, Redactor
     from proxy.core.model import Call, Context, Decision, Finding, InFlightCall, Json, JsonObject
+    from proxy.gate.gate import ReaderThreads
     from proxy.gate.outbound_scan import Carried
     from proxy.gate.refusal import CallState
     from proxy.gate.tool_catalog import ToolFinding
-
-    class Aside(Protocol):
-        """Does work on so many bytes where nobody has to wait for it."""
-
-        async def __call__[*A, T](self, size: int, work: Callable[[*A], T], /, *args: *A) -> T: ...
-
 
 log = structlog.get_logger("interlock.gate")
 
@@ -44,14 +38,14 @@ class EventRecorder:
         sink: EventSink,
         redactor: Redactor,
         clock: Callable[[], float],
-        in_thread: Aside,
-        timer: Callable[[], float] | None = None,
+        threads: ReaderThreads,
+        timer: Callable[[], float],
     ) -> None:
         self._sink = sink
         self._redactor = redactor
         self._clock = clock
-        self._in_thread = in_thread
-        self._timer = timer or clock
+        self._threads = threads
+        self._timer = timer
 
     async def decided(
         self, state: CallState, reason: str | None = None, *, with_arguments: bool = True, quietly: bool = False
@@ -61,8 +55,10 @@ class EventRecorder:
         Of a message that makes a server do nothing it is kept `quietly`: nobody waits. Raises
         AuditUnavailableError where it cannot be made durable.
         """
-        made = state, reason, with_arguments
-        event = self._decided(*made) if state.is_small else await self._in_thread(state.size, self._decided, *made)
+        if state.is_small:
+            event = self._decided(state, reason, with_arguments)
+        else:
+            event = await self._threads.run(state.size, self._decided, state, reason, with_arguments)
         if quietly:
             self._sink.record_later(event)
         else:
@@ -76,10 +72,10 @@ class EventRecorder:
         *,
         is_error: bool | None = None,
         result_size: int | None = None,
-        result_digest: str | None = None,
+        delivered: bytes | None = None,
         findings: tuple[Finding, ...] = (),
     ) -> None:
-        """Keep how a call ended."""
+        """Record how a call ended. `delivered` is what the client was given, where it was given something."""
         message, context, now = in_flight.message, in_flight.context, self._timer()
         self._later(
             AuditEvent(
@@ -99,13 +95,18 @@ class EventRecorder:
                 redactions=in_flight.findings + findings,
                 upstream_ms=_ms(now - in_flight.forwarded),
                 total_ms=_ms(now - in_flight.started),
-                result_digest=result_digest,
+                result_digest=digest(delivered) if delivered is not None else None,
                 result_size=result_size,
                 is_error=is_error,
                 outcome=outcome,
                 detail=_ending(in_flight),
             )
         )
+
+    def note(self, kind: str, reason: str, context: Context, **detail: Any) -> str:
+        """Log and record something that was refused outside any call; return the event's id."""
+        log.warning(kind, reason=reason, agent=context.principal.agent, server=context.server, **detail)
+        return self.noted(kind, reason, context, "deny", detail)
 
     def noted(
         self,
@@ -129,7 +130,7 @@ class EventRecorder:
                 redactions=carried.findings if carried else (),
                 shadow_rules=egress.shadow if egress else (),
                 policy_version=egress.policy_version if egress else None,
-                detail={**egress_detail(context), **(detail or {})},
+                detail={**_egress_detail(context), **(detail or {})},
                 **_origin(context),
             )
         )
@@ -265,12 +266,18 @@ def _ending(in_flight: InFlightCall) -> JsonObject:
 
 
 def _detail(state: CallState) -> JsonObject:
-    told = egress_detail(state.context)
+    told = _egress_detail(state.context)
     if state.phase is not None:
         told |= state.phase_detail
     if state.call is not None:
         told |= _nature(state.call)
     return told
+
+
+def _egress_detail(context: Context) -> JsonObject:
+    """Return what exactly policy objected to in a destination; nothing where it did not."""
+    egress = context.egress
+    return {} if egress is None or egress.outcome is Outcome.ALLOW else {"egress": egress.reason}
 
 
 def _nature(call: Call) -> JsonObject:

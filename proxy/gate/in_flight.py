@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from proxy.core.model import Kind, Message
+from proxy.core.model import Call, InFlightCall, Kind, Message
 from proxy.errors import SharedCallsUnavailableError
 from proxy.wire.jsonrpc import is_id
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from proxy.core.interfaces import SharedCalls
-    from proxy.core.model import Context, InFlightCall, JsonObject, MessageId
+    from proxy.core.model import Context, JsonObject, MessageId
+    from proxy.gate.refusal import CallState
 
     type Key = tuple[str, str, MessageId]
 
@@ -70,17 +71,41 @@ class InFlightCalls:
                 return False
         return self._shared_calls.claim(context, message_id)
 
-    def let_go(self, context: Context, message: Message) -> None:
-        """Return the id of a request back that came to nothing."""
+    def release(self, context: Context, message: Message) -> None:
+        """Release the id of a request that was not forwarded."""
         key = _key(context, message.id)
         if message.kind is Kind.REQUEST and key is not None:
             self._release(context, key, "")
 
+    def begin(self, message: Message, state: CallState, now: float) -> tuple[InFlightCall, Iterable[InFlightCall]]:
+        """Take a call that is being forwarded; return it, and the oldest calls past the bounds: the caller ends them.
+
+        Raises SharedCallsUnavailableError where other workers have to know of it and cannot.
+        """
+        known, decision = state.call, state.decision
+        assert known is not None
+        assert decision is not None
+        # Without the arguments: they may be large, there may be thousands of calls, and the response needs none.
+        call = Call(known.method, known.server, known.agent, known.tool, None, known.hints)
+        in_flight = InFlightCall(
+            state.call_id,
+            without_arguments(message),
+            state.context,
+            call,
+            decision,
+            state.started,
+            now,
+            commit=state.commit,
+        )
+        if message.kind is not Kind.REQUEST:
+            return in_flight, ()
+        self.add(in_flight)
+        return in_flight, self.surplus(call.agent)
+
     def add(self, in_flight: InFlightCall) -> None:
-        """Take a call that is being forwarded.
+        """Register a call whose answer is to come. Raises SharedCallsUnavailableError.
 
         One of a legacy session is shown to all workers: its answer comes on a stream that any of them may have.
-        Raises BoardUnavailableError where that fails.
         """
         if in_flight.context.transport == LEGACY and in_flight.context.session is not None:
             self.share(in_flight)
@@ -196,9 +221,9 @@ class InFlightCalls:
 
 
 def without_arguments(message: Message) -> Message:
-    """Return what the way back needs of a message: not the arguments, which may be large."""
-    params = message.params
-    kept = {} if _WANTED.isdisjoint(params) else _kept(params)
+    """Return what the response path needs of a message."""
+    params = message.value.get("params")
+    kept = _kept(params) if isinstance(params, dict) and not _WANTED.isdisjoint(params) else {}
     return Message(message.kind, {"params": kept}, message.method, message.id)
 
 

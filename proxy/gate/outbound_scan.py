@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
 
 from proxy.errors import WireError
-from proxy.gate.said import mask_after, said_after
+from proxy.gate.result_masking import mask_after, said_after
 from proxy.wire.content_coding import (
     BROKEN,
     Inflater,

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from proxy.core import reasons
-from proxy.core.model import Answer, Call, Denial, Kind, Outcome, Reject
+from proxy.core.model import Answer, Denial, Kind, Outcome, Reject
 from proxy.wire import refusal_messages
-from proxy.wire.body import READ_AT_ONCE, MessageBatch
+from proxy.wire.body import MessageBatch
 from proxy.wire.jsonrpc import is_id
-from proxy.wire.mcp import parse_tool_call
 
 if TYPE_CHECKING:
-    from proxy.core.model import Context, Decision, Finding, JsonObject, Message, ToolCall, Verdict
+    from proxy.core.model import Call, Context, Decision, Finding, JsonObject, Message, Verdict
     from proxy.core.proposals import Running
     from proxy.gate.outbound_scan import Carried
     from proxy.wire.body import ParsedBody
@@ -20,38 +20,35 @@ if TYPE_CHECKING:
 MAX_PLACES = 5
 
 
+@dataclass(slots=True)
 class CallState:
-    """How far one message has come; whatever is known when something fails."""
+    """How far the gate has come with one message: all that is known when something fails."""
 
+    call_id: str
+    context: Context
+    started: float
+    length: int = 0
+    """Bytes of the message as it came."""
+    size: int = 0
+    """Bytes of work; more than `length` where the message is compressed."""
+    is_small: bool = True
+    """Whether working on it on the event loop delays nobody."""
     reading: ParsedBody | None = None
+    message: Message | None = None
+    """The message in `reading`, where it is a single one."""
     call: Call | None = None
     decision: Decision | None = None
     findings: tuple[Finding, ...] = ()
     clean: JsonObject | None = None
     """The arguments, where it is known that there is nothing to mask in them."""
     blocked_by: str | None = None
+    """The rule that refuses for a secret."""
     phase: str | None = None
     called_as: str | None = None
     proposal_id: str | None = None
     commit: Running | None = None
     told: str | None = None
-    size = 0
-    """How much work it is, in bytes."""
-
-    def __init__(self, call_id: str, context: Context, started: float, length: int = 0) -> None:
-        self.call_id = call_id
-        self.context = context
-        self.started = started
-        self.length = length
-
-    @property
-    def is_small(self) -> bool:
-        """Whether working on it holds nobody up."""
-        return self.size <= READ_AT_ONCE
-
-    @property
-    def message(self) -> Message | None:
-        return getattr(self.reading, "message", None)
+    """What the event gives as its reason, in place of the decision's."""
 
     @property
     def method(self) -> str | None:
@@ -92,17 +89,6 @@ class CallState:
         )
 
 
-def as_call(message: Message, context: Context, called: ToolCall | None = None) -> Call:
-    """Return what policy decides on; `called` is the tool call that the message makes, where that was parsed."""
-    method, server, agent = message.method or "", context.server, context.principal.agent
-    called = called or parse_tool_call(message)
-    if called is not None:
-        return Call(method, server, agent, called.tool, called.arguments)
-    if message.kind is Kind.RESPONSE:
-        return Call("response", server, agent, None, message.value)
-    return Call(method, server, agent, None, message.params)
-
-
 def refused_verdict(state: CallState, denial: Denial) -> Verdict:
     reading = state.reading
     if isinstance(reading, MessageBatch):
@@ -122,19 +108,6 @@ def refused_verdict(state: CallState, denial: Denial) -> Verdict:
     if message.kind is not Kind.REQUEST or message.id is None:
         return Answer((), status=202)
     return Answer((refusal_messages.refuse(message.id, message.method, denial, message.params),), status=status)
-
-
-def outcome_of(response: JsonObject) -> tuple[str, bool | None]:
-    """Say how a call ended, as its response tells, and whether a tool said that it failed."""
-    result = response.get("result")
-    if "error" in response or not isinstance(result, dict):
-        return "error" if "error" in response else "done", None
-    is_error = result.get("isError") is True
-    if result.get("resultType") == "input_required":
-        return "input_required", is_error
-    if result.get("resultType") == "task" or ("task" in result and "content" not in result):
-        return "task", is_error
-    return "tool_error" if is_error else "done", is_error
 
 
 def withheld(reason: str, method: str | None, call_id: str | None = None) -> Denial:
@@ -182,11 +155,6 @@ def carried_denial(carried: Carried, server: str, audit_id: str) -> Denial:
     reason = carried.reason
     text = f"{reasons.explain(reason, f'a request to {server}', carried_why(carried))} Audit id: {audit_id}."
     return Denial(reason, sendable(text), carried.redaction.rule, audit_id, reasons.REASONS[reason].retryable)
-
-
-def egress_detail(context: Context) -> JsonObject:
-    """Return what exactly policy objected to in a destination; nothing where it did not."""
-    return {} if context.egress is None or may_leave(context) else {"egress": context.egress.reason}
 
 
 def sendable(text: str) -> str:

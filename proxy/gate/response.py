@@ -1,108 +1,93 @@
-"""The way back, for every transport alike: result → redact → record.
+"""The response path, for every transport alike: result → redact → record.
 
-Transport-free. Each message of a server goes to the call that it answers, and each call that was
-forwarded ends once. What fails on the way withholds the message; the methods here do not raise.
+Each call that was forwarded ends once. What fails here withholds the message: `ResponseGate` does not raise, and
+whatever it could not mask or read does not reach the client.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from proxy.core.ids import new_id
 from proxy.core.model import Call, InFlightCall, Kind, Message
 from proxy.errors import SharedCallsUnavailableError
-from proxy.gate.event_recorder import digest
-from proxy.gate.refusal import outcome_of, withheld
+from proxy.gate.refusal import withheld
 from proxy.gate.result_masking import mask_beside, mask_result
 from proxy.gate.tool_catalog import TOOLS_LIST, is_tool_list
 from proxy.wire import refusal_messages
 from proxy.wire.jsonrpc import reencode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from proxy.core.interfaces import Policy, Redactor
     from proxy.core.model import Context, Finding, JsonObject
-    from proxy.gate.event_recorder import EventRecorder
-    from proxy.gate.in_flight import InFlightCalls
-    from proxy.gate.tool_catalog import ToolCatalog
-    from proxy.gate.two_phase import TwoSteps
+    from proxy.gate.gate import GateParts
 
 log = structlog.get_logger("interlock.gate")
 
 
-class WayBack:
+class ResponseGate:
     """Takes what servers answer to the calls that are under way."""
 
-    def __init__(
-        self,
-        policy: Callable[[], Policy],
-        redactor: Redactor,
-        catalog: ToolCatalog | None,
-        in_flight_calls: InFlightCalls,
-        recorder: EventRecorder,
-        two_steps: TwoSteps | None,
-        timer: Callable[[], float],
-    ) -> None:
-        self._policy = policy
-        self._redactor = redactor
-        self._catalog = catalog
-        self._in_flight = in_flight_calls
-        self._recorder = recorder
-        self._two_steps = two_steps
-        self._timer = timer
+    def __init__(self, parts: GateParts) -> None:
+        self._policy = parts.policy
+        self._redactor = parts.redactor
+        self._recorder = parts.recorder
+        self._in_flight = parts.in_flight
+        self._timer = parts.timer
+        self._catalog = parts.catalog
+        self._two_phase = parts.two_phase
 
     def find(self, context: Context, message_id: object) -> InFlightCall | None:
-        """Return the call under way in this session that a response of this id answers."""
+        """Return the call of this session that a response of this id answers, if any."""
         return self._in_flight.find(context, message_id)
 
     def observe(self, in_flight: InFlightCall, value: JsonObject, raw: bytes) -> JsonObject:
-        """Take the response to `exchange`: give it masked, and record how the call ended.
+        """Take the response to `in_flight`: give it masked, and record how the call ended.
 
         `raw` is the response as it came. Gives `value` itself where nothing was
         changed, and a refusal where that failed. Of a tool list it gives what
         the agent may see.
         """
+        shown = value
         try:
-            shown = value
             if in_flight.message.method == TOOLS_LIST:
-                shown = self._show_tools(in_flight.context, value, in_flight.message.params.get("cursor") is not None)
-            masked, findings = mask_result(self._redactor, in_flight, shown)
-            if findings and masked is not None and self._breaks_output(in_flight.call, shown, masked):
-                masked = None
+                continued = in_flight.message.params.get("cursor") is not None
+                shown = self._show_tools(in_flight.context, value, continued=continued)
+            masked, findings = self._mask(in_flight, shown) if in_flight.decision.redactions else (shown, ())
         except Exception as error:
             log.exception("a result could not be rewritten", call_id=in_flight.call_id, error=str(error))
-            self._close(in_flight, "unreadable", result_size=len(raw))
+            self._end(in_flight, "unreadable", result_size=len(raw))
             return self._withheld(in_flight, value.get("id", in_flight.message.id), "internal_error")
         if masked is None:
-            self._close(in_flight, "withheld", result_size=len(raw), findings=findings)
+            self._end(in_flight, "withheld", result_size=len(raw), findings=findings)
             return self._withheld(in_flight, value.get("id", in_flight.message.id), "secret_found")
-        outcome, is_error = outcome_of(value)
+        outcome, is_error = _outcome(value)
+        # The digest is of the bytes that the client gets: those that came, unless something in them was changed.
         delivered = raw if masked is value else reencode(masked)
-        self._close(
+        self._end(
             in_flight,
             outcome,
             answer=masked,
             is_error=is_error,
             result_size=len(raw),
-            result_digest=digest(delivered),
+            delivered=delivered,
             findings=findings,
         )
         return masked
 
-    def _breaks_output(self, call: Call, before: JsonObject, after: JsonObject) -> bool:
-        return self._breaks(call, "outputSchema", before.get("result"), after.get("result"))
-
-    def _breaks(self, call: Call | None, part: Literal["inputSchema", "outputSchema"], *values: Any) -> bool:
-        """Return whether a mask, between the two values, breaks what the tool's schema says of them."""
-        if self._catalog is None or call is None or not all(isinstance(value, dict) for value in values):
-            return False
-        return self._catalog.breaks(call, part, *values)
+    def _mask(self, in_flight: InFlightCall, value: JsonObject) -> tuple[JsonObject | None, tuple[Finding, ...]]:
+        """Return a result masked, or None where it may not be passed on, and what was found."""
+        masked, findings = mask_result(self._redactor, in_flight, value)
+        if findings and masked is not None and self._catalog is not None:
+            # A client checks a result against the tool's schema, and drops one that a mask has broken.
+            before, after = value.get("result"), masked.get("result")
+            if self._catalog.breaks(in_flight.call, "outputSchema", before, after):
+                return None, findings
+        return masked, findings
 
     def mask_aside(self, in_flight: InFlightCall, value: Any) -> Any:
-        """Mask what a server sends beside the answer to `exchange`; a refusal where that fails."""
+        """Mask what a server sends beside the answer to `in_flight`; a refusal where that fails."""
         try:
             return mask_beside(self._redactor, in_flight, value)
         except Exception as error:
@@ -120,10 +105,6 @@ class WayBack:
             self._in_flight.share(in_flight)
         except SharedCallsUnavailableError as error:
             log.warning("other workers do not know of a call", call_id=in_flight.call_id, error=str(error))
-
-    def catch_up(self) -> None:
-        """Let go of calls that other workers saw the answers of."""
-        self._in_flight.catch_up()
 
     def on_unmatched_response(self, context: Context, value: JsonObject) -> JsonObject:
         """Take a response to a call that nobody knows, such as a replay after a restart.
@@ -151,7 +132,7 @@ class WayBack:
             log.warning("an answer to no known call held secrets", server=context.server, detectors=kinds)
         return masked or refusal_messages.refuse(value.get("id", 0), TOOLS_LIST, withheld("secret_found", TOOLS_LIST))
 
-    def _show_tools(self, context: Context, value: JsonObject, continued: bool) -> JsonObject:  # noqa: FBT001
+    def _show_tools(self, context: Context, value: JsonObject, *, continued: bool) -> JsonObject:
         """Return a tool list with what the agent may see, and record what was found in it."""
         if self._catalog is None or not isinstance(value.get("result"), dict):
             return value
@@ -166,7 +147,7 @@ class WayBack:
         It may pass only where it is no tool list, and no rule asks for results to be masked.
         """
         message = in_flight.message
-        self._close(in_flight, "unreadable")
+        self._end(in_flight, "unreadable")
         masking = any("result" in r.on and r.action != "report" for r in in_flight.decision.redactions)
         if message.id is None or not (masking or message.method == TOOLS_LIST):
             return None
@@ -179,19 +160,15 @@ class WayBack:
         return refusal_messages.refuse(message_id, message.method, denial, message.params)
 
     def abandon(self, in_flight: InFlightCall, outcome: str) -> None:
-        """Record that no answer to `exchange` was seen."""
-        self._close(in_flight, outcome)
+        """Record that no answer to `in_flight` was seen."""
+        self._end(in_flight, outcome)
 
     def abandon_session(self, context: Context) -> None:
         """Record that no answer will come to what is under way in a session that is over."""
         for in_flight in self._in_flight.of_session(context):
             self.abandon(in_flight, "interrupted")
 
-    def observed(self, context: Context, in_flight: InFlightCall | None, detail: JsonObject) -> None:
-        """Record what a server was seen to do: in the call of `exchange`, or outside any."""
-        self._recorder.observed(context, in_flight, detail)
-
-    def _close(
+    def _end(
         self,
         in_flight: InFlightCall,
         outcome: str,
@@ -199,7 +176,7 @@ class WayBack:
         answer: JsonObject | None = None,
         is_error: bool | None = None,
         result_size: int | None = None,
-        result_digest: str | None = None,
+        delivered: bytes | None = None,
         findings: tuple[Finding, ...] = (),
     ) -> None:
         if not self._in_flight.end(in_flight):
@@ -209,13 +186,21 @@ class WayBack:
             outcome,
             is_error=is_error,
             result_size=result_size,
-            result_digest=result_digest,
+            delivered=delivered,
             findings=findings,
         )
-        if self._two_steps and in_flight.commit:
-            self._two_steps.ended(in_flight.commit, outcome, answer)
+        if self._two_phase and in_flight.commit:
+            self._two_phase.ended(in_flight.commit, outcome, answer)
 
-    @property
-    def under_way(self) -> int:
-        """How many calls have been forwarded and not answered."""
-        return len(self._in_flight)
+
+def _outcome(response: JsonObject) -> tuple[str, bool | None]:
+    """Say how a call ended, as its response tells, and whether a tool said that it failed."""
+    result = response.get("result")
+    if "error" in response or not isinstance(result, dict):
+        return "error" if "error" in response else "done", None
+    is_error = result.get("isError") is True
+    if result.get("resultType") == "input_required":
+        return "input_required", is_error
+    if result.get("resultType") == "task" or ("task" in result and "content" not in result):
+        return "task", is_error
+    return "tool_error" if is_error else "done", is_error

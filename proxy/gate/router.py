@@ -1,50 +1,113 @@
-"""The way back, for every transport alike: each message of a server goes to the call that it answers."""
+"""The one router: each message of a server goes to the call that it answers, on HTTP, WebSocket and stdio alike."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from proxy.core.json_quick import read_quickly
+from proxy.core.json_codec import read_quickly
+from proxy.core.model import Kind, Message
 from proxy.wire.jsonrpc import reencode
-from proxy.wire.sse_ping_carrier import carried
+from proxy.wire.mcp import PROTOCOL_VERSION
+from proxy.wire.sse_ping_carrier import PREFIX, carried
 
 if TYPE_CHECKING:
-    from proxy.core.model import Context, InFlightCall, JsonObject
-    from proxy.gate.request import Gate
+    from proxy.core.model import Context, InFlightCall, JsonObject, MessageId, Redaction
+    from proxy.gate.response import ResponseGate
 
 TOOLS_CHANGED = "notifications/tools/list_changed"
-# Up to so many bytes the compiled reader is the quicker one: over a long text either takes long, and it spells it, too.
+SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
+# Up to so many bytes the compiled reader is the faster one. Of a long text it makes a copy to compare with, which
+# takes longer than reading it with `json`.
 SHORT = 1 << 14
-# It is quicker again where there is more structure than text; so many bytes are looked at for so many objects.
+# It is faster again where there is more structure than text: where the first SAMPLE bytes begin so many objects.
 SAMPLE = 1 << 12
 OBJECTS = SAMPLE >> 8
-SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 
 
-class Responses:
+class SharedStream:
+    """What one stream that carries the answers to every call has to remember: stdio.
+
+    What belongs to no call is masked as the results of every call so far are: it may speak of any of them.
+    """
+
+    def __init__(self) -> None:
+        self._redactions: dict[Redaction, None] = {}
+        self._listening: dict[MessageId, InFlightCall] = {}
+        self._begun: set[MessageId] = set()
+        self.beside: InFlightCall | None = None
+        """Stands for all calls so far, with the redactions of all of them."""
+
+    def add(self, message: Message, in_flight: InFlightCall) -> None:
+        """Learn what a message on its way to the server means for what comes back."""
+        if message.id is not None and subscription(in_flight) is not None:
+            self._listening[message.id] = in_flight
+        new = {redaction: None for redaction in in_flight.decision.redactions if redaction not in self._redactions}
+        if new:
+            self._redactions |= new
+            # Where masking fails, the refusal answers this id. No client has it, so `is_refusal` can tell it.
+            nobody = Message(Kind.REQUEST, {}, None, f"beside {in_flight.call_id}")
+            decision = replace(in_flight.decision, redactions=tuple(self._redactions))
+            self.beside = replace(in_flight, message=nobody, decision=decision)
+
+    def is_refusal(self, masked: Any) -> bool:
+        """Return whether `masked` is a refusal, which no client waits for."""
+        return self.beside is not None and isinstance(masked, dict) and masked.get("id") == self.beside.message.id
+
+    def note_subscription(self, value: Any) -> None:
+        """Note that the server has taken up the subscription that a message is for."""
+        params = value.get("params") if isinstance(value, dict) else None
+        meta = params.get("_meta") if isinstance(params, dict) else None
+        number = meta.get(SUBSCRIPTION) if isinstance(meta, dict) else None
+        if isinstance(number, str | int) and number in self._listening:
+            self._begun.add(number)
+
+    def subscriptions(self) -> list[JsonObject]:
+        """Return the parameters of a notification for each subscription that the server has taken up."""
+        self._listening = {number: each for number, each in self._listening.items() if not each.closed}
+        self._begun &= self._listening.keys()
+        params = (subscription(each) for number, each in self._listening.items() if number in self._begun)
+        return [each for each in params if each is not None]
+
+
+class ResponseRouter:
     """Takes what a server sends back, message by message.
 
-    `exchange` is the call that the way back belongs to, where it belongs to one.
+    `in_flight` is the call that an HTTP response belongs to. `seal_key` opens answers of our own that a legacy
+    server carries to the client. `shared` is there where one stream carries the answers to every call.
     """
 
     def __init__(
-        self, gate: Gate, context: Context, in_flight: InFlightCall | None, seal_key: bytes | None = None
+        self,
+        responses: ResponseGate,
+        context: Context,
+        in_flight: InFlightCall | None = None,
+        seal_key: bytes | None = None,
+        shared: SharedStream | None = None,
     ) -> None:
-        self._gate = gate
+        self._responses = responses
         self.context = context
         self.in_flight = in_flight
         self._key = seal_key
+        self._shared = shared
 
     def share(self) -> None:
         """Let other workers know of the call: its answer may come to one of them."""
         if self.in_flight is not None:
-            self._gate.share(self.in_flight)
+            self._responses.share(self.in_flight)
+
+    def expect(self, message: Message, in_flight: InFlightCall) -> None:
+        """Learn of a message on its way to the server, on a shared stream."""
+        assert self._shared is not None
+        self._learn_revision(message.params.get("_meta"), PROTOCOL_VERSION)
+        in_flight.context = self.context
+        self._shared.add(message, in_flight)
 
     def rewrite(self, body: bytes) -> list[bytes] | None:
         """Return what to pass on in place of one message: None means as it is.
 
-        What names a member twice is spelt anew, as it was read: a client might take the other one.
+        What names a member twice is encoded anew, as it was read: a client might take the other one.
         """
         try:
             value, twice = _read(body)
@@ -58,53 +121,73 @@ class Responses:
         members = [self._take(item, body) for item in value]
         if not twice and all(taken is None for taken in members):
             return None
-        kept = [[original] if taken is None else taken for taken, original in zip(members, value, strict=True)]
-        return [reencode([message for messages in kept for message in messages])]
+        passed = [[original] if taken is None else taken for taken, original in zip(members, value, strict=True)]
+        return [reencode([message for messages in passed for message in messages])]
 
     def rewrite_whole(self, body: bytes) -> list[bytes] | None:
-        """Return what to pass on in place of a whole response: one without the answer is no answer."""
+        """Return what to pass on in place of a whole HTTP response; one without the answer counts as unreadable."""
         payloads = self.rewrite(body)
         if self.in_flight is None or self.in_flight.closed:
             return payloads
-        refusal = self._gate.unreadable(self.in_flight)
+        refusal = self._responses.unreadable(self.in_flight)
         return payloads if refusal is None else [reencode(refusal)]
 
     def _unreadable(self, body: bytes) -> list[bytes] | None:
-        """Pass what is not JSON, unless some reader may take it for a result that has to be looked into.
+        """Pass what is not JSON, unless some reader may take it for a result that has to be masked.
 
-        In a session's stream all there is are messages, so what cannot be read is left out.
+        A session's stream carries messages only, so what cannot be read is left out of it.
         """
         if self.in_flight is None:
             in_session = self.context.session is not None and self.context.transport != "websocket"
             return [] if in_session and body.strip() else None
-        refusal = self._gate.unreadable(self.in_flight)
+        refusal = self._responses.unreadable(self.in_flight)
         return None if refusal is None else [reencode(refusal)]
 
     def _take(self, value: Any, body: bytes) -> list[Any] | None:
-        if not isinstance(value, dict) or not ("result" in value or "error" in value):
+        """Return what to pass on in place of one parsed message: None means as it is."""
+        if not isinstance(value, dict):
+            # On a shared stream there is nothing but messages, and a message is an object.
+            return [] if self._shared is not None else self._take_aside(value)
+        if not ("result" in value or "error" in value):
             return self._take_aside(value)
-        answers = carried(value.get("id"), self._key) if self._key is not None else None
-        if answers is not None:
-            return list(answers)
-        in_flight = self._exchange_for(value.get("id"))
+        message_id = value.get("id")
+        if self._key is not None and isinstance(message_id, str) and message_id.startswith(PREFIX):
+            answers = carried(message_id, self._key)
+            if answers is not None:
+                return list(answers)
+        in_flight = self._call_of(message_id)
         if in_flight is None:
-            observed = self._gate.on_unmatched_response(self.context, value)
+            observed = self._responses.on_unmatched_response(self.context, value)
             return self._take_aside(value) if observed is value else [observed]
-        observed = self._gate.observe(in_flight, value, body)
+        if self._shared is not None and in_flight.message.method == "initialize":
+            self._learn_revision(value.get("result"), "protocolVersion")
+        observed = self._responses.observe(in_flight, value, body)
         return None if observed is value else [observed]
 
     def _take_aside(self, value: Any) -> list[Any] | None:
         """Take what comes beside the answer to a call: it is masked as the answer is."""
-        if self.in_flight is None:
+        beside, shared = self.in_flight, self._shared
+        if shared is not None:
+            shared.note_subscription(value)
+            beside = shared.beside
+        if beside is None:
             return None
-        masked = self._gate.mask_aside(self.in_flight, value)
-        return None if masked is value else [masked]
+        masked = self._responses.mask_aside(beside, value)
+        if masked is value:
+            return None
+        return [] if shared is not None and shared.is_refusal(masked) else [masked]
 
-    def _exchange_for(self, message_id: object) -> InFlightCall | None:
+    def _call_of(self, message_id: object) -> InFlightCall | None:
         mine = self.in_flight
+        # The types too: to Python 1 == 1.0 == True, and to the client these may be three ids.
         if mine is not None and mine.message.id == message_id and type(mine.message.id) is type(message_id):
             return mine
-        return self._gate.find(self.context, message_id)
+        return self._responses.find(self.context, message_id)
+
+    def _learn_revision(self, said: Any, key: str) -> None:
+        revision = said.get(key) if isinstance(said, dict) else None
+        if isinstance(revision, str) and revision != self.context.revision:
+            self.context = replace(self.context, revision=revision[:40])  # the peer's own word, so bounded
 
 
 class _TwiceError(Exception):
@@ -120,9 +203,9 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _read(body: bytes) -> tuple[Any, bool]:
     """Return a value, and whether something in it is named twice. Raises ValueError."""
-    quickly = read_quickly(body) if len(body) <= SHORT or body.count(b"{", 0, SAMPLE) >= OBJECTS else None
-    if quickly is not None:
-        return quickly[0], False
+    fast = read_quickly(body) if len(body) <= SHORT or body.count(b"{", 0, SAMPLE) >= OBJECTS else None
+    if fast is not None:
+        return fast[0], False
     try:
         return json.loads(body, object_pairs_hook=_once), False
     except _TwiceError:
@@ -130,7 +213,7 @@ def _read(body: bytes) -> tuple[Any, bool]:
 
 
 def subscription(in_flight: InFlightCall) -> dict[str, Any] | None:
-    """Return the parameters of a notification to a `subscriptions/listen` that wants to hear of tools."""
+    """Return the parameters of a notification to a `subscriptions/listen` for changes of tools; None for others."""
     message = in_flight.message
     wanted = message.params.get("notifications")
     if message.method != "subscriptions/listen" or not isinstance(wanted, dict):

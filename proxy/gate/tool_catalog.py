@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from proxy.core.interfaces import Policy
     from proxy.core.model import Context, Governed, JsonObject, PinRules
-    from proxy.gate.tool_pins import PinStore, ServerPins, ToolPrint
+    from proxy.gate.tool_pins import Pin, PinStore, ServerPins, ToolPrint
 
 TOOLS_LIST: Final = "tools/list"
 NOT_PINNED: Final = "tool_not_pinned"
@@ -71,21 +71,15 @@ class ToolCatalog:
         self._pins = pins
         self._clock = clock
 
-    def objection(self, call: Call) -> Objection | None:
-        """Say why a call's tool may not be called, beside what the rules say of it."""
-        rules = self._policy().pins
-        if call.tool is None or (rules.mode != "enforce" and rules.hidden_characters != "enforce"):
-            return None
-        known = self._pins.read(call.server)
-        pin = known.tools.get(call.tool) if known else None
-        if rules.hidden_characters == "enforce" and pin is not None and pin.seen.hidden:
-            return Objection(HIDDEN, f"The server describes it with invisible characters ({pin.seen.hidden[0]}).")
-        if rules.mode != "enforce" or (pin is not None and pin.stands):
-            return None
-        if pin is None:
-            return Objection(NOT_PINNED, "The server has never listed this tool.")
-        state = "is new" if pin.approved is None else "has changed"
-        return Objection(NOT_PINNED, f"The tool {state} since the server's tools were pinned.")
+    def look_up(self, server: str, tool: str, rules: PinRules) -> tuple[Hints, Objection | None]:
+        """Return what a server last said of a tool's nature, and why it may not be called, beside the policy's rules.
+
+        One look at the pins for both: each costs a look at a file.
+        """
+        known = self._pins.read(server)
+        pin = known.tools.get(tool) if known else None
+        definition = pin.seen.definition if pin else None
+        return Hints.read(definition.get("annotations")) if definition else UNSAID, _objection(pin, rules)
 
     def hints(self, server: str, tool: str) -> Hints:
         """Return what a server last said of a tool's nature."""
@@ -97,14 +91,14 @@ class ToolCatalog:
         said = (self._definition(server, tool) or {}).get("description")
         return said if isinstance(said, str) else None
 
-    def breaks(
-        self, call: Call, part: Literal["inputSchema", "outputSchema"], before: JsonObject, after: JsonObject
-    ) -> bool:
+    def breaks(self, call: Call, part: Literal["inputSchema", "outputSchema"], before: Any, after: Any) -> bool:
         """Return whether masking made of `before` what the tool's schema, as last listed, may not take.
 
         They are the `params` or the `result` of a call. Where no schema is known nothing breaks,
         and a tool that failed owes its schema nothing.
         """
+        if not isinstance(before, dict) or not isinstance(after, dict):
+            return False
         place = "arguments" if part == "inputSchema" else "structuredContent"
         failed = place == "structuredContent" and after.get("isError") is True
         if call.tool is None or failed or before.get(place) is after.get(place):
@@ -171,6 +165,18 @@ class ToolCatalog:
             return pins
 
         return self._pins.update(server, change), changes
+
+
+def _objection(pin: Pin | None, rules: PinRules) -> Objection | None:
+    """Say why a tool of this pin may not be called."""
+    if rules.hidden_characters == "enforce" and pin is not None and pin.seen.hidden:
+        return Objection(HIDDEN, f"The server describes it with invisible characters ({pin.seen.hidden[0]}).")
+    if rules.mode != "enforce" or (pin is not None and pin.stands):
+        return None
+    if pin is None:
+        return Objection(NOT_PINNED, "The server has never listed this tool.")
+    state = "is new" if pin.approved is None else "has changed"
+    return Objection(NOT_PINNED, f"The tool {state} since the server's tools were pinned.")
 
 
 def _asked(context: Context, tool: str, annotations: object) -> Call:

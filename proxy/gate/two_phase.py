@@ -1,52 +1,150 @@
-"""The two-phase part of the gate's order: from a call of a phase to its answer, or to the one commit.
+"""Two-phase execution: a dangerous tool is called as a proposal first, which runs nothing, and then as its one commit.
 
-Transport-free. Raises PhaseError for what is refused and StoreUnavailableError without the store;
-the gate makes refusals of them.
+Raises PhaseError for what is refused and StoreUnavailableError without the store; the request gate makes refusals of
+both. How a commit ended is stored in the background: no client waits for that.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
+import asyncio
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
 
-from proxy.core.model import Answer
+import structlog
+
+from proxy.core.ids import new_id
+from proxy.core.model import Answer, Call
+from proxy.core.proposals import COMMITTABLE, Commit, Consumed, Running, State
+from proxy.errors import PhaseError, SamplerError, StoreUnavailableError
 from proxy.gate.refusal import sentence
-from proxy.twophase.commit import INPUT_REQUIRED, hash_question
-from proxy.twophase.propose import Plan, describe
+from proxy.twophase import tokens
+from proxy.twophase.commit import (
+    INPUT_REQUIRED,
+    NO_TICKET,
+    Checked,
+    Ticket,
+    check_call,
+    check_terms,
+    hash_question,
+    split_ticket,
+)
+from proxy.twophase.propose import (
+    NO_EVIDENCE,
+    Evidence,
+    Plan,
+    answer_not_required,
+    answer_proposal,
+    describe,
+    draft,
+    exact_hash,
+    split_evidence,
+)
+from proxy.twophase.scoring import score
+from proxy.wire.body import SingleMessage
+from proxy.wire.mcp import TOOLS_CALL, parse_tool_call
 from proxy.wire.refusal_messages import AUDIT_META
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from proxy.core.model import JsonObject, Message
-    from proxy.core.proposals import Running, Terms
+    from proxy.core.proposals import Proposal, ProposalStore, Terms
     from proxy.gate.event_recorder import EventRecorder
-    from proxy.gate.phases import Asked, Phases
     from proxy.gate.refusal import CallState
     from proxy.gate.tool_catalog import ToolCatalog
-    from proxy.twophase.commit import Checked
+    from proxy.twophase.listing import Phase
+    from proxy.twophase.propose import Sampler
+    from proxy.twophase.scoring import Score
+    from proxy.twophase.tokens import KeyRing
+
+log = structlog.get_logger("interlock.two_phase")
+
+PROPOSAL_LIMIT: Final = 1 << 18
+"""Bytes of a message that proposes or commits."""
+# Outcomes that say how a commit ended. Any other, such as a connection that broke, leaves open whether the call ran.
+KNOWN: Final = frozenset({"done", "tool_error", "error", "input_required", "task", "withheld", "not_forwarded"})
+# A nonce outlives its token by this much, so that no clock within bounds lets a token be used again.
+GRACE_SECONDS: Final = 3600.0
+SWEEP_SECONDS: Final = 60.0
+_RETRIES: Final = (0.1, 0.5, 2.0, 5.0)
+# How long the answer to a server's question waits for the outcome `input_required`, which is stored in the background.
+_WAITS: Final = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
 
 
-class TwoSteps:
-    """Takes the calls of phases. One per gate."""
+@dataclass(frozen=True, slots=True)
+class PhaseCall:
+    """A call of one of a tool's phases: the message as the tool itself would get it, and what came beside."""
 
-    def __init__(self, phases: Phases, catalog: ToolCatalog, recorder: EventRecorder) -> None:
-        self._phases = phases
+    phase: Phase
+    message: Message
+    evidence: Evidence = NO_EVIDENCE
+    ticket: Ticket = NO_TICKET
+
+
+class TwoPhase:
+    """Proposes and commits. One per process; use from one event loop."""
+
+    def __init__(
+        self,
+        *,
+        store: ProposalStore,
+        ring: Callable[[], KeyRing],
+        catalog: ToolCatalog,
+        sampler: Sampler | None = None,
+        clock: Callable[[], float] = time.time,
+        limit: int = PROPOSAL_LIMIT,
+    ) -> None:
+        self._store = store
+        self._ring = ring
         self._catalog = catalog
-        self._recorder = recorder
+        self._sampler = sampler
+        self._clock = clock
+        self._limit = limit
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ending: set[asyncio.Task[None]] = set()
 
-    def read(self, message: Message, state: CallState) -> Asked | None:
-        """Take a call of a phase apart; None where the call is of a tool itself. Raises PhaseError."""
-        assert state.call is not None
-        if state.call.tool is None:
-            return None
-        found = self._catalog.phase_of(state.context, state.call.tool, state.call.arguments)
+    def read(self, message: Message, state: CallState) -> PhaseCall | None:
+        """Parse a call of a phase, and make `state.call` one of its tool; None where the call is of a tool itself.
+
+        Raises PhaseError `proposal_too_large` before anything else is done, and `bad_proposal` for what is not of
+        the form that the phase's schema says.
+        """
+        called = state.call
+        assert called is not None
+        assert called.tool is not None
+        found = self._catalog.phase_of(state.context, called.tool, called.arguments)
         if found is None:
             return None
-        state.phase, state.called_as = found[0], state.call.tool
-        state.call = replace(state.call, tool=found[1], arguments=None)
-        size = max(state.length, getattr(state.reading, "unpacked", 0))
-        return self._phases.read(message, *found, size)
+        phase, tool = found
+        state.phase, state.called_as = phase, called.tool
+        # From here on an event names the tool that is meant, and holds no token and no prompt of the caller's.
+        state.call = replace(called, tool=tool, arguments=None)
+        phase_call = self._parse(message, phase, tool, max(state.length, _unpacked(state)))
+        meant, hints = parse_tool_call(phase_call.message), self._catalog.hints(called.server, tool)
+        assert meant is not None
+        state.call = Call(TOOLS_CALL, called.server, called.agent, tool, meant.arguments, hints)
+        return phase_call
 
-    def way_in(self, state: CallState) -> str:
+    def _parse(self, message: Message, phase: Phase, tool: str, size: int) -> PhaseCall:
+        """Part a call of a phase into the call of its tool, with that one's own arguments, and what is for us."""
+        if size > self._limit:
+            raise PhaseError("proposal_too_large", f"the message has {size} bytes; at most {self._limit} are taken")
+        if message.id is None:
+            raise PhaseError("bad_proposal", "without an id it could not be answered")
+        called, params = parse_tool_call(message), message.params
+        assert called is not None
+        if phase == "propose":
+            if params.get("task") is not None:
+                raise PhaseError("bad_proposal", "a proposal is answered at once and cannot be a task")
+            own, evidence = split_evidence(called.arguments)
+            return PhaseCall(phase, _renamed(message, tool, own), evidence=evidence)
+        answers = any(params.get(name) is not None for name in ("inputResponses", "requestState"))
+        question = hash_question(params.get("requestState")) if answers else None
+        own, ticket = split_ticket(called.arguments, question=question)
+        return PhaseCall(phase, _renamed(message, tool, own), ticket=ticket)
+
+    def how_to_propose(self, state: CallState) -> str:
         """Say how a tool that was called directly is called instead."""
         assert state.decision is not None
         assert state.call is not None
@@ -54,56 +152,211 @@ class TwoSteps:
         said = f"Rule {state.decision.rule}: {sentence(state.decision.message)} " if state.decision.message else ""
         return f"{said}Call {name!r} with the same arguments; its answer says how to go on."
 
-    async def check(self, asked: Asked, state: CallState) -> Checked | None:
-        """Check a commit's token, using nothing up; None for a proposal."""
-        assert state.call is not None
-        return await self._phases.check(state.call, asked) if asked.phase == "commit" else None
-
-    async def propose(self, asked: Asked, state: CallState) -> Answer:
-        """Answer a proposal, once it is recorded; the server hears nothing of it."""
+    async def propose(self, phase_call: PhaseCall, state: CallState, recorder: EventRecorder) -> Answer:
+        """Answer a proposal, once it is stored and recorded; the server gets nothing of it."""
         assert state.call is not None
         assert state.decision is not None
-        tool, terms, message_id = state.call.tool or "", state.decision.terms, asked.message.id
-        assert message_id is not None
+        tool, terms = state.call.tool or "", state.decision.terms
         if terms is None:
-            result = self._phases.not_required(tool)
+            result = answer_not_required(tool)
         else:
-            plan = self._plan(asked, state, terms)
-            proposal, result = await self._phases.propose(plan, self._catalog.names(state.context, tool).commit)
+            plan = self._plan(phase_call, state, terms, recorder)
+            proposal = await self._propose(plan)
+            commit_name = self._catalog.names(state.context, tool).commit
+            arguments = state.call.arguments or {}
+            result = answer_proposal(proposal, arguments, commit_name, self._ring(), new_id(), self._clock())
             state.proposal_id = proposal.proposal_id
-            self._recorder.phased(state, "proposed", describe(proposal))
+            recorder.phased(state, "proposed", describe(proposal))
         state.told = f"proposal_{result['structuredContent']['status']}"
-        await self._recorder.decided(state)
-        told = {"_meta": {AUDIT_META: {"audit_id": state.call_id}}}
-        return Answer(({"jsonrpc": "2.0", "id": message_id, "result": {**result, **told}},))
+        await recorder.decided(state)
+        meta = {"_meta": {AUDIT_META: {"audit_id": state.call_id}}}
+        return Answer(({"jsonrpc": "2.0", "id": phase_call.message.id, "result": {**result, **meta}},))
 
-    def _plan(self, asked: Asked, state: CallState, terms: Terms) -> Plan:
+    def _plan(self, phase_call: PhaseCall, state: CallState, terms: Terms, recorder: EventRecorder) -> Plan:
         assert state.call is not None
         assert state.decision is not None
-        prompt = self._recorder.masked(asked.evidence.prompt)
+        prompt = recorder.masked(phase_call.evidence.prompt)
         return Plan(
             call=state.call,
             terms=terms,
-            evidence=asked.evidence,
-            arguments=self._recorder.masked(state.call.arguments),
+            evidence=phase_call.evidence,
+            arguments=recorder.masked(state.call.arguments),
             prompt=prompt if isinstance(prompt, str) else None,
             description=self._catalog.description(state.call.server, state.call.tool or ""),
             policy_version=state.decision.policy_version,
             call_id=state.call_id,
         )
 
-    async def commit(self, checked: Checked, state: CallState) -> None:
-        """Use a commit's token up: from here on the call is made, or ends as not forwarded."""
+    async def _propose(self, plan: Plan) -> Proposal:
+        """Store a proposal of `plan`, or return the one of the same call that an operator decides or decided on."""
+        call, terms = plan.call, plan.terms
+        digest = exact_hash(call.arguments)
+        if terms.approval == "human" or terms.review:
+            waiting = await self._store.awaited(call.server, call.tool or "", call.agent, digest, self._clock())
+            if waiting is not None:
+                return waiting
+        made = await self._score(plan)
+        now = self._clock()
+        return await self._store.propose(draft(plan, digest, made, new_id(), now), now)
+
+    async def _score(self, plan: Plan) -> Score:
+        baseline = await self._store.baseline(plan.call.server, plan.call.tool or "")
+        candidates, why = await self._candidates(plan)
+        prompt_hash = baseline.prompt_hash if baseline else None
+        weights, threshold = plan.terms.weights, plan.terms.block_threshold
+        return score(candidates, plan.evidence.prompt, prompt_hash, weights, threshold, no_candidates=why)
+
+    async def _candidates(self, plan: Plan) -> tuple[Sequence[str] | None, str]:
+        """Return two outputs to compare, or none and why."""
+        if plan.evidence.candidates:
+            return plan.evidence.candidates, ""
+        if self._sampler is None:
+            return None, "no candidate outputs were given"
+        try:
+            tool = plan.call.tool or ""
+            return await self._sampler.sample(tool, plan.description, plan.arguments, plan.prompt), ""
+        except SamplerError as error:
+            return None, str(error)
+
+    async def check(self, call: Call, ticket: Ticket) -> Checked:
+        """Check a commit's token against its call, using nothing up.
+
+        Raises PhaseError with the first of these that holds: `bad_signature`, `expired`,
+        `unknown_proposal`, `args_hash_mismatch`; and StoreUnavailableError.
+        """
+        token = tokens.read(ticket.token, self._ring())
+        begun = await self._store.commit(token.nonce) if ticket.question is not None else None
+        # A call that was begun in time may go on after its token has expired: people take long to answer a question.
+        if begun is None:
+            tokens.check_time(token, self._clock())
+        if token.proposal_id != ticket.proposal_id:
+            raise PhaseError("unknown_proposal", "the token is of another proposal than proposal_id names")
+        proposal = await self._store.proposal(token.proposal_id)
+        if proposal is None or proposal.nonce != token.nonce:
+            raise PhaseError("unknown_proposal", "there is no proposal of this id")
+        if proposal.state not in COMMITTABLE and proposal.state is not State.COMMITTED:
+            raise PhaseError("unknown_proposal", f"the proposal is {proposal.state}")
+        check_call(token, proposal, call)
+        if ticket.question is not None and begun is None:
+            raise PhaseError("bad_proposal", "it answers a question that the server has not asked")
+        return Checked(token, proposal, begun, ticket.question)
+
+    async def commit(self, checked: Checked, state: CallState, recorder: EventRecorder) -> None:
+        """Use a commit's token up: from here on the call is made, or ends as not forwarded.
+
+        Raises PhaseError for everybody but the first, and StoreUnavailableError.
+        """
         assert state.decision is not None
-        state.proposal_id = checked.proposal.proposal_id
-        state.commit = await self._phases.consume(checked, state.decision.terms, state.call_id)
+        proposal = checked.proposal
+        state.proposal_id = proposal.proposal_id
+        check_terms(proposal, state.decision.terms)
+        self._loop = asyncio.get_running_loop()
+        running = Running(checked.token.nonce, state.call_id, proposal.proposal_id)
+        try:
+            await self._consume(checked, state.call_id)
+        except PhaseError:
+            raise
+        except BaseException:
+            # A store that breaks off may have used the token up all the same. The call is not made either way.
+            self.ended(running, "not_forwarded")
+            raise
+        state.commit = running
         state.told = "proposal_committed"
-        self._recorder.phased(state, "committed", {"operator": checked.proposal.operator})
+        recorder.phased(state, "committed", {"operator": proposal.operator})
+
+    async def _consume(self, checked: Checked, attempt_id: str) -> None:
+        """Use the token up: of all who try, in any worker of any replica, one gets past this.
+
+        Raises PhaseError `nonce_replay` for everybody else, and `unknown_proposal` where the proposal was rejected
+        meanwhile.
+        """
+        if checked.begun is not None:
+            await self._resume(checked.begun, attempt_id, checked.question or "")
+            return
+        token = checked.token
+        consumed = await self._store.consume(
+            Commit(
+                proposal_id=token.proposal_id,
+                nonce=token.nonce,
+                attempt_id=attempt_id,
+                at=self._clock(),
+                expires_at=token.expires_at,
+            )
+        )
+        if consumed is Consumed.UNKNOWN:
+            raise PhaseError("unknown_proposal", "the proposal was withdrawn")
+        if consumed is not Consumed.OURS:
+            raise PhaseError("nonce_replay", "the token was used before")
+
+    async def _resume(self, begun: Commit, attempt_id: str, question: str) -> None:
+        """Continue a commit that the server answered with a question, once for each question."""
+        commit: Commit | None = begun
+        for seconds in _WAITS:
+            if commit is None or commit.outcome is not None:
+                break
+            await asyncio.sleep(seconds)
+            commit = await self._store.commit(begun.nonce)
+        resumed = commit is not None and commit.outcome == INPUT_REQUIRED
+        if not resumed or not await self._store.resume(begun.nonce, attempt_id, question):
+            raise PhaseError("nonce_replay", "the token was used before, and the server has not asked this since")
 
     def ended(self, commit: Running, outcome: str, answer: JsonObject | None = None) -> None:
-        """Keep how a commit ended, by the `answer` that the client gets."""
+        """Store how a commit ended, by the `answer` that the client gets, in the background. Safe in any thread."""
+        assert self._loop is not None
         result = (answer or {}).get("result")
         question = None
         if outcome == INPUT_REQUIRED and isinstance(result, dict):
             question = hash_question(result.get("requestState"))
-        self._phases.ended(commit, outcome, question)
+        known = outcome if outcome in KNOWN else "unknown"
+        self._loop.call_soon_threadsafe(self._start_ending, commit, known, question)
+
+    def _start_ending(self, commit: Running, outcome: str, question: str | None) -> None:
+        task = asyncio.ensure_future(self._end(commit, outcome, question))
+        self._ending.add(task)  # the event loop itself holds a task only weakly
+        task.add_done_callback(self._ending.discard)
+
+    async def _end(self, commit: Running, outcome: str, question: str | None) -> None:
+        for pause in (*_RETRIES, None):
+            try:
+                await self._store.end(commit.nonce, commit.attempt_id, outcome, self._clock(), question)
+            except StoreUnavailableError as error:
+                if pause is None:
+                    log.exception("the outcome of a commit is not stored", attempt=commit.attempt_id, error=str(error))
+                    return
+                await asyncio.sleep(pause)
+            else:
+                return
+
+    async def settle(self, seconds: float = 5.0) -> None:
+        """Wait, for at most so long, until every outcome reported so far is stored."""
+        await asyncio.sleep(0)  # those that other threads reported are started first
+        if self._ending:
+            await asyncio.wait(tuple(self._ending), timeout=seconds)
+
+    async def sweep_forever(self) -> None:
+        """Sweep expired rows, every minute, until cancelled."""
+        self._loop = asyncio.get_running_loop()  # a commit may end here that another worker began
+        while True:
+            try:
+                await self._store.sweep(self._clock(), GRACE_SECONDS)
+            except StoreUnavailableError as error:
+                log.warning("expired proposals are not swept", error=str(error))
+            await asyncio.sleep(SWEEP_SECONDS)
+
+    async def close(self) -> None:
+        """Wait for what is being stored, and close the store."""
+        await self.settle()
+        await self._store.close()
+
+
+def _unpacked(state: CallState) -> int:
+    """Return how many bytes a compressed message was decoded to."""
+    return state.reading.unpacked if isinstance(state.reading, SingleMessage) else 0
+
+
+def _renamed(message: Message, tool: str, arguments: JsonObject | None) -> Message:
+    """Return the message with the tool's own name and arguments."""
+    params = {**message.params, "name": tool}
+    if "arguments" in params:
+        params["arguments"] = arguments
+    return replace(message, value={**message.value, "params": params})

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from proxy.audit.pipeline import Recording
 from proxy.core.ids import new_id
 from proxy.core.model import AuditEvent
-from proxy.gate.phases import Phases
-from proxy.gate.request import Gate
+from proxy.gate.gate import Gate
 from proxy.gate.tool_catalog import ToolCatalog
+from proxy.gate.two_phase import TwoPhase
 from proxy.identity.token_file import OperatorTokens
 from proxy.policy.reloader import LivePolicy
 from proxy.redact import builtin
@@ -93,10 +93,13 @@ class Components:
         keys = open_keys(settings, os.environ)
         # A key that cannot be used stops the start, not the first proposal.
         keys.ring(time.time())
-        self.phases = Phases(store=self.store, ring=lambda: keys.ring(time.time()), sampler=self.sampler)
+        catalog = ToolCatalog(policy=self.policy.current, pins=self.pins)
+        self.two_phase = TwoPhase(
+            store=self.store, ring=lambda: keys.ring(time.time()), catalog=catalog, sampler=self.sampler
+        )
         self.gate = Gate(
-            phases=self.phases,
-            catalog=ToolCatalog(policy=self.policy.current, pins=self.pins),
+            two_phase=self.two_phase,
+            catalog=catalog,
             policy=self.policy.current,
             redactor=self.masker,
             sink=self.sink,
@@ -111,13 +114,13 @@ class Components:
     async def watch(self) -> None:
         """Follow changes of the policy, the pins and the proposals. Runs until cancelled."""
         await asyncio.gather(
-            self.policy.watch(), watch_approvals(self.pins, self._approved), self.phases.sweep_forever()
+            self.policy.watch(), watch_approvals(self.pins, self._approved), self.two_phase.sweep_forever()
         )
 
     async def close(self) -> None:
         # The gate first: it records the outcome of calls it gives up, and the pipeline last, since all others record.
         self.gate.close()
-        await self.phases.close()
+        await self.two_phase.close()
         if self.sampler is not None:
             await self.sampler.close()
         await asyncio.to_thread(self.recording.close)

@@ -153,9 +153,9 @@ class Worker:
             await asyncio.sleep(TICK_SECONDS)
             counters.beat()
             counters.set(CONNECTIONS, self.connections.open_count)
-            counters.set(UNDER_WAY, self.gate.under_way)
+            counters.set(UNDER_WAY, len(self.gate.in_flight))
             counters.set(STREAMS, self.announcer.count)
-            self.gate.catch_up()
+            self.gate.in_flight.catch_up()
             self.components.recording.look_after()
             self._report()
 
@@ -199,7 +199,7 @@ class Worker:
         self.connections.stopping = True
         await self.master.addons.get("proxyserver").servers.update([])
         if not await self.connections.drained(self._settings.drain_timeout):
-            log.warning("stopping with calls in flight", count=self.gate.under_way)
+            log.warning("stopping with calls in flight", count=len(self.gate.in_flight))
 
     async def _shut_down(self, serving: asyncio.Task[None]) -> None:
         self.master.shutdown()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from proxy.core.model import Context
-    from proxy.gate.request import Gate
+    from proxy.gate.gate import Gate
     from proxy.sandbox.server_process import Launch, ServerProcess
     from proxy.stdio.pipes import DescriptorReader, DescriptorWriter
     from proxy.trace.live_trace import LiveTrace
@@ -109,7 +109,7 @@ class StdioRunner:
                 await asyncio.wait_for(server.ended(), UNSEEN_SECONDS)
                 return
             log.error("killing a server whose trace has ended before it", server=self._context.server)
-            self._gate.observed(self._context, None, {"phase": "end", "tracer_gone": True})
+            self._gate.recorder.observed(self._context, None, {"phase": "end", "tracer_gone": True})
         else:
             log.error("killing a server that tampers with its tracer", server=self._context.server, did=watch.tampering)
         server.kill()

@@ -1,7 +1,4 @@
-"""Committing: a token is checked against the very call it came with, and works once.
-
-No I/O of its own: clock and store are given.
-"""
+"""Committing: what a commit presents, and whether it is good for the very call that it came with. Pure."""
 
 from __future__ import annotations
 
@@ -9,21 +6,16 @@ import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from proxy.core.proposals import COMMITTABLE, Commit, Consumed, Proposal, State
 from proxy.errors import PhaseError
 from proxy.twophase.hashing import NotExactError, hash_arguments
 from proxy.twophase.listing import COMMIT_TOKEN, EXTRA, PROPOSAL_ID
-from proxy.twophase.tokens import BadTokenError, KeyRing, Token, check_time, read
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from proxy.core.model import Call, JsonObject
-    from proxy.core.proposals import ProposalStore, Terms
+    from proxy.core.proposals import Commit, Proposal, Terms
+    from proxy.twophase.tokens import Token
 
 INPUT_REQUIRED: Final = "input_required"
-# How long a continued call waits for the outcome of its first part to be known.
-_WAITS: Final = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +40,9 @@ class Checked:
     token: Token
     proposal: Proposal
     begun: Commit | None = None
-    """The commit that this one goes on with."""
+    """The commit that this one continues."""
     question: str | None = None
-    """The hash of what it answers to."""
+    """The hash of the question that it answers."""
 
 
 def split_ticket(arguments: JsonObject | None, *, question: str | None) -> tuple[JsonObject | None, Ticket]:
@@ -79,90 +71,8 @@ def hash_question(state: object) -> str:
     return hashlib.sha256(state.encode("utf-8", "surrogatepass") if isinstance(state, str) else b"").hexdigest()
 
 
-class Committer:
-    """Checks commits, in one fixed order, and lets each proposal be carried out once."""
-
-    def __init__(
-        self,
-        *,
-        store: ProposalStore,
-        ring: Callable[[], KeyRing],
-        clock: Callable[[], float],
-        wait: Callable[[float], Awaitable[None]],
-    ) -> None:
-        self._store = store
-        self._ring = ring
-        self._clock = clock
-        self._wait = wait
-
-    async def check(self, call: Call, ticket: Ticket) -> Checked:
-        """Check a token against its call; nothing is used up.
-
-        Raises PhaseError with the first of these that holds: `bad_signature`, `expired`,
-        `unknown_proposal`, `args_hash_mismatch`; and StoreUnavailableError.
-        """
-        begun = None
-        try:
-            token = read(ticket.token, self._ring())
-            begun = await self._store.commit(token.nonce) if ticket.question is not None else None
-            if begun is None:
-                check_time(token, self._clock())
-        except BadTokenError as error:
-            raise PhaseError(error.reason, error.detail) from error
-        proposal = await self._proposal(token, ticket)
-        _check_call(token, proposal, call)
-        if ticket.question is not None and begun is None:
-            raise PhaseError("bad_proposal", "it answers a question that the server has not asked")
-        return Checked(token, proposal, begun, ticket.question)
-
-    async def _proposal(self, token: Token, ticket: Ticket) -> Proposal:
-        if token.proposal_id != ticket.proposal_id:
-            raise PhaseError("unknown_proposal", "the token is of another proposal than proposal_id names")
-        proposal = await self._store.proposal(token.proposal_id)
-        if proposal is None or proposal.nonce != token.nonce:
-            raise PhaseError("unknown_proposal", "there is no proposal of this id")
-        if proposal.state not in COMMITTABLE and proposal.state is not State.COMMITTED:
-            raise PhaseError("unknown_proposal", f"the proposal is {proposal.state}")
-        return proposal
-
-    async def consume(self, checked: Checked, attempt_id: str) -> None:
-        """Use the token up: of all who try, on whatever replica, one gets past this.
-
-        Raises PhaseError `nonce_replay` for everybody else, `unknown_proposal` where the
-        proposal was rejected meanwhile, and StoreUnavailableError.
-        """
-        if checked.begun is not None:
-            await self._resume(checked.begun, attempt_id, checked.question or "")
-            return
-        token = checked.token
-        consumed = await self._store.consume(
-            Commit(
-                proposal_id=token.proposal_id,
-                nonce=token.nonce,
-                attempt_id=attempt_id,
-                at=self._clock(),
-                expires_at=token.expires_at,
-            )
-        )
-        if consumed is Consumed.UNKNOWN:
-            raise PhaseError("unknown_proposal", "the proposal was withdrawn")
-        if consumed is not Consumed.OURS:
-            raise PhaseError("nonce_replay", "the token was used before")
-
-    async def _resume(self, begun: Commit, attempt_id: str, question: str) -> None:
-        """Go on with a commit that the server answered with a question, once for each question."""
-        commit: Commit | None = begun
-        for seconds in _WAITS:
-            if commit is None or commit.outcome is not None:
-                break
-            await self._wait(seconds)
-            commit = await self._store.commit(begun.nonce)
-        resumed = commit is not None and commit.outcome == INPUT_REQUIRED
-        if not resumed or not await self._store.resume(begun.nonce, attempt_id, question):
-            raise PhaseError("nonce_replay", "the token was used before, and the server has not asked this since")
-
-
-def _check_call(token: Token, proposal: Proposal, call: Call) -> None:
+def check_call(token: Token, proposal: Proposal, call: Call) -> None:
+    """Refuse a call that is not the very one that was proposed. Raises PhaseError `args_hash_mismatch`."""
     try:
         digest = hash_arguments(call.arguments)
     except NotExactError as error:

@@ -23,6 +23,8 @@ type Phase = Literal["propose", "commit"]
 
 PROPOSE: Final = "propose"
 COMMIT: Final = "commit"
+PHASE_SUFFIXES: Final = (PROPOSE, COMMIT)
+"""What the name of every phase ends with."""
 EXTRA: Final = "_interlock"
 """The argument that is for Interlock alone."""
 PROPOSAL_ID: Final = "proposal_id"

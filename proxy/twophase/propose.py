@@ -1,27 +1,24 @@
-"""Proposing: a plan is hashed, scored and kept, and answered. Nothing is executed.
-
-No I/O of its own: clock, store and sampler are given.
-"""
+"""Proposing: what a caller gives with a proposal, what is stored of it, and what it is answered. Pure."""
 
 from __future__ import annotations
 
+import json
 import secrets
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from proxy.core.proposals import Proposal, State
-from proxy.errors import PhaseError, SamplerError
+from proxy.errors import PhaseError
 from proxy.twophase.hashing import NotExactError, hash_arguments
 from proxy.twophase.listing import EXTRA
-from proxy.twophase.scoring import Score, score
-from proxy.twophase.tokens import KeyRing, Token, issue
+from proxy.twophase.tokens import Token, issue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from proxy.core.model import Call, Json, JsonObject
-    from proxy.core.proposals import ProposalStore, Terms
+    from proxy.core.proposals import Terms
+    from proxy.twophase.scoring import Score
+    from proxy.twophase.tokens import KeyRing
 
 MAX_TEXT: Final = 64 << 10
 """Characters of a prompt or of one candidate output that are taken."""
@@ -107,141 +104,40 @@ def _kind(value: Any) -> str:
     return "null" if value is None else type(value).__name__
 
 
-class Proposer:
-    """Makes proposals of plans."""
-
-    def __init__(
-        self,
-        *,
-        store: ProposalStore,
-        ring: Callable[[], KeyRing],
-        new_id: Callable[[], str],
-        clock: Callable[[], float],
-        sampler: Sampler | None = None,
-    ) -> None:
-        self._store = store
-        self._ring = ring
-        self._new_id = new_id
-        self._clock = clock
-        self._sampler = sampler
-
-    async def propose(self, plan: Plan) -> tuple[Proposal, JsonObject]:
-        """Keep a proposal of `plan`, or find the one that waits; return it and what to answer.
-
-        Raises PhaseError where the arguments cannot be hashed, StoreUnavailableError where the store is away.
-        """
-        digest = exact_hash(plan.call.arguments)
-        proposal = await self._awaited(plan, digest)
-        if proposal is None:
-            proposal = await self._store.propose(await self._draft(plan, digest), self._clock())
-        return proposal, self._answer(proposal, plan.call.arguments or {})
-
-    async def _awaited(self, plan: Plan, digest: str) -> Proposal | None:
-        """Return the proposal of the same call that an operator has decided on, or is to decide on."""
-        call, terms = plan.call, plan.terms
-        if terms.approval != "human" and not terms.review:
-            return None
-        return await self._store.awaited(call.server, call.tool or "", call.agent, digest, self._clock())
-
-    async def _draft(self, plan: Plan, digest: str) -> Proposal:
-        made, terms, now = await self._score(plan), plan.terms, self._clock()
-        state = _first_state(made, terms)
-        waits = state is State.PENDING
-        return Proposal(
-            proposal_id=self._new_id(),
-            server=plan.call.server,
-            tool=plan.call.tool or "",
-            principal=plan.call.agent,
-            arguments_hash=digest,
-            arguments=plan.arguments,
-            rule=terms.rule,
-            policy_version=plan.policy_version,
-            approval="human" if waits else "auto",
-            state=state,
-            nonce=secrets.token_urlsafe(_NONCE_BYTES),
-            created_at=now,
-            expires_at=now + (terms.approval_seconds if waits else terms.token_seconds),
-            token_seconds=terms.token_seconds,
-            composite_score=made.composite,
-            signals=made.signals,
-            absent=made.absent,
-            reason=made.reason,
-            call_id=plan.call_id,
-        )
-
-    async def _score(self, plan: Plan) -> Score:
-        call, evidence = plan.call, plan.evidence
-        baseline = await self._store.baseline(call.server, call.tool or "")
-        candidates, why = await self._candidates(plan)
-        return score(
-            candidates,
-            evidence.prompt,
-            baseline.prompt_hash if baseline else None,
-            plan.terms.weights,
-            plan.terms.block_threshold,
-            no_candidates=why,
-        )
-
-    async def _candidates(self, plan: Plan) -> tuple[Sequence[str] | None, str]:
-        """Return two outputs to compare, or none and why."""
-        if plan.evidence.candidates:
-            return plan.evidence.candidates, ""
-        if self._sampler is None:
-            return None, "no candidate outputs were given"
-        try:
-            tool = plan.call.tool or ""
-            return await self._sampler.sample(tool, plan.description, plan.arguments, plan.prompt), ""
-        except SamplerError as error:
-            return None, str(error)
-
-    def _answer(self, proposal: Proposal, arguments: JsonObject) -> JsonObject:
-        scored = {"composite_score": proposal.composite_score, "signals": dict(proposal.signals)}
-        if proposal.state is State.BLOCKED:
-            draft = {"tool": proposal.tool, "arguments": arguments}
-            return {
-                "status": "blocked",
-                "action": "create_draft",
-                "reason": proposal.reason,
-                "draft": draft,
-                **scored,
-            }
-        if proposal.state is State.REJECTED:
-            said = {"reason": proposal.operator_reason or ""}
-            return {"status": "rejected", "proposal_id": proposal.proposal_id, **said, **scored}
-        if proposal.state is State.PENDING:
-            waits = {"proposal_id": proposal.proposal_id, "expires_at": timestamp(proposal.expires_at)}
-            return {"status": "pending", **waits, **scored}
-        token = self._token(proposal)
-        return {
-            "status": "allowed",
-            "proposal_id": proposal.proposal_id,
-            "commit_token": issue(token, self._ring()),
-            "expires_at": timestamp(token.expires_at),
-            **scored,
-        }
-
-    def _token(self, proposal: Proposal) -> Token:
-        now = self._clock()
-        return Token(
-            token_id=self._new_id(),
-            proposal_id=proposal.proposal_id,
-            tool_name=proposal.tool,
-            tool_args_hash=proposal.arguments_hash,
-            issued_at=now,
-            expires_at=min(now + proposal.token_seconds, proposal.expires_at),
-            nonce=proposal.nonce,
-            composite_score=proposal.composite_score,
-            server=proposal.server,
-            principal=proposal.principal,
-        )
-
-
 def exact_hash(arguments: JsonObject | None) -> str:
     """Return the hash of a call's arguments. Raises PhaseError `inexact_value` where there is none."""
     try:
         return hash_arguments(arguments)
     except NotExactError as error:
         raise PhaseError("inexact_value", str(error)) from error
+
+
+def draft(plan: Plan, digest: str, made: Score, proposal_id: str, now: float) -> Proposal:
+    """Return a new proposal of `plan`, whose arguments hash to `digest` and which scores so."""
+    terms, state = plan.terms, _first_state(made, plan.terms)
+    waits = state is State.PENDING
+    return Proposal(
+        proposal_id=proposal_id,
+        server=plan.call.server,
+        tool=plan.call.tool or "",
+        principal=plan.call.agent,
+        arguments_hash=digest,
+        arguments=plan.arguments,
+        rule=terms.rule,
+        policy_version=plan.policy_version,
+        approval="human" if waits else "auto",
+        state=state,
+        # One nonce for each proposal, in every token of it: however many tokens are issued, one commit consumes it.
+        nonce=secrets.token_urlsafe(_NONCE_BYTES),
+        created_at=now,
+        expires_at=now + (terms.approval_seconds if waits else terms.token_seconds),
+        token_seconds=terms.token_seconds,
+        composite_score=made.composite,
+        signals=made.signals,
+        absent=made.absent,
+        reason=made.reason,
+        call_id=plan.call_id,
+    )
 
 
 def _first_state(made: Score, terms: Terms) -> State:
@@ -254,6 +150,54 @@ def _first_state(made: Score, terms: Terms) -> State:
         unscored = made.reason == "no_signals" and terms.approval == "human"
         return State.PENDING if terms.review or unscored else State.BLOCKED
     return State.PENDING if terms.approval == "human" else State.PROPOSED
+
+
+def answer_proposal(
+    proposal: Proposal, arguments: JsonObject, commit_name: str, ring: KeyRing, token_id: str, now: float
+) -> JsonObject:
+    """Return the tool result that answers a proposal; with a token of this id where it may be committed."""
+    scored = {"composite_score": proposal.composite_score, "signals": dict(proposal.signals)}
+    answer: JsonObject
+    if proposal.state is State.BLOCKED:
+        # The arguments are the caller's own, so it gets them back as they came, not masked.
+        plan = {"tool": proposal.tool, "arguments": arguments}
+        answer = {"status": "blocked", "action": "create_draft", "reason": proposal.reason, "draft": plan}
+    elif proposal.state is State.REJECTED:
+        answer = {"status": "rejected", "proposal_id": proposal.proposal_id, "reason": proposal.operator_reason or ""}
+    elif proposal.state is State.PENDING:
+        expires_at = timestamp(proposal.expires_at)
+        answer = {"status": "pending", "proposal_id": proposal.proposal_id, "expires_at": expires_at}
+    else:
+        token = _token(proposal, token_id, now)
+        answer = {
+            "status": "allowed",
+            "proposal_id": proposal.proposal_id,
+            "commit_token": issue(token, ring),
+            "expires_at": timestamp(token.expires_at),
+        }
+    advice = _ADVICE[answer["status"]].format(commit=commit_name, reason=proposal.reason)
+    return _result({**answer, **scored}, advice)
+
+
+def answer_not_required(tool: str) -> JsonObject:
+    """Return the tool result that answers a proposal of a call that may be made directly."""
+    return _result({"status": "not_required", "tool": tool}, _ADVICE["not_required"].format(tool=tool))
+
+
+def _token(proposal: Proposal, token_id: str, now: float) -> Token:
+    return Token(
+        token_id=token_id,
+        proposal_id=proposal.proposal_id,
+        tool_name=proposal.tool,
+        tool_args_hash=proposal.arguments_hash,
+        issued_at=now,
+        # An approval ends with its proposal, however late the token for it is issued.
+        expires_at=min(now + proposal.token_seconds, proposal.expires_at),
+        nonce=proposal.nonce,
+        composite_score=proposal.composite_score,
+        server=proposal.server,
+        principal=proposal.principal,
+    )
 
 
 def describe(proposal: Proposal) -> JsonObject:
@@ -271,5 +215,27 @@ def describe(proposal: Proposal) -> JsonObject:
 
 
 def timestamp(seconds: float) -> str:
-    """Spell a time for people and models."""
+    """Return a time as people and models read it."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _result(answer: JsonObject, advice: str) -> JsonObject:
+    """Return the tool result for an answer: the answer itself as text and as a structure, and what to do next."""
+    return {
+        "content": [{"type": "text", "text": json.dumps(answer)}, {"type": "text", "text": advice}],
+        "structuredContent": answer,
+        "isError": False,
+        "resultType": "complete",
+    }
+
+
+_ADVICE: Final = {
+    "not_required": "Nothing has been executed. These arguments need no proposal: call {tool!r} with them directly.",
+    "allowed": "Nothing has been executed yet. To run it, call {commit!r} with exactly the same arguments, "
+    "and with this proposal_id and commit_token, before expires_at. The token works once.",
+    "pending": "Nothing has been executed. A person has to approve this proposal: tell the user, and later propose "
+    "the same again; once it is approved, the answer has the commit_token.",
+    "rejected": "Nothing has been executed. A person has rejected this proposal: do not try again, tell the user.",
+    "blocked": "Nothing has been executed ({reason}). Show the draft to the user. Where the reason is no_signals, "
+    "propose again with _interlock: the prompt you act on, and two candidate_outputs.",
+}

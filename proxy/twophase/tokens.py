@@ -13,11 +13,12 @@ import base64
 import json
 import re
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, hmac
 
+from proxy.errors import PhaseError
 from proxy.twophase.hashing import canonical
 
 VERSION: Final = "ilk1"
@@ -29,13 +30,8 @@ _FORM: Final = re.compile(r"(ilk1\.([A-Za-z0-9_-]{1,64})\.([A-Za-z0-9_-]+))\.([A
 _KEY_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
-class BadTokenError(ValueError):
-    """A token that is not to be honoured. `reason` is a stable reason code."""
-
-    def __init__(self, reason: Literal["bad_signature", "expired"], detail: str) -> None:
-        super().__init__(f"{reason}: {detail}")
-        self.reason = reason
-        self.detail = detail
+class BadTokenError(PhaseError):
+    """A token that is not to be honoured: `bad_signature` or `expired`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,8 +11,7 @@ import json
 import math
 from typing import Any, Never
 
-from proxy.core.json_codec import encode_canonical, encode_json, is_heavy
-from proxy.core.json_quick import read_quickly
+from proxy.core.json_codec import encode_canonical, encode_json, is_heavy, read_quickly
 from proxy.core.model import Json, JsonObject, Kind, Message, MessageId
 from proxy.errors import WireError
 

@@ -14,7 +14,7 @@ from addons.egress import Egress
 from addons.mitm.pinned_dial import PinnedHost
 from proxy.core.model import AuditEvent, Principal
 from proxy.egress.guard import UNJUDGED, EgressGuard
-from proxy.gate.request import Gate
+from proxy.gate.gate import Gate
 from proxy.policy.decide import CompiledPolicy
 from proxy.policy.egress import CompiledEgress
 from proxy.policy.rules import Egress as Section

@@ -11,7 +11,7 @@ from mitmproxy import http
 
 from addons.sse_rewriter import EventStream
 from proxy.core.model import Call, Context, Decision, InFlightCall, Kind, Message, Outcome, Principal
-from proxy.gate.router import Responses
+from proxy.gate.router import ResponseRouter
 
 CONTEXT = Context(Principal("bot"), "mcp.example.com")
 SESSION = Context(Principal("bot"), "mcp.example.com", session="s1")
@@ -39,7 +39,7 @@ def stream(context: Context, method: str | None = None, **params: Any) -> EventS
         call, decision = Call(method, context.server, "bot"), Decision(Outcome.ALLOW, "x")
         in_flight = InFlightCall("c", message, context, call, decision, 0.0, 0.0)
     request = http.Request.make("GET", "http://mcp.example.com/sse")
-    return EventStream(Responses(StubGate(), context, in_flight, b"k" * 32), request, 1 << 20)  # type: ignore[arg-type]
+    return EventStream(ResponseRouter(StubGate(), context, in_flight, b"k" * 32), request, 1 << 20)  # type: ignore[arg-type]
 
 
 def passed(events: EventStream, chunk: bytes) -> bytes:

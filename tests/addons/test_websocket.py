@@ -21,8 +21,8 @@ async def test_a_message_that_comes_while_the_proxy_stops_is_refused(monkeypatch
     await websocket.WebsocketGate(gate, 1 << 20, b"k" * 32, lambda: True).websocket_message(flow)
     assert message.dropped
     assert b"stopping" in said[0]
-    gate.inspect.assert_not_called()
-    assert gate.note.call_args.args[:2] == ("request_refused", "stopping")
+    gate.requests.inspect.assert_not_called()
+    assert gate.recorder.note.call_args.args[:2] == ("request_refused", "stopping")
 
 
 async def test_others_have_their_turn_before_each_message():
@@ -32,9 +32,19 @@ async def test_others_have_their_turn_before_each_message():
         order.append("inspected")
         return Pass()
 
-    flow, gate = tflow.twebsocketflow(), mock.Mock(inspect=inspect)
+    flow, gate = tflow.twebsocketflow(), mock.Mock(requests=mock.Mock(inspect=inspect))
     flow_state.state_of(flow).principal = Principal("agent")
     flow.websocket.messages = [next(each for each in flow.websocket.messages if each.from_client)]
     asyncio.get_running_loop().call_soon(order.append, "another's turn")
     await websocket.WebsocketGate(gate, 1 << 20, b"k" * 32, lambda: False).websocket_message(flow)
     assert order == ["another's turn", "inspected"]
+
+
+async def test_an_unknown_verdict_drops_the_message():
+    flow, gate = tflow.twebsocketflow(), mock.Mock()
+    gate.requests.inspect = mock.AsyncMock(return_value="Forward")
+    flow_state.state_of(flow).principal = Principal("agent")
+    message = next(each for each in flow.websocket.messages if each.from_client)
+    flow.websocket.messages = [message]
+    await websocket.WebsocketGate(gate, 1 << 20, b"k" * 32, lambda: False).websocket_message(flow)
+    assert message.dropped

@@ -11,10 +11,10 @@ from typing import Any
 from proxy import cli
 
 POINTS = {
-    "before the nonce": ("proxy.twophase.commit", "Committer", "consume", "before"),
-    "after the nonce": ("proxy.twophase.commit", "Committer", "consume", "after"),
-    "after the record": ("proxy.gate.request", "Gate", "_begin", "before"),
-    "after forwarding": ("proxy.gate.request", "Gate", "observe", "before"),
+    "before the nonce": ("proxy.gate.two_phase", "TwoPhase", "_consume", "before"),
+    "after the nonce": ("proxy.gate.two_phase", "TwoPhase", "_consume", "after"),
+    "after the record": ("proxy.gate.request", "RequestGate", "_begin", "before"),
+    "after forwarding": ("proxy.gate.response", "ResponseGate", "observe", "before"),
 }
 
 
@@ -31,7 +31,7 @@ def die(point: str) -> None:
 
     def is_commit(self: Any, *arguments: Any) -> bool:
         held = [getattr(argument, "commit", None) for argument in arguments]
-        return name == "consume" or any(held)
+        return name == "_consume" or any(held)
 
     if when == "after":
 

@@ -26,13 +26,13 @@ PARTS = {
     "headers": "proxy.gate.request.check_headers",
     "call": "proxy.gate.request.as_call",
     "decide": "proxy.policy.decide.CompiledPolicy.decide",
-    "pins": "proxy.gate.tool_catalog.ToolCatalog.objection",
+    "pins": "proxy.gate.tool_catalog.ToolCatalog.look_up",
     "pin store": "proxy.store.pin_files.PinFiles.read",
-    "redact": "proxy.gate.request.Gate._redact",
+    "redact": "proxy.gate.request.RequestGate._redact",
     "record": "proxy.audit.local_log.LocalLog.record",
-    "begin": "proxy.gate.request.Gate._begin",
-    "carry out": "addons.mcp.McpGate._carry_out",
-    "spell": "proxy.gate.request.Gate.encode",
+    "begin": "proxy.gate.request.RequestGate._begin",
+    "carry out": "addons.mcp.carry_out",
+    "spell": "proxy.gate.request.RequestGate.encode",
     "replace body": "addons.flow_state.forward_as_json",
 }
 

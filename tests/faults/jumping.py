@@ -7,7 +7,7 @@ import sys
 import time
 
 from proxy import cli
-from proxy.gate.request import Gate
+from proxy.gate.gate import Gate
 
 HOUR, DAY, YEAR = 3600.0, 86_400.0, 31_557_600.0
 JUMPS = (0.0, HOUR, -HOUR, DAY, -DAY, 0.0, 60 * DAY, -60 * DAY, 30 * YEAR, -30 * YEAR)

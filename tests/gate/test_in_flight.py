@@ -54,11 +54,11 @@ def test_an_id_is_claimed_by_requests_alone_and_given_back():
     assert in_flight_calls.claim(CONTEXT, request)
     assert not in_flight_calls.claim(CONTEXT, request)
     assert in_flight_calls.claim(CONTEXT, answer)
-    in_flight_calls.let_go(CONTEXT, answer)
+    in_flight_calls.release(CONTEXT, answer)
     assert in_flight_calls.claim(replace(CONTEXT, session=None), request)
     assert in_flight_calls.claim(replace(CONTEXT, session="other"), request)
     assert not in_flight_calls.claim(CONTEXT, request)
-    in_flight_calls.let_go(CONTEXT, request)
+    in_flight_calls.release(CONTEXT, request)
     assert in_flight_calls.claim(CONTEXT, request)
 
 

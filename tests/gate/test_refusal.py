@@ -9,7 +9,6 @@ import pytest
 from proxy.core.model import Answer, Call, Decision, Kind, Message, Outcome, Reject
 from proxy.gate.refusal import (
     CallState,
-    as_call,
     egress_reason,
     may_leave,
     refused_verdict,
@@ -24,6 +23,7 @@ from tests.support.gate_fixture import ALLOW, CONTEXT, DENY, call
 def step(reading=None, decision=None) -> CallState:
     made = CallState("call-1", CONTEXT, 0.0)
     made.reading, made.decision = reading, decision
+    made.message = reading.message if isinstance(reading, SingleMessage) else None
     return made
 
 
@@ -67,16 +67,6 @@ def test_every_request_of_a_batch_is_answered():
 )
 def test_bytes_are_answered_by_id_where_one_is_known(reading: RefusedBody, kind: type):
     assert isinstance(refused_verdict(step(reading), step().denial("not_json")), kind)
-
-
-def test_what_policy_decides_on_is_the_tool_or_the_method_with_its_parameters():
-    tool = as_call(Message(Kind.REQUEST, call("rm", {"a": 1}), "tools/call", 1), CONTEXT)
-    assert (tool.tool, tool.arguments) == ("rm", {"a": 1})
-    read = {"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": {"uri": "x"}}
-    other = as_call(Message(Kind.REQUEST, read, "resources/read", 1), CONTEXT)
-    assert (other.tool, other.method, other.arguments) == (None, "resources/read", {"uri": "x"})
-    answer = {"jsonrpc": "2.0", "id": 1, "result": {"a": 1}}
-    assert as_call(Message(Kind.RESPONSE, answer, None, 1), CONTEXT).method == "response"
 
 
 def test_a_destination_that_could_not_be_judged_is_a_failure_of_ours():

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from proxy.core.model import Answer, Call, Decision, Outcome, Pass, Reject
+from proxy.core.model import Answer, Call, Decision, Kind, Message, Outcome, Pass, Reject
 from proxy.errors import AuditUnavailableError, WireError
 from proxy.gate import request as gate_module
-from tests.support.gate_fixture import ALLOW, BOOM, DENY, MASK, World, call, denial_of, only_reply
+from proxy.gate.request import as_call
+from tests.support.gate_fixture import ALLOW, BOOM, CONTEXT, DENY, MASK, World, call, denial_of, only_reply
 
 
 async def test_an_allowed_call_is_forwarded_after_its_event_is_durable() -> None:
@@ -27,7 +28,7 @@ async def test_an_allowed_call_is_forwarded_after_its_event_is_durable() -> None
     assert (event.tool, event.arguments, event.jsonrpc_id) == ("t", {"path": "/x"}, 7)
     assert (event.agent, event.authenticated, event.server, event.session) == ("bot", True, "mcp.example.com", "s1")
     assert event.call_id == verdict.in_flight.call_id
-    assert world.gate.under_way == 1
+    assert len(world.gate.in_flight) == 1
 
 
 @pytest.mark.parametrize(
@@ -80,7 +81,7 @@ async def test_a_denied_call_is_answered_with_a_result_the_model_can_act_on() ->
         assert part in text
     assert (event.decision, event.reason, event.rule) == ("deny", "policy_denied", "no-danger")
     assert world.order[-2:] == ["record", "Answer"]
-    assert world.gate.under_way == 0
+    assert len(world.gate.in_flight) == 0
 
 
 async def test_a_rule_may_ask_for_an_error_instead() -> None:
@@ -188,7 +189,7 @@ async def test_a_failure_in_any_step_refuses(
         world.fail[step] = error
     verdict = await world.inspect(call(arguments={"a": "secret"}))
     assert isinstance(verdict, Reject if step == "read_body" else Answer)
-    assert world.gate.under_way == 0
+    assert len(world.gate.in_flight) == 0
     if step != "record":
         assert [event.decision for event in world.events] == ["deny"]
 
@@ -271,7 +272,7 @@ async def test_secrets_are_masked_before_they_leave_and_before_they_are_recorded
     world = World(replace(ALLOW, redactions=(MASK,)))
     verdict = await world.forward(call(arguments={"a": ["secret"]}))
     assert verdict.message.params["arguments"] == {"a": ["***"]}
-    assert b"secret" not in await world.gate.encode(verdict)
+    assert b"secret" not in await world.gate.requests.encode(verdict)
     assert world.events[0].arguments == {"a": ["***"]}
     assert [finding.detector for finding in world.events[0].redactions] == ["secrets.test"]
 
@@ -298,7 +299,7 @@ async def test_secrets_are_never_recorded_even_where_no_rule_asks() -> None:
 async def test_a_redaction_looks_only_where_it_says(on: str) -> None:
     world = World(replace(ALLOW, redactions=(replace(MASK, on=frozenset({on})),)))
     verdict = await world.forward(call(arguments={"a": "secret"}))
-    observed = world.gate.observe(verdict.in_flight, {"id": 7, "result": {"b": "secret"}}, b"raw")
+    observed = world.gate.responses.observe(verdict.in_flight, {"id": 7, "result": {"b": "secret"}}, b"raw")
     assert verdict.message.params["arguments"]["a"] == ("***" if on == "arguments" else "secret")
     assert observed["result"]["b"] == ("***" if on == "result" else "secret")
 
@@ -316,7 +317,7 @@ async def test_a_report_changes_nothing_and_notes_what_was_found() -> None:
     verdict = await world.forward(call(arguments={"a": "secret"}))
     response = {"jsonrpc": "2.0", "id": 7, "result": {"b": "secret"}}
     assert verdict.message.value == call(arguments={"a": "secret"})
-    assert world.gate.observe(verdict.in_flight, response, b"raw") is response
+    assert world.gate.responses.observe(verdict.in_flight, response, b"raw") is response
     assert [len(event.redactions) for event in world.events] == [1, 1]
 
 
@@ -335,3 +336,13 @@ async def test_a_report_changes_nothing_and_notes_what_was_found() -> None:
 async def test_masking_that_breaks_the_message_refuses_it(mask_as: Any) -> None:
     world = World(replace(ALLOW, redactions=(MASK,)), mask_as=mask_as)
     assert denial_of(only_reply(await world.inspect(call())))["reason"] == "internal_error"
+
+
+def test_what_policy_decides_on_is_the_tool_or_the_method_with_its_parameters():
+    tool = as_call(Message(Kind.REQUEST, call("rm", {"a": 1}), "tools/call", 1), CONTEXT)
+    assert (tool.tool, tool.arguments) == ("rm", {"a": 1})
+    read = {"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": {"uri": "x"}}
+    other = as_call(Message(Kind.REQUEST, read, "resources/read", 1), CONTEXT)
+    assert (other.tool, other.method, other.arguments) == (None, "resources/read", {"uri": "x"})
+    answer = {"jsonrpc": "2.0", "id": 1, "result": {"a": 1}}
+    assert as_call(Message(Kind.RESPONSE, answer, None, 1), CONTEXT).method == "response"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from proxy.core.model import Answer, AuditEvent, Forward
-from proxy.gate.request import Gate
+from proxy.gate.gate import Gate
 from proxy.redact import Masker
 from tests.support.gate_fixture import CONTEXT, only_reply
 from tests.support.method_rules import POLICY, completion, sampled
@@ -31,7 +31,7 @@ class World:
         self.events.append(event)
 
     async def send(self, value: dict[str, Any]) -> Any:
-        return await self.gate.inspect(json.dumps(value).encode(), CONTEXT)
+        return await self.gate.requests.inspect(json.dumps(value).encode(), CONTEXT)
 
     async def ask(self, method: str, params: dict[str, Any]) -> Any:
         return await self.send({"jsonrpc": "2.0", "id": 3, "method": method, "params": params})

@@ -88,17 +88,17 @@ async def test_an_mcp_message_whose_head_is_only_reported_is_forwarded_and_the_f
 
 async def test_the_head_of_a_streaming_upload_is_looked_at_before_anything_goes():
     world = World()
-    denial = world.gate.watch_upload(going("deny"), [("X-Data", "secret")], 100)
+    denial = world.gate.plain_requests.watch_upload(going("deny"), [("X-Data", "secret")], 100)
     assert denial is not None
     assert denial.reason == "secret_found"
-    assert world.gate.watch_upload(CONTEXT, [("X-Data", "secret")], 100) is None
+    assert world.gate.plain_requests.watch_upload(CONTEXT, [("X-Data", "secret")], 100) is None
 
 
 async def test_a_secret_that_began_beside_the_answer_is_told_of_with_it():
     world = World(replace(ALLOW, redactions=(MASK,)))
     in_flight = (await world.forward(call())).in_flight
-    world.gate.mask_aside(in_flight, {"method": "notifications/message", "params": {"data": "secret"}})
-    world.gate.observe(in_flight, {"jsonrpc": "2.0", "id": 7, "result": {"a": "fine"}}, b"raw")
+    world.gate.responses.mask_aside(in_flight, {"method": "notifications/message", "params": {"data": "secret"}})
+    world.gate.responses.observe(in_flight, {"jsonrpc": "2.0", "id": 7, "result": {"a": "fine"}}, b"raw")
     assert len(world.events[-1].redactions) == 1
 
 

@@ -108,18 +108,3 @@ async def test_text_that_quotes_a_message_passes_where_no_lines_are_read() -> No
 
 async def test_ordinary_lines_pass_where_lines_are_read() -> None:
     assert isinstance(await World().inspect(b"hello\nworld", context=replace(CONTEXT, transport="websocket")), Pass)
-
-
-async def test_large_work_is_done_aside_and_small_work_at_once() -> None:
-    gate = World().gate
-    main = threading.main_thread()
-    assert await gate.in_thread(10, threading.current_thread) is main
-    assert await gate.in_thread(gate_module.READ_AT_ONCE + 1, threading.current_thread) is not main
-
-
-async def test_what_large_work_raises_is_raised() -> None:
-    def fail() -> None:
-        raise BOOM
-
-    with pytest.raises(RuntimeError, match="boom"):
-        await World().gate.in_thread(gate_module.READ_AT_ONCE + 1, fail)

@@ -11,7 +11,7 @@ import pytest
 
 from proxy.core.model import AuditEvent, Call, Decision, Forward, PinRules
 from proxy.errors import PinsUnavailableError
-from proxy.gate.request import Gate
+from proxy.gate.gate import Gate
 from proxy.gate.tool_catalog import ToolCatalog
 from proxy.gate.tool_pins import ServerPins
 from proxy.redact import Masker
@@ -68,13 +68,13 @@ class World:
         self.catalog.show(CONTEXT, {"tools": [tool]}, continued=False)
 
     async def send(self, arguments: Any) -> Any:
-        return await self.gate.inspect(json.dumps(call(arguments=arguments)).encode(), CONTEXT)
+        return await self.gate.requests.inspect(json.dumps(call(arguments=arguments)).encode(), CONTEXT)
 
     async def answer(self, result: dict[str, Any]) -> Any:
         verdict = await self.send({"note": "x"})
         assert isinstance(verdict, Forward)
         value = {"jsonrpc": "2.0", "id": 7, "result": result}
-        return self.gate.observe(verdict.in_flight, value, json.dumps(value).encode())
+        return self.gate.responses.observe(verdict.in_flight, value, json.dumps(value).encode())
 
 
 @pytest.fixture
@@ -142,7 +142,7 @@ async def test_where_the_schema_cannot_be_looked_up_nothing_is_given_on(world: W
     assert isinstance(verdict, Forward)
     world.broken = True
     value = {"jsonrpc": "2.0", "id": 7, "result": {"structuredContent": {"token": SECRET}}}
-    observed = world.gate.observe(verdict.in_flight, value, b"")
+    observed = world.gate.responses.observe(verdict.in_flight, value, b"")
     assert denial_of(observed)["reason"] == "internal_error"
     assert SECRET not in json.dumps(observed)
     assert denial_of(only_reply(await world.send({"token": SECRET})))["reason"] == "internal_error"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from proxy.core.model import InFlightCall
-from proxy.gate.router import Responses, subscription, tools_changed
+from proxy.gate.router import ResponseRouter, subscription, tools_changed
 from proxy.wire.sse_ping_carrier import carrier
 from tests.support.gate_fixture import ALLOW, CONTEXT, MASK, World, call
 
@@ -21,7 +21,7 @@ async def begin(world: World, request: dict[str, Any] | None = None) -> InFlight
     return (await world.forward(request or call(request_id=1))).in_flight
 
 
-def rewrite(responses: Responses, value: Any) -> list[Any] | None:
+def rewrite(responses: ResponseRouter, value: Any) -> list[Any] | None:
     payloads = responses.rewrite(json.dumps(value).encode())
     return None if payloads is None else [json.loads(payload) for payload in payloads]
 
@@ -29,7 +29,7 @@ def rewrite(responses: Responses, value: Any) -> list[Any] | None:
 async def test_an_answer_is_the_own_calls_or_that_of_another_of_its_session() -> None:
     world = World(decision=MASKING)
     own, other = await begin(world), await begin(world, call(request_id=2))
-    responses = Responses(world.gate, CONTEXT, own)
+    responses = ResponseRouter(world.gate.responses, CONTEXT, own)
     answer = {"jsonrpc": "2.0", "id": 2, "result": {"text": "secret"}}
     assert rewrite(responses, answer) == [{**answer, "result": {"text": "***"}}]
     assert (own.closed, other.closed) == (False, True)
@@ -39,7 +39,7 @@ async def test_an_answer_is_the_own_calls_or_that_of_another_of_its_session() ->
 
 async def test_members_of_an_array_are_taken_one_by_one() -> None:
     world = World(decision=MASKING)
-    responses = Responses(world.gate, CONTEXT, await begin(world))
+    responses = ResponseRouter(world.gate.responses, CONTEXT, await begin(world))
     values = [{"jsonrpc": "2.0", "method": "x"}, {"jsonrpc": "2.0", "id": 1, "result": {"t": "secret"}}]
     assert rewrite(responses, values) == [[values[0], {**values[1], "result": {"t": "***"}}]]
 
@@ -56,7 +56,7 @@ async def test_members_of_an_array_are_taken_one_by_one() -> None:
 )
 async def test_what_names_a_member_twice_is_passed_on_as_it_was_read(body: bytes) -> None:
     world = World(decision=MASKING)
-    responses = Responses(world.gate, CONTEXT, await begin(world))
+    responses = ResponseRouter(world.gate.responses, CONTEXT, await begin(world))
     (payload,) = responses.rewrite(body) or []
     assert json.loads(payload) == json.loads(body)
     assert b"secret" not in payload
@@ -65,7 +65,7 @@ async def test_what_names_a_member_twice_is_passed_on_as_it_was_read(body: bytes
 
 async def test_what_cannot_be_read_is_withheld_where_results_are_masked() -> None:
     world = World(decision=MASKING)
-    responses = Responses(world.gate, CONTEXT, await begin(world))
+    responses = ResponseRouter(world.gate.responses, CONTEXT, await begin(world))
     (payload,) = responses.rewrite(b"{half") or []
     assert json.loads(payload)["id"] == 1
     assert b"unreadable_response" in payload
@@ -73,15 +73,15 @@ async def test_what_cannot_be_read_is_withheld_where_results_are_masked() -> Non
 
 @pytest.mark.parametrize(("transport", "left"), [("stdio", []), ("sse", []), ("websocket", None)])
 def test_in_a_session_what_is_no_message_is_left_out(transport: Any, left: list[bytes] | None) -> None:
-    responses = Responses(World().gate, replace(CONTEXT, transport=transport), None)
+    responses = ResponseRouter(World().gate.responses, replace(CONTEXT, transport=transport), None)
     assert responses.rewrite(b"chatter") == left
 
 
 def test_answers_that_were_sealed_are_opened_by_the_key_alone() -> None:
     answer = {"jsonrpc": "2.0", "id": 9, "result": {}}
     echoed = {"jsonrpc": "2.0", "id": carrier([answer], KEY)["id"], "result": {}}
-    assert rewrite(Responses(World().gate, CONTEXT, None, KEY), echoed) == [answer]
-    assert rewrite(Responses(World().gate, CONTEXT, None), echoed) is None
+    assert rewrite(ResponseRouter(World().gate.responses, CONTEXT, None, KEY), echoed) == [answer]
+    assert rewrite(ResponseRouter(World().gate.responses, CONTEXT, None), echoed) is None
 
 
 async def test_a_subscription_to_tools_is_known_and_others_are_not() -> None:

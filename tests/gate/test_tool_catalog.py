@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from proxy.core.model import AuditEvent, Call, Context, Forward, PinRules, Principal
+from proxy.core.model import AuditEvent, Context, Forward, PinRules, Principal
 from proxy.errors import PinsUnavailableError
-from proxy.gate.request import Gate
+from proxy.gate.gate import Gate
 from proxy.gate.tool_catalog import ToolCatalog, is_tool_list
 from proxy.gate.tool_pins import ServerPins
 from proxy.policy.decide import CompiledPolicy
@@ -76,15 +76,15 @@ class World:
         return [shown["name"] for shown in self.show(list(tools))["tools"]]
 
     def objection(self, name: str) -> str | None:
-        found = self.catalog.objection(Call("tools/call", CONTEXT.server, "bot", name))
+        found = self.catalog.look_up(CONTEXT.server, name, self.policy.pins)[1]
         return found.reason if found else None
 
     async def list_through_gate(self, result: Any, **params: Any) -> dict[str, Any]:
         request = {"jsonrpc": "2.0", "id": 3, "method": "tools/list", "params": params}
-        verdict = await self.gate.inspect(json.dumps(request).encode(), CONTEXT)
+        verdict = await self.gate.requests.inspect(json.dumps(request).encode(), CONTEXT)
         assert isinstance(verdict, Forward)
         answer = {"jsonrpc": "2.0", "id": 3, "result": result}
-        return self.gate.observe(verdict.in_flight, answer, json.dumps(answer).encode())
+        return self.gate.responses.observe(verdict.in_flight, answer, json.dumps(answer).encode())
 
 
 ENFORCE = PinRules(mode="enforce")
@@ -160,8 +160,7 @@ def test_under_enforce_what_was_never_listed_may_not_be_called() -> None:
 def test_pins_of_one_server_say_nothing_of_another() -> None:
     world = World(ENFORCE)
     world.names(tool("echo"))
-    elsewhere = Call("tools/call", "other.example.com", "bot", "echo")
-    assert world.catalog.objection(elsewhere) is not None
+    assert world.catalog.look_up("other.example.com", "echo", ENFORCE)[1] is not None
 
 
 @pytest.mark.parametrize("mode", ["off", "record"])
@@ -186,8 +185,10 @@ def test_hidden_characters_are_only_told_of_where_policy_says_so() -> None:
     assert world.objection("odd") is None
 
 
-def test_methods_that_call_no_tool_meet_no_objection() -> None:
-    assert World(ENFORCE).catalog.objection(Call("resources/read", "s", "bot")) is None
+async def test_methods_that_call_no_tool_meet_no_objection() -> None:
+    world = World(ENFORCE)
+    body = {"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": {"uri": "x"}}
+    assert isinstance(await world.gate.requests.inspect(json.dumps(body).encode(), CONTEXT), Forward)
 
 
 async def test_findings_are_recorded_once_without_what_was_said() -> None:
@@ -212,7 +213,7 @@ async def test_findings_are_recorded_once_without_what_was_said() -> None:
 async def test_a_refused_tool_is_answered_with_the_reason_and_the_way_out() -> None:
     world = World(ENFORCE)
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "echo"}}
-    verdict = await world.gate.inspect(json.dumps(body).encode(), CONTEXT)
+    verdict = await world.gate.requests.inspect(json.dumps(body).encode(), CONTEXT)
     (reply,) = verdict.replies  # type: ignore[union-attr]
     assert reply["result"]["_meta"]["mcp-interlock/denial"]["reason"] == "tool_not_pinned"
     assert "interlock pins approve" in reply["result"]["content"][0]["text"]
@@ -231,14 +232,16 @@ async def test_a_list_is_withheld_where_pins_are_unavailable() -> None:
     world = World(broken=True)
     answer = await world.list_through_gate({"tools": [tool("echo")]})
     assert answer["error"]["data"]["reason"] == "internal_error"
-    heard = world.gate.on_unmatched_response(CONTEXT, {"jsonrpc": "2.0", "id": 9, "result": {"tools": [tool("echo")]}})
+    heard = world.gate.responses.on_unmatched_response(
+        CONTEXT, {"jsonrpc": "2.0", "id": 9, "result": {"tools": [tool("echo")]}}
+    )
     assert (heard["id"], heard["error"]["data"]["reason"]) == (9, "internal_error")
 
 
 async def test_a_call_is_refused_where_pins_are_unavailable() -> None:
     world = World(broken=True)
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "echo"}}
-    verdict = await world.gate.inspect(json.dumps(body).encode(), CONTEXT)
+    verdict = await world.gate.requests.inspect(json.dumps(body).encode(), CONTEXT)
     (reply,) = verdict.replies  # type: ignore[union-attr]
     assert reply["result"]["_meta"]["mcp-interlock/denial"]["reason"] == "internal_error"
 
@@ -246,9 +249,9 @@ async def test_a_call_is_refused_where_pins_are_unavailable() -> None:
 async def test_an_unreadable_answer_to_a_list_is_withheld() -> None:
     world = World()
     request = {"jsonrpc": "2.0", "id": 3, "method": "tools/list"}
-    verdict = await world.gate.inspect(json.dumps(request).encode(), CONTEXT)
+    verdict = await world.gate.requests.inspect(json.dumps(request).encode(), CONTEXT)
     assert isinstance(verdict, Forward)
-    answer = world.gate.unreadable(verdict.in_flight)
+    answer = world.gate.responses.unreadable(verdict.in_flight)
     assert answer is not None
     assert answer["error"]["data"]["reason"] == "unreadable_response"
 
@@ -261,8 +264,8 @@ async def test_an_error_and_other_results_pass_as_they_are() -> None:
 
 def test_a_list_that_answers_no_open_call_is_cut_too() -> None:
     value = {"jsonrpc": "2.0", "id": 9, "result": {"tools": [tool("echo"), tool("danger")]}}
-    heard = World().gate.on_unmatched_response(CONTEXT, value)
+    heard = World().gate.responses.on_unmatched_response(CONTEXT, value)
     assert [entry["name"] for entry in heard["result"]["tools"]] == ["echo"]
     other = {"jsonrpc": "2.0", "id": 9, "result": {"content": []}}
-    assert World().gate.on_unmatched_response(CONTEXT, other) is other
+    assert World().gate.responses.on_unmatched_response(CONTEXT, other) is other
     assert not is_tool_list(other)

@@ -59,8 +59,8 @@ async def test_a_commit_whose_answer_never_came_is_unknown(make: Make) -> None:
     world = make()
     forward = await world.commit(await world.propose())
     assert isinstance(forward, Forward)
-    world.gate.abandon(forward.in_flight, "upstream_error")
-    await world.phases.settle()
+    world.gate.responses.abandon(forward.in_flight, "upstream_error")
+    await world.two_phase.settle()
     assert forward.in_flight.commit is not None
     commit = await world.store.commit(forward.in_flight.commit.nonce)
     assert commit is not None
@@ -73,7 +73,7 @@ async def test_a_commit_that_cannot_be_recorded_is_not_forwarded_and_says_so(mak
     world.fail = AuditUnavailableError("full")
     assert await world.commit(proposed) == "audit_unavailable"
     world.fail = None
-    await world.phases.settle()
+    await world.two_phase.settle()
     found = await world.store.proposal(proposed["proposal_id"])
     assert found is not None
     commit = await world.store.commit(found.nonce)
@@ -96,7 +96,7 @@ async def test_a_store_that_breaks_off_after_it_used_the_token_up_leaves_it_not_
     monkeypatch.setattr(world.store, "consume", break_off)
     with contextlib.suppress(asyncio.CancelledError):
         assert await world.commit(proposed) == "store_unavailable"
-    await world.phases.settle()
+    await world.two_phase.settle()
     monkeypatch.undo()
     found = await world.store.proposal(proposed["proposal_id"])
     assert found is not None
@@ -196,15 +196,14 @@ class Away:
         return fail
 
 
-async def test_without_the_store_nothing_is_proposed_or_committed(make: Make) -> None:
+async def test_without_the_store_nothing_is_proposed_or_committed(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     world = make()
     proposed = await world.propose()
-    away = Away()
-    world.phases._proposer._store = away  # type: ignore[assignment]
-    world.phases._committer._store = away  # type: ignore[assignment]
+    monkeypatch.setattr(world.two_phase, "_store", Away())
     assert await world.propose() == "store_unavailable"
     assert await world.commit(proposed) == "store_unavailable"
     assert isinstance(await world.inspect("other", {}), Forward)
+    monkeypatch.undo()
 
 
 async def test_a_failing_step_refuses(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,8 +213,7 @@ async def test_a_failing_step_refuses(make: Make, monkeypatch: pytest.MonkeyPatc
     def fail(*_: Any) -> Any:
         raise RuntimeError("boom")
 
-    monkeypatch.setattr(world.phases, "_committer", fail)
-    monkeypatch.setattr(world.phases, "_proposer", fail)
+    monkeypatch.setattr(world.two_phase, "_ring", fail)
     assert await world.propose() == "internal_error"
     assert await world.commit(proposed) == "internal_error"
 

@@ -68,8 +68,8 @@ def body(tool: str) -> bytes:
 
 async def test_the_gate_decides_by_the_policy_and_writes_to_the_log(settings: Settings) -> None:
     async with built(settings, Told()) as components:
-        assert isinstance(await components.gate.inspect(body("danger"), CONTEXT), Answer)
-        assert isinstance(await components.gate.inspect(body("echo"), CONTEXT), Forward)
+        assert isinstance(await components.gate.requests.inspect(body("danger"), CONTEXT), Answer)
+        assert isinstance(await components.gate.requests.inspect(body("echo"), CONTEXT), Forward)
     events = list(read_trail(settings.state_dir))
     assert [(e.get("tool"), e.get("decision"), e.get("outcome")) for e in events] == [
         ("danger", "deny", None),
@@ -127,7 +127,7 @@ async def test_approvals_are_told_and_recorded_of_the_servers_that_matter(
 
 def _list_tools(components: Components, server: str) -> None:
     value = {"jsonrpc": "2.0", "id": 1, "result": {"tools": [{"name": "t", "inputSchema": {"type": "object"}}]}}
-    components.gate.on_unmatched_response(Context(Principal("bot"), server), value)
+    components.gate.responses.on_unmatched_response(Context(Principal("bot"), server), value)
 
 
 async def _until(holds: Callable[[], bool]) -> None:

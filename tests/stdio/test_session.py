@@ -92,7 +92,7 @@ async def test_an_unknown_verdict_reaches_nobody(monkeypatch: pytest.MonkeyPatch
     async def inspect(*_: object) -> str:
         return "Forward"
 
-    monkeypatch.setattr(wire.world.gate, "inspect", inspect)
+    monkeypatch.setattr(wire.world.gate.requests, "inspect", inspect)
     with pytest.raises(TypeError, match="unknown verdict"):
         await wire.ask(call())
     assert (wire.server, wire.client) == ([], [])

@@ -21,7 +21,7 @@ from proxy.core.model import (
     Redaction,
     Verdict,
 )
-from proxy.gate.request import Gate
+from proxy.gate.gate import Gate
 from proxy.wire.jsonrpc import serialise
 
 CONTEXT = Context(Principal("bot", authenticated=True), "mcp.example.com", revision="2025-06-18", session="s1")
@@ -99,9 +99,9 @@ class World:
 
     async def inspect(self, value: Any, headers: Any = (), context: Context = CONTEXT) -> Verdict:
         body = value if isinstance(value, bytes) else json.dumps(value).encode()
-        verdict = await self.gate.inspect(body, context, headers)
+        verdict = await self.gate.requests.inspect(body, context, headers)
         if isinstance(verdict, Forward):  # what goes on is what was decided, however it was spelt
-            assert await self.gate.encode(verdict) == serialise(verdict.message.value)
+            assert await self.gate.requests.encode(verdict) == serialise(verdict.message.value)
         self.order.append(type(verdict).__name__)
         return verdict
 

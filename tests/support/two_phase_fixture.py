@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from proxy.core.model import Answer, AuditEvent, Context, Forward, Principal, Verdict
-from proxy.gate.phases import Phases
-from proxy.gate.request import Gate
+from proxy.gate.gate import Gate
 from proxy.gate.tool_catalog import ToolCatalog
+from proxy.gate.two_phase import TwoPhase
 from proxy.policy.decide import CompiledPolicy
 from proxy.policy.rules import PolicyFile
 from proxy.redact import Masker
@@ -45,15 +45,21 @@ class World:
     def __post_init__(self) -> None:
         self.set_rules(self.rules)
         self.store = open_store(self.database_url, self.folder)
-        self.phases = Phases(store=self.store, ring=lambda: self.ring, clock=lambda: self.now, sampler=self.sampler)
         self.catalog = ToolCatalog(policy=lambda: self.policy, pins=PinFiles(self.folder), clock=lambda: self.now)
+        self.two_phase = TwoPhase(
+            store=self.store,
+            ring=lambda: self.ring,
+            catalog=self.catalog,
+            clock=lambda: self.now,
+            sampler=self.sampler,
+        )
         self.gate = Gate(
             policy=lambda: self.policy,
             redactor=Masker(b"m" * 32, engine="re2"),
             sink=self,
             clock=lambda: self.now,
             catalog=self.catalog,
-            phases=self.phases,
+            two_phase=self.two_phase,
         )
 
     def set_rules(self, rules: list[dict[str, Any]], default: str = "allow") -> None:
@@ -76,7 +82,7 @@ class World:
             "method": "tools/call",
             "params": {"name": tool, "arguments": arguments, **params},
         }
-        return await self.gate.inspect(json.dumps(body).encode(), context, params.pop("headers", ()))
+        return await self.gate.requests.inspect(json.dumps(body).encode(), context, params.pop("headers", ()))
 
     async def propose(
         self, arguments: Any = None, extra: Any = STABLE, tool: str = "transfer_funds", **more: Any
@@ -93,7 +99,7 @@ class World:
         given |= {name: proposed[name] for name in ("proposal_id", "commit_token") if name in proposed}
         verdict = await self.inspect(f"{tool}_commit", given, **more)
         if isinstance(verdict, Forward):
-            encoded = json.loads(await self.gate.encode(verdict))
+            encoded = json.loads(await self.gate.requests.encode(verdict))
             assert encoded == verdict.message.value
             self.forwarded.append(encoded["params"])
             return verdict
@@ -102,12 +108,12 @@ class World:
     async def answer(self, forward: Forward, **result: Any) -> None:
         """Let the server answer what was forwarded."""
         value = {"jsonrpc": "2.0", "id": forward.message.id, "result": {"content": [], **result}}
-        self.gate.observe(forward.in_flight, value, json.dumps(value).encode())
-        await self.phases.freeze()
+        self.gate.responses.observe(forward.in_flight, value, json.dumps(value).encode())
+        await self.two_phase.settle()
 
     async def close(self) -> None:
         self.gate.close()
-        await self.phases.close()
+        await self.two_phase.close()
 
     def kinds(self) -> list[str]:
         return [event.kind for event in self.events]

@@ -71,7 +71,7 @@ async def test_a_commit_changes_the_header_that_names_the_tool(make: Make) -> No
         "params": {"name": "transfer_funds_commit", "arguments": given},
     }
     headers = [("Mcp-Method", "tools/call"), ("Mcp-Name", "transfer_funds_commit"), ("Mcp-Param-To", "bob")]
-    forward = await world.gate.inspect(json.dumps(body).encode(), CONTEXT, headers)
+    forward = await world.gate.requests.inspect(json.dumps(body).encode(), CONTEXT, headers)
     assert isinstance(forward, Forward)
     assert forward.headers == {"Mcp-Name": "transfer_funds", "Mcp-Param-To": "bob"}
 
@@ -321,7 +321,10 @@ async def test_a_proposal_is_as_large_as_what_it_unpacks_to(make: Make) -> None:
     params = {"name": "transfer_funds_propose", "arguments": given}
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
     packed = gzip.compress(json.dumps(body).encode())
-    assert reason(await world.gate.inspect(packed, CONTEXT, [("Content-Encoding", "gzip")])) == "proposal_too_large"
+    assert (
+        reason(await world.gate.requests.inspect(packed, CONTEXT, [("Content-Encoding", "gzip")]))
+        == "proposal_too_large"
+    )
     assert await world.store.proposals() == []
 
 
@@ -452,10 +455,12 @@ async def listed(world: World, *tools: dict[str, Any], cursor: str | None = None
     params = {"cursor": cursor} if cursor else {}
     world.next_id += 1
     body = {"jsonrpc": "2.0", "id": world.next_id, "method": "tools/list", "params": params}
-    forward = await world.gate.inspect(json.dumps(body).encode(), CONTEXT)
+    forward = await world.gate.requests.inspect(json.dumps(body).encode(), CONTEXT)
     assert isinstance(forward, Forward)
     result: dict[str, Any] = {"tools": list(tools), **({"nextCursor": "n"} if more else {})}
-    value = world.gate.observe(forward.in_flight, {"jsonrpc": "2.0", "id": world.next_id, "result": result}, b"")
+    value = world.gate.responses.observe(
+        forward.in_flight, {"jsonrpc": "2.0", "id": world.next_id, "result": result}, b""
+    )
     return [shown["name"] for shown in value["result"]["tools"]]
 
 
@@ -530,7 +535,7 @@ async def test_what_has_no_id_is_neither_proposed_nor_committed(make: Make) -> N
     given = {**ARGUMENTS, **{name: proposed[name] for name in ("proposal_id", "commit_token")}}
     for tool_name in ("transfer_funds_propose", "transfer_funds_commit"):
         body = {"jsonrpc": "2.0", "method": "tools/call", "params": {"name": tool_name, "arguments": given}}
-        verdict = await world.gate.inspect(json.dumps(body).encode(), CONTEXT)
+        verdict = await world.gate.requests.inspect(json.dumps(body).encode(), CONTEXT)
         assert isinstance(verdict, Answer)
         assert verdict.replies == ()
         assert world.events[-1].reason == "bad_proposal"

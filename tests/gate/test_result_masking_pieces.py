@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from proxy.gate.said import KEPT, MAX_NAMES, mask_after, said_after
+from proxy.gate.result_masking import KEPT, MAX_NAMES, mask_after, said_after
 from proxy.redact import Masker
 
 SECRET = "ghp_" + "Zx8Kq2" * 6

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from proxy.core import json_quick
-from proxy.core.json_codec import encode_canonical, encode_fast, encode_json
-from proxy.core.json_quick import LIMIT, read_quickly
+from proxy.core import json_codec
+from proxy.core.json_codec import LIMIT, encode_canonical, encode_fast, encode_json, read_quickly
 from proxy.errors import WireError
 from proxy.wire import jsonrpc
 from proxy.wire.jsonrpc import parse_json
@@ -145,11 +144,11 @@ def test_what_json_spells_otherwise_or_not_at_all_is_left_to_it(value: Any) -> N
 
 
 def test_a_reader_that_writes_exponents_in_another_way_only_costs_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert json_quick._EXPONENT in orjson_spelling(float(1 << 64))
-    assert json_quick._EXPONENT in orjson_spelling(float(-(1 << 63) - 1))
-    monkeypatch.setattr(json_quick, "_EXPONENT", b"e")
+    assert json_codec._EXPONENT in orjson_spelling(float(1 << 64))
+    assert json_codec._EXPONENT in orjson_spelling(float(-(1 << 63) - 1))
+    monkeypatch.setattr(json_codec, "_EXPONENT", b"e")
     check(b'{"n": 18446744073709551616}')
 
 
 def orjson_spelling(value: float) -> bytes:
-    return json_quick.orjson.dumps(value)
+    return json_codec.orjson.dumps(value)

@@ -1,0 +1,95 @@
+"""The gate of one process: `requests` decides what clients send, `responses` takes what servers send back.
+
+The two stand beside each other and share the parts that are put together here. Neither knows a transport.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from proxy.gate.event_recorder import EventRecorder
+from proxy.gate.in_flight import InFlightCalls
+from proxy.gate.outbound_scan import OutboundScanner
+from proxy.gate.plain_request import PlainRequests
+from proxy.gate.request import RequestGate
+from proxy.gate.response import ResponseGate
+from proxy.wire.body import READ_AT_ONCE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proxy.core.interfaces import EventSink, Policy, Redactor, SharedCalls
+    from proxy.gate.tool_catalog import ToolCatalog
+    from proxy.gate.two_phase import TwoPhase
+
+READERS = 2
+
+
+class ReaderThreads:
+    """Does work on large messages in threads, so that small calls need not wait for it."""
+
+    def __init__(self) -> None:
+        # Threads of their own, not the event loop's: looking up names must not queue behind large bodies.
+        self._pool = ThreadPoolExecutor(READERS, "interlock-reader")
+
+    async def run[*A, T](self, size: int, work: Callable[[*A], T], *args: *A) -> T:
+        """Do `work`, which is on so many bytes: here where they are few, else in a thread."""
+        if size <= READ_AT_ONCE:
+            return work(*args)
+        return await asyncio.get_running_loop().run_in_executor(self._pool, partial(work, *args))
+
+    def close(self) -> None:
+        """Start no more work, and do not wait for what runs."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+@dataclass(frozen=True, slots=True)
+class GateParts:
+    """What both directions need."""
+
+    policy: Callable[[], Policy]
+    """Returns the policy in force; it may be another one for each message."""
+    redactor: Redactor
+    recorder: EventRecorder
+    in_flight: InFlightCalls
+    threads: ReaderThreads
+    timer: Callable[[], float]
+    catalog: ToolCatalog | None
+    two_phase: TwoPhase | None
+
+
+class Gate:
+    """Decides what passes. One per process; safe for concurrent calls on one event loop."""
+
+    def __init__(
+        self,
+        *,
+        policy: Callable[[], Policy],
+        redactor: Redactor,
+        sink: EventSink,
+        body_limit: int = 1 << 26,
+        clock: Callable[[], float] = time.time,
+        catalog: ToolCatalog | None = None,
+        two_phase: TwoPhase | None = None,
+        shared_calls: SharedCalls | None = None,
+    ) -> None:
+        # How long a call took is measured by a clock that never jumps; the wall clock may be set back meanwhile.
+        timer = time.monotonic if clock is time.time else clock
+        self.threads = ReaderThreads()
+        self.recorder = EventRecorder(sink, redactor, clock, self.threads, timer)
+        self.in_flight = InFlightCalls(shared_calls=shared_calls)
+        parts = GateParts(policy, redactor, self.recorder, self.in_flight, self.threads, timer, catalog, two_phase)
+        self.plain_requests = PlainRequests(OutboundScanner(redactor, body_limit), self.recorder)
+        self.responses = ResponseGate(parts)
+        self.requests = RequestGate(parts, self.plain_requests, body_limit, self.responses.abandon)
+
+    def close(self) -> None:
+        """Record every call still under way as ended with an unknown outcome."""
+        for in_flight in self.in_flight.remaining():
+            self.responses.abandon(in_flight, "unknown")
+        self.threads.close()

@@ -1,0 +1,55 @@
+"""What becomes of requests that are not MCP: they go where policy lets them, without the secrets it holds back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import structlog
+
+from proxy.core.model import Pass, Reject
+from proxy.gate.refusal import carried_denial, egress_denial, egress_reason, may_leave
+
+if TYPE_CHECKING:
+    from proxy.core.model import Context, Denial, Verdict
+    from proxy.gate.event_recorder import EventRecorder
+    from proxy.gate.outbound_scan import Carried, OutboundScanner, UploadWatch
+    from proxy.wire.mcp import Headers
+
+log = structlog.get_logger("interlock.gate")
+
+
+class PlainRequests:
+    """Decides on requests that are not MCP, and records what is noteworthy in them."""
+
+    def __init__(self, scanner: OutboundScanner, recorder: EventRecorder) -> None:
+        self.scanner = scanner
+        self._recorder = recorder
+
+    def decide(self, context: Context, carried: Carried | None) -> Verdict:
+        """Return whether a request may go where it wants to, carrying what was found in it."""
+        if not may_leave(context):
+            return Reject(self.refuse_egress("request_refused", context), 403)
+        denial = self.report(context, carried)
+        if denial is not None:
+            return Reject(denial, 403)
+        if context.egress is not None and context.egress.shadow:
+            self._recorder.noted("request_shadowed", context.egress.reason, context, "allow")
+        return Pass()
+
+    def watch_upload(self, context: Context, headers: Headers, limit: int) -> UploadWatch | Denial | None:
+        """Return what scans a body that streams, a refusal by its head, or None where no rule asks for either."""
+        denial = self.report(context, self.scanner.look(context, headers, b""))
+        return denial or self.scanner.watch(context, headers, limit)
+
+    def report(self, context: Context, carried: Carried | None) -> Denial | None:
+        """Record what a request carries; return the refusal where it may not carry that."""
+        if carried is None:
+            return None
+        kind, decision = ("request_refused", "deny") if carried.refused else ("request_reported", "allow")
+        log.warning(kind, reason=carried.reason, agent=context.principal.agent, server=context.server)
+        audit_id = self._recorder.noted(kind, carried.reason, context, decision, carried=carried)
+        return carried_denial(carried, context.server, audit_id) if carried.refused else None
+
+    def refuse_egress(self, kind: str, context: Context) -> Denial:
+        """Record that something may not go where `context` says, and return the refusal."""
+        return egress_denial(context, self._recorder.note(kind, egress_reason(context), context))
