@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from mitmproxy import http
 
+    from addons.connections import ConnectionGuard
     from addons.limits import Limits, ResponseChunk
     from proxy.core.interfaces import SharedCalls
     from proxy.core.model import Answer, Context, Forward, InFlightCall, Reject
@@ -74,7 +75,7 @@ class McpGate:
         gate: Gate,
         limits: Limits,
         seal_key: bytes,
-        is_stopping: Callable[[], bool],
+        connections: ConnectionGuard,
         streams_of: Callable[[str], int],
         shared_calls: SharedCalls | None = None,
     ) -> None:
@@ -82,7 +83,7 @@ class McpGate:
         self._gate = gate
         self._limits = limits
         self._key = seal_key
-        self._is_stopping = is_stopping
+        self._connections = connections
         self._legacy = LegacyEndpoints(shared_calls)
 
     def requestheaders(self, flow: http.HTTPFlow) -> None:
@@ -133,7 +134,7 @@ class McpGate:
         if flow.response is not None or flow.error is not None or flows.state_of(flow).scanner is not None:
             self._tell_of_upload(flow)
             return False
-        if self._is_stopping():
+        if self._connections.stopping:
             self._gate.recorder.note("request_refused", "stopping", flows.context(flow))
             self._refuse(flow, 503, "stopping")
             return False
@@ -332,7 +333,8 @@ class _HttpCarrier:
         self._context = context
 
     async def forward(self, verdict: Forward) -> None:
-        self._forward(await self._gate.requests.encode(verdict), verdict.in_flight, verdict.headers)
+        body = verdict.encoded if verdict.encoded is not None else await self._gate.requests.encode(verdict)
+        self._forward(body, verdict.in_flight, verdict.headers)
 
     async def answer(self, verdict: Answer) -> None:
         flow = self._flow

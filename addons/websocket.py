@@ -15,11 +15,10 @@ from proxy.gate.verdict import carry_out
 from proxy.wire.jsonrpc import serialise
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from mitmproxy import http
     from mitmproxy.websocket import WebSocketMessage
 
+    from addons.connections import ConnectionGuard
     from proxy.core.model import Answer, Context, Forward, Reject
     from proxy.gate.gate import Gate
 
@@ -29,11 +28,11 @@ log = structlog.get_logger("interlock.http")
 class WebsocketGate:
     """The addon that every WebSocket message passes."""
 
-    def __init__(self, gate: Gate, limit: int, seal_key: bytes, is_stopping: Callable[[], bool]) -> None:
+    def __init__(self, gate: Gate, limit: int, seal_key: bytes, connections: ConnectionGuard) -> None:
         self._gate = gate
         self._limit = limit
         self._key = seal_key
-        self._is_stopping = is_stopping
+        self._connections = connections
 
     def websocket_end(self, flow: http.HTTPFlow) -> None:
         """Record the calls that the end of a WebSocket leaves without an answer."""
@@ -57,7 +56,7 @@ class WebsocketGate:
         if len(message.content) > self._limit:
             self._refuse(flow, message, "event_too_large")
             return
-        if message.from_client and self._is_stopping():
+        if message.from_client and self._connections.stopping:
             self._refuse(flow, message, "stopping")
             return
         context = _context(flow)

@@ -26,6 +26,7 @@ from proxy.wire.content_coding import (
     sniff_coding,
 )
 from proxy.wire.jsonrpc import parse_json
+from proxy.wire.mcp import RequestHead
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -98,7 +99,8 @@ class OutboundScanner:
         redaction = secrets_rule(context)
         if redaction is None:
             return None
-        head = (context.target, tuple(headers), body is None)
+        fields = headers.whole() if isinstance(headers, RequestHead) else headers
+        head = (context.target, tuple(fields), body is None)
         if not body and head in self._clean:
             return None
         value, unread = _head(context.target, headers, mcp=body is None), None

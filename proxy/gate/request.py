@@ -19,7 +19,7 @@ from proxy.gate.event_recorder import RECORDED
 from proxy.gate.refusal import CallState, carried_why, egress_reason, egress_why, refused_verdict, sentence
 from proxy.twophase.listing import PHASE_SUFFIXES
 from proxy.wire.body import READ_AT_ONCE, MessageBatch, NotMcp, RefusedBody, SingleMessage, read_body, read_lines
-from proxy.wire.content_coding import sniff_coding
+from proxy.wire.content_coding import CODING_MARKS
 from proxy.wire.jsonrpc import serialise
 from proxy.wire.mcp import RequestHead, check_headers, mirrored_headers, parse_tool_call, read_head
 
@@ -91,8 +91,9 @@ class RequestGate:
     async def _inspect(self, body: bytes, headers: Headers, state: CallState, before: str) -> Verdict:
         # The HTTP addon has sorted the headers already; the other transports have none.
         head = headers if isinstance(headers, RequestHead) else read_head(headers)
-        # A few compressed bytes may unpack to very many, so a coding, declared or not, is work for a thread.
-        if len(body) > READ_AT_ONCE or head.encodings or sniff_coding(body) is not None:
+        # A few compressed bytes may unpack to very many, so a coding is work for a thread, declared or not: servers
+        # may tell a compressed body by its first byte, and so does `read_body`.
+        if len(body) > READ_AT_ONCE or head.encodings or body[:1] in CODING_MARKS:
             state.size, state.is_small = READ_AT_ONCE + 1, False
             reading, carried = await self._threads.run(state.size, self._examine, body, head, state.context, before)
         else:
@@ -122,7 +123,8 @@ class RequestGate:
         state.message = reading.message
         try:
             # Servers and balancers may route by these headers: one that differs from the body would be another call.
-            check_headers(reading.message, head.mcp)
+            if head.mcp:
+                check_headers(reading.message, head.mcp)
         except WireError as error:
             return await self._refuse(state, error.reason, why=sentence(error.detail))
         if carried is not None:
@@ -141,6 +143,9 @@ class RequestGate:
     async def _decide(self, reading: SingleMessage, head: RequestHead, state: CallState) -> Verdict:
         message = reading.message
         state.call = as_call(message, state.context, reading.call)
+        # Without a session nobody else can answer: the response to an HTTP request comes on its own connection.
+        if state.context.session is None:
+            return await self._decide_claimed(reading, head, state)
         # Claimed before anything is awaited: of two requests with one id at the same time, one is refused. Else the
         # answer to the first would be taken for that of the second, and masked by the second one's rules.
         if not self._in_flight.claim(state.context, message):

@@ -79,7 +79,10 @@ class ToolCatalog:
         known = self._pins.read(server)
         pin = known.tools.get(tool) if known else None
         definition = pin.seen.definition if pin else None
-        return Hints.read(definition.get("annotations")) if definition else UNSAID, _objection(pin, rules)
+        hints = Hints.read(definition.get("annotations")) if definition else UNSAID
+        # A pin is objected to for one of two things; where neither can be, there is nothing to ask.
+        asked = rules.mode == "enforce" or (pin is not None and pin.seen.hidden)
+        return hints, _objection(pin, rules) if asked else None
 
     def hints(self, server: str, tool: str) -> Hints:
         """Return what a server last said of a tool's nature."""

@@ -239,11 +239,11 @@ class Worker:
                 self.gate,
                 limits,
                 seal_key,
-                lambda: self.connections.stopping,
+                self.connections,
                 self.announcer.streams_of,
                 self.shared_calls,
             ),
-            WebsocketGate(self.gate, limits.message_bytes, seal_key, lambda: self.connections.stopping),
+            WebsocketGate(self.gate, limits.message_bytes, seal_key, self.connections),
             self.announcer,
         )
         host, port = settings.listen_address

@@ -161,10 +161,13 @@ def inflater(coding: str, limit: int) -> Inflater:
         raise WireError("unknown_encoding", f"content coding {coding!r} cannot be read") from None
 
 
+CODING_MARKS = frozenset((b"\x1f", b"\x28", b"\x78"))
+
+
 def sniff_coding(body: bytes) -> str | None:
     """Return the coding whose mark the first bytes of `body` are; brotli has none."""
     # One look at the first byte decides for all JSON, which begins with none of these.
-    if body[:1] not in (b"\x1f", b"\x28", b"\x78"):
+    if body[:1] not in CODING_MARKS:
         return None
     if body.startswith(b"\x1f\x8b"):
         return "gzip"

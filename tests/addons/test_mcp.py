@@ -29,7 +29,7 @@ def make_flow(value: Any, method: str = "POST", **headers: str) -> http.HTTPFlow
 
 
 def addon(gate: Any) -> McpGate:
-    return McpGate(gate, Limits(), KEY, lambda: False, lambda _: 0)
+    return McpGate(gate, Limits(), KEY, mock.Mock(stopping=False), lambda _: 0)
 
 
 async def send(gate: Any, flow: http.HTTPFlow) -> http.HTTPFlow:

@@ -18,7 +18,7 @@ async def test_a_message_that_comes_while_the_proxy_stops_is_refused(monkeypatch
     flow_state.state_of(flow).principal = Principal("agent")
     message = next(each for each in flow.websocket.messages if each.from_client)
     flow.websocket.messages = [message]
-    await websocket.WebsocketGate(gate, 1 << 20, b"k" * 32, lambda: True).websocket_message(flow)
+    await websocket.WebsocketGate(gate, 1 << 20, b"k" * 32, mock.Mock(stopping=True)).websocket_message(flow)
     assert message.dropped
     assert b"stopping" in said[0]
     gate.requests.inspect.assert_not_called()
@@ -36,7 +36,7 @@ async def test_others_have_their_turn_before_each_message():
     flow_state.state_of(flow).principal = Principal("agent")
     flow.websocket.messages = [next(each for each in flow.websocket.messages if each.from_client)]
     asyncio.get_running_loop().call_soon(order.append, "another's turn")
-    await websocket.WebsocketGate(gate, 1 << 20, b"k" * 32, lambda: False).websocket_message(flow)
+    await websocket.WebsocketGate(gate, 1 << 20, b"k" * 32, mock.Mock(stopping=False)).websocket_message(flow)
     assert order == ["another's turn", "inspected"]
 
 
@@ -46,5 +46,5 @@ async def test_an_unknown_verdict_drops_the_message():
     flow_state.state_of(flow).principal = Principal("agent")
     message = next(each for each in flow.websocket.messages if each.from_client)
     flow.websocket.messages = [message]
-    await websocket.WebsocketGate(gate, 1 << 20, b"k" * 32, lambda: False).websocket_message(flow)
+    await websocket.WebsocketGate(gate, 1 << 20, b"k" * 32, mock.Mock(stopping=False)).websocket_message(flow)
     assert message.dropped

@@ -32,7 +32,7 @@ PARTS = {
     "record": "proxy.audit.local_log.LocalLog.record",
     "begin": "proxy.gate.request.RequestGate._begin",
     "carry out": "addons.mcp.carry_out",
-    "spell": "proxy.gate.request.RequestGate.encode",
+    "forward": "addons.mcp._HttpCarrier.forward",
     "replace body": "addons.flow_state.forward_as_json",
 }
 

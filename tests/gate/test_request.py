@@ -187,7 +187,7 @@ async def test_a_failure_in_any_step_refuses(
         monkeypatch.setattr(gate_module, step, raiser(error))
     else:
         world.fail[step] = error
-    verdict = await world.inspect(call(arguments={"a": "secret"}))
+    verdict = await world.inspect(call(arguments={"a": "secret"}), [("Mcp-Method", "tools/call")])
     assert isinstance(verdict, Reject if step == "read_body" else Answer)
     assert len(world.gate.in_flight) == 0
     if step != "record":
