@@ -272,10 +272,8 @@ def mirror(module: str) -> Path:
 
 # These are data alone; the daemon is tested by the acceptance tests.
 WITHOUT_MIRROR = {
-    "proxy.core.model",
     "proxy.core.interfaces",
     "proxy.core.proposals",
-    "proxy.core.masking",
     "proxy.audit.event",
     "proxy.errors",
     "proxy.runtime.worker",

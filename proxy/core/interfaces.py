@@ -5,12 +5,12 @@ Tests have one contract for each, which every implementation keeps.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from proxy.core.masking import Suppression
     from proxy.core.model import (
         AuditEvent,
         Call,
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         Json,
         MessageId,
         PinRules,
+        Suppression,
     )
 
 
@@ -73,6 +74,30 @@ class Redactor(Protocol):
 
         False says nothing: it is for `mask` to tell.
         """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class DetectorProblem:
+    """What is wrong with a detector as written, and in which of its fields."""
+
+    field: tuple[str | int, ...]
+    message: str
+
+
+class KnownDetectors(Protocol):
+    """Knows the detectors that are built in, and what makes a good one."""
+
+    def knows(self, name: str, /) -> bool:
+        """Return whether `name` is a family or the id of a detector."""
+        ...
+
+    def names(self) -> Iterable[str]:
+        """Return every family and id."""
+        ...
+
+    def objections(self, raw: Mapping[str, Any]) -> Iterable[DetectorProblem]:
+        """Say what is wrong with a detector that a policy brings; nothing where it is good."""
         ...
 
 

@@ -9,7 +9,6 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from proxy.core.masking import Suppression
 from proxy.core.model import (
     Call,
     Context,
@@ -22,6 +21,7 @@ from proxy.core.model import (
     Outcome,
     Principal,
     Redaction,
+    Suppression,
 )
 from proxy.core.proposals import Running
 

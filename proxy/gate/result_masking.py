@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from proxy.core.interfaces import Redactor
-    from proxy.core.masking import Suppression
-    from proxy.core.model import Finding, InFlightCall, Json, JsonObject, Redaction
+    from proxy.core.model import Finding, InFlightCall, Json, JsonObject, Redaction, Suppression
 
 KEPT: Final = 512
 """Characters of what was said before that are looked at again; a redactor joins strings of this length whole."""

@@ -12,7 +12,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
-from proxy.core.frozen import frozen
+from proxy.core.model import frozen
 from proxy.errors import PinsUnavailableError
 from proxy.gate.tool_descriptions import find_hidden
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, StrictFloat, StrictInt, StrictStr, model_validator
 
-from proxy.core import masking
+from proxy.core import model
 from proxy.policy.conditions import NonEmptyStr, Regex, Strict
 from proxy.policy.globs import compile_globs
 from proxy.policy.regex import compile_search
@@ -16,7 +16,7 @@ from proxy.policy.regex import compile_search
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from proxy.core.masking import KnownDetectors
+    from proxy.core.interfaces import KnownDetectors
     from proxy.core.model import Call
     from proxy.policy.load import Source
 
@@ -91,7 +91,7 @@ class Suppression(Strict):
 class CompiledSuppression:
     """A compiled suppression."""
 
-    value: masking.Suppression
+    value: model.Suppression
     fits_rule: Callable[[str], bool]
     fits_server: Callable[[str], bool]
     fits_tool: Callable[[str], bool]
@@ -109,7 +109,7 @@ class CompiledSuppression:
 
 def compile_suppression(written: Suppression) -> CompiledSuppression:
     return CompiledSuppression(
-        masking.Suppression(written.reason, written.detector, written.path, written.fingerprint),
+        model.Suppression(written.reason, written.detector, written.path, written.fingerprint),
         _fits(written.rule),
         _fits(written.server),
         _fits(written.tool),

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from pydantic_core import ErrorDetails
 
-    from proxy.core.masking import KnownDetectors
+    from proxy.core.interfaces import KnownDetectors
 
 # In one file, with aliases expanded: a few lines of aliases of aliases would take all memory.
 MAX_VALUES: Final = 200_000

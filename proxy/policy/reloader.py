@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from proxy.core.masking import KnownDetectors
+    from proxy.core.interfaces import KnownDetectors
     from proxy.policy.decide import CompiledPolicy
 
     type Ready = tuple[CompiledPolicy, Callable[[], None]]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from proxy.core.masking import DetectorProblem
+from proxy.core.interfaces import DetectorProblem
 from proxy.errors import PolicyError
 from proxy.redact.detectors import FAMILIES, Detector
 from proxy.redact.hyperscan_db import AVAILABLE, refusal

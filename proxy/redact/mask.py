@@ -24,8 +24,7 @@ from proxy.redact.scan import EngineName, Match, scanner_for, unclaimed
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from proxy.core.masking import Suppression
-    from proxy.core.model import Json
+    from proxy.core.model import Json, Suppression
     from proxy.redact.hyperscan_db import DatabaseCache
     from proxy.redact.views import Span
 

@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
-    from proxy.core.masking import Suppression
-    from proxy.core.model import Finding, Json
+    from proxy.core.model import Finding, Json, Suppression
     from proxy.redact.hyperscan_db import DatabaseCache
 
 REMEMBERED = 4

@@ -11,7 +11,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from proxy.core.frozen import frozen
+from proxy.core.model import frozen
 from proxy.errors import WireError
 from proxy.wire.content_coding import (
     MAX_CODINGS,

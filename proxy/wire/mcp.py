@@ -11,8 +11,7 @@ import unicodedata
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
-from proxy.core.frozen import frozen
-from proxy.core.model import Message, ToolCall
+from proxy.core.model import Message, ToolCall, frozen
 from proxy.errors import WireError
 from proxy.wire.jsonrpc import FoldedNames, parse_json, parse_message, refuse_misspelt
 

@@ -9,7 +9,7 @@ import re
 from heapq import merge
 from typing import TYPE_CHECKING
 
-from proxy.core.frozen import frozen
+from proxy.core.model import frozen
 from proxy.errors import WireError
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.core.masking import Suppression
-from proxy.core.model import Call, Finding, Hints, InFlightCall, Kind, Message, Redaction
+from proxy.core.model import Call, Finding, Hints, InFlightCall, Kind, Message, Redaction, Suppression
 from proxy.core.proposals import Running
 from proxy.gate.in_flight_json import from_json, to_json
 from tests.support.gate_fixture import ALLOW, CONTEXT

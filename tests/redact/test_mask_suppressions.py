@@ -6,7 +6,7 @@ import base64
 
 import pytest
 
-from proxy.core.masking import Suppression
+from proxy.core.model import Suppression
 from proxy.redact.mask import Masker
 from proxy.redact.scan import BLOCK, MAX_MATCHES
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.core.masking import Suppression
+from proxy.core.model import Suppression
 from proxy.errors import PolicyError
 from proxy.redact import reloader
 from proxy.redact.reloader import REMEMBERED, LiveMasker

@@ -6,7 +6,7 @@ from dataclasses import field, replace
 
 import pytest
 
-from proxy.core.frozen import frozen
+from proxy.core.model import frozen
 
 
 @frozen()
