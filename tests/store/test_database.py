@@ -13,7 +13,7 @@ from proxy.store.database import Database, Rollback, Transaction
 from proxy.store.open_store import open_database
 from tests.support.timeouts import PATIENCE
 
-INSERT = "INSERT INTO tool_prompt_baselines VALUES ($1, 't', 'h', 1.0, '')"
+INSERT = "INSERT INTO tool_prompt_baselines VALUES ($1, 't', 'h', $2, '')"
 COUNT = "SELECT count(*) FROM tool_prompt_baselines"
 
 
@@ -35,7 +35,7 @@ async def test_a_statement_gives_its_rows_with_values_by_number(database: Databa
 
 
 async def test_what_is_executed_is_there_for_others(database: Database, where: tuple[str | None, Path]) -> None:
-    rows = await database.execute(f"{INSERT} RETURNING server", "s")
+    rows = await database.execute(f"{INSERT} RETURNING server", "s", 1.0)
     assert [tuple(row) for row in rows] == [("s",)]
     other = open_database(*where)
     assert await count(other) == 1
@@ -45,8 +45,8 @@ async def test_what_is_executed_is_there_for_others(database: Database, where: t
 async def test_a_transaction_is_whole_and_gives_its_result(database: Database) -> None:
     async def two(connection: Transaction) -> str:
         assert not connection.retried
-        await connection.fetch(INSERT, "a")
-        await connection.fetch(INSERT, "b")
+        await connection.fetch(INSERT, "a", 1.0)
+        await connection.fetch(INSERT, "b", 1.0)
         return "done"
 
     assert await database.transaction(two) == "done"
@@ -55,7 +55,7 @@ async def test_a_transaction_is_whole_and_gives_its_result(database: Database) -
 
 async def test_a_rollback_changes_nothing_and_gives_its_result(database: Database) -> None:
     async def undone(connection: Transaction) -> str:
-        await connection.fetch(INSERT, "a")
+        await connection.fetch(INSERT, "a", 1.0)
         raise Rollback("undone")
 
     assert await database.transaction(undone) == "undone"
@@ -64,7 +64,7 @@ async def test_a_rollback_changes_nothing_and_gives_its_result(database: Databas
 
 async def test_an_error_leaves_nothing_half_done_and_the_next_statement_runs(database: Database) -> None:
     async def half(connection: Transaction) -> None:
-        await connection.fetch(INSERT, "a")
+        await connection.fetch(INSERT, "a", 1.0)
         await connection.fetch("SELECT nonsense")
 
     with pytest.raises(StoreUnavailableError, match="nonsense"):
@@ -86,9 +86,9 @@ async def test_what_work_raises_is_an_unavailable_store_unless_it_is_ours(databa
 
 
 async def test_data_that_the_database_does_not_take_is_refused(database: Database) -> None:
-    await database.execute(INSERT, "a")
+    await database.execute(INSERT, "a", 1.0)
     with pytest.raises(StoreRefusedError):
-        await database.execute(INSERT, "a")
+        await database.execute(INSERT, "a", 1.0)
 
 
 async def test_one_read_transaction_may_ask_several_times(database: Database) -> None:
@@ -99,7 +99,7 @@ async def test_one_read_transaction_may_ask_several_times(database: Database) ->
 
 
 async def test_of_many_at_once_each_gets_its_own_result(database: Database) -> None:
-    rows = await asyncio.gather(*(database.execute(f"{INSERT} RETURNING server", str(n)) for n in range(20)))
+    rows = await asyncio.gather(*(database.execute(f"{INSERT} RETURNING server", str(n), 1.0) for n in range(20)))
     assert [row[0][0] for row in rows] == [str(n) for n in range(20)]
     assert await count(database) == 20
 

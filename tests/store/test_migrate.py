@@ -119,7 +119,7 @@ async def test_a_lock_that_is_not_let_go_is_told(empty: str, monkeypatch: pytest
 
 
 async def test_a_long_migration_is_let_run(empty: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "connect", lambda url: connect(url, 1.5))
+    monkeypatch.setattr("proxy.store.postgres.connect", lambda url: connect(url, 1.5))
     know(monkeypatch, Migration(1, "slow", "SELECT pg_sleep(2)"))
     assert len(await migrate(empty)) == 1
 

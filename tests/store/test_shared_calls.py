@@ -89,7 +89,7 @@ def test_what_is_kept_is_bounded(folder: Path, monkeypatch: pytest.MonkeyPatch) 
     shared_calls.close()
 
 
-def test_a_start_finds_an_empty_board_for_its_owner_alone(tmp_path: Path, folder: Path) -> None:
+def test_a_start_finds_empty_files_for_its_owner_alone(tmp_path: Path, folder: Path) -> None:
     shared_calls = SharedCalls(folder)
     shared_calls.post(WHOLE)
     shared_calls.close()
@@ -99,7 +99,7 @@ def test_a_start_finds_an_empty_board_for_its_owner_alone(tmp_path: Path, folder
     again.close()
 
 
-def test_a_board_that_is_broken_is_told(tmp_path: Path, folder: Path) -> None:
+def test_files_that_are_broken_are_reported(tmp_path: Path, folder: Path) -> None:
     with pytest.raises(SharedCallsUnavailableError):
         SharedCalls(tmp_path / "nowhere")
     (tmp_path / "file").touch()
@@ -107,7 +107,7 @@ def test_a_board_that_is_broken_is_told(tmp_path: Path, folder: Path) -> None:
         make_shared_calls(tmp_path / "file")
     shared_calls = SharedCalls(folder)
     shared_calls.post(WHOLE)
-    shared_calls._do("UPDATE calls SET body = '{}'")
+    shared_calls._run("UPDATE calls SET body = '{}'")
     with pytest.raises(SharedCallsUnavailableError, match="cannot be read"):
         shared_calls.find(WHOLE.context, "7")
     shared_calls.close()
