@@ -1,8 +1,9 @@
-"""The one door out: mitmproxy can dial only hosts whose addresses have been judged, and only at those addresses.
+"""Outgoing connections: mitmproxy can dial only hosts whose addresses were judged, and only at those addresses.
 
-A name that was judged and then looked up again for the connection could lead
-elsewhere the second time (DNS rebinding), and a hook that fails does not stop
-mitmproxy. So the dialling itself is replaced (embedding.py).
+Replaces `asyncio.open_connection` in mitmproxy's server for safety. A name that was judged and then resolved again
+for the connection could lead elsewhere the second time (DNS rebinding). And a failed hook does not stop mitmproxy:
+without a judged host there is no connection, whatever the hooks did. Unnecessary once mitmproxy lets a hook set the
+addresses to dial, and dials nothing else.
 """
 
 from __future__ import annotations
@@ -15,20 +16,19 @@ if TYPE_CHECKING:
 
 
 class PinnedHost(str):
-    """A host with the addresses it may be dialled by; equal to the bare host, so that connections are reused."""
+    """A host with the addresses it may be dialled at; equal to the bare host, so that connections are reused."""
 
     __slots__ = ("addresses",)
     addresses: tuple[str, ...]
 
     def __new__(cls, host: str, addresses: Sequence[str]) -> Self:
-        """Tie `addresses` to `host`."""
         made = super().__new__(cls, host)
         made.addresses = tuple(addresses)
         return made
 
 
 async def dial(host: str, port: int, **options: Any) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Connect to the first judged address of `host` that answers. Raises OSError where none does."""
+    """Connect to the first judged address of `host` that accepts. Raises OSError where none does."""
     if not isinstance(host, PinnedHost):
         raise ConnectionRefusedError("Interlock: the destination was not judged")
     failure = OSError(f"{host} has no address")
@@ -41,7 +41,7 @@ async def dial(host: str, port: int, **options: Any) -> tuple[asyncio.StreamRead
 
 
 class DiallingAsyncio:
-    """What mitmproxy's server takes for asyncio."""
+    """Replaces the module `asyncio` in mitmproxy's server."""
 
     open_connection = staticmethod(dial)
 

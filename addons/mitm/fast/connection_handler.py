@@ -54,7 +54,6 @@ class FastConnectionHandler(GuardedConnectionHandler):
         self._full: set[SocketProtocol] = set()
 
     async def server_event(self, event: events.Event) -> None:
-        """Pass an event to the layers."""
         self.receive(event)
         self.note_dial_end(event)
 
@@ -149,7 +148,6 @@ class FastConnectionHandler(GuardedConnectionHandler):
             self.catch_up()
 
     async def handle_hook(self, hook: commands.StartHook) -> None:
-        """Run the addons' hooks and wait for them."""
         waiting = self._call(hook)
         if waiting is not None:
             with self.timeout_watchdog.disarm():
@@ -171,7 +169,6 @@ class FastConnectionHandler(GuardedConnectionHandler):
         return task
 
     async def read_to_end(self, connection: Connection) -> asyncio.CancelledError | None:
-        """Pass what a connection brings to the layers until it ends; return the cancellation where one came first."""
         io = self.transports[connection]
         if not isinstance(io.reader, asyncio.StreamReader) or not isinstance(io.writer, asyncio.StreamWriter):
             return await super().read_to_end(connection)
@@ -181,7 +178,6 @@ class FastConnectionHandler(GuardedConnectionHandler):
         return cancelled
 
     def forget(self, connection: Connection) -> None:
-        """Drop what is stored about a connection that ended."""
         super().forget(connection)
         socket = self._sockets.pop(connection, None)
         if socket is not None:

@@ -78,38 +78,11 @@ def _contains(self: Headers, name: object) -> bool:
     return _key(name) in index(self)  # type: ignore[arg-type]
 
 
-def _pop(self: Headers, name: str | bytes, *default: Any) -> Any:
-    key = _key(name)
-    values = index(self).get(key)
-    if values is None:
-        if default:
-            return default[0]
-        raise KeyError(name)
-    self.fields = tuple([field for field in self.fields if field[0].lower() != key])
-    return b", ".join(values).decode("utf-8", "surrogateescape")
-
-
-def _set_all(self: Headers, name: str | bytes, values: Iterable[str | bytes]) -> None:
-    encoded = _bytes(name)
-    key = encoded.lower()
-    new = iter([_bytes(value) for value in values])
-    fields = []
-    for field in self.fields:
-        if field[0].lower() != key:
-            fields.append(field)
-        elif (value := next(new, None)) is not None:
-            fields.append((field[0], value))
-    fields += [(encoded, value) for value in new]
-    self.fields = tuple(fields)
-
-
 METHODS = {
     "__init__": _init,
     "__getitem__": _getitem,
     "__contains__": _contains,
     "get": _get,
     "get_all": _get_all,
-    "pop": _pop,
-    "set_all": _set_all,
 }
 """Replacements for methods of the same names."""

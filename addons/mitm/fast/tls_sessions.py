@@ -1,7 +1,10 @@
-"""TLS sessions with servers, taken up again for a while: no certificate is sent and verified a second time.
+"""TLS sessions with servers, resumed for a while: no certificate is sent and verified a second time.
 
-A session stands for a certificate that was verified. So it is kept for the name it was verified for, under the
-settings it was verified with, and for no other; and not for long, since a certificate may be withdrawn or run out.
+A session stands for a certificate that was verified. So it is resumed only for the name that it was verified for,
+with the settings that it was verified with, and not for long: a certificate may be revoked or expire.
+
+Gain: @@
+Unnecessary once mitmproxy resumes sessions with servers.
 """
 
 from __future__ import annotations
@@ -21,11 +24,11 @@ if TYPE_CHECKING:
     from mitmproxy.tls import TlsData
 
 SECONDS = 300.0
-MAX_KEPT = 256
+MAX_SESSIONS = 256
 
 
-class _Place(NamedTuple):
-    """What a session is good for. The context has what is trusted, how far, and any certificate of our own."""
+class _Key(NamedTuple):
+    """What a session may be resumed for. The context has the trusted roots, the verify mode and client certificates."""
 
     context: SSL.Context
     name: str | None
@@ -34,70 +37,70 @@ class _Place(NamedTuple):
 
 
 class _Open(NamedTuple):
-    place: _Place
+    key: _Key
     connection: SSL.Connection
     until: float
-    """When the server's certificate is to be verified again. Taking a session up does not put that off."""
+    """When the server's certificate is to be verified again. Resuming a session does not put that off."""
 
 
-class _Kept(NamedTuple):
+class _Stored(NamedTuple):
     session: SSL.Session
     until: float
 
 
 class ServerTlsSessions:
-    """The addon that keeps sessions. Stands after the one that begins TLS."""
+    """The addon that stores sessions. It comes after the one that starts TLS."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._open: dict[str, _Open] = {}
-        self._kept: dict[_Place, _Kept] = {}
+        self._stored: dict[_Key, _Stored] = {}
 
     def tls_start_server(self, tls_start: TlsData) -> None:
-        """Offer the server to go on with the session that it had."""
+        """Offer the server its last session."""
         connection, server = tls_start.ssl_conn, tls_start.conn
         if connection is None:
             return
-        kept = self._kept.get(_place(connection, server))
-        if kept is not None and kept.until > self._clock():
-            connection.set_session(kept.session)
+        stored = self._stored.get(_key(connection, server))
+        if stored is not None and stored.until > self._clock():
+            connection.set_session(stored.session)
 
     def tls_established_server(self, tls_done: TlsData) -> None:
         """Note a connection whose server was verified, now or when its session began."""
         connection = tls_done.ssl_conn
         if connection is None:
             return
-        place, until = _place(connection, tls_done.conn), self._clock() + _seconds(tls_done.conn)
+        key, until = _key(connection, tls_done.conn), self._clock() + _seconds(tls_done.conn)
         if SSL._lib.SSL_session_reused(connection._ssl):  # type: ignore[attr-defined]  # noqa: SLF001
-            kept = self._kept.get(place)
-            until = kept.until if kept is not None else 0.0
-        self._open[tls_done.conn.id] = _Open(place, connection, until)
+            stored = self._stored.get(key)
+            until = stored.until if stored is not None else 0.0
+        self._open[tls_done.conn.id] = _Open(key, connection, until)
 
     def tls_failed_server(self, tls_failed: TlsData) -> None:
-        """Begin anew with a server that TLS failed with."""
+        """Drop the session of a server that TLS failed with."""
         if tls_failed.ssl_conn is not None:
-            self._kept.pop(_place(tls_failed.ssl_conn, tls_failed.conn), None)
+            self._stored.pop(_key(tls_failed.ssl_conn, tls_failed.conn), None)
 
     def server_disconnected(self, data: ServerConnectionHookData) -> None:
-        """Keep the session of a connection that ends: what takes it up comes some time after the handshake."""
+        """Store the session of a connection that ends: in TLS 1.3 its ticket comes some time after the handshake."""
         known = self._open.pop(data.server.id, None)
         session = known.connection.get_session() if known is not None else None
         if known is None or session is None:
             return
-        # OpenSSL takes a session away with a connection that ended without a goodbye, as many do.
+        # OpenSSL invalidates the session of a connection that ended without a close_notify, as many do.
         known.connection.set_shutdown(SSL.SENT_SHUTDOWN | SSL.RECEIVED_SHUTDOWN)
-        if len(self._kept) >= MAX_KEPT:
-            self._kept.clear()
-        self._kept[known.place] = _Kept(session, known.until)
+        if len(self._stored) >= MAX_SESSIONS:
+            self._stored.clear()
+        self._stored[known.key] = _Stored(session, known.until)
 
 
 def _seconds(server: Connection) -> float:
-    """Return how long what was verified holds: until a certificate of the chain runs out, and never long."""
+    """Return how long a verification holds: until a certificate of the chain expires, five minutes at most."""
     now = datetime.now(UTC)
     return min([SECONDS, *((certificate.notafter - now).total_seconds() for certificate in server.certificate_list)])
 
 
-def _place(connection: SSL.Connection, server: Connection) -> _Place:
+def _key(connection: SSL.Connection, server: Connection) -> _Key:
     assert isinstance(server, Server)
     address = (str(server.address[0]), server.address[1]) if server.address else None
-    return _Place(connection.get_context(), server.sni, address, tuple(server.alpn_offers))
+    return _Key(connection.get_context(), server.sni, address, tuple(server.alpn_offers))

@@ -12,7 +12,7 @@ from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 from mitmproxy.tls import TlsData
 from OpenSSL import SSL
 
-from addons.mitm.fast.tls_sessions import MAX_KEPT, SECONDS, ServerTlsSessions
+from addons.mitm.fast.tls_sessions import MAX_SESSIONS, SECONDS, ServerTlsSessions
 from tests.support import tls_fixture as tls
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def test_a_name_that_was_not_verified_has_no_session(scene: Scene):
 
 def test_so_many_sessions_are_kept_and_no_more(scene: Scene):
     scene.connects(tls.server("a.test"))
-    ((place, kept),) = scene.sessions._kept.items()
-    scene.sessions._kept.update({place._replace(name=str(number)): kept for number in range(MAX_KEPT)})
+    ((place, kept),) = scene.sessions._stored.items()
+    scene.sessions._stored.update({place._replace(name=str(number)): kept for number in range(MAX_SESSIONS)})
     scene.connects(tls.server("b.test"))
-    assert len(scene.sessions._kept) == 1
+    assert len(scene.sessions._stored) == 1
