@@ -98,59 +98,51 @@ def _fill_standard_streams() -> None:
 
 def _start(plan: Confinement, channel: socket.socket, keeper: int, say: Callable[[str], None]) -> int:
     """Receive the sockets from inside, serve them, and let the agent start; return its pidfd."""
-    service = _Service(plan, _receive_sockets(channel), keeper, say)
-    service.start()
+    sockets = [socket.socket(fileno=handle) for handle in _receive(channel, MAX_SOCKETS)]
+    third = len(sockets) // 3
+    served = ListeningSockets(sockets[:third], sockets[third : 2 * third], sockets[2 * third :])
+    _serve_in_thread(plan, served, keeper, say)
     # Only now: an agent that ran before the forwarder would find a network without answers.
     with contextlib.suppress(BrokenPipeError):  # the reason that it sent before is read below
         channel.send(GO)
-    words, handles, _, _ = socket.recv_fds(channel, MAX_WORDS, 1)
+    return _receive(channel, 1)[0]
+
+
+def _receive(channel: socket.socket, most: int) -> list[int]:
+    """Return descriptors from inside. Raises ConfinementError with the reason that came in their place."""
+    words, handles, _, _ = socket.recv_fds(channel, MAX_WORDS, most)
     if not handles:
         raise ConfinementError(words.decode(errors="replace") or "the first process inside ended")
-    return handles[0]
+    return handles
 
 
-def _receive_sockets(channel: socket.socket) -> ListeningSockets:
-    words, handles, _, _ = socket.recv_fds(channel, MAX_WORDS, MAX_SOCKETS)
-    sockets = [socket.socket(fileno=handle) for handle in handles]
-    if not sockets:
-        raise ConfinementError(words.decode(errors="replace") or "the first process inside ended")
-    third = len(sockets) // 3
-    return ListeningSockets(sockets[:third], sockets[third : 2 * third], sockets[2 * third :])
+def _serve_in_thread(plan: Confinement, sockets: ListeningSockets, keeper: int, say: Callable[[str], None]) -> None:
+    """Forward and resolve in a thread for as long as the process lives. Raises ConfinementError where that fails."""
+    settled = threading.Event()
+    problem: str | None = "it ended"
 
-
-class _Service:
-    """Forwards and resolves in a thread for as long as the process lives; where that fails, the agent is killed."""
-
-    def __init__(self, plan: Confinement, sockets: ListeningSockets, keeper: int, say: Callable[[str], None]) -> None:
-        self._plan = plan
-        self._sockets = sockets
-        self._keeper = keeper
-        self._say = say
-        self._settled = threading.Event()
-        self._problem: str | None = "it ended"
-
-    def start(self) -> None:
-        threading.Thread(target=self._run, daemon=True).start()
-        self._settled.wait()
-        if self._problem is not None:
-            raise ConfinementError(f"the forwarder failed: {self._problem}")
-
-    def _run(self) -> None:
-        try:
-            asyncio.run(self._serve())
-        except Exception as error:  # noqa: BLE001  the boundary of the thread
-            self._problem = repr(error)
-            self._say(f"the forwarder failed: {error!r}")
-        finally:
-            os.kill(self._keeper, signal.SIGKILL)
-            self._settled.set()
-
-    async def _serve(self) -> None:
-        plan = self._plan
-        servers = await start_gateway(plan.proxy, plan.credentials, self._sockets, self._say, plan.host_ports)
-        self._problem = None
-        self._settled.set()
+    async def serve() -> None:
+        nonlocal problem
+        servers = await start_gateway(plan.proxy, plan.credentials, sockets, say, plan.host_ports)
+        problem = None
+        settled.set()
         await asyncio.gather(*(server.serve_forever() for server in servers))
+
+    def run() -> None:
+        nonlocal problem
+        try:
+            asyncio.run(serve())
+        except Exception as error:  # noqa: BLE001  the boundary of the thread
+            problem = repr(error)
+            say(f"the forwarder failed: {error!r}")
+        finally:
+            os.kill(keeper, signal.SIGKILL)  # without a forwarder the agent is not to go on
+            settled.set()
+
+    threading.Thread(target=run, daemon=True).start()
+    settled.wait()
+    if problem is not None:
+        raise ConfinementError(f"the forwarder failed: {problem}")
 
 
 def _watch(keeper: int, agent: int) -> int:

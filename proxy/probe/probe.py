@@ -236,8 +236,7 @@ class Probe:
         offered = able if isinstance(able, dict) else {}
         found: dict[str, list[JsonObject]] = {"tools": await client.list_all("tools/list", "tools", LIST_SECONDS)}
         for key in ("resources", "prompts"):
-            asked = key in offered
-            found[key] = await client.list_all(f"{key}/list", key, LIST_SECONDS) if asked else []
+            found[key] = await client.list_all(f"{key}/list", key, LIST_SECONDS) if key in offered else []
         await self._settle()
         return found
 
@@ -272,8 +271,7 @@ class Probe:
         # Repeated, because a malicious tool behaves well at first: what differs later is a finding.
         inputs = list(synthesise(tool.said, self._workspace.samples()))
         fullest = max(inputs, key=lambda each: len(each.arguments), default=Input("none", {}))
-        first = inputs or [fullest]
-        return [*first, *[replace(fullest, label=fullest.label)] * self._plan.repeats]
+        return [*(inputs or [fullest]), *[fullest] * self._plan.repeats]
 
     async def _call(self, client: McpClient, tool: _Tool, each: Input) -> str:
         key = json.dumps(each.arguments, sort_keys=True, default=str)

@@ -79,10 +79,9 @@ class ServerProcess:
         """The reaper's process, which takes the signals."""
         return self._process.pid
 
-    def pipes(self) -> tuple[int, int, int]:
-        """Return the descriptor of the server's stdin pipe, and the inodes of its stdin and stdout."""
-        stdin, stdout = self._pipes
-        return stdin, os.fstat(stdin).st_ino, os.fstat(stdout).st_ino
+    def pipes(self) -> tuple[int, int]:
+        """Return the descriptor of the server's stdin pipe, and the inode of its stdout pipe."""
+        return self._pipes[0], os.fstat(self._pipes[1]).st_ino
 
     async def read(self) -> bytes:
         """Return what the server wrote to its stdout; empty at its end."""

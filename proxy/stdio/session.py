@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from proxy.gate.gate import Gate
 
     type Write = Callable[[bytes], Awaitable[None]]
-    type Asked = Callable[[Message, InFlightCall, int], None]
+    type Asked = Callable[[Message, InFlightCall], None]
 
 log = structlog.get_logger("interlock.stdio")
 
@@ -73,7 +73,7 @@ class Session:
         # Before it is written: the server may answer before the write returns.
         self._router.expect(message, in_flight)
         if self._asked is not None:
-            self._asked(message, in_flight, len(line))
+            self._asked(message, in_flight)
         try:
             await self._to_server(line)
         except OSError:

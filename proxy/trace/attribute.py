@@ -1,8 +1,7 @@
 """Attributes each observation to the MCP call that it belongs to. Pure: it is told of stdio traffic and trace events.
 
-The trace shows how many bytes the server had written to its stdout, and read
-from its stdin where reads are traced, so it shows which calls it had answered at any
-moment. What lies between a request and its response belongs to that call. Where several
+The trace shows how many bytes the server had written to its stdout, so it shows which
+calls it had answered at any moment. What lies between a request and its response belongs to that call. Where several
 calls were open, the arguments, the process and the thread decide as far as they can,
 and the other calls remain candidates.
 """
@@ -16,7 +15,7 @@ from urllib.parse import urlsplit
 
 from proxy.trace.arguments import descriptor, split_arguments
 from proxy.trace.capability import Capability
-from proxy.trace.normalise import COPIERS, READERS, WRITERS
+from proxy.trace.normalise import COPIERS, WRITERS
 from proxy.trace.strace import Syscall
 
 if TYPE_CHECKING:
@@ -40,8 +39,8 @@ MAX_DEPTH = 8
 OPENING = frozenset({"initialize", "server/discover", "ping"})
 # Stays open for as long as its client listens: as an open call it would be a candidate for everything.
 LISTENING = "subscriptions/listen"
-# System calls that move bytes through a pipe.
-COUNTED = WRITERS | READERS | COPIERS.keys()
+# System calls that write to a pipe.
+COUNTED = WRITERS | COPIERS.keys()
 # Confidence of each criterion where more than one call was open.
 BY_ARGUMENT, BY_AUTHOR, BY_THREAD, BY_ORDER = 0.9, 0.9, 0.7, 0.6
 
@@ -71,8 +70,8 @@ class AttributedObservation(NamedTuple):
 class _Call:
     call_id: str
     opening: bool
+    number: int
     requested: float
-    request_end: int
     needles: tuple[str, ...]
     alone: Attribution
     answer_start: int | None = None
@@ -87,18 +86,17 @@ class _Undecided:
 
 
 class Attributor:
-    """Follows one server. `reads`: whether the trace shows what the server reads."""
+    """Follows one server, whose stdout is the pipe with the inode `stdout`."""
 
-    def __init__(self, stdin: int, stdout: int, *, reads: bool = False) -> None:
-        # Inodes, not descriptor numbers: servers duplicate their stdio to other descriptors.
-        self._stdin, self._stdout, self._reads = stdin, stdout, reads
-        self._pipes = (f"<pipe:[{stdin}]>", f"<pipe:[{stdout}]>")
+    def __init__(self, stdout: int) -> None:
+        # The inode, not a descriptor number: servers duplicate their stdout to other descriptors.
+        self._stdout = stdout
+        self._pipe = f"<pipe:[{stdout}]>"
         self._open: dict[str, _Call] = {}
         self._owners: OrderedDict[int, tuple[str, float]] = OrderedDict()
         self._threads: OrderedDict[int, str | None] = OrderedDict()
-        self._held: deque[tuple[Observation, int, int]] = deque()
-        self._sent = self._consumed = self._written = self._seen = 0
-        self._answered = 0
+        self._held: deque[tuple[Observation, int]] = deque()
+        self._requests = self._written = self._seen = self._answered = 0
         self._first_read: float | None = None
         self._begun = False
         self._in_order, self._overlapped = True, 0
@@ -108,20 +106,16 @@ class Attributor:
         self._written_by: deque[tuple[int, int]] = deque(maxlen=MAX_WRITES)
         self._authors: OrderedDict[str, tuple[int, int]] = OrderedDict()
 
-    def request_sent(self, call_id: str, method: str | None, arguments: Any, size: int, time: float) -> None:
-        """Note that a request of `size` bytes is about to be written to the server."""
-        self._sent += size
+    def request_sent(self, call_id: str, method: str | None, arguments: Any, time: float) -> None:
+        """Note that a request is about to be written to the server."""
         if method == LISTENING:
             return
         needles = tuple(dict.fromkeys(_needles(arguments)))[:MAX_NEEDLES]
         alone = Attribution("call", (call_id,))
-        self._open[call_id] = _Call(call_id, method in OPENING, time, self._sent, needles, alone)
+        self._requests += 1
+        self._open[call_id] = _Call(call_id, method in OPENING, self._requests, time, needles, alone)
         if len(self._open) > MAX_OPEN:  # a client that never gets responses must not grow our memory
             self._close(next(iter(self._open)))
-
-    def other_sent(self, size: int) -> None:
-        """Note that `size` bytes that are no request were written to the server."""
-        self._sent += size
 
     def call_ended(self, call_id: str, start: int | None, time: float) -> None:
         """Note that a call ended: by a response at byte `start` of the server's output, or without one."""
@@ -150,14 +144,14 @@ class Attributor:
         """Take the next event of the trace and its observations; return what can be attributed now."""
         # With the counts of this moment: they tell later which responses were written before.
         for seen in observations:
-            self._held.append((seen, self._consumed, self._written))
+            self._held.append((seen, self._written))
         if type(event) is Syscall and event.name in COUNTED:
             self._count(event)
         return self._release() if self._held else []
 
     def flush(self, before: float = float("inf")) -> list[AttributedObservation]:
         """Return what has been held back since `before`, attributed as well as it can be."""
-        old = [written for seen, _, written in self._held if seen.time < before]
+        old = [written for seen, written in self._held if seen.time < before]
         if old:
             self._seen = max(self._seen, *old)
             if before == float("inf"):
@@ -175,36 +169,26 @@ class Attributor:
         return closed
 
     def _count(self, call: Syscall) -> None:
-        value, name = call.value, call.name
-        # A search of the text first: most calls concern neither pipe, and splitting arguments is slow.
-        if (
-            value is None
-            or value <= 0
-            or (self._pipes[0] not in call.arguments and self._pipes[1] not in call.arguments)
-        ):
+        # A search of the text first: most calls do not concern the pipe, and splitting arguments is slow.
+        if call.value is None or call.value <= 0 or self._pipe not in call.arguments:
             return
-        at = COPIERS.get(name, 0)
-        parts = split_arguments(call.arguments)
-        pipe = descriptor(parts[at]) if len(parts) > at else None
-        inode = pipe.inode if pipe else None
-        if inode == ("pipe", self._stdout) and (name in WRITERS or name in COPIERS):
-            self._written += value  # what was really written: a partial write returns less than it was given
+        parts, at = split_arguments(call.arguments), COPIERS.get(call.name, 0)
+        target = descriptor(parts[at]) if len(parts) > at else None
+        if target is not None and target.inode == ("pipe", self._stdout):
+            self._written += call.value  # what was really written: a partial write returns less than it was given
             self._written_by.append((self._written, call.pid))
-        elif inode == ("pipe", self._stdin) and name in READERS:
-            self._consumed += value
-            self.reading_began(call.until)
 
     def _release(self) -> list[AttributedObservation]:
         # strace's lines can arrive before the response that the server wrote earlier has been read and matched to
         # its call. Until our count of its output has caught up, the window of a call is not known.
         ready: list[AttributedObservation] = []
         while self._held:
-            seen, consumed, written = self._held[0]
+            seen, written = self._held[0]
             known = written <= self._seen and self._first_read is not None
             if not known and len(self._held) <= MAX_HELD:
                 break
             self._held.popleft()
-            found = self._attribute(seen, consumed, written)
+            found = self._attribute(seen, written)
             if found.how in ("order", "window"):
                 self._undecided.append(_Undecided(seen, found))
                 self._waited_for.update(found.calls)
@@ -249,10 +233,10 @@ class Attributor:
     def _close(self, call_id: str) -> None:
         call = self._open.pop(call_id)
         self._answered -= call.answered is not None
-        others = [each.request_end for each in self._open.values() if not each.opening]
+        others = [each.number for each in self._open.values() if not each.opening]
         if others:
             self._overlapped += 1
-            self._in_order = self._in_order and min(others) > call.request_end
+            self._in_order = self._in_order and min(others) > call.number
         self._begun = True
         self._closed.append(call_id)
         start = call.answer_start
@@ -262,7 +246,7 @@ class Attributor:
             if len(self._authors) > MAX_THREADS:
                 self._authors.popitem(last=False)
 
-    def _attribute(self, seen: Observation, consumed: int, written: int) -> Attribution:
+    def _attribute(self, seen: Observation, written: int) -> Attribution:
         self._close_answered(written, seen.time)
         # A process that a call started stays that call's, however late it acts: else a server would let
         # a child wait for the response, and act in nobody's name.
@@ -272,18 +256,12 @@ class Attributor:
             return Attribution("call", (call_id,), confidence, "process", late=call_id not in self._open)
         if self._first_read is not None and seen.time < self._first_read and not self._begun:
             return Attribution("startup")
-        calls = [call for call in self._open.values() if self._runs(call, seen, consumed)]
+        calls = [call for call in self._open.values() if not call.opening and seen.time >= call.requested]
         if not calls:
             return Attribution("ambient" if self._begun else "startup")
         found = self._choose(seen, calls)
         self._learn(seen, found)
         return found
-
-    def _runs(self, call: _Call, seen: Observation, consumed: int) -> bool:
-        if call.opening:
-            return False
-        # Nothing can be done for a request before all of it was read.
-        return consumed >= call.request_end if self._reads else seen.time >= call.requested
 
     def _choose(self, seen: Observation, calls: list[_Call]) -> Attribution:
         if len(calls) == 1:

@@ -54,25 +54,18 @@ MAX_SAID = 240
 
 
 class LiveTrace:
-    """One server's trace. `report` receives what was observed, with its call or None; `notice` each observation.
+    """One server's trace. `report` receives what was observed, with its call or None.
 
     `own` are the files that no server may write: the state folder with log, pins and keys, and the policy.
     """
 
-    def __init__(
-        self,
-        channel: TracePipe,
-        report: Report,
-        notice: Callable[[AttributedObservation], None] | None = None,
-        own: Sequence[Path] = (),
-    ) -> None:
+    def __init__(self, channel: TracePipe, report: Report, own: Sequence[Path] = ()) -> None:
         self._own = tuple(str(each.resolve()) for each in own)
         self._channel = channel
         self._report = report
-        self._notice = notice
         self._reader = TraceReader()
         self._normaliser = Normaliser(os.fsencode(Path.cwd()), _inherited())
-        self._ledger = ObservationLog()
+        self._log = ObservationLog()
         self._attributor: Attributor | None = None
         self._calls: dict[str, InFlightCall] = {}
         self._open: dict[str, InFlightCall] = {}
@@ -85,7 +78,7 @@ class LiveTrace:
         """Whether the server's program was executed; else `start_error` says why not."""
         self.start_error: str | None = None
         self._ticks: tuple[asyncio.Task[None], ...] = ()
-        self._reaper = self._tracer = self._stopped_looks = 0
+        self._reaper = self._tracer = 0
         self._guards: frozenset[int] = frozenset({os.getpid(), -os.getpgrp(), EVERYBODY})
         self.tampering: str | None = None
         """What the server did to its tracer or to us; from then on neither it nor its trace is to be trusted."""
@@ -94,24 +87,21 @@ class LiveTrace:
 
     def begin(self, server: ServerProcess) -> None:
         """Follow the trace of `server` from now on."""
-        self._stdin, stdin, stdout = server.pipes()
+        self._stdin, stdout = server.pipes()
         self._reaper = self._normaliser.group = server.pid
-        self._attributor = Attributor(stdin, stdout)
+        self._attributor = Attributor(stdout)
         self._listen()
         if self._channel.openings.descriptor >= 0:
             asyncio.get_running_loop().add_reader(self._channel.openings.descriptor, self._look_at_pipe)
-        self._ticks = asyncio.create_task(self._keep_time()), asyncio.create_task(self._keep_watch())
+        self._ticks = asyncio.create_task(self._keep_time()), asyncio.create_task(self._watch_tracer())
 
-    def request_sent(self, message: Message, in_flight: InFlightCall, size: int) -> None:
+    def request_sent(self, message: Message, in_flight: InFlightCall) -> None:
         """Note that a message is about to be written to the server."""
-        if self._attributor is None:
-            return
-        if message.id is None or message.method is None:
-            self._attributor.other_sent(size)
+        if self._attributor is None or message.id is None or message.method is None:
             return
         self._calls[in_flight.call_id] = self._open[in_flight.call_id] = in_flight
         arguments = message.params.get("arguments", message.params)
-        self._attributor.request_sent(in_flight.call_id, message.method, arguments, size, time.time())
+        self._attributor.request_sent(in_flight.call_id, message.method, arguments, time.time())
 
     def response_read(self, start: int, end: int) -> None:
         """Note that the server's line at these bytes was handled; the calls that it answered have ended."""
@@ -132,12 +122,10 @@ class LiveTrace:
             await asyncio.sleep(0 if self._progress else DRAIN_STEP)
         if self._attributor is not None:
             self._take(self._attributor.flush())
-        for name in self._ledger.names():
+        for name in self._log.names():
             self._record(name)
-        if self._reader.unparsed or self._ledger.dropped:
-            self._report(
-                None, {"phase": "end", "unparsed_lines": self._reader.unparsed, "dropped": self._ledger.dropped}
-            )
+        if self._reader.unparsed or self._log.dropped:
+            self._report(None, {"phase": "end", "unparsed_lines": self._reader.unparsed, "dropped": self._log.dropped})
         self._channel.close()
 
     def _listen(self) -> None:
@@ -208,13 +196,6 @@ class LiveTrace:
         if self._channel.openings.count() > 1:
             self._tampered("another process opened the trace pipe")
 
-    def _look_at_tracer(self) -> None:
-        # "gone" needs no check: the end of the pipe reports it.
-        state = tracer_state(self._tracer) if self._tracer else None
-        self._stopped_looks = self._stopped_looks + 1 if state == "stopped" else 0
-        if state == "traced" or self._stopped_looks >= STOPPED_LOOKS:
-            self._tampered(f"strace is {state}")
-
     def _tampered(self, what: str, line: str | None = None) -> None:
         """Report once that the server attacks its tracer or us, with the calls that were open."""
         if self.tampering is not None:
@@ -233,16 +214,14 @@ class LiveTrace:
         """Log observations and record the calls that are complete. Every observation passes here."""
         assert self._attributor is not None
         for each in attributed:
-            if self._notice is not None:
-                self._notice(each)
-            self._ledger.take(each)
+            self._log.take(each)
             if each.attribution.phase != "startup":
                 self._record("startup")
         for call_id in self._attributor.take_closed():
             self._record(call_id)
 
     def _record(self, name: str) -> None:
-        page = self._ledger.close(name)
+        page = self._log.close(name)
         if page is not None:
             self._report(self._calls.get(name), page)
         while len(self._calls) > MAX_CALLS:
@@ -263,13 +242,18 @@ class LiveTrace:
             await asyncio.sleep(HELD_SECONDS)
             self._take(self._attributor.flush(time.time() - HELD_SECONDS))
             past = time.time() - FLUSH_SECONDS
-            for name in [name for name in self._ledger.names() if self._ledger.began(name) < past]:
+            for name in [name for name in self._log.names() if self._log.began(name) < past]:
                 self._record(name)
 
-    async def _keep_watch(self) -> None:
+    async def _watch_tracer(self) -> None:
+        stopped = 0
         while True:
             await asyncio.sleep(HELD_SECONDS)
-            self._look_at_tracer()
+            # "gone" needs no check: the end of the pipe reports it.
+            state = tracer_state(self._tracer) if self._tracer else None
+            stopped = stopped + 1 if state == "stopped" else 0
+            if state == "traced" or stopped >= STOPPED_LOOKS:
+                self._tampered(f"strace is {state}")
 
 
 def _inherited() -> frozenset[bytes]:

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 OPENERS = {"open": 0, "creat": 0, "openat": 1, "openat2": 1}
 WRITERS = frozenset({"write", "pwrite64", "writev", "pwritev", "pwritev2"})
-READERS = frozenset({"read", "pread64", "readv", "preadv", "preadv2"})
 # Calls that change the file of a descriptor, and the position of that argument.
 CHANGERS = {"ftruncate": 0, "fallocate": 0, "fchmod": 0, "fchown": 0, "fsetxattr": 0}
 COPIERS = {"sendfile": 0, "copy_file_range": 2, "splice": 2}

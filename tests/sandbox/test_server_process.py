@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from pathlib import Path
 
@@ -66,8 +67,8 @@ async def test_a_server_reads_and_writes_and_ends() -> None:
 
 async def test_the_pipes_are_those_that_the_server_has() -> None:
     server = await start_server(launch("stat -L -c %i /dev/fd/0 /dev/fd/1"))
-    _, stdin, stdout = server.pipes()
-    assert await server.read() == f"{stdin}\n{stdout}\n".encode()
+    stdin, stdout = server.pipes()
+    assert await server.read() == f"{os.fstat(stdin).st_ino}\n{stdout}\n".encode()
     await server.clean_up()
 
 

@@ -39,7 +39,7 @@ def load(name: str) -> dict[str, Any]:
 
 def play(recording: dict[str, Any]) -> list[AttributedObservation]:
     """Return what the attributor makes of a recording: its trace line by line, and what passed on stdio at its time."""
-    attributor = Attributor(recording["stdin"], recording["stdout"])
+    attributor = Attributor(recording["stdout"])
     reader, normaliser = TraceReader(), Normaliser()
     told: list[AttributedObservation] = []
     passed = iter([*recording["passed"], None])
@@ -59,7 +59,7 @@ def play(recording: dict[str, Any]) -> list[AttributedObservation]:
 
 def pass_on(attributor: Attributor, what: dict[str, Any]) -> list[AttributedObservation]:
     if what["way"] == "out":
-        attributor.request_sent(what["call"], what["method"], what["arguments"], what["size"], what["time"])
+        attributor.request_sent(what["call"], what["method"], what["arguments"], what["time"])
         return []
     attributor.call_ended(what["call"], what["start"], what["time"])
     return attributor.output_read(what["end"], what["time"])

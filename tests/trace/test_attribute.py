@@ -22,13 +22,13 @@ class World:
     """A server, told in steps of one time unit."""
 
     def __init__(self) -> None:
-        self.attributor = Attributor(STDIN, STDOUT)
+        self.attributor = Attributor(STDOUT)
         self.reader = TraceReader()
         self.told: list[AttributedObservation] = []
         self.offset = 0
 
     def ask(self, call: str, at: float, method: str = "tools/call", **arguments: Any) -> None:
-        self.attributor.request_sent(call, method, arguments, 10, at)
+        self.attributor.request_sent(call, method, arguments, at)
         self.attributor.reading_began(at)
 
     def do(self, at: float, pid: int = 100, **fields: Any) -> None:
@@ -80,7 +80,7 @@ def test_an_answer_that_the_trace_did_not_show_ends_its_call_all_the_same(world:
 
 
 def test_what_comes_before_the_server_reads_is_start_up(world: World) -> None:
-    world.attributor.request_sent("a", "tools/call", {}, 10, 1.0)
+    world.attributor.request_sent("a", "tools/call", {}, 1.0)
     world.do(1.5)
     assert world.told == []
     world.attributor.reading_began(2.0)
@@ -98,7 +98,7 @@ def test_what_comes_with_the_opening_is_start_up(world: World) -> None:
 
 
 def test_a_server_that_never_reads_only_starts_up() -> None:
-    attributor = Attributor(STDIN, STDOUT)
+    attributor = Attributor(STDOUT)
     event = TraceReader().take("1  1.0 getpid() = 1")
     assert attributor.take(event, [seen(1.0)]) == []
     assert [each.attribution.phase for each in attributor.flush()] == ["startup"]
@@ -196,16 +196,29 @@ def test_listening_is_no_work(world: World) -> None:
     assert world.whose() == [("call", ("a",), "alone")]
 
 
-def test_bytes_that_are_read_tell_when_a_call_begins() -> None:
-    attributor = Attributor(STDIN, STDOUT, reads=True)
-    reader = TraceReader()
-    attributor.request_sent("a", "tools/call", {}, 10, 1.0)
-    event = reader.take(f'1  1.5 read(9<pipe:[{STDIN}]>, "x", 99) = 4')
-    attributor.take(event, [])
-    told = attributor.take(reader.take("1  1.6 getpid() = 1"), [seen(1.6)])
-    attributor.take(reader.take(f'1  1.7 read(9<pipe:[{STDIN}]>, "x", 99) = 6'), [])
-    told += attributor.take(reader.take("1  1.8 getpid() = 1"), [seen(1.8)])
-    assert [each.attribution.phase for each in told] == ["startup", "call"]
+def test_a_write_counts_with_what_it_really_wrote(world: World) -> None:
+    world.ask("a", 1.0)
+    world.ask("b", 1.1)
+    world.answer("a", 9.0)
+    world.answer("b", 9.0)
+    world.writes(1.2, size=-1)
+    world.do(1.3)
+    world.writes(1.4, size=4)
+    world.do(1.5)
+    world.writes(1.6, size=8)
+    world.do(1.7)
+    world.whose()
+    calls = {each.observation.time: each.attribution.calls for each in world.told}
+    assert calls == {1.3: ("a", "b"), 1.5: ("b",), 1.7: ()}
+
+
+def test_bytes_in_another_pipe_answer_nothing(world: World) -> None:
+    world.ask("a", 1.0)
+    world.answer("a", 9.0)
+    event = world.reader.take(f"100  1.2 splice(3<pipe:[{STDOUT}]>, NULL, 5<pipe:[{STDIN}]>, NULL, 99, 0) = 10")
+    world.told += world.attributor.take(event, [])
+    world.do(1.5)
+    assert world.whose() == [("call", ("a",), "alone")]
 
 
 def test_what_is_held_back_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

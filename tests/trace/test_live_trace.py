@@ -13,7 +13,6 @@ import pytest
 
 from proxy.core.model import Call, Context, Decision, InFlightCall, JsonObject, Kind, Message, Outcome, Principal
 from proxy.trace import live_trace as module
-from proxy.trace.attribute import AttributedObservation
 from proxy.trace.live_trace import LiveTrace
 from proxy.trace.tracer import TracePipe
 from tests.support.timeouts import PATIENCE
@@ -27,8 +26,8 @@ class FakeServer:
         self.stdin = os.pipe()
         self.stdout = os.pipe()
 
-    def pipes(self) -> tuple[int, int, int]:
-        return self.stdin[1], os.fstat(self.stdin[1]).st_ino, os.fstat(self.stdout[0]).st_ino
+    def pipes(self) -> tuple[int, int]:
+        return self.stdin[1], os.fstat(self.stdout[0]).st_ino
 
     def close(self) -> None:
         for end in (*self.stdin, *self.stdout):
@@ -40,8 +39,7 @@ class World:
         self.server = FakeServer()
         self.channel = TracePipe()
         self.reports: list[tuple[str | None, JsonObject]] = []
-        self.noticed: list[AttributedObservation] = []
-        self.watch = LiveTrace(self.channel, self._report, self.noticed.append)
+        self.watch = LiveTrace(self.channel, self._report)
         self.strace = os.open(self.channel.path, os.O_WRONLY)
         self.watch.begin(self.server)  # type: ignore[arg-type]
         self.offset = 0
@@ -59,7 +57,7 @@ class World:
         call = Call(method, "server", "agent", "t", arguments)
         decision = Decision(Outcome.ALLOW, "default")
         in_flight = InFlightCall(call_id, message, context, call, decision, time.time(), time.time())
-        self.watch.request_sent(message, in_flight, 10)
+        self.watch.request_sent(message, in_flight)
         return in_flight
 
     def answer(self, in_flight: InFlightCall) -> None:
@@ -121,7 +119,6 @@ async def test_what_a_call_did_is_reported_when_it_is_over(world: World) -> None
     ((call_id, detail),) = world.reports
     assert call_id == "a"
     assert [entry["path"] for entry in detail["observations"]] == ["/etc/hostname"]
-    assert [each.observation.path for each in world.noticed] == ["/etc/hostname"]
 
 
 async def test_what_comes_before_the_first_request_is_start_up(world: World) -> None:
