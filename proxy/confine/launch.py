@@ -136,7 +136,7 @@ def _serve_in_thread(plan: Confinement, sockets: ListeningSockets, keeper: int, 
             problem = repr(error)
             say(f"the forwarder failed: {error!r}")
         finally:
-            os.kill(keeper, signal.SIGKILL)  # without a forwarder the agent is not to go on
+            os.kill(keeper, signal.SIGKILL)  # without a forwarder the agent must not continue
             settled.set()
 
     threading.Thread(target=run, daemon=True).start()

@@ -37,12 +37,12 @@ def answer_query(query: bytes, fakes: dns.FakeAddresses) -> bytes | None:
     if not dns.is_query(query):
         return None
     try:
-        asked, kind, end = dns.read_question(query)
+        queried, kind, end = dns.read_question(query)
     except ValueError:
         return None
     if query[end - 2 : end] != b"\0\1":  # the class Internet; a question cut short has none
         return None
-    name = asked.lower().removesuffix(".")
+    name = queried.lower().removesuffix(".")
     if name == "localhost" or name.endswith(".localhost"):
         return dns.make_answer(query, end, LOOPBACK.get(kind))
     # The name gets into a CONNECT line, so only host names pass; a last label that is a number, hexadecimal too,

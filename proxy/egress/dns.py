@@ -1,7 +1,7 @@
 """Reads DNS queries, writes answers to them, and maps names to made-up addresses and back. Pure.
 
 The one reader of DNS messages: for the resolvers of `confine` and of a probe, which know every
-name and ask nobody, and for queries that `trace` finds in strace's output.
+name, and for queries that `trace` finds in strace's output.
 """
 
 from __future__ import annotations

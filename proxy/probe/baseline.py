@@ -37,8 +37,8 @@ def load(state_dir: Path, server: str) -> ServerBaseline | None:
     """Return a server's baseline; None where it was never probed. Raises ConfigError where it cannot be read."""
     file = _file(state_dir, server)
     try:
-        said = json.loads(file.read_bytes())
-        return ServerBaseline(dict(said["tools"]), dict(said["profiles"]))
+        stored = json.loads(file.read_bytes())
+        return ServerBaseline(dict(stored["tools"]), dict(stored["profiles"]))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -46,5 +46,5 @@ def load(state_dir: Path, server: str) -> ServerBaseline | None:
 
 
 def save(state_dir: Path, server: str, baseline: ServerBaseline) -> None:
-    said = {"server": server, "tools": dict(baseline.tools), "profiles": dict(baseline.profiles)}
-    write_private(_file(state_dir, server), json.dumps(said).encode())
+    stored = {"server": server, "tools": dict(baseline.tools), "profiles": dict(baseline.profiles)}
+    write_private(_file(state_dir, server), json.dumps(stored).encode())

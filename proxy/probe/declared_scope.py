@@ -59,10 +59,10 @@ class DeclaredScope:
 def declare_server(command: Sequence[str], variables: Mapping[str, str], folder: str) -> DeclaredScope:
     """Return what a server's command line and its variables grant it."""
     flags = [word.partition("=")[2] for word in command[1:] if "=" in word]
-    said = [*command[1:], *flags, *(value for name, value in variables.items() if name not in SEARCH_PATHS)]
+    texts = [*command[1:], *flags, *(value for name, value in variables.items() if name not in SEARCH_PATHS)]
     return DeclaredScope(
         words=frozenset(_words(" ".join(map(posixpath.basename, command)))),
-        granted=tuple(dict.fromkeys(path for word in said if (path := _path(word, folder)))),
+        granted=tuple(dict.fromkeys(path for word in texts if (path := _path(word, folder)))),
         launcher=posixpath.basename(command[0]) in PACKAGE_RUNNERS,
     )
 
@@ -74,8 +74,8 @@ def declare_tool(server: DeclaredScope, tool: JsonObject) -> DeclaredScope:
     schema = tool.get("inputSchema")
     properties = schema.get("properties") if isinstance(schema, dict) else None
     names = " ".join(properties) if isinstance(properties, dict) else ""
-    said = f"{tool.get('name', '')} {tool.get('title', '')} {tool.get('description', '')} {names}"
-    text = " ".join(_words(said))
+    described = f"{tool.get('name', '')} {tool.get('title', '')} {tool.get('description', '')} {names}"
+    text = " ".join(_words(described))
     open_world = hints.get("openWorldHint")
     return replace(
         server,
@@ -98,10 +98,10 @@ def declare_call(tool: DeclaredScope, arguments: JsonObject, folder: str) -> Dec
     return replace(tool, named=tuple(dict.fromkeys([*paths, *nested])), hosts=frozenset(hosts))
 
 
-def is_under(path: str, places: Iterable[str]) -> bool:
-    """Return whether a path is one of `places`, inside one, or beside one with its name as a prefix."""
+def is_under(path: str, folders: Iterable[str]) -> bool:
+    """Return whether a path is one of `folders`, inside one, or beside one with its name as a prefix."""
     # The last are the temporary files of programs that write a file and rename it: `notes.md.tmp`.
-    return any(path == place or path.startswith((place.rstrip("/") + "/", f"{place}.")) for place in places)
+    return any(path == each or path.startswith((each.rstrip("/") + "/", f"{each}.")) for each in folders)
 
 
 def _path(word: str, folder: str) -> str | None:

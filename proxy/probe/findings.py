@@ -70,7 +70,7 @@ def judge(
     calls: Sequence[ProbeCall],
     startup: DeclaredScope,
     context: RunContext,
-    book: Rulebook,
+    rulebook: Rulebook,
 ) -> tuple[Finding, ...]:
     """Apply the rules to what was observed, tool by tool; start-up and end are judged by the server's own scope."""
     found: list[Finding] = []
@@ -78,16 +78,16 @@ def judge(
     for tool in tools:
         own = [record for record in records if (None if record.call is None else calls[record.call].tool) == tool]
         scopes = [(record, startup if record.call is None else calls[record.call].scope) for record in own]
-        hits = _apply(scopes, context, book)
+        hits = _apply(scopes, context, rulebook)
         found += [_make_finding(tool, hit, calls, context, startup) for hit in hits.values()]
         if tool is not None:
             numbers = [number for number, call in enumerate(calls) if call.tool == tool]
-            found += _compare_calls(tool, hits, calls, numbers, book)
+            found += _compare_calls(tool, hits, calls, numbers, rulebook)
     return tuple(found)
 
 
 def _apply(
-    scopes: Iterable[tuple[ProbeObservation, DeclaredScope]], context: RunContext, book: Rulebook
+    scopes: Iterable[tuple[ProbeObservation, DeclaredScope]], context: RunContext, rulebook: Rulebook
 ) -> dict[str, RuleMatch]:
     hits: dict[str, RuleMatch] = {}
     for record, scope in scopes:
@@ -95,15 +95,16 @@ def _apply(
             continue
         true, target = facts(record, scope, context), context.target(record.observation)
         path = context.tilde(record.observation.path or "")
-        for rule in book.rules:
+        for rule in rulebook.rules:
             if rule.speaks_of(record, path, true):
                 hits.setdefault(rule.id, RuleMatch(rule)).targets.setdefault(target, []).append(record)
+    # For the same target only the more specific rule is reported.
     for hit in list(hits.values()):
         for weaker in hit.rule.supersedes:
             for target in hit.targets:
                 if weaker in hits:
                     hits[weaker].targets.pop(target, None)
-    return {name: hits[name] for name in (rule.id for rule in book.rules) if name in hits and hits[name].targets}
+    return {name: hits[name] for name in (rule.id for rule in rulebook.rules) if name in hits and hits[name].targets}
 
 
 def _counts(record: ProbeObservation) -> bool:
@@ -147,7 +148,7 @@ def _verb(record: ProbeObservation) -> str:
 
 
 def _compare_calls(
-    tool: str, hits: Mapping[str, RuleMatch], calls: Sequence[ProbeCall], numbers: Sequence[int], book: Rulebook
+    tool: str, hits: Mapping[str, RuleMatch], calls: Sequence[ProbeCall], numbers: Sequence[int], rulebook: Rulebook
 ) -> list[Finding]:
     """Find what happens with some arguments only, and what happens only when the same arguments are sent again."""
     found = []
@@ -160,34 +161,34 @@ def _compare_calls(
         lines = tuple(record.observation.line[:MAX_LINE] for record in hit.records)[:1]
         capability = str(hit.records[0].observation.capability)
         if late:
-            rule = book.get("differs-after-calls")
-            said = f"{rule.description} {hit.rule.id}: not in call 1, but in call {numbers.index(late[0]) + 1}"
-            found.append(Finding(tool, rule.id, rule.severity, capability, said, lines))
+            rule = rulebook.get("differs-after-calls")
+            message = f"{rule.description} {hit.rule.id}: not in call 1, but in call {numbers.index(late[0]) + 1}"
+            found.append(Finding(tool, rule.id, rule.severity, capability, message, lines))
         elif without and with_it and during != {numbers[0]}:  # what is set up once is done in the first call
-            rule = book.get("differs-between-inputs")
-            said = f"{rule.description} {hit.rule.id}: with {', '.join(sorted(with_it))}, not with "
-            found.append(Finding(tool, rule.id, rule.severity, capability, said + ", ".join(sorted(without)), lines))
+            rule = rulebook.get("differs-between-inputs")
+            message = f"{rule.description} {hit.rule.id}: with {', '.join(sorted(with_it))}, not with "
+            found.append(Finding(tool, rule.id, rule.severity, capability, message + ", ".join(sorted(without)), lines))
     return list({each.rule: each for each in reversed(found)}.values())
 
 
 def judge_manifest(
-    tools: Sequence[JsonObject], known: Mapping[str, JsonObject] | None, book: Rulebook
+    tools: Sequence[JsonObject], known: Mapping[str, JsonObject] | None, rulebook: Rulebook
 ) -> list[Finding]:
     """Check the tools' definitions, and compare them with those `known` from when they were last accepted."""
-    hidden, changed = book.get("hidden-characters"), book.get("manifest-changed")
-    places = {str(tool.get("name")): find_hidden(tool)[:MAX_EVIDENCE] for tool in tools}
+    hidden, changed = rulebook.get("hidden-characters"), rulebook.get("manifest-changed")
+    hidden_in = {str(tool.get("name")): find_hidden(tool)[:MAX_EVIDENCE] for tool in tools}
     found = [
         Finding(name, hidden.id, hidden.severity, None, hidden.description, where)
-        for name, where in places.items()
+        for name, where in hidden_in.items()
         if where
     ]
     if known is None:
         return found
     now = {str(tool.get("name")): tool for tool in tools}
-    said = {name: _changes(known.get(name), now.get(name)) for name in dict.fromkeys([*now, *known])}
+    changes = {name: _changes(known.get(name), now.get(name)) for name in dict.fromkeys([*now, *known])}
     return found + [
         Finding(name, changed.id, changed.severity, None, f"{changed.description} {change}")
-        for name, change in said.items()
+        for name, change in changes.items()
         if change is not None
     ]
 
@@ -226,16 +227,18 @@ def _stable(path: str | None, record: ProbeObservation, context: RunContext) -> 
     return set()
 
 
-def judge_profiles(now: Mapping[str, Profile], known: Mapping[str, Profile] | None, book: Rulebook) -> list[Finding]:
+def judge_profiles(
+    now: Mapping[str, Profile], known: Mapping[str, Profile] | None, rulebook: Rulebook
+) -> list[Finding]:
     """Compare what tools do with what they did when last accepted; a tool that is not `known` is not compared."""
-    rule = book.get("behaviour-changed")
+    rule = rulebook.get("behaviour-changed")
     found = []
     for tool, seen in now.items():
         before = (known or {}).get(tool)
         news = _news(before, seen) if before is not None else {}
         if news:
-            said = "; ".join(f"{name} {', '.join(new[:MAX_TARGETS])}".rstrip() for name, new in news.items())
-            text = f"{rule.description} Seen: {said}"
+            news_text = "; ".join(f"{name} {', '.join(new[:MAX_TARGETS])}".rstrip() for name, new in news.items())
+            text = f"{rule.description} Seen: {news_text}"
             found.append(Finding(tool or None, rule.id, rule.severity, next(iter(news)), text))
     return found
 

@@ -79,12 +79,12 @@ class McpClient:
         """
         hello = {"protocolVersion": REVISION, "capabilities": self._capabilities(), "clientInfo": CLIENT}
         try:
-            said = await self.request("initialize", hello, seconds)
+            info = await self.request("initialize", hello, seconds)
         except RequestRefusedError:  # a server of revision 2026-07-28 knows no handshake
             self._meta = stateless_meta(self._capabilities())
             return await self.request("server/discover", {}, seconds)
         await self.notify("notifications/initialized", {})
-        return said
+        return info
 
     def _capabilities(self) -> JsonObject:
         return {"roots": {"listChanged": False}} if self._roots else {}
@@ -171,12 +171,12 @@ class McpClient:
         return {**head, "error": {"code": METHOD_NOT_FOUND, "message": "this client does not do that"}}
 
 
-async def list_pages(ask: Callable[[JsonObject], Awaitable[JsonObject]], key: str) -> list[JsonObject]:
+async def list_pages(fetch: Callable[[JsonObject], Awaitable[JsonObject]], key: str) -> list[JsonObject]:
     """Return the objects of every page of a list, bounded: a server may never come to a last page."""
     found: list[JsonObject] = []
     cursor: JsonObject = {}
     for _ in range(MAX_PAGES):
-        page = await ask(cursor)
+        page = await fetch(cursor)
         listed = page.get(key)
         found += [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
         if not isinstance(page.get("nextCursor"), str) or len(found) >= MAX_LISTED:

@@ -102,8 +102,8 @@ def canaries_sent(observation: Observation, scope: DeclaredScope, context: RunCo
     if context.watch is None or not (observation.data or observation.name):
         return ()
     found = context.watch.find(observation.data + b" " + (observation.name or "").encode())
-    asked = {canary.source for path, canary in context.canaries.items() if is_under(path, scope.named)}
-    return tuple(canary for canary in found if not (scope.network and canary.source in asked))
+    handled = {canary.source for path, canary in context.canaries.items() if is_under(path, scope.named)}
+    return tuple(canary for canary in found if not (scope.network and canary.source in handled))
 
 
 def _net_facts(observation: Observation, scope: DeclaredScope, context: RunContext) -> dict[str, bool]:
@@ -166,7 +166,7 @@ def _path_facts(path: str, scope: DeclaredScope, context: RunContext) -> dict[st
 
 
 def _is_temporary(path: str, context: RunContext) -> bool:
-    if is_under(path, [context.home]):  # which may be in a temporary folder itself
+    if is_under(path, [context.home]):  # the home is in a temporary folder itself
         return is_under(path, [posixpath.join(context.home, "tmp")])
     return is_under(path, TEMPORARY)
 
@@ -183,5 +183,6 @@ def _is_foreign(observation: Observation, context: RunContext) -> bool:
         return observation.action in FOREIGN_ACTIONS and not _is_own(observation, context)
     if observation.path is None or observation.capability not in (Capability.FS_READ, Capability.FS_WRITE):
         return False
+    # trust.pem is the one file of the probe's own folder that servers are pointed at, by SSL_CERT_FILE.
     pried = INSIDES.fullmatch(observation.path) is not None and not _is_own(observation, context)
     return pried or (is_under(observation.path, [context.folder]) and not observation.path.endswith("/trust.pem"))

@@ -76,13 +76,13 @@ class ProbePlan:
 
 @dataclass(slots=True)
 class _Tool:
-    said: JsonObject
+    definition: JsonObject
     scope: DeclaredScope
     results: list[CallResult] = field(default_factory=list)
 
     @property
     def name(self) -> str:
-        return str(self.said.get("name"))
+        return str(self.definition.get("name"))
 
     @property
     def hangs(self) -> bool:
@@ -98,8 +98,8 @@ class Probe:
         variables = {name: workspace.fill_in(value) for name, value in plan.variables.items()}
         self._plan = replace(plan, command=tuple(map(workspace.fill_in, plan.command)), variables=variables)
         self._run = workspace.run
-        self._world = workspace.context()
-        self._observer = Observer(self._world, workspace.cwd, time.time, frozenset({str(workspace.run / "stderr")}))
+        self._context = workspace.context()
+        self._observer = Observer(self._context, workspace.cwd, time.time, frozenset({str(workspace.run / "stderr")}))
         declared = declare_server(self._plan.command, variables, workspace.cwd)
         self._scope = replace(declared, granted=(*declared.granted, *workspace.roots))
         self._cache = find_package_cache(self._plan.command, os.environ, Path.home())
@@ -136,9 +136,10 @@ class Probe:
                 await server.clean_up()
 
     def _sinkhole(self, program: str) -> Sinkhole:
-        kept = self._cache
-        variables = dict([self._workspace.home.variable]) | (kept.variables or {}) | self._plan.variables
+        cache = self._cache
+        variables = dict([self._workspace.home.variable]) | (cache.variables or {}) | self._plan.variables
         setpriv = self._setpriv
+        # strace keeps its capabilities, to trace a server that is root inside; the server itself gets none.
         dropping = (setpriv, *("--bounding-set=-all", "--inh-caps=-all", "--")) if setpriv else ()
         tracing = (self._plan.strace, *options(), "-o", str(self._run / "trace"), "--")
         return Sinkhole(
@@ -149,7 +150,7 @@ class Probe:
             self._workspace.cwd,
             str(Path.home()),
             str(self._plan.state_dir) if self._plan.state_dir else None,
-            copies=kept.folders,
+            copies=cache.folders,
             drops=bool(dropping),
         )
 
@@ -206,14 +207,15 @@ class Probe:
         try:
             info = await client.open_session(self._plan.start_seconds)
             listed = await self._list(client, info)
+            # Only now: before the server runs, nothing is traced that would show who traces it.
             self._tracer = find_tracer(server.pid)
-            tools = [_Tool(said, declare_tool(self._scope, said)) for said in listed["tools"]]
+            tools = [_Tool(each, declare_tool(self._scope, each)) for each in listed["tools"]]
             problem = await self._exercise(client, tools)
         except (RequestRefusedError, ServerGoneError, RequestTimeoutError) as error:
             raise await self._explain(server, sinkhole, error) from error
         finally:
             await client.close()
-        self._observer.begin(None)
+        self._observer.begin(None)  # what it does from now on belongs to no call, though it may be the worst of all
         ending = await server.stop(STOP_SECONDS)
         await self._settle()
         if problem is not None:
@@ -222,14 +224,14 @@ class Probe:
 
     async def _explain(self, server: ServerProcess, sinkhole: Sinkhole, error: Exception) -> ServerError | TracingError:
         """Return the error for a server that does not answer, with the end of its stderr."""
-        said = _stderr_end(sinkhole)
+        stderr = _stderr_end(sinkhole)
         try:
             code = await asyncio.wait_for(server.ended(), STOP_SECONDS)
         except TimeoutError:
-            return ServerError(f"the server is running, but {error}{said}")
+            return ServerError(f"the server is running, but {error}{stderr}")
         if not self._observer.lines:  # strace's failure, not the server's: it never ran
-            return TracingError(f"strace cannot trace in a namespace here{said}")
-        return ServerError(f"the server ended with exit code {code} before it was done{said}")
+            return TracingError(f"strace cannot trace in a namespace here{stderr}")
+        return ServerError(f"the server ended with exit code {code} before it was done{stderr}")
 
     async def _list(self, client: McpClient, info: JsonObject) -> dict[str, list[JsonObject]]:
         able = info.get("capabilities")
@@ -245,6 +247,7 @@ class Probe:
         inputs = {tool.name: self._inputs(tool) for tool in tools}
         total, made = sum(map(len, inputs.values())), 0
         for tool in tools:
+            # What one tool deleted or overwrote must not make the next one fail.
             restore_documents(self._workspace.home)
             for each in inputs[tool.name]:
                 self._progress(made, total, tool.name)
@@ -253,6 +256,7 @@ class Probe:
                     continue
                 outcome = await self._call(client, tool, each)
                 tool.results.append(CallResult(each.label, outcome))
+                # After every call: a tool that stops strace would have the next ones unobserved, and so unreported.
                 state = tracer_state(self._tracer)
                 if state == "gone" and self._observer.saw_end:  # strace ends with the server, as it should
                     state = None
@@ -269,7 +273,7 @@ class Probe:
     def _inputs(self, tool: _Tool) -> list[Input]:
         """Return what a tool is called with: each input once, and then the fullest repeatedly."""
         # Repeated, because a malicious tool behaves well at first: what differs later is a finding.
-        inputs = list(synthesise(tool.said, self._workspace.samples()))
+        inputs = list(synthesise(tool.definition, self._workspace.samples()))
         fullest = max(inputs, key=lambda each: len(each.arguments), default=Input("none", {}))
         return [*(inputs or [fullest]), *[fullest] * self._plan.repeats]
 
@@ -308,36 +312,36 @@ class Probe:
         known: ServerBaseline | None,
         problem: str | None,
     ) -> ProbeReport:
-        book, seen = rulebook(), self._observer
+        rules, seen = rulebook(), self._observer
         seen.finish()
         whose: dict[str, list[Any]] = {"": [], **{tool.name: [] for tool in tools}}
         for record in seen.records:
             if record.call is None and record.observation.path == self._setpriv:  # we start the server with it
                 continue
             whose["" if record.call is None else self._calls[record.call].tool].append(record)
-        profiles = {name: profile(records, self._world) for name, records in whose.items()}
+        profiles = {name: profile(records, self._context) for name, records in whose.items()}
         findings = [
-            *judge_manifest(listed["tools"], known.tools if known else None, book),
-            *judge(seen.records, self._calls, self._startup, self._world, book),
-            *judge_profiles(profiles, known.profiles if known else None, book),
+            *judge_manifest(listed["tools"], known.tools if known else None, rules),
+            *judge(seen.records, self._calls, self._startup, self._context, rules),
+            *judge_profiles(profiles, known.profiles if known else None, rules),
             *([self._tampered] if self._tampered else []),
             *self._doubts(),
         ]
-        said = info.get("serverInfo")
+        server_info = info.get("serverInfo")
         return ProbeReport(
             server={
                 "name": self._plan.name,
                 "command": list(self._plan.command),
                 "transport": "stdio",
-                "info": said if isinstance(said, dict) else {},
+                "info": server_info if isinstance(server_info, dict) else {},
                 "resources": [str(each.get("uri")) for each in listed["resources"]],
                 "prompts": [str(each.get("name")) for each in listed["prompts"]],
             },
             tools=tuple(
-                ToolReport(tool.name, tool.scope, sum_up(whose[tool.name], self._world), tuple(tool.results))
+                ToolReport(tool.name, tool.scope, sum_up(whose[tool.name], self._context), tuple(tool.results))
                 for tool in tools
             ),
-            startup=sum_up(whose[""], self._world),
+            startup=sum_up(whose[""], self._context),
             findings=order(findings),
             trace={"lines": seen.lines, "unparsed": seen.unparsed, "dropped": seen.dropped},
             manifest=tuple(listed["tools"]),
@@ -350,14 +354,16 @@ class Probe:
         if not (seen.unparsed or seen.dropped) and seen.lines:
             return []
         rule = rulebook().get("trace-incomplete")
-        said = f"Seen: {seen.lines} lines, {seen.unparsed} of them unreadable, {seen.dropped} observations not stored"
-        return [Finding(None, rule.id, rule.severity, None, f"{rule.description} {said}")]
+        summary = (
+            f"Seen: {seen.lines} lines, {seen.unparsed} of them unreadable, {seen.dropped} observations not stored"
+        )
+        return [Finding(None, rule.id, rule.severity, None, f"{rule.description} {summary}")]
 
 
 def _tampering(tool: str, state: str) -> Finding:
     rule = rulebook().get("tracer-tampering")
-    said = f"{rule.description} Seen: strace was {state} after a call"
-    return Finding(tool, rule.id, rule.severity, str(Capability.KERNEL), said)
+    message = f"{rule.description} Seen: strace was {state} after a call"
+    return Finding(tool, rule.id, rule.severity, str(Capability.KERNEL), message)
 
 
 def _by_line(take: Callable[[bytes], None]) -> Callable[[bytes], None]:
@@ -374,7 +380,7 @@ def _by_line(take: Callable[[bytes], None]) -> Callable[[bytes], None]:
 
 def _stderr_end(sinkhole: Sinkhole) -> str:
     try:
-        said = sinkhole.stderr.read_bytes()[-STDERR_BYTES:].decode("utf-8", "replace").strip()
+        text = sinkhole.stderr.read_bytes()[-STDERR_BYTES:].decode("utf-8", "replace").strip()
     except OSError:
         return ""
-    return f"; it said:\n{said}" if said else ""
+    return f"; its stderr ends with:\n{text}" if text else ""

@@ -36,9 +36,14 @@ async def probe_remote(name: str, url: str, known: ServerBaseline | None) -> Pro
     except httpx2.HTTPError as error:
         raise ServerError(f"{url} cannot be reached: {error or type(error).__name__}") from error
     declared = [ToolReport(str(tool.get("name")), declare_tool(DeclaredScope(), tool), {}, ()) for tool in tools]
-    said = info.get("serverInfo")
+    server_info = info.get("serverInfo")
     return ProbeReport(
-        server={"name": name, "url": url, "transport": "http", "info": said if isinstance(said, dict) else {}},
+        server={
+            "name": name,
+            "url": url,
+            "transport": "http",
+            "info": server_info if isinstance(server_info, dict) else {},
+        },
         tools=tuple(declared),
         startup={},
         findings=order(judge_manifest(tools, known.tools if known else None, rulebook())),
@@ -78,9 +83,9 @@ class _Remote:
 
     async def request(self, method: str, params: JsonObject) -> JsonObject:
         self.number += 1
-        said = {**params, "_meta": self.meta} if self.meta else params
+        full = {**params, "_meta": self.meta} if self.meta else params
         headers = {**self.headers, **({"mcp-method": method} if self.meta else {}), "Accept": ACCEPT}
-        message = {"jsonrpc": "2.0", "id": self.number, "method": method, "params": said}
+        message = {"jsonrpc": "2.0", "id": self.number, "method": method, "params": full}
         async with self.client.stream("POST", self.url, headers=headers, json=message) as response:
             if response.status_code != 200:
                 raise ServerError(f"{self.url} answers {method} with HTTP {response.status_code}")
@@ -102,7 +107,7 @@ async def _messages(response: httpx2.Response) -> AsyncIterator[JsonObject]:
     try:
         async for chunk in response.aiter_bytes():
             if not streamed:
-                body += chunk
+                body += chunk  # bounded: the server may send without end
                 if len(body) > MAX_BYTES:
                     raise ServerError(f"{response.url} answers with more than {MAX_BYTES} bytes")
                 continue

@@ -284,8 +284,8 @@ def _reply_from(control: list[tuple[int, int, bytes]]) -> list[tuple[int, int, b
     """Return control data that makes a reply come from the address that was asked: clients take no other."""
     for level, kind, data in control:
         if level == socket.IPPROTO_IP and kind == socket.IP_PKTINFO:
-            _, _, asked = struct.unpack("=I4s4s", data[:12])
-            return [(level, kind, struct.pack("=I4s4s", 0, asked, bytes(4)))]
+            _, _, queried = struct.unpack("=I4s4s", data[:12])
+            return [(level, kind, struct.pack("=I4s4s", 0, queried, bytes(4)))]
         if level == socket.IPPROTO_IPV6 and kind == socket.IPV6_PKTINFO:
             return [(level, kind, data[:16] + bytes(4))]
     return []

@@ -67,7 +67,7 @@ class Sinkhole:
         return Path(self.folder) / "problem"
 
 
-def environment(home: Path, folder: Path, said: Mapping[str, str], path: str) -> dict[str, str]:
+def environment(home: Path, folder: Path, variables: Mapping[str, str], path: str) -> dict[str, str]:
     """Return the server's variables: a home of canaries, our CA trusted, and nothing of the caller's but `said`."""
     trust = str(folder / "trust.pem")
     return {
@@ -83,7 +83,7 @@ def environment(home: Path, folder: Path, said: Mapping[str, str], path: str) ->
         "PYTHONDONTWRITEBYTECODE": "1",
         "NO_UPDATE_NOTIFIER": "1",
         **dict.fromkeys((*ROOTS, *EXTRA), trust),
-        **said,
+        **variables,
     }
 
 

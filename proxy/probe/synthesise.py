@@ -152,7 +152,7 @@ class _ArgumentMaker:
             case "array":
                 return self._array(name, schema, depth)
             case "integer" | "number" as kind:
-                # Small: a tool that is told to wait should not use up its time.
+                # Small: a tool that waits should not run into its timeout.
                 if self.meaningful and re.search(r"\b(duration|delay|seconds|timeout|wait|sleep)\b", _words(name)):
                     schema = {"minimum": 1, **schema}
                 return _number(schema, self.turn, whole=kind == "integer")
@@ -170,9 +170,9 @@ class _ArgumentMaker:
     def _type(self, schema: JsonObject) -> str:
         kind = schema.get("type")
         kinds = [each for each in _list(kind) if each != "null"] if isinstance(kind, list) else [kind]
-        said = kinds[0] if kinds else "null"
-        if isinstance(said, str):
-            return said
+        first = kinds[0] if kinds else "null"
+        if isinstance(first, str):
+            return first
         return "object" if "properties" in schema else "array" if "items" in schema else "string"
 
     def _array(self, name: str, schema: JsonObject, depth: int) -> list[Any]:

@@ -66,7 +66,7 @@ def enter_user_namespace(user: int, group: int) -> None:
     try:
         os.unshare(os.CLONE_NEWUSER)
         # Before gid_map: the kernel takes a group map of an ordinary user only once groups cannot be dropped,
-        # since a group can also be what keeps somebody out of a file.
+        # since membership of a group can also deny access to a file.
         Path("/proc/self/setgroups").write_text("deny")
         Path("/proc/self/uid_map").write_text(f"{user} {outer_user} 1")
         Path("/proc/self/gid_map").write_text(f"{group} {outer_group} 1")
@@ -199,7 +199,7 @@ def listening_sockets() -> tuple[str, ...]:
 
 def _working_folders() -> set[str]:
     found = set()
-    for name in os.listdir("/proc"):  # noqa: PTH208  names, of which most are no process's
+    for name in os.listdir("/proc"):  # noqa: PTH208  most names are no process's
         if name.isdigit():
             with contextlib.suppress(OSError):
                 found.add(os.readlink(f"/proc/{name}/cwd"))  # noqa: PTH115

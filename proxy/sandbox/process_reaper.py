@@ -111,7 +111,7 @@ def _reap() -> dict[int, int]:
 
 def _become(program: str, argv: list[str], reaper: int) -> NoReturn:
     try:
-        # A reaper that is killed with SIGKILL can end nobody: the kernel then ends the program.
+        # A reaper that is killed with SIGKILL can end nothing: the kernel then ends the program.
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != reaper:  # it died before the line above, so no signal will come
             os._exit(SIGNALLED + signal.SIGKILL)

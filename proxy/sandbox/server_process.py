@@ -53,7 +53,7 @@ def _find(name: str, folders: Sequence[str]) -> str:
 
 
 class _Protocol(asyncio.subprocess.SubprocessStreamProtocol):
-    # asyncio reports a process's end only once its pipes are closed, and somebody else may hold those open.
+    # asyncio reports a process's end only once its pipes are closed, and another process may hold those open.
     def __init__(self) -> None:
         super().__init__(limit=CHUNK, loop=asyncio.get_running_loop())
         self.exited = asyncio.Event()
@@ -67,12 +67,12 @@ class ServerProcess:
     """A running server and its reaper. Made by `start_server`."""
 
     def __init__(
-        self, process: asyncio.subprocess.Process, exited: asyncio.Event, leash: int, pipes: tuple[int, int]
+        self, process: asyncio.subprocess.Process, exited: asyncio.Event, owner_end: int, pipes: tuple[int, int]
     ) -> None:
         self._process = process
         self._pipes = pipes
         self._exited = exited
-        self._leash: int | None = leash
+        self._owner_end: int | None = owner_end
 
     @property
     def pid(self) -> int:
@@ -123,9 +123,9 @@ class ServerProcess:
 
     def kill(self) -> None:
         """Close the reaper's pipe, upon which it kills the server and all it started."""
-        if self._leash is not None:
-            os.close(self._leash)
-            self._leash = None
+        if self._owner_end is not None:
+            os.close(self._owner_end)
+            self._owner_end = None
 
     async def clean_up(self) -> None:
         self.kill()
@@ -138,7 +138,7 @@ class ServerProcess:
 
 async def start_server(launch: Launch) -> ServerProcess:
     """Start a server with pipes for its stdin and stdout; its stderr is ours."""
-    held, leash = os.pipe()
+    reaper_end, owner_end = os.pipe()
     loop = asyncio.get_running_loop()
     try:
         transport, protocol = await loop.subprocess_exec(
@@ -146,21 +146,21 @@ async def start_server(launch: Launch) -> ServerProcess:
             sys.executable,
             # Isolated and without site-packages: the server's folder must not choose what the reaper imports.
             *("-I", "-S", str(Path(process_reaper.__file__))),
-            *(str(held), launch.program, *launch.argv),
+            *(str(reaper_end), launch.program, *launch.argv),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=None,
             # Our settings hold secrets, such as the database's URL.
             env={name: value for name, value in os.environ.items() if not name.startswith("INTERLOCK_")},
-            pass_fds=(held,),
+            pass_fds=(reaper_end,),
             start_new_session=True,  # a terminal's Ctrl-C comes to us alone, and we forward it
         )
     except BaseException:
-        os.close(leash)
+        os.close(owner_end)
         raise
     finally:
-        os.close(held)
+        os.close(reaper_end)
     ends = (transport.get_pipe_transport(number) for number in (0, 1))
     pipes = tuple(end.get_extra_info("pipe").fileno() for end in ends if end is not None)
     assert len(pipes) == 2
-    return ServerProcess(asyncio.subprocess.Process(transport, protocol, loop), protocol.exited, leash, pipes)
+    return ServerProcess(asyncio.subprocess.Process(transport, protocol, loop), protocol.exited, owner_end, pipes)

@@ -64,8 +64,8 @@ class StdioRunner:
         """Serve until the server or the client ends; return the server's exit code."""
         server = await start_server(launch)
         watch = self._watch
-        asked = watch.request_sent if watch else None
-        self._session = session = Session(self._gate, self._context, self._outlet.write, server.write, asked)
+        on_request = watch.request_sent if watch else None
+        self._session = session = Session(self._gate, self._context, self._outlet.write, server.write, on_request)
         _forward_signals(server)
         out = asyncio.create_task(_pump(self._inlet.read, session.from_client, LineSplitter(self._line_limit)))
         back = asyncio.create_task(self._pump_back(server, session))

@@ -1,4 +1,4 @@
-"""Attributes each observation to the MCP call that it belongs to. Pure: it is told of stdio traffic and trace events.
+"""Attributes each observation to the MCP call that it belongs to. Pure: it is given stdio traffic and trace events.
 
 The trace shows how many bytes the server had written to its stdout, so it shows which
 calls it had answered at any moment. What lies between a request and its response belongs to that call. Where several
@@ -142,7 +142,7 @@ class Attributor:
 
     def take(self, event: Event, observations: list[Observation]) -> list[AttributedObservation]:
         """Take the next event of the trace and its observations; return what can be attributed now."""
-        # With the counts of this moment: they tell later which responses were written before.
+        # With the counts of this moment: they show later which responses were written before.
         for seen in observations:
             self._held.append((seen, self._written))
         if type(event) is Syscall and event.name in COUNTED:
@@ -249,7 +249,7 @@ class Attributor:
     def _attribute(self, seen: Observation, written: int) -> Attribution:
         self._close_answered(written, seen.time)
         # A process that a call started stays that call's, however late it acts: else a server would let
-        # a child wait for the response, and act in nobody's name.
+        # a child wait for the response, and act outside of any call.
         owner = self._owner(seen)
         if owner is not None:
             call_id, confidence = owner

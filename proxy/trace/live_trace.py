@@ -48,9 +48,9 @@ FIRST_READ_SECONDS = 0.002
 DRAIN_SECONDS = 2.0
 DRAIN_STEP = 0.005
 MAX_CALLS = 1024
-# A tracer is stopped for a moment now and then; one that is at two checks in a row was stopped by somebody.
+# A tracer is stopped for a moment now and then; one that is so at two checks in a row was stopped on purpose.
 STOPPED_LOOKS = 2
-MAX_SAID = 240
+MAX_EVIDENCE = 240
 
 
 class LiveTrace:
@@ -200,11 +200,11 @@ class LiveTrace:
         """Report once that the server attacks its tracer or us, with the calls that were open."""
         if self.tampering is not None:
             return
-        self.tampering = what[:MAX_SAID]
+        self.tampering = what[:MAX_EVIDENCE]
         calls = list(self._open.values())
         found: JsonObject = {"phase": "end", "tampering": self.tampering}
         if line is not None:
-            found["evidence"] = line[:MAX_SAID]
+            found["evidence"] = line[:MAX_EVIDENCE]
         if len(calls) > 1:
             found["candidates"] = [each.call_id for each in calls]
         self._report(calls[0] if len(calls) == 1 else None, found)
@@ -221,9 +221,9 @@ class LiveTrace:
             self._record(call_id)
 
     def _record(self, name: str) -> None:
-        page = self._log.close(name)
-        if page is not None:
-            self._report(self._calls.get(name), page)
+        record = self._log.close(name)
+        if record is not None:
+            self._report(self._calls.get(name), record)
         while len(self._calls) > MAX_CALLS:
             del self._calls[next(iter(self._calls))]
 

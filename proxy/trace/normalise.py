@@ -154,12 +154,12 @@ class Normaliser:
         process, rest = self.lineage.process(call.pid), call.rest
         if found is None or process.memory:
             return None
-        folder, said, asked = found.groups()
+        folder, given, mode = found.groups()
         if rest[:2] == "</" and rest[-1] == ">" and "\\" not in rest:
             path, error = rest[1:-1], None
-        elif rest[:8] == " ENOENT " and call.value == -1 and said:
+        elif rest[:8] == " ENOENT " and call.value == -1 and given:
             process.cwd = folder.encode()
-            path, error = text(process.resolve(said.encode(), process.cwd)), "ENOENT"
+            path, error = text(process.resolve(given.encode(), process.cwd)), "ENOENT"
         else:
             return None
         if not _is_file(path.encode()):
@@ -167,7 +167,7 @@ class Normaliser:
         lineage = self.lineage.ancestry(call.pid)
         return [
             Observation(kind, action, call.pid, call.time, call.line, path, error=error, lineage=lineage)
-            for kind, action in _opening(asked, error is None)
+            for kind, action in _opening(mode, error is None)
         ]
 
     def _opened(self, call: Syscall, arguments: list[str], make: Make) -> Made:
@@ -181,8 +181,8 @@ class Normaliser:
             path = self._path(process, arguments, at, with_folder=at == 1)
         if path is None or not _is_file(path):
             return
-        asked = arguments[at + 1].strip("{}").partition(",")[0] if len(arguments) > at + 1 else ""
-        for kind, action in _opening(CREATES if call.name == "creat" else asked, call.ok):
+        mode = arguments[at + 1].strip("{}").partition(",")[0] if len(arguments) > at + 1 else ""
+        for kind, action in _opening(CREATES if call.name == "creat" else mode, call.ok):
             yield make(kind, action, path=text(path))
 
     def _written(self, call: Syscall, arguments: list[str], make: Make) -> Made:
@@ -237,25 +237,25 @@ class Normaliser:
         if memory is not None:
             path, nameless = memory, True
         argv = words(arguments[at + 1]) if len(arguments) > at + 1 else None
-        said = tuple(text(word.data) + ("…" if word.truncated else "") for word in argv or ())
+        given = tuple(text(word.data) + ("…" if word.truncated else "") for word in argv or ())
         fileless = nameless or (path or b"").startswith(_MEMORY)
         kind = Capability.EXEC_FILELESS if fileless else Capability.PROC_EXEC
-        yield make(kind, "exec", path=text(path) if path else None, argv=said)
+        yield make(kind, "exec", path=text(path) if path else None, argv=given)
 
     def _asked_kernel(self, call: Syscall, arguments: list[str], make: Make) -> Made:
         yield make(Capability.KERNEL, call.name, path=", ".join(self._by_number(call, arguments)[:2])[:200])
 
     def _signalled(self, call: Syscall, arguments: list[str], make: Make) -> Made:
         # Signal 0 only tests whether a process exists, and the server's own processes are its own business.
-        said = self._by_number(call, arguments)
-        target = said[0] if said else ""
+        given = self._by_number(call, arguments)
+        target = given[0] if given else ""
         number = int(target) if target.lstrip("-").isdecimal() else None
-        asks = "0" in said[1:3]
-        if number is None or asks or number in (0, -(self.group or 0)):
+        only_tests = "0" in given[1:3]
+        if number is None or only_tests or number in (0, -(self.group or 0)):
             return
         if number != EVERYBODY and self.lineage.knows(abs(number)):
             return
-        yield make(Capability.KERNEL, "kill", path=", ".join(said[:3])[:200])
+        yield make(Capability.KERNEL, "kill", path=", ".join(given[:3])[:200])
 
     def _by_number(self, call: Syscall, arguments: list[str]) -> list[str]:
         """Return the arguments with a pidfd replaced by the number of its process."""
@@ -291,33 +291,33 @@ class Normaliser:
             process.memory.pop(made.number, None)
 
     def _path(self, process: Process, arguments: list[str], at: int, *, with_folder: bool) -> bytes | None:
-        said = quoted(arguments[at]) if len(arguments) > at else None
+        given = quoted(arguments[at]) if len(arguments) > at else None
         folder = descriptor(arguments[at - 1]) if with_folder and 0 < at <= len(arguments) else None
         if folder is not None and folder.number is None and folder.path is not None:
             process.cwd = folder.path
-        if said is None:
+        if given is None:
             return None
-        if not said.data:  # AT_EMPTY_PATH: the descriptor itself
+        if not given.data:  # AT_EMPTY_PATH: the descriptor itself
             return folder.path if folder else None
-        return process.resolve(said.data, folder.path if folder else None)
+        return process.resolve(given.data, folder.path if folder else None)
 
     def _counts(self, to: Descriptor) -> bool:
         return to.path is not None and _is_file(to.path) and to.path not in self._ignored
 
 
 @cache
-def _opening(said: str, ok: bool) -> tuple[tuple[Capability, str], ...]:  # noqa: FBT001  kept by both
-    asked = flags(said)
-    if "O_PATH" in asked:
+def _opening(given: str, ok: bool) -> tuple[tuple[Capability, str], ...]:  # noqa: FBT001  kept by both
+    mode = flags(given)
+    if "O_PATH" in mode:
         return ()
     done: list[tuple[Capability, str]] = []
-    if "O_TRUNC" in asked or asked >= {"O_CREAT", "O_EXCL"}:
-        done.append((Capability.FS_WRITE, "create" if "O_EXCL" in asked else "truncate"))
-    if "O_TMPFILE" not in asked and "O_WRONLY" not in asked:
-        done.append((Capability.FS_READ, "list" if "O_DIRECTORY" in asked else "open"))
-    elif not ok and "O_TRUNC" not in asked:
+    if "O_TRUNC" in mode or mode >= {"O_CREAT", "O_EXCL"}:
+        done.append((Capability.FS_WRITE, "create" if "O_EXCL" in mode else "truncate"))
+    if "O_TMPFILE" not in mode and "O_WRONLY" not in mode:
+        done.append((Capability.FS_READ, "list" if "O_DIRECTORY" in mode else "open"))
+    elif not ok and "O_TRUNC" not in mode:
         done.append((Capability.FS_WRITE, "open"))
-    elif not done and asked >= {"O_WRONLY", "O_CREAT"}:  # as `touch` does: where there was no file, there is one now
+    elif not done and mode >= {"O_WRONLY", "O_CREAT"}:  # as `touch` does: where there was no file, there is one now
         done.append((Capability.FS_WRITE, "create"))
     return tuple(done)
 

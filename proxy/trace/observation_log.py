@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 # Of each capability, so that many files read do not crowd out the one connection made. The rest is counted.
 MAX_OF_KIND = 40
-MAX_PAGES = 512
+MAX_RECORDS = 512
 MAX_EVIDENCE = 240
 MAX_WORDS = 32
 MISSING = frozenset({"ENOENT", "ENOTDIR"})
@@ -29,7 +29,7 @@ class CountedObservation:
 @dataclass(slots=True)
 class CallRecord:
     entries: dict[tuple[str, str, str, str | None], CountedObservation] = field(default_factory=dict)
-    room: Counter[str] = field(default_factory=Counter)
+    stored: Counter[str] = field(default_factory=Counter)
     more: Counter[str] = field(default_factory=Counter)
     missing: int = 0
     began: float = 0.0
@@ -39,62 +39,62 @@ class ObservationLog:
     """Records by call id, or by phase for what belongs to no call, until they are closed."""
 
     def __init__(self) -> None:
-        self._pages: OrderedDict[str, CallRecord] = OrderedDict()
+        self._records: OrderedDict[str, CallRecord] = OrderedDict()
         self.dropped = 0
 
     def take(self, seen: AttributedObservation) -> None:
-        key = page_of(seen.attribution)
-        page = self._pages.get(key)
-        if page is None:
-            if len(self._pages) >= MAX_PAGES:
+        key = record_name(seen.attribution)
+        record = self._records.get(key)
+        if record is None:
+            if len(self._records) >= MAX_RECORDS:
                 self.dropped += 1
                 return
-            page = self._pages[key] = CallRecord(began=seen.observation.time)
-        _enter(page, seen)
+            record = self._records[key] = CallRecord(began=seen.observation.time)
+        _enter(record, seen)
 
     def names(self) -> list[str]:
-        return list(self._pages)
+        return list(self._records)
 
     def began(self, name: str) -> float:
-        return self._pages[name].began
+        return self._records[name].began
 
     def close(self, name: str) -> JsonObject | None:
         """Remove a record and return it as JSON; None where nothing was observed."""
-        page = self._pages.pop(name, None)
-        return _shown(page) if page is not None else None
+        record = self._records.pop(name, None)
+        return _shown(record) if record is not None else None
 
 
-def page_of(attribution: Attribution) -> str:
+def record_name(attribution: Attribution) -> str:
     return attribution.calls[0] if attribution.calls else attribution.phase
 
 
-def _enter(page: CallRecord, seen: AttributedObservation) -> None:
+def _enter(record: CallRecord, seen: AttributedObservation) -> None:
     what = seen.observation
     # Interpreters look for each module in many folders: counted, or they would fill the record.
     if what.capability == "fs.read" and what.error in MISSING:
-        page.missing += 1
+        record.missing += 1
         return
     key = (what.capability, SAME.get(what.action, what.action), what.target, what.error)
-    entry = page.entries.get(key)
+    entry = record.entries.get(key)
     if entry is None:
-        if page.room[what.capability] >= MAX_OF_KIND:
-            page.more[what.capability] += 1
+        if record.stored[what.capability] >= MAX_OF_KIND:
+            record.more[what.capability] += 1
             return
-        page.room[what.capability] += 1
-        entry = page.entries[key] = CountedObservation(seen)
+        record.stored[what.capability] += 1
+        entry = record.entries[key] = CountedObservation(seen)
     entry.count += 1
 
 
-def _shown(page: CallRecord) -> JsonObject:
-    first = next(iter(page.entries.values()), None)
+def _shown(record: CallRecord) -> JsonObject:
+    first = next(iter(record.entries.values()), None)
     shown: JsonObject = {
         "phase": first.first.attribution.phase if first else "call",
-        "observations": [_entry(entry) for entry in page.entries.values()],
+        "observations": [_entry(entry) for entry in record.entries.values()],
     }
-    if page.more:
-        shown["more"] = dict(page.more)
-    if page.missing:
-        shown["missing_files"] = page.missing
+    if record.more:
+        shown["more"] = dict(record.more)
+    if record.missing:
+        shown["missing_files"] = record.missing
     return shown
 
 

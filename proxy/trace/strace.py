@@ -19,8 +19,7 @@ class Syscall(NamedTuple):
     """One system call that returned, or never will (`value` is None).
 
     `arguments` and `rest`, which is what follows the returned value, are as
-    printed. `until` is when it returned, where strace could tell it from `time`,
-    when it began.
+    printed. `time` is when it began, and `until` when it returned, where strace printed both.
     """
 
     pid: int
@@ -84,7 +83,7 @@ class Ended(NamedTuple):
 
 
 class Superseded(NamedTuple):
-    """A thread, `by`, that executed a program: it goes on under the number of its process."""
+    """A thread, `by`, that executed a program: it continues under the number of its process."""
 
     pid: int
     time: float
@@ -100,7 +99,7 @@ class Signal(NamedTuple):
 
 
 class Unparsed(NamedTuple):
-    """A line that is none of those. It is kept, and whoever reads a trace counts it."""
+    """A line that is none of those; TraceReader counts it."""
 
     line: str
 
@@ -108,7 +107,7 @@ class Unparsed(NamedTuple):
 type Line = Syscall | Unfinished | Resumed | Ended | Superseded | Signal | Unparsed
 type Event = Syscall | Unfinished | Ended | Superseded | Signal | Unparsed
 
-# What stands between a call's brackets. `<` is a descriptor's path, a shift, or strace's own word for an open end.
+# A call's arguments. `<` begins a descriptor's path, a shift, or strace's own mark of an unfinished call.
 _ARGUMENTS = r'(?:[^"<)]++|"(?:[^"\\]++|\\.)*+"|<<|<(?!unfinished \.\.\.>)[^<>]*+>|\)(?! += ))*+'
 _HEAD = r"([0-9]{1,10}) +([0-9]{1,12}\.[0-9]{1,9}) "
 _RESULT = r"\) += (-?[0-9]{1,20}|0x[0-9a-f]{1,16}|\?)(|[ <].*)"
@@ -123,7 +122,7 @@ _SIGNAL = re.compile(rf"{_HEAD}--- (.*) ---", re.DOTALL)
 _ERROR = re.compile(r" (E[A-Z][A-Z0-9]*)(?= |$)")
 _RETURNED = re.compile(r"(<[^<>]*+>(?:\(deleted\))?)")
 
-# The end of a line in which nothing is quoted or open: what stands before it cannot be part of a name or of data.
+# The end of a line in which nothing is quoted or open: what precedes it cannot be part of a name or of data.
 _PLAIN_END = re.compile(
     r'(-?[0-9]{1,20}|0x[0-9a-f]{1,16}|\?)((?:<[^<>"]*+>(?:\(deleted\))?)?(?: E[A-Z0-9]+)?(?: \([^<>()"]*+\))*+)'
 )

@@ -48,7 +48,7 @@ def _tracer_of(pid: int) -> int:
 
 
 def tracer_state(pid: int) -> str | None:
-    """Return `stopped`, `traced` (by somebody else) or `gone`; None where the tracer runs."""
+    """Return `stopped`, `traced` (itself) or `gone`; None where the tracer runs."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (OSError, IndexError):
@@ -69,12 +69,12 @@ def attacks_watcher(seen: Observation, guards: frozenset[int]) -> bool:
     return found is not None and seen.ok and int(found[1]) in guards
 
 
-def modifies(seen: Observation, places: tuple[str, ...]) -> bool:
-    """Return whether one of `places`, or something below it, was written or deleted, or an attempt was made."""
+def modifies(seen: Observation, protected: tuple[str, ...]) -> bool:
+    """Return whether one of `protected`, or something below it, was written or deleted, or an attempt was made."""
     path = seen.path
     if path is None or seen.capability not in (Capability.FS_WRITE, Capability.FS_DELETE):
         return False
-    return any(path == place or path.startswith(f"{place}/") for place in places)
+    return any(path == each or path.startswith(f"{each}/") for each in protected)
 
 
 class OpenCounter:

@@ -42,7 +42,7 @@ def options(traced: Sequence[str] = TRACED) -> list[str]:
     return [
         # -DDD: strace in a session of its own, so that a signal to the server's group does not reach it.
         # --seccomp-bpf: only traced calls stop the server (30 ms instead of 128 for 1000 files), and when
-        # strace is killed these calls fail: a server cannot go on unobserved.
+        # strace is killed these calls fail: a server cannot continue unobserved.
         *("-DDD", "-f", "--seccomp-bpf", "-q"),
         # -y, not -yy: that one replaces a socket's inode by its addresses once it is connected.
         *("-ttt", "-y", "-s", str(SHOWN_BYTES), "-a", "1", "-e", "signal=none"),
@@ -69,9 +69,9 @@ def find_strace(environ: Mapping[str, str]) -> str:
     return strace
 
 
-def _explain(said: str) -> str:
-    last = said.strip().splitlines()[-1][:200] if said.strip() else "strace traced nothing"
-    if "not permitted" not in said and "Permission denied" not in said and said.strip():
+def _explain(stderr: str) -> str:
+    last = stderr.strip().splitlines()[-1][:200] if stderr.strip() else "strace traced nothing"
+    if "not permitted" not in stderr and "Permission denied" not in stderr and stderr.strip():
         return f"strace does not work here ({last})"
     ways = ["in a container, allow it with --cap-add=SYS_PTRACE"]
     with contextlib.suppress(OSError):
@@ -109,7 +109,7 @@ class TracePipe:
 
 
 def _enlarge(descriptor: int) -> None:
-    import fcntl  # noqa: PLC0415  Linux alone has what is asked for
+    import fcntl  # noqa: PLC0415  F_SETPIPE_SZ is Linux's alone
 
     with contextlib.suppress(OSError, AttributeError):
         fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, PIPE_BYTES)

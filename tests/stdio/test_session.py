@@ -10,7 +10,7 @@ import pytest
 
 from proxy.core.model import Context, Decision, Principal, Redaction
 from proxy.stdio.session import Session
-from proxy.wire.stdio_lines import TooLong, as_line
+from proxy.wire.stdio_lines import TooLong
 from tests.support.gate_fixture import ALLOW, BOOM, DENY, MASK, World, call
 
 CONTEXT = Context(Principal("bot"), "files", transport="stdio", session="s1")
@@ -56,17 +56,17 @@ async def test_a_call_goes_out_and_its_answer_comes_back() -> None:
 
 async def test_a_call_is_told_of_before_it_goes_out_and_a_refused_one_is_not() -> None:
     wire = Wire()
-    told: list[tuple[str | None, int, int]] = []
+    told: list[tuple[str | None, int]] = []
     session = Session(
         wire.world.gate,
         CONTEXT,
         wire._to_client,
         wire._to_server,
-        lambda message, in_flight, size: told.append((message.method, size, len(wire.server))),
+        lambda message, in_flight: told.append((message.method, len(wire.server))),
     )
     await session.from_client(json.dumps(call(request_id=1)).encode())
     await session.from_client(b"[]")
-    assert told == [("tools/call", len(as_line(call(request_id=1))), 0)]
+    assert told == [("tools/call", 0)]
     assert len(wire.server) == 1
 
 

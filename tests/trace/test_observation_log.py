@@ -76,7 +76,7 @@ def test_what_belongs_to_no_call_has_its_phase() -> None:
 
 
 def test_pages_are_bounded_and_what_is_dropped_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(observation_log, "MAX_PAGES", 2)
+    monkeypatch.setattr(observation_log, "MAX_RECORDS", 2)
     book = ObservationLog()
     for call in "abcd":
         book.take(seen(whose=Attribution("call", (call,))))
