@@ -129,23 +129,21 @@ def _segments(spans: Sequence[Span], data: bytes) -> Segments:
     return Segments([start for start, _ in spans], [end for _, end in spans], bodies)
 
 
-def _is_hex(body: bytes) -> bool:
-    # So many hexadecimal digits in a row are no base64 of any text.
-    return len(body) >= _SHORTEST_HEX and not body.translate(None, _HEX_DIGITS)
-
-
 def _unwrapped(segments: Segments, data: bytes) -> Segments:
     """Return, put together, the segments that are the lines of one, as MIME and PEM wrap base64."""
     found = Segments([], [], [])
     neighbours = enumerate(zip(segments.ends, islice(segments.starts, 1, None), strict=False))
     near = [(index, data[end:start]) for index, (end, start) in neighbours if start - end <= _LONGEST_BREAK]
-    breaks = {gap for gap in {gap for _, gap in near} if _is_break(gap)}
+    gaps = {gap for _, gap in near if not gap.strip(_BREAK_BYTES)}
+    breaks = {gap for gap in gaps if _breaks_line(gap) or _WRITTEN_BREAK.fullmatch(gap)}
     lines: list[bytes] = []
     first = last = -1
     for index, gap in [(index, gap) for index, gap in near if gap in breaks]:
-        line = _next_line(gap, segments.bodies[index + 1])
-        if line is None:
-            continue
+        line = segments.bodies[index + 1]
+        if not _breaks_line(gap):
+            if not line.startswith(b"n"):
+                continue  # a backslash before another letter
+            line = line[1:]
         if last != index:
             _add_lines(found, segments, (first, last), lines, data)
             first, lines = index, [segments.bodies[index]]
@@ -153,17 +151,6 @@ def _unwrapped(segments: Segments, data: bytes) -> Segments:
         last = index + 1
     _add_lines(found, segments, (first, last), lines, data)
     return found
-
-
-def _next_line(gap: bytes, body: bytes) -> bytes | None:
-    """Return `body` as the next line; None where `gap` is a backslash before any other letter than `n`."""
-    if _breaks_line(gap):
-        return body
-    return body[1:] if body.startswith(b"n") else None
-
-
-def _is_break(gap: bytes) -> bool:
-    return not gap.strip(_BREAK_BYTES) and (_breaks_line(gap) or _WRITTEN_BREAK.fullmatch(gap) is not None)
 
 
 @lru_cache(maxsize=256)
@@ -182,12 +169,6 @@ def _add_lines(found: Segments, segments: Segments, span: Span, lines: list[byte
     found.starts.append(segments.starts[span[0]])
     found.ends.append(end)
     found.bodies.append(b"".join(lines) + rest)
-
-
-def _hex_segments(spans: Sequence[Span], data: bytes) -> Segments:
-    lines = _segments(spans, data)
-    bodies = [body.replace(b"0x", b"").translate(None, _NOT_HEX) for body in lines.bodies]
-    return Segments(lines.starts, lines.ends, bodies)
 
 
 def _folded_views(data: bytes) -> Iterator[View]:
@@ -229,7 +210,8 @@ def _run_views(data: bytes) -> list[View]:
         views += base64_views(_unwrapped(segments, data))
     if not has_long_digits(SEPARATOR.join(segments.bodies)):
         return views + base64_views(segments)
-    is_hex = [_is_hex(body) for body in segments.bodies]
+    # So many hexadecimal digits in a row are no base64 of any text.
+    is_hex = [len(body) >= _SHORTEST_HEX and not body.translate(None, _HEX_DIGITS) for body in segments.bodies]
     if any(is_hex):
         views += hex_views(segments.chosen(is_hex))
         segments = segments.chosen([not flag for flag in is_hex])
@@ -249,8 +231,10 @@ def _inner_views(segments: Segments) -> Iterator[View]:
 
 def _decoded_views(data: bytes, signs: EncodingSigns) -> list[View]:
     views: list[View] = []
-    if signs.hex_lines and (lines := hex_lines(data)):
-        views += hex_views(_hex_segments(lines, data))
+    if signs.hex_lines and (spans := hex_lines(data)):
+        lines = _segments(spans, data)
+        bodies = [body.replace(b"0x", b"").translate(None, _NOT_HEX) for body in lines.bodies]
+        views += hex_views(Segments(lines.starts, lines.ends, bodies))
     if signs.base64_runs:
         views += _run_views(data)
     if not any(b"\x00" in view.data for view in views):

@@ -70,16 +70,13 @@ class DetectorCatalog:
         key = tuple(names)
         chosen = self._selections.get(key)
         if chosen is None:
-            chosen = self._selections[key] = frozenset[int]().union(*map(self._select_one, key))
+            if unknown := [name for name in key if name not in self._names]:
+                known = "give a family (secrets, pii, custom) or an id such as pii.card"
+                raise PolicyError(f"unknown detector {unknown[0]!r}: {known}")
+            families = tuple(f"{name}." for name in key)
+            found = (i for i, one in enumerate(self.detectors) if one.id in key or one.id.startswith(families))
+            chosen = self._selections[key] = frozenset(found)
         return chosen
-
-    def _select_one(self, name: str) -> frozenset[int]:
-        if name not in self._names:
-            raise PolicyError(
-                f"unknown detector {name!r}: give a family (secrets, pii, custom) or an id such as pii.card"
-            )
-        found = enumerate(self.detectors)
-        return frozenset(index for index, one in found if one.id == name or one.id.startswith(f"{name}."))
 
     def extended(self, custom: Iterable[Mapping[str, Any]]) -> DetectorCatalog:
         """Return a catalogue with a policy's own detectors after the built-in ones.

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from functools import cached_property
-from itertools import count, repeat
+from itertools import accumulate, count, repeat
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 if TYPE_CHECKING:
@@ -34,11 +34,12 @@ PROTOCOL: Final = frozenset(("type", "role", "audience", "mimeType", "jsonrpc", 
 _CONTENT: Final = ("text", "image", "audio", "resource", "resource_link", "tool_use", "tool_result")
 _PROTOCOL_WORDS: Final = frozenset((*_CONTENT, "user", "assistant", "2.0", "complete", "input_required"))
 _MEDIA_TYPE: Final = re.compile(r"[a-z]+/[a-z0-9.+-]+")
-_MARKS: Final[dict[LeafKind, tuple[bytes, bytes]]] = {
-    "key": (b'"', b'": '),
-    "string": (b'"', b'"\n'),
-    "number": (b"", b"\n"),
+_MARKS: Final[dict[LeafKind, tuple[tuple[int, int, bytes], tuple[int, int, bytes]]]] = {
+    "key": ((-1, 0, b'"'), (-1, 0, b'": ')),
+    "string": ((-1, 0, b'"'), (-1, 0, b'"\n')),
+    "number": ((-1, 0, b""), (-1, 0, b"\n")),
 }
+_LINE_END: Final = (-1, 0, b"\n")
 BARRIER: Final = b"\x00"
 """Stands for each byte that is already masked: no detector matches it or looks past it for a keyword."""
 MASK_START: Final = r"\[(?:secret|pii|custom):"
@@ -86,7 +87,11 @@ class Document:
                     stack.append(self._enter(container, step, item))
                     break
                 elif item and abs(item) >= SMALLEST_NUMBER:
-                    add(JsonLeaf("number", _number_text(item), container, step))
+                    try:
+                        text = repr(item)
+                    except ValueError:
+                        text = UNREADABLE
+                    add(JsonLeaf("number", text, container, step))
             else:
                 stack.pop()
 
@@ -207,22 +212,6 @@ def is_text_as_codes(item: list[Any]) -> bool:
     return all(type(code) is int and 9 <= code < 127 for code in item)
 
 
-def _number_text(number: float) -> str:
-    try:
-        return repr(number)
-    except ValueError:  # more digits than Python will print
-        return UNREADABLE
-
-
-class _Piece(NamedTuple):
-    """Where part of a leaf, in bytes, stands in the text."""
-
-    offset: int
-    leaf: int
-    start: int
-    size: int
-
-
 class ScanText:
     """The text of a document, given the current bytes of its leaves; for those in `windows`, only what they show."""
 
@@ -231,76 +220,60 @@ class ScanText:
     ) -> None:
         self._document = document
         self._texts = texts
-        self._windows = windows or {}
-        chunks: list[bytes] = []
+        # Each part: a leaf by its index, or -1 for what stands between leaves; where in the leaf it starts; its bytes.
+        self._parts: list[tuple[int, int, bytes]] = []
+        windows = windows or {}
         for index, (leaf, text) in enumerate(zip(document.leaves, texts, strict=True)):
             before, after = _MARKS[leaf.kind]
-            shown = self._windows.get(index)
-            whole = text if shown is None else BARRIER.join(text[low:high] for low, high in shown)
-            chunks += (before, whole, after)
-        self.body_size = sum(map(len, chunks))
-        self._joined = list(self._joins())
-        for group in self._joined:
-            chunks += (b"\n", *(text[start:end] for _, text, start, end in group))
-        self.data = b"".join(chunks)
+            if (shown := windows.get(index)) is None:
+                self._parts += (before, (index, 0, text), after)
+                continue
+            self._parts.append(before)
+            for number, (low, high) in enumerate(shown):
+                self._parts += ((-1, 0, BARRIER if number else b""), (index, low, text[low:high]))
+            self._parts.append(after)
+        self.body_size = sum(len(part[2]) for part in self._parts)
+        self._join()
+        self.data = b"".join([part[2] for part in self._parts])
 
-    def _joins(self) -> Iterator[list[tuple[int, bytes, int, int]]]:
+    def _join(self) -> None:
         name_of = self._document.name
         strings = [(index, leaf) for index, leaf in enumerate(self._document.leaves) if leaf.kind == "string"]
         if len(strings) < 2:
             return
-        said = [index for index, leaf in strings if not is_protocol_word(name_of(leaf), leaf.text)]
-        if len(said) > 1:  # what is in one string alone is found there
-            yield self._group(said)
+        groups = [[index for index, leaf in strings if not is_protocol_word(name_of(leaf), leaf.text)]]
         by_name: dict[PathStep, list[int]] = {}
         for index, leaf in strings:
             by_name.setdefault(name_of(leaf), []).append(index)
         if len(by_name) > 1:
-            yield from (self._group(group) for group in by_name.values() if len(group) > 1)
+            groups += by_name.values()
+        for group in groups:
+            if len(group) > 1:  # what is in one string alone is found there
+                self._parts.append(_LINE_END)
+                self._add_end_to_end(group)
 
-    def _group(self, leaves: list[int]) -> list[tuple[int, bytes, int, int]]:
-        """Return the fragments of leaves to put end to end: short ones whole, of long ones both ends."""
-        fragments: list[tuple[int, bytes, int, int]] = []
+    def _add_end_to_end(self, leaves: list[int]) -> None:
         for index in leaves:
             text = self._texts[index]
             if len(text) <= 2 * FRAGMENT:
-                fragments.append((index, text, 0, len(text)))
+                self._parts.append((index, 0, text))
             else:
                 # The line end keeps the two ends of one string from being read as one word.
-                end = (index, text, len(text) - FRAGMENT, len(text))
-                fragments += ((index, text, 0, FRAGMENT), (-1, b"\n", 0, 1), end)
-        return fragments
+                end = (index, len(text) - FRAGMENT, text[-FRAGMENT:])
+                self._parts += ((index, 0, text[:FRAGMENT]), _LINE_END, end)
 
     @cached_property
-    def _pieces(self) -> list[_Piece]:
-        pieces: list[_Piece] = []
-        offset = 0
-        for index, (leaf, text) in enumerate(zip(self._document.leaves, self._texts, strict=True)):
-            before, after = _MARKS[leaf.kind]
-            offset += len(before)
-            for low, high in self._windows.get(index, ((0, len(text)),)):
-                pieces.append(_Piece(offset, index, low, high - low))
-                offset += high - low + len(BARRIER)
-            offset += len(after) - (len(BARRIER) if self._windows.get(index, True) else 0)
-        for group in self._joined:
-            offset += 1
-            for index, _, start, end in group:
-                pieces.append(_Piece(offset, index, start, end - start))
-                offset += end - start
-        return pieces
-
-    @cached_property
-    def _piece_offsets(self) -> list[int]:
-        return [piece.offset for piece in self._pieces]
+    def _starts(self) -> list[int]:
+        return list(accumulate((len(part[2]) for part in self._parts), initial=0))
 
     def leaf_spans(self, start: int, end: int) -> list[tuple[int, int, int]]:
         """Return the leaves that a span of the text touches, each with a span of its own bytes."""
-        index = max(0, bisect_right(self._piece_offsets, start) - 1)
+        index = max(0, bisect_right(self._starts, start) - 1)
         found: list[tuple[int, int, int]] = []
-        while index < len(self._pieces) and (piece := self._pieces[index]).offset < end:
+        while index < len(self._parts) and (offset := self._starts[index]) < end:
+            leaf, first, part = self._parts[index]
             index += 1
-            low, high = max(start, piece.offset), min(end, piece.offset + piece.size)
-            if low < high and piece.leaf >= 0:
-                shift = piece.start - piece.offset
-                found.append((piece.leaf, low + shift, high + shift))
+            low, high = max(start, offset), min(end, offset + len(part))
+            if low < high and leaf >= 0:
+                found.append((leaf, low - offset + first, high - offset + first))
         return found

@@ -99,14 +99,6 @@ class Masker:
         chosen = self.catalogue.select(detectors)
         return bool(chosen) and is_surely_clean(value, chosen, self._scanner, (GROWTH, SLACK), part)
 
-    def mask_text(
-        self, text: str, detectors: Sequence[str], suppressions: Sequence[Suppression] = ()
-    ) -> tuple[str, tuple[Finding, ...]]:
-        """Mask plain text as `mask` does."""
-        masked, findings = self.mask(text, detectors, suppressions)
-        assert isinstance(masked, str)
-        return masked, findings
-
     def hits(self, text: str, detectors: Sequence[str]) -> tuple[list[MaskHit], tuple[Finding, ...]]:
         """Return the spans of `text`, in bytes of UTF-8, to be masked, and the limits it ran into."""
         return _Masking(self, text, self.catalogue.select(detectors)).hits()
@@ -128,13 +120,12 @@ class Masker:
         joined = texts[0] if len(texts) == 1 else b"\n".join(texts)
         if b"[" not in joined or _MASK_START.search(joined) is None:
             return list(texts)
-        return [self._blank_masks(text) for text in texts]
-
-    def _blank_masks(self, text: bytes) -> bytes:
-        if _MASK_START.search(text) is None:
-            return text
         # Only labels that exist and four digits: anything longer in brackets could carry a secret past the scan.
-        return _blanked(text, (match.span() for match in self._mask_regex.finditer(text)))
+        masks = self._mask_regex.finditer
+        return [
+            _blanked(text, (mask.span() for mask in masks(text))) if _MASK_START.search(text) else text
+            for text in texts
+        ]
 
     def layers(self, data: bytes, chosen: frozenset[int], *, entirely: bool) -> Iterator[tuple[Layer, list[Match]]]:
         """Return each layer of `data` with its matches, the plain text first.

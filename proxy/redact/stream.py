@@ -91,13 +91,9 @@ class StreamMasker:
             self.findings += (self._masker.finding(hit),)
         released = b"".join((*parts, data[position:cut]))
         self._held = data[max(cut, position) :]
-        self._behind = _whole_tail(self._behind + released)
+        behind = self._behind + released
+        start = max(0, len(behind) - LOOK_BEHIND)
+        while start < len(behind) and behind[start] & 0xC0 == 0x80:  # cut no character in two
+            start += 1
+        self._behind = behind[start:]
         return released.decode("utf-8", "surrogatepass")
-
-
-def _whole_tail(data: bytes) -> bytes:
-    """Return the end of `data`, cutting no character in two."""
-    start = max(0, len(data) - LOOK_BEHIND)
-    while start < len(data) and data[start] & 0xC0 == 0x80:
-        start += 1
-    return data[start:]

@@ -62,7 +62,7 @@ PLACES = {
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_an_encoded_secret_is_found_and_gone(masker: Masker, encoding: str, place: str, secret: str):
     encoded = ENCODINGS[encoding](secret)
-    masked, findings = masker.mask_text(PLACES[place](encoded), ("secrets", "pii"))
+    masked, findings = masker.mask(PLACES[place](encoded), ("secrets", "pii"))
     assert WANTED[secret] in {finding.detector for finding in findings}
     assert encoded not in masked
 
@@ -72,14 +72,14 @@ def test_an_encoded_secret_is_found_and_gone(masker: Masker, encoding: str, plac
 @pytest.mark.parametrize("inner", ["base64", "hex", "percent", "base32"])
 def test_three_encodings_deep_is_found(masker: Masker, outer: str, middle: str, inner: str):
     text = ENCODINGS[outer](ENCODINGS[middle](ENCODINGS[inner](AWS)))
-    masked, findings = masker.mask_text(f"x {text} y", ["secrets"])
+    masked, findings = masker.mask(f"x {text} y", ["secrets"])
     assert WANTED[AWS] in {finding.detector for finding in findings}
     assert masked.startswith("x [secret:")
 
 
 def test_only_the_escaped_stretch_is_replaced(masker: Masker):
     url = "https://h.example/?q=" + AWS.replace("I", "%49") + "&z=1"
-    masked, _ = masker.mask_text(url, ["secrets"])
+    masked, _ = masker.mask(url, ["secrets"])
     assert masked.startswith("https://h.example/?q=[secret:aws-access-key:")
     assert masked.endswith("]&z=1")
 
@@ -123,15 +123,15 @@ def test_only_the_escaped_stretch_is_replaced(masker: Masker):
 )
 @pytest.mark.parametrize("before", ["", "a plain line\n", "\u00fc\u4e16\u754c ", "x" * 300 + " "])
 def test_a_disguised_secret_is_found_and_nothing_else_goes(masker: Masker, text: str, before: str):
-    masked, findings = masker.mask_text(before + text + " end", ["secrets"])
+    masked, findings = masker.mask(before + text + " end", ["secrets"])
     assert [finding.detector for finding in findings] == ["secrets.aws-access-key"]
     assert masked.startswith(before + "[secret:aws-access-key:")
     assert masked.endswith("] end")
 
 
 def test_the_fingerprint_is_that_of_the_secret_however_it_is_written(masker: Masker):
-    plain = masker.mask_text(AWS, ["secrets"])[1][0].fingerprint
-    assert {masker.mask_text(encode(AWS), ["secrets"])[1][0].fingerprint for encode in ENCODINGS.values()} == {plain}
+    plain = masker.mask(AWS, ["secrets"])[1][0].fingerprint
+    assert {masker.mask(encode(AWS), ["secrets"])[1][0].fingerprint for encode in ENCODINGS.values()} == {plain}
 
 
 def test_what_decodes_to_too_much_is_reported_as_not_examined(monkeypatch: pytest.MonkeyPatch, masker: Masker):

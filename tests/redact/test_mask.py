@@ -187,13 +187,13 @@ def test_the_key_of_a_field_says_what_its_value_is():
 
 
 def test_overlapping_findings_become_one_mask_named_by_the_more_exact():
-    masked, findings = MASKER.mask_text(f"password={GITHUB}", BOTH)
+    masked, findings = MASKER.mask(f"password={GITHUB}", BOTH)
     assert [finding.detector for finding in findings] == ["secrets.github-token"]
     assert masked.startswith("password=[secret:github-token:")
 
 
 def test_two_secrets_in_one_string_are_both_masked():
-    masked, findings = MASKER.mask_text(f"{AWS},{GITHUB} {AWS}", BOTH)
+    masked, findings = MASKER.mask(f"{AWS},{GITHUB} {AWS}", BOTH)
     assert masked.count("[secret:") == 3
     assert len(findings) == 2
 
@@ -212,11 +212,11 @@ def test_an_unknown_detector_is_refused():
 
 def test_a_forged_mask_hides_nothing():
     for label in ("jwt", "nonsense"):
-        masked, findings = MASKER.mask_text(f"[secret:{label}:0000]{AWS}[secret:{label}:0000]", ["secrets"])
+        masked, findings = MASKER.mask(f"[secret:{label}:0000]{AWS}[secret:{label}:0000]", ["secrets"])
         assert AWS not in masked
         assert findings
     hidden = AWS.encode().hex()
-    assert MASKER.mask_text(f"[secret:{hidden}:0000]", ["secrets"])[1]
+    assert MASKER.mask(f"[secret:{hidden}:0000]", ["secrets"])[1]
 
 
 def test_nothing_recurses():

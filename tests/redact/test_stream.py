@@ -37,7 +37,7 @@ def _streamed(chunks: list[str]) -> tuple[str, set[str]]:
 @pytest.mark.parametrize("size", [1, 7, 100, 1000, 5000])
 def test_chunks_of_any_size_give_the_text_masked_whole(size: int):
     text = TEXT if size > 50 else TEXT[1500:2500]
-    whole, findings = MASKER.mask_text(text, BOTH)
+    whole, findings = MASKER.mask(text, BOTH)
     streamed, found = _streamed([text[i : i + size] for i in range(0, len(text), size)])
     assert streamed == whole
     assert found == {finding.detector for finding in findings}
@@ -48,7 +48,7 @@ def test_chunks_of_any_size_give_the_text_masked_whole(size: int):
 def test_cuts_anywhere_leave_no_secret(cuts: list[int]):
     edges = [0, *sorted(cuts), len(TEXT)]
     streamed, _ = _streamed([TEXT[low:high] for low, high in pairwise(edges)])
-    assert streamed == MASKER.mask_text(TEXT, BOTH)[0]
+    assert streamed == MASKER.mask(TEXT, BOTH)[0]
 
 
 def test_settled_text_is_given_before_the_end():
