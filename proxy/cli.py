@@ -1,4 +1,4 @@
-"""The `interlock` command: the root of it, and what all commands share."""
+"""The `interlock` command: its list of commands, and how errors are printed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from proxy.commands.lazy import CommandEntry, LazyGroup
 from proxy.errors import InterlockError
 
 EXIT_ERROR = 1
-PROXY, AGENT, LOCAL, POLICY = "Run the proxy", "Put an agent behind it", "Local servers", "Policy"
+PROXY, AGENT, LOCAL, POLICY = "Run the proxy", "Run an agent through it", "Local servers", "Policy"
 AUDIT, OPERATORS, SETUP = "Audit", "Two-phase calls and operators", "Set-up"
 EPILOG = """
 Examples:
@@ -29,31 +29,29 @@ Examples:
 
 
 class Commands(LazyGroup):
-    """Every command there is; `interlock --help` lists them in this order."""
+    """All commands, in the order of `interlock --help`."""
 
     entries = (
-        CommandEntry("up", "Run the proxy until it is told to stop (SIGTERM or Ctrl-C).", PROXY),
-        CommandEntry("status", "Say whether a proxy runs here, where it listens and which policy is in force.", PROXY),
-        CommandEntry("doctor", "Look whether Interlock can work here, and say how to mend what it lacks.", PROXY),
-        CommandEntry("confine", "Run an agent where the only way out is the proxy.", AGENT),
-        CommandEntry("exec", "Run an agent with an environment that sends its programs through the proxy.", AGENT),
-        CommandEntry("env", "Print what to set so that an agent's programs go through the proxy.", AGENT),
-        CommandEntry("run", "Run a stdio MCP server behind the proxy, in place of its own command.", LOCAL),
-        CommandEntry("wrap", "Put an MCP client's stdio servers behind the proxy, and back.", LOCAL),
-        CommandEntry(
-            "probe", "Run a stdio MCP server where it can do no harm, and say what its tools really do.", LOCAL
-        ),
+        CommandEntry("up", "Run the proxy until SIGTERM or Ctrl-C.", PROXY),
+        CommandEntry("status", "Show whether the proxy runs, where it listens and which policy is in force.", PROXY),
+        CommandEntry("doctor", "Check whether Interlock works here, and say how to fix what does not.", PROXY),
+        CommandEntry("confine", "Run an agent in a network that only reaches the proxy.", AGENT),
+        CommandEntry("exec", "Run an agent with the environment variables that send it through the proxy.", AGENT),
+        CommandEntry("env", "Print the environment variables that send an agent through the proxy.", AGENT),
+        CommandEntry("run", "Run a stdio MCP server behind the proxy.", LOCAL),
+        CommandEntry("wrap", "Change an MCP client's configuration: run its servers behind the proxy.", LOCAL),
+        CommandEntry("probe", "Run an MCP server in a sandbox and report what its tools really do.", LOCAL),
         CommandEntry("policy", "Check, test, explain and replay policies.", POLICY),
-        CommandEntry("pins", "Tools as pinned, and what became of them.", POLICY),
-        CommandEntry("audit", "What happened: find calls, sum up, export, and verify that nothing was changed.", AUDIT),
-        CommandEntry("proposals", "Proposals, and the operators' word on them.", OPERATORS),
-        CommandEntry("baselines", "Prompts that tools are meant to be called under.", OPERATORS),
-        CommandEntry("operators", "Operators and their tokens.", OPERATORS),
-        CommandEntry("keys", "Keys that sign commit tokens.", OPERATORS),
-        CommandEntry("config", "Settings.", SETUP),
-        CommandEntry("ca", "The certificate authority that agents must trust.", SETUP),
-        CommandEntry("agents", "Agents and their tokens.", SETUP),
-        CommandEntry("db", "The store's schema.", SETUP),
+        CommandEntry("pins", "List and approve the pinned tools of MCP servers.", POLICY),
+        CommandEntry("audit", "Find, summarise, export and verify recorded calls.", AUDIT),
+        CommandEntry("proposals", "List, approve and reject what agents propose.", OPERATORS),
+        CommandEntry("baselines", "Set the prompts that tools are expected to be called under.", OPERATORS),
+        CommandEntry("operators", "Add, list and revoke operators.", OPERATORS),
+        CommandEntry("keys", "List and rotate the keys that sign commit tokens.", OPERATORS),
+        CommandEntry("config", "Show the settings and their sources.", SETUP),
+        CommandEntry("ca", "Show and export the CA certificate that agents must trust.", SETUP),
+        CommandEntry("agents", "Add, list and revoke agents.", SETUP),
+        CommandEntry("db", "Migrate the store's schema and show its state.", SETUP),
     )
 
 
@@ -70,7 +68,7 @@ app = typer.Typer(
 
 def _version(value: bool) -> None:  # noqa: FBT001  typer's callback signature
     if value:
-        from proxy.system.package_data import version  # noqa: PLC0415  takes a tenth of a second, and few ask
+        from proxy.system.package_data import version  # noqa: PLC0415  takes a tenth of a second
 
         typer.echo(f"interlock {version()}")
         raise typer.Exit
@@ -85,11 +83,11 @@ def root(
     """See, stop and record what an AI agent's MCP tools do."""
     from proxy.system import log_setup  # noqa: PLC0415  not needed for help and completion
 
-    log_setup.silence()  # `up` configures them in full
+    log_setup.silence()  # `up` and `run` configure logging themselves
 
 
 def main() -> None:
-    """Run the command line: what fails is one message and exit code 1, never a traceback."""
+    """Run the command line. An error prints one message and exits with code 1, never with a traceback."""
     try:
         try:
             app(prog_name="interlock")
@@ -97,22 +95,24 @@ def main() -> None:
             sys.stdout.flush()
     except InterlockError as error:
         _complain(str(error))
-    except BrokenPipeError:  # whoever read our output has seen enough of it
+    except BrokenPipeError:
+        # `interlock audit query | head`: Python would flush stdout again at exit, and complain.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(EXIT_ERROR)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        _complain(f"{where}{error.strerror or error}; check that the path exists and may be used, or name another")
+        _complain(f"{where}{error.strerror or error}; check that the path exists and is accessible, or give another")
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
-    except Exception as error:  # the boundary: users need no traceback
+    # The one boundary for bugs: a traceback would print local values, and so secrets, into a terminal or log.
+    except Exception as error:
         if sys.flags.dev_mode:
             raise
-        _complain(f"{type(error).__name__}: {error}; this is a bug of ours: PYTHONDEVMODE=1 shows where it is")
+        _complain(f"{type(error).__name__}: {error}; this is a bug: run it again with PYTHONDEVMODE=1 to see where")
 
 
 def _complain(message: str) -> NoReturn:
-    from rich.console import Console  # noqa: PLC0415  not needed where all goes well
+    from rich.console import Console  # noqa: PLC0415  only needed for errors
     from rich.text import Text  # noqa: PLC0415
 
     from proxy.commands.terminal import printable_lines  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""Settings: read once at start, from flags, environment, file and defaults, in that order of weight."""
+"""Settings, read once at start. A flag overrides an environment variable, which overrides the settings file."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ COMMIT_SECRET = "INTERLOCK_COMMIT_SECRET"  # noqa: S105  a variable's name
 SAMPLER_KEY = "INTERLOCK_SAMPLER_KEY"
 OPERATOR_TOKEN_ENV = "INTERLOCK_OPERATOR_TOKEN"  # noqa: S105  a variable's name
 AGENT_TOKEN_ENV = "INTERLOCK_AGENT_TOKEN"  # noqa: S105
-# Secrets are taken from these variables alone: no flag, no file of settings, nothing that is printed.
+# Secrets come from these variables only: a flag shows in `ps`, and the settings file and `config show` are not secret.
 SECRET_VARIABLES = frozenset({COMMIT_SECRET, SAMPLER_KEY, OPERATOR_TOKEN_ENV, AGENT_TOKEN_ENV})
-# Orchestrators hand secrets over as files, and a variable can be read in more places than a file can.
+# Orchestrators pass secrets as files; a variable is visible in /proc and to every child process.
 DATABASE_URL_FILE = "INTERLOCK_DATABASE_URL_FILE"
 MAX_WORKERS = 64
 CONFIG_FILE = Path("interlock.yaml")
@@ -103,114 +103,112 @@ type Seconds = Annotated[float, Field(gt=0, le=86_400)]
 type Size = Annotated[ByteSize, Field(ge=1024)]
 type UserPath = Annotated[Path, AfterValidator(_expand)]
 
-SECRETS = frozenset({"database_url"})  # never repeated in a message
+SECRETS = frozenset({"database_url"})  # values never shown in a message
 
-# What to write instead, where pydantic's own message leaves that open.
-_WAY_OUT = {
+# What to write instead, for errors where pydantic's message does not say it.
+_HINTS = {
     "byte_size": "write a size such as 65536 or 16MiB",
     "byte_size_unit": "write a size such as 65536 or 16MiB",
     "path_type": "write a path",
-    "string_type": "write text, in quotes where it looks like something else",
+    "string_type": "write text, in quotes if it looks like a number or a boolean",
     "tuple_type": "write a list, such as [uploads.example.com]",
 }
 
 
 class Settings(BaseModel):
-    """Every setting there is. docs/settings.md is held to this list by a test."""
+    """All settings. A test checks that docs/settings.md describes each of them."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
     listen: Annotated[str, AfterValidator(_listen)] = Field(
-        "127.0.0.1:8080", description="Address the proxy listens on."
+        "127.0.0.1:8080", description="Address that the proxy listens on."
     )
     mode: Annotated[str, AfterValidator(_mode)] = Field(
-        "regular", description="How traffic arrives: regular (HTTPS_PROXY), reverse:URL, or transparent."
+        "regular", description="How traffic reaches the proxy: regular (HTTPS_PROXY), reverse:URL, or transparent."
     )
     policy: UserPath = Field(
-        default_factory=lambda: policies_dir() / "default.yaml", description="Policy file, or a folder of them."
+        default_factory=lambda: policies_dir() / "default.yaml", description="Policy file, or a folder of policy files."
     )
     state_dir: UserPath = Field(
-        default_factory=_default_state_dir, description="Where the CA, keys, agents and the audit log are kept."
+        default_factory=_default_state_dir, description="Folder for the CA, keys, tokens and the audit log."
     )
     database_url: Annotated[SecretStr, AfterValidator(_database_url)] | None = Field(
-        None, description="Postgres that replicas share; without one, a file in the state folder."
+        None, description="URL of a Postgres that several proxies share; default: a file in the state folder."
     )
     upstream_ca: UserPath | None = Field(
-        None, description="PEM file of roots to trust for servers, beside the system's."
+        None, description="PEM file with more CA certificates to trust for upstream servers."
     )
-    default_agent: str = Field("agent", min_length=1, max_length=64, description="Name of a caller without a token.")
+    default_agent: str = Field("agent", min_length=1, max_length=64, description="Name for a caller without a token.")
     agent_auth: Literal["optional", "required"] = Field(
-        "optional", description="Whether a caller must present an agent's token."
+        "optional", description="Whether callers need an agent's token."
     )
     operator_listen: Annotated[str, AfterValidator(_listen)] | None = Field(
-        None, description="Address the operators' API listens on, beside its unix socket."
+        None, description="TCP address of the admin API, in addition to its unix socket."
     )
     workers: int = Field(
-        default_factory=_default_workers, ge=1, le=MAX_WORKERS, description="Processes that share the work."
+        default_factory=_default_workers, ge=1, le=MAX_WORKERS, description="Number of worker processes."
     )
     health_listen: Annotated[str, AfterValidator(_listen_or_off)] = Field(
         "127.0.0.1:8081", description="Address of /healthz, /readyz and /metrics, or off."
     )
-    ready_lag: Seconds = Field(300, description="Seconds an audit event may wait for the store before /readyz says no.")
-    header_limit: Size = Field(ByteSize(64 << 10), description="Largest request head; past it 431.")
-    header_timeout: Seconds = Field(30, description="Seconds for a request head to arrive; past it 408.")
-    body_limit: Size = Field(ByteSize(16 << 20), description="Largest request body; past it 413.")
-    body_timeout: Seconds = Field(300, description="Seconds for a request body to arrive; past it 408.")
+    ready_lag: Seconds = Field(300, description="Seconds that an event may wait for the store before /readyz fails.")
+    header_limit: Size = Field(ByteSize(64 << 10), description="Largest request head; above it, 431.")
+    header_timeout: Seconds = Field(30, description="Seconds for a request head to arrive; after that, 408.")
+    body_limit: Size = Field(ByteSize(16 << 20), description="Largest request body; above it, 413.")
+    body_timeout: Seconds = Field(300, description="Seconds for a request body to arrive; after that, 408.")
     large_uploads: tuple[str, ...] = Field(
-        (), description="Hosts (globs) whose uploads may pass body_limit; these are streamed and scanned."
+        (), description="Hosts (globs) that may receive uploads above body_limit; they are scanned as a stream."
     )
-    response_limit: Size = Field(ByteSize(64 << 20), description="Largest MCP response body that is not a stream.")
+    response_limit: Size = Field(ByteSize(64 << 20), description="Largest MCP response that is not a stream.")
     event_limit: Size = Field(ByteSize(16 << 20), description="Largest server-sent event or WebSocket message.")
-    connection_limit: int = Field(2048, ge=1, description="Open client connections; past it 503.")
-    stream_limit: int = Field(512, ge=1, description="Event streams an agent may have open; past it 503.")
-    idle_timeout: Seconds = Field(600, ge=1, description="Seconds after which a silent connection is closed.")
-    drain_timeout: Seconds = Field(10, description="Seconds that calls under way get to finish at a stop.")
-    audit_log_limit: Size = Field(ByteSize(1 << 30), description="Largest local audit log; past it calls are refused.")
+    connection_limit: int = Field(2048, ge=1, description="Most client connections at a time; above it, 503.")
+    stream_limit: int = Field(512, ge=1, description="Most event streams per agent; above it, 503.")
+    idle_timeout: Seconds = Field(600, ge=1, description="Seconds after which an idle connection is closed.")
+    drain_timeout: Seconds = Field(10, description="Seconds that calls in flight get to finish when the proxy stops.")
+    audit_log_limit: Size = Field(ByteSize(1 << 30), description="Largest local log; above it, calls are refused.")
     on_audit_failure: Literal["refuse", "allow"] = Field(
-        "refuse", description="What becomes of calls that cannot be recorded: refuse, or allow."
+        "refuse", description="Whether calls that cannot be recorded are refused or allowed."
     )
     retention_days: float = Field(90, gt=0, le=36_500, description="Days that the embedded store keeps events.")
-    checkpoint_file: UserPath | None = Field(None, description="File that signed checkpoints are added to.")
+    checkpoint_file: UserPath | None = Field(None, description="File that signed checkpoints are appended to.")
     checkpoint_command: Annotated[str, AfterValidator(_command)] | None = Field(
-        None, description="Command that is given each signed checkpoint, to keep it elsewhere."
+        None, description="Command that gets each signed checkpoint on stdin, to store it elsewhere."
     )
-    checkpoint_seconds: Seconds = Field(30, description="Seconds between signed checkpoints while events come.")
+    checkpoint_seconds: Seconds = Field(30, description="Seconds between signed checkpoints while events arrive.")
     trace: Literal["off", "auto", "require"] = Field(
-        "auto", description="Whether interlock run watches its server with strace: where that works, never, or always."
+        "auto",
+        description="Whether `interlock run` traces servers with strace: off, auto (if it works), or require.",
     )
     commit_keys: UserPath | None = Field(None, description="File of the keys that sign commit tokens.")
     sampler_url: Annotated[str, AfterValidator(_base_url)] | None = Field(
-        None, description="OpenAI-compatible endpoint that gives candidate outputs where an agent gives none."
+        None, description="OpenAI-compatible endpoint for candidate outputs, used if the agent sends none."
     )
-    sampler_model: str | None = Field(None, min_length=1, description="Model to ask for candidate outputs.")
+    sampler_model: str | None = Field(None, min_length=1, description="Model for candidate outputs.")
     sampler_key_file: UserPath | None = Field(None, description="File with the endpoint's API key.")
-    sampler_timeout: Seconds = Field(10, description="Seconds for both candidate outputs to arrive.")
+    sampler_timeout: Seconds = Field(10, description="Seconds that both candidate outputs may take.")
     fast: bool = Field(
         True, description="Off: mitmproxy's own code for all that is replaced for speed alone; for finding faults."
     )
     log_format: Literal["auto", "console", "json"] = Field(
-        "auto", description="Log lines as JSON or for people; auto looks whether stderr is a terminal."
+        "auto", description="Log format: json, console, or auto (console if stderr is a terminal)."
     )
-    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least severe line to log.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Lowest level to log.")
 
     @property
     def listen_address(self) -> tuple[str, int]:
-        """Host and port to listen on."""
         return split_address(self.listen)
 
     @property
     def operator_address(self) -> tuple[str, int] | None:
-        """Host and port for operators, where there is to be one."""
         return split_address(self.operator_listen) if self.operator_listen else None
 
     @property
     def health_address(self) -> tuple[str, int] | None:
-        """Host and port for health and metrics, where there is to be one."""
         return None if self.health_listen == "off" else split_address(self.health_listen)
 
     @property
     def postgres(self) -> str | None:
-        """The database's URL with its password, where there is one."""
+        """The database's URL with its password; None without a database."""
         return self.database_url.get_secret_value() if self.database_url else None
 
     @field_serializer("database_url", when_used="json")
@@ -219,7 +217,7 @@ class Settings(BaseModel):
 
 
 def split_address(listen: str) -> tuple[str, int]:
-    """Return the host and the port of an address that is known to be one."""
+    """Return host and port of a valid listen address."""
     match = _LISTEN.fullmatch(listen)
     assert match is not None
     return match["host"].strip("[]"), int(match["port"])
@@ -227,7 +225,7 @@ def split_address(listen: str) -> tuple[str, int]:
 
 @dataclass(frozen=True)
 class LoadedSettings:
-    """Settings, and where each came from."""
+    """The settings, and the source of each."""
 
     settings: Settings
     sources: Mapping[str, str]
@@ -238,11 +236,7 @@ def load_settings(
     environ: Mapping[str, str] | None = None,
     config_file: Path | None = None,
 ) -> LoadedSettings:
-    """Put the settings together: flags before environment before file before defaults.
-
-    Raises ConfigError that names the setting, its value, where it came from and
-    the way out.
-    """
+    """Return the settings. Raises ConfigError that names the setting, its value, its source and what to write."""
     environ = os.environ if environ is None else environ
     values: dict[str, Any] = {}
     sources = dict.fromkeys(Settings.model_fields, "default")
@@ -266,7 +260,7 @@ def _describe(error: ValidationError, values: Mapping[str, Any], sources: Mappin
     for problem in error.errors():
         name = str(problem["loc"][0])
         message = "; ".join(
-            part for part in (problem["msg"].removeprefix("Value error, "), _WAY_OUT.get(problem["type"])) if part
+            part for part in (problem["msg"].removeprefix("Value error, "), _HINTS.get(problem["type"])) if part
         )
         value = HIDDEN if name in SECRETS else repr(values.get(name))
         lines.append(f"setting {name} = {value} (from {sources.get(name, '?')}): {message}")
@@ -274,7 +268,7 @@ def _describe(error: ValidationError, values: Mapping[str, Any], sources: Mappin
 
 
 def config_path(named: Path | None, environ: Mapping[str, str]) -> Path:
-    """Say which file settings are read from, be it there or not."""
+    """Return the path of the settings file, whether it exists or not."""
     return named or Path(environ.get(CONFIG_ENV) or CONFIG_FILE)
 
 
@@ -283,7 +277,9 @@ def _read_file(path: Path | None, environ: Mapping[str, str]) -> tuple[Path, dic
     path = config_path(path, environ)
     if not path.exists():
         if named:
-            raise ConfigError(f"config file {str(path)!r} does not exist; make it, or drop --config and {CONFIG_ENV}")
+            raise ConfigError(
+                f"config file {str(path)!r} does not exist; create it, or unset --config and {CONFIG_ENV}"
+            )
         return path, {}
     try:
         content = YAML(typ="safe", pure=True).load(path.read_text())
@@ -308,7 +304,7 @@ def _read_environment(environ: Mapping[str, str]) -> dict[str, Any]:
         name = _known(variable.removeprefix(ENV_PREFIX).lower(), f"environment variable {variable}")
         if name == "large_uploads":
             values[name] = [part for part in re.split(r"[,\s]+", text) if part]
-        elif text:  # an empty variable is one that was not set
+        elif text:  # compose files set unused variables to the empty string
             values[name] = text
     if file := environ.get(DATABASE_URL_FILE):
         if "database_url" in values:
@@ -326,12 +322,12 @@ def _variable_of(name: str, environ: Mapping[str, str]) -> str:
 
 
 def _read_secret(file: Path) -> str:
-    """Return the one line of a file. An empty one is an error: it must not read as a setting that was not given."""
+    # An empty file is an error: treated as unset, the proxy would silently use a store of its own instead of Postgres.
     try:
         text = file.read_text().strip()
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise ConfigError(f"{str(file)!r} (from {DATABASE_URL_FILE}) cannot be read: {why}") from error
+        raise ConfigError(f"cannot read {str(file)!r} (from {DATABASE_URL_FILE}): {why}") from error
     if not text:
         raise ConfigError(f"{str(file)!r} (from {DATABASE_URL_FILE}) is empty; write the database's URL into it")
     return text
@@ -342,9 +338,7 @@ def _known(name: str, source: str) -> str:
         return name
     variable = f"{ENV_PREFIX}{name.upper()}"
     if variable in SECRET_VARIABLES:
-        raise ConfigError(
-            f"{name} (from {source}) is a secret and no setting; give it as {variable} in the environment"
-        )
+        raise ConfigError(f"{name} (from {source}) is a secret, not a setting; set the environment variable {variable}")
     close = difflib.get_close_matches(name, Settings.model_fields, n=1)
     hint = f"did you mean {close[0]}?" if close else "`interlock config show` lists the settings"
     raise ConfigError(f"there is no setting {name!r} (from {source}); {hint}")

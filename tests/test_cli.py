@@ -125,7 +125,10 @@ def raising(error: BaseException) -> typer.Typer:
         (PolicyError("p.yaml:1:2: [bold]rule[/] \\[x]"), "error: p.yaml:1:2: [bold]rule[/] \\[x]\n"),
         (FileNotFoundError(2, "No such file", "/x"), "error: /x: No such file; "),
         (OSError("odd"), "error: odd; "),
-        (ZeroDivisionError("by zero"), "error: ZeroDivisionError: by zero; this is a bug of ours: PYTHONDEVMODE=1"),
+        (
+            ZeroDivisionError("by zero"),
+            "error: ZeroDivisionError: by zero; this is a bug: run it again with PYTHONDEVMODE=1",
+        ),
     ],
     ids=["ours", "markup", "the system's", "without a name", "a bug"],
 )

@@ -276,7 +276,7 @@ def test_secrets_of_the_environment_are_known_and_are_no_settings() -> None:
 @pytest.mark.parametrize("name", ["commit_secret", "sampler_key"])
 def test_a_secret_in_the_file_is_told_where_it_belongs(name: str) -> None:
     message = told(config_file=written(f"{name}: hunter2\n", "c.yaml"))
-    assert f"give it as INTERLOCK_{name.upper()} in the environment" in message
+    assert f"set the environment variable INTERLOCK_{name.upper()}" in message
     assert "hunter2" not in message
 
 
@@ -298,11 +298,11 @@ def test_a_database_url_may_come_from_a_file_and_is_shown_as_coming_from_there()
 
 def test_a_file_of_a_database_url_that_gives_none_never_means_that_there_is_none() -> None:
     environ = {"INTERLOCK_DATABASE_URL_FILE": "secret"}
-    assert "cannot be read: No such file" in told(environ=environ)
+    assert "): No such file" in told(environ=environ)
     written(" \n", "secret")
     assert "is empty; write the database's URL" in told(environ=environ)
     Path("secret").write_bytes(b"\xff\xfe")
-    assert "cannot be read: it is not text" in told(environ=environ)
+    assert "): it is not text" in told(environ=environ)
     written("s3cret", "secret")
     assert "setting database_url = *** (from INTERLOCK_DATABASE_URL_FILE)" in told(environ=environ)
     assert "are both set" in told(environ=environ | {"INTERLOCK_DATABASE_URL": "postgresql://h/db"})

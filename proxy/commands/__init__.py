@@ -1,1 +1,1 @@
-"""One module a command, or a group of them."""
+"""The command line: one module for each command or group of commands."""

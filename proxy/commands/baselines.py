@@ -1,31 +1,29 @@
-"""`interlock baselines`: the prompts that tools are meant to be called under."""
+"""`interlock baselines`: the prompts that tools are expected to be called under."""
 
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
 import getpass
-import json
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, store_settings
+from proxy.commands.terminal import escaped, print_json_lines, print_note, print_table
+from proxy.commands.time_format import format_minute
 from proxy.config import Settings
 from proxy.core.proposals import Baseline, ProposalStore
 from proxy.errors import ConfigError
 from proxy.store.open_store import open_store
 from proxy.twophase.scoring import normal_prompt, prompt_hash
 
-app = typer.Typer(help="Prompts that tools are meant to be called under.", no_args_is_help=True)
-Tool = Annotated[str, typer.Argument(help="The tool's name, as its server gives it.")]
-Server = Annotated[str, typer.Option("--server", help="The server it is for; every server where not given.")]
+app = typer.Typer(help="Set the prompts that tools are expected to be called under.", no_args_is_help=True)
+Tool = Annotated[str, typer.Argument(help="The tool's name, as its server lists it.")]
+Server = Annotated[str, typer.Option("--server", help="The tool's server; default: every server.")]
 
 
 @app.command("set", epilog="Example:  interlock baselines set transfer_funds --prompt-file prompts/payments.txt")
@@ -40,15 +38,15 @@ def set_baseline(
     state_dir: StateDir = None,
     config: ConfigFile = None,
 ) -> None:
-    """Set a tool's baseline prompt; its hash alone is kept."""
+    """Set a tool's baseline prompt; only its hash is stored."""
     if (prompt is None) == (prompt_file is None):
-        raise ConfigError("give the prompt by one of --prompt and --prompt-file")
+        raise ConfigError("give the prompt with either --prompt or --prompt-file")
     text = _decoded(prompt_file.read()) if prompt_file else prompt or ""
     if not tool or not normal_prompt(text):
-        raise ConfigError("a baseline needs the name of a tool and a prompt that is not empty")
+        raise ConfigError("a baseline needs a tool's name and a prompt that is not empty")
     baseline = Baseline(server, tool, prompt_hash(text), time.time(), _who())
     asyncio.run(_set(store_settings(database_url, state_dir, config), baseline))
-    _say(f"Baseline of {_named(server, tool)}: {baseline.prompt_hash}")
+    print_note(f"Baseline of {_named(server, tool)}: {baseline.prompt_hash}")
 
 
 @app.command("list", epilog="Example:  interlock baselines list --json")
@@ -58,17 +56,17 @@ def list_baselines(
     config: ConfigFile = None,
     as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
-    """List the baselines: tool, server, hash, when and by whom."""
+    """List the baselines with their hash, date and author."""
     found = asyncio.run(_list(store_settings(database_url, state_dir, config)))
     if as_json:
-        for each in found:
-            typer.echo(json.dumps(_row(each)))
+        print_json_lines(asdict(each) | {"server": each.server or None} for each in found)
         return
-    table = Table("tool", "server", "prompt hash", "set", "by", box=None, header_style="bold", pad_edge=False)
-    for each in found:
-        when = f"{dt.datetime.fromtimestamp(each.set_at, dt.UTC):%Y-%m-%d %H:%M}"
-        table.add_row(_plain(each.tool), _plain(each.server) or "(all)", each.prompt_hash, when, _plain(each.set_by))
-    Console(emoji=False).print(table if found else "No baselines yet: interlock baselines set TOOL --prompt TEXT")
+    rows = [
+        (escaped(b.tool), escaped(b.server) or "(all)", b.prompt_hash, format_minute(b.set_at), escaped(b.set_by))
+        for b in found
+    ]
+    empty = "No baselines yet: interlock baselines set TOOL --prompt TEXT"
+    print_table(("tool", "server", "prompt hash", "set", "by"), rows, empty)
 
 
 @app.command(epilog="Example:  interlock baselines remove transfer_funds")
@@ -79,12 +77,10 @@ def remove(
     state_dir: StateDir = None,
     config: ConfigFile = None,
 ) -> None:
-    """Remove a tool's baseline: prompt_drift is absent from then on."""
+    """Remove a tool's baseline; the signal prompt_drift is absent from then on."""
     if not asyncio.run(_remove(store_settings(database_url, state_dir, config), server, tool)):
-        raise ConfigError(
-            f"there is no baseline of {_named(server, tool)}; `interlock baselines list` shows those there are"
-        )
-    _say(f"Removed: {_named(server, tool)}")
+        raise ConfigError(f"there is no baseline of {_named(server, tool)}; `interlock baselines list` shows them all")
+    print_note(f"Removed: {_named(server, tool)}")
 
 
 @asynccontextmanager
@@ -125,24 +121,5 @@ def _who() -> str:
         return ""
 
 
-def _row(each: Baseline) -> dict[str, str | float | None]:
-    return {
-        "tool": each.tool,
-        "server": each.server or None,
-        "prompt_hash": each.prompt_hash,
-        "set_at": each.set_at,
-        "set_by": each.set_by,
-    }
-
-
 def _named(server: str, tool: str) -> str:
     return f"{tool!r} on {server!r}" if server else f"{tool!r} on every server"
-
-
-def _say(text: str) -> None:
-    Console(stderr=True, soft_wrap=True, emoji=False).print(escape(text))
-
-
-def _plain(name: str) -> str:
-    """Spell a name so that a terminal shows all of it and obeys none."""
-    return escape(json.dumps(name)[1:-1])

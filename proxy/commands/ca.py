@@ -1,4 +1,4 @@
-"""`interlock ca`: the certificate authority that agents must trust."""
+"""`interlock ca`: the CA certificate that agents must trust."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from proxy.commands.options import ConfigFile, StateDir, state_folder
 from proxy.errors import ConfigError
 from proxy.identity.ca import Authority, fingerprint
 
-app = typer.Typer(help="The certificate authority that agents must trust.", no_args_is_help=True)
+app = typer.Typer(help="Show and export the CA certificate that agents must trust.", no_args_is_help=True)
 
 
 @app.command(epilog="Example:  interlock ca show")
 def show(state_dir: StateDir = None, config: ConfigFile = None) -> None:
-    """Print the certificate's file, fingerprint and validity; make it where there is none."""
+    """Print the certificate's file, fingerprint and validity; create the CA if there is none."""
     authority = Authority(state_folder(state_dir, config))
     certificate = authority.ensure()
     console = Console(soft_wrap=True, highlight=False, markup=False, emoji=False)
@@ -29,12 +29,12 @@ def show(state_dir: StateDir = None, config: ConfigFile = None) -> None:
 
 @app.command(epilog="Example:  interlock ca export ca.pem")
 def export(
-    file: Annotated[Path | None, typer.Argument(help="Where to write it; stdout where left out.")] = None,
-    bundle: Annotated[bool, typer.Option("--bundle", help="With the system's roots as well.")] = False,  # noqa: FBT002
+    file: Annotated[Path | None, typer.Argument(help="File to write; default: stdout.")] = None,
+    bundle: Annotated[bool, typer.Option("--bundle", help="Include the system's CA certificates.")] = False,  # noqa: FBT002
     state_dir: StateDir = None,
     config: ConfigFile = None,
 ) -> None:
-    """Write the certificate (never the key) as PEM."""
+    """Write the certificate, never the key, as PEM."""
     authority = Authority(state_folder(state_dir, config))
     authority.ensure()
     pem = (authority.bundle_file if bundle else authority.certificate_file).read_text()

@@ -1,4 +1,4 @@
-"""`interlock confine`: a command whose only way out is the proxy."""
+"""`interlock confine`: runs a command in a network that only reaches the proxy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from proxy.agent.env import ProxyEndpoint, change, reached, without_proxy
-from proxy.commands.exec import refuse
+from proxy.commands.exec import exit_not_started
 from proxy.commands.options import ConfigFile, StateDir
 from proxy.commands.proxy_address import (
     Agent,
@@ -59,14 +59,14 @@ Example:
 
   interlock confine gateway --listen 127.0.0.1:8080
 """
+# Folders to search for unix sockets, and how deep: the kernel lists only those of this network namespace.
 SOCKETS = (("/run", 5), ("/tmp", 2))  # noqa: S108
-"""Where to look for sockets besides, and how deep: the kernel tells of those that are in our own network alone."""
-Port = Annotated[int, typer.Option(min=1, max=65535, help="Port that TCP connections are led to.")]
-ResolverPort = Annotated[int, typer.Option(min=1, max=65535, help="Port that questions for names are led to.")]
+Port = Annotated[int, typer.Option(min=1, max=65535, help="Port that TCP connections are redirected to.")]
+ResolverPort = Annotated[int, typer.Option(min=1, max=65535, help="Port that DNS queries are redirected to.")]
 
 
 class _RunByDefault(TyperGroup):
-    """Takes `confine -- COMMAND` for `confine run -- COMMAND`."""
+    """Runs `confine -- COMMAND` as `confine run -- COMMAND`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args and args[0] not in {*self.commands, *ctx.help_option_names}:
@@ -76,7 +76,7 @@ class _RunByDefault(TyperGroup):
 
 app = typer.Typer(
     cls=_RunByDefault,
-    help="Run an agent where the only way out is the proxy.\n\n`interlock confine -- COMMAND` is all it takes.",
+    help="Run an agent in a network that only reaches the proxy.\n\nUsually: `interlock confine -- COMMAND`.",
     no_args_is_help=True,
     epilog=RUN_EPILOG,
 )
@@ -89,13 +89,14 @@ def _say(text: str) -> None:
 
 @app.command(epilog=RUN_EPILOG)
 def run(
-    command: Annotated[list[str], typer.Argument(help="The agent's command and its arguments, after --.")],
+    command: Annotated[list[str], typer.Argument(help="The agent's command and arguments, after --.")],
     keep_socket: Annotated[
-        list[str] | None, typer.Option(help="A unix socket that the agent may use; it may act for the agent outside.")
+        list[str] | None,
+        typer.Option(help="Unix socket that the agent may use; its service can act for the agent."),
     ] = None,
     host_port: Annotated[
         list[int] | None,
-        typer.Option(min=1, max=65535, help="Port of this machine's localhost that is the agent's too, by the proxy."),
+        typer.Option(min=1, max=65535, help="Port on localhost that the agent may reach through the proxy."),
     ] = None,
     listen: Listen = None,
     ca_folder: CaFolder = None,
@@ -105,16 +106,15 @@ def run(
     state_dir: StateDir = None,
     config: ConfigFile = None,
 ) -> None:
-    """Run an agent in a network that leads to the proxy and nowhere else, whatever its programs try.
+    """Run an agent in a network that only reaches the proxy; its programs cannot bypass it.
 
-    Every TCP connection goes to the proxy as a tunnel to where it was going; names
-    are answered inside; UDP, ICMP and the rest go nowhere. No variable of a proxy
-    is set, and none is needed. Unix sockets of services and the proxy's own keys
-    are covered. It works for an ordinary user. Nothing of the agent outlives it.
+    Every TCP connection becomes a tunnel through the proxy. DNS names are answered inside. UDP, ICMP
+    and all else are dropped. The agent needs no proxy variables. Unix sockets of services and
+    the proxy's keys are hidden from it. Root is not needed. When the agent ends, all its processes end.
 
-    Exit code: the command's, or 128 and the number of the signal that ended it; 127
-    where there is no such program, 126 where it cannot be executed; 125 where it
-    was not started, because no proxy runs or the system does not let it be confined.
+    Exit code: the command's, or 128 plus the signal that ended it; 127 if there is no such program,
+    126 if it cannot be executed, 125 if it was not started because no proxy runs or this
+    system does not allow confinement.
     """
     from proxy.confine.launch import Confinement, ConfinementError, confine  # noqa: PLC0415  not for --help
 
@@ -138,17 +138,17 @@ def run(
         )
         code = confine(confinement, _say)
     except ConfinementError as error:
-        refuse("confine", ConfigError(f"{command[0]!r} was not started: {explain(str(error))}"))
+        exit_not_started("confine", ConfigError(f"{command[0]!r} was not started: {explain(str(error))}"))
     except (InterlockError, OSError) as error:
-        refuse("confine", error)
+        exit_not_started("confine", error)
     raise typer.Exit(code)
 
 
 def _files(options: ProxyOptions, found: FoundProxy, way_in: ProxyEndpoint, kept: list[str]) -> FileView:
-    """Say what is covered: whoever could act for the agent, and what is the proxy's alone."""
+    """Choose what to hide from the agent: services that could act for it, and the proxy's secrets."""
     for path in kept:
         if not Path(path).is_socket():
-            raise ConfigError(f"--keep-socket {path!r} is no socket; leave it out, or name one that is there")
+            raise ConfigError(f"--keep-socket {path!r} is not a socket; leave it out, or name an existing one")
     settings = found.settings
     public = [Path(path) for path in (way_in.ca, way_in.bundle)]
     url_file = os.environ.get(DATABASE_URL_FILE)
@@ -174,7 +174,7 @@ def _files(options: ProxyOptions, found: FoundProxy, way_in: ProxyEndpoint, kept
 
 
 def _state_folders(own: Path, ca: Path) -> set[Path]:
-    """Get the proxy's state folder: the one of the settings, and the one that a named folder of certificates is in."""
+    # Besides our own: --ca-folder may point into the state folder of another proxy, whose keys must be hidden too.
     named = ca.resolve().parent
     return {own.resolve(), *([named] if ca.resolve().name == "ca" and (named / "keys").is_dir() else [])}
 
@@ -182,16 +182,16 @@ def _state_folders(own: Path, ca: Path) -> set[Path]:
 @app.command(epilog=RULES_EPILOG)
 def rules(
     proxy_uid: Annotated[
-        int | None, typer.Option(min=0, help="User of the proxy and the gateway, whose own traffic is let out.")
+        int | None, typer.Option(min=0, help="User ID of the proxy and the gateway, whose traffic is not redirected.")
     ] = None,
     port: Port = FORWARDER_PORT,
     resolver_port: ResolverPort = RESOLVER_PORT,
 ) -> None:
-    """Print the firewall rules, for `nft -f -`: for a container that shares its network with the proxy's.
+    """Print firewall rules for `nft -f -`, for an agent's container that shares the proxy's network.
 
-    All TCP of other users than --proxy-uid goes to --port and their questions for
-    names to --resolver-port, where `interlock confine gateway` listens; all else is
-    refused. Without --proxy-uid they are those that `interlock confine` uses itself.
+    TCP connections of all users except --proxy-uid go to --port, and their DNS queries to
+    --resolver-port, where `interlock confine gateway` listens. All other traffic is rejected.
+    Without --proxy-uid these are the rules that `interlock confine` itself uses.
     """
     typer.echo(ruleset(port=port, resolver_port=resolver_port, proxy_uid=proxy_uid), nl=False)
 
@@ -206,10 +206,10 @@ def gateway(
     state_dir: StateDir = None,
     config: ConfigFile = None,
 ) -> None:
-    """Serve what `interlock confine rules` redirects: connections go to the proxy, names are answered.
+    """Serve the traffic that `interlock confine rules` redirects: send it to the proxy, and answer DNS queries.
 
-    Run it beside the proxy, as the user that the rules let out, in the network of the
-    agent's container. It runs until it is told to stop.
+    Run it in the network of the agent's container, as the user given with --proxy-uid. It runs until
+    SIGTERM or Ctrl-C.
     """
     from proxy.confine.forwarder import serve_gateway  # noqa: PLC0415
 
@@ -217,7 +217,7 @@ def gateway(
     sockets = bind_sockets(port, resolver_port)
 
     def announce() -> None:
-        typer.echo(f"interlock leads connections to {found.address} (port {port}, names on {resolver_port}).")
+        typer.echo(f"interlock sends connections to {found.address} (TCP on port {port}, DNS on port {resolver_port}).")
         sys.stdout.flush()
 
     asyncio.run(serve_gateway(split_address(reached(found.address)), found.credentials, sockets, _say, announce))

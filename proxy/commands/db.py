@@ -1,23 +1,22 @@
-"""`interlock db`: the schema of the store."""
+"""`interlock db`: migrations of the store's schema."""
 
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
 import json
 from typing import Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, store_settings
+from proxy.commands.terminal import print_note, print_table
+from proxy.commands.time_format import format_minute
 from proxy.config import Settings
 from proxy.store.migrate import migrations
 from proxy.store.sqlite import STORE_FILE, SqliteDatabase, check_version, schema_version
 from proxy.system.database_url import shown
 
-app = typer.Typer(help="The store's schema.", no_args_is_help=True)
+app = typer.Typer(help="Migrate the store's schema and show its state.", no_args_is_help=True)
 
 
 @app.command(epilog="Example:  INTERLOCK_DATABASE_URL=postgresql://… interlock db migrate")
@@ -27,7 +26,7 @@ def migrate(
     config: ConfigFile = None,
     as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
-    """Bring the store's schema up to date; safe from many places at once."""
+    """Migrate the store's schema; safe to run from several machines at once."""
     settings = store_settings(database_url, state_dir, config)
     applied = asyncio.run(_migrate(settings))
     if as_json:
@@ -45,7 +44,7 @@ def status(
     config: ConfigFile = None,
     as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
-    """Show which migrations the store has. Exit code 0: all that this version needs; 1: not so."""
+    """Show which migrations the store has. Exit code: 0 if it is up to date, 1 if not."""
     settings = store_settings(database_url, state_dir, config)
     rows, problem = asyncio.run(_status(settings))
     if as_json:
@@ -54,7 +53,7 @@ def status(
         _print(settings, rows)
     if problem:
         if not as_json:
-            Console(stderr=True, soft_wrap=True).print(problem, markup=False)
+            print_note(problem)
         raise typer.Exit(1)
 
 
@@ -100,17 +99,13 @@ def _status_of_file(settings: Settings) -> tuple[list[dict[str, Any]], str | Non
         {"migration": str(migration), "state": "applied" if migration.version <= version else "missing", "at": None}
         for migration in known
     ]
-    return rows, None if version == len(known) else "it is brought up to date when it is next used"
+    return rows, None if version == len(known) else "it is migrated at its next use"
 
 
 def _print(settings: Settings, rows: list[dict[str, Any]]) -> None:
-    console = Console(markup=False, soft_wrap=True)
-    console.print(_where(settings))
-    table = Table("migration", "state", "applied at", box=None, header_style="bold", pad_edge=False)
-    for row in rows:
-        at = f"{dt.datetime.fromtimestamp(row['at'], dt.UTC):%Y-%m-%d %H:%M}" if row["at"] else ""
-        table.add_row(row["migration"], row["state"], at)
-    console.print(table)
+    typer.echo(_where(settings))
+    shown = [(row["migration"], row["state"], format_minute(row["at"])) for row in rows]
+    print_table(("migration", "state", "applied at"), shown)
 
 
 def _where(settings: Settings) -> str:

@@ -1,4 +1,4 @@
-"""`interlock doctor`: what is wrong here, and how to mend it."""
+"""`interlock doctor`: what does not work here, and how to fix it."""
 
 from __future__ import annotations
 
@@ -35,23 +35,21 @@ def doctor(
     state_dir: StateDir = None,
     database_url: DatabaseUrl = None,
     config: ConfigFile = None,
-    timeout: Annotated[float, typer.Option(min=1, help="Seconds for all that is looked at together.")] = LIMIT,
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds for all checks together.")] = LIMIT,
     as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
-    """Look whether Interlock can work here, and say how to mend what it lacks.
+    """Check whether Interlock works here, and say how to fix what does not.
 
-    Nothing is changed.
-
-    Exit code 0: nothing fails, though some of it may be worth a warning. Exit code 1: something fails.
+    It changes nothing. Exit code: 0 if no check fails (there may be warnings), 1 if one fails.
     """
     flags = {"state_dir": state_dir, "database_url": database_url}
     try:
         settings = load_settings(flags, config_file=config).settings
     except ConfigError as error:
         known = [fail("settings", str(error), "`interlock config show` shows each setting and where it comes from")]
-        found = [*known, *run_checks(_of_the_machine(os.environ), timeout)]
+        found = [*known, *run_checks(_machine_checks(os.environ), timeout)]
     else:
-        found = list(run_checks([*_of_the_machine(os.environ), *_of_the_proxy(settings, os.environ)], timeout))
+        found = list(run_checks([*_machine_checks(os.environ), *_proxy_checks(settings, os.environ)], timeout))
     counted = Counter(one.state for one in found)
     if as_json:
         for one in found:
@@ -63,11 +61,11 @@ def doctor(
     raise typer.Exit(1 if counted["fail"] else 0)
 
 
-def _of_the_machine(environ: Mapping[str, str]) -> list[tuple[str, Check]]:
+def _machine_checks(environ: Mapping[str, str]) -> list[tuple[str, Check]]:
     return [("python", machine.python), ("kernel", lambda: machine.kernel(environ))]
 
 
-def _of_the_proxy(settings: Settings, environ: Mapping[str, str]) -> list[tuple[str, Check]]:
+def _proxy_checks(settings: Settings, environ: Mapping[str, str]) -> list[tuple[str, Check]]:
     state_dir, running = settings.state_dir, run_file.read(settings.state_dir)
     return [
         ("strace", lambda: machine.strace(settings.trace, environ)),

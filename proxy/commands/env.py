@@ -1,4 +1,4 @@
-"""`interlock env`: what to set for an agent to go through the proxy."""
+"""`interlock env`: prints the variables that send an agent through the proxy."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ type Shell = Literal["sh", "fish", "powershell", "docker"]
 
 
 def env(
-    shell: Annotated[Shell, typer.Option(help="Whom it is for; docker: a file for --env-file.")] = "sh",
+    shell: Annotated[Shell, typer.Option(help="Syntax to print; docker: a file for `docker run --env-file`.")] = "sh",
     listen: Listen = None,
     ca_folder: CaFolder = None,
     agent: Agent = None,
@@ -36,11 +36,11 @@ def env(
     state_dir: StateDir = None,
     config: ConfigFile = None,
 ) -> None:
-    """Print what to set so that an agent's programs go through the proxy.
+    """Print the environment variables that send an agent through the proxy.
 
-    It is for the agent's shell or container, and lets them trust the proxy's
-    certificates too. Variables that make exceptions (NO_PROXY) are unset. A program may ignore all of
-    this: `interlock confine` leaves it no choice.
+    They also make programs trust the proxy's CA, and unset NO_PROXY. Use them in the agent's
+    shell or container. A program can ignore its environment; with `interlock confine` it cannot
+    bypass the proxy.
     """
     options = ProxyOptions(listen, ca_folder, agent, token_file, state_dir, config)
     for name, value in through_proxy(endpoint(options, find_expected(options), here=False)).items():
@@ -48,9 +48,10 @@ def env(
 
 
 def shell_line(shell: Shell, name: str, value: str | None) -> str:
-    """Return the line that sets a variable, or with None unsets it. Raises ConfigError where there can be none."""
+    """Return the line that sets a variable, or unsets it for None. Raises ConfigError for a value it cannot quote."""
+    # A line break in a path would end the assignment, and the rest would run as a command in the caller's shell.
     if value is not None and not value.isprintable():
-        raise ConfigError(f"{name} would be {value!r}, which cannot be written as one line; use another folder")
+        raise ConfigError(f"{name} would be {value!r}, which cannot be written in one line; use another folder")
     if value is None:
         return _UNSET[shell].format(name=name)
     return _SET[shell].format(name=name, value=_QUOTED[shell](value))
@@ -66,7 +67,7 @@ _UNSET: dict[Shell, str] = {
     "sh": "unset {name}",
     "fish": "set -e {name}",
     "powershell": "Remove-Item -ErrorAction SilentlyContinue Env:{name}",
-    "docker": "{name}=",  # an image's own value can be emptied, not removed
+    "docker": "{name}=",  # an env file can empty a variable of the image, not remove it
 }
 _QUOTED: dict[Shell, Callable[[str], str]] = {
     "sh": shlex.quote,

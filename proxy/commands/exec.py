@@ -1,4 +1,4 @@
-"""`interlock exec`: a command whose environment leads through the proxy."""
+"""`interlock exec`: runs a command with the environment that sends it through the proxy."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Examples:
 
 
 def exec_(
-    command: Annotated[list[str], typer.Argument(help="The agent's command and its arguments, after --.")],
+    command: Annotated[list[str], typer.Argument(help="The agent's command and arguments, after --.")],
     listen: Listen = None,
     ca_folder: CaFolder = None,
     agent: Agent = None,
@@ -49,25 +49,24 @@ def exec_(
     state_dir: StateDir = None,
     config: ConfigFile = None,
 ) -> None:
-    """Run an agent with an environment that sends its programs through the proxy.
+    """Run an agent with the environment variables that send it through the proxy.
 
-    It lets them trust the proxy's certificates too. The command takes the place of
-    this one: signals, streams and the exit code are its own. NO_PROXY and
-    whatever is Interlock's own are taken out of its environment. A program may
-    ignore its environment; `interlock confine` leaves it no choice.
+    They also make it trust the proxy's CA. NO_PROXY and all INTERLOCK_ variables are removed.
+    The command replaces this process, so signals, streams and the exit code are its own. A program
+    can ignore its environment; with `interlock confine` it cannot bypass the proxy.
 
-    Exit code: the command's; 127 where there is no such program, 126 where it cannot
-    be executed; 125 where it was not started, such as when no proxy runs.
+    Exit code: the command's; 127 if there is no such program, 126 if it cannot be executed,
+    125 if it was not started, for example because no proxy runs.
     """
     try:
         options = ProxyOptions(listen, ca_folder, agent, token_file, state_dir, config, up)
-        become(command, change(os.environ, through_proxy(endpoint(options, find_running(options)))))
+        exec_program(command, change(os.environ, through_proxy(endpoint(options, find_running(options)))))
     except (InterlockError, OSError) as error:
-        refuse("exec", error)
+        exit_not_started("exec", error)
 
 
-def become(command: list[str], environ: dict[str, str]) -> NoReturn:
-    """Go on as `command`. Raises StartError where that cannot be."""
+def exec_program(command: list[str], environ: dict[str, str]) -> NoReturn:
+    """Replace this process by `command`. Raises StartError if it cannot."""
     launch = plan_launch(command, environ)
     for number in RESTORED:
         signal.signal(number, signal.SIG_DFL)
@@ -78,8 +77,8 @@ def become(command: list[str], environ: dict[str, str]) -> NoReturn:
         raise StartError(f"cannot start {command[0]!r}: {(error.strerror or '').lower()}", start_code(error)) from error
 
 
-def refuse(name: str, error: Exception) -> NoReturn:
-    """Say why an agent was not started, and end as shells do, or with the code for that."""
+def exit_not_started(name: str, error: Exception) -> NoReturn:
+    """Print why the agent was not started, and exit."""
     said = str(error).removeprefix("interlock run: ")
     typer.echo(f"interlock {name}: {said}", err=True)
     raise typer.Exit(error.code if isinstance(error, StartError) else NOT_STARTED) from None

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import datetime as dt
-import json
 import os
 import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from proxy.commands.options import AsJson, ConfigFile, StateDir
+from proxy.commands.terminal import print_json_lines, print_note, print_table
+from proxy.commands.time_format import format_minute
 from proxy.config import load_settings
-from proxy.twophase.keys import KEEP_SECONDS, CommitKeys, Entry, open_keys
+from proxy.twophase.keys import KEEP_SECONDS, CommitKeys, open_keys
 
-app = typer.Typer(help="Keys that sign commit tokens.", no_args_is_help=True)
+app = typer.Typer(help="List and rotate the keys that sign commit tokens.", no_args_is_help=True)
 KeyPath = Annotated[Path | None, typer.Option("--commit-keys", help="File of the keys that sign commit tokens.")]
 
 
@@ -28,17 +26,22 @@ def list_keys(
     config: ConfigFile = None,
     as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
-    """List the keys by id, with their dates; never the keys themselves."""
+    """List the keys by id with their dates, never the keys themselves."""
     entries = _keys(state_dir, commit_keys, config).entries(time.time())
-    rows = [_row(entry, "verifies" if place else "signs") for place, entry in enumerate(entries)]
+    # The first key signs; older ones only verify tokens that are still on their way.
+    uses = ["verifies" if older else "signs" for older, _ in enumerate(entries)]
     if as_json:
-        for row in rows:
-            typer.echo(json.dumps(row))
+        print_json_lines(
+            {"key": e.key.key_id, "use": use, "created_at": e.created_at, "not_after": e.key.not_after}
+            for e, use in zip(entries, uses, strict=True)
+        )
         return
-    table = Table("key", "use", "made", "until", box=None, header_style="bold", pad_edge=False)
-    for row in rows:
-        table.add_row(str(row["key"]), str(row["use"]), _date(row["created_at"]), _date(row["not_after"]))
-    Console().print(table if rows else "No keys yet: one is made at the first start, or by interlock keys rotate")
+    rows = [
+        (e.key.key_id, use, format_minute(e.created_at), format_minute(e.key.not_after))
+        for e, use in zip(entries, uses, strict=True)
+    ]
+    empty = "No keys yet: the first start creates one, or `interlock keys rotate`"
+    print_table(("key", "use", "made", "until"), rows, empty)
 
 
 @app.command(epilog="Example:  interlock keys rotate")
@@ -46,31 +49,18 @@ def rotate(
     keep_seconds: Annotated[
         float,
         typer.Option(
-            "--keep-seconds", min=0, help="How long the old key verifies tokens it signed; 0 where it may be known."
+            "--keep-seconds", min=0, help="How long the old key still verifies its tokens; 0 if it may have leaked."
         ),
     ] = KEEP_SECONDS,
     state_dir: StateDir = None,
     commit_keys: KeyPath = None,
     config: ConfigFile = None,
 ) -> None:
-    """Let a new key sign commit tokens; running proxies follow at once."""
+    """Create a new key that signs commit tokens; running proxies use it at once."""
     made = _keys(state_dir, commit_keys, config).rotate(time.time(), keep_seconds)
-    Console(stderr=True, soft_wrap=True).print(f"Key {made.key.key_id} signs from now on.")
+    print_note(f"Key {made.key.key_id} signs from now on.")
 
 
 def _keys(state_dir: Path | None, commit_keys: Path | None, config: Path | None) -> CommitKeys:
     flags = {"state_dir": state_dir, "commit_keys": commit_keys}
     return open_keys(load_settings(flags, config_file=config).settings, os.environ)
-
-
-def _row(entry: Entry, use: str) -> dict[str, str | float | None]:
-    return {
-        "key": entry.key.key_id,
-        "use": use,
-        "created_at": entry.created_at,
-        "not_after": entry.key.not_after,
-    }
-
-
-def _date(seconds: str | float | None) -> str:
-    return f"{dt.datetime.fromtimestamp(float(seconds), dt.UTC):%Y-%m-%d %H:%M}" if seconds is not None else ""

@@ -1,4 +1,4 @@
-"""Commands whose modules are imported when they are asked for, so that none waits for what only others need."""
+"""Imports a command's module only when that command runs, so that `--help` and others start fast."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CommandEntry:
-    """What is known of a command before its module, proxy.commands.NAME, is imported."""
+    """A command before its module, proxy.commands.NAME, is imported."""
 
     name: str
     summary: str
@@ -29,22 +29,18 @@ class CommandEntry:
 
     @property
     def module(self) -> str:
-        """Where the command is."""
         return f"proxy.commands.{self.name}"
 
 
 class Placeholder(TyperCommand):
-    """Stands for a command where commands are listed: in help, in suggestions and to the shell's completion."""
+    """Represents a command in help, suggestions and shell completion."""
 
     def __init__(self, entry: CommandEntry) -> None:
         super().__init__(entry.name, help=entry.summary, rich_help_panel=entry.panel)
         self._entry = entry
 
     def load(self) -> Command:
-        """Import the command itself: its module's `app`, else the function of its name with the module's EPILOG.
-
-        A function whose name is Python's own already (exec) has a _ behind it.
-        """
+        """Import and return the command: its module's `app`, or the function of its name with the module's EPILOG."""
         name = self._entry.name
         module = sys.modules.get(self._entry.module) or _import(self._entry.module)
         if hasattr(module, "app"):
@@ -52,12 +48,13 @@ class Placeholder(TyperCommand):
             group.name = name
             return group
         alone = typer.Typer(add_completion=False)
+        # `exec` is a builtin: its function is named exec_.
         alone.command(name, epilog=module.EPILOG)(getattr(module, name, None) or getattr(module, f"{name}_"))
         return get_command(alone)
 
 
 def _import(name: str) -> ModuleType:
-    """Import a module for the first time."""
+    # Imports create many objects and almost no garbage: collections in between only cost time.
     gc_tuning.pause_collection()
     try:
         return importlib.import_module(name)
@@ -66,7 +63,7 @@ def _import(name: str) -> ModuleType:
 
 
 class LazyGroup(TyperGroup):
-    """A group that lists `entries` by what they say of themselves, and loads the one that is called."""
+    """A group that lists `entries` and loads the one that is called."""
 
     entries: ClassVar[tuple[CommandEntry, ...]] = ()
 
@@ -76,6 +73,5 @@ class LazyGroup(TyperGroup):
             self.add_command(Placeholder(entry))
 
     def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
-        """Find the command that the arguments name."""
         name, command, rest = super().resolve_command(ctx, args)
         return name, command.load() if isinstance(command, Placeholder) else command, rest

@@ -1,45 +1,44 @@
-"""`interlock pins`: the tools that servers offer, as first seen and as they are now."""
+"""`interlock pins`: the tools of MCP servers as approved, and as last seen."""
 
 from __future__ import annotations
 
-import datetime as dt
 import difflib
 import json
 import time
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
+from rich.text import Text
 
 from proxy.commands.options import AsJson, ConfigFile, StateDir, state_folder
+from proxy.commands.terminal import escaped, print_json_lines, print_note, print_table
+from proxy.commands.time_format import format_minute
 from proxy.core.model import JsonObject
 from proxy.errors import ConfigError
 from proxy.gate.tool_pins import Pin, ServerPins, ToolPrint, changed_fields
 from proxy.gate.tool_pins import approve as approve_pins
 from proxy.store.pin_files import PinFiles
 
-app = typer.Typer(help="Tools as pinned, and what became of them.", no_args_is_help=True)
-Server = Annotated[str, typer.Argument(help="The server's name, as `interlock pins list` gives it.")]
+app = typer.Typer(help="List and approve the pinned tools of MCP servers.", no_args_is_help=True)
+Server = Annotated[str, typer.Argument(help="The server's name, as `interlock pins list` shows it.")]
 
 
 @app.command("list", epilog="Example:  interlock pins list --json")
 def list_pins(state_dir: StateDir = None, config: ConfigFile = None, as_json: AsJson = False) -> None:  # noqa: FBT002
-    """List every server's tools, and which of them are not as approved."""
+    """List every server's tools, and mark those that are new or changed."""
     store = PinFiles(state_folder(state_dir, config))
     rows = [
         (server, name, pin) for server in store.servers() for name, pin in sorted(_pins_of(store, server).tools.items())
     ]
     if as_json:
-        for server, name, pin in rows:
-            typer.echo(json.dumps({"server": server, "tool": name, **_summary(pin)}))
+        print_json_lines({"server": server, "tool": name, **_summary(pin)} for server, name, pin in rows)
         return
-    table = Table("server", "tool", "state", "since", "digest", box=None, header_style="bold", pad_edge=False)
-    for server, name, pin in rows:
-        when = dt.datetime.fromtimestamp(pin.since, dt.UTC)
-        table.add_row(escape(server), _plain(name), _coloured(pin), f"{when:%Y-%m-%d %H:%M}", pin.seen.digest[:16])
-    Console().print(table if rows else "No tools seen yet: pins are made when an agent lists a server's tools.")
+    shown = [
+        (server, escaped(name), _coloured(pin), format_minute(pin.since), pin.seen.digest[:16])
+        for server, name, pin in rows
+    ]
+    empty = "No tools seen yet: they are pinned when an agent first lists a server's tools."
+    print_table(("server", "tool", "state", "since", "digest"), shown, empty)
 
 
 @app.command(epilog="Example:  interlock pins show mcp.example.com read_file")
@@ -50,7 +49,7 @@ def show(
     config: ConfigFile = None,
     as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
-    """Show what a server says of a tool, and how it differs from what was approved."""
+    """Show a tool's definition, and how it differs from the approved one."""
     pin = _pin_of(PinFiles(state_folder(state_dir, config)), server, tool)
     if as_json:
         approved = pin.approved.definition if pin.approved else None
@@ -67,16 +66,16 @@ def show(
 @app.command(epilog="Example:  interlock pins approve mcp.example.com read_file")
 def approve(
     server: Server,
-    tool: Annotated[str | None, typer.Argument(help="The tool's name; all of the server's where not given.")] = None,
+    tool: Annotated[str | None, typer.Argument(help="The tool's name; default: all tools of the server.")] = None,
     digest: Annotated[
-        str | None, typer.Option("--digest", help="Approve only if this is what was seen last, as `show` gives it.")
+        str | None, typer.Option("--digest", help="Approve only if the tool still has this digest (see `pins show`).")
     ] = None,
     state_dir: StateDir = None,
     config: ConfigFile = None,
 ) -> None:
-    """Approve a server's tools as they were last seen; a running proxy follows at once."""
+    """Approve a server's tools as last seen; a running proxy uses them at once."""
     if digest is not None and tool is None:
-        raise ConfigError("--digest speaks of one tool; name it")
+        raise ConfigError("--digest needs the name of one tool")
     store = PinFiles(state_folder(state_dir, config))
 
     def change(known: ServerPins | None) -> ServerPins | None:
@@ -87,20 +86,19 @@ def approve(
         return approve_pins(known, tool, time.time())
 
     store.update(server, change)
-    Console(stderr=True, soft_wrap=True).print(f"Approved: {escape(server)} {_plain(tool) if tool else '(all tools)'}")
+    print_note(f"Approved: {server} {escaped(tool) if tool else '(all tools)'}")
 
 
 @app.command(epilog="Example:  interlock pins forget mcp.example.com")
 def forget(server: Server, state_dir: StateDir = None, config: ConfigFile = None) -> None:
-    """Forget a server: its tools are pinned anew when they are next listed."""
+    """Delete a server's pins; its tools are pinned again at the next listing."""
     store = PinFiles(state_folder(state_dir, config))
     _pins_of(store, server)
     store.update(server, lambda _: None)
-    Console(stderr=True, soft_wrap=True).print(f"Forgotten: {escape(server)}")
+    print_note(f"Forgotten: {server}")
 
 
 def state_of(pin: Pin) -> str:
-    """Return a pin's state in one word."""
     if pin.stands:
         return "pinned"
     return "new" if pin.approved is None else "changed"
@@ -116,10 +114,11 @@ def _summary(pin: Pin) -> JsonObject:
     }
 
 
-def _coloured(pin: Pin) -> str:
+def _coloured(pin: Pin) -> Text:
     state = state_of(pin)
-    shown = state if state == "pinned" else f"[red]{state}[/]"
-    return f"{shown} [red]hidden characters[/]" if pin.seen.hidden else shown
+    shown = Text(state, "" if state == "pinned" else "red")
+    # Hidden characters in a description can carry instructions that only the model sees.
+    return shown.append(" hidden characters", "red") if pin.seen.hidden else shown
 
 
 def _difference(pin: Pin) -> list[str]:
@@ -131,13 +130,14 @@ def _difference(pin: Pin) -> list[str]:
 
 def _lines(made: ToolPrint) -> list[str]:
     if made.definition is None:
-        return [f"(too long to keep; digest {made.digest})"]
+        return [f"(too long to store; digest {made.digest})"]
     return json.dumps(made.definition, indent=1, sort_keys=True).splitlines()
 
 
 def _check_digest(pin: Pin, digest: str | None) -> None:
+    # The tool may have changed after the operator looked at it. Fewer than 8 characters would be guessable.
     if digest is not None and (len(digest) < 8 or not pin.seen.digest.startswith(digest)):
-        raise ConfigError(f"the tool's digest is {pin.seen.digest}, not {digest!r}; look at it again")
+        raise ConfigError(f"the tool's digest is now {pin.seen.digest}, not {digest!r}; check it with `pins show`")
 
 
 def _pins_of(store: PinFiles, server: str) -> ServerPins:
@@ -153,16 +153,11 @@ def _pin_of(store: PinFiles, server: str, tool: str) -> Pin:
 
 def _named(known: ServerPins, server: str, tool: str) -> Pin:
     if tool not in known.tools:
-        names = ", ".join(sorted(map(_plain, known.tools))) or "none"
-        raise ConfigError(f"the server {server!r} has no pinned tool {tool!r}; pinned are: {names}")
+        names = ", ".join(sorted(map(escaped, known.tools))) or "none"
+        raise ConfigError(f"the server {server!r} has no pinned tool {tool!r}; pinned tools: {names}")
     return known.tools[tool]
 
 
 def _unknown_server(store: PinFiles, server: str) -> ConfigError:
     names = ", ".join(store.servers()) or "none"
-    return ConfigError(f"no tools of a server {server!r} are pinned; servers with pins: {names}")
-
-
-def _plain(name: str) -> str:
-    """Spell a server's own words so that a terminal shows all of them and obeys none."""
-    return escape(json.dumps(name)[1:-1])
+    return ConfigError(f"server {server!r} has no pins; servers with pins: {names}")

@@ -1,6 +1,6 @@
 """`interlock policy`: check, test, explain and replay policies, and print their JSON Schema.
 
-Exit codes: 0 all is well, 1 the policy is wrong or a test failed, 3 a replay found changes.
+Exit codes: 0 success, 1 the policy is invalid or a test failed, 3 a replay found changes.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ app.command("replay", epilog=replay.EPILOG)(replay.replay)
 
 PolicyPath = Annotated[
     Path | None,
-    typer.Argument(help="A policy file, or a folder of them. The shipped default where none is given."),
+    typer.Argument(help="Policy file, or a folder of policy files; default: the shipped policy."),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Give JSON.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def _path(given: Path | None) -> Path:
@@ -68,7 +68,7 @@ def _load(path: Path, *, as_json: bool) -> tuple[Source, ...]:
 
 @app.command(epilog="Example:  interlock policy check --strict policies/")
 def check(path: PolicyPath = None, *, as_json: AsJson = False, strict: bool = False) -> None:
-    """Check a policy: errors with file, line and column, and remarks on what it probably does not mean.
+    """Check a policy: print errors with file, line and column, and remarks on likely mistakes.
 
     Remarks fail the check only with --strict.
     """
@@ -88,37 +88,36 @@ def check(path: PolicyPath = None, *, as_json: AsJson = False, strict: bool = Fa
 
 
 def _remarks(sources: tuple[Source, ...], policy: CompiledPolicy) -> list[dict[str, str]]:
-    """Return the remarks on rules, then those on detectors and suppressions, which belong to no one rule."""
     rules = [rule for source in sources for rule in source.content.rules]
-    places = _places(sources)
+    positions = _positions(sources)
     on_rules = (*lint(rules, policy.default), *lint_egress(policy.egress.section))
     return [
-        *({"at": places[r.rule], "rule": r.rule, "kind": r.kind, "message": r.message} for r in on_rules),
+        *({"at": positions[r.rule], "rule": r.rule, "kind": r.kind, "message": r.message} for r in on_rules),
         *(
-            {"at": _place(r.source, *r.steps), "rule": "", "kind": r.kind, "message": r.message}
+            {"at": _position(r.source, *r.steps), "rule": "", "kind": r.kind, "message": r.message}
             for r in lint_detectors(sources, builtin())
         ),
     ]
 
 
-def _places(sources: tuple[Source, ...]) -> dict[str, str]:
-    places = {}
+def _positions(sources: tuple[Source, ...]) -> dict[str, str]:
+    positions = {}
     for source in sources:
         for position, rule in enumerate(source.content.rules):
-            places[rule.id] = _place(source, "rules", position)
+            positions[rule.id] = _position(source, "rules", position)
         for position, judged in enumerate(source.content.egress.rules if source.content.egress else ()):
-            places[judged.id] = _place(source, "egress", "rules", position)
-    return places
+            positions[judged.id] = _position(source, "egress", "rules", position)
+    return positions
 
 
-def _place(source: Source, *steps: str | int) -> str:
+def _position(source: Source, *steps: str | int) -> str:
     line, column = source.at(*steps)
     return f"{source.path}:{line}:{column}"
 
 
 @app.command("test", epilog="Example:  interlock policy test --json policies/")
 def run(path: PolicyPath = None, *, as_json: AsJson = False) -> None:
-    """Run the tests that stand beside the rules, and show what they cover."""
+    """Run the tests in the policy files, and show which rules they cover."""
     sources = _load(_path(path), as_json=as_json)
     rules: list[Rule] = [rule for source in sources for rule in source.content.rules]
     egress: list[EgressRule] = [
@@ -176,7 +175,7 @@ def explain(
     call: Annotated[Path, typer.Option(help="A JSON file: {server, tool, agent, method, arguments}.")],
     as_json: AsJson = False,
 ) -> None:
-    """Tell how a call is decided: which rules were looked at, what each view was, why the winner won."""
+    """Show how a call is decided: which rules were checked, what each compared, and which one won."""
     try:
         policy = load_policy(_path(path), builtin())
         asked = _read_call(call)
@@ -194,7 +193,7 @@ def _read_call(file: Path) -> Call:
         value = json.loads(file.read_bytes())
         asked = TestCall.model_validate(value)
     except OSError as error:
-        raise PolicyError(f"{file}: cannot be read: {error.strerror}") from None
+        raise PolicyError(f"cannot read {file}: {error.strerror}") from None
     except ValueError as error:
         why = _first_error(error) if isinstance(error, ValidationError) else error
         raise PolicyError(

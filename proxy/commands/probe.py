@@ -1,4 +1,4 @@
-"""`interlock probe`: what a server's tools do, beside what they say."""
+"""`interlock probe`: reports what a server's tools really do, compared with what they declare."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Examples:
 
   interlock probe --transport http https://mcp.example.com/mcp
 """
-ACCEPT = "Compare later probes with what this one sees, instead of with what is known."
+ACCEPT = "Use this probe's result as the baseline for later probes."
 CLEAN, OTHER_ERROR, IMPOSSIBLE, FINDINGS = 0, 1, 2, 3
 RANKS = {"never": 3, "high": 2, "info": 1}
 EVIDENCE_LINES = 2
@@ -43,36 +43,40 @@ STYLES = {"high": "bold red", "info": "yellow"}
 
 
 def probe(
-    command: Annotated[list[str], typer.Argument(help="The server's command and its arguments, after --; or a URL.")],
+    command: Annotated[list[str], typer.Argument(help="The server's command and arguments, after --; or a URL.")],
     transport: Annotated[
-        Literal["stdio", "http"], typer.Option(help="How to reach it; over http only what it says of itself is seen.")
+        Literal["stdio", "http"],
+        typer.Option(help="How to reach it; over http only its declarations are checked."),
     ] = "stdio",
     fail_on: Annotated[
-        Literal["never", "info", "high"], typer.Option(help="The least severe finding that makes exit code 3.")
+        Literal["never", "info", "high"], typer.Option(help="Lowest severity that makes the exit code 3.")
     ] = "high",
     env: Annotated[
         list[str] | None,
-        typer.Option("--env", help="NAME=VALUE for the server, or NAME to pass on ours. It gets nothing else of ours."),
+        typer.Option(
+            "--env",
+            help="NAME=VALUE, or NAME to pass on this shell's value; the server gets no other.",
+        ),
     ] = None,
-    repeats: Annotated[int, typer.Option(min=0, max=100, help="How often to call again with the same arguments.")] = 3,
-    call_timeout: Annotated[float, typer.Option(min=0.1, help="How many seconds a call may take.")] = 10.0,
+    repeats: Annotated[int, typer.Option(min=0, max=100, help="How often to repeat each call.")] = 3,
+    call_timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that a call may take.")] = 10.0,
     server_name: Annotated[
-        str | None, typer.Option(help="What records and baselines call the server; default: its package or program.")
+        str | None, typer.Option(help="The server's name in records and baselines; default: its package or program.")
     ] = None,
     accept: Annotated[bool, typer.Option("--accept", help=ACCEPT)] = False,  # noqa: FBT002
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,  # noqa: FBT002
     state_dir: StateDir = None,
     config: ConfigFile = None,
 ) -> None:
-    """Run a stdio MCP server where it can do no harm, and say what its tools really do.
+    """Run an MCP server in a sandbox and report what its tools really do.
 
-    Every tool is called with made-up inputs; what one did and does not declare is a finding.
-    The server runs under strace in a network that leads nowhere, with a home full of
-    canaries, and can change nothing outside of it. {home}, {documents} and
-    {repository} in its command stand for folders of that home.
+    Every tool is called with generated inputs. Whatever it does but does not declare is a finding.
+    The server runs under strace, without a network, in a temporary home with canary files, and
+    cannot change anything outside. {home}, {documents} and {repository} in its command are
+    replaced by folders of that home.
 
-    Exit code: 0 where nothing was found, 3 where something was, 2 where this
-    system does not let it be watched, 1 for anything else, such as a server that ended.
+    Exit code: 0 without findings, 3 with findings, 2 if this system does not allow tracing,
+    1 for any other error, such as a server that ended.
     """
     settings = load_settings({"state_dir": state_dir}, config_file=config).settings
     name = server_name or (command[0] if transport == "http" else name_server(command))
@@ -103,7 +107,7 @@ def _variables(said: list[str]) -> dict[str, str]:
         name, equals, value = each.partition("=")
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or (not equals and name not in os.environ):
             raise ConfigError(
-                f"--env {each.partition('=')[0]!r}: give NAME=VALUE, or the NAME of a variable that is set"
+                f"--env {each.partition('=')[0]!r}: write NAME=VALUE, or the NAME of a variable that is set"
             )
         variables[name] = value if equals else os.environ[name]
     return variables
@@ -162,14 +166,14 @@ def _probe_local(
 
         try:
             return asyncio.run(run())
-        except asyncio.CancelledError:  # told to end: nothing is left behind, and nothing was found out
+        except asyncio.CancelledError:  # SIGTERM: the sandbox is removed, and there is no result
             raise typer.Exit(SIGNALLED + signal.SIGTERM) from None
 
 
 def _keep(
     settings: Settings, name: str, report: ProbeReport, *, known: baseline.ServerBaseline | None, accept: bool
 ) -> None:
-    """Record what was found; where nothing is known yet, or it is accepted, it is what later probes compare with."""
+    """Record the result; the first one, or an accepted one, becomes the baseline for later probes."""
     from proxy.commands.probe_events import record  # noqa: PLC0415
 
     record(settings, name, report, time.time())
@@ -212,7 +216,7 @@ def _observed(seen: dict[str, dict[str, object]]) -> str:
         targets = found["targets"]
         shown = ", ".join(map(printable, targets[:4])) if isinstance(targets, list) else ""
         parts.append(f"{capability} ({shown})" if shown else f"{capability} ({found['count']} times)")
-    return "; ".join(parts) or "nothing outside of itself"
+    return "; ".join(parts) or "nothing outside its own process"
 
 
 def _print_findings(console: Console, findings: list[Finding]) -> None:

@@ -1,4 +1,4 @@
-"""What a probe found, in the audit log: masked like everything that is recorded."""
+"""Writes the results of a probe to the audit log, masked like everything that is recorded."""
 
 from __future__ import annotations
 
@@ -20,10 +20,7 @@ if TYPE_CHECKING:
 
 
 def record(settings: Settings, name: str, report: ProbeReport, now: float) -> None:
-    """Write one event for the probe and one for each finding; return once they are on disk.
-
-    Raises AuditUnavailableError where the log cannot be opened.
-    """
+    """Write one event for the probe and one for each finding. Raises AuditUnavailableError."""
     masker = LiveMasker(
         read_or_make_key(settings.state_dir / "keys" / "mask.key", MASK_KEY_BYTES),
         cache=FileCache(settings.state_dir / "cache"),

@@ -1,9 +1,8 @@
-"""`interlock proposals`: what agents propose, and an operator's word on it."""
+"""`interlock proposals`: operators list, approve and reject what agents propose."""
 
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
 import json
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
@@ -16,17 +15,18 @@ from rich.text import Text
 
 from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, store_settings
 from proxy.commands.review import Review, find_token, open_review
-from proxy.commands.terminal import printable
+from proxy.commands.terminal import print_json_lines, printable
+from proxy.commands.time_format import format_time
 from proxy.core.model import JsonObject
 from proxy.core.proposals import State
 
-app = typer.Typer(help="Proposals, and the operators' word on them.", no_args_is_help=True)
-Id = Annotated[str, typer.Argument(help="The proposal's id, or a beginning of it (8 characters or more).")]
+app = typer.Typer(help="List, approve and reject what agents propose.", no_args_is_help=True)
+Id = Annotated[str, typer.Argument(help="The proposal's id, or its first 8 or more characters.")]
 TokenFile = Annotated[
     Path | None,
     typer.Option(
         "--token-file",
-        help="File with the operator's token; else INTERLOCK_OPERATOR_TOKEN, else the state folder's first operator's.",
+        help="File with the operator's token; default: INTERLOCK_OPERATOR_TOKEN, then the first operator's.",
     ),
 ]
 _COLOURS = {"pending": "yellow", "approved": "green", "rejected": "red", "blocked": "red"}
@@ -34,8 +34,8 @@ _COLOURS = {"pending": "yellow", "approved": "green", "rejected": "red", "blocke
 
 @app.command("list", epilog="Example:  interlock proposals list --state pending")
 def list_proposals(
-    state: Annotated[list[State] | None, typer.Option("--state", help="Only those; may be given again.")] = None,
-    number: Annotated[int, typer.Option("-n", "--number", min=1, max=1000, help="How many at most.")] = 100,
+    state: Annotated[list[State] | None, typer.Option("--state", help="Only this state; repeatable.")] = None,
+    number: Annotated[int, typer.Option("-n", "--number", min=1, max=1000, help="Most proposals to list.")] = 100,
     token_file: TokenFile = None,
     state_dir: StateDir = None,
     database_url: DatabaseUrl = None,
@@ -49,8 +49,7 @@ def list_proposals(
 
     found = _ask(look, token_file, state_dir, database_url, config)
     if as_json:
-        for proposal in found:
-            typer.echo(json.dumps(proposal))
+        print_json_lines(found)
     else:
         _print_list(found)
 
@@ -64,7 +63,7 @@ def show(
     config: ConfigFile = None,
     as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
-    """Show a proposal: what would be done, how it scored, who asks, and the time left."""
+    """Show a proposal: the call, its score, the agent, and the time left."""
     found = _ask(lambda review: review.show(proposal), token_file, state_dir, database_url, config)
     if as_json:
         typer.echo(json.dumps(found))
@@ -75,14 +74,14 @@ def show(
 @app.command(epilog="Example:  interlock proposals approve 01989f2e-7a31 --reason 'invoice 4711'")
 def approve(
     proposal: Id,
-    reason: Annotated[str, typer.Option("--reason", help="Why; recorded.")] = "",
+    reason: Annotated[str, typer.Option("--reason", help="Reason; it is recorded.")] = "",
     token_file: TokenFile = None,
     state_dir: StateDir = None,
     database_url: DatabaseUrl = None,
     config: ConfigFile = None,
     as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
-    """Approve a proposal: the agent gets its token when it proposes the same again."""
+    """Approve a proposal; the agent gets its commit token when it proposes the same call again."""
     decided = _ask(lambda review: review.approve(proposal, reason), token_file, state_dir, database_url, config)
     _print_decided(decided, as_json=as_json)
 
@@ -90,14 +89,14 @@ def approve(
 @app.command(epilog="Example:  interlock proposals reject 01989f2e-7a31 --reason 'wrong account'")
 def reject(
     proposal: Id,
-    reason: Annotated[str, typer.Option("--reason", help="Why; recorded.")],
+    reason: Annotated[str, typer.Option("--reason", help="Reason; it is recorded.")],
     token_file: TokenFile = None,
     state_dir: StateDir = None,
     database_url: DatabaseUrl = None,
     config: ConfigFile = None,
     as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
-    """Reject a proposal, or take an approval back that was not used yet."""
+    """Reject a proposal, or withdraw an approval that was not used yet."""
     decided = _ask(lambda review: review.reject(proposal, reason), token_file, state_dir, database_url, config)
     _print_decided(decided, as_json=as_json)
 
@@ -161,7 +160,7 @@ def _lines(one: JsonObject) -> Iterable[tuple[str, str]]:
         why = f": {printable(one['operator_reason'])}" if one["operator_reason"] else ""
         yield "decided", f"by {printable(one['operator'])}, {_when(one['operator_at'])}{why}"
     if commit := one["commit"]:
-        outcome = commit["outcome"] or "outcome not known (still running, or the proxy was killed)"
+        outcome = commit["outcome"] or "outcome unknown (still running, or the proxy was killed)"
         yield "committed", f"{_when(commit['at'])}: {outcome}, audit id {printable(commit['call_id'])}"
     yield "audit id", printable(one["call_id"])
 
@@ -171,7 +170,7 @@ def _print_decided(decided: JsonObject, *, as_json: bool) -> None:
         typer.echo(json.dumps(decided))
         return
     what = f"{_call(decided)} for {printable(decided['principal'])}"
-    left = f"; the agent has {_left(decided)}" if decided["state"] == State.APPROVED else ""
+    left = f"; the agent has {_left(decided)} to commit" if decided["state"] == State.APPROVED else ""
     typer.echo(f"{decided['state'].capitalize()}: {printable(decided['proposal_id'])} ({what}){left}.", err=True)
 
 
@@ -192,4 +191,4 @@ def _left(one: JsonObject) -> str:
 
 
 def _when(seconds: Any) -> str:
-    return f"{dt.datetime.fromtimestamp(seconds, dt.UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return f"{format_time(seconds)[:19]} UTC"

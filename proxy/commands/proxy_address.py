@@ -1,4 +1,4 @@
-"""Where the proxy is that an agent is to go through: the options for it, and how it is found."""
+"""Finds the proxy that an agent should use: shared options of `exec`, `env` and `confine`, and the search itself."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from proxy.sandbox.process_reaper import PR_SET_PDEATHSIG, prctl
 from proxy.system import run_file
 
 START_SECONDS = 60.0
+# Exit code if Interlock did not start the agent; 126 and 127 are about the agent's program, as in shells and `env`.
 NOT_STARTED = 125
-"""Exit code where the agent was not started for a reason of ours; 126 and 127 are its own program's, as in shells."""
 
 Listen = Annotated[
     str | None,
     typer.Option(
         metavar="HOST:PORT",
-        help="The proxy's address as the agent reaches it; default: that of the proxy that runs on the state folder.",
+        help="Address at which the agent reaches the proxy; default: the proxy running on the state folder.",
         show_default=False,
     ),
 ]
@@ -36,25 +36,25 @@ CaFolder = Annotated[
     Path | None,
     typer.Option(
         "--ca-folder",
-        help="Folder where the agent finds ca.pem and bundle.pem; default: the state folder's.",
+        help="Folder where the agent finds ca.pem and bundle.pem; default: in the state folder.",
         show_default=False,
     ),
 ]
 Agent = Annotated[
     str | None,
-    typer.Option(help=f"Call in this agent's name, with its token from {AGENT_TOKEN_ENV} or --token-file."),
+    typer.Option(help=f"Name of the agent; its token comes from {AGENT_TOKEN_ENV} or --token-file."),
 ]
 TokenFile = Annotated[Path | None, typer.Option("--token-file", help="File with the agent's token.")]
 
 
 Up = Annotated[
     bool,
-    typer.Option("--up", help="Where no proxy runs, start one for as long as the command runs, with all settings."),
+    typer.Option("--up", help="If no proxy runs, start one that stops when the command ends."),
 ]
 
 
 class ProxyOptions(NamedTuple):
-    """What the options say."""
+    """The values of the options."""
 
     listen: str | None = None
     ca_folder: Path | None = None
@@ -66,26 +66,23 @@ class ProxyOptions(NamedTuple):
 
 
 class FoundProxy(NamedTuple):
-    """A proxy, and who calls through it."""
+    """A proxy, and the agent that calls through it."""
 
     settings: Settings
     address: str
     agent: str | None
     token: str | None
-    policy: str | None = None
-    """The policy that the proxy has in force, where that is known."""
+    policy: str | None = None  # path of the policy in force, if known
 
     @property
     def credentials(self) -> tuple[str, str] | None:
-        """The agent's name and token, where it has one."""
         return (self.agent, self.token) if self.agent and self.token else None
 
 
 def find_running(options: ProxyOptions) -> FoundProxy:
-    """Find the proxy that is to be used now: where the options say, else by the note that a running one leaves.
+    """Return the proxy to use now: the one that --listen names, or the one running on the state folder.
 
-    Raises ConfigError where none runs, where it is not one for HTTPS_PROXY, and
-    where the agent's token is not there or not the agent's.
+    Raises ConfigError if none runs, if it is not in mode `regular`, or if the agent's token is missing or wrong.
     """
     settings = _settings(options)
     token = _token(options, settings)
@@ -97,14 +94,14 @@ def find_running(options: ProxyOptions) -> FoundProxy:
     if running is None:
         raise ConfigError(
             f"no proxy runs on {settings.state_dir}; start one with `interlock up` or --up, "
-            "or say where one is with --state-dir or --listen"
+            "or name one with --state-dir or --listen"
         )
     _check_mode(running)
     return FoundProxy(settings, running.listen, options.agent, token, _policy(running))
 
 
 def _policy(running: run_file.Running) -> str | None:
-    """Return the path of a proxy's policy, which may be as seen from the folder that the proxy runs in."""
+    # A relative path is relative to the proxy's working directory, not to ours.
     path = Path(running.policy)
     try:
         return str(path if path.is_absolute() else Path(f"/proc/{running.pid}/cwd").resolve(strict=True) / path)
@@ -113,7 +110,7 @@ def _policy(running: run_file.Running) -> str | None:
 
 
 def find_expected(options: ProxyOptions) -> FoundProxy:
-    """Find the proxy that is to be used some time: the one that runs, else where it would listen."""
+    """Return the proxy to use later: the running one, or the address where it would listen."""
     settings = _settings(options)
     token = _token(options, settings)
     running = None if options.listen else run_file.read(settings.state_dir)
@@ -123,20 +120,21 @@ def find_expected(options: ProxyOptions) -> FoundProxy:
 
 
 def endpoint(options: ProxyOptions, found: FoundProxy, *, here: bool = True) -> ProxyEndpoint:
-    """Say how an agent gets in; `here`: on this machine, where the CA's files must be.
+    """Return what the agent needs to use the proxy; `here`: it runs on this machine, so the CA's files must exist.
 
-    Raises ConfigError where they are not. A folder that is named may be there for
-    the agent alone, and of a proxy that is named the CA cannot be made up.
+    Raises ConfigError if they do not.
     """
     authority = Authority(found.settings.state_dir)
     folder = (options.ca_folder.expanduser() if options.ca_folder else authority.folder).absolute()
+    # Only our own CA is created here. A folder that the user names may exist in the agent's container only, and the
+    # proxy that --listen names has a CA of its own.
     if options.ca_folder is None and not (here and options.listen):
         authority.ensure()
     missing = [name for name in ("ca.pem", "bundle.pem") if here and not (folder / name).is_file()]
     if missing:
         raise ConfigError(
-            f"there is no {missing[0]} in {folder}, by which the agent could trust the proxy; "
-            "say with --ca-folder where those of the proxy's ca folder are"
+            f"there is no {missing[0]} in {folder}, which the agent needs to trust the proxy; "
+            "name the folder with the proxy's ca.pem and bundle.pem with --ca-folder"
         )
     url = proxy_url(found.address, options.agent, found.token)
     return ProxyEndpoint(url, str(folder / "ca.pem"), str(folder / "bundle.pem"))
@@ -150,35 +148,34 @@ def _settings(options: ProxyOptions) -> Settings:
 def _check_mode(running: run_file.Running) -> None:
     if running.mode != "regular":
         raise ConfigError(
-            f"the proxy on {running.listen} runs in mode {running.mode!r}, and agents are sent through one in mode "
-            "'regular'; start one with `interlock up --mode regular`, or say where one is with --listen"
+            f"the proxy on {running.listen} runs in mode {running.mode!r}, but agents need one in mode "
+            "'regular'; start one with `interlock up --mode regular`, or name one with --listen"
         )
 
 
 def _token(options: ProxyOptions, settings: Settings) -> str | None:
     if options.agent is None:
         if options.token_file is not None:
-            raise ConfigError("--token-file is there without --agent; say whose token it is")
+            raise ConfigError("--token-file needs --agent, to know whose token it is")
         return None
     token = options.token_file.read_text().strip() if options.token_file else os.environ.get(AGENT_TOKEN_ENV)
     if not token:
         raise ConfigError(
-            f"agent {options.agent!r} needs its token, in {AGENT_TOKEN_ENV} or a --token-file; "
-            f"`interlock agents add {options.agent}` gives one"
+            f"agent {options.agent!r} needs its token in {AGENT_TOKEN_ENV} or --token-file; "
+            f"`interlock agents add {options.agent}` creates one"
         )
     if options.listen is None and not AgentTokens(settings.state_dir).verify(options.agent, token):
         raise ConfigError(
-            f"that is not the token of agent {options.agent!r}, or there is no such agent on {settings.state_dir}; "
-            "`interlock agents list` shows who is"
+            f"wrong token for agent {options.agent!r}, or no such agent on {settings.state_dir}; "
+            "see `interlock agents list`"
         )
     return token
 
 
 def start_proxy(state_dir: Path, config: Path | None) -> run_file.Running:
-    """Start a proxy that ends with this process, whatever this process becomes.
+    """Start a proxy that ends with this process, and log to up.log in the state folder.
 
-    It listens on a port of its own and logs to a file in the state folder. Raises
-    ConfigError with its last words where it does not start.
+    Raises ConfigError with its last line of output if it does not start.
     """
     state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     log = state_dir / "up.log"
@@ -191,17 +188,18 @@ def start_proxy(state_dir: Path, config: Path | None) -> run_file.Running:
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            start_new_session=True,  # a terminal's Ctrl-C is the agent's
-            preexec_fn=lambda: prctl(PR_SET_PDEATHSIG, signal.SIGTERM),  # noqa: PLW1509  we have one thread
+            start_new_session=True,  # Ctrl-C in the terminal is for the agent
+            # By the kernel, not by us: `exec` replaces this process, and the new program knows nothing of the proxy.
+            preexec_fn=lambda: prctl(PR_SET_PDEATHSIG, signal.SIGTERM),  # noqa: PLW1509  this process has one thread
         )
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline and process.poll() is None:
         running = run_file.read(state_dir)
         if running is not None and running.pid == process.pid:
-            process.returncode = 0  # it is left to itself: nobody here waits for it
+            process.returncode = 0  # it keeps running: Popen must not warn that nobody waited for it
             return running
         time.sleep(0.02)
     process.kill()
     process.wait()
     said = (log.read_text(errors="replace").strip().splitlines() or ["nothing"])[-1]
-    raise ConfigError(f"the proxy did not start: {said.removeprefix('error: ')} (all it said is in {log})")
+    raise ConfigError(f"the proxy did not start: {said.removeprefix('error: ')} (see {log})")

@@ -1,4 +1,4 @@
-"""`interlock policy replay`: recorded calls decided again by a candidate policy."""
+"""`interlock policy replay`: decides recorded calls again with a candidate policy."""
 
 from __future__ import annotations
 
@@ -33,21 +33,20 @@ EPILOG = "Example:  interlock policy replay --since 7d new.yaml"
 
 
 def replay(
-    candidate: Annotated[Path, typer.Argument(help="The candidate: a policy file, or a folder of them.")],
+    candidate: Annotated[Path, typer.Argument(help="Candidate policy file, or a folder of policy files.")],
     since: Annotated[str, typer.Option(help="How far back: 90s, 30m, 12h, 7d, 2w.")] = "7d",
     database_url: DatabaseUrl = None,
     state_dir: StateDir = None,
     config: ConfigFile = None,
     as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
-    """Decide recorded calls again by another policy, and show what would change.
+    """Decide recorded calls again with another policy, and show what would change.
 
-    Arguments were recorded with secrets masked; where rules looked at masked
-    arguments the output says so. Calls that were refused for other reasons than
-    policy (their form, their destination, a failure) are passed over.
+    Secrets in recorded arguments are masked; the output marks decisions that depend on masked
+    arguments. Calls refused for other reasons than policy are left out.
 
-    Exit code 0: nothing would change. Exit code 3: something would. Exit code 1:
-    the policy is wrong, or there is no log.
+    Exit code: 0 if nothing would change, 3 if something would, 1 if the policy is invalid or
+    there is no audit log.
     """
     earliest = time.time() - parse_age(since)
     policy = load_policy(candidate, builtin())
@@ -86,13 +85,13 @@ def _show(outcome: Replay) -> None:
             table.add_row(*map(escape, _row(change)))
         console.print(table)
     console.print(
-        f"{len(outcome.changes)} of {outcome.decided} recorded calls would be decided otherwise; "
-        f"{outcome.passed_over} were refused for other reasons than policy and passed over."
+        f"{len(outcome.changes)} of {outcome.decided} recorded calls would be decided differently; "
+        f"{outcome.passed_over} were refused for other reasons than policy and left out."
     )
     if outcome.masked:
         console.print(
-            f"{outcome.masked} decisions rest on masked arguments (the log holds no secrets): "
-            "the real calls may fare otherwise."
+            f"{outcome.masked} decisions depend on masked arguments (the log has no secrets): "
+            "the real calls may be decided differently."
         )
 
 
@@ -103,12 +102,12 @@ def _row(change: Change) -> tuple[str, ...]:
         change.agent,
         change.server,
         change.tool or change.method,
-        _spell(change.was, change.was_reason, change.was_rule),
-        _spell(change.now, change.now_reason, change.now_rule),
+        _verdict(change.was, change.was_reason, change.was_rule),
+        _verdict(change.now, change.now_reason, change.now_rule),
         change.call_id or "",
         "masked arguments" if change.masked else "",
     )
 
 
-def _spell(outcome: str, reason: str | None, rule: str | None) -> str:
+def _verdict(outcome: str, reason: str | None, rule: str | None) -> str:
     return f"{outcome} ({rule or reason})"

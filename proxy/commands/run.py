@@ -1,4 +1,4 @@
-"""`interlock run`: one stdio server behind the gate."""
+"""`interlock run`: runs one stdio MCP server behind the gate."""
 
 from __future__ import annotations
 
@@ -37,27 +37,28 @@ def run(
     command: Annotated[list[str], typer.Argument(help="The server's command and its arguments, after --.")],
     server_name: Annotated[
         str | None,
-        typer.Option(help="What policies, pins and records call the server; default: its package or program."),
+        typer.Option(help="The server's name in policies, pins and the audit log; default: its package or program."),
     ] = None,
     agent: Annotated[
-        str | None, typer.Option(help="What they call the caller; default: the setting default_agent.")
+        str | None,
+        typer.Option(help="The agent's name in policies and the audit log; default: default_agent."),
     ] = None,
     policy: Annotated[Path | None, typer.Option(help=Settings.model_fields["policy"].description)] = None,
     trace: Annotated[
         str | None, typer.Option(metavar="off|auto|require", help=Settings.model_fields["trace"].description)
     ] = None,
     state_dir: StateDir = None,
-    log_level: Annotated[str | None, typer.Option(help="Least severe line to log on stderr; default: warning.")] = None,
+    log_level: Annotated[str | None, typer.Option(help="Lowest level to log on stderr; default: warning.")] = None,
     config: ConfigFile = None,
 ) -> None:
-    """Run a stdio MCP server behind the proxy, in place of its own command.
+    """Run a stdio MCP server behind the proxy.
 
-    stdin and stdout carry MCP, each message decided, recorded and masked as over
-    HTTP; stderr, signals and the exit code are the server's own. The server ends
-    with this command, and this command with the server.
+    Use it in place of the server's own command. Every MCP message on stdin and stdout is decided,
+    recorded and masked as over HTTP. stderr, signals and the exit code are the server's. When this
+    command ends, the server ends, and the other way round.
 
-    Exit code: the server's; 128 and a signal's number where that ended it; 127 where
-    there is no such program, 126 where it cannot be executed; 1 for errors of our own.
+    Exit code: the server's, or 128 plus the signal that ended it; 127 if there is no such program,
+    126 if it cannot be executed, 1 for an error of Interlock.
     """
     flags = {
         "policy": policy,
@@ -71,12 +72,12 @@ def run(
     log_setup.configure(_log_level(loaded), settings.log_format)
     if settings.agent_auth == "required":
         raise ConfigError(
-            "setting agent_auth = 'required': over stdio nobody can prove who calls; "
-            "set INTERLOCK_AGENT_AUTH=optional for this command where its client is trusted"
+            "setting agent_auth = 'required': over stdio no caller can prove who it is; "
+            "if you trust its client, set INTERLOCK_AGENT_AUTH=optional for this command"
         )
     name = server_name or name_server(command)
     if not name.isprintable() or len(name) > MAX_NAME:
-        raise ConfigError(f"the server's name {name[:40]!r} cannot be used; give another with --server-name")
+        raise ConfigError(f"the server's name {name[:40]!r} is not allowed; give another with --server-name")
     try:
         launch = plan_launch(command, os.environ)
     except StartError as error:
@@ -90,27 +91,27 @@ def run(
 
 
 def _log_level(loaded: LoadedSettings) -> str:
-    """Say little where nobody asked for more: a client may show every line as an error."""
+    # MCP clients show every line on stderr as an error: only warnings by default.
     return "warning" if loaded.sources["log_level"] == "default" else loaded.settings.log_level
 
 
 def _strace(trace: str, name: str) -> str | None:
-    """Return strace's path; None where the server is not to be watched, or cannot be and need not."""
+    """Return strace's path; None if the server runs untraced."""
     if trace == "off":
         return None
     try:
         return find_strace(os.environ)
     except TracingError as error:
         if trace == "require":
-            sys.stderr.write(f"interlock run: {name!r} cannot be watched and is not run: {error}\n")
+            sys.stderr.write(f"interlock run: cannot trace {name!r}, so it is not run: {error}\n")
             raise typer.Exit(1) from None
-        sys.stderr.write(f"interlock run: {name!r} runs unwatched: {error}; --trace off to run it so without a word\n")
+        sys.stderr.write(f"interlock run: {name!r} runs untraced: {error}; use --trace off to hide this message\n")
         return None
 
 
 async def _serve(settings: Settings, context: Context, launch: Launch, strace: str | None) -> int:
     from proxy.audit.local_log_files import RunLog  # noqa: PLC0415
-    from proxy.runtime.wiring import Components  # noqa: PLC0415  slow to import, and --help need not wait
+    from proxy.runtime.wiring import Components  # noqa: PLC0415  slow to import, not needed for --help
     from proxy.stdio.pipes import DescriptorReader, DescriptorWriter, take_standard_streams  # noqa: PLC0415
     from proxy.stdio.runner import StdioRunner  # noqa: PLC0415
     from proxy.trace.live_trace import LiveTrace  # noqa: PLC0415

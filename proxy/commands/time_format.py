@@ -1,4 +1,4 @@
-"""Points in time, as they are given on the command line."""
+"""Times on the command line: parsed from options, and printed in tables."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ _AGE = re.compile(r"([0-9]{1,9})([smhdw])")
 
 
 def parse_age(text: str, option: str = "--since") -> float:
-    """Read a length of time such as `7d`, in seconds. Raises ConfigError."""
+    """Return the seconds of a duration such as `7d`. Raises ConfigError."""
     match = _AGE.fullmatch(text)
     if match is None:
-        raise ConfigError(f"{option} {text!r} is not a length of time; write 90s, 30m, 12h, 7d or 2w")
+        raise ConfigError(f"{option} {text!r} is not a duration; write 90s, 30m, 12h, 7d or 2w")
     return int(match[1]) * _UNITS[match[2]]
 
 
 def parse_time(text: str, option: str, now: float) -> float:
-    """Read how long ago (`7d`) or when (`2026-01-31`, `2026-01-31T18:00+01:00`; UTC where no zone is given).
+    """Return seconds since the epoch for an age (`7d`) or a time (`2026-01-31T18:00+01:00`; UTC without a zone).
 
-    Gives seconds since the epoch, never less than 0. Raises ConfigError.
+    Never less than 0. Raises ConfigError.
     """
     if _AGE.fullmatch(text):
         return max(0.0, now - parse_age(text, option))
@@ -39,7 +39,12 @@ def parse_time(text: str, option: str, now: float) -> float:
 
 
 def format_time(moment: float | None) -> str:
-    """Show a point in time, in UTC."""
+    """Return a time in UTC to the millisecond; an empty string for None."""
     if moment is None:
         return ""
     return f"{dt.datetime.fromtimestamp(moment, dt.UTC):%Y-%m-%d %H:%M:%S.%f}"[:-3]
+
+
+def format_minute(moment: float | None) -> str:
+    """Return a time in UTC to the minute; an empty string for None."""
+    return format_time(moment)[:16]

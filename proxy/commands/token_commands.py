@@ -1,40 +1,48 @@
-"""What `interlock agents` and `interlock operators` share."""
+"""`add`, `list` and `revoke`, which `interlock agents` and `interlock operators` share."""
 
 from __future__ import annotations
 
-import datetime as dt
-import json
+from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
+from proxy.commands.options import AsJson, ConfigFile, StateDir, state_folder
+from proxy.commands.terminal import print_json_lines, print_note, print_table
+from proxy.commands.time_format import format_minute
 from proxy.identity.token_file import Tokens
 
 
-def list_names(tokens: Tokens, *, as_json: bool) -> None:
-    """Print who has a token, and since when; never the token."""
-    names = tokens.names()
-    if as_json:
-        for name, added in names.items():
-            typer.echo(json.dumps({tokens.role: name, "added": added}))
-        return
-    table = Table(tokens.role, "added", box=None, header_style="bold", pad_edge=False)
-    for name, added in names.items():
-        table.add_row(name, f"{dt.datetime.fromtimestamp(added, dt.UTC):%Y-%m-%d %H:%M}")
-    Console().print(table if names else f"No {tokens.role}s yet: interlock {tokens.role}s add NAME")
+def token_app(kind: type[Tokens], summary: str, name_help: str, usage: str, revoked: str) -> typer.Typer:
+    """Return the commands for one kind of token. `usage` says where the token goes; `{name}` in it is replaced."""
+    role = kind.role
+    app = typer.Typer(help=summary, no_args_is_help=True)
+    Name = Annotated[str, typer.Argument(help=name_help)]  # noqa: N806  a type
 
+    def add(name: Name, state_dir: StateDir = None, config: ConfigFile = None) -> None:
+        token = kind(state_folder(state_dir, config)).add(name)
+        print_note(f"{role.capitalize()} {name} added. The token is shown only once; {usage.format(name=name)}")
+        typer.echo(token)
 
-def add_name(tokens: Tokens, name: str, use: str) -> None:
-    """Add a name and print its token, this once; `use` says what it is for."""
-    token = tokens.add(name)
-    Console(stderr=True, soft_wrap=True, highlight=False).print(
-        f"{tokens.role.capitalize()} {name} added. Its token is shown only now; {use}"
+    def list_names(state_dir: StateDir = None, config: ConfigFile = None, as_json: AsJson = False) -> None:  # noqa: FBT002
+        names = kind(state_folder(state_dir, config)).names()
+        if as_json:
+            print_json_lines({role: name, "added": added} for name, added in names.items())
+            return
+        rows = [(name, format_minute(added)) for name, added in names.items()]
+        print_table((role, "added"), rows, f"No {role}s yet: interlock {role}s add NAME")
+
+    def revoke(name: Name, state_dir: StateDir = None, config: ConfigFile = None) -> None:
+        kind(state_folder(state_dir, config)).revoke(name)
+        print_note(f"{role.capitalize()} {name} revoked.")
+
+    # typer reads annotations from the module's names, and `Name` is a local one.
+    for function in (add, revoke):
+        function.__annotations__["name"] = Name
+    app.command("add", help=f"Add an {role} and print its token once.", epilog=f"Example:  interlock {role}s add NAME")(
+        add
     )
-    typer.echo(token)
-
-
-def revoke_name(tokens: Tokens, name: str) -> None:
-    """Take a name's token back."""
-    tokens.revoke(name)
-    Console(stderr=True).print(f"{tokens.role.capitalize()} {name} revoked.")
+    app.command("list", help=f"List the {role}s that have a token.", epilog=f"Example:  interlock {role}s list --json")(
+        list_names
+    )
+    app.command("revoke", help=revoked, epilog=f"Example:  interlock {role}s revoke NAME")(revoke)
+    return app

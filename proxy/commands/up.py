@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-# First: log_setup imports structlog without rich, which the proxy never needs and which takes long to import.
+# First: log_setup imports structlog without rich, which the proxy does not need and which is slow to import.
 from proxy.system import gc_tuning, lean_imports, log_setup
 
 # isort: split
 
 from proxy.agent.env import SHOWN, ProxyEndpoint, proxy_url, through_proxy
 from proxy.commands.env import shell_line
-from proxy.commands.options import ConfigFile, StateDir
+from proxy.commands.options import ConfigFile
 from proxy.config import Settings, load_settings
 from proxy.system.run_file import Running
 
@@ -32,72 +33,47 @@ Examples:
 """
 
 
-def _help(name: str) -> str:
-    return Settings.model_fields[name].description or ""
+# What the command line parses a setting as; all others are text, which the settings parse themselves.
+_TYPES = {"int": int, "float": float, "bool": bool, "Seconds": float, "UserPath": Path, "UserPath | None": Path}
 
 
-def _option(name: str, *flags: str) -> Any:
-    return typer.Option(*(flags or (f"--{name.replace('_', '-')}",)), help=_help(name), show_default=False)
+def _parameter(name: str) -> inspect.Parameter:
+    kind: Any = list[str] if name == "large_uploads" else _TYPES.get(Settings.__annotations__[name], str)
+    flag = f"--{name.replace('_', '-')}"
+    flags = f"{flag}/--no-{flag[2:]}" if kind is bool else flag
+    option = typer.Option(flags, help=Settings.model_fields[name].description, show_default=False)
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option]
+    )
 
 
-def up(
-    listen: Annotated[str | None, _option("listen")] = None,
-    mode: Annotated[str | None, _option("mode")] = None,
-    policy: Annotated[Path | None, _option("policy")] = None,
-    state_dir: StateDir = None,
-    database_url: Annotated[str | None, _option("database_url")] = None,
-    upstream_ca: Annotated[Path | None, _option("upstream_ca")] = None,
-    default_agent: Annotated[str | None, _option("default_agent")] = None,
-    agent_auth: Annotated[str | None, _option("agent_auth")] = None,
-    operator_listen: Annotated[str | None, _option("operator_listen")] = None,
-    workers: Annotated[int | None, _option("workers")] = None,
-    health_listen: Annotated[str | None, _option("health_listen")] = None,
-    ready_lag: Annotated[float | None, _option("ready_lag")] = None,
-    header_limit: Annotated[str | None, _option("header_limit")] = None,
-    header_timeout: Annotated[float | None, _option("header_timeout")] = None,
-    body_limit: Annotated[str | None, _option("body_limit")] = None,
-    body_timeout: Annotated[float | None, _option("body_timeout")] = None,
-    large_uploads: Annotated[list[str] | None, _option("large_uploads")] = None,
-    response_limit: Annotated[str | None, _option("response_limit")] = None,
-    event_limit: Annotated[str | None, _option("event_limit")] = None,
-    connection_limit: Annotated[int | None, _option("connection_limit")] = None,
-    stream_limit: Annotated[int | None, _option("stream_limit")] = None,
-    idle_timeout: Annotated[float | None, _option("idle_timeout")] = None,
-    drain_timeout: Annotated[float | None, _option("drain_timeout")] = None,
-    audit_log_limit: Annotated[str | None, _option("audit_log_limit")] = None,
-    on_audit_failure: Annotated[str | None, _option("on_audit_failure")] = None,
-    retention_days: Annotated[float | None, _option("retention_days")] = None,
-    checkpoint_file: Annotated[Path | None, _option("checkpoint_file")] = None,
-    checkpoint_command: Annotated[str | None, _option("checkpoint_command")] = None,
-    checkpoint_seconds: Annotated[float | None, _option("checkpoint_seconds")] = None,
-    commit_keys: Annotated[Path | None, _option("commit_keys")] = None,
-    sampler_url: Annotated[str | None, _option("sampler_url")] = None,
-    sampler_model: Annotated[str | None, _option("sampler_model")] = None,
-    sampler_key_file: Annotated[Path | None, _option("sampler_key_file")] = None,
-    sampler_timeout: Annotated[float | None, _option("sampler_timeout")] = None,
-    fast: Annotated[bool | None, _option("fast", "--fast/--no-fast")] = None,
-    log_format: Annotated[str | None, _option("log_format")] = None,
-    log_level: Annotated[str | None, _option("log_level")] = None,
-    config: ConfigFile = None,
-) -> None:
-    """Run the proxy until it is told to stop (SIGTERM or Ctrl-C)."""
-    flags = {
-        name: value for name, value in locals().items() if name in Settings.model_fields and value not in (None, [])
-    }
-    settings = load_settings(flags, config_file=config).settings
+def up(**flags: Any) -> None:
+    """Run the proxy until SIGTERM or Ctrl-C."""
+    config = flags.pop("config")
+    given = {name: value for name, value in flags.items() if value not in (None, [])}
+    settings = load_settings(given, config_file=config).settings
     log_setup.configure(settings.log_level, settings.log_format)
     gc_tuning.pause_collection()
     lean_imports.import_only_what_is_used()
-    from proxy.runtime.supervisor import Supervisor  # noqa: PLC0415  mitmproxy is slow to import, and --help need not wait
+    from proxy.runtime.supervisor import Supervisor  # noqa: PLC0415  imports mitmproxy, which is slow
 
     Supervisor(settings).run(_announce)
 
 
+# One flag per setting, from the settings themselves, so that none is forgotten. `trace` is about stdio servers, which
+# `up` does not run.
+up.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # typer reads it
+    [
+        *(_parameter(name) for name in Settings.model_fields if name != "trace"),
+        inspect.Parameter("config", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=ConfigFile),
+    ]
+)
+
+
 def _announce(running: Running) -> None:
     if running.mode == "regular":
-        changes = through_proxy(
-            ProxyEndpoint(proxy_url(running.listen), running.ca, str(Path(running.ca).with_name("bundle.pem")))
-        )
+        bundle = str(Path(running.ca).with_name("bundle.pem"))
+        changes = through_proxy(ProxyEndpoint(proxy_url(running.listen), running.ca, bundle))
         lines = [
             f"interlock is listening on {running.listen} (policy {running.policy}).",
             "Start the agent with `interlock confine -- COMMAND` or `interlock exec -- COMMAND`;",

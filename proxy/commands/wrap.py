@@ -1,4 +1,4 @@
-"""`interlock wrap`: an MCP client's stdio servers put behind Interlock, and back."""
+"""`interlock wrap`: changes an MCP client's configuration so that its stdio servers run behind the proxy."""
 
 from __future__ import annotations
 
@@ -33,22 +33,20 @@ BACKUP = ".interlock-backup"
 
 
 def wrap(
-    file: Annotated[Path, typer.Argument(help="The client's configuration: JSON with mcpServers or servers.")],
-    undo: Annotated[bool, typer.Option("--undo", help="Put it back as it was.")] = False,  # noqa: FBT002
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would change, and change nothing.")] = False,  # noqa: FBT002
+    file: Annotated[Path, typer.Argument(help="The client's configuration file: JSON with mcpServers or servers.")],
+    undo: Annotated[bool, typer.Option("--undo", help="Restore the original configuration.")] = False,  # noqa: FBT002
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the changes without making them.")] = False,  # noqa: FBT002
 ) -> None:
-    """Put an MCP client's stdio servers behind the proxy, and back.
+    """Change an MCP client's configuration: run its servers behind the proxy.
 
-    Its configuration is rewritten so that they run behind `interlock run`.
-
-    Servers reached by URL are left alone, and so is everything else in the file. The
-    file as it was is kept beside it, as FILE.interlock-backup. Doing it again
-    changes nothing.
+    Each stdio server's command becomes `interlock run -- COMMAND`. Servers reached by URL and
+    everything else in the file stay as they are. The original is saved as FILE.interlock-backup.
+    Running it again changes nothing.
     """
     path = file.expanduser().resolve()
     before = _read(path)
     try:
-        after, told = _undone(path, before) if undo else _wrapped(before)
+        after, messages = _undone(path, before) if undo else _wrapped(before)
     except ConfigError as error:
         raise ConfigError(f"{file}: {error}") from None
     if dry_run:
@@ -60,7 +58,7 @@ def wrap(
     if undo and not dry_run:
         _backup(path).unlink(missing_ok=True)
     console = Console(stderr=True, soft_wrap=True, highlight=False)
-    for line in told:
+    for line in messages:
         console.print(escape(line))
 
 
@@ -68,38 +66,38 @@ def _read(path: Path) -> str:
     try:
         return path.read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: it is not UTF-8 (byte {error.start})") from error
+        raise ConfigError(f"{path} is not UTF-8 (byte {error.start})") from error
 
 
 def _wrapped(before: str) -> tuple[str, list[str]]:
     rewritten = client_config.wrap(before, interlock_words())
-    told = [f"{name}: wrapped" for name in rewritten.changed]
-    told += [f"{name}: left alone, since {why}" for name, why in rewritten.unchanged.items()]
+    messages = [f"{name}: wrapped" for name in rewritten.changed]
+    messages += [f"{name}: not changed, {why}" for name, why in rewritten.unchanged.items()]
     if rewritten.changed:
-        told.append("Restart the client to use it; `interlock wrap --undo` puts the file back.")
-    return rewritten.text, told
+        messages.append("Restart the client to apply it; `interlock wrap --undo` restores the file.")
+    return rewritten.text, messages
 
 
 def _undone(path: Path, before: str) -> tuple[str, list[str]]:
-    """Return the file as it was, byte for byte; where it was edited since, without what wrapping put in."""
+    """Return the original byte for byte; if the file was edited since, the edited file without our changes."""
     backup = _backup(path)
     if backup.exists():
         original = _read(backup)
         if _is_made_from(before, original):
-            return original, ["The file is as it was."]
+            return original, ["The original file is restored."]
     rewritten: Rewritten = client_config.unwrap(before)
     if not rewritten.changed:
-        return before, ["No server in it is wrapped."]
+        return before, ["No server in this file is wrapped."]
     return rewritten.text, [f"{name}: unwrapped" for name in rewritten.changed]
 
 
 def _is_made_from(text: str, original: str) -> bool:
-    """Return whether wrapping `original`, by whatever name Interlock had then, gives `text`."""
+    # By either name: Interlock may have been installed differently when the file was wrapped.
     return any(client_config.wrap(original, words).text == text for words in (["interlock"], interlock_words()))
 
 
 def _original(path: Path, before: str) -> str:
-    """Return the file without anything of ours: the backup that is there already, where it still tells."""
+    """Return the file without our changes: the existing backup if it still fits."""
     plain = client_config.unwrap(before)
     if not plain.changed:
         return before
@@ -109,7 +107,7 @@ def _original(path: Path, before: str) -> str:
 
 
 def interlock_words() -> list[str]:
-    """Return the words that start this Interlock from anywhere."""
+    """Return the command that starts this Interlock from any folder."""
     found = shutil.which("interlock")
     script = Path(sys.argv[0])
     if found is not None:
@@ -124,16 +122,17 @@ def _backup(path: Path) -> Path:
 
 
 def _replace(path: Path, data: bytes, like: Path) -> None:
-    """Put `data` at `path`, whole or not at all, with the mode and owner of `like`."""
+    """Write `data` to `path`, all of it or nothing, with the mode and owner of `like`."""
+    # Not write_private: the client must still be able to read its file, and it may hold API keys that others must not.
     known = like.stat()
     if not os.access(like, os.W_OK):
-        raise ConfigError(f"{like} cannot be written; make it writable first, or edit it where it comes from")
+        raise ConfigError(f"cannot write {like}; make it writable first, or edit the file it is generated from")
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
             file.flush()
-            with contextlib.suppress(PermissionError):  # whoever may not give it away has it by right
+            with contextlib.suppress(PermissionError):  # only root may change the owner
                 os.fchown(file.fileno(), known.st_uid, known.st_gid)
             os.fchmod(file.fileno(), stat.S_IMODE(known.st_mode))
             os.fsync(file.fileno())

@@ -88,10 +88,10 @@ def test_the_prompt_itself_is_not_kept(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
-        (["t"], "one of --prompt and --prompt-file"),
-        (["t", "--prompt", "x", "--prompt-file", "latin.txt"], "one of --prompt and --prompt-file"),
+        (["t"], "either --prompt or --prompt-file"),
+        (["t", "--prompt", "x", "--prompt-file", "latin.txt"], "either --prompt or --prompt-file"),
         (["t", "--prompt", " \u200b\n"], "not empty"),
-        (["", "--prompt", "x"], "name of a tool"),
+        (["", "--prompt", "x"], "tool's name"),
         (["t", "--prompt-file", "latin.txt"], "not UTF-8 (byte 1)"),
     ],
 )

@@ -82,7 +82,7 @@ def test_a_socket_is_kept_where_it_is_one(run: Run, confined: list[Confinement],
     assert confined[0].files.kept == (str(tmp_path / "a.sock"),)
     done = run("confine", *FOUND, "--keep-socket", "none.sock", "--", "sh")
     assert (done.returncode, len(confined)) == (125, 1)
-    assert "'none.sock' is no socket" in done.stderr
+    assert "'none.sock' is not a socket" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -64,5 +64,5 @@ def test_an_agents_token_is_in_the_url_and_must_be_its_own(run: Run, tmp_path) -
     )
     assert f"http://bot:{token}@" in run("env", "--agent", "bot", "--token-file", "token").stdout
     assert "INTERLOCK_AGENT_TOKEN" in complaint(run("env", "--agent", "bot"))
-    assert "not the token of agent 'bot'" in complaint(run("env", "--agent", "bot", INTERLOCK_AGENT_TOKEN="ilk_x"))
+    assert "wrong token for agent 'bot'" in complaint(run("env", "--agent", "bot", INTERLOCK_AGENT_TOKEN="ilk_x"))
     assert "--agent" in complaint(run("env", "--token-file", "token"))

@@ -72,10 +72,10 @@ def test_approve_takes_one_tool_or_all(store: PinFiles):
 def test_approve_with_a_digest_takes_only_what_was_looked_at(store: PinFiles):
     digest = json.loads(run(store, "show", SERVER, "a", "--json"))["digest"]
     see(store, {"name": "a", "description": "Third."})
-    with pytest.raises(ConfigError, match="look at it again"):
+    with pytest.raises(ConfigError, match="check it with `pins show`"):
         run(store, "approve", SERVER, "a", "--digest", digest)
     assert states(store)["a"] == "changed"
-    with pytest.raises(ConfigError, match="name it"):
+    with pytest.raises(ConfigError, match="name of one tool"):
         run(store, "approve", SERVER, "--digest", digest)
     see(store, {"name": "a", "description": "Second\u202e."})
     run(store, "approve", SERVER, "a", "--digest", digest[:16])
@@ -96,5 +96,5 @@ def test_an_unknown_server_is_told_with_those_there_are(store: PinFiles, command
 
 @pytest.mark.parametrize("command", ["show", "approve"])
 def test_an_unknown_tool_is_told_with_those_there_are(store: PinFiles, command: str):
-    with pytest.raises(ConfigError, match="pinned are: a, b, c"):
+    with pytest.raises(ConfigError, match="pinned tools: a, b, c"):
         run(store, command, SERVER, "nope")

@@ -147,7 +147,7 @@ def test_a_token_may_come_from_a_file_or_the_environment(run: Run, state: Path, 
 
 def test_a_token_that_is_no_operators_decides_nothing_and_is_not_repeated(run: Run, state: Path) -> None:
     message = complaint(run("proposals", "approve", FIRST, INTERLOCK_OPERATOR_TOKEN="ilk_agents-own"))
-    assert "no operator's of this state folder" in message
+    assert "not an operator's token of this state folder" in message
     assert "ilk_agents-own" not in message
     assert rows(run)[0]["state"] == "pending"
 

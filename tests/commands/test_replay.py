@@ -78,7 +78,7 @@ def test_the_table_names_the_call_and_what_would_become_of_it(state):
 def test_the_table_says_where_masked_arguments_decided(state):
     rule = "{id: a, action: deny, when: {arg: text, contains: secret}}"
     result = run(state, policy=f"version: 1\ndefault: allow\nrules: [{rule}]\n")
-    assert "2 decisions rest on masked arguments" in result.stdout
+    assert "2 decisions depend on masked arguments" in result.stdout
 
 
 def test_nothing_to_change_is_exit_code_0(state):

@@ -28,7 +28,7 @@ def no_token(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_token_comes_from_the_file_named_else_the_environment_else_the_first_operators_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(ConfigError, match=r"operator\.token is not there; give --token-file"):
+    with pytest.raises(ConfigError, match=r"operator\.token does not exist; give --token-file"):
         find_token(tmp_path, None)
     tokens = OperatorTokens(tmp_path)
     tokens.ensure()
@@ -78,7 +78,7 @@ async def test_where_none_runs_the_store_is_opened_for_nobody_else(tmp_path: Pat
     revoked = OperatorTokens(tmp_path).add("alice")
     OperatorTokens(tmp_path).revoke("alice")
     for token in (agent, revoked, "", "ilo_"):
-        with pytest.raises(ConfigError, match="no operator's of this state folder"):
+        with pytest.raises(ConfigError, match="not an operator's token of this state folder"):
             async with open_review(Settings(state_dir=tmp_path), token):
                 pass
     assert not (tmp_path / "log").exists()

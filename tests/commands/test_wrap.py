@@ -35,7 +35,7 @@ def test_it_wraps_tells_what_it_did_and_keeps_a_backup(file: Path, run: Run) -> 
     done = run("wrap", str(file))
     assert (done.returncode, done.stdout) == (0, "")
     assert "files: wrapped" in done.stderr
-    assert "remote: left alone" in done.stderr
+    assert "remote: not changed" in done.stderr
     assert file.read_text() == WRAPPED
     assert backup(file).read_text() == CLAUDE
     assert {stat.S_IMODE(each.stat().st_mode) for each in (file, backup(file))} == {0o640}
@@ -55,7 +55,7 @@ def test_it_is_undone_byte_for_byte(file: Path, run: Run) -> None:
 def test_twice_is_once(file: Path, run: Run) -> None:
     run("wrap", str(file))
     done = run("wrap", str(file))
-    assert "files: left alone, since it is already wrapped" in done.stderr
+    assert "files: not changed, it is already wrapped" in done.stderr
     assert file.read_text() == WRAPPED
     run("wrap", str(file), "--undo")
     assert file.read_text() == CLAUDE
@@ -83,7 +83,7 @@ def test_a_server_added_since_is_wrapped_and_survives_undo(file: Path, run: Run)
 
 
 def test_undo_without_anything_to_undo_says_so(file: Path, run: Run) -> None:
-    assert "No server in it is wrapped" in run("wrap", str(file), "--undo").stderr
+    assert "No server in this file is wrapped" in run("wrap", str(file), "--undo").stderr
     assert file.read_text() == CLAUDE
 
 
@@ -117,7 +117,7 @@ def test_mode_and_owner_stay_and_a_file_that_may_not_be_written_is_left(
     run("wrap", str(file), "--undo")
     access = os.access
     monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK and access(path, mode))
-    assert "cannot be written" in complaint(run("wrap", str(file)))
+    assert "cannot write" in complaint(run("wrap", str(file)))
     assert file.read_text() == CLAUDE
     assert not backup(file).exists()
 

@@ -22,9 +22,7 @@ from proxy.errors import StoreUnavailableError
 
 FOLLOW_SECONDS = 0.5
 
-app = typer.Typer(
-    help="What happened: find calls, sum up, export, and verify that nothing was changed.", no_args_is_help=True
-)
+app = typer.Typer(help="Find, summarise, export and verify recorded calls.", no_args_is_help=True)
 app.command("query", epilog=query.QUERY_EPILOG)(query.query)
 app.command("show", epilog=query.SHOW_EPILOG)(query.show)
 app.command("stats", epilog=stats.EPILOG)(stats.stats)
