@@ -31,6 +31,7 @@ PICTURE = ROOT / "docs" / "walk.svg"
 CALLS = 8
 PAUSE = 0.2
 START_LIMIT = 60.0
+REQUEST, RESPONSE = "CompiledPolicy.decide", "EventRecorder.completed"  # on the two halves of a call's path
 FONT = 'font-family="sans-serif" font-size="11"'
 LABEL = 'fill="#1f2937" stroke="#ffffff" stroke-width="3" paint-order="stroke"'  # readable where lines cross it
 # Imported by every process of the proxy at its start (`sitecustomize`); a worker is forked and keeps the profiler.
@@ -129,9 +130,9 @@ def _send_calls(address: str) -> None:
 
 
 def walks(stretches: Sequence[Sequence[tuple[str, str]]], top: str) -> Iterator[list[Visit]]:
-    """Yield the walk of each stretch that has a call in it, through the files below `top`."""
+    """Yield the walk of each stretch that has a whole call in it, through the files below `top`."""
     for stretch in stretches:
-        if any(file.endswith("policy/decide.py") for file, _ in stretch):
+        if {function for _, function in stretch} >= {REQUEST, RESPONSE}:
             inside = [step for step in stretch if step[0].startswith(top)]
             by_file = groupby(inside, key=lambda step: step[0])
             yield [Visit(file, tuple(function for _, function in steps)) for file, steps in by_file]

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from proxy.core.model import Call, Decision, Outcome, PinRules, Redaction
 from proxy.core.proposals import Terms
-from proxy.policy.arg_path import EvalContext
 from proxy.policy.compiled_rule import POLICY_ERROR, Hit, compile_rule
 from proxy.policy.detector_rules import compile_suppression
 from proxy.policy.egress import CompiledEgress
@@ -123,7 +122,7 @@ class CompiledPolicy:
         """Decide `call`; a value that cannot be judged is a deny with its own reason."""
         try:
             plan, otherwise = self._plan_for(call)
-            hits = plan.evaluate(EvalContext(call.arguments or {}))
+            hits = plan.evaluate(call.arguments or {})
             return otherwise if hits is None else self.conclude(call, hits)
         except Exception as error:  # noqa: BLE001 - the boundary: whatever goes wrong is a refusal
             return Decision(

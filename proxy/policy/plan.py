@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from proxy.policy.arg_path import parse_arg
+from proxy.policy.arg_path import EvalContext, parse_arg
 from proxy.policy.compiled_rule import Hit
 from proxy.policy.conditions import All, Any_, Condition, as_tuple
 from proxy.policy.rule_index import INDEXES, Leaf, index_presence
@@ -18,7 +18,8 @@ from proxy.policy.rule_index import INDEXES, Leaf, index_presence
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from proxy.policy.arg_path import ArgPath, EvalContext
+    from proxy.core.model import JsonObject
+    from proxy.policy.arg_path import ArgPath
     from proxy.policy.compiled_rule import CompiledRule
     from proxy.policy.conditions import When
     from proxy.policy.rule_index import Build, Index
@@ -47,8 +48,9 @@ class Plan:
         self._always = [number for number, found in needs.items() if found is None]
         self._indexes = tuple(_indexes({number: found for number, found in needs.items() if found is not None}))
 
-    def evaluate(self, context: EvalContext) -> list[Hit] | None:
+    def evaluate(self, arguments: JsonObject) -> list[Hit] | None:
         """Return the hits of the rules in their order; None where only rules without a condition match."""
+        context = EvalContext(arguments)
         chosen = set(self._always)
         for arg, indexes, members in self._indexes:
             try:

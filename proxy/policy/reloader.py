@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
@@ -48,11 +49,10 @@ class LivePolicy:
         self._requested = asyncio.Event()
         self._stamp = self._fingerprint()
         self._policy, adopt = self._load()
+        # A C function that reads the attribute: every call asks for the policy in force several times.
+        self.current: Callable[[], CompiledPolicy] = partial(getattr, self, "_policy")
         adopt()
         self.problem: str | None = None
-
-    def current(self) -> CompiledPolicy:
-        return self._policy
 
     def request_reload(self) -> None:
         """Make `watch` load the files again, whether they changed or not."""

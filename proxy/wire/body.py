@@ -105,7 +105,8 @@ def read_body(
 
 def read_plain(body: bytes) -> ParsedBody:
     """Parse bytes that are neither encoded nor in an odd charset."""
-    if not could_be_json(body):
+    # What most messages begin with needs no regular expression to be told from what is no JSON.
+    if not body.startswith((b"{", b"[", b'"')) and not could_be_json(body):
         return NOT_MCP
     if len(body) > MAX_PARTS and is_crowded(body):
         return _read_leniently(body, WireError("body_too_large", f"more than {MAX_PARTS} values in one body"))
@@ -341,7 +342,8 @@ def _is_strict_json(body: bytes) -> bool:
 
 def _read_declared(body: bytes, content_types: Sequence[str]) -> ParsedBody:
     """Parse bytes without a content coding, in whatever charset they are declared to be."""
-    charsets = odd_charsets(content_types)
+    # A charset is a parameter, which most types lack: nothing is parsed for them.
+    charsets = odd_charsets(content_types) if ";" in "".join(content_types) else ()
     if not charsets:
         return read_plain(body)
     if len(charsets) > 1:

@@ -233,8 +233,6 @@ def decode_body(body: bytes, applied: Sequence[str], limit: int) -> bytes:
 
 def odd_charsets(content_types: Sequence[str]) -> list[str]:
     """Return each declared charset in which ASCII text may be hidden."""
-    if ";" not in "".join(content_types):
-        return []
     declared = dict.fromkeys(charset for content_type in content_types for charset in _charsets(content_type))
     return [charset for charset in declared if not (_codec(charset) or "").startswith(ASCII_COMPATIBLE)]
 

@@ -127,9 +127,11 @@ def check_message(message: Message) -> ToolCall | None:
 
     Raises WireError `misspelt_method`, `misspelt_key` or `bad_tool_call`.
     """
-    method, params = message.method, message.params
+    method, params = message.method, message.value.get("params")
     if method is None:
         return None
+    if not isinstance(params, dict):
+        params = {}  # no object, no names to check; a tools/call is refused below for having none
     if method not in METHODS.written:
         refuse_misspelt_method(method)
     if not params.keys() <= PARAM_KEYS.written:

@@ -186,7 +186,7 @@ def count_asked(monkeypatch, rules, arguments):
     monkeypatch.setattr(CompiledRule, "evaluate", lambda rule, reading: asked.append(rule.id) or test(rule, reading))
     plan, _ = policy._plan_for(call(arguments))
     monkeypatch.setattr(plan_module, "_evaluate", lambda rule, reading: rule.evaluate(reading))
-    plan.evaluate(EvalContext(arguments))
+    plan.evaluate(arguments)
     return sorted(asked)
 
 
