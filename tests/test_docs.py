@@ -85,6 +85,17 @@ def test_the_tests_that_the_threat_model_names_are_there() -> None:
     assert [path for path in sorted(named) if not (DOCS.parent / path).exists()] == []
 
 
+PAGES = sorted([*DOCS.glob("*.md"), *(page for page in DOCS.parent.glob("*.md") if page.name != "CHANGELOG.md")])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_source_files_that_a_page_names_are_there(page: Path) -> None:
+    # All but the changelog, which names files of earlier versions.
+    folders = "proxy|addons|tests|scripts|bench|deploy|policies|examples"
+    named = set(re.findall(rf"`((?:{folders})/[\w/.-]+\.\w+)`", page.read_text()))
+    assert [path for path in sorted(named) if not (DOCS.parent / path).exists()] == []
+
+
 def anchors(page: Path) -> set[str]:
     headings = re.findall(r"^#+ (.+)$", page.read_text(), flags=re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
