@@ -77,7 +77,7 @@ def judge(
     tools: list[str | None] = [None, *dict.fromkeys(call.tool for call in calls)]
     for tool in tools:
         own = [record for record in records if (None if record.call is None else calls[record.call].tool) == tool]
-        scopes = [(record, startup if record.call is None else calls[record.call].scope) for record in own]
+        scopes = [(record, _scope(record, calls, startup)) for record in own]
         hits = _apply(scopes, context, rulebook)
         found += [_make_finding(tool, hit, calls, context, startup) for hit in hits.values()]
         if tool is not None:
@@ -119,6 +119,8 @@ def _make_finding(
 ) -> Finding:
     order = {capability: at for at, capability in enumerate(hit.rule.capability)}
     records = sorted(hit.records, key=lambda record: order[record.observation.capability])
+    first = records[0].observation
+    tried = "" if first.ok else f" (tried: {first.error})"
     shown = list(hit.targets)[:MAX_TARGETS]
     more = len(hit.targets) - len(shown)
     where = ", ".join(shown) + (f" and {more} more" if more else "")
@@ -132,19 +134,14 @@ def _make_finding(
         tool,
         hit.rule.id,
         hit.rule.severity,
-        str(records[0].observation.capability),
-        f"{hit.rule.description} {_verb(records[0])} {where}{named}",
+        str(first.capability),
+        f"{hit.rule.description} Seen: {first.action}{tried} {where}{named}",
         tuple(dict.fromkeys(record.observation.line[:MAX_LINE] for record in records))[:MAX_EVIDENCE],
     )
 
 
 def _scope(record: ProbeObservation, calls: Sequence[ProbeCall], startup: DeclaredScope) -> DeclaredScope:
     return startup if record.call is None else calls[record.call].scope
-
-
-def _verb(record: ProbeObservation) -> str:
-    tried = "" if record.observation.ok else f" (tried: {record.observation.error})"
-    return f"Seen: {record.observation.action}{tried}"
 
 
 def _compare_calls(

@@ -41,9 +41,9 @@ class Observer:
     def __init__(
         self, context: RunContext, cwd: str, clock: Callable[[], float], ignored: frozenset[str] = frozenset()
     ) -> None:
-        self._world = context
+        self._context = context
         self._clock = clock
-        self._reader = TraceReader()
+        self.reader = TraceReader()
         self._normaliser = Normaliser(cwd.encode(), frozenset(path.encode() for path in ignored))
         self._rest = b""
         self._starts: list[float] = [0.0]
@@ -61,14 +61,6 @@ class Observer:
         self.saw_end = False
         """Whether the started program was seen to end: strace ends then too, and that is no tampering."""
 
-    @property
-    def lines(self) -> int:
-        return self._reader.lines
-
-    @property
-    def unparsed(self) -> int:
-        return self._reader.unparsed
-
     def begin(self, call: int | None) -> None:
         """Assign what happens from now on to a call, or to none."""
         self._starts.append(self._clock())
@@ -78,7 +70,7 @@ class Observer:
         *lines, self._rest = (self._rest + data).split(b"\n")
         self.last = self._clock()
         for line in lines:
-            event = self._reader.take(line.decode("utf-8", "backslashreplace"))
+            event = self.reader.take(line.decode("utf-8", "backslashreplace"))
             observations = self._normaliser.take(event)
             self._follow(event)
             for observation in observations:
@@ -89,9 +81,9 @@ class Observer:
             self.saw_end = self.saw_end or event.pid == self._first
         if isinstance(event, Syscall):
             self._first = self._first or event.pid
-            self._world.pids.add(event.pid)
+            self._context.pids.add(event.pid)
             if event.name in STARTERS and event.ok and event.value:
-                self._world.pids.add(event.value)
+                self._context.pids.add(event.value)
                 self._owner(event.value, event.time)
 
     def _owner(self, pid: int, time: float) -> int | None:
@@ -113,7 +105,7 @@ class Observer:
         if observation.capability is Capability.PROC_EXEC and observation.ok:
             self._programs[observation.pid] = posixpath.basename(observation.path or "")
             if call is None and len(observation.lineage) <= 1 and observation.path:
-                self._world.programs.add(observation.path)
+                self._context.programs.add(observation.path)
         program = next((self._programs[pid] for pid in observation.lineage if pid in self._programs), "")
         if observation.capability in (Capability.NET_CONNECT, Capability.NET_DNS, Capability.IPC_UNIX):
             self._sent.setdefault(_key(observation), []).append((observation.time, call))
@@ -136,7 +128,7 @@ class Observer:
     def note(self, note: JsonObject) -> None:
         """Add a sink's log entry; anything else is ignored."""
         time = note.get("time")
-        observation = _noted(note, self._world) if isinstance(time, float) else None
+        observation = _noted(note, self._context) if isinstance(time, float) else None
         if observation is not None:
             self._noted.append((observation, _key(observation, note.get("address"), note.get("port"))))
 

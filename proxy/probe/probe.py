@@ -229,7 +229,7 @@ class Probe:
             code = await asyncio.wait_for(server.ended(), STOP_SECONDS)
         except TimeoutError:
             return ServerError(f"the server is running, but {error}{stderr}")
-        if not self._observer.lines:  # strace's failure, not the server's: it never ran
+        if not self._observer.reader.lines:  # strace's failure, not the server's: it never ran
             return TracingError(f"strace cannot trace in a namespace here{stderr}")
         return ServerError(f"the server ended with exit code {code} before it was done{stderr}")
 
@@ -343,7 +343,7 @@ class Probe:
             ),
             startup=sum_up(whose[""], self._context),
             findings=order(findings),
-            trace={"lines": seen.lines, "unparsed": seen.unparsed, "dropped": seen.dropped},
+            trace={"lines": seen.reader.lines, "unparsed": seen.reader.unparsed, "dropped": seen.dropped},
             manifest=tuple(listed["tools"]),
             profiles=profiles,
             problem=problem,
@@ -351,12 +351,11 @@ class Probe:
 
     def _doubts(self) -> list[Finding]:
         seen = self._observer
-        if not (seen.unparsed or seen.dropped) and seen.lines:
+        if not (seen.reader.unparsed or seen.dropped) and seen.reader.lines:
             return []
         rule = rulebook().get("trace-incomplete")
-        summary = (
-            f"Seen: {seen.lines} lines, {seen.unparsed} of them unreadable, {seen.dropped} observations not stored"
-        )
+        unread = f"{seen.reader.unparsed} of {seen.reader.lines} lines unreadable"
+        summary = f"Seen: {unread}, {seen.dropped} observations not stored"
         return [Finding(None, rule.id, rule.severity, None, f"{rule.description} {summary}")]
 
 

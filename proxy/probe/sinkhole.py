@@ -118,7 +118,8 @@ def _run(sinkhole: Sinkhole) -> int:
     sinkhole.notes.unlink()  # both ends are open: a server that opened it could forge entries
     stderr = os.open(sinkhole.stderr, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
     authority = ProbeAuthority()
-    _write_trust(folder / "trust.pem", authority.pem)
+    system = next((Path(path).read_bytes() for path in BUNDLES if Path(path).is_file()), b"")
+    (folder / "trust.pem").write_bytes(system + b"\n" + authority.pem)
     (folder / "resolv.conf").write_text("nameserver 127.0.0.1\noptions timeout:1 attempts:1\n")
     (scratch := folder / "scratch").mkdir()
     hidden = hidden_places(sinkhole)  # before isolating: inside, the machine's sockets are not listed any more
@@ -147,11 +148,6 @@ def hidden_places(sinkhole: Sinkhole) -> tuple[OverMount, ...]:
     covers += [OverMount(sinkhole.state_folder)] if sinkhole.state_folder else []
     covers += [OverMount(path, "/dev/null") for path in listening_sockets() if not path.startswith("/run/")]
     return (*covers, OverMount("/etc/resolv.conf", str(Path(sinkhole.folder) / "resolv.conf"), create=True))
-
-
-def _write_trust(file: Path, ours: bytes) -> None:
-    known = next((Path(path).read_bytes() for path in BUNDLES if Path(path).is_file()), b"")
-    file.write_bytes(known + b"\n" + ours)
 
 
 def _become(sinkhole: Sinkhole, stderr: int) -> None:

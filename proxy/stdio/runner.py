@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -31,43 +32,33 @@ FLUSH_SECONDS = 5.0
 UNSEEN_SECONDS = 1.0
 
 
+@dataclass(slots=True)
 class StdioRunner:
     """One server, one client, one gate. `line_limit` bounds the client's lines, `answer_limit` the server's.
 
     `watch` follows the server's trace, where it is traced. A server whose trace ends before it does is killed.
     """
 
-    def __init__(
-        self,
-        gate: Gate,
-        context: Context,
-        inlet: DescriptorReader,
-        outlet: DescriptorWriter,
-        *,
-        line_limit: int,
-        answer_limit: int,
-        stop_seconds: float,
-        watch: LiveTrace | None = None,
-    ) -> None:
-        self._gate = gate
-        self._watch = watch
-        self._context = context
-        self._inlet = inlet
-        self._outlet = outlet
-        self._line_limit = line_limit
-        self._answer_limit = answer_limit
-        self._stop_seconds = stop_seconds
-        self._session: Session | None = None
-        self._notifying: asyncio.Task[None] | None = None
+    gate: Gate
+    context: Context
+    inlet: DescriptorReader
+    outlet: DescriptorWriter
+    line_limit: int
+    answer_limit: int
+    stop_seconds: float
+    watch: LiveTrace | None = None
+    _session: Session | None = None
+    _notifying: asyncio.Task[None] | None = None
 
     async def run(self, launch: Launch) -> int:
         """Serve until the server or the client ends; return the server's exit code."""
         server = await start_server(launch)
-        watch = self._watch
+        watch = self.watch
         on_request = watch.request_sent if watch else None
-        self._session = session = Session(self._gate, self._context, self._outlet.write, server.write, on_request)
-        _forward_signals(server)
-        out = asyncio.create_task(_pump(self._inlet.read, session.from_client, LineSplitter(self._line_limit)))
+        self._session = session = Session(self.gate, self.context, self.outlet.write, server.write, on_request)
+        for number in FORWARDED:
+            asyncio.get_running_loop().add_signal_handler(number, server.signal, number)
+        out = asyncio.create_task(_pump(self.inlet.read, session.from_client, LineSplitter(self.line_limit)))
         back = asyncio.create_task(self._pump_back(server, session))
         ended = asyncio.create_task(server.ended())
         tasks: list[asyncio.Task[Any]] = [out, back, ended]
@@ -76,7 +67,7 @@ class StdioRunner:
             tasks.append(asyncio.create_task(self._guard(server, watch)))
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            code = await server.stop(self._stop_seconds)
+            code = await server.stop(self.stop_seconds)
             # The last responses may still be in the pipe, and the client is to have them.
             await asyncio.wait([back], timeout=FLUSH_SECONDS)
             return code if watch is None else await self._end(watch, code)
@@ -85,7 +76,7 @@ class StdioRunner:
             await _cancel(*tasks, *([self._notifying] if self._notifying else []))
 
     async def _pump_back(self, server: ServerProcess, session: Session) -> None:
-        splitter, watch = LineSplitter(self._answer_limit), self._watch
+        splitter, watch = LineSplitter(self.answer_limit), self.watch
         if watch is None:
             await _pump(server.read, session.from_server, splitter)
             return
@@ -108,10 +99,10 @@ class StdioRunner:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(server.ended(), UNSEEN_SECONDS)
                 return
-            log.error("killing a server whose trace has ended before it", server=self._context.server)
-            self._gate.recorder.observed(self._context, None, {"phase": "end", "tracer_gone": True})
+            log.error("killing a server whose trace has ended before it", server=self.context.server)
+            self.gate.recorder.observed(self.context, None, {"phase": "end", "tracer_gone": True})
         else:
-            log.error("killing a server that tampers with its tracer", server=self._context.server, did=watch.tampering)
+            log.error("killing a server that tampers with its tracer", server=self.context.server, did=watch.tampering)
         server.kill()
 
     async def _end(self, watch: LiveTrace, code: int) -> int:
@@ -120,7 +111,7 @@ class StdioRunner:
         # strace has an exit code of its own where it cannot start the program; ours are a shell's.
         if watch.started or watch.start_error is None:
             return code
-        sys.stderr.write(f"interlock run: cannot start {self._context.server!r}: {watch.start_error}\n")
+        sys.stderr.write(f"interlock run: cannot start {self.context.server!r}: {watch.start_error}\n")
         return NOT_FOUND if watch.start_error in ("ENOENT", "ENOTDIR") else NOT_EXECUTABLE
 
     def tools_changed(self) -> None:
@@ -131,12 +122,6 @@ class StdioRunner:
     async def _notify(self, session: Session) -> None:
         with contextlib.suppress(OSError):  # the client is gone
             await session.tools_changed()
-
-
-def _forward_signals(server: ServerProcess) -> None:
-    loop = asyncio.get_running_loop()
-    for number in FORWARDED:
-        loop.add_signal_handler(number, server.signal, number)
 
 
 async def _pump(

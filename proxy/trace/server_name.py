@@ -35,7 +35,8 @@ def server_name(command: Sequence[str]) -> str:
     for words in PACKAGE_RUNNERS.get(program, ()):
         if tuple(rest[: len(words)]) == words:
             package = _first_word(rest[len(words) :])
-            return _base_of_path(_VERSION.sub("", package)) if package else program
+            name = _VERSION.sub("", package or program)
+            return name if name.startswith("@") else _base(name)  # `@scope/name` is a package, no path
     if INTERPRETERS.fullmatch(program):
         return _script(rest) or program
     return program
@@ -63,8 +64,3 @@ def _first_word(arguments: list[str]) -> str | None:
 
 def _base(path: str) -> str:
     return path.rstrip("/").rpartition("/")[2] or path
-
-
-def _base_of_path(name: str) -> str:
-    # A package with a scope, `@scope/name`, is no path.
-    return name if name.startswith("@") else _base(name)

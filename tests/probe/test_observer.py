@@ -74,15 +74,15 @@ def test_lines_may_come_in_pieces() -> None:
     watch, _ = observer()
     line = open_line(7, 1.0, "/x").encode() + b"\n"
     watch.feed(line[:20])
-    assert watch.lines == 0
+    assert watch.reader.lines == 0
     watch.feed(line[20:])
-    assert (watch.lines, watch.unparsed) == (1, 0)
+    assert (watch.reader.lines, watch.reader.unparsed) == (1, 0)
 
 
 def test_what_cannot_be_read_is_counted() -> None:
     watch, _ = observer()
     feed(watch, "what is this")
-    assert watch.unparsed == 1
+    assert watch.reader.unparsed == 1
 
 
 def test_the_programs_that_start_the_server_are_learned() -> None:
