@@ -21,7 +21,7 @@ from bench.events import make
 from bench.figures import Figure
 from proxy.audit import local_log_sql
 from proxy.audit.chain_reader import AllChains, LogChains, StoreChains
-from proxy.audit.checkpoint_signer import CheckpointSigner, Places
+from proxy.audit.checkpoint_signer import CheckpointSigner
 from proxy.audit.checkpoints import CHECKPOINT_FILE
 from proxy.audit.encoder import encode
 from proxy.audit.local_log import LOG_FILE, LocalLog, open_log
@@ -91,7 +91,7 @@ async def ship(name: str, state_dir: Path, url: str | None, backlog: int) -> lis
     for _ in range(backlog):
         log.record_later(event())
     log.close()
-    store, signer = open_events(url, state_dir), CheckpointSigner(state_dir, Places(state_dir / CHECKPOINT_FILE))
+    store, signer = open_events(url, state_dir), CheckpointSigner(state_dir, state_dir / CHECKPOINT_FILE)
     started = time.perf_counter()
     moved = await Shipper(Route(state_dir, "bench"), store, signer, None).move_left()
     shipped = Figure(f"{name}: events shipped", moved / (time.perf_counter() - started), "a second")
@@ -137,7 +137,7 @@ async def drain(count: int) -> None:
             store = open_events(postgres.new_database(), state_dir)
             await store.prepare(time.time())
             shipper = Shipper(
-                Route(state_dir, "bench"), store, CheckpointSigner(state_dir, Places(state_dir / "checkpoints")), None
+                Route(state_dir, "bench"), store, CheckpointSigner(state_dir, state_dir / "checkpoints"), None
             )
             used, own, started = processor_seconds(postgres.folder), time.process_time(), time.perf_counter()
             moved = await shipper.move_left()

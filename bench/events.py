@@ -17,7 +17,7 @@ import uuid_utils
 from bench import figures
 from bench.figures import Figure
 from proxy.audit.encoder import encode
-from proxy.audit.event import Entry, Filter
+from proxy.audit.event import Filter, LogEntry
 from proxy.core.model import AuditEvent, Finding
 from proxy.store.open_store import open_events
 from proxy.store.postgres import connect
@@ -93,7 +93,7 @@ async def fill(store, count, connections):
     now, rates = time.time(), []
     chunk, entries = 100_000, []
     for number, event in enumerate(make(count, now - DAYS * 86_400, now - 60)):
-        entries.append(Entry(encode(event), "bench", number, "0" * 64))
+        entries.append(LogEntry(encode(event), "bench", number, "0" * 64))
         if len(entries) == chunk or number == count - 1:
             rates.append(await ship(store, entries, connections))
             entries = []

@@ -80,7 +80,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "proxy.egress": ("proxy.policy", *CORE),
     "proxy.gate": ("proxy.wire", "proxy.policy", "proxy.twophase", *CORE),
     "proxy.store": (
-        *("proxy.audit.event", "proxy.audit.event_columns", "proxy.audit.hash_chain"),
+        *("proxy.audit.event", "proxy.audit.event_columns"),
         *("proxy.gate.tool_pins", "proxy.gate.in_flight_json", "proxy.system", *CORE),
     ),
     "proxy.audit": ("proxy.store", "proxy.config", "proxy.system", *CORE),

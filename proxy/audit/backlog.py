@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import apsw
@@ -33,12 +33,9 @@ class Backlog:
     rejected: int
     problems: tuple[str, ...]
 
-    def data(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 def read_backlog(state_dir: Path, now: float) -> Backlog:
-    """Look into the logs of a state folder; a log that cannot be read is a problem to tell, not an error."""
+    """Return the backlog of a state folder; a log that cannot be read is a problem in it, not an error."""
     try:
         return sum_up(log_states(state_dir), now)
     except AuditUnavailableError as error:
@@ -46,7 +43,7 @@ def read_backlog(state_dir: Path, now: float) -> Backlog:
 
 
 def sum_up(states: Mapping[Path, LogState], now: float, problems: Sequence[str] = ()) -> Backlog:
-    """Say how several logs stand together, beside problems that are known."""
+    """Return the backlog of several logs together, with problems that are known beside."""
     lags = [now - _time(state.oldest) for state in states.values() if state.oldest is not None]
     return Backlog(
         events=sum(state.backlog for state in states.values()),
@@ -65,10 +62,11 @@ def _time(body: str) -> float:
 
 @contextlib.contextmanager
 def untouched(path: Path) -> Iterator[apsw.Connection]:
-    """Open a file to look at it. Raises apsw.Error."""
-    recorder = path.with_name(f"{path.name}-wal")
-    # Without a journal there is nobody else, and nothing that is not in the file itself.
-    alone = not recorder.exists() or recorder.stat().st_size == 0
+    """Open a SQLite file to read it and change nothing, not even its journal. Raises apsw.Error."""
+    journal = path.with_name(f"{path.name}-wal")
+    # Without a journal no process writes, and all is in the file itself: read it as one that nobody can change, since
+    # SQLite would else make the journal's files to read it.
+    alone = not journal.exists() or journal.stat().st_size == 0
     uri = f"file:{quote(str(path.absolute()))}?mode=ro{'&immutable=1' if alone else ''}"
     connection = apsw.Connection(uri, flags=_FLAGS)
     try:
@@ -79,7 +77,7 @@ def untouched(path: Path) -> Iterator[apsw.Connection]:
 
 
 def read_backlog_untouched(state_dir: Path, now: float) -> Backlog:
-    """Look into the logs of a state folder; one that cannot be read is a problem to tell."""
+    """Return the backlog of a state folder; its files are not touched, and not locked for long."""
     states: dict[Path, LogState] = {}
     problems: list[str] = []
     for path in log_files(state_dir):

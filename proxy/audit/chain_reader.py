@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import apsw
 
 from proxy.audit import local_log_sql
-from proxy.audit.event import Entry
+from proxy.audit.event import Head, LogEntry
 from proxy.audit.event_columns import FLAGS, MAX_NAME, NUMBERS, TEXTS, VALUES, PoisonError, readable
-from proxy.audit.hash_chain import Head
 from proxy.audit.local_log_files import log_states, open_reader
 from proxy.errors import ConfigError
 from proxy.store.queries import Queries
@@ -32,7 +31,7 @@ _VALUES = frozenset(VALUES)
 _COMPARED = ("kind", *TEXTS, *FLAGS, *NUMBERS, *VALUES, "result_size")  # in the order of the query `chain_page`
 
 type Position = tuple[int, str, float]
-"""An event's number, id and time. One of each is not enough: whoever tampers may repeat a number, or an id."""
+"""An event's number, id and time. One of them is not enough: somebody who tampers may repeat a number, or an id."""
 START: Position = (0, "", 0.0)
 
 
@@ -40,7 +39,7 @@ START: Position = (0, "", 0.0)
 class ChainedEvent:
     """An event of a chain. `wrong_column`: a column of the store that says something else than the event's text."""
 
-    entry: Entry
+    entry: LogEntry
     event_id: str
     wrong_column: str | None = None
     time: float = 0.0
@@ -184,8 +183,8 @@ class ExportedChains:
 
     async def page(self, writer: str, after: Position) -> list[ChainedEvent]:
         rows: list[Any] = self._table.execute(EXPORTED_SQL["page"], (writer, *after, LIMIT)).fetchall()
-        # The line's number takes the place of the time: it tells two copies of one line apart.
-        return [ChainedEvent(Entry(*row[:4]), row[4], time=row[5]) for row in rows]
+        # The line's number in place of the time: it distinguishes two copies of one line.
+        return [ChainedEvent(LogEntry(*row[:4]), row[4], time=row[5]) for row in rows]
 
     async def unchained(self) -> str | None:
         return self._loose
@@ -207,7 +206,7 @@ def _number(event: ChainedEvent) -> int:
 def _chained(row: Row) -> ChainedEvent:
     body, writer, seq, chain, event_id, time, *columns = row
     wrong = None if _agree(body, event_id, time, columns) else _wrong_column(body, event_id, time, columns)
-    return ChainedEvent(Entry(body, writer, seq, chain), event_id, wrong, time)
+    return ChainedEvent(LogEntry(body, writer, seq, chain), event_id, wrong, time)
 
 
 def _agree(body: str, event_id: str, time: float, columns: Sequence[Any]) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import subprocess
 import threading
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import structlog
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from proxy.audit.checkpoints import Kind, Signed
-    from proxy.audit.hash_chain import Head
+    from proxy.audit.event import Head
 
 log = structlog.get_logger("interlock.checkpoints")
 
@@ -31,20 +30,15 @@ COMMAND_SECONDS = 10.0
 MAX_UNSENT = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Places:
-    """Where checkpoints go: a file, and a command that is given each on its standard input."""
-
-    file: Path
-    command: Sequence[str] = ()
-
-
 class CheckpointSigner:
-    """Signs checkpoints and sends them out. Several threads may use it."""
+    """Signs checkpoints; adds them to a file, and gives them to a command on its standard input. Threads may use it."""
 
-    def __init__(self, state_dir: Path, places: Places, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, state_dir: Path, file: Path, command: Sequence[str] = (), clock: Callable[[], float] = time.time
+    ) -> None:
         self._signer = Signer(state_dir)
-        self._places = places
+        self._file = file
+        self._command = command
         self._clock = clock
         self._lock = threading.Lock()
         self._unwritten: list[Checkpoint] = []
@@ -60,8 +54,8 @@ class CheckpointSigner:
             except (OSError, InterlockError) as error:
                 return self._failed(error)
             # Each has a queue of its own: where one fails, the other gets its checkpoints all the same.
-            done = [self._deliver(lambda waiting: append(self._places.file, waiting), self._unwritten, made)]
-            if self._places.command:
+            done = [self._deliver(lambda waiting: append(self._file, waiting), self._unwritten, made)]
+            if self._command:
                 done.append(self._deliver(self._send, self._unsent, made))
             self.problem = None if all(done) else self.problem
             return all(done)
@@ -85,13 +79,13 @@ class CheckpointSigner:
 
     def signed(self) -> dict[str, Signed]:
         """Return what the valid checkpoints in the file say, by writer. Raises ConfigError where it cannot be read."""
-        found = read(self._places.file, self._signer.public()) if self._places.file.exists() else ()
+        found = read(self._file, self._signer.public()) if self._file.exists() else ()
         return by_writer(one for one in found if isinstance(one, Checkpoint))
 
     def _send(self, checkpoints: list[Checkpoint]) -> None:
         lines = "".join(f"{checkpoint.line()}\n" for checkpoint in checkpoints)
         subprocess.run(  # noqa: S603  the operator's own command, no shell
-            self._places.command,
+            self._command,
             input=lines.encode(),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

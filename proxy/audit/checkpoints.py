@@ -1,4 +1,4 @@
-"""Checkpoints: signed statements of where a chain was, kept outside the database.
+"""Checkpoints: signed statements of how far a chain had come, stored outside the database.
 
 One line of JSON each. The signature is Ed25519 over the text
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from proxy.audit.hash_chain import Head
+    from proxy.audit.event import Head
     from proxy.audit.signing_keys import PublicKey
 
 CHECKPOINT_FILE = "checkpoints/checkpoints.jsonl"  # below the state folder
@@ -146,8 +146,7 @@ class Signed:
     links: dict[int, str] = field(default_factory=dict[int, str])
     rejected: dict[int, str] = field(default_factory=dict[int, str])
     pruned: int = 0
-    conflict: int | None = None
-    """The number of an event for which two links were signed."""
+    conflict: int | None = None  # the number of an event for which two links were signed
 
     @property
     def last(self) -> int:

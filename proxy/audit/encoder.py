@@ -31,7 +31,7 @@ _NOTHING: tuple[Any, ...] = (None, (), {})
 
 
 type Encoded = tuple[str, list[Any] | None]
-"""One JSON object, and its values as `event_columns.columns` takes them; None where only parsing it tells."""
+"""One JSON object, and its values as `event_columns.columns` takes them; None where the text has to be parsed."""
 
 
 class Encoder:
@@ -51,10 +51,10 @@ class Encoder:
             texts[_ARGUMENTS] = forwarded = _as_forwarded(event.arguments)
             plain[_ARGUMENTS_HASH] = hashlib.sha256(forwarded).hexdigest()
         if self._key is not None:
-            for place in _HASHES:
-                if (digest := plain[place]) is not None:
+            for index in _HASHES:
+                if (digest := plain[index]) is not None:
                     # Not hmac.digest: it gives up the GIL, other threads go first, and commits become small and many.
-                    plain[place] = hashlib.blake2b(digest.encode(), digest_size=32, key=self._key).hexdigest()
+                    plain[index] = hashlib.blake2b(digest.encode(), digest_size=32, key=self._key).hexdigest()
         if event.redactions:
             values[_REDACTIONS] = [finding.data() for finding in event.redactions]
         present = {name: value for name, value in zip(_PLAIN, plain, strict=True) if value is not None}
@@ -68,7 +68,7 @@ class Encoder:
     def _quickly(
         self, plain: list[Any], present: dict[str, Any], values: list[Any], texts: list[bytes | None]
     ) -> Encoded | None:
-        """Encode an event that is neither large nor odd; None for any other. Some values may be encoded already."""
+        """Encode an event that is neither large nor unusual; None for any other. Some values may be encoded already."""
         try:
             # A subclass (an enum, say) is passed through to fail here: json may encode it differently.
             parts = [self._start, orjson.dumps(present, option=orjson.OPT_PASSTHROUGH_SUBCLASS).decode()[1:-1]]

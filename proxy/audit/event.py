@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from proxy.core.model import Json
 
 
-class Entry(NamedTuple):
+class LogEntry(NamedTuple):
     """One event: its exact text, the writer of its log, its number there, and the link of that log's chain."""
 
     body: str
@@ -26,13 +26,25 @@ class Entry(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Head:
+    """How far a writer has come: the number of its last event, and the link of that."""
+
+    writer: str
+    seq: int
+    hash: str
+
+    def after(self, links: Sequence[str]) -> Head:
+        """Return the head once events with these links were added."""
+        return Head(self.writer, self.seq + len(links), links[-1]) if links else self
+
+
+@dataclass(frozen=True, slots=True)
 class Written:
     """The result of writing a batch."""
 
-    kept: int
-    """How many are stored now; those that were there before count."""
+    kept: int  # how many are stored now; those that were there before count
     poison: Mapping[int, str] = field(default_factory=dict[int, str])
-    """Entries that no store can take, by their place in the batch, and why."""
+    """Entries that no store can take, by their index in the batch, and why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,14 +55,12 @@ class Filter:
     """
 
     since: float | None = None
-    until: float | None = None
-    """Before this time; `since` itself is within."""
+    until: float | None = None  # before this time; `since` itself is within
     agent: str | None = None
     server: str | None = None
     tool: str | None = None
     decision: str | None = None
-    rule: str | None = None
-    """The rule that decided."""
+    rule: str | None = None  # the rule that decided
     arguments: tuple[tuple[str, str], ...] = ()
     """Path and value: `options.depth` and `3`. It matches as text, or as the number, true, false or null it is."""
     without: tuple[tuple[str, int], ...] = ()
@@ -130,7 +140,7 @@ class DenialStats:
 
 @dataclass(frozen=True, slots=True)
 class SecretStats:
-    """How often a detector found something in the calls of one tool; `only_in_record` where no rule asked for it."""
+    """How often a detector found something in the calls of one tool; `only_in_record`: masked in the record alone."""
 
     server: str | None
     tool: str | None

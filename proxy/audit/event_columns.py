@@ -37,8 +37,7 @@ VALUES = ("arguments", "rules", "shadow_rules", "redactions", "detail")
 
 COLUMNS = ("event_id", "time", "kind", *TEXTS, *FLAGS, *NUMBERS, "result_size", *VALUES)
 """The fields that have a column, in the order in which `columns` returns them."""
-_CUT = {"decision": 16}
-"""How many characters a column holds, where that is not MAX_NAME."""
+_CUT = {"decision": 16}  # how many characters a column holds, where that is not MAX_NAME
 _NONE: type = type(None)
 _TYPES: tuple[frozenset[type], ...] = (
     *map(frozenset[type], ((str,), (float,), (str,))),
@@ -199,14 +198,14 @@ def encoded(text: str) -> list[Any]:
 
 def segments(path: str) -> list[str]:
     """Split a path such as `files[0].name`, `files.0.name` or `["a.b"].c`. Raises ValueError."""
-    parts, place = ([] if path else [""]), 0
-    while place < len(path):
-        match = _SEGMENT.match(path, place)
+    parts, offset = ([] if path else [""]), 0
+    while offset < len(path):
+        match = _SEGMENT.match(path, offset)
         if match is None:
             raise ValueError(f"{path!r} is no path")
         quoted, number, name = match.groups()
         parts.append(clean(json.loads(quoted) if quoted else number or name))
-        place = match.end()
+        offset = match.end()
     return parts
 
 

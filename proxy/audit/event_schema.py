@@ -22,7 +22,7 @@ class StoredFinding(BaseModel):
     path: str = Field(description="Where it stood.")
     fingerprint: str = Field(description="Keyed hash of it: the same datum has the same one.")
     maskable: bool = Field(True, description="Whether it could be masked without changing a type.")
-    record_only: bool = Field(False, description="Whether only this record was masked, since no rule asked for more.")
+    record_only: bool = Field(False, description="Whether only this record was masked, because no rule redacts it.")
 
 
 class StoredEvent(BaseModel):

@@ -11,27 +11,11 @@ first event has seq 1, and the link before it is the start. Links are written in
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from hashlib import sha256
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from proxy.audit.event import Head
 
 _START = b"interlock-chain-1\0"
-
-
-@dataclass(frozen=True, slots=True)
-class Head:
-    """How far a writer has come: the number of its last event, and the link of that."""
-
-    writer: str
-    seq: int
-    hash: str
-
-    def after(self, links: Sequence[str]) -> Head:
-        """Return the head once events with these links were added."""
-        return Head(self.writer, self.seq + len(links), links[-1]) if links else self
 
 
 def start(writer: str) -> Head:

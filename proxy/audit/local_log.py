@@ -29,7 +29,7 @@ import structlog
 
 from proxy.audit import local_log_sql
 from proxy.audit.encoder import Encoder
-from proxy.audit.event import Entry
+from proxy.audit.event import LogEntry
 from proxy.errors import AuditUnavailableError
 from proxy.system.package_data import version
 from proxy.system.secret_files import room_hint
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from proxy.audit.hash_chain import Head
+    from proxy.audit.event import Head
     from proxy.audit.recent_events import RecentEvents
     from proxy.core.model import AuditEvent
 
@@ -50,10 +50,8 @@ DIGEST_KEY_BYTES = 32
 DISCARD_SECONDS = 60.0
 GATHER_SECONDS = 0.0005, 0.01
 """How long an event that a caller waits for is held back while the event loop is busy: at first, and at most."""
-LATER_SECONDS = 0.02
-"""How long an event that nobody waits for is held back: so much of them may be lost by a SIGKILL."""
-QUIET_SECONDS = 0.00005
-"""A turn of the event loop that takes no longer than this had nothing to do."""
+LATER_SECONDS = 0.02  # how long an event that nobody waits for is held back: so much of them may be lost by a SIGKILL
+QUIET_SECONDS = 0.00005  # a turn of the event loop that takes no longer than this had nothing to do
 
 
 class _Encoded(NamedTuple):
@@ -75,8 +73,7 @@ class _Trial:
 
 type _Given = tuple[AuditEvent, asyncio.Future[None] | None]
 """An event, and the future that its caller awaits; None where nobody waits."""
-type _Item = list[_Given] | _Discard | _Trial | None
-"""What the writer's queue takes. None: close."""
+type _Item = list[_Given] | _Discard | _Trial | None  # what the writer's queue takes. None: close
 
 
 class LocalLog:
@@ -98,11 +95,9 @@ class LocalLog:
         # Guards what is gathered against `close` from another thread; re-entrant, because handing over puts.
         self._lock = threading.RLock()
         self._closed = self._ended = False
-        self.problem: str | None = None
-        """Why the last event could not be written, if so."""
+        self.problem: str | None = None  # why the last event could not be written, if so
         self._connection = open_log(path, max_bytes)
-        self.head: Head = local_log_sql.read_head(self._connection)
-        """The last event that is on disk."""
+        self.head: Head = local_log_sql.read_head(self._connection)  # the last event that is on disk
         self.recent: RecentEvents | None = None
         """Takes events once they are on disk, so that the shipper need not read them back."""
         stamp = {"writer": self.head.writer, "host": socket.gethostname(), "proxy_version": version()}
@@ -276,7 +271,7 @@ class LocalLog:
         self.head = before.after(links)
         if (recent := self.recent) is not None:
             numbered = enumerate(zip(entries, links, strict=True), before.seq + 1)
-            made = [Entry(one.body, before.writer, seq, tip, one.columns) for seq, (one, tip) in numbered]
+            made = [LogEntry(one.body, before.writer, seq, tip, one.columns) for seq, (one, tip) in numbered]
             recent.add(made, before.seq + 1)
 
     def _discard(self, item: _Discard) -> None:

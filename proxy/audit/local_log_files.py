@@ -49,7 +49,7 @@ class HeldLog(LocalLog):
 
 
 class DaemonLog(HeldLog):
-    """The log of one worker of the daemon, and of commands that act in its place while it does not run."""
+    """The log of one worker of the daemon, and of commands that act for it while it does not run."""
 
     def __init__(self, state_dir: Path, *, max_bytes: int = 1 << 30, worker: int = 1) -> None:
         """Lock the file of a worker. Raises AuditUnavailableError where another process has it."""

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import apsw
 import uuid_utils
 
-from proxy.audit.event import Entry
-from proxy.audit.hash_chain import Head, link, start
+from proxy.audit.event import Head, LogEntry
+from proxy.audit.hash_chain import link, start
 from proxy.store.queries import Queries
 from proxy.system.package_data import sql_dir
 
@@ -49,8 +49,7 @@ class LogState:
     destination: str | None
     problem: str | None
     rejected: int
-    oldest: str | None
-    """The text of the oldest event that was not moved yet."""
+    oldest: str | None  # the text of the oldest event that was not moved yet
 
     @property
     def backlog(self) -> int:
@@ -119,11 +118,11 @@ def add(connection: apsw.Connection, head: Head, bodies: Sequence[str]) -> list[
     rows, links = _link(head, bodies)
     if len(bodies) > AT_ONCE:
         with change(connection):
-            place = 0
+            offset = 0
             for count in _ROWS:
-                while len(rows) - place >= 3 * count:
-                    _insert(connection, count, rows[place : place + 3 * count])
-                    place += 3 * count
+                while len(rows) - offset >= 3 * count:
+                    _insert(connection, count, rows[offset : offset + 3 * count])
+                    offset += 3 * count
     else:
         # One statement is a transaction of its own, and returns once it is committed: two statements less.
         _insert(connection, len(bodies), rows)
@@ -166,7 +165,7 @@ def try_to_write(connection: apsw.Connection) -> None:
     last = _rows(connection, SQL["last_number"])[0][0]
     connection.execute("BEGIN IMMEDIATE")
     try:
-        # As large as a large event, so that a log that is nearly full is not taken for one with room.
+        # As large as a large event, so that a log that is nearly full does not pass for one with room.
         connection.execute(_insert_sql(1), (last + 1, "x" * TRIAL_BYTES, ""))
         connection.cache_flush()  # to the disk: else a full one is noticed at a commit that never comes
     finally:
@@ -200,19 +199,19 @@ def read_state(connection: apsw.Connection) -> LogState | None:
     return LogState(read_head(connection), *found[0]) if found else None
 
 
-def page(connection: apsw.Connection, writer: str, after: int, limit: int, *, rejected: bool = False) -> list[Entry]:
+def page(connection: apsw.Connection, writer: str, after: int, limit: int, *, rejected: bool = False) -> list[LogEntry]:
     """Return events past number `after` in their order; with `rejected`, those that were set aside too.
 
     Never more than `limit`, nor much more than MAX_PAGE characters.
     """
     if not rejected and (at_once := _page_at_once(connection, writer, after, limit)) is not None:
         return at_once
-    found: list[Entry] = []
+    found: list[LogEntry] = []
     size = 0
     statement = SQL["page_with_rejected"] if rejected else SQL["page"]
     cursor: Any = connection.execute(statement, {"after": after, "limit": limit})
     for body, seq, tip in cursor:
-        found.append(Entry(body, writer, seq, tip))
+        found.append(LogEntry(body, writer, seq, tip))
         size += len(body)
         if size >= MAX_PAGE:
             break
@@ -225,7 +224,7 @@ def newest(connection: apsw.Connection, after: int, limit: int | None) -> list[t
     return _rows(connection, SQL["newest_events"], after, -1 if limit is None else limit)
 
 
-def _page_at_once(connection: apsw.Connection, writer: str, after: int, limit: int) -> list[Entry] | None:
+def _page_at_once(connection: apsw.Connection, writer: str, after: int, limit: int) -> list[LogEntry] | None:
     """Return a page by two statements; None where it is too large, or has a gap, or a text holds the separator."""
     # Not row by row: apsw gives up the GIL for each row, and other threads go first.
     ((count, size, first, last),) = _rows(connection, SQL["page_size"], after, limit)
@@ -239,7 +238,7 @@ def _page_at_once(connection: apsw.Connection, writer: str, after: int, limit: i
     texts, links = bodies.split(SEPARATOR), (tips or "").split(",")
     if not len(texts) == len(links) == count:
         return None
-    return list(map(Entry, texts, repeat(writer), range(first, last + 1), links))
+    return list(map(LogEntry, texts, repeat(writer), range(first, last + 1), links))
 
 
 def _rows(connection: apsw.Connection, sql: str, *values: Any) -> list[Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from proxy.audit.checkpoint_signer import CheckpointSigner, Places, Watch
+from proxy.audit.checkpoint_signer import CheckpointSigner, Watch
 from proxy.audit.checkpoints import CHECKPOINT_FILE
 from proxy.audit.local_log_files import worker_log
 from proxy.audit.shipper import Route, ShippingThread
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("interlock.audit")
 
 
-class Recording:
+class AuditPipeline:
     """The audit pipeline of one process. `sink` takes the events; close it when no more come."""
 
     def __init__(self, settings: Settings, own: LocalLog, *, adopts_all: bool) -> None:
@@ -102,8 +102,8 @@ def destination(settings: Settings) -> str:
 
 
 def open_signer(settings: Settings) -> CheckpointSigner:
-    places = Places(checkpoint_file(settings), shlex.split(settings.checkpoint_command or ""))
-    return CheckpointSigner(settings.state_dir, places)
+    command = shlex.split(settings.checkpoint_command or "")
+    return CheckpointSigner(settings.state_dir, checkpoint_file(settings), command)
 
 
 def checkpoint_file(settings: Settings) -> Path:

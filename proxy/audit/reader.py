@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
     from proxy.audit.chain_reader import ChainedEvent, Chains
-    from proxy.audit.event import CallRecord, Cursor, DayStats, DenialStats, Entry, SecretStats
+    from proxy.audit.event import CallRecord, Cursor, DayStats, DenialStats, LogEntry, SecretStats
     from proxy.store.event_store import Events
 
     type CountRow = DayStats | DenialStats | SecretStats
@@ -94,7 +94,7 @@ class AuditReader:
         found.sort(key=lambda call: (call.time, call.event_id), reverse=True)
         return [await self._with_ending(call) for call in found[:limit]]
 
-    async def entries(self, where: Filter) -> AsyncIterator[Entry]:
+    async def entries(self, where: Filter) -> AsyncIterator[LogEntry]:
         """Yield events of every kind that match, oldest first, however many there are."""
         streams = [_entries(events, part) for events, part in await self._parts(where)]
         heads = [(await anext(stream, None), stream) for stream in streams]
@@ -105,7 +105,7 @@ class AuditReader:
 
     async def find(self, event_or_call_id: str) -> list[dict[str, Any]]:
         """Return every event of a call, or the one event of that id, in the order in which they happened."""
-        found: dict[str, tuple[Entry, dict[str, Any]]] = {}
+        found: dict[str, tuple[LogEntry, dict[str, Any]]] = {}
         for events, _ in reversed(await self._parts(Filter())):
             for entry in await events.find(event_or_call_id):
                 event = json.loads(entry.body)
@@ -176,7 +176,7 @@ async def _copy_logs(state_dir: Path, copy: Events) -> tuple[tuple[str, int], ..
     return tuple(moved)
 
 
-async def _entries(events: Events, where: Filter) -> AsyncIterator[tuple[Cursor, Entry]]:
+async def _entries(events: Events, where: Filter) -> AsyncIterator[tuple[Cursor, LogEntry]]:
     limit, after = LIMIT // 10, None
     while page := await events.events(where, limit, after):
         for found in page:
@@ -212,7 +212,7 @@ class Follower:
         self._seen |= {event["event_id"]: time.monotonic() for event in events}
 
     async def look(self) -> list[dict[str, Any]]:
-        """Return what has come since. A store that does not answer is asked again the next time."""
+        """Return what has come since. A store that does not answer is tried again the next time."""
         await self._settle()  # a store that was made meanwhile holds what was in the logs, which is known
         found = await self._of_logs() + await self._of_others()
         new = {event["event_id"]: event for event in found if event["event_id"] not in self._seen}

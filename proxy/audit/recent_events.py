@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from proxy.audit.event import Entry
+    from proxy.audit.event import LogEntry
 
 MOST = 2000
 MOST_CHARACTERS = 4 << 20
@@ -24,11 +24,11 @@ class RecentEvents:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._events: deque[Entry] = deque()
+        self._events: deque[LogEntry] = deque()
         self._first = 1  # the number of the first event in it
         self._characters = 0
 
-    def add(self, entries: Sequence[Entry], first: int) -> None:
+    def add(self, entries: Sequence[LogEntry], first: int) -> None:
         """Add `entries`, which are on disk and numbered from `first` on."""
         with self._lock:
             # Behind a gap the numbers would be wrong: begin anew, and let the shipper read the file up to here.
@@ -40,7 +40,7 @@ class RecentEvents:
             while len(self._events) > MOST or self._characters > MOST_CHARACTERS:
                 self._drop_one()
 
-    def after(self, seq: int, limit: int) -> Sequence[Entry] | None:
+    def after(self, seq: int, limit: int) -> Sequence[LogEntry] | None:
         """Return up to `limit` events after number `seq`; None where the next of them is not in memory."""
         with self._lock:
             start = seq + 1 - self._first

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from proxy.audit.checkpoint_signer import CheckpointSigner
     from proxy.audit.checkpoints import Signed
-    from proxy.audit.hash_chain import Head
+    from proxy.audit.event import Head
     from proxy.audit.verify import Problem
     from proxy.store.event_store import Events
 

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
     import apsw
 
-    from proxy.audit.event import Entry
-    from proxy.audit.hash_chain import Head
+    from proxy.audit.event import Head, LogEntry
     from proxy.audit.local_log import LocalLog
 
 MAX_BYTES = 1 << 40  # no bound: a log that was left behind is only emptied, and may be over this process's bound
@@ -35,7 +34,7 @@ class Source(abc.ABC):
         """Return the last event written to it."""
         return local_log_sql.read_head(self.connection)
 
-    def read(self, limit: int, after: int = 0) -> Sequence[Entry]:
+    def read(self, limit: int, after: int = 0) -> Sequence[LogEntry]:
         """Return its oldest events, or those that come after a number."""
         return local_log_sql.page(self.connection, self._writer, after, limit)
 
@@ -62,7 +61,7 @@ class OwnSource(Source):
             self.connection.close()
             raise
 
-    def read(self, limit: int, after: int = 0) -> Sequence[Entry]:
+    def read(self, limit: int, after: int = 0) -> Sequence[LogEntry]:
         """Return what was just written from memory, and everything else from the file."""
         recent = self._recent.after(after or self._moved, limit)
         return recent if recent is not None else super().read(limit, after)

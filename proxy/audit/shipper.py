@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import apsw
 import structlog
 
-from proxy.audit.hash_chain import Head
+from proxy.audit.event import Head
 from proxy.audit.retention import DAY, prune
 from proxy.audit.ship_sources import OwnSource, left_behind, others
 from proxy.errors import InterlockError
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from proxy.audit.checkpoint_signer import CheckpointSigner
-    from proxy.audit.event import Entry, Written
+    from proxy.audit.event import LogEntry, Written
     from proxy.audit.local_log import LocalLog
     from proxy.audit.ship_sources import Source
     from proxy.store.event_store import Events
@@ -36,8 +36,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("interlock.shipper")
 
 BATCH = 1000
-MOST = 20_000
-"""Events after which a round ends, so that upkeep and other logs get their turn under constant load."""
+MOST = 20_000  # events after which a round ends, so that upkeep and other logs get their turn under constant load
 IDLE_SECONDS = 0.5
 LEFT_SECONDS = 10.0
 UPKEEP_SECONDS = 3600.0
@@ -54,12 +53,10 @@ class Route:
     state_dir: Path
     destination: str
     """Names the store, without secrets: a log that another process left is shipped only where it was meant to go."""
-    adopts_all: bool = False
-    """Whether logs that were meant for another store are shipped as well."""
+    adopts_all: bool = False  # whether logs that were meant for another store are shipped as well
     spared: frozenset[Path] = frozenset()
     """Logs that are never taken as left behind: the worker that will continue one need not wait for its lock."""
-    retention_days: float | None = None
-    """How long the store keeps events; None: the shipper deletes none."""
+    retention_days: float | None = None  # how long the store keeps events; None: the shipper deletes none
 
 
 class Shipper:
@@ -134,21 +131,21 @@ class Shipper:
             source.discard(last, rejected)
         return moved
 
-    async def _write(self, source: Source, entries: Sequence[Entry]) -> dict[int, str]:
+    async def _write(self, source: Source, entries: Sequence[LogEntry]) -> dict[int, str]:
         """Write a page to the store; return the numbers of the events that it does not take, and why."""
         # At once, each on its own connection. If one fails, all are written again: the store ignores what it has.
         parts = [entries[start : start + BATCH] for start in range(0, len(entries), BATCH)]
         written: list[Written] = await _all_done([self._store.write(part) for part in parts])
         rejected = {
-            _seq(part[place]): why
+            _seq(part[index]): why
             for part, done in zip(parts, written, strict=True)
-            for place, why in done.poison.items()
+            for index, why in done.poison.items()
         }
         if rejected:
             self._sign_rejected(source, entries, rejected)
         return rejected
 
-    def _sign_rejected(self, source: Source, entries: Sequence[Entry], rejected: Mapping[int, str]) -> None:
+    def _sign_rejected(self, source: Source, entries: Sequence[LogEntry], rejected: Mapping[int, str]) -> None:
         for seq, reason in rejected.items():
             log.error("the store does not take an event; it is set aside", log=str(source.path), seq=seq, reason=reason)
         # Signed, because a chain with a hole verifies only where the hole is vouched for.
@@ -211,14 +208,14 @@ async def _all_done(steps: Sequence[Coroutine[Any, Any, Any]]) -> list[Any]:
     return ended
 
 
-def _advance(source: Source, last: int, rejected: Mapping[int, str], after: int, limit: int) -> Sequence[Entry]:
+def _advance(source: Source, last: int, rejected: Mapping[int, str], after: int, limit: int) -> Sequence[LogEntry]:
     """Delete up to number `last`, which is in the store, and read what comes after number `after`."""
     if last:
         source.discard(last, rejected)
     return source.read(limit, after)
 
 
-def _seq(entry: Entry) -> int:
+def _seq(entry: LogEntry) -> int:
     assert entry.seq is not None
     return entry.seq
 

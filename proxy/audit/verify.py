@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 from proxy.audit.chain_reader import START
 from proxy.audit.checkpoints import Signed
-from proxy.audit.hash_chain import Head, link, start
+from proxy.audit.hash_chain import link, start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from proxy.audit.chain_reader import ChainedEvent, Chains
+    from proxy.audit.event import Head
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class WriterReport:
-    """What was found of one writer. `signed`: whether any checkpoint speaks of it."""
+    """The result for one writer. `signed`: whether any checkpoint covers it."""
 
     writer: str
     checked: int
@@ -40,26 +41,25 @@ class WriterReport:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was found of a trail."""
+    """The result for a whole trail."""
 
     writers: list[WriterReport] = field(default_factory=list[WriterReport])
-    loose: Problem | None = None
-    """An event that belongs to no chain."""
+    loose: Problem | None = None  # an event that belongs to no chain
 
     @property
     def problems(self) -> list[Problem]:
-        """What is wrong, the first of each writer."""
+        """The first problem of each writer."""
         found = [report.problem for report in self.writers if report.problem is not None]
         return found + ([self.loose] if self.loose else [])
 
     @property
     def unsigned(self) -> list[str]:
-        """The writers of which nothing was signed."""
+        """The writers without any checkpoint."""
         return [report.writer for report in self.writers if not report.signed]
 
     @property
     def checked(self) -> int:
-        """How many events were found as they were written."""
+        """How many events are as they were written."""
         return sum(report.checked for report in self.writers)
 
 
@@ -109,8 +109,7 @@ class ChainVerifier:
         self.writer = writer
         self.checked = 0
         self.set_aside = 0
-        self.proven = 0
-        """The last event that a signature speaks for."""
+        self.proven = 0  # the last event that a signature covers
         self._signed = signed
         self._head = head
         self._next = 1

@@ -34,7 +34,7 @@ def status(state_dir: StateDir = None, config: ConfigFile = None, as_json: AsJso
     folder = state_folder(state_dir, config)
     running, audit = run_file.read(folder), read_backlog(folder, time.time())
     if as_json:
-        report = {"running": running is not None, **(asdict(running) if running else {}), "audit": audit.data()}
+        report = {"running": running is not None, **(asdict(running) if running else {}), "audit": asdict(audit)}
         typer.echo(json.dumps(report))
     elif running is None:
         Console(soft_wrap=True, highlight=False).print(

@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from proxy.audit.pipeline import Recording
+from proxy.audit.pipeline import AuditPipeline
 from proxy.core.ids import new_id
 from proxy.core.model import AuditEvent
 from proxy.gate.gate import Gate
@@ -82,7 +82,7 @@ class Components:
         preloaded = preloaded or preload(settings)
         self.policy, self.masker = preloaded.policy, preloaded.masker
         self.policy.on_change = self._policy_reloaded
-        self.recording = Recording(settings, open_sink(), adopts_all=server is None)
+        self.recording = AuditPipeline(settings, open_sink(), adopts_all=server is None)
         self.sink = wrap_sink(self.recording.sink)
         self.pins = PinFiles(settings.state_dir)
         self._database = open_database(settings.postgres, settings.state_dir)

@@ -1,1 +1,1 @@
-"""Where events are kept: the local durable log, and the stores it is shipped to."""
+"""The stores of audit events, proposals and tool pins, on SQLite or Postgres, and what the workers share."""

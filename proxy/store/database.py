@@ -39,11 +39,11 @@ class Database(Protocol):
 
     async def fetch(self, sql: str, *values: Any) -> Sequence[Row]:
         """Run one statement that changes nothing and return its rows."""
-        ...
+        return await self.transaction(lambda connection: connection.fetch(sql, *values), read_only=True)
 
     async def execute(self, sql: str, *values: Any) -> Sequence[Row]:
         """Run one statement that may be repeated without harm; return the rows it gives back."""
-        ...
+        return await self.transaction(lambda connection: connection.fetch(sql, *values))
 
     async def transaction[T](self, work: Work[T], *, read_only: bool = False) -> T:
         """Run `work` in one transaction and return its result. It may await nothing but the transaction's `fetch`."""

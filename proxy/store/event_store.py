@@ -7,15 +7,24 @@ import json
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from proxy.audit.event import CallRecord, Cursor, DayStats, DenialStats, Entry, SecretStats, Stats, ToolStats, Written
+from proxy.audit.event import (
+    CallRecord,
+    Cursor,
+    DayStats,
+    DenialStats,
+    LogEntry,
+    SecretStats,
+    Stats,
+    ToolStats,
+    Written,
+)
 from proxy.audit.event_columns import MAX_NAME, PoisonError, clean, time_of
 from proxy.errors import StoreRefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from proxy.audit.event import Filter
-    from proxy.audit.hash_chain import Head
+    from proxy.audit.event import Filter, Head
     from proxy.store.database import Database, Row, Transaction
     from proxy.store.queries import Queries
 
@@ -23,7 +32,7 @@ _CALL = tuple(field.name for field in fields(CallRecord))
 _JSON_LISTS = ("rules", "shadow_rules", "redactions")
 _FLAGS = ("authenticated", "is_error")
 
-type Read = tuple[Entry, Any]
+type Read = tuple[LogEntry, Any]
 """An entry, and what `_read` returns for its text; None where the database reads the text itself."""
 
 
@@ -50,17 +59,14 @@ class Events(abc.ABC):
     else that a caller should expect.
     """
 
-    sql: Queries
-    """The statements of this kind of database."""
-    trusting = False
-    """Whether the database itself reads columns from texts, and refuses a batch in which it cannot."""
-    ways = 1
-    """How many batches may be written at once with profit."""
+    sql: Queries  # the statements of this kind of database
+    trusting = False  # whether the database itself reads columns from texts, and refuses a batch in which it cannot
+    ways = 1  # how many batches may be written at once with profit
 
     def __init__(self, database: Database) -> None:
         self.database = database
 
-    async def write(self, entries: Sequence[Entry]) -> Written:
+    async def write(self, entries: Sequence[LogEntry]) -> Written:
         """Store a batch, durably when this returns; events that are there already are left as they are.
 
         An entry that is no event, or that the database does not take, is returned as poison and keeps no other out.
@@ -76,8 +82,8 @@ class Events(abc.ABC):
         await self._insert_but_poison(whole, poison)
         return Written(len(entries) - len(poison), poison)
 
-    def _read_all(self, entries: Sequence[Entry]) -> tuple[dict[int, Read], dict[int, str]]:
-        """Return the entries that are events, by their place in the batch, and why the others are none."""
+    def _read_all(self, entries: Sequence[LogEntry]) -> tuple[dict[int, Read], dict[int, str]]:
+        """Return the entries that are events, by their index in the batch, and why the others are none."""
         whole: dict[int, Read] = {}
         poison: dict[int, str] = {}
         for number, entry in enumerate(entries):
@@ -110,22 +116,22 @@ class Events(abc.ABC):
 
     async def events(
         self, where: Filter, limit: int = 1000, after: Cursor | None = None
-    ) -> Sequence[tuple[Cursor, Entry]]:
+    ) -> Sequence[tuple[Cursor, LogEntry]]:
         """Return events of every kind that match, oldest first."""
         conditions = self._conditions(where, "ts")
         if after is not None:
             conditions.clauses.append(_beyond(conditions, "ts", ">", after))
         rows = await self._fetch("list_events", conditions, limit=conditions.bind(limit))
-        return [(Cursor(row[0], row[1]), Entry(*row[2:])) for row in rows]
+        return [(Cursor(row[0], row[1]), LogEntry(*row[2:])) for row in rows]
 
     async def last(self, number: int) -> Sequence[str]:
         """Return the texts of the last events, newest first."""
         return [row[0] for row in await self.database.fetch(self.sql["last_events"], number)]
 
-    async def find(self, event_or_call_id: str) -> Sequence[Entry]:
+    async def find(self, event_or_call_id: str) -> Sequence[LogEntry]:
         """Return every event of a call, or the one event of that id, by time."""
         rows = await self.database.fetch(self.sql["find_events"], clean(event_or_call_id)[:MAX_NAME])
-        return [Entry(*row) for row in rows]
+        return [LogEntry(*row) for row in rows]
 
     async def ids(self, prefix: str, limit: int = 2) -> Sequence[str]:
         """Return up to `limit` ids of calls, and of events outside calls, that begin with `prefix`."""
@@ -206,7 +212,7 @@ class Events(abc.ABC):
         """Delete chains up to their heads, and what is of no chain and older than `before`; return how many went."""
 
     @abc.abstractmethod
-    def _read(self, entry: Entry) -> Any:
+    def _read(self, entry: LogEntry) -> Any:
         """Return what `_insert` needs of an event's text. Raises PoisonError where it is no event."""
 
     @abc.abstractmethod

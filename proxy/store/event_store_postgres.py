@@ -14,8 +14,7 @@ from proxy.store.queries import Queries
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from proxy.audit.event import Entry
-    from proxy.audit.hash_chain import Head
+    from proxy.audit.event import Head, LogEntry
     from proxy.store.event_store import Read
 
 DAYS_AHEAD = 14
@@ -37,10 +36,10 @@ class PostgresEvents(Events):
 
     async def prune(self, before: float, heads: Sequence[Head] = ()) -> int:
         """Drop the days that are over and hold nothing else, and delete the rest of it."""
-        places = [head.writer for head in heads], [head.seq for head in heads]
-        return int((await self.database.execute(self.sql["drop_events"], float(before), *places))[0][0])
+        up_to = [head.writer for head in heads], [head.seq for head in heads]
+        return int((await self.database.execute(self.sql["drop_events"], float(before), *up_to))[0][0])
 
-    def _read(self, entry: Entry) -> str:
+    def _read(self, entry: LogEntry) -> str:
         return readable(entry.body)
 
     async def _insert(self, reads: Sequence[Read]) -> None:

@@ -14,8 +14,7 @@ from proxy.store.queries import Queries
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from proxy.audit.event import Entry
-    from proxy.audit.hash_chain import Head
+    from proxy.audit.event import Head, LogEntry
     from proxy.store.database import Transaction
     from proxy.store.event_store import Read
 
@@ -59,20 +58,20 @@ class SqliteEvents(Events):
             gone += deleted
         return gone
 
-    def _read(self, entry: Entry) -> list[Any]:
+    def _read(self, entry: LogEntry) -> list[Any]:
         return columns(entry.body, entry.columns)
 
     async def _insert(self, reads: Sequence[Read]) -> None:
         async def insert(connection: Transaction) -> None:
-            place = 0
+            offset = 0
             for count in _ROWS:
-                while len(reads) - place >= count:
+                while len(reads) - offset >= count:
                     values: list[Any] = []
-                    for entry, read in reads[place : place + count]:
+                    for entry, read in reads[offset : offset + count]:
                         values += read
                         values += (entry.writer, entry.seq, entry.chain, entry.body)
                     await connection.fetch(_insert_sql(count), *values)
-                    place += count
+                    offset += count
 
         await self.database.transaction(insert)
 

@@ -101,7 +101,7 @@ def read_migrations(folder: Path) -> tuple[Migration, ...]:
 
 async def read_schema(connection: Link) -> Schema:
     """Return which migrations a Postgres database has."""
-    # Asked first, because a statement that fails would end the transaction that `apply_missing` is in.
+    # Checked first, because a statement that fails would end the transaction that `apply_missing` is in.
     has_table = await connection.fetchval(SQL["has_migrations_table"])
     rows = await connection.fetch(SQL["list_applied"]) if has_table else []
     return Schema(migrations("postgres"), {row[0]: Applied(*row) for row in rows})

@@ -28,8 +28,7 @@ FOLDER = "pins"
 MAX_BYTES = 32 << 20
 MAX_SERVERS = 1000
 LOCK_SECONDS = 2.0
-LOOK_SECONDS = 0.01
-"""How long a file is taken to be unchanged once it was looked at: one call reads pins several times."""
+LOOK_SECONDS = 0.01  # how long a file is taken to be unchanged once it was looked at: one call reads pins several times
 
 type Stamp = tuple[int, int, int]
 

@@ -14,7 +14,7 @@ import asyncpg
 import structlog
 
 from proxy.errors import StoreRefusedError, StoreUnavailableError
-from proxy.store.database import Rollback
+from proxy.store.database import Database, Rollback
 from proxy.store.migrate import apply_missing, check_schema, read_schema
 from proxy.system.database_url import check_database_url, shown
 
@@ -96,15 +96,21 @@ def unavailable(url: str, error: BaseException) -> StoreUnavailableError:
     return kind(f"Postgres at {shown(url)} cannot be used: {what}")
 
 
-async def schema_of(url: str) -> Schema:
-    """Return which migrations the database at `url` has."""
+@contextlib.asynccontextmanager
+async def _connected(url: str) -> AsyncIterator[Link]:
     connection = await connect(url)
     try:
-        return await read_schema(connection)
+        yield connection
     except Exception as error:
         raise unavailable(url, error) from error
     finally:
         await connection.close(timeout=TIMEOUT)
+
+
+async def schema_of(url: str) -> Schema:
+    """Return which migrations the database at `url` has."""
+    async with _connected(url) as connection:
+        return await read_schema(connection)
 
 
 async def migrate(url: str) -> Sequence[Migration]:
@@ -112,19 +118,15 @@ async def migrate(url: str) -> Sequence[Migration]:
 
     Raises SchemaError where the text of an applied migration has changed since.
     """
-    connection = await connect(url)
-    try:
-        async with connection.transaction():
-            return await apply_missing(connection)
-    except asyncpg.LockNotAvailableError as error:
-        raise StoreUnavailableError(
-            f"a lock that the migration needs is held at {shown(url)}, by another migration or a long transaction; "
-            "try again when that has ended"
-        ) from error
-    except Exception as error:
-        raise unavailable(url, error) from error
-    finally:
-        await connection.close(timeout=TIMEOUT)
+    async with _connected(url) as connection:
+        try:
+            async with connection.transaction():
+                return await apply_missing(connection)
+        except asyncpg.LockNotAvailableError as error:
+            raise StoreUnavailableError(
+                f"a lock that the migration needs is held at {shown(url)}, by another migration or a long transaction; "
+                "try again when that has ended"
+            ) from error
 
 
 class _PostgresTransaction:
@@ -136,7 +138,7 @@ class _PostgresTransaction:
         return await self._connection.fetch(sql, *values)
 
 
-class PostgresDatabase:
+class PostgresDatabase(Database):
     """A `database.Database` on Postgres. Nothing is connected before it is used; `timeout` bounds every use."""
 
     def __init__(self, url: str, *, timeout: float = TIMEOUT, connections: int = CONNECTIONS) -> None:
@@ -147,12 +149,6 @@ class PostgresDatabase:
         self._pool: Pool[Any] | None = None
         self._fits = False
         self._closed = False
-
-    async def fetch(self, sql: str, *values: Any) -> Sequence[Row]:
-        return await self.transaction(lambda connection: connection.fetch(sql, *values))
-
-    async def execute(self, sql: str, *values: Any) -> Sequence[Row]:
-        return await self.transaction(lambda connection: connection.fetch(sql, *values))
 
     async def transaction[T](self, work: Work[T], *, read_only: bool = False) -> T:  # noqa: ARG002  readers block nobody here
         return await self._within_time(self._until_unbroken(work))

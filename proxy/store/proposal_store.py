@@ -26,6 +26,7 @@ SQL = Queries("proposals")
 SWEEP_ROWS = 1000
 PROPOSE_TRIES = 5
 _PROPOSAL = tuple(field.name for field in fields(Proposal))
+_JSON = ("arguments", "signals", "absent")
 _PACKED = (
     *("proposal_id", "server", "tool", "principal", "arguments_hash", "rule", "policy_version", "nonce"),
     *("reason", "call_id", "operator", "operator_reason"),
@@ -190,27 +191,23 @@ def call_key(server: str, tool: str, principal: str, arguments_hash: str) -> str
 
 
 def proposal_row(proposal: Proposal) -> tuple[Any, ...]:
-    """Return a proposal as `insert_proposal` takes it."""
-    p = proposal
-    return (
-        *map(pack, (p.proposal_id, p.server, p.tool, p.principal, p.arguments_hash)),
-        _json(p.arguments),
-        *map(pack, (p.rule, p.policy_version, p.approval, p.state, p.nonce)),
-        float(p.created_at),
-        float(p.expires_at),
-        float(p.token_seconds),
-        p.composite_score,
-        _json(dict(p.signals)),
-        _json(dict(p.absent)),
-        *map(_pack, (p.reason, p.call_id, p.operator, p.operator_reason)),
-        p.operator_at,
-    )
+    """Return a proposal as `insert_proposal` takes it: its fields in their order."""
+    return tuple(_column(name, getattr(proposal, name)) for name in _PROPOSAL)
+
+
+def _column(name: str, value: Any) -> Any:
+    if name in _JSON:
+        # In ASCII: NUL and halves of surrogate pairs stay escapes. NaN is no JSON, and Postgres would refuse it later.
+        return json.dumps(value, allow_nan=False, default=dict)
+    if isinstance(value, str):
+        return pack(value)
+    return float(value) if isinstance(value, int) else value
 
 
 def to_proposal(row: Row) -> Proposal:
     """Return the proposal in a row of `find_proposal`, whose columns are its fields in their order."""
     found = dict(zip(_PROPOSAL, row, strict=True))
-    found |= {name: json.loads(found[name]) for name in ("arguments", "signals", "absent")}
+    found |= {name: json.loads(found[name]) for name in _JSON}
     found |= {name: unpack(found[name]) for name in _PACKED if found[name] is not None}
     return Proposal(**found | {"state": State(found["state"])})
 
@@ -242,11 +239,3 @@ def baseline_row(baseline: Baseline) -> tuple[Any, ...]:
 
 def to_baseline(row: Row) -> Baseline:
     return Baseline(unpack(row[0]), unpack(row[1]), unpack(row[2]), row[3], unpack(row[4]))
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, allow_nan=False)  # in ASCII: NUL and halves of surrogate pairs stay escapes
-
-
-def _pack(text: str | None) -> str | None:
-    return None if text is None else pack(text)

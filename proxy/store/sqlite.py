@@ -16,7 +16,7 @@ import apsw
 import structlog
 
 from proxy.errors import SchemaError, StoreRefusedError, StoreUnavailableError
-from proxy.store.database import Rollback
+from proxy.store.database import Database, Rollback
 from proxy.store.migrate import migrations
 from proxy.system.secret_files import room_hint
 
@@ -50,7 +50,7 @@ class _SqliteTransaction:
         return _execute(self._connection, sql, values)
 
 
-class SqliteDatabase:
+class SqliteDatabase(Database):
     """A `database.Database` on one file, created and migrated when it is first used.
 
     Waits up to `timeout` seconds for other processes. A caller that has a thread to wait in passes `in_thread=False`:
@@ -63,12 +63,6 @@ class SqliteDatabase:
         self._connection: apsw.Connection | None = None
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store") if in_thread else None
         self._closed = False
-
-    async def fetch(self, sql: str, *values: Any) -> Sequence[Row]:
-        return await self.transaction(lambda connection: connection.fetch(sql, *values), read_only=True)
-
-    async def execute(self, sql: str, *values: Any) -> Sequence[Row]:
-        return await self.transaction(lambda connection: connection.fetch(sql, *values))
 
     async def transaction[T](self, work: Work[T], *, read_only: bool = False) -> T:
         # IMMEDIATE takes the write lock first. A plain BEGIN takes it at the first change, and there SQLite refuses at

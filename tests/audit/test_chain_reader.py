@@ -11,8 +11,7 @@ import pytest
 from proxy.audit import chain_reader
 from proxy.audit.chain_reader import START, ExportedChains, LogChains, StoreChains, event_id
 from proxy.audit.encoder import encode
-from proxy.audit.event import Entry
-from proxy.audit.hash_chain import Head
+from proxy.audit.event import Head, LogEntry
 from proxy.audit.verify import verify
 from proxy.core.model import AuditEvent, Finding
 from proxy.errors import ConfigError
@@ -21,9 +20,9 @@ from tests.support.postgres import Postgres
 from tests.support.trail_fixture import execute, move, sign, signed, write
 
 
-def entry(number: int, writer: str = "w", **fields: Any) -> Entry:
+def entry(number: int, writer: str = "w", **fields: Any) -> LogEntry:
     made = AuditEvent(**{"event_id": f"e{number:03}", "kind": "decided", "time": 1000.0 + number, **fields})
-    return Entry(encode(made), writer, number, f"link-{number}")
+    return LogEntry(encode(made), writer, number, f"link-{number}")
 
 
 async def list_writers(events: Events) -> list[str]:
@@ -114,7 +113,7 @@ async def test_a_text_that_is_no_event_is_told(events: Events) -> None:
 
 async def test_the_last_of_what_is_old_is_given(events: Events) -> None:
     await events.write([entry(number, writer) for number in range(1, 6) for writer in ("a",)])
-    await events.write([Entry(encode(AuditEvent(event_id="z", kind="k", time=2000.0)), "b", 1, "x")])
+    await events.write([LogEntry(encode(AuditEvent(event_id="z", kind="k", time=2000.0)), "b", 1, "x")])
     assert await StoreChains(events).last_old("a", 1003.5, 3000.0, None) == Head("a", 3, "link-3")
     assert await StoreChains(events).last_old("a", 1003.5, 3000.0, 1.5) == Head("a", 2, "link-2")
     assert await StoreChains(events).last_old("b", 10.0, 3000.0, None) is None
@@ -123,7 +122,7 @@ async def test_the_last_of_what_is_old_is_given(events: Events) -> None:
 async def test_an_event_of_no_chain_is_found(events: Events) -> None:
     await events.write([entry(1)])
     assert await StoreChains(events).unchained() is None
-    await events.write([Entry(encode(AuditEvent(event_id="loose", kind="k", time=1.0)))])
+    await events.write([LogEntry(encode(AuditEvent(event_id="loose", kind="k", time=1.0)))])
     assert await StoreChains(events).unchained() == "loose"
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from proxy.audit import checkpoint_signer as module
-from proxy.audit.checkpoint_signer import CheckpointSigner, Places, Watch
+from proxy.audit.checkpoint_signer import CheckpointSigner, Watch
 from proxy.audit.checkpoints import CHECKPOINT_FILE
-from proxy.audit.hash_chain import Head
+from proxy.audit.event import Head
 from tests.support.timeouts import PATIENCE
 
 
@@ -46,7 +46,7 @@ def file(tmp_path: Path) -> Path:
 
 def test_the_start_and_the_end_are_certified(tmp_path: Path, file: Path) -> None:
     log = Growing()
-    watch = Watch(CheckpointSigner(tmp_path, Places(file)), log, every_seconds=3600)
+    watch = Watch(CheckpointSigner(tmp_path, file), log, every_seconds=3600)
     until(lambda: heads(file) == [0])
     log.seq = 5
     watch.close()
@@ -54,7 +54,7 @@ def test_the_start_and_the_end_are_certified(tmp_path: Path, file: Path) -> None
 
 
 def test_an_end_that_was_certified_is_not_certified_again(tmp_path: Path, file: Path) -> None:
-    watch = Watch(CheckpointSigner(tmp_path, Places(file)), Growing(), every_seconds=3600)
+    watch = Watch(CheckpointSigner(tmp_path, file), Growing(), every_seconds=3600)
     watch.close()
     assert heads(file) == [0]
 
@@ -65,7 +65,7 @@ def test_time_and_number_each_bring_a_checkpoint(
 ) -> None:
     monkeypatch.setattr(module, "LOOK_SECONDS", 0.01)
     log = Growing()
-    watch = Watch(CheckpointSigner(tmp_path, Places(file)), log, every_seconds=every)
+    watch = Watch(CheckpointSigner(tmp_path, file), log, every_seconds=every)
     until(lambda: heads(file) == [0])
     log.seq = grown
     until(lambda: heads(file) == [0, grown])
@@ -83,7 +83,7 @@ def command(tmp_path: Path) -> list[str]:
 
 
 def test_a_command_is_given_each_checkpoint_and_what_it_missed(tmp_path: Path, file: Path) -> None:
-    signer, kept = CheckpointSigner(tmp_path, Places(file, command(tmp_path))), tmp_path / "kept"
+    signer, kept = CheckpointSigner(tmp_path, file, command(tmp_path)), tmp_path / "kept"
     assert signer.sign("head", [Head("w", 1, "a" * 64)])
     (tmp_path / "down").touch()
     assert not signer.sign("head", [Head("w", 2, "b" * 64)])
@@ -100,7 +100,7 @@ def test_a_command_that_fails_is_told_and_harms_nothing(
     words: list[str], tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "COMMAND_SECONDS", 0.2)
-    signer = CheckpointSigner(tmp_path, Places(file, words))
+    signer = CheckpointSigner(tmp_path, file, words)
     assert not signer.sign("head", [Head("w", 1, "a" * 64)])
     assert signer.problem
 
@@ -108,7 +108,7 @@ def test_a_command_that_fails_is_told_and_harms_nothing(
 def test_what_waits_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_UNSENT", 3)
     (tmp_path / "file").write_text("")
-    signer = CheckpointSigner(tmp_path, Places(tmp_path / "file" / "below"))
+    signer = CheckpointSigner(tmp_path, tmp_path / "file" / "below")
     for seq in range(6):
         assert not signer.sign("head", [Head("w", seq, "a" * 64)])
     assert len(signer._unwritten) == 3
@@ -116,13 +116,13 @@ def test_what_waits_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_command_is_given_what_the_disk_does_not_take(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    signer = CheckpointSigner(tmp_path, Places(tmp_path / "file" / "below", command(tmp_path)))
+    signer = CheckpointSigner(tmp_path, tmp_path / "file" / "below", command(tmp_path))
     assert not signer.sign("head", [Head("w", 1, "a" * 64)])
     assert heads(tmp_path / "kept") == [1]
 
 
 def test_several_threads_may_certify(tmp_path: Path, file: Path) -> None:
-    signer = CheckpointSigner(tmp_path, Places(file))
+    signer = CheckpointSigner(tmp_path, file)
     threads = [
         threading.Thread(target=lambda seq=seq: signer.sign("head", [Head("w", seq, "a" * 64)])) for seq in range(1, 9)
     ]

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from proxy.audit.checkpoints import Checkpoint, Signer, append, read
-from proxy.audit.hash_chain import Head
+from proxy.audit.event import Head
 from proxy.audit.signing_keys import AuditKeys
 from proxy.errors import ConfigError
 

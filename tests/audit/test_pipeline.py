@@ -11,9 +11,9 @@ import pytest
 
 from proxy.audit import shipper
 from proxy.audit.checkpoints import CHECKPOINT_FILE
-from proxy.audit.hash_chain import Head
+from proxy.audit.event import Head
 from proxy.audit.local_log_files import DaemonLog, log_states
-from proxy.audit.pipeline import LenientSink, Recording, checkpoint_file, destination, open_signer
+from proxy.audit.pipeline import AuditPipeline, LenientSink, checkpoint_file, destination, open_signer
 from proxy.config import Settings
 from proxy.errors import AuditUnavailableError
 from tests.support.timeouts import PATIENCE
@@ -31,7 +31,7 @@ async def test_everything_recorded_is_in_the_store_and_signed_when_it_ends(
 ) -> None:
     monkeypatch.setattr(shipper, "LAST_SECONDS", PATIENCE)
     log = DaemonLog(tmp_path)
-    recording = Recording(settings(tmp_path), log, adopts_all=True)
+    recording = AuditPipeline(settings(tmp_path), log, adopts_all=True)
     await recording.sink.record(event(1))
     recording.sink.record_later(event(2))
     await asyncio.to_thread(recording.close)
@@ -48,7 +48,7 @@ async def test_everything_recorded_is_in_the_store_and_signed_when_it_ends(
 async def test_a_postgres_that_is_down_keeps_nobody_and_loses_nothing(tmp_path: Path) -> None:
     log = DaemonLog(tmp_path)
     down = settings(tmp_path, database_url="postgresql://127.0.0.1:1/none")
-    recording = Recording(down, log, adopts_all=True)
+    recording = AuditPipeline(down, log, adopts_all=True)
     await recording.sink.record(event(1))
     async with asyncio.timeout(PATIENCE):
         await asyncio.to_thread(recording.close)
@@ -93,7 +93,7 @@ async def test_a_lenient_sink_lets_calls_go_and_tells_of_the_gap_later() -> None
 @pytest.mark.parametrize("mode", ["refuse", "allow"])
 async def test_the_setting_decides_what_becomes_of_calls_that_cannot_be_recorded(mode: str, tmp_path: Path) -> None:
     log = DaemonLog(tmp_path)
-    recording = Recording(settings(tmp_path, on_audit_failure=mode), log, adopts_all=True)
+    recording = AuditPipeline(settings(tmp_path, on_audit_failure=mode), log, adopts_all=True)
     log.close()
     if mode == "refuse":
         with pytest.raises(AuditUnavailableError):
@@ -107,8 +107,8 @@ def test_checkpoints_go_where_the_settings_say(tmp_path: Path) -> None:
     assert checkpoint_file(settings(tmp_path)) == tmp_path / CHECKPOINT_FILE
     given = settings(tmp_path, checkpoint_file=tmp_path / "own.jsonl", checkpoint_command="tee 'a b.jsonl'")
     signer = open_signer(given)
-    assert signer._places.command == ["tee", "a b.jsonl"]
-    signer._places = type(signer._places)(signer._places.file, ())
+    assert signer._command == ["tee", "a b.jsonl"]
+    signer._command = ()
     assert signer.sign("head", [Head("w", 1, "a" * 64)])
     assert json.loads((tmp_path / "own.jsonl").read_text())["writer"] == "w"
 

@@ -14,7 +14,7 @@ import apsw
 import pytest
 
 from proxy.audit import local_log_sql, reader
-from proxy.audit.event import DayStats, DenialStats, Entry, Filter, SecretStats, Stats, ToolStats
+from proxy.audit.event import DayStats, DenialStats, Filter, LogEntry, SecretStats, Stats, ToolStats
 from proxy.audit.local_log import LOG_FILE
 from proxy.audit.local_log_files import read_logs
 from proxy.audit.reader import AuditReader, Follower, add_stats, open_audit
@@ -182,9 +182,9 @@ async def test_an_outage_hides_nothing(tmp_path: Path, events: Events) -> None:
 
 
 async def test_what_other_machines_ship_is_seen(tmp_path: Path, events: Events) -> None:
-    def entry(name: str, age: float) -> Entry:
+    def entry(name: str, age: float) -> LogEntry:
         body = {"event_id": name, "kind": "decided", "time": time.time() - age}
-        return Entry(json.dumps(body), "elsewhere", 1, "0" * 64)
+        return LogEntry(json.dumps(body), "elsewhere", 1, "0" * 64)
 
     await events.write([entry("before", 5)])
     async with reading(events, tmp_path) as audit:

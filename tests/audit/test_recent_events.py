@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from proxy.audit import recent_events
-from proxy.audit.event import Entry
+from proxy.audit.event import LogEntry
 from proxy.audit.recent_events import RecentEvents
 
 
-def some(first: int, last: int, size: int = 1) -> list[Entry]:
-    return [Entry("x" * size, "w", seq, "0") for seq in range(first, last + 1)]
+def some(first: int, last: int, size: int = 1) -> list[LogEntry]:
+    return [LogEntry("x" * size, "w", seq, "0") for seq in range(first, last + 1)]
 
 
 def numbers(kept: RecentEvents, after: int, limit: int = 100) -> list[int | None] | None:

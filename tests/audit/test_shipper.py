@@ -16,7 +16,7 @@ import apsw
 import pytest
 
 from proxy.audit import shipper as module
-from proxy.audit.event import Entry, Filter, Written
+from proxy.audit.event import Filter, LogEntry, Written
 from proxy.audit.local_log import LOG_FILE
 from proxy.audit.local_log_files import DaemonLog, RunLog, log_states, worker_log
 from proxy.audit.ship_sources import OwnSource, Source
@@ -43,7 +43,7 @@ class Flaky:
         self.writes: list[int] = []
         self.fails_at = -1
 
-    async def write(self, entries: Sequence[Entry]) -> Written:
+    async def write(self, entries: Sequence[LogEntry]) -> Written:
         if len(self.writes) == self.fails_at - 1:
             self.fails_at = -1
             raise StoreUnavailableError("down for once")

@@ -12,8 +12,8 @@ import pytest
 from proxy.audit.chain_reader import START as BEGINNING
 from proxy.audit.chain_reader import ChainedEvent, StoreChains
 from proxy.audit.checkpoints import Checkpoint, Signed, by_writer
-from proxy.audit.event import Entry, Written
-from proxy.audit.hash_chain import Head, link, start
+from proxy.audit.event import Head, LogEntry, Written
+from proxy.audit.hash_chain import link, start
 from proxy.audit.local_log import LOG_FILE
 from proxy.audit.local_log_files import log_states
 from proxy.audit.retention import prune
@@ -191,7 +191,7 @@ async def test_a_second_row_under_an_events_id_is_found_wherever_a_page_ends(
     monkeypatch.setattr("proxy.audit.chain_reader.LIMIT", 7)
     entry = (await StoreChains(events).page(writer, (seq - 1, "~", 0.0)))[0].entry
     forged = json.loads(entry.body) | {"time": START + seq + 1000, "tool": "forged"}
-    assert await events.write([Entry(json.dumps(forged), writer, seq, entry.chain)]) == Written(1)
+    assert await events.write([LogEntry(json.dumps(forged), writer, seq, entry.chain)]) == Written(1)
     assert (await found(tmp_path, events))[2] in {"repeated", "altered"}
 
 
@@ -229,11 +229,11 @@ class TestPruned:
     async def test_nothing_is_pruned_where_no_checkpoint_can_be_written(
         self, tmp_path: Path, events: Events, writer: str
     ) -> None:
-        from proxy.audit.checkpoint_signer import CheckpointSigner, Places
+        from proxy.audit.checkpoint_signer import CheckpointSigner
         from proxy.errors import AuditUnavailableError
 
         (tmp_path / "file").write_text("")
-        broken = CheckpointSigner(tmp_path, Places(tmp_path / "file" / "below"))
+        broken = CheckpointSigner(tmp_path, tmp_path / "file" / "below")
         with pytest.raises(AuditUnavailableError, match="nothing was pruned"):
             await prune(events, START + 11, broken)
         assert (await verified(tmp_path, events)).checked == COUNT
@@ -307,7 +307,7 @@ def chain(count: int, writer: str = "w") -> list[ChainedEvent]:
     tip, found = start(writer).hash, []
     for seq in range(1, count + 1):
         tip = link(tip, seq, f"body {seq}")
-        found.append(ChainedEvent(Entry(f"body {seq}", writer, seq, tip), f"e{seq}"))
+        found.append(ChainedEvent(LogEntry(f"body {seq}", writer, seq, tip), f"e{seq}"))
     return found
 
 
@@ -371,7 +371,7 @@ def test_a_checkpoint_of_another_history_is_a_fork() -> None:
 
 
 def test_an_event_without_a_place_is_told() -> None:
-    _, problem = walked([ChainedEvent(Entry("x", "w", None, None), "e")])
+    _, problem = walked([ChainedEvent(LogEntry("x", "w", None, None), "e")])
     assert problem is not None
     assert (problem.event_id, problem.what) == ("e", "unchained")
 

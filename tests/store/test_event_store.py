@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from proxy.audit.encoder import encode
-from proxy.audit.event import Cursor, DayStats, DenialStats, Entry, Filter, SecretStats, Written
-from proxy.audit.hash_chain import Head
+from proxy.audit.event import Cursor, DayStats, DenialStats, Filter, Head, LogEntry, SecretStats, Written
 from proxy.core.model import AuditEvent, Finding
 from proxy.errors import StoreUnavailableError
 from proxy.store.event_store import Events
@@ -23,7 +22,7 @@ UNWIELDY = "".join(chr(0x1_0000 + number * 7919 % 0x1_0000) for number in range(
 Where = tuple[str | None, Path]
 
 
-def event(number: int = 1, kind: str = "decided", **fields: Any) -> Entry:
+def event(number: int = 1, kind: str = "decided", **fields: Any) -> LogEntry:
     plain: dict[str, Any] = {
         "event_id": f"e{number:04}",
         "kind": kind,
@@ -36,14 +35,14 @@ def event(number: int = 1, kind: str = "decided", **fields: Any) -> Entry:
         "method": "tools/call",
         "tool": "read_file",
     }
-    return Entry(encode(AuditEvent(**(plain | fields))), "log-1", number, f"hash-{number}")
+    return LogEntry(encode(AuditEvent(**(plain | fields))), "log-1", number, f"hash-{number}")
 
 
-def decided(number: int = 1, **fields: Any) -> Entry:
+def decided(number: int = 1, **fields: Any) -> LogEntry:
     return event(number, **({"decision": "allow", "reason": "default"} | fields))
 
 
-def completed(number: int, of: int, **fields: Any) -> Entry:
+def completed(number: int, of: int, **fields: Any) -> LogEntry:
     plain = {"outcome": "done", "is_error": False, "total_ms": 4.5, "upstream_ms": 3.5, "result_size": 10}
     return event(number, "completed", **({"call_id": f"c{of}"} | plain | fields))
 
@@ -55,8 +54,8 @@ async def ids(events: Events, **where: Any) -> list[str]:
 class TestWriting:
     async def test_an_event_is_kept_exactly_as_it_was_recorded(self, events: Events) -> None:
         body = '{"time": 1763000000.5,  "kind":"odd","event_id":"e1", "z": 1.0, "a": "\\u00e9é"}'
-        assert await events.write([Entry(body, "w", 7, "h")]) == Written(1)
-        assert await events.find("e1") == [Entry(body, "w", 7, "h")]
+        assert await events.write([LogEntry(body, "w", 7, "h")]) == Written(1)
+        assert await events.find("e1") == [LogEntry(body, "w", 7, "h")]
 
     async def test_what_came_before_is_left_as_it_is(self, events: Events) -> None:
         first = decided(1, tool="a")
@@ -108,7 +107,7 @@ class TestWriting:
         ids=lambda value: ascii(value)[:40],
     )
     async def test_poison_is_told_and_keeps_nothing_else_out(self, events: Events, body: str, why: str) -> None:
-        written = await events.write([decided(1), Entry(body), decided(2), Entry(body), decided(3)])
+        written = await events.write([decided(1), LogEntry(body), decided(2), LogEntry(body), decided(3)])
         assert (written.kept, list(written.poison)) == (3, [1, 3])
         assert why in written.poison[1]
         assert (await events.stats(Filter())).events == 3
@@ -313,7 +312,7 @@ class TestEvents:
             event(4, "egress_denied", tool=None, call_id=None),
         ]
         await events.write(list(reversed(entries)))
-        found: list[Entry] = []
+        found: list[LogEntry] = []
         cursor: Cursor | None = None
         while page := await events.events(Filter(), 3, cursor):
             found += [entry for _, entry in page]
@@ -374,7 +373,7 @@ class TestStats:
     @pytest.mark.parametrize("odd", ['"x"', '["x", 5, null, []]', '{"detector": "d"}', "7"])
     async def test_redactions_of_an_odd_form_are_no_obstacle(self, events: Events, odd: str) -> None:
         body = f'{{"event_id": "e1", "kind": "decided", "time": {NOW}, "redactions": {odd}}}'
-        await events.write([Entry(body)])
+        await events.write([LogEntry(body)])
         assert {one.detector for one in (await events.stats(Filter())).secrets} <= {None}
 
     async def test_calls_are_counted_by_day(self, events: Events) -> None:
@@ -398,7 +397,7 @@ class TestCounting:
         assert await events.count(Filter(since=NOW + 2, until=NOW + 3)) == 1
 
     async def test_what_a_writer_wrote_past_a_number_can_be_left_out(self, events: Events) -> None:
-        loose = Entry(f'{{"event_id": "loose", "kind": "k", "time": {NOW}}}')
+        loose = LogEntry(f'{{"event_id": "loose", "kind": "k", "time": {NOW}}}')
         await events.write([decided(1), decided(2), decided(3), loose])
         for without, left in (((("log-1", 1),), 2), ((("log-1", 0),), 1), ((("other", 0),), 4)):
             where = Filter(without=without)
@@ -452,7 +451,7 @@ class TestPruning:
         assert await events.prune(NOW + 1000, [Head("log-1", 99, ""), Head("log-2", 99, "")]) == 7
 
     async def test_what_is_of_no_chain_goes_by_its_time(self, events: Events) -> None:
-        await events.write([Entry(decided(number).body) for number in range(1, 11)])
+        await events.write([LogEntry(decided(number).body) for number in range(1, 11)])
         assert await events.prune(NOW + 4) == 3
         assert await events.prune(NOW + 1000) == 7
 
@@ -510,7 +509,7 @@ class TestViews:
         ]
 
     async def test_behaviour_is_counted_by_tool_and_capability(self, events: Events) -> None:
-        def seen(number: int, *counts: tuple[str, int], **fields: Any) -> Entry:
+        def seen(number: int, *counts: tuple[str, int], **fields: Any) -> LogEntry:
             entries = [{"capability": capability, "count": count, "path": "/x"} for capability, count in counts]
             detail = {"phase": "call", "observations": entries, **fields.pop("detail", {})}
             return event(number, "observed", detail=detail, **fields)

@@ -13,8 +13,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from proxy.audit.event import Entry, Filter, Written
-from proxy.audit.hash_chain import Head
+from proxy.audit.event import Filter, Head, LogEntry, Written
 from proxy.audit.local_log_files import DaemonLog
 from proxy.audit.ship_sources import OwnSource
 from proxy.audit.shipper import Route, Shipper
@@ -151,7 +150,7 @@ async def test_what_only_the_database_refuses_is_found_by_halves(
     events: PostgresEvents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(room, "readable", lambda body: '{"time": 1e300}' if body in "25" else decided(int(body)).body)
-    written = await events.write([Entry(str(number)) for number in range(8)])
+    written = await events.write([LogEntry(str(number)) for number in range(8)])
     assert (written.kept, sorted(written.poison)) == (6, [2, 5])
     assert (await events.stats(Filter())).events == 6
 
@@ -161,10 +160,10 @@ async def test_an_outage_is_no_poison(postgres: Postgres, database_url: str) -> 
     postgres.halt()
     try:
         with pytest.raises(StoreUnavailableError):
-            await store.write([decided(1), Entry("nonsense")])
+            await store.write([decided(1), LogEntry("nonsense")])
     finally:
         postgres.start()
-    written = await store.write([decided(1), Entry("nonsense")])
+    written = await store.write([decided(1), LogEntry("nonsense")])
     assert (written.kept, list(written.poison)) == (1, [1])
     await store.close()
 
@@ -190,7 +189,7 @@ class TestRoles:
         url = login("writer")
         store = PostgresEvents(PostgresDatabase(url, timeout=PATIENCE))
         await store.database.check()
-        assert await store.write([decided(1), decided(1), Entry("nonsense")]) == Written(
+        assert await store.write([decided(1), decided(1), LogEntry("nonsense")]) == Written(
             2, {2: "it cannot be read as JSON: Expecting value: line 1 column 1 (char 0)"}
         )
         await store.prepare(time.time())

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.audit.event import Entry, Filter, Written
+from proxy.audit.event import Filter, Head, LogEntry, Written
 from proxy.audit.event_columns import COLUMNS, columns
-from proxy.audit.hash_chain import Head
 from proxy.store import event_store_sqlite as room
 from proxy.store.event_store_sqlite import SqliteEvents
 from proxy.store.open_store import open_events
@@ -34,7 +33,7 @@ async def test_what_only_the_database_refuses_is_found_by_halves(
     nothing = [None] * len(COLUMNS)
     monkeypatch.setattr(room, "columns", lambda body, _: nothing if body in "23" else columns(decided(int(body)).body))
     events = SqliteEvents(SqliteDatabase(tmp_path / STORE_FILE))
-    written = await events.write([Entry(str(number)) for number in range(8)])
+    written = await events.write([LogEntry(str(number)) for number in range(8)])
     assert (written.kept, sorted(written.poison)) == (6, [2, 3])
     assert "NOT NULL" in written.poison[2]
     monkeypatch.undo()

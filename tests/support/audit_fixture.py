@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from proxy.audit import local_log_sql
-from proxy.audit.checkpoint_signer import CheckpointSigner, Places
+from proxy.audit.checkpoint_signer import CheckpointSigner
 from proxy.audit.checkpoints import CHECKPOINT_FILE
-from proxy.audit.event import Entry
+from proxy.audit.event import LogEntry
 from proxy.audit.local_log import LOG_FILE, LocalLog
 from proxy.audit.signing_keys import AuditKeys
 from proxy.core.model import AuditEvent, Finding
@@ -81,15 +81,15 @@ class World:
         local_log_sql.discard(connection, state.head.seq, {}, NOW)
         connection.close()
 
-    def write(self, entries: Sequence[Entry]) -> None:
+    def write(self, entries: Sequence[LogEntry]) -> None:
         """Put events straight into the store."""
         in_thread(lambda: self._write(entries))
 
     def signer(self) -> CheckpointSigner:
         AuditKeys(self.state_dir)
-        return CheckpointSigner(self.state_dir, Places(self.state_dir / CHECKPOINT_FILE))
+        return CheckpointSigner(self.state_dir, self.state_dir / CHECKPOINT_FILE)
 
-    async def _write(self, entries: Sequence[Entry]) -> None:
+    async def _write(self, entries: Sequence[LogEntry]) -> None:
         store = open_events(self.database_url, self.state_dir)
         try:
             await store.write(entries)

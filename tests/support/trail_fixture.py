@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from proxy.audit.chain_reader import AllChains, LogChains, StoreChains
-from proxy.audit.checkpoint_signer import CheckpointSigner, Places
+from proxy.audit.checkpoint_signer import CheckpointSigner
 from proxy.audit.checkpoints import CHECKPOINT_FILE, Checkpoint, Signed, by_writer, read
-from proxy.audit.hash_chain import Head
+from proxy.audit.event import Head
 from proxy.audit.local_log import LOG_FILE
 from proxy.audit.local_log_files import DaemonLog, log_states
 from proxy.audit.shipper import Route, Shipper
@@ -36,7 +36,7 @@ def write(state_dir: Path, numbers: Sequence[int], **fields: Any) -> Head:
 
 
 def signer(state_dir: Path) -> CheckpointSigner:
-    return CheckpointSigner(state_dir, Places(state_dir / CHECKPOINT_FILE))
+    return CheckpointSigner(state_dir, state_dir / CHECKPOINT_FILE)
 
 
 def sign(state_dir: Path) -> None:

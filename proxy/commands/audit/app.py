@@ -78,6 +78,7 @@ async def _last(audit: AuditReader, number: int) -> list[dict[str, Any]]:
     except StoreUnavailableError as error:
         message = f"Only what is still in the local logs is shown: {error}"
         Console(stderr=True, soft_wrap=True).print(message, style="yellow", markup=False)
+        # While the store is down, the logs hold the newest events, which is what `tail` is for.
         async with open_audit(None, audit.state_dir, local=True) as logs:
             return await logs.last(number)
 
@@ -103,6 +104,7 @@ def _print(events: Iterable[dict[str, Any]], *, with_header: bool) -> None:
         table.add_row(
             f"{when:%H:%M:%S.%f}"[:-3],
             event["kind"],
+            # Agents and servers choose these texts: `printable` escapes what would act on the terminal.
             printable(event.get("agent")),
             printable(event.get("server")),
             printable(event.get("tool") or event.get("method")),

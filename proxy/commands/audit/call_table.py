@@ -44,6 +44,7 @@ def print_calls(calls: Sequence[CallRecord], console: Console) -> None:
         console.width = UNBOUNDED
     columns = dict(COLUMNS)
     table = _table(calls, columns)
+    # None first: shorter times and ids may be enough, before any column is left out.
     for gone in (None, *LEAST_TELLING):
         if _natural_width(table, console) <= console.width:
             break

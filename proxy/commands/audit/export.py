@@ -19,17 +19,16 @@ from typing import IO, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from proxy.audit.event import Entry, Filter
+from proxy.audit.event import Filter, LogEntry
 from proxy.audit.event_schema import StoredEvent
 from proxy.audit.pipeline import destination, open_signer
 from proxy.audit.reader import open_audit
 from proxy.audit.retention import Pruned
 from proxy.audit.retention import prune as prune_store
 from proxy.audit.verify import Problem
-from proxy.commands.audit.checkpoints import EXIT_BAD, read_checkpoints
 from proxy.commands.audit.filter import Agent, Arg, Decision, Rule, Server, Since, Tool, Until, read_filter
+from proxy.commands.audit.verify import EXIT_BAD, read_checkpoints, show_progress
 from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, require_trail, store_settings
 from proxy.commands.terminal import format_json, printable
 from proxy.commands.time_format import format_time, parse_time
@@ -38,7 +37,7 @@ from proxy.errors import ConfigError
 from proxy.store.event_store import Events
 from proxy.store.open_store import open_events, store_exists
 
-TIMEOUT = 3600.0
+TIMEOUT = 3600.0  # seconds: counting and pruning go over the whole store
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 EXPORT_EPILOG = """
@@ -120,12 +119,12 @@ def prune(
 
 
 async def _export(
-    settings: Settings, where: Filter, limit: int | None, write: Callable[[Entry], None], *, watched: bool
+    settings: Settings, where: Filter, limit: int | None, write: Callable[[LogEntry], None], *, watched: bool
 ) -> int:
     number = 0
     async with open_audit(settings.postgres, settings.state_dir, store_timeout=TIMEOUT) as audit:
         total = await audit.count(where) if watched else None
-        with _progress("exporting", min(total, limit or total) if total else None, watched=watched) as progress:
+        with show_progress("exporting", min(total, limit or total) if total else None, watched=watched) as progress:
             async for entry in audit.entries(where):
                 if number == limit:
                     break
@@ -137,11 +136,12 @@ async def _export(
 
 async def _prune(settings: Settings, before: float, files: Sequence[Path], *, force: bool) -> Pruned:
     try:
+        # Without checkpoints nothing is verified: --force is for a chain that is known to be broken.
         signed = {} if force else read_checkpoints(settings, files)[0]
     except ConfigError as error:
         raise ConfigError(f"nothing was pruned: {error}") from error
     async with _store(settings) as store:
-        with _progress("pruning", None, watched=sys.stderr.isatty()) as progress:
+        with show_progress("pruning", None, watched=sys.stderr.isatty()) as progress:
             return await prune_store(store, before, open_signer(settings), signed=signed, progress=progress)
 
 
@@ -159,7 +159,7 @@ def _confirm(settings: Settings, before: float) -> None:
             return await store.count(Filter(until=before))
 
     what = f"{asyncio.run(count())} events from before {format_time(before)} UTC"
-    typer.confirm(f"Delete {what} from {destination(settings)} for good?", abort=True, err=True)
+    typer.confirm(f"Delete {what} from {destination(settings)} permanently?", abort=True, err=True)
 
 
 @contextlib.asynccontextmanager
@@ -189,7 +189,7 @@ def _opened(path: Path | None) -> Iterator[IO[str]]:
         raise
 
 
-def _writer(form: str, file: IO[str]) -> Callable[[Entry], None]:
+def _writer(form: str, file: IO[str]) -> Callable[[LogEntry], None]:
     if form == "jsonl":
         return lambda entry: print(format_json(_line(entry)), file=file)
     rows = csv.writer(file)
@@ -197,11 +197,11 @@ def _writer(form: str, file: IO[str]) -> Callable[[Entry], None]:
     return lambda entry: rows.writerow(_cells(entry))
 
 
-def _line(entry: Entry) -> dict[str, Any]:
+def _line(entry: LogEntry) -> dict[str, Any]:
     return {"body": entry.body, "writer": entry.writer, "seq": entry.seq, "chain": entry.chain}
 
 
-def _cells(entry: Entry) -> list[Any]:
+def _cells(entry: LogEntry) -> list[Any]:
     event = json.loads(entry.body) | {"writer": entry.writer, "seq": entry.seq}
     event["time"] = dt.datetime.fromtimestamp(event["time"], dt.UTC).isoformat()
     return [_cell(event.get(name)) for name in COLUMNS]
@@ -215,12 +215,3 @@ def _cell(value: Any) -> Any:
     text = _CONTROLS.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
     # A spreadsheet runs what begins so as a formula, and agents choose what is written here.
     return f"'{text}" if text.startswith(FORMULA) else text
-
-
-@contextlib.contextmanager
-def _progress(what: str, total: int | None, *, watched: bool) -> Iterator[Callable[[int], None]]:
-    count = (BarColumn(), MofNCompleteColumn()) if total else (SpinnerColumn(),)
-    columns = (TextColumn(what), *count, TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not watched) as bar:
-        task = bar.add_task(what, total=total)
-        yield lambda number: bar.advance(task, number)

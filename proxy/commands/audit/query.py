@@ -89,6 +89,7 @@ async def _query(settings: Settings, where: Filter, limit: int, *, as_json: bool
 
 
 async def _calls(audit: AuditReader, where: Filter, limit: int) -> AsyncIterator[CallRecord]:
+    # Page by page: with --json a large answer is printed as it comes, and never held as a whole.
     before = None
     while limit > 0 and (page := await audit.calls(where, min(limit, PAGE), before)):
         for call in page:
@@ -122,6 +123,7 @@ async def _complete(audit: AuditReader, prefix: str) -> str:
 
 def _print_calls(calls: list[CallRecord], limit: int) -> None:
     print_calls(calls, Console(markup=False, emoji=False, highlight=False))
+    # On standard error: standard output is for what reads the table.
     more = "; there may be more: --limit" if len(calls) == limit else ""
     Console(stderr=True, markup=False, highlight=False).print(f"{len(calls)} calls{more}", style="dim")
 

@@ -20,7 +20,7 @@ from proxy.commands.terminal import format_json, printable
 from proxy.commands.time_format import format_time
 from proxy.config import Settings
 
-TIMEOUT = 600.0
+TIMEOUT = 600.0  # seconds: sums go over every event that matches
 EPILOG = "Example:  interlock audit stats --since 7d"
 _COUNTED = frozenset({"calls", "denied", "errors", "denials", "found", "only in record", "mean ms", "max ms"})
 
@@ -98,6 +98,7 @@ def _print(found: Stats, limit: int) -> None:
     )
     for title, names, rows in tables:
         if rows:
+            # Days are in order, so the newest are at the end; all other tables have the most first.
             newest_last = rows[-limit:] if title.startswith("By day") else rows[:limit]
             console.print()
             console.print(_table(title, names, newest_last))

@@ -7,31 +7,31 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from proxy.audit.chain_reader import Chains, ExportedChains
-from proxy.audit.checkpoints import Signed
+from proxy.audit.checkpoints import Checkpoint, Signed, by_writer, read
 from proxy.audit.event_schema import json_schema
-from proxy.audit.pipeline import destination
+from proxy.audit.pipeline import checkpoint_file, destination
 from proxy.audit.reader import open_audit
-from proxy.audit.signing_keys import AuditKeys
+from proxy.audit.signing_keys import AuditKeys, read_public
 from proxy.audit.verify import Report, expected
 from proxy.audit.verify import verify as verify_chains
-from proxy.commands.audit.checkpoints import EXIT_BAD, read_checkpoints
 from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, state_folder, store_settings
 from proxy.commands.terminal import printable
 from proxy.commands.time_format import parse_time
 from proxy.config import Settings
 from proxy.errors import ConfigError
 
+EXIT_BAD = 1
 EXIT_UNPROVEN = 3
 EPILOG = """
 Examples:
@@ -94,22 +94,41 @@ def rotate_key(state_dir: StateDir = None, config: ConfigFile = None) -> None:
     Console(stderr=True, soft_wrap=True).print(f"Key {key} signs from now on.")
 
 
+def read_checkpoints(
+    settings: Settings, files: Sequence[Path] = (), public_keys: Sequence[Path] = (), until: float | None = None
+) -> tuple[dict[str, Signed], list[str]]:
+    """Return what was signed, by writer, and what is wrong with lines that are not valid.
+
+    By default with the file and the keys of the settings. Heads that were signed after `until` are left out. Raises
+    ConfigError where a file cannot be read.
+    """
+    chosen = files or [file for file in (checkpoint_file(settings),) if file.exists()]
+    keys = read_public(public_keys) if public_keys else AuditKeys(settings.state_dir).public()
+    found = [one for file in chosen for one in read(file, keys)]
+    broken = [one for one in found if isinstance(one, str)]
+    signed = [one for one in found if isinstance(one, Checkpoint)]
+    # Rejected and pruned events are missing from an export of an earlier time as well: those always count.
+    heard = (one for one in signed if until is None or one.kind != "head" or float(one.time) <= until)
+    return by_writer(heard), broken
+
+
 async def _verify(settings: Settings, export: Path | None, signed: dict[str, Signed], *, local: bool) -> Report:
     async with open_audit(settings.postgres, settings.state_dir, local=local) as audit:
         # An export is read without the store: an auditor has the file and the keys alone.
         chains: Chains = audit.chains() if export is None else ExportedChains(export)
         if not (export or local or audit.store or await chains.heads()):
             raise ConfigError(f"there is no audit trail in {settings.state_dir}; give --state-dir or --database-url")
-        with _progress(expected(signed)) as progress:
+        with show_progress("verifying", expected(signed) or None, watched=sys.stderr.isatty()) as progress:
             return await verify_chains(chains, signed, progress)
 
 
 @contextlib.contextmanager
-def _progress(total: int) -> Iterator[Callable[[int], None]]:
-    console = Console(stderr=True)
-    columns = (TextColumn("verifying"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not sys.stderr.isatty()) as bar:
-        task = bar.add_task("verifying", total=total or None)
+def show_progress(what: str, total: int | None, *, watched: bool) -> Iterator[Callable[[int], None]]:
+    """Draw a progress bar on standard error where somebody watches; yield the function that advances it."""
+    count = (BarColumn(), MofNCompleteColumn()) if total else (SpinnerColumn(),)
+    columns = (TextColumn(what), *count, TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not watched) as bar:
+        task = bar.add_task(what, total=total)
         yield lambda number: bar.advance(task, number)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from pathlib import Path
 
 import apsw
@@ -12,6 +13,8 @@ import pytest
 from proxy.audit.checkpoints import CHECKPOINT_FILE
 from proxy.audit.local_log import LOG_FILE
 from proxy.audit.signing_keys import AuditKeys
+from proxy.commands.audit.verify import read_checkpoints
+from proxy.config import load_settings
 from proxy.store.open_store import open_events
 from tests.commands.conftest import Done, Run, complaint
 from tests.support.trail_fixture import move, sign, write
@@ -142,3 +145,22 @@ def test_the_schema_is_json(run: Run) -> None:
     done = run("audit", "schema")
     assert done.returncode == 0
     assert "arguments_hash" in json.loads(done.stdout)["properties"]
+
+
+def test_the_file_and_keys_are_those_of_the_settings_or_those_given(tmp_path: Path) -> None:
+    head = write(tmp_path / "state", [1, 2])
+    sign(tmp_path / "state")
+    settings = load_settings({"state_dir": tmp_path / "state"}).settings
+    signed, broken = read_checkpoints(settings)
+    assert (list(signed), signed[head.writer].last, broken) == ([head.writer], 2, [])
+    empty = load_settings({"state_dir": tmp_path / "other"}).settings
+    assert read_checkpoints(empty) == ({}, [])
+    vault = tmp_path / "vault"
+    vault.mkdir()
+    kept = Path(shutil.copy(tmp_path / "state" / "checkpoints" / "checkpoints.jsonl", vault))
+    (key,) = (tmp_path / "state" / "keys" / "audit-public").glob("*.pem")
+    assert read_checkpoints(empty, [kept], [key]) == (signed, [])
+    assert read_checkpoints(empty, [kept], [key], until=1.0) == ({}, [])
+    with kept.open("a") as file:
+        file.write("{}\n")
+    assert len(read_checkpoints(empty, [kept], [key])[1]) == 1
