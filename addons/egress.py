@@ -102,13 +102,13 @@ class Egress:
         return self._judge_anew(flow)
 
     def _judge_anew(self, flow: http.HTTPFlow) -> Awaitable[None] | None:
-        return self._judge(flow) if flows.egress(flow).policy_version != self._guard.version else None
+        return self._judge(flow) if flows.egress(flow).policy_version != self._guard.policy().version else None
 
     def _known(self, flow: http.HTTPFlow) -> Decision | None:
         """Return the decision on the same claim on this connection, if the policy is still the same."""
         destination = self._clients.get(flow.client_conn, {}).get((flow.request.host, flow.request.port))
         judged = destination.judged if destination is not None else None
-        if destination is None or judged is None or judged.decision.policy_version != self._guard.version:
+        if destination is None or judged is None or judged.decision.policy_version != self._guard.policy().version:
             return None
         return judged.decision if judged.claim == _claim(flow, destination) else None
 

@@ -10,8 +10,8 @@ import structlog
 
 from addons import flow_state as flows
 from proxy.gate.outbound_scan import last_words
+from proxy.gate.request import carry_out
 from proxy.gate.router import ResponseRouter
-from proxy.gate.verdict import carry_out
 from proxy.wire.jsonrpc import serialise
 
 if TYPE_CHECKING:

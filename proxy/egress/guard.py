@@ -56,13 +56,9 @@ class EgressGuard:
         own: Callable[[], Sequence[tuple[str, int]]],
         look_up: LookUp | None = None,
     ) -> None:
-        self._policy = policy
+        self.policy = policy
         self._own = own
         self._look_up = look_up or Resolver().look_up
-
-    @property
-    def version(self) -> str:
-        return self._policy().version
 
     async def judge(self, request: EgressRequest, *, proven: bool = True) -> Judgement:
         """Decide on `request`; resolve its host unless its addresses are given. Never raises.
@@ -80,7 +76,7 @@ class EgressGuard:
             return Judgement(UNJUDGED)
 
     async def _judge(self, request: EgressRequest) -> Judgement:
-        egress = self._policy().egress
+        egress = self.policy().egress
         decision = egress.decide(request, self._own_ports(request))
         # A name that is denied anyway is not resolved: the DNS query itself leaves the machine and can carry data.
         open_ended = decision.reason == DEFAULT_DENY and egress.allows_by_address
@@ -91,7 +87,7 @@ class EgressGuard:
         if not addresses:
             return Judgement(decision)
         known = replace(request, addresses=addresses)
-        return Judgement(self._policy().egress.decide(known, self._own_ports(known)), addresses)
+        return Judgement(self.policy().egress.decide(known, self._own_ports(known)), addresses)
 
     async def _addresses(self, request: EgressRequest) -> tuple[str, ...]:
         """Return the host's addresses; none if it has none, and so cannot be dialled."""

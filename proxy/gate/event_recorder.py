@@ -63,7 +63,18 @@ class EventRecorder:
             self._sink.record_later(event)
         else:
             await self._sink.record(event)
-        _log_decision(event)
+        log.info(
+            "decided",
+            call_id=event.call_id,
+            agent=event.agent,
+            server=event.server,
+            method=event.method,
+            tool=event.tool,
+            decision=event.decision,
+            reason=event.reason,
+            rule=event.rule,
+            ms=event.gate_ms,
+        )
 
     def completed(
         self,
@@ -294,21 +305,6 @@ def _origin(context: Context) -> dict[str, Any]:
         "revision": context.revision,
         "session": context.session,
     }
-
-
-def _log_decision(event: AuditEvent) -> None:
-    log.info(
-        "decided",
-        call_id=event.call_id,
-        agent=event.agent,
-        server=event.server,
-        method=event.method,
-        tool=event.tool,
-        decision=event.decision,
-        reason=event.reason,
-        rule=event.rule,
-        ms=event.gate_ms,
-    )
 
 
 def _ms(seconds: float) -> float:

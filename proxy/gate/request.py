@@ -8,12 +8,12 @@ written anew, and nothing is forwarded before its event is durable. Whatever fai
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
+from uuid_utils import uuid7
 
-from proxy.core.ids import new_id
-from proxy.core.model import UNSAID, Call, Decision, Forward, Kind, Message, Outcome
+from proxy.core.model import UNSAID, Answer, Call, Decision, Forward, Kind, Message, Outcome, Pass, Reject
 from proxy.errors import AuditUnavailableError, PhaseError, StoreUnavailableError, WireError
 from proxy.gate.event_recorder import RECORDED
 from proxy.gate.refusal import CallState, carried_why, egress_reason, egress_why, refused_verdict, sentence
@@ -55,6 +55,26 @@ QUIET = frozenset(
 LINE_READ = ("websocket", "stdio")
 
 
+class VerdictCarrier(Protocol):
+    """What one transport does with one message of a client's, once the gate has decided on it."""
+
+    async def forward(self, verdict: Forward) -> None:
+        """Send the canonical form to the server, and have its response routed to the call."""
+        ...
+
+    async def answer(self, verdict: Answer) -> None:
+        """Send the replies to the client; the server gets nothing."""
+        ...
+
+    async def reject(self, verdict: Reject) -> None:
+        """Refuse a message that cannot be answered by its id; the server gets nothing."""
+        ...
+
+    async def let_pass(self) -> None:
+        """Handle what is not MCP as this transport does."""
+        ...
+
+
 class RequestGate:
     """Decides on what clients send. `end_call` is called with the oldest calls where too many are under way."""
 
@@ -82,7 +102,7 @@ class RequestGate:
 
         `before` is what the same stream said just before, where there is one.
         """
-        state = CallState(new_id(), context, self._timer(), len(body))
+        state = CallState(str(uuid7()), context, self._timer(), len(body))
         try:
             return await self._inspect(body, headers, state, before)
         except Exception as error:  # noqa: BLE001  the gate's one boundary: any failure refuses
@@ -312,6 +332,22 @@ class RequestGate:
         if verdict.encoded is not None:
             return verdict.encoded
         return await self._threads.run(verdict.size, serialise, verdict.message.value)
+
+
+async def carry_out(verdict: Verdict, carrier: VerdictCarrier) -> None:
+    """Do as the verdict says. Raises TypeError for anything that is no verdict: nothing is forwarded then."""
+    match verdict:
+        case Forward():
+            await carrier.forward(verdict)
+        case Answer():
+            await carrier.answer(verdict)
+        case Reject():
+            await carrier.reject(verdict)
+        case Pass():
+            await carrier.let_pass()
+        case _:
+            # A gate that returns something else is broken. Each transport refuses on an exception, so raise.
+            raise TypeError(f"unknown verdict {verdict!r}")
 
 
 def as_call(message: Message, context: Context, called: ToolCall | None = None) -> Call:

@@ -32,9 +32,11 @@ class CountingSink:
 
     async def record(self, event: AuditEvent) -> None:
         """Return once the wrapped sink has made `event` durable."""
-        self._count(event)
         begun = time.perf_counter()
-        await self._sink.record(event)
+        try:
+            await self._sink.record(event)
+        finally:
+            self._count(event)  # also where that failed: it happened
         self._count(time.perf_counter() - begun)
 
     def record_later(self, event: AuditEvent) -> None:

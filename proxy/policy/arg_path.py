@@ -10,7 +10,7 @@ is searched too, because some servers parse it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -76,6 +76,7 @@ class Selection(NamedTuple):
 NOTHING: Final = Selection((), (), None)
 
 
+@dataclass(slots=True, eq=False)
 class EvalContext:
     """One call being evaluated: its arguments, and what was already computed about them.
 
@@ -83,14 +84,11 @@ class EvalContext:
     bit 1: must match); `unknown` is the last trouble met.
     """
 
-    __slots__ = ("_names", "arguments", "guess", "memo", "unknown")
-
-    def __init__(self, arguments: JsonObject) -> None:
-        self.arguments = arguments
-        self.memo: dict[str, Any] = {}
-        self.guess = 1
-        self.unknown: Trouble | None = None
-        self._names: Mapping[str, Sequence[str]] | None = None
+    arguments: JsonObject
+    memo: dict[str, Any] = field(default_factory=dict[str, Any])
+    guess: int = 1
+    unknown: Trouble | None = None
+    _names: Mapping[str, Sequence[str]] | None = None
 
     def names(self, folded: str) -> Sequence[str]:
         """Return the arguments whose names fold to `folded`; all are folded once per call."""

@@ -37,7 +37,7 @@ class DetectorCatalog:
         return frozenset({*FAMILIES, *(detector.id for detector in self.detectors)})
 
     @functools.cached_property
-    def _selections(self) -> dict[tuple[str, ...], frozenset[int]]:
+    def selections(self) -> dict[tuple[str, ...], frozenset[int]]:
         return {}
 
     def names(self) -> Iterable[str]:
@@ -68,14 +68,14 @@ class DetectorCatalog:
         Raises PolicyError for a name that chooses nothing.
         """
         key = tuple(names)
-        chosen = self._selections.get(key)
+        chosen = self.selections.get(key)
         if chosen is None:
             if unknown := [name for name in key if name not in self._names]:
                 known = "give a family (secrets, pii, custom) or an id such as pii.card"
                 raise PolicyError(f"unknown detector {unknown[0]!r}: {known}")
             families = tuple(f"{name}." for name in key)
             found = (i for i, one in enumerate(self.detectors) if one.id in key or one.id.startswith(families))
-            chosen = self._selections[key] = frozenset(found)
+            chosen = self.selections[key] = frozenset(found)
         return chosen
 
     def extended(self, custom: Iterable[Mapping[str, Any]]) -> DetectorCatalog:

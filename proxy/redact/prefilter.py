@@ -48,10 +48,9 @@ def is_surely_clean(
     growth, slack = limits
     # A part by itself has a smaller budget: what fits the budget of the whole might be a limit for the part.
     budget = slack if part is not None else growth * len(data) + slack
-    layer: Layer | None = RootLayer(data)
+    layer: Layer | None = None
     depth = 0
-    while layer is not None:
-        data = layer.data
+    while True:
         budget -= len(data)
         # Past the budget the full run reports a limit, so this is not "clean".
         if budget < 0:
@@ -67,9 +66,11 @@ def is_surely_clean(
         # The end of the proof: the full run decodes no deeper, or there is nothing to decode that could matter.
         if depth == MAX_DEPTH or (is_known and _is_noise(data, signs, scanner, is_text=not depth)):
             return True
-        layer = next_layer(layer, data, signs)
+        layer = next_layer(layer or RootLayer(data), data, signs)
+        if layer is None:
+            return True
+        data = layer.data
         depth += 1
-    return True
 
 
 def _is_noise(data: bytes, signs: EncodingSigns, scanner: Scanner, *, is_text: bool) -> bool:
@@ -143,7 +144,8 @@ class _TextBuilder:
         return "".join(lines)
 
     def _array(self, value: list[Any], step: PathStep, depth: int) -> str:
-        if is_text_as_codes(value):
+        # The first test of `is_text_as_codes`, here because most arrays are of objects.
+        if value and type(value[0]) is int and is_text_as_codes(value):
             raise _NotPlainError
         lines: list[str] = []
         for index, child in enumerate(value):
