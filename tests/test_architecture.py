@@ -270,15 +270,20 @@ def mirror(module: str) -> Path:
     return ROOT.joinpath("tests", *parts[:-1], f"test_{parts[-1]}.py")
 
 
-# These are data alone; the daemon is tested by the acceptance tests.
+# These are data alone.
 WITHOUT_MIRROR = {
     "proxy.core.interfaces",
     "proxy.core.proposals",
     "proxy.audit.event",
-    "proxy.errors",
-    "proxy.runtime.worker",
 }
 MIRRORED = (
+    "proxy.system",
+    "proxy.identity",
+    "proxy.egress",
+    "proxy.metrics",
+    "proxy.runtime",
+    "proxy.doctor",
+    "proxy.agent",
     "proxy.wire",
     "proxy.redact",
     "proxy.store",

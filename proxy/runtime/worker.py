@@ -202,6 +202,7 @@ class Worker:
             log.warning("stopping with calls in flight", count=len(self.gate.in_flight))
 
     async def _shut_down(self, serving: asyncio.Task[None]) -> None:
+        # mitmproxy first: its open connections still record events, which `components` must be there to write.
         self.master.shutdown()
         with contextlib.suppress(Exception):
             await asyncio.wait_for(serving, timeout=5)
@@ -252,7 +253,8 @@ class Worker:
             listen_host=host,
             listen_port=port,
             confdir=str(self.authority.folder),
-            rawtcp=False,
+            rawtcp=False,  # bytes that are not HTTP would pass unread
+            # Dial after the decision, and make the leaf without asking the server: a denied host is never contacted.
             connection_strategy="lazy",
             upstream_cert=False,
             tcp_timeout=int(settings.idle_timeout),

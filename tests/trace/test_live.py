@@ -307,7 +307,7 @@ def test_where_ptrace_is_refused_a_server_runs_and_that_is_said(tmp_path: Path, 
     with start_run(tmp_path / "run", obedient(), policy=ALLOW, env=refused) as run:
         run.ask("initialize", 0, **INITIALIZE)
         assert run.end() == 0
-    (line,) = [line for line in run.errors().splitlines() if "unwatched" in line]
+    (line,) = [line for line in run.errors().splitlines() if "untraced" in line]
     assert "SYS_PTRACE" in line
     assert observed(run) == []
 
