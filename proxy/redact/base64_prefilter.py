@@ -1,6 +1,6 @@
 """Whether runs of base64 characters, which paths and long names are too, can be anything but noise.
 
-Pure. Decoding them for nothing is most of what a look at a short text costs, so one pass over the encoded characters
+Pure. Decoding them for nothing is most of what scanning a short text costs, so one pass over the encoded characters
 asks first what decoding could bring to light. It says noise only where none of these is there:
 
 - six bytes in a row that are text (`_TEXT`), at whatever byte of a group they begin. Every built-in detector needs as
@@ -61,7 +61,7 @@ def _has_long_keywords(detector: Detector) -> bool:
 
 
 def clue_patterns() -> list[str]:
-    """Return the patterns of which one matches wherever a run, in a text up to `LARGEST_NOISE`, may be no noise."""
+    """Return patterns; in a text up to `LARGEST_NOISE`, one of them matches wherever a run may be no noise."""
     # Keywords are compared in lower case, so each letter of a word may have been encoded in either case.
     words = [[frozenset((letter.lower() + letter.upper()).encode()) for letter in word] for word in WORDS]
     # The first three bytes of an escape, since markers differ in length: more found than there is, never less.
@@ -72,15 +72,15 @@ def clue_patterns() -> list[str]:
 
 def _anywhere(texts: Iterable[Sequence[frozenset[int]]]) -> str:
     # The same bytes have three encodings, by the byte of a group of three that they begin at.
-    return "|".join(in_base64(text, place) for text in texts for place in range(3))
+    return "|".join(in_base64(text, offset) for text in texts for offset in range(3))
 
 
-def in_base64(text: Sequence[frozenset[int]], place: int) -> str:
-    """Return a pattern for the base64 of bytes, each one of several, that begin at byte `place` of a group of three."""
+def in_base64(text: Sequence[frozenset[int]], offset: int) -> str:
+    """Return a pattern for the base64 of bytes, each one of several, that begin at byte `offset` of a group."""
     characters: list[str] = []
     before = _ANY
     for number, byte in enumerate(text):
-        at = (place + number) % 3
+        at = (offset + number) % 3
         # A character has six bits: the lower ones of the byte before, and the upper ones of this byte.
         lower, drop = (0, 3, 15)[at], (2, 4, 6)[at]
         values = {(left & lower) << (8 - drop) | right >> drop for left in before for right in byte}

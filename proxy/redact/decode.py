@@ -163,7 +163,7 @@ def _add_lines(found: Segments, segments: Segments, span: Span, lines: list[byte
     if not lines:
         return
     end, rest = segments.ends[span[1]], b""
-    # The last line may be shorter than any run that is looked for, and end a secret all the same.
+    # The last line may be shorter than any run that is searched for, and still end a secret.
     if (gap := _LINE_BREAK.match(data, end)) and (last := _LAST_LINE.match(data, gap.end())):
         end, rest = last.end(), last.group().rstrip(b"=")
     found.starts.append(segments.starts[span[0]])

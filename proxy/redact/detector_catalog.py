@@ -126,11 +126,6 @@ def builtin() -> DetectorCatalog:
     return DetectorCatalog(tuple(Detector.model_construct(None, **row) for row in rows))
 
 
-def _construct(raw: dict[str, Any]) -> Detector:
-    fields = {key: tuple(value) if isinstance(value, list) else value for key, value in raw.items()}
-    return Detector.model_construct(None, **fields)
-
-
 def parse_catalogue(text: bytes) -> DetectorCatalog:
     """Parse and check what `detectors.yaml` says. Raises PolicyError."""
     from ruamel.yaml import YAML  # noqa: PLC0415  only after a change of the detectors

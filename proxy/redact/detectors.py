@@ -120,7 +120,7 @@ def compile_search(regex: str) -> Search:
     if led is None or not _has_no_groups(led["group"]):
         return search
     # A capture doubles the cost of a search. Where one byte leads the group and nothing follows, its span is known
-    # without; but at offset 0 the lead may have been `^`, so there the capture is asked.
+    # without; but at offset 0 the lead may have been `^`, so there the capture decides.
     plain = _search(f"{led['lead']}(?:{led['group']}){led['edge']}")
 
     def spans(data: bytes, position: int, limit: int) -> list[tuple[int, int]]:

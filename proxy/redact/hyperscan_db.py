@@ -60,7 +60,7 @@ class PatternSet:
         ends: list[int] = []
         try:
             self._database.scan(data, _add_end_and_stop, 0, ends, self._scratch())
-        except hyperscan.ScanTerminated:  # the callback asked for it
+        except hyperscan.ScanTerminated:  # the callback stopped it
             return ends[0]
         return None
 

@@ -172,7 +172,7 @@ class Document:
         return path.removeprefix(".") if container < 0 else f"\N{HORIZONTAL ELLIPSIS}{path}"
 
     def shown_keys(self, changes: Mapping[int, str]) -> dict[tuple[int, PathStep], str]:
-        """Return what paths must show for the keys among `changes`: a path must not tell the secret in a key."""
+        """Return what paths must show for the keys among `changes`: a path must not show the secret in a key."""
         changed = ((self.leaves[index], text) for index, text in changes.items())
         return {(leaf.container, leaf.step): text for leaf, text in changed if leaf.kind == "key"}
 

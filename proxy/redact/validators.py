@@ -153,10 +153,6 @@ def _us_ssn(digits: list[int]) -> bool:
     return area not in {0, 666} and area < 900 and group != 0 and serial != 0
 
 
-def _ca_sin(digits: list[int]) -> bool:
-    return digits[0] not in {0, 8} and luhn(digits)
-
-
 def _uk_nhs(digits: list[int]) -> bool:
     # The weights add up to 55, so ten times the same digit would pass.
     return len(set(digits)) > 1 and weighted(digits, (10, 9, 8, 7, 6, 5, 4, 3, 2, 1)) % 11 == 0
@@ -197,14 +193,6 @@ def _de_tax_id(digits: list[int]) -> bool:
 def _be_nrn(digits: list[int]) -> bool:
     number, check = int("".join(map(str, digits[:9]))), digits[9] * 10 + digits[10]
     return check in {97 - number % 97, 97 - (2_000_000_000 + number) % 97}
-
-
-def _se_personnummer(digits: list[int]) -> bool:
-    return luhn(digits[-10:])
-
-
-def _fi_hetu(value: bytes) -> bool:
-    return value[10] == b"0123456789ABCDEFHJKLMNPRSTUVWXY"[int(value[:6] + value[7:10]) % 31]
 
 
 def _no_fnr(digits: list[int]) -> bool:
@@ -277,10 +265,6 @@ def _letters_and_digits(value: bytes) -> bool:
     return _has_digit(value) and value.swapcase() != value
 
 
-def _mixed_case_digits(value: bytes) -> bool:
-    return value.upper() != value != value.lower() and _has_digit(value)
-
-
 def _password_like(value: bytes) -> bool:
     # `password = settings.db_password` is code that names a password; a password has some other character.
     return bool(value.translate(None, _NAME))
@@ -318,13 +302,10 @@ def _base58check(value: bytes) -> bool:
     return len(raw) in {37, 38} and digest[:4] == raw[-4:]
 
 
-_ON_DIGITS: Final = (
-    *(_be_nrn, _br_cpf, _ca_sin, _de_tax_id, _in_aadhaar, _kr_rrn, _no_fnr, _se_personnummer, _tr_identity, _uk_nhs),
-    _us_ssn,
-)
+_ON_DIGITS: Final = (_be_nrn, _br_cpf, _de_tax_id, _in_aadhaar, _kr_rrn, _no_fnr, _tr_identity, _uk_nhs, _us_ssn)
 _ON_TEXT: Final = (
-    *(_base58check, _basic_credentials, _cl_rut, _cn_resident_id, _es_dni, _fi_hetu, _fr_nir, _has_digit),
-    *(_it_fiscal_code, _letters_and_digits, _mixed_case_digits, _mx_curp, _password_like, _random_looking, _sg_nric),
+    *(_base58check, _basic_credentials, _cl_rut, _cn_resident_id, _es_dni, _fr_nir, _has_digit, _it_fiscal_code),
+    *(_letters_and_digits, _mx_curp, _password_like, _random_looking, _sg_nric),
 )
 VALIDATORS: Final[dict[str, Validator]] = {
     "card": card,
@@ -332,6 +313,10 @@ VALIDATORS: Final[dict[str, Validator]] = {
     "phone": phone,
     **{check.__name__.removeprefix("_"): _on_digits(check) for check in _ON_DIGITS},
     **{name: _on_digits(functools.partial(_divides, *rule)) for name, rule in _WEIGHTS.items()},
+    "ca_sin": _on_digits(lambda digits: digits[0] not in {0, 8} and luhn(digits)),
+    "se_personnummer": _on_digits(lambda digits: luhn(digits[-10:])),
     **{check.__name__.removeprefix("_"): _whole(check) for check in _ON_TEXT},
+    "fi_hetu": _whole(lambda text: text[10] == b"0123456789ABCDEFHJKLMNPRSTUVWXY"[int(text[:6] + text[7:10]) % 31]),
+    "mixed_case_digits": _whole(lambda text: text.upper() != text != text.lower() and _has_digit(text)),
 }
 """Checks by the names that `detectors.yaml` uses."""

@@ -1,4 +1,4 @@
-"""Views of a buffer: other readings of its bytes, each of which knows where in the buffer it came from. Pure."""
+"""Views of a buffer: other readings of its bytes that know where in the buffer they came from. Pure."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def escapes_in(data: bytes) -> list[Escape]:
     # Every marker begins with one of these three: without them there is nothing to search for.
     if b"%" not in data and b"\\" not in data and b"&" not in data:
         return []
-    # In large data the first escape of a kind comes early, while hyperscan would go on to the end.
+    # In large data the first escape of a kind comes early, while hyperscan would scan to the end.
     if not AVAILABLE or len(data) > _LARGE:
         return [escape for escape in ESCAPES if escape.marker[:1] in data and escape.run.search(data) is not None]
     return [ESCAPES[index] for index in sorted(_escape_patterns().found(data))]

@@ -108,18 +108,14 @@ def read_plain(body: bytes) -> ParsedBody:
     # What most messages begin with needs no regular expression to be told from what is no JSON.
     if not body.startswith((b"{", b"[", b'"')) and not could_be_json(body):
         return NOT_MCP
-    if len(body) > MAX_PARTS and is_crowded(body):
+    # One long string, whatever it holds, is cheap to parse; many small values are not.
+    if len(body) > MAX_PARTS and not is_string(body) and body.count(b",") + body.count(b"{") > MAX_PARTS:
         return _read_leniently(body, WireError("body_too_large", f"more than {MAX_PARTS} values in one body"))
     try:
         value, encoded = read_json(body)
     except WireError as error:
         return _read_leniently(body, error)
     return classify(value, encoded)
-
-
-def is_crowded(body: bytes) -> bool:
-    """Return whether parsing `body` would cost too much; one long string, whatever it holds, does not."""
-    return not is_string(body) and body.count(b",") + body.count(b"{") > MAX_PARTS
 
 
 def _read_undeclared(body: bytes, content_types: Sequence[str], depth: int = 0) -> ParsedBody:

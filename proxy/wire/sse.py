@@ -41,8 +41,8 @@ class SseEvent:
             return b": removed\n\n"
         # Readers drop a byte order mark at the start; left in, it would be part of the first field's name.
         lines = self.raw.removeprefix(_BOM).splitlines()
-        kept = [line for line in lines if line and line.partition(b":")[0] != b"data"]
-        first = b"\n".join([*kept, b"data: " + payloads[0]]) + b"\n\n"
+        others = [line for line in lines if line and line.partition(b":")[0] != b"data"]
+        first = b"\n".join([*others, b"data: " + payloads[0]]) + b"\n\n"
         return first + b"".join(b"event: message\ndata: " + more + b"\n\n" for more in payloads[1:])
 
 
