@@ -34,8 +34,7 @@ from proxy.egress.guard import EgressGuard
 from proxy.errors import ConfigError
 from proxy.identity.ca import Authority
 from proxy.identity.token_file import AgentTokens
-from proxy.metrics.counters import CONNECTIONS, STREAMS, UNDER_WAY
-from proxy.metrics.counting_sink import CountingSink
+from proxy.metrics.counters import CONNECTIONS, STREAMS, UNDER_WAY, CountingSink
 from proxy.runtime.wiring import Components, Preloaded
 from proxy.runtime.worker_process import Channel, WorkerStatus
 from proxy.store.shared_calls import SharedCalls
