@@ -31,6 +31,11 @@ def tree(root: int) -> list[int]:
     return found
 
 
+def tasks(pid: int) -> list[Path]:
+    """Return the folders of a process's threads."""
+    return list((PROC / str(pid) / "task").iterdir())
+
+
 def cpu_seconds(root: int) -> dict[int, float]:
     """Return the processor time of each process of a tree, that of children it has waited for included."""
     used = {}
