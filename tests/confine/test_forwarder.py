@@ -164,7 +164,7 @@ def test_it_says_where_it_listens_and_stops_when_told(tmp_path: Path) -> None:
     words += ["--state-dir", str(tmp_path)]
     with start_module("proxy.cli", *words, env=environment(), stdout=subprocess.PIPE) as process:
         assert process.stdout
-        assert f"port {port}, names on {resolver}" in process.stdout.readline().decode()
+        assert f"TCP on port {port}, DNS on port {resolver}" in process.stdout.readline().decode()
         process.terminate()
         assert process.wait(PATIENCE) == 0
 
