@@ -284,6 +284,7 @@ MIRRORED = (
     "proxy.runtime",
     "proxy.doctor",
     "proxy.agent",
+    "proxy.policy",
     "proxy.wire",
     "proxy.redact",
     "proxy.store",
