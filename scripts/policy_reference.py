@@ -18,9 +18,9 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "policy-reference.md"
 PREAMBLE = """\
 # Policy reference
 
-Every field of a policy file, as the models that read it say. [policy.md](policy.md) tells how they work together, with
-examples; `interlock policy schema` prints the same as JSON Schema, for editors. Nothing but these fields is taken:
-a name that is not here is an error, told with its place.
+Every field of a policy file. [policy.md](policy.md) explains how they work together, with examples.
+`interlock policy schema` prints the same as JSON Schema, for editors. Any other field is an error;
+`interlock policy check` reports it with file, line and column.
 
 This page is made by `python scripts/policy_reference.py`; edit the models instead.
 """
@@ -50,7 +50,7 @@ TITLES = {
     "Suppression": "Suppression",
 }
 RULES = ("AllowRule", "DenyRule", "RedactRule", "TwoPhaseRule")
-EVERY = {"description": "What rules of every kind take, beside what their `action` adds."}
+EVERY = {"description": "The fields of every kind of rule. The `action` adds more."}
 WORDS = {"string": "text", "integer": "whole number", "number": "number", "boolean": "true or false", "null": "null"}
 
 type Schema = dict[str, Any]

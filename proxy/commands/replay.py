@@ -6,6 +6,7 @@ import asyncio
 import datetime as dt
 import json
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -55,7 +56,7 @@ def replay(
     outcome = decide_again(policy, recorded_events(settings, earliest))
     if as_json:
         for change in outcome.changes:
-            typer.echo(json.dumps({"kind": "change", **change.data()}, ensure_ascii=False))
+            typer.echo(json.dumps({"kind": "change", **asdict(change)}, ensure_ascii=False))
         typer.echo(json.dumps({"kind": "summary", **outcome.data()}))
     else:
         _show(outcome)

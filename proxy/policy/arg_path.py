@@ -11,6 +11,7 @@ is searched too, because some servers parse it.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -36,25 +37,21 @@ class Key(NamedTuple):
     name: str
 
 
-class Each(NamedTuple):
-    """`[*]`: every element."""
-
-
 class Index(NamedTuple):
     """`[3]`: one element."""
 
     position: int
 
 
-class AnyKey(NamedTuple):
-    """`*`: every member of an object or array."""
+class Wild(Enum):
+    """Every element (`[*]`), every member of an object or array (`*`), the value and all inside it (`**`)."""
+
+    EACH = "[*]"
+    ANY_KEY = "*"
+    DEEP = "**"
 
 
-class Deep(NamedTuple):
-    """`**`: the value and everything inside it."""
-
-
-type Step = Key | Each | Index | AnyKey | Deep
+type Step = Key | Index | Wild
 
 
 class Trouble(NamedTuple):
@@ -126,7 +123,7 @@ class ArgPath:
     @property
     def sweeps(self) -> bool:
         """Whether the path ends in `**` and takes in every scalar, so that types differ by nature."""
-        return bool(self.steps) and isinstance(self.steps[-1], Deep)
+        return bool(self.steps) and self.steps[-1] is Wild.DEEP
 
     def is_absent(self, context: EvalContext) -> bool:
         return not context.names(self.folded) if self.direct else self.select(context) is NOTHING
@@ -160,7 +157,7 @@ def parse_arg(text: str) -> ArgPath:
     elif steps == (Key("arguments"),):
         steps = ()
     match steps:
-        case (Key(name),) | (Deep(), Key(name), *_):
+        case (Key(name),) | (Wild.DEEP, Key(name), *_):
             return ArgPath(text, steps, "=" + text, name, _fold_key(name), direct=len(steps) == 1)
         case _:
             return ArgPath(text, steps, "=" + text)
@@ -177,7 +174,7 @@ def _parse_steps(text: str) -> Iterator[Step]:
             name, rest = rest[:end], rest[end:]
             if not name:
                 raise ValueError(f"empty step in {text!r}; write names with one dot between them")
-            yield Deep() if name == "**" else AnyKey() if name == "*" else Key(name)
+            yield Wild(name) if name in ("*", "**") else Key(name)
         if rest.startswith("."):
             rest = rest[1:]
             if not rest:
@@ -189,7 +186,7 @@ def _parse_bracket(rest: str, text: str) -> tuple[Step, str]:
     if not closed:
         raise ValueError(f"missing ] in {text!r}")
     if inside == "*":
-        return Each(), tail
+        return Wild.EACH, tail
     if inside.isdecimal():
         return Index(int(inside)), tail
     if len(inside) > 2 and inside[0] == inside[-1] and inside[0] in "\"'":
@@ -228,7 +225,7 @@ def _select(context: EvalContext, arg: ArgPath) -> Selection:
 
 def _walk(context: EvalContext, steps: tuple[Step, ...]) -> list[_Node]:
     nodes = [_Node(context.arguments, True)]
-    if len(steps) > 1 and isinstance(steps[0], Deep):
+    if len(steps) > 1 and steps[0] is Wild.DEEP:
         if isinstance(steps[1], Key):
             nodes = _named(context, steps[1].name)
             _bound(len(nodes), MAX_NODES)
@@ -240,7 +237,7 @@ def _walk(context: EvalContext, steps: tuple[Step, ...]) -> list[_Node]:
         last = position == len(steps) - 1
         nodes = [found for node in nodes for found in _step(node, step, last=last)]
         _bound(len(nodes), MAX_NODES)
-        if isinstance(step, Deep) and not last:
+        if step is Wild.DEEP and not last:
             nodes = [node for node in nodes if not isinstance(node.value, str)]
     return nodes
 
@@ -319,7 +316,7 @@ _fold_short = lru_cache(maxsize=4096)(_fold_any)
 
 
 def _step(node: _Node, step: Step, *, last: bool) -> Iterator[_Node]:
-    if isinstance(step, Deep):
+    if step is Wild.DEEP:
         yield from _descend(node, last=last)
         return
     value, exact = node
@@ -331,9 +328,9 @@ def _step(node: _Node, step: Step, *, last: bool) -> Iterator[_Node]:
             if name in value:
                 yield _Node(value[name], exact)
             yield from (_Node(v, False) for k, v in value.items() if k != name and _fold_key(k) == folded)
-        case AnyKey() if isinstance(value, dict):
+        case Wild.ANY_KEY if isinstance(value, dict):
             yield from (_Node(v, exact) for v in value.values())
-        case AnyKey() | Each() if isinstance(value, list):
+        case Wild.ANY_KEY | Wild.EACH if isinstance(value, list):
             yield from (_Node(v, exact) for v in value)
         case Index(position) if isinstance(value, list) and position < len(value):
             yield _Node(value[position], exact)

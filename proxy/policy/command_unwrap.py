@@ -184,7 +184,7 @@ class ProgramFinder:
             text = word.text
             following = args[i + 1] if i + 1 < len(args) else None
             attached = text.partition("=" if text.startswith("--") else letter)[2]
-            if text != long and not text.startswith(long + "=") and not _has_flag(text, letter):
+            if text != long and not text.startswith(long + "=") and not (_is_short(text) and letter in text):
                 continue
             self._script_word(word._replace(text=attached) if attached else following, depth)
 
@@ -246,8 +246,8 @@ class ProgramFinder:
                     self.mentioned.update(_names_in(word.text[len(option) :]))
 
 
-def _has_flag(text: str, letter: str) -> bool:
-    return text.startswith("-") and not text.startswith("--") and letter in text
+def _is_short(text: str) -> bool:
+    return text.startswith("-") and not text.startswith("--")
 
 
 def _may_hold_program(name: str, text: str) -> bool:

@@ -21,10 +21,6 @@ if TYPE_CHECKING:
 POLICY_ERROR: Final = "policy_error"
 
 
-def _always(_reading: EvalContext) -> int:
-    return YES
-
-
 class Hit(NamedTuple):
     """A rule that matched, or whose condition could not be judged: then `reason` says why."""
 
@@ -97,7 +93,7 @@ class CompiledRule:
 def compile_rule(rule: Rule) -> CompiledRule:
     return CompiledRule(
         rule,
-        compile_when(rule.when) if rule.when is not None else _always,
+        compile_when(rule.when) if rule.when is not None else lambda _context: YES,
         compile_globs(rule.methods or ["tools/call"]),
         compile_globs(rule.servers),
         compile_globs(rule.tools),

@@ -120,8 +120,7 @@ class Condition(Strict):
         default=None, description="The path is one of these folders or inside one, in whatever form it is written."
     )
     host_in: OneOrMore[NonEmptyStr] | None = Field(
-        default=None,
-        description="The URL or host is one of these: example.com, *.example.com, 169.254.169.254.",
+        default=None, description="The URL or host is one of these: example.com, *.example.com, 169.254.169.254."
     )
     url_scheme: OneOrMore[NonEmptyStr] | None = Field(default=None, description="The URL has one of these schemes.")
     ip_class: OneOrMore[IpClass] | None = Field(
@@ -131,8 +130,7 @@ class Condition(Strict):
         default=None, description="The address is in one of these ranges: 10.0.0.0/8, fd00::/8."
     )
     command: OneOrMore[NonEmptyStr] | None = Field(
-        default=None,
-        description="The shell command runs one of these programs: curl, 'rm -rf', 'git push --force'.",
+        default=None, description="The shell command runs one of these programs: curl, 'rm -rf', 'git push --force'."
     )
 
     @model_validator(mode="after")

@@ -8,7 +8,7 @@ if any view of the call does, an allow only if all do. What cannot be judged is 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from proxy.core.model import Call, Decision, Outcome, PinRules, Redaction
 from proxy.core.proposals import Terms
@@ -23,7 +23,7 @@ from proxy.policy.text import fold
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from proxy.core.model import Governed, Hints, Respond
+    from proxy.core.model import Governed, Hints
     from proxy.policy.compiled_rule import CompiledRule
     from proxy.policy.detector_rules import CompiledSuppression, Suppression
     from proxy.policy.rules import Rule
@@ -232,18 +232,20 @@ class CompiledPolicy:
         winner = _winner(live)
         if winner is None:
             return self._by_default(call, live, shadow)
+        hit, outcome, reason = winner
+        rule = hit.rule.rule
         return Decision(
-            winner.outcome,
-            winner.reason,
-            winner.hit.rule.id,
-            winner.message,
-            winner.respond,
-            winner.hit.rule.rule.severity,
+            outcome,
+            reason,
+            rule.id,
+            _message(hit),
+            rule.respond if isinstance(rule, DenyRule) else "result",
+            rule.severity,
             tuple(sorted(hit.rule.id for hit in live if _matched(hit))),
             shadow,
             _redactions(live, self._suppressions, call),
             self.version,
-            _terms(winner.hit.rule.id, live) if winner.outcome is Outcome.TWO_PHASE else None,
+            _terms(rule.id, live) if outcome is Outcome.TWO_PHASE else None,
         )
 
     def _no_match(self, call: Call) -> Decision:
@@ -265,34 +267,22 @@ class CompiledPolicy:
         return replace(self._default_deny, reason=reason, rule=unsure.rule.id, message=unsure.detail, **fields)
 
 
-class _Verdict(NamedTuple):
-    hit: Hit
-    outcome: Outcome
-    reason: str
-    message: str
-    respond: Respond = "result"
-
-
 def _matched(hit: Hit) -> bool:
     # An allow that could not be judged has a hit for its reason, but did not match.
     return hit.reason is None or not hit.rule.allows
 
 
-def _winner(live: Sequence[Hit]) -> _Verdict | None:
+def _winner(live: Sequence[Hit]) -> tuple[Hit, Outcome, str] | None:
     denies = [hit for hit in live if _denies(hit)]
     if denies:
-        hit = min(denies, key=_deny_rank)
-        respond = hit.rule.rule.respond if isinstance(hit.rule.rule, DenyRule) else "result"
-        return _Verdict(hit, Outcome.DENY, hit.reason or DENIED, _message(hit), respond)
+        # A rule that surely matched is reported before one that could not be judged.
+        hit = min(denies, key=lambda h: (h.reason is not None, -_SEVERITIES.index(h.rule.rule.severity), h.rule.id))
+        return hit, Outcome.DENY, hit.reason or DENIED
     phased = [hit for hit in live if isinstance(hit.rule.rule, TwoPhaseRule)]
     if phased:
-        hit = min(phased, key=_phase_rank)
-        return _Verdict(hit, Outcome.TWO_PHASE, TWO_PHASE, _message(hit))
+        return min(phased, key=_phase_rank), Outcome.TWO_PHASE, TWO_PHASE
     allows = [hit for hit in live if hit.rule.allows and hit.reason is None]
-    if allows:
-        hit = min(allows, key=lambda hit: hit.rule.id)
-        return _Verdict(hit, Outcome.ALLOW, ALLOWED, _message(hit))
-    return None
+    return (min(allows, key=lambda hit: hit.rule.id), Outcome.ALLOW, ALLOWED) if allows else None
 
 
 def _denies(hit: Hit) -> bool:
@@ -301,10 +291,6 @@ def _denies(hit: Hit) -> bool:
         return True
     rule = hit.rule.rule
     return isinstance(rule, DenyRule) or (isinstance(rule, TwoPhaseRule) and hit.reason is not None)
-
-
-def _deny_rank(hit: Hit) -> tuple[bool, int, str]:
-    return (hit.reason is not None, -_SEVERITIES.index(hit.rule.rule.severity), hit.rule.id)
 
 
 def _phase_rank(hit: Hit) -> tuple[bool, float, str]:

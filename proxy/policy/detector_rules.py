@@ -46,7 +46,7 @@ class Detector(Strict):
         default_factory=list, description="One of these must be in the match or within 128 bytes of it, in any case."
     )
     edges: Literal["free", "word", "left", "none"] = Field(
-        default="free",
+        "free",
         description=r"free: found inside other text and across fields; word: \b on both sides; left: \b before it; "
         "none: found inside other text, but not across fields.",
     )

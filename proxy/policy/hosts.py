@@ -81,13 +81,8 @@ def read_url(raw: str) -> UrlViews:
         _read_one(reading, found)
     if found.hosts and text.problem:
         found.problem = text.problem
-    return UrlViews(
-        tuple(found.exact),
-        tuple(found.hosts),
-        tuple(found.exact_schemes),
-        tuple(found.schemes),
-        found.problem,
-    )
+    hosts, schemes = tuple(found.hosts), tuple(found.schemes)
+    return UrlViews(tuple(found.exact), hosts, tuple(found.exact_schemes), schemes, found.problem)
 
 
 def _read_one(reading: str, found: _Collector) -> None:

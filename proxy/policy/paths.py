@@ -204,17 +204,13 @@ def _take(text: str, found: _Collector, *, strict: bool) -> None:
 
 def _flag(text: str, found: _Collector) -> None:
     head = text.lstrip("\"'` \t\r\n")
-    if head[:1] == "~":
+    mark, following = head[:1], head[1:2]
+    if mark == "~":
         found.problem = "it starts with ~, which the server replaces by a home directory; write the full path"
-    elif _starts_with_variable(head):
+    elif (mark == "$" and (following in ("{", "(", "_") or following.isalpha())) or (
+        mark == "%" and following.isalpha() and head.count("%") > 1
+    ):
         found.problem = "it starts with a variable, which the server replaces; write the full path"
-
-
-def _starts_with_variable(text: str) -> bool:
-    following = text[1:2]
-    if text[:1] == "$":
-        return following in ("{", "(", "_") or following.isalpha()
-    return text[:1] == "%" and following.isalpha() and text.count("%") > 1
 
 
 def _add(text: str, found: _Collector, *, strict: bool) -> None:

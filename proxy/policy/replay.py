@@ -7,7 +7,7 @@ destination or a failure never reached the rules and is skipped.
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy.core.model import Call, Hints
@@ -46,9 +46,6 @@ class Change:
     now_reason: str
     now_rule: str | None
     masked: bool
-
-    def data(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,18 +106,9 @@ def _decide_again(policy: CompiledPolicy, event: Mapping[str, Any], was: str) ->
     call = recorded_call(event)
     decision = policy.decide(call)
     return Change(
-        event.get("call_id"),
-        event.get("time"),
-        call.agent,
-        call.server,
-        call.method,
-        call.tool,
-        was,
-        event.get("reason"),
-        event.get("rule"),
-        decision.outcome.value,
-        decision.reason,
-        decision.rule,
+        *(event.get("call_id"), event.get("time"), call.agent, call.server, call.method, call.tool),
+        *(was, event.get("reason"), event.get("rule")),
+        *(decision.outcome.value, decision.reason, decision.rule),
         rests_on_masks(policy, call),
     )
 

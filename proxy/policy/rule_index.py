@@ -138,12 +138,10 @@ def index_scalars(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
 
 
 def index_heads(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
-    """Index `starts_with`."""
     return _index_slices(arg, leaves, lambda text, length: text[:length])
 
 
 def index_tails(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
-    """Index `ends_with`."""
     # Not text[-length:], which is the whole text where length is 0.
     return _index_slices(arg, leaves, lambda text, length: text[max(len(text) - length, 0) :])
 
@@ -160,7 +158,6 @@ def _index_slices(arg: ArgPath, leaves: Sequence[Leaf], cut: Callable[[str, int]
 
 
 def index_contents(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
-    """Index `contains`."""
     rules = _folded_words(leaves)
     words = tuple(rules.items())
 
@@ -191,7 +188,6 @@ def index_commands(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
 
 
 def index_classes(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
-    """Index `ip_class`."""
     rules = _table((kind, leaf.rule) for leaf in leaves for kind in as_tuple(leaf.operand))
 
     def find(view: UrlViews) -> set[int]:

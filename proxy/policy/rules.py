@@ -29,18 +29,10 @@ class Annotations(Strict):
     A tool without annotations has the defaults of MCP: not read-only, destructive, open-world.
     """
 
-    read_only: StrictBool | None = Field(default=None, alias="readOnlyHint", description="The tool changes nothing.")
-    destructive: StrictBool | None = Field(
-        default=None, alias="destructiveHint", description="The tool may destroy something."
-    )
-    idempotent: StrictBool | None = Field(
-        default=None,
-        alias="idempotentHint",
-        description="A second call with the same arguments changes nothing more.",
-    )
-    open_world: StrictBool | None = Field(
-        default=None, alias="openWorldHint", description="The tool reaches systems outside the server."
-    )
+    read_only: StrictBool | None = Field(default=None, alias="readOnlyHint", description="Changes nothing.")
+    destructive: StrictBool | None = Field(default=None, alias="destructiveHint", description="May destroy something.")
+    idempotent: StrictBool | None = Field(default=None, alias="idempotentHint", description="Safe to repeat.")
+    open_world: StrictBool | None = Field(default=None, alias="openWorldHint", description="Reaches other systems.")
 
     @model_validator(mode="after")
     def _not_empty(self) -> Annotations:
@@ -58,9 +50,7 @@ class TestCall(Strict):
     server: NonEmptyStr = Field(default="server", description="The server that is called.")
     agent: NonEmptyStr = Field(default="agent", description="The agent that calls.")
     tool: StrictStr | None = Field(default=None, description="The name of the tool.")
-    arguments: dict[str, Any] | None = Field(
-        default=None, description="The arguments of the tool; for other methods, the params."
-    )
+    arguments: dict[str, Any] | None = Field(default=None, description="The arguments; for other methods the params.")
     annotations: dict[str, Any] | None = Field(default=None, description="What the server declares about the tool.")
 
     def as_call(self) -> Call:
@@ -73,11 +63,9 @@ class RuleTest(Strict):
     name: StrictStr | None = Field(default=None, description="A name for the test.")
     call: TestCall = Field(description="The call to decide.")
     expect: Literal["allow", "deny", "redact", "two_phase", "no_match"] = Field(
-        description="The action of this rule, or no_match."
+        description="This rule's action, or no_match."
     )
-    reason: StrictStr | None = Field(
-        default=None, description="The reason code that the decision must have, such as wrong_type."
-    )
+    reason: StrictStr | None = Field(default=None, description="The expected reason code, such as wrong_type.")
 
 
 class _NamedRule(Strict):
@@ -97,7 +85,7 @@ class _Rule(_NamedRule):
         default=None, description="Globs over MCP methods, such as resources/read; only tools/call if absent."
     )
     annotations: Annotations | None = Field(
-        default=None, description="What the server must declare about the tool, such as {destructiveHint: true}."
+        default=None, description="Hints that the server must give, such as {destructiveHint: true}."
     )
     when: When | None = Field(default=None, description="The condition on the arguments; none if absent.")
     tests: list[RuleTest] = Field(default_factory=list, description="Tests that `interlock policy test` runs.")
@@ -162,11 +150,9 @@ class TwoPhaseRule(_Rule):
     """Make a tool two-phase: propose, then commit."""
 
     action: Literal["two_phase"] = Field(description="This kind of rule.")
-    approval: Literal["auto", "human"] = Field(
-        default="auto", description="human: a proposal waits until an operator approves it."
-    )
+    approval: Literal["auto", "human"] = Field(default="auto", description="human: a proposal waits for an operator.")
     review: StrictBool = Field(
-        default=False, description="true: an operator may approve a proposal that its score would block."
+        default=False, description="Let an operator approve a proposal that its score would block."
     )
     block_threshold: Weight = Field(default=0.45, description="A proposal with this score or more is blocked.")
     weights: Weights = Field(default_factory=Weights, description="How much each signal counts.")
@@ -212,14 +198,11 @@ class EgressRule(_NamedRule):
 
     action: Literal["allow", "deny", "secrets"] = Field(description="What to do with a request that matches.")
     secrets: Secrets | None = Field(
-        default=None, description="With action: secrets only. Let secrets pass, report them, or refuse the request."
+        default=None, description="With action: secrets only. Allow secrets, report them, or deny the request."
     )
-    hosts: Globs | None = Field(
-        default=None, description="Hosts: example.com, *.example.com, 169.254.169.254; all if absent."
-    )
+    hosts: Globs | None = Field(default=None, description="Hosts, such as *.example.com or 10.0.0.1; all if absent.")
     cidrs: NonEmptyList[Network] | None = Field(
-        default=None,
-        description="Address ranges. An allow needs every address of the host in one; a deny, any.",
+        default=None, description="Address ranges. An allow needs every address of the host in one; a deny, any."
     )
     ports: NonEmptyList[Port] | None = Field(default=None, description="Ports; all if absent.")
     methods: Globs | None = Field(default=None, description="HTTP methods; all if absent.")
@@ -242,7 +225,7 @@ class Egress(Strict):
     loopback: AllowOrDeny = Field(default="allow", description="The proxy's own machine.")
     secrets: Secrets = Field(
         default="allow",
-        description="Secrets in requests that are not MCP: let them pass, report them, or refuse the request.",
+        description="Secrets in requests that are not MCP: allow, report, or deny the request.",
     )
     rules: list[EgressRule] = Field(default_factory=list, description="The rules, in any order.")
 
@@ -252,11 +235,11 @@ class Pins(Strict):
 
     mode: Literal["off", "record", "enforce"] = Field(
         default="record",
-        description="record: record new and changed tools; enforce: hide and deny them until approved.",
+        description="record: record new and changed tools; enforce: also hide and deny them until approved.",
     )
     hidden_characters: Literal["record", "enforce"] = Field(
-        default="enforce",
-        description="enforce: hide and deny tools with invisible characters in their description; record: only record.",
+        "enforce",
+        description="enforce: hide and deny tools whose description has invisible characters.",
     )
 
 
@@ -264,9 +247,7 @@ class PolicyFile(Strict):
     """One policy file. Several files in a folder are one policy."""
 
     version: Literal[1] = Field(description="Version of this format.")
-    default: AllowOrDeny | None = Field(
-        default=None, description="For calls that no rule matches; deny if no file sets it."
-    )
+    default: AllowOrDeny | None = Field(default=None, description="For calls that no rule matches; deny if absent.")
     rules: list[Rule] = Field(default_factory=list, description="The rules, in any order: every match counts.")
     egress: Egress | None = Field(default=None, description="Traffic that is not MCP.")
     pins: Pins | None = Field(default=None, description="Tools that change.")

@@ -8,6 +8,7 @@ folded (NFKC), and percent-decoded again until nothing changes.
 from __future__ import annotations
 
 import json
+import re
 import unicodedata
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote_to_bytes
@@ -27,6 +28,7 @@ INVISIBLE_CLASS = "".join(f"{chr(low)}-{chr(high)}" for low, high in _RANGES)
 # "%2525252f" is a slash to a chain of enough decoders. What is still encoded after this many is a problem.
 MAX_DECODES = 8
 NOT_UTF8 = "percent-encoded bytes that are not UTF-8"
+_PERCENT_U: Final = re.compile("%[uU]([0-9a-fA-F]{4})")
 _BLANKS: Final = " \t\r\n\ufeff"
 _OPENINGS: Final = frozenset('{["')
 
@@ -87,26 +89,12 @@ def _percent_decode(text: str) -> tuple[str, bool]:
     """Return the text decoded once, and whether the bytes were UTF-8."""
     if "%" not in text:
         return text, True
-    data = unquote_to_bytes(_decode_percent_u(text))
+    # Some Windows servers still take %u002e for a dot.
+    data = unquote_to_bytes(_PERCENT_U.sub(lambda found: chr(int(found[1], 16)), text))
     try:
         return data.decode("utf-8"), True
     except UnicodeDecodeError:
         return data.decode("utf-8", "replace"), False
-
-
-def _decode_percent_u(text: str) -> str:
-    """Decode `%u002e`, which some Windows servers still take for a dot."""
-    head, *rest = text.replace("%U", "%u").split("%u")
-    if not rest:
-        return text
-    out = [head]
-    for part in rest:
-        digits = part[:4]
-        if len(digits) == 4 and all(c in "0123456789abcdefABCDEF" for c in digits):
-            out.append(chr(int(digits, 16)) + part[4:])
-        else:
-            out.append("%u" + part)
-    return "".join(out)
 
 
 def looks_like_json(text: str) -> bool:

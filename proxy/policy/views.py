@@ -55,23 +55,21 @@ class WrongTypeError(Exception):
         super().__init__(f"{kind_of(value)} where the rule expects {wanted}")
 
 
+# bool before int: True is an int to Python and a boolean to JSON.
+_KINDS: Final = {bool: "boolean", int: "number", float: "number", str: "string", list: "array", dict: "object"}
+
+
 def kind_of(value: Any) -> str:
-    """Return the JSON name of a value's type."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
-        case int() | float():
-            return "number"
-        case str():
-            return "string"
-        case list():
-            return "array"
-        case dict():
-            return "object"
-        case _:
-            raise TypeError(f"not a JSON value: {type(value).__name__}")
+    """Return the JSON name of a value's type.
+
+    Raises TypeError for what is no JSON value.
+    """
+    if value is None:
+        return "null"
+    for kind, name in _KINDS.items():
+        if isinstance(value, kind):
+            return name
+    raise TypeError(f"not a JSON value: {type(value).__name__}")
 
 
 def gather(arg: ArgPath, family: str, make: Make) -> Gather:
