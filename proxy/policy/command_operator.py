@@ -118,7 +118,9 @@ def _judge(view: CommandView, patterns: list[CommandPattern]) -> int:
 def _covers(pattern: CommandPattern, program: Program) -> bool:
     """Return whether an allow of `pattern` covers this: the same program, and its operands first."""
     # `git push --force origin status` is no `git status`: operands count only where they lead.
-    if not pattern.fits(program.name) or not _is_itself(pattern, program.path):
+    folder, slash, _ = program.path.rpartition("/")
+    is_itself = program.path == pattern.path if "/" in pattern.path else not slash or folder in _TRUSTED
+    if not is_itself or not pattern.fits(program.name):
         return False
     operands = [word for word in pattern.words if not word.startswith("-")]
     options = [word for word in pattern.words if word.startswith("-")]
@@ -128,11 +130,6 @@ def _covers(pattern: CommandPattern, program: Program) -> bool:
         and all(not word.dynamic and _has_word(wanted, (word,)) for wanted, word in zip(operands, leading, strict=True))
         and all(_has_word(wanted, program.args) for wanted in options)
     )
-
-
-def _is_itself(pattern: CommandPattern, path: str) -> bool:
-    folder, slash, _ = path.rpartition("/")
-    return path == pattern.path if "/" in pattern.path else not slash or folder in _TRUSTED
 
 
 def _may_match(pattern: CommandPattern, program: Program) -> bool:

@@ -16,7 +16,7 @@ from proxy.policy.compiled_rule import POLICY_ERROR, Hit, compile_rule
 from proxy.policy.detector_rules import compile_suppression
 from proxy.policy.egress import CompiledEgress
 from proxy.policy.globs import is_glob
-from proxy.policy.plan import Plan
+from proxy.policy.rule_index import Plan
 from proxy.policy.rules import AllowRule, DenyRule, Egress, RedactRule, TwoPhaseRule
 from proxy.policy.text import fold
 

@@ -152,8 +152,7 @@ def _unknown_names(source: Source, declared: set[str], book: KnownDetectors) -> 
 
 def _near(name: str, names: Iterable[str]) -> str:
     known = sorted(names)
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-    close = close or [other for other in known if other.endswith(f".{name}")]
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.6) or [n for n in known if n.endswith(f".{name}")]
     if close:
         return f"; did you mean {close[0]!r}?"
     return "; write a family (secrets, pii, custom), an id such as pii.card, or define it under detectors:"

@@ -97,18 +97,18 @@ class CompiledEgress:
         denies = [rule for rule in live if rule.rule.action == "deny"]
         if denies:
             winner = min(denies, key=lambda rule: (-_SEVERITIES.index(rule.rule.severity), rule.id))
-            return self._by_rule(Outcome.DENY, DENIED, winner, live, shadow)
+            return replace(self._by_rule(Outcome.DENY, DENIED, winner.rule, live), shadow=shadow)
         # Before the allows: an allow of a name must not open what the name resolves to.
         for kind in _GUARDED:
             if kind in target.classes() and getattr(self.section, kind) == "deny":
                 message = f"{request.host} leads to a {kind.replace('_', '-')} address."
                 return self._deny(f"egress_{kind}", message, shadow)
-        allows = [rule for rule in live if rule.rule.action == "allow"]
+        allows = [rule.rule for rule in live if rule.rule.action == "allow"]
         if not allows and self.section.default == "deny":
             return self._deny(DEFAULT_DENY, f"No egress rule allows {request.host}:{request.port}.", shadow)
         reason = "egress_allowed" if allows else "egress_default_allow"
-        allowed = self._by_rule(Outcome.ALLOW, reason, allows[0] if allows else None, live, shadow)
-        return replace(allowed, redactions=self._secrets(live))
+        allowed = self._by_rule(Outcome.ALLOW, reason, allows[0] if allows else None, live)
+        return replace(allowed, shadow=shadow, redactions=self._secrets(live))
 
     def _secrets(self, live: Sequence[CompiledEgressRule]) -> tuple[Redaction, ...]:
         """Return what happens to secrets in a request: the strictest of the rules, or what the section says."""
@@ -120,23 +120,12 @@ class CompiledEgress:
         return Decision(Outcome.DENY, reason, message=message, shadow=shadow, policy_version=self.version)
 
     def _by_rule(
-        self,
-        outcome: Outcome,
-        reason: str,
-        winner: CompiledEgressRule | None,
-        live: Sequence[CompiledEgressRule],
-        shadow: tuple[str, ...],
+        self, outcome: Outcome, reason: str, rule: EgressRule | None, live: Sequence[CompiledEgressRule]
     ) -> Decision:
-        decision = Decision(
-            outcome,
-            reason,
-            matched=tuple(rule.id for rule in live),
-            shadow=shadow,
-            policy_version=self.version,
-        )
-        if winner is None:
+        matched = tuple(rule.id for rule in live)
+        decision = Decision(outcome, reason, matched=matched, policy_version=self.version)
+        if rule is None:
             return decision
-        rule = winner.rule
         return replace(decision, rule=rule.id, message=rule.description, severity=rule.severity)
 
 

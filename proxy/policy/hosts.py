@@ -95,10 +95,10 @@ def _read_one(reading: str, found: _Collector) -> None:
     elif _is_hostlike(text):
         _read_bare(text, found)
     elif text[0] in _QUOTES and _is_hostlike(text.strip(_QUOTES)):
-        _add_if_any(_canonical(_authority("//" + text.strip(_QUOTES))), found)
+        _add(_canonical(_authority("//" + text.strip(_QUOTES))), found)
     # A server may fetch a URL that stands in a query or in prose: "https://proxy/?url=http://169.254.169.254/".
     for url in _urls_inside(text):
-        _add_if_any(_host_by_standard(url), found)
+        _add(_host_by_standard(url), found)
 
 
 def _is_url(text: str) -> bool:
@@ -125,7 +125,7 @@ def _read_whole(text: str, found: _Collector) -> None:
         if not _is_login(authority) or text[0] in "/\\" or text.partition(":")[0].lower() in _SPECIAL:
             found.problem = "a user name in a URL"
         for part in authority.split("@"):
-            _add_if_any(_canonical(part), found)
+            _add(_canonical(part), found)
     standard = _host_by_standard(text)
     if standard is None:
         found.problem = "a URL that has no readable host" if authority else found.problem
@@ -133,7 +133,7 @@ def _read_whole(text: str, found: _Collector) -> None:
         _add(standard, found, exact=True)
     other = _host_by_urllib(text)
     if other is not None and (standard is None or other.name != standard.name):
-        _add(other, found, exact=False)
+        _add(other, found)
         found.problem = "a URL that readers disagree on"
 
 
@@ -154,15 +154,13 @@ def _read_bare(text: str, found: _Collector) -> None:
         if not _is_login(authority):
             found.problem = "a user name before a host"
         for part in authority.split("@"):
-            _add_if_any(_canonical(part.partition(":")[0]), found)
+            _add(_canonical(part.partition(":")[0]), found)
     if "\\" in text:
         found.problem = "a backslash in a host"
-    host = _canonical(authority.rpartition("@")[2])
-    if host is not None:
-        _add(host, found, exact=True)
+    _add(_canonical(authority.rpartition("@")[2]), found, exact=True)
     scheme, colon, rest = text.partition(":")
     if colon and scheme:
-        _add_if_any(_canonical(_authority("//" + rest.lstrip("/\\"))), found)
+        _add(_canonical(_authority("//" + rest.lstrip("/\\"))), found)
 
 
 def _authority(text: str) -> str:
@@ -226,13 +224,8 @@ def canonical_host(text: str) -> Host | None:
     return _canonical(text.strip())
 
 
-def _add_if_any(host: Host | None, found: _Collector) -> None:
-    if host is not None:
-        _add(host, found, exact=False)
-
-
-def _add(host: Host, found: _Collector, *, exact: bool) -> None:
-    if not host.name:
+def _add(host: Host | None, found: _Collector, *, exact: bool = False) -> None:
+    if host is None or not host.name:
         return
     found.hosts[host] = None
     if exact:

@@ -28,12 +28,14 @@ class Remark:
 
 def lint(rules: Sequence[Rule], default: str) -> tuple[Remark, ...]:
     """Return the remarks on `rules`, in their order."""
-    lint_detectors: list[Remark] = []
+    remarks: list[Remark] = []
     for position, rule in enumerate(rules):
-        lint_detectors.extend(_alone(rule, default))
-        lint_detectors.extend(_duplicates(rule, rules[:position]))
-        lint_detectors.extend(_shadowed(rule, rules))
-    return tuple(lint_detectors)
+        remarks.extend(_alone(rule, default))
+        same = next((other for other in rules[:position] if _essence(rule) == _essence(other)), None)
+        if same is not None:
+            remarks.append(Remark(rule.id, "duplicate", f"does the same as {same.id}; remove one of the two"))
+        remarks.extend(_shadowed(rule, rules))
+    return tuple(remarks)
 
 
 def lint_egress(section: Egress) -> tuple[Remark, ...]:
@@ -59,13 +61,6 @@ def _alone(rule: Rule, default: str) -> Iterator[Remark]:
         yield Remark(rule.id, "no-effect", "allows what the default already allows; an allow overrides no deny")
     if not rule.tests:
         yield Remark(rule.id, "untested", "has no tests; add a call that it must match and one that it must not")
-
-
-def _duplicates(rule: Rule, earlier: Sequence[Rule]) -> Iterator[Remark]:
-    for other in earlier:
-        if _essence(rule) == _essence(other):
-            yield Remark(rule.id, "duplicate", f"does the same as {other.id}; remove one of the two")
-            return
 
 
 def _essence(rule: Rule) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -13,11 +14,11 @@ from proxy.policy.decide import name_variants
 from proxy.policy.egress import CompiledEgressRule, read_target
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from proxy.core.model import Call
     from proxy.policy.compiled_rule import CompiledRule
-    from proxy.policy.rules import EgressRule, Rule, RuleTest
+    from proxy.policy.rules import EgressRule, Rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,26 +58,20 @@ def run_tests(rules: Iterable[Rule], egress: Iterable[EgressRule] = ()) -> tuple
 
 def coverage(rules: Iterable[Rule | EgressRule], results: Sequence[TestResult]) -> tuple[Coverage, ...]:
     """Count, for each rule, the passing tests in which it matched and did not."""
-    counted = []
-    for rule in rules:
-        passed = [result for result in results if result.rule == rule.id and result.passed]
-        silent = sum(1 for result in passed if result.got == "no_match")
-        counted.append(Coverage(rule.id, len(passed) - silent, silent))
-    return tuple(counted)
+    passed = Counter((result.rule, result.got == "no_match") for result in results if result.passed)
+    return tuple(Coverage(rule.id, passed[rule.id, False], passed[rule.id, True]) for rule in rules)
 
 
-def _run_rule(rule: Rule) -> list[TestResult]:
+def _run_rule(rule: Rule) -> Iterator[TestResult]:
     compiled = compile_rule(rule)
-    return [_run_one(compiled, number, test) for number, test in enumerate(rule.tests, 1)]
-
-
-def _run_one(compiled: CompiledRule, number: int, test: RuleTest) -> TestResult:
-    call = test.call.as_call()
-    got, reason = _outcome(compiled, call)
-    expected = test.expect
-    if test.reason is not None:
-        return TestResult(compiled.id, number, f"{expected} {test.reason}", f"{got} {reason}", repr(call.arguments))
-    return TestResult(compiled.id, number, expected, got, f"{call.tool or call.method} {call.arguments!r}")
+    for number, test in enumerate(rule.tests, 1):
+        call = test.call.as_call()
+        got, reason = _outcome(compiled, call)
+        if test.reason is not None:
+            expected, got = f"{test.expect} {test.reason}", f"{got} {reason}"
+            yield TestResult(rule.id, number, expected, got, repr(call.arguments))
+        else:
+            yield TestResult(rule.id, number, test.expect, got, f"{call.tool or call.method} {call.arguments!r}")
 
 
 def _outcome(compiled: CompiledRule, call: Call) -> tuple[str, str]:
@@ -91,14 +86,12 @@ def _outcome(compiled: CompiledRule, call: Call) -> tuple[str, str]:
     return compiled.rule.action, hit.reason or plain
 
 
-def _run_egress(rule: EgressRule) -> list[TestResult]:
+def _run_egress(rule: EgressRule) -> Iterator[TestResult]:
     compiled = CompiledEgressRule(rule)
-    results = []
     for number, test in enumerate(rule.tests, 1):
         given = test.request
         request = EgressRequest(given.host, given.port, given.method, tuple(given.addresses), given.agent)
         target = read_target(request)
         matched = target is not None and compiled.matches(request, target)
         shown = f"{given.method} {given.host}:{given.port}"
-        results.append(TestResult(rule.id, number, test.expect, rule.action if matched else "no_match", shown))
-    return results
+        yield TestResult(rule.id, number, test.expect, rule.action if matched else "no_match", shown)

@@ -111,17 +111,14 @@ class _Reader:
             self._read_heredocs()
         elif char == "(":
             self.parens += 1
-        elif char == ")":
-            self._close_paren()
-
-    def _close_paren(self) -> None:
-        if self.parens:
+        elif char == ")" and self.parens:
             self.parens -= 1
-        elif not self.cases:
+        elif char == ")" and not self.cases:
+            # Inside `case`, an unpaired `)` ends a pattern.
             raise ShellError("a closing parenthesis without an opening one")
 
     def _redirection(self, char: str) -> None:
-        if self.text.startswith((char + "(",), self.at):
+        if self.text.startswith(char + "(", self.at):
             self.at += 1
             # Process substitution runs a command and leaves a file name: `cat <(curl x)`.
             self._sub_script(self._balanced(self.at))

@@ -18,7 +18,7 @@ from proxy.policy.text import NOT_UTF8, AmbiguousError, fold, has_one_reading, l
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from proxy.policy.arg_path import ArgPath, EvalContext, Selection
+    from proxy.policy.arg_path import ArgPath, EvalContext
 
 
 NO: Final = 0
@@ -114,39 +114,33 @@ def _make_views(arg: ArgPath, make: Make, context: EvalContext) -> Views:
     selection = arg.select(context)
     if selection is NOTHING:
         return _NO_VIEWS
-    if is_simple(selection):
+    exact, loose, trouble = selection
+    if len(exact) == 1 and not loose and trouble is None and _is_simple_text(exact[0]):
         # Most calls end here: one plain string, so there is no JSON in it to look for.
         try:
-            return Views((make(selection.exact[0]),), (), True, None)
+            return Views((make(exact[0]),), (), True, None)
         except (WrongTypeError, AmbiguousError):
             pass
     items: list[Any] = []
     extra: list[Any] = []
-    trouble = selection.trouble
-    for value in _distinct((*selection.exact, *selection.loose)):
+    for value in _distinct((*exact, *loose)):
         try:
             items.append(make(value))
             if isinstance(value, str):
-                extra.extend(map(make, _inner(value, swept=arg.sweeps)))
+                # A path that ends in `**` has already found the strings of the JSON in the raw string.
+                readings = read_text(value).readings[1 if arg.sweeps else 0 :]
+                extra.extend(make(inner) for reading in readings for inner in inner_strings(reading))
         except WrongTypeError as error:
             if not arg.sweeps:
                 trouble = Trouble(WRONG_TYPE, str(error))
         except AmbiguousError as error:
             trouble = Trouble(AMBIGUOUS, str(error))
-    sure = any(value is not None for value in selection.exact)
+    sure = any(value is not None for value in exact)
     return Views(tuple(items), tuple(extra), sure, trouble)
 
 
-def is_simple(selection: Selection) -> bool:
-    """Return whether the selection is one string that every server reads alike and that holds no JSON."""
-    exact, loose, trouble = selection
-    if len(exact) != 1 or loose or trouble is not None:
-        return False
-    return _is_simple_text(exact[0])
-
-
 def single_text(arg: ArgPath, context: EvalContext) -> str | None:
-    """Return the argument where `is_simple` holds of it, without selecting; None otherwise."""
+    """Return the argument where it is the only one of its name, with one reading and no JSON in it; else None."""
     value = arg.single_value(context)
     return value if _is_simple_text(value) else None
 
@@ -165,13 +159,6 @@ def _distinct(values: tuple[Any, ...]) -> Iterator[Any]:
             seen.add(value)
         if value is not None:
             yield value
-
-
-def _inner(value: str, *, swept: bool) -> Iterator[str]:
-    """Return the strings of the JSON inside a string; a `**` has already found those of the raw string."""
-    readings = read_text(value).readings
-    for text in readings[1:] if swept else readings:
-        yield from inner_strings(text)
 
 
 class TextView(NamedTuple):

@@ -1,4 +1,4 @@
-"""A plan passes over rules, and no decision is another for it."""
+"""A plan skips rules and changes no decision by it."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ from ruamel.yaml import YAML
 
 from proxy.core.model import Call, Outcome
 from proxy.policy import decide as decide_module
-from proxy.policy import plan as plan_module
+from proxy.policy import rule_index as plan_module
 from proxy.policy.arg_path import EvalContext
 from proxy.policy.compiled_rule import CompiledRule
 from proxy.policy.decide import CompiledPolicy
