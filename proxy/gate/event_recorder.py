@@ -1,4 +1,4 @@
-"""What happened, written down: events made of steps and exchanges, masked, logged, and handed to the sink."""
+"""Makes audit events of what the gate does, masks them, logs them and hands them to the sink."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("interlock.gate")
 
-# What is masked in every record, whatever the policy says.
+# What is masked in every record, whatever the policy says: a log of secrets would be a second leak.
 RECORDED: Sequence[str] = ("secrets", "pii", "custom")
-# How much of what only the record masks is told of: a list of a million addresses is no event.
+# How many findings of what only the record masks an event holds: a list of a million addresses is no event.
 MAX_FOUND = 100
 
 
 class EventRecorder:
-    """Makes events and sees that they are kept."""
+    """Makes events and hands them to the sink."""
 
     def __init__(
         self,
@@ -52,8 +52,8 @@ class EventRecorder:
     ) -> None:
         """Return once the decision on a message is durable; `reason` is that of a refusal.
 
-        Of a message that makes a server do nothing it is kept `quietly`: nobody waits. Raises
-        AuditUnavailableError where it cannot be made durable.
+        `quietly` waits for nothing: for messages that make a server do nothing. Raises AuditUnavailableError where
+        it cannot be made durable.
         """
         if state.is_small:
             event = self._decided(state, reason, with_arguments)
@@ -128,7 +128,7 @@ class EventRecorder:
         detail: JsonObject | None = None,
         carried: Carried | None = None,
     ) -> str:
-        """Keep something that happened outside any call; return the event's id."""
+        """Record something that happened outside any call; return the event's id."""
         event_id, egress = new_id(), context.egress
         self._later(
             AuditEvent(
@@ -148,7 +148,7 @@ class EventRecorder:
         return event_id
 
     def found(self, context: Context, finding: ToolFinding) -> None:
-        """Keep what was found in a tool list."""
+        """Record what was found in a tool list."""
         log.warning(finding.kind, server=context.server, tool=finding.tool, **finding.detail)
         self._later(
             AuditEvent(
@@ -163,7 +163,7 @@ class EventRecorder:
         )
 
     def observed(self, context: Context, in_flight: InFlightCall | None, detail: JsonObject) -> None:
-        """Keep what a server was seen to do, in a call or outside any."""
+        """Record what a server was observed to do, in a call or outside any."""
         try:
             shown = self.masked(detail)
         except Exception as error:
@@ -193,6 +193,7 @@ class EventRecorder:
         arguments = call.arguments if call and with_arguments else None
         shown: Json = arguments
         findings, hashed = state.findings, None
+        # Known to hold nothing to mask: recorded as they came, and the writer, which encodes them anyway, hashes them.
         if arguments is not None and arguments is state.clean and state.is_small:
             hashed = AS_RECORDED
         elif arguments is not None:
@@ -227,7 +228,7 @@ class EventRecorder:
         )
 
     def phased(self, state: CallState, kind: str, detail: JsonObject) -> None:
-        """Keep what became of a proposal: `proposed` or `committed`."""
+        """Record what became of a proposal: `proposed` or `committed`."""
         call, decision = state.call, state.decision
         self._later(
             AuditEvent(
@@ -244,7 +245,7 @@ class EventRecorder:
         )
 
     def masked(self, value: Json) -> Json:
-        """Return a value as it may be kept."""
+        """Return a value as it may be stored."""
         return self._redactor.mask(value, RECORDED)[0] if value is not None else None
 
 
@@ -254,7 +255,7 @@ def digest(data: bytes) -> str:
 
 
 def _only_recorded(state: CallState, found: Sequence[Finding]) -> Iterator[Finding]:
-    """Return what was found in masking the record that no rule had found before."""
+    """Yield what was found in masking the record that no rule had found before."""
     known = {(finding.detector, finding.fingerprint) for finding in state.findings}
     below = "arguments." if state.call is not None and state.call.tool is not None else ""
     for finding in found[:MAX_FOUND]:
@@ -268,21 +269,21 @@ def _shadow(decision: Decision | None, egress: Decision | None) -> tuple[str, ..
 
 
 def _ending(in_flight: InFlightCall) -> JsonObject:
-    told: JsonObject = {}
+    detail: JsonObject = {}
     if in_flight.begun:
-        told["secret_begun"] = True
+        detail["secret_begun"] = True
     if in_flight.commit:
-        told["proposal_id"] = in_flight.commit.proposal_id
-    return told
+        detail["proposal_id"] = in_flight.commit.proposal_id
+    return detail
 
 
 def _detail(state: CallState) -> JsonObject:
-    told = _egress_detail(state.context)
+    detail = _egress_detail(state.context)
     if state.phase is not None:
-        told |= state.phase_detail
+        detail |= state.phase_detail
     if state.call is not None:
-        told |= _nature(state.call)
-    return told
+        detail |= _nature(state.call)
+    return detail
 
 
 def _egress_detail(context: Context) -> JsonObject:
@@ -292,7 +293,7 @@ def _egress_detail(context: Context) -> JsonObject:
 
 
 def _nature(call: Call) -> JsonObject:
-    """Return what the server says of the tool, where it says something: a replay decides by it again."""
+    """Return what the server says of the tool, where it says something: `audit replay` decides by it again."""
     return {"annotations": call.hints.data()} if call.hints is not UNSAID and call.hints != UNSAID else {}
 
 
@@ -308,4 +309,4 @@ def _origin(context: Context) -> dict[str, Any]:
 
 
 def _ms(seconds: float) -> float:
-    return round(seconds * 1_000_000) / 1000  # rounding to digits would spell and read the number
+    return round(seconds * 1_000_000) / 1000  # `round(x, 3)` goes through text, which takes twice as long

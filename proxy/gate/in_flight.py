@@ -1,7 +1,7 @@
-"""Calls under way: forwarded, and not answered yet. Bounded, in memory, one of it for each process.
+"""Calls in flight: forwarded, and not answered yet. Bounded, in memory, one collection for each process.
 
-Where there are several workers, a call that may be answered on a stream of another is shown to all of them on a board,
-and ids in use are claimed there. A call that was shown ends once, whichever worker sees its answer.
+Where there are several workers, a call that may be answered on a stream of another worker is shared with all of them,
+and ids in use are claimed among them. A shared call ends once, whichever worker sees its answer.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
     type Key = tuple[str, str, MessageId]
 
-log = structlog.get_logger("interlock.exchanges")
+log = structlog.get_logger("interlock.in_flight")
 
+# A server that never answers must not fill the memory, nor one agent push out the calls of the others.
 MAX_OPEN = 10_000
 MAX_OF_AGENT = 2_000
 LEGACY = "sse"
@@ -44,15 +45,15 @@ class InFlightCalls:
         self._open: OrderedDict[str, InFlightCall] = OrderedDict()
         self._agents: dict[str, OrderedDict[str, InFlightCall]] = {}
         self._by_session: OrderedDict[Key, InFlightCall] = OrderedDict()
-        self._claimed: dict[Key, str] = {}  # by which call; none while it is decided on
+        self._claimed: dict[Key, str] = {}  # the id of the call; empty while that is decided on
 
     def __len__(self) -> int:
         return len(self._open)
 
     def claim(self, context: Context, message: Message) -> bool:
-        """Take a request's id for it; say no where its session has a request of that id under way, in any worker.
+        """Claim a request's id; return False where its session has a request of that id in flight, in any worker.
 
-        What cannot be known raises BoardUnavailableError. Where it is not forwarded then, `let_go` of it.
+        Raises SharedCallsUnavailableError where that cannot be known. Call `release` if it is not forwarded then.
         """
         key = _key(context, message.id)
         if message.kind is not Kind.REQUEST or key is None:
@@ -116,13 +117,14 @@ class InFlightCalls:
         mine[in_flight.call_id] = in_flight
         if (key := _key(in_flight.context, in_flight.message.id)) is not None:
             self._claimed[key] = in_flight.call_id
+            # Taken out first, so that it goes to the end: the oldest are dropped, and an id may be used again.
             self._by_session.pop(key, None)
             self._by_session[key] = in_flight
             while len(self._by_session) > 2 * self._limit:
                 self._by_session.popitem(last=False)
 
     def share(self, in_flight: InFlightCall) -> None:
-        """Show a call, and what is known of it now, to the other workers. Raises BoardUnavailableError."""
+        """Share a call, and what is known of it now, with the other workers. Raises SharedCallsUnavailableError."""
         if self._shared_calls is not None:
             self._shared_calls.post(in_flight)
             in_flight.shared = True
@@ -154,14 +156,14 @@ class InFlightCalls:
         try:
             others = self._shared_calls.of_session(context) if self._shared_calls is not None else []
         except SharedCallsUnavailableError as error:
-            log.warning("calls of other workers are not known", error=str(error))
+            log.warning("the calls of other workers are unknown", error=str(error))
             others = []
         return mine + [each for each in others if each.call_id not in known]
 
     def find(self, context: Context, message_id: object) -> InFlightCall | None:
         """Return the call of this session that a response of this id answers, forwarded by whichever worker.
 
-        Calls that have ended are remembered for a while: a stream may be replayed.
+        Calls that have ended are remembered for a while: a client that reconnects has the stream replayed to it.
         """
         key = _key(context, message_id)
         if key is None:
@@ -185,18 +187,19 @@ class InFlightCalls:
         try:
             return self._shared_calls.end(in_flight.call_id)
         except SharedCallsUnavailableError as error:
+            # Twice in the record is better than never: each call has its end.
             log.warning("a call may be recorded as ended twice", call_id=in_flight.call_id, error=str(error))
             return True
 
     def catch_up(self) -> None:
-        """Let go of calls that other workers saw the answers of."""
+        """Drop calls that other workers saw the answers of."""
         shared = [in_flight for in_flight in self._open.values() if in_flight.shared]
         if self._shared_calls is None or not shared:
             return
         try:
             ended = self._shared_calls.ended(in_flight.call_id for in_flight in shared)
         except SharedCallsUnavailableError as error:
-            log.warning("what other workers have ended is not known", error=str(error))
+            log.warning("calls that other workers have ended are unknown", error=str(error))
             return
         for in_flight in shared:
             if in_flight.call_id in ended:

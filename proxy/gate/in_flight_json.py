@@ -1,6 +1,6 @@
-"""A call under way as JSON, so that another worker can take its answer. Pure.
+"""A call in flight as JSON, so that another worker can take its answer. Pure.
 
-What is passed on is what the way back needs: neither arguments nor what the agent is told of.
+It holds what the response path needs: no arguments, and nothing that is shown to the agent.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def to_json(in_flight: InFlightCall) -> str:
-    """Spell a call under way."""
+    """Encode a call in flight."""
     context, message, decision = in_flight.context, in_flight.message, in_flight.decision
     return json.dumps(
         {
@@ -52,7 +52,7 @@ def to_json(in_flight: InFlightCall) -> str:
 
 
 def from_json(text: str, *, is_open: bool) -> InFlightCall:
-    """Read a call that another worker passed on. Raises ValueError, KeyError or TypeError for anything else."""
+    """Decode a call that another worker shared. Raises ValueError, KeyError or TypeError for anything else."""
     value: JsonObject = json.loads(text)
     message, decision = value["message"], value["decision"]
     started, forwarded = value["times"]

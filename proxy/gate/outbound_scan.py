@@ -1,7 +1,7 @@
-"""What a request carries beside MCP: looked through for secrets on its way to where none may go. Pure.
+"""Scans what a request carries beside MCP for secrets, on its way to where none may go. Pure.
 
-Looked at are the path, the query, the body undone from its content codings, and every header that
-is not by its name a credential: those are how one logs in, so they may hold a secret of that very host.
+Scanned are the path, the query, the decoded body, and every header that is not by its name a credential: those are
+how a client logs in, so they may hold a secret of that very host.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ CREDENTIALS: Final = frozenset(
 MIRRORED: Final = "mcp-"
 """Headers of this prefix repeat what stands in an MCP message, which has rules of its own."""
 KEPT: Final = 1024
-"""Bytes of an upload that are held back, and characters that are looked at again with what follows."""
+"""Bytes of an upload that are held back, and characters that are scanned again with what follows."""
 MAX_CLEAN: Final = 256
 MAX_FINDINGS: Final = 100
 PARSED: Final = 1 << 16
@@ -64,7 +64,7 @@ _FORM: Final = "application/x-www-form-urlencoded"
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """What was found in a request, or why it could not be looked through."""
+    """What was found in a request, or why it could not be scanned."""
 
     redaction: Redaction
     findings: tuple[Finding, ...] = ()
@@ -83,7 +83,7 @@ class Carried:
 
 
 class OutboundScanner:
-    """Looks through requests, by what policy says of secrets where they go. Safe to share between threads."""
+    """Scans requests, by what policy says of secrets where they go. Safe to share between threads."""
 
     def __init__(self, redactor: Redactor, limit: int) -> None:
         self._redactor = redactor
@@ -93,8 +93,8 @@ class OutboundScanner:
     def look(self, context: Context, headers: Headers, body: bytes | None, before: str = "") -> Carried | None:
         """Return what policy objects to; None where that is nothing.
 
-        Without a `body` it is an MCP message, of which only the head is looked
-        at. `before` is what the same stream said just before.
+        Without a `body` it is an MCP message, of which only the head is scanned. `before` is what the same stream
+        said just before.
         """
         redaction = secrets_rule(context)
         if redaction is None:
@@ -116,19 +116,19 @@ class OutboundScanner:
         return None
 
     def _remember(self, head: tuple[object, ...]) -> None:
-        """Keep that a head is clean: a client sends the same one with every call."""
+        """Remember that a head is clean: a client sends the same one with every call."""
         if len(self._clean) >= MAX_CLEAN:
             self._clean.clear()
         self._clean[head] = None
 
     def watch(self, context: Context, headers: Headers, limit: int) -> UploadWatch | None:
-        """Return what looks through a body that streams; None where nobody asks for that."""
+        """Return what scans a body that streams; None where no rule asks for that."""
         redaction = secrets_rule(context)
         return UploadWatch(self._redactor, redaction, headers, limit) if redaction is not None else None
 
 
 class UploadWatch:
-    """Looks through one upload as it streams. Holds back what a secret may begin in, until it is whole."""
+    """Scans one upload as it streams. Holds back what a secret may begin in, until it is whole."""
 
     def __init__(self, redactor: Redactor, redaction: Redaction, headers: Headers, limit: int) -> None:
         self._redactor = redactor
@@ -153,14 +153,14 @@ class UploadWatch:
         return Carried(self._redaction, self.found, self._unread)
 
     def feed(self, chunk: bytes) -> bytes | None:
-        """Take the next bytes; return those that may go on now, or None where the upload may not."""
+        """Take the next bytes; return those that may be sent now, or None where the upload is refused."""
         try:
             self._look(chunk)
         except WireError as error:
             self._unread = error.reason
         except BROKEN:
             self._unread = "encoding_mismatch"
-        except Exception:  # noqa: BLE001  a layer's boundary: what cannot be looked through does not pass
+        except Exception:  # noqa: BLE001  a layer's boundary: what cannot be scanned does not pass
             self._unread, self._redaction = "internal_error", replace(self._redaction, action="deny")
         if self.carried is not None and self._redaction.action == "deny":
             return None
@@ -179,6 +179,8 @@ class UploadWatch:
         for engine in self._inflaters:
             chunk = engine.feed(chunk)
         self._seen += len(chunk)
+        # Without zero bytes, so that UTF-16 reads as ASCII; with the end of what came before, so that a secret cut
+        # in two by a chunk's end is found.
         window = self._tail + self._decode(chunk.replace(b"\0", b""))
         _, found = self._redactor.mask({"body": window}, self._redaction.detectors)
         self.found = tuple(dict.fromkeys((*self.found, *found)))[:MAX_FINDINGS]
@@ -197,7 +199,7 @@ def secrets_rule(context: Context) -> Redaction | None:
 
 
 def is_credential(name: str) -> bool:
-    """Return whether a header of this name is how one logs in."""
+    """Return whether a header of this name is a credential."""
     return not CREDENTIALS.isdisjoint(_WORD.findall(name.lower()))
 
 
@@ -219,9 +221,10 @@ def _head(target: str, headers: Headers, *, mcp: bool) -> JsonObject:
 
 
 def _read(body: bytes, headers: Headers, limit: int) -> Json:
-    """Return a body as a value to look through. Raises WireError where it cannot be read."""
+    """Return a body as a value to scan. Raises WireError where it cannot be read."""
     body = decode_body(body, _codings(headers), limit)
     coding = sniff_coding(body)
+    # A coding that nobody declared would hide the secret from us, and the server may undo it all the same.
     if coding is not None:
         try:
             body = decode_body(body, [coding], limit)
@@ -239,7 +242,7 @@ def _read(body: bytes, headers: Headers, limit: int) -> Json:
     try:
         return parse_json(body)
     except WireError:
-        # Whatever else it is, or JSON with a key twice of which a parser would keep one: looked at as it stands.
+        # Whatever else it is, or JSON with a key twice of which a parser would drop one: scanned as it stands.
         return _text(body)
 
 
@@ -255,5 +258,5 @@ def _form(text: str) -> dict[str, Any]:
 
 
 def _text(body: bytes) -> str:
-    """Read what may be text; without its zero bytes, UTF-16 reads as UTF-8."""
+    """Decode what may be text; without its zero bytes, UTF-16 reads as UTF-8."""
     return body.replace(b"\0", b"").decode("utf-8", "ignore")

@@ -1,4 +1,4 @@
-"""What a refusal says and how it is answered: from how far a message has come to the verdict on it. Pure."""
+"""What a refusal says and how it is answered: from the state of a call to the verdict on it. Pure."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ class CallState:
 
     @property
     def phase_detail(self) -> JsonObject:
-        """Return what an event says of a phase; nothing where the call is none."""
-        told = {"phase": self.phase, "called_as": self.called_as, "proposal_id": self.proposal_id}
-        return {name: value for name, value in told.items() if value is not None}
+        """Return what an event says of a phase; nothing where the call is of a tool itself."""
+        known = {"phase": self.phase, "called_as": self.called_as, "proposal_id": self.proposal_id}
+        return {name: value for name, value in known.items() if value is not None}
 
     @property
     def rule(self) -> str | None:
@@ -142,10 +142,10 @@ def egress_denial(context: Context, audit_id: str) -> Denial:
 
 
 def carried_why(carried: Carried) -> str:
-    """Say what policy objects to in what a request carries: kinds and places, never the secret."""
+    """Return what policy objects to in what a request carries: kinds and places, never the secret."""
     rule = f"Rule {carried.redaction.rule} lets no secret go there"
     if carried.unread is not None:
-        return f"{rule}, and the request cannot be looked through: {reasons.REASONS[carried.unread].meaning}"
+        return f"{rule}, and the request cannot be scanned: {reasons.REASONS[carried.unread].meaning}"
     places = dict.fromkeys(f"{finding.detector} in {finding.path.split('.')[0]}" for finding in carried.findings)
     return f"{rule}: {', '.join(list(places)[:MAX_PLACES])}."
 

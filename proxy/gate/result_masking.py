@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from proxy.core.model import Finding, InFlightCall, Json, JsonObject, Redaction, Suppression
 
 KEPT: Final = 512
-"""Characters of what was said before that are looked at again; a redactor joins strings of this length whole."""
+"""Characters of what was said before that are scanned again; a redactor joins strings of this length whole."""
 MAX_NAMES: Final = 64
-"""Names in one message under which text may go on."""
+"""Names in one message under which text may continue."""
 WALL: Final = "\n \n"
 PLUMBING: Final = frozenset(
     ("jsonrpc", "id", "method", "progressToken", "level", "logger", "type", "role", "mimeType", "event", "resultType")
@@ -30,7 +30,7 @@ PLUMBING: Final = frozenset(
 def mask_result(
     redactor: Redactor, in_flight: InFlightCall, value: JsonObject
 ) -> tuple[JsonObject | None, tuple[Finding, ...]]:
-    """Return the response masked, or None where it may not be given on, and what was found."""
+    """Return the response masked, or None where it may not be passed on, and what was found."""
     findings: tuple[Finding, ...] = ()
     result: JsonObject | None = value
     for redaction in in_flight.decision.redactions:
@@ -48,7 +48,7 @@ def mask_result(
 
 
 def mask_beside(redactor: Redactor, in_flight: InFlightCall, value: Any) -> Any:
-    """Return masked what is sent beside the answer; what was found is told of when the call ends."""
+    """Return masked what is sent beside the answer; what was found is recorded when the call ends."""
     for redaction in in_flight.decision.redactions:
         if "result" in redaction.on:
             masked, found = _mask_next(redactor, in_flight, value, redaction)
@@ -61,7 +61,7 @@ def mask_beside(redactor: Redactor, in_flight: InFlightCall, value: Any) -> Any:
 def _mask_next(
     redactor: Redactor, in_flight: InFlightCall, value: Json, redaction: Redaction
 ) -> tuple[Json, tuple[Finding, ...]]:
-    """Mask what follows what the server has said to `exchange` so far."""
+    """Mask what follows what the server has said to this call so far."""
     masked, found, begun = mask_after(redactor, in_flight.said, value, redaction.detectors, redaction.suppressions)
     in_flight.begun = in_flight.begun or begun
     return masked, found
@@ -74,7 +74,7 @@ def mask_after(
     detectors: Sequence[str],
     suppressions: Sequence[Suppression] = (),
 ) -> tuple[Json, tuple[Finding, ...], bool]:
-    """Mask `value`, which follows `before`; say what was found in it, and whether any of that began before."""
+    """Mask `value`, which follows `before`; return what was found in it, and whether any of that began before."""
     if not before:
         return *redactor.mask(value, detectors, suppressions), False
     names = dict.fromkeys(name for name, _ in _strings(value) if name not in PLUMBING)
