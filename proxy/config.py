@@ -118,6 +118,7 @@ _HINTS = {
 class Settings(BaseModel):
     """All settings. A test checks that docs/settings.md describes each of them."""
 
+    # Unknown names are errors: a misspelt limit must not leave the default in force unnoticed.
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
     listen: Annotated[str, AfterValidator(_listen)] = Field(
@@ -262,6 +263,7 @@ def _describe(error: ValidationError, values: Mapping[str, Any], sources: Mappin
         message = "; ".join(
             part for part in (problem["msg"].removeprefix("Value error, "), _HINTS.get(problem["type"])) if part
         )
+        # A rejected URL may still contain a password.
         value = HIDDEN if name in SECRETS else repr(values.get(name))
         lines.append(f"setting {name} = {value} (from {sources.get(name, '?')}): {message}")
     return "\n".join(lines)
@@ -282,6 +284,7 @@ def _read_file(path: Path | None, environ: Mapping[str, str]) -> tuple[Path, dic
             )
         return path, {}
     try:
+        # ruamel refuses a key that occurs twice, where PyYAML would silently take the last one.
         content = YAML(typ="safe", pure=True).load(path.read_text())
     except (OSError, UnicodeDecodeError, YAMLError) as error:
         raise ConfigError(f"config file {str(path)!r} cannot be read: {error}") from error

@@ -44,6 +44,7 @@ def set_baseline(
     text = _decoded(prompt_file.read()) if prompt_file else prompt or ""
     if not tool or not normal_prompt(text):
         raise ConfigError("a baseline needs a tool's name and a prompt that is not empty")
+    # A prompt may contain secrets, and comparing needs only the hash of its normal form.
     baseline = Baseline(server, tool, prompt_hash(text), time.time(), _who())
     asyncio.run(_set(store_settings(database_url, state_dir, config), baseline))
     print_note(f"Baseline of {_named(server, tool)}: {baseline.prompt_hash}")

@@ -36,6 +36,7 @@ def export(
 ) -> None:
     """Write the certificate, never the key, as PEM."""
     authority = Authority(state_folder(state_dir, config))
+    # Also without a proxy: agents can be set up before the first start.
     authority.ensure()
     pem = (authority.bundle_file if bundle else authority.certificate_file).read_text()
     if file is None:

@@ -123,6 +123,7 @@ def run(
         found = find_running(options)
         way_in = endpoint(options, found)
         environ = change(os.environ, without_proxy(way_in))
+        # Before anything is confined: a missing program must exit with 127, as in a shell.
         launch = plan_launch(command, environ)
         confinement = Confinement(
             program=str(Path(launch.program).absolute()),
@@ -150,6 +151,7 @@ def _files(options: ProxyOptions, found: FoundProxy, way_in: ProxyEndpoint, kept
         if not Path(path).is_socket():
             raise ConfigError(f"--keep-socket {path!r} is not a socket; leave it out, or name an existing one")
     settings = found.settings
+    # The CA's files lie in the state folder, which is hidden as a whole: they are handed in as copies.
     public = [Path(path) for path in (way_in.ca, way_in.bundle)]
     url_file = os.environ.get(DATABASE_URL_FILE)
     secrets = [
@@ -159,6 +161,7 @@ def _files(options: ProxyOptions, found: FoundProxy, way_in: ProxyEndpoint, kept
         Path(url_file) if url_file else None,
     ]
     states = _state_folders(settings.state_dir, public[0].parent)
+    # Read-only for the agent: with write access it could edit the policy or settings that confine it.
     relied_on = [config_path(options.config, os.environ), Path(found.policy) if found.policy else None]
     relied_on += [settings.checkpoint_file, settings.upstream_ca]
     return plan_file_view(

@@ -66,6 +66,7 @@ async def _migrate(settings: Settings) -> list[str]:
 
 
 async def _migrate_file(settings: Settings) -> list[str]:
+    # The embedded store migrates itself when it is opened.
     path = settings.state_dir / STORE_FILE
     before = schema_version(path)
     database = SqliteDatabase(path)

@@ -46,6 +46,7 @@ def doctor(
     try:
         settings = load_settings(flags, config_file=config).settings
     except ConfigError as error:
+        # Without settings there is no state folder to check, but the machine can still be.
         known = [fail("settings", str(error), "`interlock config show` shows each setting and where it comes from")]
         found = [*known, *run_checks(_machine_checks(os.environ), timeout)]
     else:

@@ -70,6 +70,7 @@ def exec_program(command: list[str], environ: dict[str, str]) -> NoReturn:
     launch = plan_launch(command, environ)
     for number in RESTORED:
         signal.signal(number, signal.SIG_DFL)
+    # execve throws away what Python still buffers.
     sys.stdout.flush()
     try:
         os.execve(launch.program, launch.argv, environ)  # noqa: S606  no shell: the words are the caller's own

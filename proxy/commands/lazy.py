@@ -44,6 +44,7 @@ class Placeholder(TyperCommand):
         name = self._entry.name
         module = sys.modules.get(self._entry.module) or _import(self._entry.module)
         if hasattr(module, "app"):
+            # Only the list of commands knows the name; without it the usage line shows the program's.
             group = get_group(module.app)
             group.name = name
             return group

@@ -102,6 +102,7 @@ def probe(
 
 
 def _variables(said: list[str]) -> dict[str, str]:
+    # Only what is named: the server is not trusted, and this shell's environment holds its user's API keys.
     variables = {}
     for each in said:
         name, equals, value = each.partition("=")
@@ -161,6 +162,7 @@ def _probe_local(
         async def run() -> ProbeReport:
             task = asyncio.current_task()
             assert task is not None
+            # Cancelled instead of killed, so that the sandbox and the server's processes are cleaned up.
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
             return await Probe(plan, progress).run(known)
 
@@ -177,6 +179,7 @@ def _keep(
     from proxy.commands.probe_events import record  # noqa: PLC0415
 
     record(settings, name, report, time.time())
+    # A probe that broke off saw only part of what the tools do: as a baseline it would make the rest look new.
     if (known is None or accept) and report.problem is None:
         tools = {str(tool.get("name")): tool for tool in report.manifest}
         baseline.save(settings.state_dir, name, baseline.ServerBaseline(tools, report.profiles))

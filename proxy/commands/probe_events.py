@@ -35,9 +35,11 @@ def record(settings: Settings, name: str, report: ProbeReport, now: float) -> No
 
 
 def _events(name: str, report: ProbeReport, now: float, masker: LiveMasker) -> Iterator[AuditEvent]:
+    # As the session of all its events, it ties the findings to their probe.
     probe_id = new_id()
 
     def make(kind: str, detail: dict[str, Any], **fields: Any) -> AuditEvent:
+        # Evidence quotes what the server read and sent: file contents and canaries, but also real secrets of --env.
         masked, found = masker.mask(detail, RECORDED)
         assert isinstance(masked, dict)
         return AuditEvent(

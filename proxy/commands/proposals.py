@@ -174,6 +174,7 @@ def _print_decided(decided: JsonObject, *, as_json: bool) -> None:
     typer.echo(f"{decided['state'].capitalize()}: {printable(decided['proposal_id'])} ({what}){left}.", err=True)
 
 
+# Names come from agents and servers: `printable` keeps them from driving the operator's terminal.
 def _call(one: JsonObject) -> str:
     return f"{printable(one['tool'])} of {printable(one['server'])}"
 

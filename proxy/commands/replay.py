@@ -60,6 +60,7 @@ def replay(
         typer.echo(json.dumps({"kind": "summary", **outcome.data()}))
     else:
         _show(outcome)
+    # Not 1: a script must tell a policy that changes decisions from one that does not load.
     raise typer.Exit(EXIT_CHANGES if outcome.changes else 0)
 
 

@@ -70,6 +70,7 @@ def run(
     loaded = load_settings(flags, config_file=config)
     settings = loaded.settings
     log_setup.configure(_log_level(loaded), settings.log_format)
+    # Fail closed: who requires tokens must not get unauthenticated calls through the side door of stdio.
     if settings.agent_auth == "required":
         raise ConfigError(
             "setting agent_auth = 'required': over stdio no caller can prove who it is; "
@@ -85,6 +86,8 @@ def run(
         raise typer.Exit(error.code) from None
     strace = _strace(settings.trace, name)
     context = Context(Principal(settings.default_agent), name, transport="stdio", session=new_id())
+    # Before the server starts: its orphaned processes come to us and end with us, and it cannot read our memory,
+    # where the keys are, through /proc or ptrace.
     set_subreaper()
     forbid_inspection()
     raise typer.Exit(asyncio.run(_serve(settings, context, launch, strace)))
@@ -127,6 +130,7 @@ async def _serve(settings: Settings, context: Context, launch: Launch, strace: s
         watch = LiveTrace(
             channel, partial(components.gate.recorder.observed, context), own=(settings.state_dir, settings.policy)
         )
+    # After everything that may print: from here on stdout carries MCP only.
     incoming, outgoing = take_standard_streams()
     runner = StdioRunner(
         components.gate,
@@ -143,7 +147,7 @@ async def _serve(settings: Settings, context: Context, launch: Launch, strace: s
         await components.check()
         return await runner.run(launch)
     finally:
-        # Where a server killed its reaper, its processes have come to us: end them while their pipes can be let go of.
+        # If the server killed its reaper, its children became ours: end them before their pipes close.
         kill_descendants(os.getpid())
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)

@@ -44,6 +44,7 @@ def status(state_dir: StateDir = None, config: ConfigFile = None, as_json: AsJso
         _show(running)
     if not as_json:
         _show_audit(audit)
+    # A script that deploys a policy must see that it did not take effect.
     raise typer.Exit(0 if running is not None and running.policy_problem is None else 1)
 
 

@@ -43,6 +43,7 @@ def wrap(
     everything else in the file stay as they are. The original is saved as FILE.interlock-backup.
     Running it again changes nothing.
     """
+    # Resolved, since dotfile managers link these files: a rename onto the link would replace it by a plain file.
     path = file.expanduser().resolve()
     before = _read(path)
     try:
@@ -52,6 +53,7 @@ def wrap(
     if dry_run:
         sys.stdout.write(_difference(file, before, after))
     elif after != before:
+        # The backup first: a crash in between must not leave a wrapped file without its original.
         if not undo:
             _replace(_backup(path), _original(path, before).encode(), path)
         _replace(path, after.encode(), path)

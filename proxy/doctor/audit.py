@@ -28,6 +28,7 @@ OLDEST_POSTGRES = 15
 
 
 def backlog(settings: Settings) -> Iterator[CheckResult]:
+    # Read without opening for writing: a doctor run by root must not leave files that the proxy cannot write.
     waiting = read_backlog_untouched(settings.state_dir, time.time())
     said = f"{waiting.events} events wait for the store"
     for problem in waiting.problems:
@@ -94,6 +95,7 @@ async def _postgres(url: str) -> list[CheckResult]:
     if not seen.may_insert:
         mend = f"as the owner: GRANT interlock_writer TO {seen.user}"
         found.append(fail("role", f"{seen.user} may not insert events", mend))
+    # Enough to work, but then a stolen login can rewrite history: the audit trail should be append-only for proxies.
     elif seen.may_change:
         mend = "give proxies a login with only interlock_writer (docs/store.md), which cannot change events"
         found.append(warn("role", f"{seen.user} may change and delete events", mend))

@@ -50,6 +50,7 @@ def clock(newest: float | None = None, now: float | None = None) -> Iterator[Che
     said = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(now))
     if not EARLIEST < now < LATEST:
         yield fail("clock", f"it says {said}", mend)
+    # A log from the future: the clock was set back, and new events would sort before older ones.
     elif newest is not None and newest > now + DAY:
         when = time.strftime("%Y-%m-%d", time.gmtime(newest))
         yield warn("clock", f"it says {said}, but files in the state folder are from {when}", mend)
@@ -58,6 +59,7 @@ def clock(newest: float | None = None, now: float | None = None) -> Iterator[Che
 
 
 def _pace(said: str, mend: str) -> Iterator[CheckResult]:
+    # The monotonic clock cannot be set: a difference means that somebody or something steps the wall clock.
     wall, steady = time.time(), time.monotonic()
     time.sleep(WATCHED_SECONDS)
     off = (time.time() - wall) - (time.monotonic() - steady)
@@ -122,6 +124,7 @@ def _seccomp() -> CheckResult:
 
 
 def _landlock() -> CheckResult:
+    # glibc has no wrapper for this system call; with these arguments it only returns the version.
     libc = ctypes.CDLL(None, use_errno=True)
     version = libc.syscall(LANDLOCK_CREATE_RULESET, None, 0, LANDLOCK_VERSION)
     if version > 0:

@@ -48,6 +48,7 @@ def _free(name: str, address: str) -> CheckResult:
         found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, kind, protocol, _, address_to_bind = found[0]
         with socket.socket(family, kind, protocol) as trial:
+            # As the proxy does: without it, connections of a proxy that just stopped would count as a listener.
             trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             trial.bind(address_to_bind)
             trial.listen(1)

@@ -41,6 +41,7 @@ async def inspect_database(url: str) -> DatabaseFacts:
     """Return facts about a database. Raises StoreUnavailableError."""
     connection = await connect(url)
     try:
+        # Its clock is compared with the middle of the round trip: a slow network alone must not look like skew.
         before = time.time()
         ((version, major, user, theirs),) = await connection.fetch(_ABOUT)
         after = time.time()

@@ -16,6 +16,7 @@ from proxy.identity.ca import Authority, holds
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+# With less, the audit log may soon not be writable, and calls are then refused.
 LEAST_ROOM = 64 << 20
 LEAST_FILES = 1000
 SOON = dt.timedelta(days=30)
@@ -48,6 +49,7 @@ def permissions(path: Path) -> Iterator[CheckResult]:
 def _open_files(path: Path) -> Iterator[Path]:
     secret = [Authority(path).key_file, *(file for name in PRIVATE for file in (path / name).rglob("*"))]
     for file in filter(Path.is_file, secret):
+        # Public keys are for auditors, and lock files are empty: both may be readable.
         public = "audit-public" in file.parts or file.suffix == ".lock"
         # A folder that only its owner may enter protects its files, whatever their own modes.
         closed = any(
