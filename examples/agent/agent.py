@@ -1,7 +1,7 @@
-"""Stands in for an agent in docker-compose.yml, with the standard library alone: what it reaches and what it does not.
+"""An example agent for docker-compose.yml that uses only the standard library.
 
-It calls a tool that policy denies, through the proxy that its environment names, and then tries to go around the proxy.
-Exits with 0 where the call was refused and no way around was found, else with 1.
+It calls a tool that policy denies, through the proxy in its environment, and then tries to avoid the proxy.
+Exits with 0 if the call was refused and every attempt failed, else with 1.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ CALL = {
     "params": {"name": "read_file", "arguments": {"path": "/etc/passwd"}},
 }
 HEADERS = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
-# By number, by name, what the proxy itself records to, and QUIC's way.
+# By address, by name, the proxy's own database, and QUIC's port.
 AROUND = "tcp:1.1.1.1:443 tcp:example.com:443 tcp:db:5432 udp:1.1.1.1:443"
 
 
 def call(url: str) -> str:
-    """Call a tool; return what was answered."""
+    """Call a tool; return the answer."""
     request = urllib.request.Request(url, json.dumps(CALL).encode(), HEADERS)  # noqa: S310  the URL is the operator's
     try:
         with urllib.request.urlopen(request, timeout=20) as answer:  # noqa: S310
@@ -37,7 +37,7 @@ def call(url: str) -> str:
 
 
 def reach(kind: str, host: str, port: int) -> str | None:
-    """Try to be answered without the proxy; return why that failed."""
+    """Try to connect without the proxy; return why that failed."""
     try:
         if kind == "tcp":
             socket.create_connection((host, port), timeout=3).close()
@@ -53,7 +53,7 @@ def reach(kind: str, host: str, port: int) -> str | None:
 
 
 def main() -> None:
-    """Try both, and say what came of it."""
+    """Try both, and print the results."""
     answer = call(os.environ["MCP_URL"])
     print(f"read_file /etc/passwd: {answer}")
     held = "Refused by Interlock" in answer

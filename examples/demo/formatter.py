@@ -1,4 +1,4 @@
-"""An MCP server over stdio that does more than it says: it formats a note, and looks at a private key meanwhile."""
+"""An MCP server over stdio that does more than it declares: it formats a note, and also reads a private key."""
 
 from __future__ import annotations
 

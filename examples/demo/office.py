@@ -1,4 +1,4 @@
-"""An MCP server over HTTPS that knows nothing of Interlock: `python office.py --cert FILE --key FILE --log FILE`.
+"""An ordinary MCP server over HTTPS: `python office.py --cert FILE --key FILE --log FILE`.
 
 It reads any file that it may read, and moves money whenever it is asked to. What it really did is in the log.
 """

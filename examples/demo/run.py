@@ -3,7 +3,7 @@
     make demo
 
 Everything is real (server and client of the MCP SDK, TLS, `interlock up`, strace) and lives in a temporary folder.
-Exits with 1 where something went otherwise than told.
+Exits with 1 if a step did not go as described.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from world import REPOSITORY, World, environment, made_up_token, running
 DRAFTS = ["Pay alice 250 for the March invoice.", "Pay alice 250 for the March invoice."]
 PLAN = {"path": "notes/plan.txt"}
 NEXT = {
-    "make run": "the proxy, with a policy for every day",
-    "docs/quick-start.md": "your own agent behind it, and a first rule of your own",
+    "make run": "the proxy, with the default policy",
+    "docs/quick-start.md": "send your own calls through it, and write a rule",
     "examples/demo/policy.yaml": "the rules of this tour",
 }
 FORBIDDEN = ({"path": "/etc/passwd"}, {"path": "notes/..%2f..%2f..%2fetc/passwd"})
@@ -39,14 +39,14 @@ class Tour:
         self._world, self._screen, self._client = world, screen, client
 
     async def allowed(self) -> None:
-        """Show a call that policy has nothing against."""
-        self._screen.step("Allowed", "no rule speaks against it, so it goes through")
+        """Show a call that no rule denies."""
+        self._screen.step("Allowed", "no rule denies it, so it is forwarded")
         result = await self._call("read_file", PLAN)
         self._screen.says("server", text(result).strip(), "green")
         expect(not result.is_error, "the call was refused")
 
     async def denied(self) -> None:
-        """Show a call that is refused, and one that tries another spelling."""
+        """Show a call that is refused, and the same path in an encoded form."""
         self._screen.step("Denied", "rule no-system-files: read_file, where path is under /etc")
         before = self._world.executions("read_file")
         for arguments in FORBIDDEN:
@@ -55,19 +55,19 @@ class Tour:
         self._screen.says("interlock", text(result), "red")
         expect(self._world.executions("read_file") == before, "the server ran a denied call")
         self._screen.remark(
-            "The server was not asked. The answer is an ordinary tool result: the model reads it, and goes on."
+            "The server never got the call. The answer is an ordinary tool result that the model can read."
         )
 
     async def redacted(self) -> None:
-        """Show a secret masked on its way back."""
-        self._screen.step("Redacted", "rule no-secrets: the server's answer has a token in it")
+        """Show a secret masked in a result."""
+        self._screen.step("Redacted", "rule no-secrets: the server's result contains a token")
         result = await self._call("read_file", {"path": "notes/deploy.env"})
         self._screen.says("interlock", text(result).strip(), "yellow")
         expect(made_up_token() not in text(result), "the token came through")
 
     async def in_two_steps(self) -> None:
-        """Show a proposal, its commit, and what becomes of the token when it is used again."""
-        self._screen.step("Two-phase", "rule money-in-two-steps: proposed and scored first, and then once")
+        """Show a proposal, its commit, and the refusal when the token is used again."""
+        self._screen.step("Two-phase", "rule money-in-two-steps: propose and score first, then commit once")
         tools = [tool.name for tool in (await self._client.list_tools()).tools]
         self._screen.says("agent", f"tools/list → {', '.join(tools)}")
         given = {"amount": 250, "to": "alice"}
@@ -86,14 +86,14 @@ class Tour:
         expect(self._world.executions("transfer_funds") == 1, "the money did not move exactly once")
         self._screen.remark("The money moved once.")
 
-    async def _call(self, tool: str, arguments: dict[str, Any], **in_thread: Any) -> Any:
+    async def _call(self, tool: str, arguments: dict[str, Any], **extra: Any) -> Any:
         shown = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
-        self._screen.says("agent", f"{tool}({shown}{''.join(f', {name}=…' for name in in_thread)})")
-        return await self._client.call_tool(tool, arguments | in_thread)
+        self._screen.says("agent", f"{tool}({shown}{''.join(f', {name}=…' for name in extra)})")
+        return await self._client.call_tool(tool, arguments | extra)
 
 
 async def watch_stdio(world: World, screen: Screen) -> None:
-    """Show what a local server does while it says something else."""
+    """Show a local server that does more than it declares."""
     screen.step("Watched", "interlock run -- python formatter.py: a local server over stdio, under strace")
     command = world.stdio_command()
     here = environment() | {"HOME": str(world.home)}
@@ -113,12 +113,12 @@ async def watch_stdio(world: World, screen: Screen) -> None:
         where = str(each.get("path", "")).replace(str(world.home), "~")
         screen.says("interlock", f"observed {each['capability']}  {where}", "yellow")
     expect(".ssh/id_ed25519" in json.dumps(seen), "the key was read, and nobody saw it")
-    screen.remark("It says that it formats a title. It also read a private key.")
+    screen.remark("Its description says that it formats a title. It also read a private key.")
 
 
 def show_records(world: World, screen: Screen) -> None:
-    """Show what was written down, and that it is whole; the proxy is gone by now."""
-    screen.step("Recorded", "every call, before it was forwarded, in a signed chain that shows any change")
+    """Show the recorded calls, and that the trail verifies; the proxy has ended by now."""
+    screen.step("Recorded", "every call, before it was forwarded, in a signed chain that reveals changes")
     screen.command("interlock audit query", world.interlock("audit", "query"))
     screen.command("interlock audit verify", world.interlock("audit", "verify"))
 
@@ -129,18 +129,18 @@ def text(result: Any) -> str:
 
 
 def reason(result: Any) -> str | None:
-    """Return why Interlock refused a call; nothing where it did not."""
+    """Return why Interlock refused a call; None if it did not."""
     return (result.meta or {}).get("mcp-interlock/denial", {}).get("reason")
 
 
 def expect(held: bool, otherwise: str) -> None:  # noqa: FBT001  a statement, like assert
-    """End the tour where something is not as told."""
+    """End the tour if a step did not go as described."""
     if not held:
         raise SystemExit(f"the demo went wrong: {otherwise}")
 
 
 async def follow(world: World, screen: Screen) -> None:
-    """Be the agent: its environment names the proxy, and that is all there is to it."""
+    """Be the agent: its environment names the proxy; nothing else is configured."""
     os.environ |= {"HTTPS_PROXY": f"http://{world.proxy}", "SSL_CERT_FILE": str(world.bundle), "NO_PROXY": ""}
     async with Client(streamable_http_client(world.server_url), read_timeout_seconds=30) as client:
         tour = Tour(world, screen, client)
@@ -157,7 +157,7 @@ def main() -> None:
     screen = Screen(parser.parse_args().picture)
     with tempfile.TemporaryDirectory(prefix="interlock-demo-") as folder:
         with running(Path(folder)) as world:
-            screen.begin("Interlock stands between an agent and its MCP servers. Neither knows of it.")
+            screen.begin("Interlock is a proxy between an agent and its MCP servers. Neither needs a change.")
             screen.path(("agent", ""), ("interlock", world.proxy), ("server", world.server_url))
             asyncio.run(follow(world, screen))
             asyncio.run(watch_stdio(world, screen))

@@ -1,8 +1,8 @@
-"""Runs scenario.yaml end to end: a server, `interlock up` before it, and an MCP client that follows what it is told.
+"""Run scenario.yaml end to end: a server, `interlock up` in front of it, and an MCP client that follows the answers.
 
     make example
 
-The client knows nothing of two-phase execution but what `tools/list` and the answers say.
+The client knows about two-phase execution only what `tools/list` and the answers say.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class Run:
         self._log = log
 
     async def step(self, step: dict[str, Any]) -> tuple[str, str]:
-        """Act on one prompt; return what became of it, and why."""
+        """Act on one prompt; return the result and the reason."""
         listed = {tool.name for tool in (await self._client.list_tools()).tools}
         tool, before = step["tool"], self._executions()
         if f"{tool}_propose" in listed:
             why = await self._two_steps(step)
         else:
-            why = told(await self._client.call_tool(tool, step["arguments"]))
+            why = refusal_reason(await self._client.call_tool(tool, step["arguments"]))
         ran = self._executions()[len(before) :]
         if ran:
             assert ran == [{"tool": tool, "arguments": step["arguments"]}], ran
@@ -62,12 +62,12 @@ class Run:
             return str(answer.get("reason") or answer["status"])
         given = {**step["arguments"], **{name: answer[name] for name in ("proposal_id", "commit_token")}}
         result = await self._client.call_tool(f"{step['tool']}_commit", given)
-        return f"score {answer['composite_score']}" if not result.is_error else told(result)
+        return f"score {answer['composite_score']}" if not result.is_error else refusal_reason(result)
 
     async def _propose(self, step: dict[str, Any]) -> dict[str, Any] | str:
-        in_thread = {"prompt": step["prompt"], **({"candidate_outputs": step["drafts"]} if "drafts" in step else {})}
-        result = await self._client.call_tool(f"{step['tool']}_propose", {**step["arguments"], "_interlock": in_thread})
-        return told(result) if result.is_error else dict(result.structured_content or {})
+        extra = {"prompt": step["prompt"], **({"candidate_outputs": step["drafts"]} if "drafts" in step else {})}
+        result = await self._client.call_tool(f"{step['tool']}_propose", {**step["arguments"], "_interlock": extra})
+        return refusal_reason(result) if result.is_error else dict(result.structured_content or {})
 
     def _approve(self, proposal_id: str) -> None:
         """Do what an operator does, in another terminal."""
@@ -80,8 +80,8 @@ class Run:
         return [json.loads(line) for line in lines]
 
 
-def told(result: Any) -> str:
-    """Return why a call was refused; nothing where it was not."""
+def refusal_reason(result: Any) -> str:
+    """Return why a call was refused; an empty text if it was not."""
     denial = (result.meta or {}).get("mcp-interlock/denial")
     return str(denial["reason"]) if denial else ""
 
