@@ -150,11 +150,9 @@ class Signed:
 
     @property
     def last(self) -> int:
-        """The number of the last event that was signed."""
         return max(self.links, default=0)
 
     def add(self, checkpoint: Checkpoint) -> None:
-        """Add what a checkpoint says."""
         # Two links for one number: the log was copied and continued twice, or a key signed a forged history.
         if self.links.setdefault(checkpoint.seq, checkpoint.hash) != checkpoint.hash:
             self.conflict = min(checkpoint.seq, self.conflict or checkpoint.seq)

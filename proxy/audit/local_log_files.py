@@ -123,7 +123,6 @@ def log_bytes(state_dir: Path) -> int:
 
 
 def log_states(state_dir: Path) -> dict[Path, LogState]:
-    """Return the state of each log. Raises AuditUnavailableError where a file is no log."""
     states = {}
     for path in log_files(state_dir):
         with open_reader(path) as connection:

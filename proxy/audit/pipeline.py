@@ -51,7 +51,6 @@ class AuditPipeline:
 
     @property
     def problem(self) -> str | None:
-        """Why the log could not be written the last time, if so."""
         return self._log.problem
 
     def look_after(self) -> None:

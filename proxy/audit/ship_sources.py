@@ -31,7 +31,6 @@ class Source(abc.ABC):
         self._writer = local_log_sql.read_head(connection).writer
 
     def head(self) -> Head:
-        """Return the last event written to it."""
         return local_log_sql.read_head(self.connection)
 
     def read(self, limit: int, after: int = 0) -> Sequence[LogEntry]:

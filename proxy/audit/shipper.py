@@ -117,7 +117,7 @@ class Shipper:
 
     async def _move(self, source: Source) -> int:
         """Ship the oldest events of a log. While a full page is written, the next is read and the last deleted."""
-        limit = BATCH * self._store.ways
+        limit = BATCH * self._store.parallel_batches
         moved, last, rejected = 0, 0, dict[int, str]()
         page = source.read(limit)
         while page:

@@ -54,7 +54,6 @@ class Report:
 
     @property
     def unsigned(self) -> list[str]:
-        """The writers without any checkpoint."""
         return [report.writer for report in self.writers if not report.signed]
 
     @property

@@ -60,8 +60,10 @@ class Events(abc.ABC):
     """
 
     sql: Queries  # the statements of this kind of database
-    trusting = False  # whether the database itself reads columns from texts, and refuses a batch in which it cannot
-    ways = 1  # how many batches may be written at once with profit
+    reads_columns = (
+        False  # whether the database itself reads columns from texts, and refuses a batch in which it cannot
+    )
+    parallel_batches = 1  # how many batches may be written at once with profit
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -71,7 +73,7 @@ class Events(abc.ABC):
 
         An entry that is no event, or that the database does not take, is returned as poison and keeps no other out.
         """
-        if self.trusting:
+        if self.reads_columns:
             try:
                 await self._insert([(entry, None) for entry in entries])
             except StoreRefusedError:

@@ -25,8 +25,8 @@ class PostgresEvents(Events):
     """The event store on Postgres."""
 
     sql = Queries("events", "events_postgres")
-    trusting = True
-    ways = 4
+    reads_columns = True
+    parallel_batches = 4
 
     async def prepare(self, now: float) -> None:
         """Make the partitions of the days to come."""

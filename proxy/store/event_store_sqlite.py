@@ -87,11 +87,11 @@ class SqliteEvents(Events):
 
 def _paths(parts: Sequence[str]) -> Iterator[str]:
     """Return the JSON paths that may be meant: a number is an index of a list, or a name."""
-    ways = []
+    choices = []
     for part in parts:
         name = f".{json.dumps(part, ensure_ascii=False)}"
-        ways.append((f"[{int(part)}]", name) if is_index(part) else (name,))
-    return ("$" + "".join(steps) for steps in itertools.product(*ways))
+        choices.append((f"[{int(part)}]", name) if is_index(part) else (name,))
+    return ("$" + "".join(steps) for steps in itertools.product(*choices))
 
 
 def _equals(conditions: Conditions, path: str, value: Any) -> str:

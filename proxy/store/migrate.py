@@ -84,7 +84,6 @@ class Schema:
 
 
 def migrations(database: Literal["postgres", "sqlite"]) -> tuple[Migration, ...]:
-    """Return the migrations of one kind of database, in order."""
     return read_migrations(sql_dir() / database)
 
 

@@ -209,7 +209,7 @@ async def test_pages_follow_each_other_and_what_fails_on_the_way_is_moved_the_ne
     tmp_path: Path, log: DaemonLog, own: OwnSource, events: Events, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "BATCH", 3)
-    monkeypatch.setattr(events, "ways", 1)
+    monkeypatch.setattr(events, "parallel_batches", 1)
     for number in range(19):
         log.record_later(event(number))
     await log.record(event(19))
@@ -236,7 +236,7 @@ async def test_batches_that_are_written_at_once_leave_the_log_together(
     tmp_path: Path, log: DaemonLog, own: OwnSource, events: Events, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "BATCH", 2)
-    monkeypatch.setattr(events, "ways", 3)
+    monkeypatch.setattr(events, "parallel_batches", 3)
     for number in range(5):
         await log.record(event(number))
     spoil(log, "no event\x1e", 4)
@@ -484,7 +484,7 @@ class TestThread:
         asked = threading.Event()
 
         class Hanging:
-            ways = 1
+            parallel_batches = 1
 
             async def prepare(self, now: float) -> None:
                 asked.set()
