@@ -20,7 +20,7 @@ from proxy.commands.terminal import printable, printable_lines
 from proxy.config import Settings, load_settings
 from proxy.errors import ConfigError, StartError, TracingError
 from proxy.probe import baseline
-from proxy.probe.findings import Finding, ProbeReport, ToolReport
+from proxy.probe.findings import ProbeFinding, ProbeReport, ToolReport
 from proxy.sandbox.process_reaper import SIGNALLED
 from proxy.trace.server_name import server_name as name_server
 
@@ -201,7 +201,7 @@ def _print(report: ProbeReport) -> None:
     console.print(f"\n{len(report.findings)} findings: {counts['high']} high, {counts['info']} info")
 
 
-def _print_tool(console: Console, tool: ToolReport, findings: list[Finding]) -> None:
+def _print_tool(console: Console, tool: ToolReport, findings: list[ProbeFinding]) -> None:
     scope = tool.declared
     said = [word for word, holds in (("read-only", scope.read_only), ("network", scope.network)) if holds]
     said += ["starts programs"] if scope.executes else []
@@ -222,7 +222,7 @@ def _observed(seen: dict[str, dict[str, object]]) -> str:
     return "; ".join(parts) or "nothing outside its own process"
 
 
-def _print_findings(console: Console, findings: list[Finding]) -> None:
+def _print_findings(console: Console, findings: list[ProbeFinding]) -> None:
     for found in findings:
         head = (f"{found.severity.upper():<5} {found.rule}", STYLES[found.severity])
         console.print(Text.assemble("  ", head, f"  {printable(found.message)}"))

@@ -29,7 +29,7 @@ UNREMARKABLE = frozenset({Capability.FS_READ})
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ProbeFinding:
     """One finding. `tool` is None for the server itself, at start-up or at the end."""
 
     tool: str | None
@@ -71,9 +71,9 @@ def judge(
     startup: DeclaredScope,
     context: RunContext,
     rulebook: Rulebook,
-) -> tuple[Finding, ...]:
+) -> tuple[ProbeFinding, ...]:
     """Apply the rules to what was observed, tool by tool; start-up and end are judged by the server's own scope."""
-    found: list[Finding] = []
+    found: list[ProbeFinding] = []
     tools: list[str | None] = [None, *dict.fromkeys(call.tool for call in calls)]
     for tool in tools:
         own = [record for record in records if (None if record.call is None else calls[record.call].tool) == tool]
@@ -116,7 +116,7 @@ def _counts(record: ProbeObservation) -> bool:
 
 def _make_finding(
     tool: str | None, hit: RuleMatch, calls: Sequence[ProbeCall], context: RunContext, startup: DeclaredScope
-) -> Finding:
+) -> ProbeFinding:
     order = {capability: at for at, capability in enumerate(hit.rule.capability)}
     records = sorted(hit.records, key=lambda record: order[record.observation.capability])
     first = records[0].observation
@@ -130,7 +130,7 @@ def _make_finding(
         for canary in canaries_sent(record.observation, _scope(record, calls, startup), context)
     }
     named = f" (of {', '.join(sources)})" if sources and "canary_sent" in hit.rule.all else ""
-    return Finding(
+    return ProbeFinding(
         tool,
         hit.rule.id,
         hit.rule.severity,
@@ -146,7 +146,7 @@ def _scope(record: ProbeObservation, calls: Sequence[ProbeCall], startup: Declar
 
 def _compare_calls(
     tool: str, hits: Mapping[str, RuleMatch], calls: Sequence[ProbeCall], numbers: Sequence[int], rulebook: Rulebook
-) -> list[Finding]:
+) -> list[ProbeFinding]:
     """Find what happens with some arguments only, and what happens only when the same arguments are sent again."""
     found = []
     first = {calls[number].key: number for number in reversed(numbers)}
@@ -160,22 +160,24 @@ def _compare_calls(
         if late:
             rule = rulebook.get("differs-after-calls")
             message = f"{rule.description} {hit.rule.id}: not in call 1, but in call {numbers.index(late[0]) + 1}"
-            found.append(Finding(tool, rule.id, rule.severity, capability, message, lines))
+            found.append(ProbeFinding(tool, rule.id, rule.severity, capability, message, lines))
         elif without and with_it and during != {numbers[0]}:  # what is set up once is done in the first call
             rule = rulebook.get("differs-between-inputs")
             message = f"{rule.description} {hit.rule.id}: with {', '.join(sorted(with_it))}, not with "
-            found.append(Finding(tool, rule.id, rule.severity, capability, message + ", ".join(sorted(without)), lines))
+            found.append(
+                ProbeFinding(tool, rule.id, rule.severity, capability, message + ", ".join(sorted(without)), lines)
+            )
     return list({each.rule: each for each in reversed(found)}.values())
 
 
 def judge_manifest(
     tools: Sequence[JsonObject], known: Mapping[str, JsonObject] | None, rulebook: Rulebook
-) -> list[Finding]:
+) -> list[ProbeFinding]:
     """Check the tools' definitions, and compare them with those `known` from when they were last accepted."""
     hidden, changed = rulebook.get("hidden-characters"), rulebook.get("manifest-changed")
     hidden_in = {str(tool.get("name")): find_hidden(tool)[:MAX_EVIDENCE] for tool in tools}
     found = [
-        Finding(name, hidden.id, hidden.severity, None, hidden.description, where)
+        ProbeFinding(name, hidden.id, hidden.severity, None, hidden.description, where)
         for name, where in hidden_in.items()
         if where
     ]
@@ -184,7 +186,7 @@ def judge_manifest(
     now = {str(tool.get("name")): tool for tool in tools}
     changes = {name: _changes(known.get(name), now.get(name)) for name in dict.fromkeys([*now, *known])}
     return found + [
-        Finding(name, changed.id, changed.severity, None, f"{changed.description} {change}")
+        ProbeFinding(name, changed.id, changed.severity, None, f"{changed.description} {change}")
         for name, change in changes.items()
         if change is not None
     ]
@@ -226,7 +228,7 @@ def _stable(path: str | None, record: ProbeObservation, context: RunContext) -> 
 
 def judge_profiles(
     now: Mapping[str, Profile], known: Mapping[str, Profile] | None, rulebook: Rulebook
-) -> list[Finding]:
+) -> list[ProbeFinding]:
     """Compare what tools do with what they did when last accepted; a tool that is not `known` is not compared."""
     rule = rulebook.get("behaviour-changed")
     found = []
@@ -236,7 +238,7 @@ def judge_profiles(
         if news:
             news_text = "; ".join(f"{name} {', '.join(new[:MAX_TARGETS])}".rstrip() for name, new in news.items())
             text = f"{rule.description} Seen: {news_text}"
-            found.append(Finding(tool or None, rule.id, rule.severity, next(iter(news)), text))
+            found.append(ProbeFinding(tool or None, rule.id, rule.severity, next(iter(news)), text))
     return found
 
 
@@ -279,7 +281,7 @@ class ProbeReport:
     server: JsonObject
     tools: tuple[ToolReport, ...]
     startup: JsonObject
-    findings: tuple[Finding, ...]
+    findings: tuple[ProbeFinding, ...]
     trace: JsonObject
     manifest: tuple[JsonObject, ...] = ()
     profiles: dict[str, Profile] = field(default_factory=dict)
@@ -320,5 +322,5 @@ def sum_up(records: Iterable[ProbeObservation], context: RunContext) -> JsonObje
     }
 
 
-def order(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+def order(findings: Sequence[ProbeFinding]) -> tuple[ProbeFinding, ...]:
     return tuple(sorted(findings, key=lambda found: found.severity != "high"))

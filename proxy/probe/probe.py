@@ -17,8 +17,8 @@ from proxy.probe.canary import restore_documents
 from proxy.probe.declared_scope import declare_call, declare_server, declare_tool
 from proxy.probe.findings import (
     CallResult,
-    Finding,
     ProbeCall,
+    ProbeFinding,
     ProbeReport,
     ToolReport,
     judge,
@@ -108,7 +108,7 @@ class Probe:
         self._ready = asyncio.Event()
         self._setpriv = shutil.which("setpriv")
         self._tracer = 0
-        self._tampered: Finding | None = None
+        self._tampered: ProbeFinding | None = None
 
     async def run(self, known: ServerBaseline | None = None) -> ProbeReport:
         """Probe, and compare with what is `known`.
@@ -349,20 +349,20 @@ class Probe:
             problem=problem,
         )
 
-    def _doubts(self) -> list[Finding]:
+    def _doubts(self) -> list[ProbeFinding]:
         seen = self._observer
         if not (seen.reader.unparsed or seen.dropped) and seen.reader.lines:
             return []
         rule = rulebook().get("trace-incomplete")
         unread = f"{seen.reader.unparsed} of {seen.reader.lines} lines unreadable"
         summary = f"Seen: {unread}, {seen.dropped} observations not stored"
-        return [Finding(None, rule.id, rule.severity, None, f"{rule.description} {summary}")]
+        return [ProbeFinding(None, rule.id, rule.severity, None, f"{rule.description} {summary}")]
 
 
-def _tampering(tool: str, state: str) -> Finding:
+def _tampering(tool: str, state: str) -> ProbeFinding:
     rule = rulebook().get("tracer-tampering")
     message = f"{rule.description} Seen: strace was {state} after a call"
-    return Finding(tool, rule.id, rule.severity, str(Capability.KERNEL), message)
+    return ProbeFinding(tool, rule.id, rule.severity, str(Capability.KERNEL), message)
 
 
 def _by_line(take: Callable[[bytes], None]) -> Callable[[bytes], None]:

@@ -27,7 +27,7 @@ class CountedObservation:
 
 
 @dataclass(slots=True)
-class CallRecord:
+class ObservationRecord:
     entries: dict[tuple[str, str, str, str | None], CountedObservation] = field(default_factory=dict)
     stored: Counter[str] = field(default_factory=Counter)
     more: Counter[str] = field(default_factory=Counter)
@@ -39,7 +39,7 @@ class ObservationLog:
     """Records by call id, or by phase for what belongs to no call, until they are closed."""
 
     def __init__(self) -> None:
-        self._records: OrderedDict[str, CallRecord] = OrderedDict()
+        self._records: OrderedDict[str, ObservationRecord] = OrderedDict()
         self.dropped = 0
 
     def take(self, seen: AttributedObservation) -> None:
@@ -49,7 +49,7 @@ class ObservationLog:
             if len(self._records) >= MAX_RECORDS:
                 self.dropped += 1
                 return
-            record = self._records[key] = CallRecord(began=seen.observation.time)
+            record = self._records[key] = ObservationRecord(began=seen.observation.time)
         _enter(record, seen)
 
     def names(self) -> list[str]:
@@ -68,7 +68,7 @@ def record_name(attribution: Attribution) -> str:
     return attribution.calls[0] if attribution.calls else attribution.phase
 
 
-def _enter(record: CallRecord, seen: AttributedObservation) -> None:
+def _enter(record: ObservationRecord, seen: AttributedObservation) -> None:
     what = seen.observation
     # Interpreters look for each module in many folders: counted, or they would fill the record.
     if what.capability == "fs.read" and what.error in MISSING:
@@ -85,7 +85,7 @@ def _enter(record: CallRecord, seen: AttributedObservation) -> None:
     entry.count += 1
 
 
-def _shown(record: CallRecord) -> JsonObject:
+def _shown(record: ObservationRecord) -> JsonObject:
     first = next(iter(record.entries.values()), None)
     shown: JsonObject = {
         "phase": first.first.attribution.phase if first else "call",

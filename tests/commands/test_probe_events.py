@@ -8,7 +8,7 @@ from proxy.audit.local_log_files import read_logs
 from proxy.commands.probe_events import record
 from proxy.config import load_settings
 from proxy.probe.declared_scope import DeclaredScope
-from proxy.probe.findings import Finding, ProbeReport, ToolReport
+from proxy.probe.findings import ProbeFinding, ProbeReport, ToolReport
 from tests.support.harness import _keep_cache, _seed_cache
 
 TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
@@ -18,7 +18,7 @@ def test_a_probe_and_its_findings_are_recorded_masked(tmp_path: Path) -> None:
     _seed_cache(tmp_path)
     settings = load_settings({"state_dir": tmp_path}).settings
     tool = ToolReport("t", DeclaredScope(), {"net.connect": {"count": 1, "targets": ["x:80"]}}, ())
-    found = Finding("t", "canary-read", "high", "fs.read", "It reads.", (f"write({TOKEN!r})",))
+    found = ProbeFinding("t", "canary-read", "high", "fs.read", "It reads.", (f"write({TOKEN!r})",))
     report = ProbeReport({"name": "s", "transport": "stdio"}, (tool,), {}, (found,), {"lines": 3})
     record(settings, "s", report, 5.0)
     probed, finding = read_logs(tmp_path)

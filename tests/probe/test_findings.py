@@ -9,8 +9,8 @@ from proxy.probe.canary import Canary, CanaryWatch
 from proxy.probe.declared_scope import DeclaredScope
 from proxy.probe.findings import (
     CallResult,
-    Finding,
     ProbeCall,
+    ProbeFinding,
     ProbeReport,
     ToolReport,
     judge,
@@ -145,8 +145,8 @@ def test_a_profile_holds_what_lasts() -> None:
     assert profile(records, WORLD) == {"fs.write": [], "net.connect": ["1.2.3.4"], "proc.exec": ["git"]}
 
 
-HIGH = Finding("t", "canary-read", "high", "fs.read", "It reads.", ("line",))
-INFO = Finding(None, "differs-between-inputs", "info", None, "It differs.")
+HIGH = ProbeFinding("t", "canary-read", "high", "fs.read", "It reads.", ("line",))
+INFO = ProbeFinding(None, "differs-between-inputs", "info", None, "It differs.")
 
 
 def test_a_report_is_one_json_object() -> None:
