@@ -33,7 +33,7 @@ test: $(VENV)/.dev system-packages $(NODE) ## all tests; ARGS='-k sse' passes fl
 test-plain: $(VENV)/.dev system-packages $(NODE) ## all tests without what is there for speed alone (the setting `fast` off)
 	INTERLOCK_FAST=off $(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
-# What `make test` runs of test-plain: limits, floods, smuggling, failures and pushed events, in half a minute.
+# What `make test` runs of test-plain: failures, limits, floods and framing, in half a minute.
 PLAIN := tests/daemon/test_failures.py tests/daemon/test_limits.py tests/daemon/test_floods.py tests/daemon/test_framing.py
 
 .PHONY: test-fast

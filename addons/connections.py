@@ -93,12 +93,12 @@ class ConnectionGuard:
         """Drop what is stored about a connection, and close its socket."""
         self._counters.set(CONNECTIONS, len(_connections()) - 1)
         self._end_deadline(client)
+        # A flow whose layer failed gets neither `response` nor `error`: a stop must not wait for it.
         for flow_id in [flow_id for flow_id, owner in self._in_progress.items() if owner == client.id]:
             self._done(flow_id)
         _close_socket(client.id, client)
 
     def server_disconnected(self, data: ServerConnectionHookData) -> None:
-        """Close the socket."""
         _close_socket(data.client.id, data.server)
 
     def requestheaders(self, flow: http.HTTPFlow) -> None:
@@ -112,7 +112,6 @@ class ConnectionGuard:
         self._idle.clear()
 
     def request(self, flow: http.HTTPFlow) -> None:
-        """End the body's deadline."""
         self._bodies.pop(flow.id, None)
 
     def responseheaders(self, flow: http.HTTPFlow) -> None:
@@ -121,7 +120,6 @@ class ConnectionGuard:
             self._done(flow.id)
 
     def response(self, flow: http.HTTPFlow) -> None:
-        """Count the request as done."""
         self._done(flow.id)
 
     def error(self, flow: http.HTTPFlow) -> None:
@@ -137,7 +135,6 @@ class ConnectionGuard:
         await asyncio.sleep(0)
 
     def http_refused(self, refusal: Refusal) -> None:
-        """Record a connection that was refused before it had a flow."""
         context = Context(Principal(self._agent), refusal.server)
         self._gate.recorder.note("connection_refused", refusal.reason, context, status=refusal.status)
 

@@ -177,7 +177,6 @@ class Egress:
             destination.open[data.server.id] = str(data.server.peername[0])
 
     def server_disconnected(self, data: ServerConnectionHookData) -> None:
-        """Drop the address of a connection that ended."""
         for destination in self._clients.get(data.client, {}).values():
             destination.open.pop(data.server.id, None)
 

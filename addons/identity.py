@@ -66,7 +66,8 @@ class Identity:
 
     def _identify(self, flow: http.HTTPFlow, credentials: list[str], otherwise: Principal) -> Principal | None:
         """Put the agent that the credentials name on the flow, or refuse the flow in the name of `otherwise`."""
-        state_of(flow).principal = otherwise
+        state_of(flow).principal = otherwise  # first, so that a failure below leaves a caller to record
+        # Popped before anything can fail: these are hop-by-hop, and a server must not see an agent's token.
         flow.request.headers.pop(HEADER, None)
         flow.request.headers.pop("proxy-connection", None)
         principal = None
@@ -85,6 +86,7 @@ class Identity:
         if not headers:
             return None if self._required else self._default
         name, token = _basic(headers[0])
+        # Two headers are ambiguous, so neither counts.
         if len(headers) == 1 and self._agents.verify(name, token):
             return Principal(name, authenticated=True)
         return None

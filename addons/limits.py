@@ -101,6 +101,7 @@ def refusal_body(status: int, text: str) -> bytes:
 def plain_response(status: int, text: str, **headers: str) -> bytes:
     """Return an HTTP/1.1 response for a connection that has no flow yet."""
     body = refusal_body(status, text)
+    # Not mitmproxy's `make_error_response`: that one quotes what it could not read.
     lines = [
         f"HTTP/1.1 {status} {HTTPStatus(status).phrase}",
         "Content-Type: application/json",

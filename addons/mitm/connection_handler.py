@@ -46,7 +46,6 @@ class GuardedConnectionHandler(ProxyConnectionHandler):
         self._caught_up = asyncio.Event()
 
     async def server_event(self, event: events.Event) -> None:
-        """Pass an event to the layers."""
         await super().server_event(event)
         self.note_dial_end(event)
 
@@ -66,7 +65,6 @@ class GuardedConnectionHandler(ProxyConnectionHandler):
             self.catch_up()
 
     async def hook_task(self, hook: commands.StartHook) -> None:
-        """Run the addons' hooks, and pass their end to the layers."""
         self._awaited_hooks += 1
         try:
             # Counted until the layers know: they may start the next hook, for what they queued meanwhile.
@@ -130,7 +128,6 @@ class GuardedConnectionHandler(ProxyConnectionHandler):
             self.resume_reading()
 
     def resume_reading(self) -> None:
-        """Let `read_to_end` continue."""
         self._caught_up.set()
 
     def forget(self, connection: Connection) -> None:

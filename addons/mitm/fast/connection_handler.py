@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 
 class FastConnectionHandler(GuardedConnectionHandler):
-    """One client connection and the server connections it leads to."""
-
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._table = cast("HookTable", self.master.addons)
@@ -76,7 +74,7 @@ class FastConnectionHandler(GuardedConnectionHandler):
             io = self.transports.get(command.connection)
             if io is not None:
                 assert io.writer is not None
-                if not io.writer.is_closing():
+                if not io.writer.is_closing():  # as in mitmproxy
                     io.writer.write(command.data)
         elif isinstance(command, commands.StartHook):
             self._start(command)
@@ -109,6 +107,7 @@ class FastConnectionHandler(GuardedConnectionHandler):
             self._begin(self._finish(hook, waiting))
             self._starting = None
         elif hook.blocking and not complete_now(hook):
+            # Queued and not handled here: the layer that waits for it has yet to return from its `yield`.
             self._queue.append(events.HookCompleted(hook))
 
     async def _finish(self, hook: commands.StartHook, waiting: Awaitable[None]) -> None:
@@ -132,7 +131,7 @@ class FastConnectionHandler(GuardedConnectionHandler):
     def _call(self, hook: commands.StartHook) -> Awaitable[None] | None:
         args = self._table.args(hook)
         waiting, data = self._table.call(hook, args), args[0]
-        if isinstance(data, Flow) and data.intercepted:
+        if isinstance(data, Flow) and data.intercepted:  # mitmproxy's handle_hook awaits this for every flow
             return _resumed(waiting, data)
         return waiting
 
@@ -150,7 +149,7 @@ class FastConnectionHandler(GuardedConnectionHandler):
             return await super().read_to_end(connection)
         socket = self._sockets[connection] = SocketProtocol(self, connection, io.writer.transport)
         cancelled = await cancellation_of(socket.attach(io.reader))
-        socket.muted = True
+        socket.muted = True  # its task has ended: nothing that still arrives may reach the layers
         return cancelled
 
     def forget(self, connection: Connection) -> None:

@@ -51,7 +51,7 @@ def _key(name: str | bytes) -> bytes:
 
 def _init(self: Headers, fields: Iterable[tuple[bytes, bytes]] = (), **headers: str | bytes) -> None:
     self.fields = tuple([tuple(field) for field in fields])  # type: ignore[misc]
-    for name, value in self.fields:
+    for name, value in self.fields:  # mitmproxy's own check
         if not isinstance(name, bytes) or not isinstance(value, bytes):
             raise TypeError("Header fields must be bytes.")
     for key, text in headers.items():
@@ -85,4 +85,3 @@ METHODS = {
     "get": _get,
     "get_all": _get_all,
 }
-"""Replacements for methods of the same names."""

@@ -43,17 +43,14 @@ class HookTable(FailClosedAddonManager):
         return super().register(addon)
 
     def add(self, *addons: Any) -> None:
-        """Add addons at the end."""
         super().add(*addons)
         self._methods = {}  # again: `register` looks hooks up before the addon is in the chain
 
     def remove(self, addon: Any) -> None:
-        """Remove an addon."""
         super().remove(addon)
         self._methods = {}
 
     def clear(self) -> None:
-        """Remove all addons."""
         super().clear()
         self._methods = {}
 
@@ -66,7 +63,8 @@ class HookTable(FailClosedAddonManager):
         return known
 
     def args(self, event: Hook) -> list[Any]:
-        """Return the arguments of a hook; their names are looked up once for each kind of event."""
+        """Return the arguments of a hook."""
+        # In place of `Hook.args`, which calls `dataclasses.fields` for each event.
         names = self._arguments.get(type(event))
         if names is None:
             names = self._arguments[type(event)] = tuple(field.name for field in fields(cast("Any", event)))
@@ -84,6 +82,7 @@ class HookTable(FailClosedAddonManager):
                 end_flow(event, args, error)  # as in FailClosedAddonManager
                 continue
             if waiting is not None and inspect.isawaitable(waiting):
+                # The addons behind this one wait for it: the gate must not decide before egress has judged.
                 return self._call_rest(event, args, waiting, methods[position + 1 :])
         return self._call_update(event, args)
 
@@ -112,7 +111,6 @@ class HookTable(FailClosedAddonManager):
         return self.call(update, self.args(update))
 
     async def handle_lifecycle(self, event: Hook) -> None:
-        """Call the hooks of `event`, and wait for them."""
         waiting = self.call(event, self.args(event))
         if waiting is not None:
             await waiting

@@ -14,9 +14,4 @@ from mitmproxy import http
 
 
 def install() -> None:
-    """Check nothing."""
-    http.MessageData.__post_init__ = _trust  # type: ignore[method-assign]
-
-
-def _trust(_: http.MessageData) -> None:
-    pass
+    http.MessageData.__post_init__ = lambda _: None  # type: ignore[method-assign]

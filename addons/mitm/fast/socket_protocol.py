@@ -16,23 +16,14 @@ if TYPE_CHECKING:
 
 
 class Receiver(Protocol):
-    """Takes what sockets bring."""
+    """Takes what sockets bring: FastConnectionHandler, where each of these is described."""
 
-    def receive(self, event: events.Event) -> None:
-        """Pass an event to the layers."""
-
-    def pause_all(self, full: SocketProtocol) -> None:
-        """Read nothing while `full` cannot be written to."""
-
-    def resume_all(self, full: SocketProtocol) -> None:
-        """Note that `full` can be written to again."""
-
-    def count_unread(self, connection: Connection, size: int) -> bool:
-        """Count what a socket brought, once the layers have it; return whether to read no more of it for now."""
-
+    def receive(self, event: events.Event) -> None: ...
+    def pause_all(self, full: SocketProtocol) -> None: ...
+    def resume_all(self, full: SocketProtocol) -> None: ...
+    def count_unread(self, connection: Connection, size: int) -> bool: ...
     @property
-    def is_full(self) -> bool:
-        """Whether some socket cannot be written to."""
+    def is_full(self) -> bool: ...
 
 
 class SocketProtocol(asyncio.Protocol):

@@ -51,7 +51,7 @@ class FastTls(TLSLayer):
             _read(self.tls, data, plain)
         except SSL.ZeroReturnError:
             closed = True
-        except SSL.Error as error:
+        except SSL.Error as error:  # as in mitmproxy: logged, and what was decrypted before it still counts
             yield commands.Log(f"TLS Error: {error}", WARNING)
         if answer := _drain(self.tls):
             yield commands.SendData(self.conn, answer)

@@ -71,6 +71,8 @@ class ServerTlsSessions:
         if connection is None:
             return
         key, until = _key(connection, tls_done.conn), self._clock() + _seconds(tls_done.conn)
+        # A resumed session was not verified now. It keeps the time of the verification that it stands for; without
+        # a stored one, none.
         if SSL._lib.SSL_session_reused(connection._ssl):  # type: ignore[attr-defined]  # noqa: SLF001
             stored = self._stored.get(key)
             until = stored.until if stored is not None else 0.0
