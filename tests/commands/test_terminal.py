@@ -6,7 +6,15 @@ import json
 
 import pytest
 
-from proxy.commands.terminal import format_json, printable, printable_lines
+from proxy.commands.terminal import (
+    escaped,
+    format_json,
+    print_json_lines,
+    print_note,
+    print_table,
+    printable,
+    printable_lines,
+)
 
 
 @pytest.mark.parametrize(
@@ -27,3 +35,23 @@ def test_json_is_one_line_that_no_terminal_obeys() -> None:
     assert text.replace("é", "").isascii()
     assert text.isprintable()
     assert json.loads(text) == value
+
+
+def test_a_servers_name_is_shown_whole_and_drives_no_terminal() -> None:
+    assert escaped("a\x1b[31m\u202e[red]") == "a\\u001b[31m\\u202e[red]"
+
+
+def test_a_table_prints_markup_as_it_is_and_something_else_where_it_is_empty(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    print_table(("name", "state"), [("[red]x[/]", ":warning:")], "Nothing yet.")
+    assert "[red]x[/]" in (out := capsys.readouterr().out)
+    assert ":warning:" in out
+    print_table(("name", "state"), [], "Nothing yet.")
+    assert capsys.readouterr().out == "Nothing yet.\n"
+
+
+def test_notes_go_to_stderr_and_results_to_stdout(capsys: pytest.CaptureFixture[str]) -> None:
+    print_note("Approved: [all]")
+    print_json_lines([{"a": 1}, {"b": 2}])
+    assert capsys.readouterr() == ('{"a": 1}\n{"b": 2}\n', "Approved: [all]\n")

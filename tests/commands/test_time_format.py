@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.commands.time_format import format_time, parse_age, parse_time
+from proxy.commands.time_format import format_minute, format_time, parse_age, parse_time
 from proxy.errors import ConfigError
 
 NOW = 1_763_000_000.0
@@ -44,3 +44,8 @@ def test_an_age_names_the_option_it_came_from() -> None:
 def test_a_moment_is_spelt_in_utc() -> None:
     assert format_time(NOW + 0.5) == "2025-11-13 02:13:20.500"
     assert format_time(None) == ""
+
+
+def test_a_time_is_shown_in_utc_to_the_minute_and_none_as_nothing() -> None:
+    assert format_minute(1_800_000_059.9) == "2027-01-15 08:00"
+    assert format_minute(None) == ""
