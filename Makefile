@@ -22,7 +22,7 @@ run: $(VENV)/.run ## start the proxy on the embedded default; ARGS='--listen 127
 	@exec $(BIN)/interlock up $(ARGS)
 
 .PHONY: setup
-setup: $(VENV)/.run ## the set-up alone
+setup: $(VENV)/.run ## only install what `make run` needs
 
 .PHONY: test
 test: $(VENV)/.dev system-packages $(NODE) ## all tests; ARGS='-k sse' passes flags on
@@ -58,7 +58,7 @@ types: $(VENV)/.dev
 	$(BIN)/mypy
 
 .PHONY: format
-format: $(VENV)/.dev ## format and mend what ruff can mend
+format: $(VENV)/.dev ## format, and fix what ruff can fix
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
@@ -103,7 +103,7 @@ demo: $(VENV)/.dev system-packages ## a tour in under a minute: allowed, denied,
 	@$(BIN)/python examples/demo/run.py $(ARGS)
 
 .PHONY: demo-picture
-demo-picture: $(VENV)/.dev system-packages ## draw the tour anew, into docs/demo.svg
+demo-picture: $(VENV)/.dev system-packages ## run the tour and draw docs/demo.svg
 	$(BIN)/python examples/demo/run.py --picture docs/demo.svg
 
 .PHONY: example
@@ -115,7 +115,7 @@ docs: $(VENV)/.dev ## build the documentation as a site into site/, without the 
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet $(ARGS)
 
 .PHONY: pictures
-pictures: $(VENV)/.dev ## draw docs/pictures anew
+pictures: $(VENV)/.dev ## draw the pictures of docs/pictures
 	$(BIN)/python scripts/pictures.py
 
 .PHONY: wheel
@@ -123,7 +123,7 @@ wheel: $(VENV)/.dev ## build the wheel into dist/
 	$(BIN)/python -m build --wheel --outdir dist
 
 .PHONY: lock
-lock: $(VENV)/.dev ## resolve the dependencies anew
+lock: $(VENV)/.dev ## resolve the dependencies again
 	$(BIN)/uv pip compile $(LOCK_FLAGS) --group build pyproject.toml -o requirements.lock
 	$(BIN)/uv pip compile $(LOCK_FLAGS) --group build --group dev pyproject.toml -c requirements.lock -o requirements-dev.lock
 
