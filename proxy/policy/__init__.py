@@ -1,4 +1,4 @@
-"""The policy room: rules, how they are loaded, and how a call is decided by them.
+"""Policies: the rules, how they are loaded from YAML, and how they decide a call.
 
-Pure but for `load`, which reads the files it is given.
+Pure except `load`, which reads the files it is given, and `reloader`, which watches them.
 """

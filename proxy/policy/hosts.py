@@ -96,7 +96,7 @@ def _read_one(reading: str, found: _Collector) -> None:
         _read_bare(text, found)
     elif text[0] in _QUOTES and _is_hostlike(text.strip(_QUOTES)):
         _add(_canonical(_authority("//" + text.strip(_QUOTES))), found)
-    # A server may fetch a URL that stands in a query or in prose: "https://proxy/?url=http://169.254.169.254/".
+    # A server may fetch a URL that is in a query or in prose: "https://proxy/?url=http://169.254.169.254/".
     for url in _urls_inside(text):
         _add(_host_by_standard(url), found)
 

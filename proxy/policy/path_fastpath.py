@@ -50,7 +50,7 @@ def read_plain_path(raw: str) -> str | None:
         and path[-1] not in ". "
         # "/c/Windows" is drive C: to Git Bash and MSYS. "" is "/" or one letter, which may be a drive.
         and path[2:3] not in ("/", "")
-        # Without case: macOS and Windows do not tell /PROC from /proc.
+        # Without case: /PROC is /proc on macOS and Windows.
         and not path.lower().startswith(_SPECIAL_HEADS)
     ):
         return path if path[-1] == "/" else path + "/"
