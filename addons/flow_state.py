@@ -116,7 +116,7 @@ def head(request: http.Request) -> RequestHead:
 
 
 def egress(flow: http.HTTPFlow) -> Decision:
-    """Return what policy says of where a flow goes; a refusal where it was not asked."""
+    """Return what policy says of where a flow goes; a refusal where that was not judged."""
     return state_of(flow).egress
 
 

@@ -1,6 +1,6 @@
 """Carries HTTP bodies and event streams to the gate, and its verdicts back.
 
-mitmproxy goes on when a hook raises, so every hook here has a boundary that turns
+mitmproxy continues when a hook raises, so every hook here has a boundary that turns
 any exception into a refusal.
 """
 
@@ -106,7 +106,7 @@ class McpGate:
             request.authority = request.authority if request.is_http2 else ""
 
     def _watch(self, flow: http.HTTPFlow, limit: int) -> bool:
-        """Have a streaming upload looked through where secrets may not go; return whether its head may pass."""
+        """Have a streaming upload scanned where secrets may not go; return whether its head may pass."""
         watch = self._gate.plain_requests.watch_upload(flows.context(flow), flows.head(flow.request), limit)
         if isinstance(watch, Denial):
             flows.answer_refused(flow, 403, watch)
@@ -115,7 +115,7 @@ class McpGate:
             flows.state_of(flow).watch = watch
         return True
 
-    def _tell_of_upload(self, flow: http.HTTPFlow) -> None:
+    def _report_upload(self, flow: http.HTTPFlow) -> None:
         state = flows.state_of(flow)
         watch, state.watch = state.watch, None
         if watch is not None:
@@ -132,7 +132,7 @@ class McpGate:
     def _may_be_read(self, flow: http.HTTPFlow) -> bool:
         """Refuse what need not be read for that."""
         if flow.response is not None or flow.error is not None or flows.state_of(flow).scanner is not None:
-            self._tell_of_upload(flow)
+            self._report_upload(flow)
             return False
         if self._connections.stopping:
             self._gate.recorder.note("request_refused", "stopping", flows.context(flow))
@@ -297,7 +297,7 @@ class McpGate:
 
     def error(self, flow: http.HTTPFlow) -> None:
         """Record that a call's answer never came, and what a broken upload carried."""
-        self._tell_of_upload(flow)
+        self._report_upload(flow)
         state = flows.state_of(flow)
         router = state.router
         if router is not None and router.in_flight is not None:

@@ -53,8 +53,8 @@ class EventStream:
     def tools_changed(self, server: str | None) -> bytes | None:
         """Return the event that says the tools changed; None where this stream may not carry it.
 
-        It may where it is a session's own stream, or one that subscribed to this
-        and was told so. `server` limits it to the streams of one.
+        It may where it is a session's own stream, or one that subscribed to this and was confirmed. `server` limits
+        it to the streams of one.
         """
         context, in_flight = self._router.context, self._router.in_flight
         if server not in (None, context.server):
@@ -70,7 +70,7 @@ class EventStream:
     def _pass_on(self, event: SseEvent) -> bytes:
         if event.id and not self._resumable:
             self._resumable = True
-            self._router.share()  # who has an event's id may go on from it on another connection
+            self._router.share()  # a client with an event's id may resume from it on another connection
         if event.data is None:
             return event.raw
         self._begun = True

@@ -1,4 +1,4 @@
-"""Tells clients that a server's tools are not what they were, on the event streams they hold open."""
+"""Notifies clients that a server's tools changed, on the event streams they hold open."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from addons.limits import EventPushed
 if TYPE_CHECKING:
     from mitmproxy import http
 
-log = structlog.get_logger("interlock.announce")
+log = structlog.get_logger("interlock.tools_changed")
 
 
 class Announcer:
@@ -45,7 +45,7 @@ class Announcer:
         self._open.pop(flow.id, None)
 
     def tools_changed(self, server: str | None = None) -> None:
-        """Tell whoever listens that tools changed: those of one server, or of all."""
+        """Notify the clients with an open stream that tools changed: those of one server, or of all."""
         for flow in list(self._open.values()):
             stream = state_of(flow).rewriter
             event = stream.tools_changed(server) if stream is not None else None

@@ -1,4 +1,4 @@
-"""The roles that the gate's parts play: who decides, who masks, who keeps. Pure: standard library only, no I/O.
+"""The Protocols that the gate's parts implement: policy, redactor, sink, shared calls. Pure: no I/O.
 
 Tests have one contract for each, which every implementation keeps.
 """
@@ -52,7 +52,7 @@ class Policy(Protocol):
         ...
 
     def unmatched(self, server: str) -> Decision:
-        """Say what becomes of an answer whose call nobody knows: all that any rule might have asked for it."""
+        """Return the decision for a response whose call is unknown: the redactions of every rule that might match."""
         ...
 
 
@@ -72,7 +72,7 @@ class Redactor(Protocol):
     def is_clean(self, value: Json, part: Json, detectors: Sequence[str]) -> bool:
         """Say that `mask` would find nothing in `value`, nor in `part` of it by itself, with any of `detectors`.
 
-        False says nothing: it is for `mask` to tell.
+        False decides nothing: then `mask` has to find out.
         """
         ...
 
@@ -117,18 +117,18 @@ class EventSink(Protocol):
 
 
 class SharedCalls(Protocol):
-    """What workers show each other. What cannot be read or written raises BoardUnavailableError."""
+    """Calls that workers share. What cannot be read or written raises SharedCallsUnavailableError."""
 
     def claim(self, context: Context, message_id: MessageId) -> bool:
-        """Take an id of a session; return whether no other worker has it."""
+        """Claim an id of a session; return False where another worker has it."""
         ...
 
     def release(self, context: Context, message_id: MessageId) -> None:
-        """Let an id go."""
+        """Release an id."""
         ...
 
     def post(self, in_flight: InFlightCall) -> None:
-        """Show a call that may be answered on a stream of another worker."""
+        """Share a call that may be answered on a stream of another worker."""
         ...
 
     def find(self, context: Context, message_id: MessageId) -> InFlightCall | None:
@@ -140,15 +140,15 @@ class SharedCalls(Protocol):
         ...
 
     def end(self, call_id: str) -> bool:
-        """Take a call for ended; return whether this worker is the one that ended it."""
+        """Mark a call as ended; return whether this worker is the one that ended it."""
         ...
 
     def ended(self, call_ids: Iterable[str]) -> set[str]:
-        """Say which of these calls have ended."""
+        """Return which of these calls have ended."""
         ...
 
     def add_endpoint(self, server: str, path: str) -> None:
-        """Keep where a legacy server takes messages whose answers come on a stream."""
+        """Store where a legacy server takes messages whose answers come on a stream."""
         ...
 
     def is_endpoint(self, server: str, path: str) -> bool:

@@ -1,4 +1,4 @@
-"""The frozen values of two-phase execution, and the role of the store that keeps them.
+"""The frozen values of two-phase execution, and the Protocol of the store that holds them.
 
 Pure: standard library only, no I/O. A proposal is a plan for one exact call; a
 commit is the one time that it is carried out.
@@ -95,7 +95,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """The one carrying-out of a proposal. Which attempt it was is told by `attempt_id`.
+    """The one execution of a proposal; `attempt_id` names the call that made it.
 
     `outcome` is None from the moment the nonce is consumed until it is known how
     the call ended: done, tool_error, error, input_required, task, unknown, not_forwarded.
@@ -107,7 +107,7 @@ class Commit:
     """The audit id of the call that commits."""
     at: float
     expires_at: float
-    """When the nonce's token expires; the row is kept longer."""
+    """When the nonce's token expires; the row is stored longer."""
     outcome: str | None = None
     ended_at: float | None = None
     question: str | None = None
@@ -157,11 +157,11 @@ class ProposalStore(Protocol):
     """
 
     async def propose(self, proposal: Proposal, now: float) -> Proposal:
-        """Keep `proposal` and give it back.
+        """Store `proposal` and return it.
 
         Where it is PENDING and another for the same server, tool, principal and
-        arguments_hash is AWAITED and has not expired, give that one instead and
-        keep nothing: however many propose at once, one proposal waits.
+        arguments_hash is AWAITED and has not expired, return that one instead and
+        store nothing: however many propose at once, one proposal waits.
         """
         ...
 
@@ -214,7 +214,7 @@ class ProposalStore(Protocol):
         ...
 
     async def end(self, nonce: str, attempt_id: str, outcome: str, now: float, question: str | None = None) -> bool:
-        """Keep how a commit ended, where `attempt_id` is its owner and it has not ended; return whether it was kept."""
+        """Store how a commit ended, where `attempt_id` is its owner and it has not ended; return whether it did."""
         ...
 
     async def baseline(self, server: str, tool: str) -> Baseline | None:
@@ -226,7 +226,7 @@ class ProposalStore(Protocol):
         ...
 
     async def set_baseline(self, baseline: Baseline) -> None:
-        """Keep a baseline in place of the one that was there."""
+        """Store a baseline in place of the one that was there."""
         ...
 
     async def remove_baseline(self, server: str, tool: str) -> bool:
@@ -237,10 +237,10 @@ class ProposalStore(Protocol):
         """Mark what has expired EXPIRED, and delete proposals and commits that expired more than `grace` ago.
 
         A nonce outlives its token by `grace`, so that no clock within bounds lets it be used again.
-        Commits whose outcome is not known are kept. Gives how many rows were deleted.
+        Commits whose outcome is unknown stay. Returns how many rows were deleted.
         """
         ...
 
     async def close(self) -> None:
-        """Let go of files and connections."""
+        """Close files and connections."""
         ...

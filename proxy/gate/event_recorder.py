@@ -217,7 +217,7 @@ class EventRecorder:
             arguments=shown,
             arguments_hash=hashed,
             decision="deny" if reason else "propose" if state.phase == "propose" else "allow",
-            reason=reason or state.told or (decision.reason if decision else None),
+            reason=reason or state.recorded_reason or (decision.reason if decision else None),
             rule=decision.rule if decision and not reason else state.rule,
             rules=decision.matched if decision else (),
             shadow_rules=_shadow(decision, context.egress),

@@ -47,7 +47,7 @@ class CallState:
     called_as: str | None = None
     proposal_id: str | None = None
     commit: Running | None = None
-    told: str | None = None
+    recorded_reason: str | None = None
     """What the event gives as its reason, in place of the decision's."""
 
     @property

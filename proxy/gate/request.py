@@ -112,7 +112,7 @@ class RequestGate:
         # The HTTP addon has sorted the headers already; the other transports have none.
         head = headers if isinstance(headers, RequestHead) else read_head(headers)
         # A few compressed bytes may unpack to very many, so a coding is work for a thread, declared or not: servers
-        # may tell a compressed body by its first byte, and so does `read_body`.
+        # may recognise a compressed body by its first byte, and so does `read_body`.
         if len(body) > READ_AT_ONCE or head.encodings or body[:1] in CODING_MARKS:
             state.size, state.is_small = READ_AT_ONCE + 1, False
             reading, carried = await self._threads.run(state.size, self._examine, body, head, state.context, before)
@@ -209,7 +209,7 @@ class RequestGate:
         return await self._forward(masked, mirrored, encoded, state)
 
     def _read_phase(self, message: Message, state: CallState) -> PhaseCall | None:
-        # The name's end is looked at here because nearly every call is of a tool itself, and goes no further.
+        # The name's end is checked here because nearly every call is of a tool itself, and needs no more than that.
         if self._two_phase is None or state.call is None or state.call.tool is None:
             return None
         return self._two_phase.read(message, state) if state.call.tool.endswith(PHASE_SUFFIXES) else None

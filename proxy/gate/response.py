@@ -43,11 +43,10 @@ class ResponseGate:
         return self._in_flight.find(context, message_id)
 
     def observe(self, in_flight: InFlightCall, value: JsonObject, raw: bytes) -> JsonObject:
-        """Take the response to `in_flight`: give it masked, and record how the call ended.
+        """Return the response to `in_flight` masked, and record how the call ended.
 
-        `raw` is the response as it came. Gives `value` itself where nothing was
-        changed, and a refusal where that failed. Of a tool list it gives what
-        the agent may see.
+        `raw` is the response as it came. Returns `value` itself where nothing was changed, a refusal where that
+        failed, and of a tool list what the agent may see.
         """
         shown = value
         try:
@@ -109,7 +108,7 @@ class ResponseGate:
     def on_unmatched_response(self, context: Context, value: JsonObject) -> JsonObject:
         """Take a response to a call that nobody knows, such as a replay after a restart.
 
-        A tool list is cut as any other, and all is masked that some rule might have asked for.
+        A tool list is filtered as any other, and everything is masked that any rule might have masked.
         """
         try:
             shown = self._show_tools(context, value, continued=False) if is_tool_list(value) else value
@@ -142,7 +141,7 @@ class ResponseGate:
         return {**value, "result": result}
 
     def unreadable(self, in_flight: InFlightCall) -> JsonObject | None:
-        """Say what to answer in place of a response that cannot be read; None lets it pass.
+        """Return the answer in place of a response that cannot be read; None lets it pass.
 
         It may pass only where it is no tool list, and no rule asks for results to be masked.
         """
@@ -154,7 +153,7 @@ class ResponseGate:
         return self._withheld(in_flight, message.id, "unreadable_response")
 
     def _withheld(self, in_flight: InFlightCall, message_id: Any, reason: str) -> JsonObject:
-        """Answer in place of a response that may not be given on."""
+        """Return the answer in place of a response that may not be passed on."""
         message = in_flight.message
         denial = withheld(reason, message.method, in_flight.call_id)
         return refusal_messages.refuse(message_id, message.method, denial, message.params)

@@ -46,7 +46,7 @@ class SharedStream:
         new = {redaction: None for redaction in in_flight.decision.redactions if redaction not in self._redactions}
         if new:
             self._redactions |= new
-            # Where masking fails, the refusal answers this id. No client has it, so `is_refusal` can tell it.
+            # Where masking fails, the refusal answers this id. No client uses it, so `is_refusal` recognises it.
             nobody = Message(Kind.REQUEST, {}, None, f"beside {in_flight.call_id}")
             decision = replace(in_flight.decision, redactions=tuple(self._redactions))
             self.beside = replace(in_flight, message=nobody, decision=decision)

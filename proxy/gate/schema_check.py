@@ -1,6 +1,6 @@
 """Whether a value that was masked is still what its JSON Schema takes. Pure; the work is bounded.
 
-Only what the mask changed is looked at. Schemas are a server's own words, so patterns are
+Only what the mask changed is checked. Schemas are a server's own words, so patterns are
 RE2's, and what cannot be read, or takes too long, counts as not fitting.
 """
 
@@ -40,7 +40,7 @@ def still_fits(schema: Any, before: Json, after: Json) -> bool:
 
 
 class _Fit:
-    """One look at one value."""
+    """One check of one value; its work is counted."""
 
     def __init__(self, root: Any) -> None:
         self._root = root
@@ -131,8 +131,8 @@ class _Fit:
         required, properties = schema.get("required"), schema.get("properties")
         if isinstance(required, list) and any(isinstance(name, str) and name not in value for name in required):
             return False
-        told = properties.items() if isinstance(properties, dict) else ()
-        return all(_may_equal(said, value[name]) for name, said in told if name in value and isinstance(said, dict))
+        declared = properties.items() if isinstance(properties, dict) else ()
+        return all(_may_equal(said, value[name]) for name, said in declared if name in value and isinstance(said, dict))
 
     def _may_rename(self, schema: JsonObject, before: JsonObject, after: JsonObject, depth: int) -> bool:
         """Return whether members whose names were masked may be called so."""
@@ -147,8 +147,8 @@ class _Fit:
         if not isinstance(reference, str) or not reference.startswith("#"):
             return False
         node = self._root
-        for state in unquote(reference[1:]).split("/")[1:] if reference != "#" else ():
-            name = state.replace("~1", "/").replace("~0", "~")
+        for step in unquote(reference[1:]).split("/")[1:] if reference != "#" else ():
+            name = step.replace("~1", "/").replace("~0", "~")
             if isinstance(node, list) and name.isdecimal() and len(name) < 6 and int(name) < len(node):
                 node = node[int(name)]
             elif isinstance(node, dict) and name in node:

@@ -1,7 +1,6 @@
 """The tools an agent sees and may call: what policy could allow, as pinned, described without tricks.
 
-Transport-free. Raises where the pins cannot be read or written; whoever asks then
-shows nothing and refuses the call.
+Raises where the pins cannot be read or written; the caller then shows nothing and refuses the call.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 TOOLS_LIST: Final = "tools/list"
 NOT_PINNED: Final = "tool_not_pinned"
 HIDDEN: Final = "hidden_characters"
-# A list that depends on who asks and on a policy that may change is nobody else's, and not for keeping.
+# A list depends on the agent and on a policy that may change, so no cache may hold it or give it to another.
 FRESH: Final = {"ttlMs": 0, "cacheScope": "private"}
 
 
@@ -64,7 +63,7 @@ type Listed = list[tuple[JsonObject, ToolPrint]]
 
 
 class ToolCatalog:
-    """Cuts tool lists, and objects to calls of tools that would not be in them."""
+    """Filters tool lists, and objects to calls of tools that would not be in them."""
 
     def __init__(self, *, policy: Callable[[], Policy], pins: PinStore, clock: Callable[[], float] = time.time) -> None:
         self._policy = policy
@@ -80,9 +79,9 @@ class ToolCatalog:
         pin = known.tools.get(tool) if known else None
         definition = pin.seen.definition if pin else None
         hints = Hints.read(definition.get("annotations")) if definition else UNSAID
-        # A pin is objected to for one of two things; where neither can be, there is nothing to ask.
-        asked = rules.mode == "enforce" or (pin is not None and pin.seen.hidden)
-        return hints, _objection(pin, rules) if asked else None
+        # There are two objections; where neither can hold, as for nearly every call, none is looked for.
+        possible = rules.mode == "enforce" or (pin is not None and pin.seen.hidden)
+        return hints, _objection(pin, rules) if possible else None
 
     def hints(self, server: str, tool: str) -> Hints:
         """Return what a server last said of a tool's nature."""
@@ -141,7 +140,7 @@ class ToolCatalog:
     ) -> tuple[JsonObject, tuple[ToolFinding, ...]]:
         """Return the result of a tools/list as the agent may see it, and what is worth telling.
 
-        `continued` where a cursor asked for it. Entries that cannot be read are left out.
+        `continued` where it was requested with a cursor. Entries that cannot be read are left out.
         """
         if "tools" not in result:
             return result, ()
@@ -223,7 +222,7 @@ def _is_in_order(name: str, made: ToolPrint, pins: ServerPins | None, rules: Pin
 
 
 def _findings(changes: tuple[Change, ...], listed: Listed, rules: PinRules) -> Iterator[ToolFinding]:
-    """Tell of what is new in a list; a list that was seen before has nothing to tell."""
+    """Yield what is new in a list; a list that was seen before yields nothing."""
     latest = {tool["name"]: (tool, made) for tool, made in listed}
     for change in changes:
         tool, made = latest[change.tool]

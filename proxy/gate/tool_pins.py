@@ -100,7 +100,7 @@ class Page:
 
     tools: Sequence[tuple[str, ToolPrint]]
     continued: bool = False
-    """It was asked for by a cursor."""
+    """It was requested with a cursor."""
     last: bool = True
     """No further page was announced."""
 

@@ -167,7 +167,7 @@ class TwoPhase:
             result = answer_proposal(proposal, arguments, commit_name, self._ring(), new_id(), self._clock())
             state.proposal_id = proposal.proposal_id
             recorder.phased(state, "proposed", describe(proposal))
-        state.told = f"proposal_{result['structuredContent']['status']}"
+        state.recorded_reason = f"proposal_{result['structuredContent']['status']}"
         await recorder.decided(state)
         meta = {"_meta": {AUDIT_META: {"audit_id": state.call_id}}}
         return Answer(({"jsonrpc": "2.0", "id": phase_call.message.id, "result": {**result, **meta}},))
@@ -261,7 +261,7 @@ class TwoPhase:
             self.ended(running, "not_forwarded")
             raise
         state.commit = running
-        state.told = "proposal_committed"
+        state.recorded_reason = "proposal_committed"
         recorder.phased(state, "committed", {"operator": proposal.operator})
 
     async def _consume(self, checked: Checked, attempt_id: str) -> None:

@@ -1,7 +1,6 @@
 """One client and one server on stdio: each line either way takes the gate.
 
-Nothing but what the gate decided on reaches the server, in the gate's own
-spelling, and in the order in which it came.
+Nothing but what the gate decided on reaches the server, encoded by the gate, and in the order in which it came.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from proxy.gate.gate import Gate
 
     type Write = Callable[[bytes], Awaitable[None]]
-    type Asked = Callable[[Message, InFlightCall], None]
+    type OnForward = Callable[[Message, InFlightCall], None]
 
 log = structlog.get_logger("interlock.stdio")
 
@@ -39,14 +38,14 @@ _UNPLAIN = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 class Session:
     """Carries messages between a client and a server, whose ends are given as functions that write.
 
-    `asked` is told of each message, with the size of its line, before it is written to the server.
+    `on_forward` is called with each message and the size of its line before it is written to the server.
     """
 
     def __init__(
-        self, gate: Gate, context: Context, to_client: Write, to_server: Write, asked: Asked | None = None
+        self, gate: Gate, context: Context, to_client: Write, to_server: Write, on_forward: OnForward | None = None
     ) -> None:
         self._gate = gate
-        self._asked = asked
+        self._on_forward = on_forward
         self._to_client = to_client
         self._to_server = to_server
         self._shared = SharedStream()
@@ -59,7 +58,7 @@ class Session:
         return self._router.context
 
     async def from_client(self, line: bytes | TooLong) -> None:
-        """Take a line of the client's. Raises OSError where it cannot be passed on."""
+        """Handle a line of the client's. Raises OSError where it cannot be passed on."""
         if isinstance(line, TooLong):
             await self._refuse("body_too_large", edge_id(line))
             return
@@ -72,8 +71,8 @@ class Session:
         self._initialized = self._initialized or message.method == "notifications/initialized"
         # Before it is written: the server may answer before the write returns.
         self._router.expect(message, in_flight)
-        if self._asked is not None:
-            self._asked(message, in_flight)
+        if self._on_forward is not None:
+            self._on_forward(message, in_flight)
         try:
             await self._to_server(line)
         except OSError:
@@ -86,7 +85,7 @@ class Session:
             await self._to_client(b"".join(reencode(reply) + b"\n" for reply in replies))
 
     async def refuse_foreign(self, line: bytes) -> None:
-        """Refuse what is not MCP: stdio carries nothing else. A request is told so."""
+        """Refuse what is not MCP: stdio carries nothing else. A request is answered so."""
         try:
             message = parse_message(parse_json(line))
         except WireError:
@@ -105,7 +104,7 @@ class Session:
             await self.answer(refusal_messages.refuse(message_id, method, denial))
 
     async def from_server(self, line: bytes | TooLong) -> None:
-        """Take a line of the server's. Raises OSError where the client takes no more."""
+        """Handle a line of the server's. Raises OSError where the client takes no more."""
         if isinstance(line, TooLong):
             self._gate.recorder.note("line_refused", "event_too_large", self.context)
             await self._withhold(line, "event_too_large")
@@ -130,7 +129,7 @@ class Session:
         return [reencode(json.loads(line))] if _UNPLAIN.search(line) else [line]
 
     async def _withhold(self, line: bytes | TooLong, reason: str) -> None:
-        """Answer the call whose answer cannot be given on, where it can be told which that is."""
+        """Answer the call whose answer cannot be passed on, where its id can be found."""
         in_flight = self._gate.in_flight.find(self.context, edge_id(line))
         if in_flight is None or in_flight.closed or in_flight.message.id is None:
             return
@@ -140,9 +139,9 @@ class Session:
         await self.answer(refusal_messages.refuse(in_flight.message.id, message.method, denial, message.params))
 
     async def tools_changed(self) -> None:
-        """Tell the client to list the tools again, in the way of its revision."""
-        told: list[JsonObject] = [{}] if self._initialized else []
-        await self.answer(*(tools_changed(params) for params in [*told, *self._shared.subscriptions()]))
+        """Notify the client that tools changed, in the way of its revision."""
+        session: list[JsonObject] = [{}] if self._initialized else []
+        await self.answer(*(tools_changed(params) for params in [*session, *self._shared.subscriptions()]))
 
 
 class _StdioCarrier:

@@ -1,4 +1,4 @@
-"""The two-phase room: hashing a call's arguments, scoring a proposal, signing its commit token.
+"""Two-phase execution without I/O: hashing arguments, scoring a proposal, signing its commit token.
 
-Pure: no I/O. Keys, clock and store come from outside.
+Keys, clock and store come from outside.
 """

@@ -1,4 +1,4 @@
-"""The hash of a call's arguments: equal for equal values, however they are spelt. Pure, no I/O.
+"""The hash of a call's arguments: equal for equal values, however they are written. Pure, no I/O.
 
 SHA-256 over canonical JSON (RFC 8785), which sorts keys and knows numbers as
 doubles: 1, 1.0 and 1e0 are one. What a double cannot hold exactly is refused,
@@ -75,7 +75,7 @@ def _below(place: str, step: str) -> str:
 
 
 def _shown(key: Any) -> str:
-    """Spell a key so that whoever shows it shows all of it and obeys none."""
+    """Return a key as a message shows it: bounded, with control characters escaped."""
     return json.dumps(str(key)[:MAX_KEY_SHOWN])[1:-1]
 
 

@@ -49,7 +49,7 @@ NO_EVIDENCE: Final = Evidence()
 class Plan:
     """A call that is proposed: on what terms, with what evidence.
 
-    `arguments` and `prompt` are masked: these may be kept, and shown to a sampler.
+    `arguments` and `prompt` are masked: these may be stored, and shown to a sampler.
     """
 
     call: Call

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 MIN_PREFIX = 8
 SEARCHED = 1000
-"""Among how many of the newest proposals an abbreviated id is looked for."""
+"""Among how many of the newest proposals an abbreviated id is searched for."""
 MAX_REASON = 1000
 _ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _OPEN = frozenset({State.PROPOSED, State.PENDING, State.APPROVED})
@@ -147,11 +147,11 @@ def standing(proposal: Proposal, now: float) -> State:
 
 def describe(proposal: Proposal, now: float) -> JsonObject:
     """Return a proposal as operators see it: where it stands, the time left, and nothing that goes into a token."""
-    told: JsonObject = asdict(proposal)
-    del told["nonce"]
+    shown: JsonObject = asdict(proposal)
+    del shown["nonce"]
     state = standing(proposal, now)
     left = round(proposal.expires_at - now, 3) if state in _OPEN else None
-    return told | {"state": str(state), "seconds_left": left}
+    return shown | {"state": str(state), "seconds_left": left}
 
 
 def _describe_commit(commit: Commit) -> JsonObject:

@@ -1,9 +1,9 @@
-"""Commit tokens: what one says, how it is signed, and the one spelling in which it is taken. Pure, no I/O.
+"""Commit tokens: what one says, how it is signed, and the one form in which it is accepted. Pure, no I/O.
 
     ilk1.<key id>.<payload>.<mac>
 
 `payload` is canonical JSON and `mac` an HMAC-SHA256 over everything before it,
-version and key id too; both are base64url without padding. Any other spelling of
+version and key id too; both are base64url without padding. Any other form of
 the same bytes is refused, so that a token is one string and not a family of them.
 """
 
@@ -53,7 +53,7 @@ class Token:
     principal: str
 
     def __post_init__(self) -> None:
-        """Round the times, so that what is signed is what is kept."""
+        """Round the times, so that what is signed is what is stored."""
         object.__setattr__(self, "issued_at", round(float(self.issued_at), 3))
         object.__setattr__(self, "expires_at", round(float(self.expires_at), 3))
 
@@ -109,7 +109,7 @@ def issue(token: Token, ring: KeyRing) -> str:
 def read(text: object, ring: KeyRing) -> Token:
     """Return what a token says, where a key of the ring signed it. Whether it is in time is `check_time`'s.
 
-    Raises BadTokenError `bad_signature` for anything but the one spelling of a
+    Raises BadTokenError `bad_signature` for anything but the one form of a
     token that `issue` gives.
     """
     match = _FORM.fullmatch(text) if isinstance(text, str) and len(text) <= MAX_TOKEN else None
@@ -150,7 +150,7 @@ def _read_payload(text: str) -> Token:
             return token
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         raise BadTokenError("bad_signature", "what is signed is not a commit token") from error
-    raise BadTokenError("bad_signature", "what is signed is not spelt canonically")
+    raise BadTokenError("bad_signature", "what is signed is not canonical JSON")
 
 
 def _checked(value: Any) -> Token:
