@@ -147,6 +147,7 @@ class ResponseGate:
         """
         message = in_flight.message
         self._end(in_flight, "unreadable")
+        # What no rule would have masked is no worse for being unreadable; a tool list would be shown unfiltered.
         masking = any("result" in r.on and r.action != "report" for r in in_flight.decision.redactions)
         if message.id is None or not (masking or message.method == TOOLS_LIST):
             return None

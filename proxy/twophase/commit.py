@@ -77,6 +77,7 @@ def check_call(token: Token, proposal: Proposal, call: Call) -> None:
         digest = hash_arguments(call.arguments)
     except NotExactError as error:
         raise PhaseError("args_hash_mismatch", str(error)) from error
+    # The token is compared with the call, and the stored proposal as well: neither alone is trusted.
     for what, said, is_so in (
         ("arguments", token.tool_args_hash, digest),
         ("tool", token.tool_name, call.tool),
@@ -93,6 +94,7 @@ def check_terms(proposal: Proposal, terms: Terms | None) -> None:
 
     Raises PhaseError `approval_required` or `low_integrity`.
     """
+    # A person has seen the arguments themselves, so no rule of scores or approval is stricter than that.
     if terms is None or proposal.operator is not None:
         return
     if terms.approval == "human":

@@ -100,6 +100,7 @@ class KeyFile:
 
     def ring(self, now: float) -> KeyRing:
         """Return the keys as they are now, and make the first one where there is none."""
+        # Several workers start at once; `make_private` lets one of them make the file, and all read that one.
         if not self.path.exists():
             make_private(self.path, _to_json([_new_entry(now)]))
         current, *older = (entry.key for entry in self._read(now))
@@ -113,6 +114,7 @@ class KeyFile:
         """Let a new key sign and write that down, without the keys whose time has passed."""
         new = _new_entry(now)
         with self._alone():
+            # Older keys go on verifying until every token that they signed has expired.
             kept = [_until(entry, now + keep_seconds) for entry in self.entries(now)]
             write_private(self.path, _to_json([new, *(entry for entry in kept if _lives(entry, now))]))
         return new

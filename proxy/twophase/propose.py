@@ -73,6 +73,7 @@ def split_evidence(arguments: JsonObject | None) -> tuple[JsonObject | None, Evi
     extra = arguments[EXTRA]
     if not isinstance(extra, dict):
         raise PhaseError("bad_proposal", f"{EXTRA} is {_kind(extra)}, not an object")
+    # A misspelt name would be evidence that is silently not weighed, so it is refused.
     if odd := sorted(set(extra) - {"prompt", "candidate_outputs"}):
         raise PhaseError("bad_proposal", f"{EXTRA} has {odd[0][:60]!r} in it; it takes prompt and candidate_outputs")
     return own, Evidence(_prompt(extra.get("prompt")), _candidates(extra.get("candidate_outputs")))

@@ -76,7 +76,8 @@ def combine(signals: Mapping[str, float], weights: Mapping[str, float]) -> float
     total = math.fsum(weights.get(name, 0.0) for name in signals)
     if not total > 0:
         return None
-    return round(math.fsum(weights.get(name, 0.0) * value for name, value in signals.items()) / total, PLACES)
+    # Shares first: a weight near zero times a value is zero, and a bad proposal would score as a good one.
+    return round(math.fsum(weights.get(name, 0.0) / total * value for name, value in signals.items()), PLACES)
 
 
 def _compare(candidates: Sequence[str] | None, no_candidates: str) -> dict[str, float | str]:

@@ -112,6 +112,7 @@ def read(text: object, ring: KeyRing) -> Token:
     Raises BadTokenError `bad_signature` for anything but the one form of a
     token that `issue` gives.
     """
+    # The length first: a regular expression over megabytes is work that an unsigned text must not cause.
     match = _FORM.fullmatch(text) if isinstance(text, str) and len(text) <= MAX_TOKEN else None
     if match is None:
         raise BadTokenError("bad_signature", "it does not have the form of a commit token")
@@ -120,10 +121,12 @@ def read(text: object, ring: KeyRing) -> Token:
     if key is None:
         raise BadTokenError("bad_signature", "it was signed with a key that is not known here, or no longer")
     try:
+        # In constant time, and before anything in the payload is parsed.
         _mac(key, signed).verify(_decode(mac))
     except (InvalidSignature, ValueError) as error:
         raise BadTokenError("bad_signature", "the signature is not right") from error
     token = _read_payload(payload)
+    # All that an old key signed before it was replaced expires by then. A later expiry was signed after that.
     if key.not_after is not None and not token.expires_at <= key.not_after:
         raise BadTokenError("bad_signature", "its key was replaced before it could have been signed")
     return token

@@ -6,7 +6,7 @@ import time
 from itertools import chain
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from proxy.twophase.scoring import (
@@ -224,6 +224,7 @@ def test_it_is_blocked_from_the_threshold_on(threshold: float, blocked: bool) ->
     st.dictionaries(st.sampled_from(sorted(WEIGHTS)), st.floats(0, 1)),
     st.dictionaries(st.sampled_from(sorted(WEIGHTS)), st.floats(0, 1)),
 )
+@example({"numeric_variance": 0.5}, {"numeric_variance": 5e-324})
 def test_a_composite_is_between_its_signals(signals: dict[str, float], weights: dict[str, float]) -> None:
     found = combine(signals, weights)
     weighed = [value for name, value in signals.items() if weights.get(name)]
