@@ -26,14 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from proxy.redact.detector_catalog import DetectorCatalog
-    from proxy.redact.detectors import Detector
 
-LEAST_TEXT: Final = 6
-"""Printable bytes that a finding has in a row."""
-WORDS: Final = ("pwd", "pass", "curl", "://")
-"""One of them is in each keyword of a detector that may find fewer."""
-LARGEST_NOISE: Final = 1 << 16
-"""Bytes past which a text has so many runs that one of them looks like something."""
+LEAST_TEXT: Final = 6  # printable bytes that a finding has in a row
+WORDS: Final = ("pwd", "pass", "curl", "://")  # one of them is in each keyword of a detector that may find fewer
+LARGEST_NOISE: Final = 1 << 16  # bytes past which a text has so many runs that one of them looks like something
 
 _ALPHABET: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 # base64url has other characters for the last two values; a run may be of either alphabet.
@@ -47,17 +43,16 @@ _HEX: Final = frozenset(b"0123456789abcdefABCDEF")
 def unproven(catalogue: DetectorCatalog) -> frozenset[int]:
     """Return the indexes of the detectors that may find something in noise."""
     proven = {id(detector) for detector in builtin().detectors}
+    # A finding needs one of its keywords near, and a long keyword alone is LEAST_TEXT printable bytes in a row.
     return frozenset(
         index
         for index, detector in enumerate(catalogue.detectors)
-        if id(detector) not in proven and not _has_long_keywords(detector)
+        if id(detector) not in proven
+        and not (
+            detector.keywords
+            and all(len(word) >= LEAST_TEXT and word.isascii() and word.isprintable() for word in detector.keywords)
+        )
     )
-
-
-def _has_long_keywords(detector: Detector) -> bool:
-    # A finding needs one of its keywords near, and the keyword alone is then LEAST_TEXT printable bytes in a row.
-    words = detector.keywords
-    return bool(words) and all(len(word) >= LEAST_TEXT and word.isascii() and word.isprintable() for word in words)
 
 
 def clue_patterns() -> list[str]:

@@ -112,14 +112,10 @@ def hex_views(segments: Segments) -> list[View]:
 
 def base32_views(segments: Segments) -> list[View]:
     """Decode each segment, in upper or lower case, padded or not."""
-    decoded = [_base32(body.upper()) for body in segments.bodies]
-    return [DecodedView(segments, SEPARATOR.join(decoded), decoded, _SAME_SIZE)]
-
-
-def _base32(body: bytes) -> bytes:
     # A power-of-two base is read by `int` in linear time, and far faster than base64.b32decode.
-    size = len(body) * 5 // 8
-    return (int(body.translate(_BASE32_DIGITS), 32) >> (len(body) * 5 - size * 8)).to_bytes(size, "big")
+    numbers = [(int(body.upper().translate(_BASE32_DIGITS), 32), len(body) * 5) for body in segments.bodies]
+    decoded = [(number >> bits % 8).to_bytes(bits // 8, "big") for number, bits in numbers]
+    return [DecodedView(segments, SEPARATOR.join(decoded), decoded, _SAME_SIZE)]
 
 
 def _segments(spans: Sequence[Span], data: bytes) -> Segments:
@@ -201,8 +197,7 @@ NO_SIGN: Final = EncodingSigns(hex_lines=False, base64_runs=False, masks=False)
 
 def _run_views(data: bytes) -> list[View]:
     """Return what runs of base64 characters decode to, and what runs of other digits in them do."""
-    runs = base64_runs(data)
-    if not runs:
+    if not (runs := base64_runs(data)):
         return []
     segments = _segments(runs, data)
     views: list[View] = []
@@ -223,8 +218,7 @@ def _inner_views(segments: Segments) -> Iterator[View]:
     joined = SEPARATOR.join(segments.bodies)
     hexes, base32 = (_SMALL_HEX, _SMALL_BASE32) if len(joined) <= _SMALL else (_HEX, _BASE32)
     for regex, decode in ((hexes, hex_views), (base32, base32_views)):
-        spans = [match.span() for match in regex.finditer(joined)]
-        if spans:
+        if spans := [match.span() for match in regex.finditer(joined)]:
             words = DecodedView(segments, joined, segments.bodies, _SAME_SIZE)
             yield from (ChainedView(view, words) for view in decode(_segments(spans, joined)))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+from collections import Counter
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -41,7 +42,6 @@ class DetectorCatalog:
         return {}
 
     def names(self) -> Iterable[str]:
-        """Return every family and id."""
         return self._names
 
     def knows(self, *names: str) -> bool:
@@ -79,19 +79,13 @@ class DetectorCatalog:
         return chosen
 
     def extended(self, custom: Iterable[Mapping[str, Any]]) -> DetectorCatalog:
-        """Return a catalogue with a policy's own detectors after the built-in ones.
-
-        Raises PolicyError for one that is malformed or takes an id that is taken.
-        """
+        """Return a catalogue with a policy's own detectors last. Raises PolicyError: malformed, or a taken id."""
         added = tuple(parse_detector(raw) for raw in custom)
         return _checked((*self.detectors, *added)) if added else self
 
 
 def parse_detector(raw: Mapping[str, Any]) -> Detector:
-    """Check one detector as written.
-
-    Raises PolicyError that names the detector, the field and what is wrong with it.
-    """
+    """Check one detector. Raises PolicyError that names the detector, the field and what is wrong with it."""
     try:
         return Detector.model_validate(dict(raw))
     except ValidationError as error:
@@ -101,11 +95,9 @@ def parse_detector(raw: Mapping[str, Any]) -> Detector:
 
 
 def _checked(detectors: tuple[Detector, ...]) -> DetectorCatalog:
-    seen: set[str] = set()
-    for detector in detectors:
-        if detector.id in seen:
-            raise PolicyError(f"detector {detector.id!r} is defined twice")
-        seen.add(detector.id)
+    counted = Counter(detector.id for detector in detectors)
+    if twice := [name for name, number in counted.items() if number > 1]:
+        raise PolicyError(f"detector {twice[0]!r} is defined twice")
     return DetectorCatalog(detectors)
 
 
@@ -118,12 +110,9 @@ def builtin() -> DetectorCatalog:
     if stored["of"] != _digest(text):
         # The YAML was edited and the JSON not yet written: the YAML counts.
         return parse_catalogue(text)
-    rows = (
-        {key: tuple(value) if isinstance(value, list) else value for key, value in r.items()}
-        for r in stored["detectors"]
-    )
+    tuples = [{k: tuple(v) if isinstance(v, list) else v for k, v in row.items()} for row in stored["detectors"]]
     # Checked when the JSON was written; to check again would compile each regex at every start.
-    return DetectorCatalog(tuple(Detector.model_construct(None, **row) for row in rows))
+    return DetectorCatalog(tuple(Detector.model_construct(None, **row) for row in tuples))
 
 
 def parse_catalogue(text: bytes) -> DetectorCatalog:

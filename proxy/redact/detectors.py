@@ -12,12 +12,10 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from proxy.redact.validators import VALIDATORS
 
-KEYWORD_REACH = 128
-"""How far from a match, in bytes, one of its detector's keywords may stand."""
+KEYWORD_REACH = 128  # how far from a match, in bytes, one of its detector's keywords may stand
 
 _LABELS = {"secrets": "secret", "pii": "pii", "custom": "custom"}
-FAMILIES = tuple(_LABELS)
-"""What the ids of detectors begin with; a rule may name a whole family."""
+FAMILIES = tuple(_LABELS)  # what the ids of detectors begin with; a rule may name a whole family
 
 type Keyword = Annotated[str, Field(min_length=1, max_length=64)]
 
@@ -70,12 +68,9 @@ class Detector(BaseModel):
 
     @property
     def pattern(self) -> str:
-        """Return the regex with its word edges."""
-        if self.edges == "word":
-            return rf"\b(?:{self.regex})\b"
-        if self.edges == "left":
-            return rf"\b(?:{self.regex})"
-        return self.regex
+        if self.edges not in ("word", "left"):
+            return self.regex
+        return rf"\b(?:{self.regex})" + (r"\b" if self.edges == "word" else "")
 
     @property
     def label(self) -> str:
@@ -85,10 +80,8 @@ class Detector(BaseModel):
 
     @property
     def crosses_fields(self) -> bool:
-        """Return whether a match may be put together from several strings.
-
-        Only where the format alone is proof: digits of two fields often make a card number by chance.
-        """
+        """Return whether a match may be put together from several strings."""
+        # Only where the format alone is proof: digits of two fields often make a card number by chance.
         return self.edges != "none" and not self.id.startswith("pii.")
 
 
@@ -110,14 +103,14 @@ type Search = Callable[[bytes, int, int], list[tuple[int, int]]]
 
 
 def compile_search(regex: str) -> Search:
-    """Compile `regex` to a function that searches bytes from one offset to another.
-
-    It returns the spans of the leftmost match and of its groups, -1 for what took no part.
-    """
+    """Return a function that finds, between two offsets, the spans of the first match and its groups; -1 for none."""
     # RE2's `Match` and not `finditer` of its wrapper, which returns objects that cost more than the search does.
     led = _LED.fullmatch(regex)
     search = _search(regex)
-    if led is None or not _has_no_groups(led["group"]):
+    try:
+        if led is None or compile_bytes(led["group"]).groups:
+            return search
+    except ValueError:  # parts of two groups
         return search
     # A capture doubles the cost of a search. Where one byte leads the group and nothing follows, its span is known
     # without; but at offset 0 the lead may have been `^`, so there the capture decides.
@@ -138,10 +131,3 @@ _LED: Final = re.compile(r"(?P<lead>\(\?:\^\|\[\^[^\]]+\]\))\((?!\?)(?P<group>.*
 def _search(regex: str) -> Search:
     compiled = compile_bytes(regex)._regexp  # noqa: SLF001
     return functools.partial(compiled.Match, compiled.Anchor.UNANCHORED)
-
-
-def _has_no_groups(regex: str) -> bool:
-    try:
-        return not compile_bytes(regex).groups
-    except ValueError:  # parts of two groups
-        return False

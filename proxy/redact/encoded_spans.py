@@ -33,8 +33,8 @@ HEX: Final = "[0-9A-Fa-f]{26,}"
 BASE32: Final = "[A-Z2-7]{22,}={0,6}|[a-z2-7]{22,}={0,6}"
 LONG_DIGITS: Final = ("[0-9A-Fa-f]{26}", "[A-Z2-7]{22}", "[a-z2-7]{22}")
 RUN: Final = rf"[A-Za-z0-9+/_-]{{{SHORTEST}}}"
+# A run at the end of a line, where the line end may be written out as a backslash and a letter.
 BROKEN_RUN: Final = rf"{RUN}={{0,2}}[ \t]{{0,4}}[\r\n\\]"
-"""A run at the end of a line, where the line end may be written out as a backslash and a letter."""
 # Matches once for each run, SHORTEST characters after its start, and not again at every character of it.
 _START: Final = rf"(?:^|[^A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{{{SHORTEST}}}"
 # A class repeated, with nothing after it to backtrack for: as linear as RE2, and quicker to start.

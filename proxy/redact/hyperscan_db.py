@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 try:
@@ -65,7 +66,6 @@ class PatternSet:
         return None
 
     def any_in(self, data: bytes) -> bool:
-        """Return whether one of the patterns matches."""
         return self.first_end(data) is not None
 
     def _scratch(self) -> Any:
@@ -94,12 +94,10 @@ def _cached(expressions: Sequence[str], cache: DatabaseCache) -> Any:
     version: str = hyperscan.__version__  # type: ignore[attr-defined]
     # The name holds all that the database depends on, so a changed detector can never load the old patterns.
     name = hashlib.sha256("\0".join([version, *expressions]).encode()).hexdigest()
-    stored = cache.get(name)
-    if stored is not None:
-        try:
+    if (stored := cache.get(name)) is not None:
+        # A database that cannot be loaded is damaged, or compiled for another processor.
+        with suppress(hyperscan.HyperscanError, ValueError):
             return hyperscan.loadb(stored, hyperscan.HS_MODE_BLOCK)
-        except (hyperscan.HyperscanError, ValueError):  # damaged, or compiled for another processor
-            pass
     database = compile_all(expressions)
     cache.put(name, hyperscan.dumpb(database))
     return database

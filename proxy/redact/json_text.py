@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
     from proxy.core.model import Json
 
-type PathStep = str | int
-"""The key or the index under which something stands in its container."""
+type PathStep = str | int  # the key or the index under which something stands in its container
 type LeafKind = Literal["key", "string", "number"]
 
 # Bytes of each end of a long string that are joined with its neighbours: a split secret stands at the ends.
@@ -40,12 +39,9 @@ _MARKS: Final[dict[LeafKind, tuple[tuple[int, int, bytes], tuple[int, int, bytes
     "number": ((-1, 0, b""), (-1, 0, b"\n")),
 }
 _LINE_END: Final = (-1, 0, b"\n")
-BARRIER: Final = b"\x00"
-"""Stands for each byte that is already masked: no detector matches it or looks past it for a keyword."""
-MASK_START: Final = r"\[(?:secret|pii|custom):"
-"""Matches how every mask begins."""
-UNREADABLE: Final = "\x00"
-"""Stands for a number with more digits than Python prints."""
+BARRIER: Final = b"\x00"  # stands for each masked byte: no detector matches it or looks past it for a keyword
+MASK_START: Final = r"\[(?:secret|pii|custom):"  # matches how every mask begins
+UNREADABLE: Final = "\x00"  # stands for a number with more digits than Python prints
 
 
 class Container(NamedTuple):
@@ -72,9 +68,6 @@ class Document:
         self.value = value
         self.containers: list[Container] = []
         self.leaves: list[JsonLeaf] = []
-        self._collect(value)
-
-    def _collect(self, value: Json) -> None:
         stack: list[Iterator[tuple[int, PathStep, Any]]] = [iter([(-1, "", value)])]
         add = self.leaves.append
         while stack:
@@ -84,7 +77,9 @@ class Document:
                 elif isinstance(item, (dict, list)):
                     if isinstance(item, list) and is_text_as_codes(item):
                         add(JsonLeaf("number", bytes(item).decode(), container, step))
-                    stack.append(self._enter(container, step, item))
+                    at = len(self.containers)
+                    self.containers.append(Container(item, container, step))
+                    stack.append(zip(repeat(at), count(), item) if isinstance(item, list) else self._members(at, item))
                     break
                 elif item and abs(item) >= SMALLEST_NUMBER:
                     try:
@@ -94,13 +89,6 @@ class Document:
                     add(JsonLeaf("number", text, container, step))
             else:
                 stack.pop()
-
-    def _enter(
-        self, container: int, step: PathStep, item: dict[str, Any] | list[Any]
-    ) -> Iterator[tuple[int, PathStep, Any]]:
-        index = len(self.containers)
-        self.containers.append(Container(item, container, step))
-        return zip(repeat(index), count(), item) if isinstance(item, list) else self._members(index, item)
 
     def _members(self, index: int, item: dict[str, Any]) -> Iterator[tuple[int, PathStep, Any]]:
         for key, child in item.items():
@@ -141,15 +129,13 @@ class Document:
 
     def _copy(self, index: int, copies: dict[int, Any]) -> Any:
         """Return the writable copy of a container; what holds it is copied too, up to what is copied already."""
-        copy = copies.get(index)
-        if copy is not None:
+        if (copy := copies.get(index)) is not None:
             return copy
         copy = child = copies[index] = self.containers[index].value.copy()
         while (parent := self.containers[index].parent) >= 0:
             known = parent in copies
-            if not known:
-                copies[parent] = self.containers[parent].value.copy()
-            copies[parent][self.containers[index].step] = child
+            holder = copies[parent] if known else copies.setdefault(parent, self.containers[parent].value.copy())
+            holder[self.containers[index].step] = child
             if known:
                 break
             index, child = parent, copies[parent]
@@ -166,7 +152,11 @@ class Document:
             if isinstance(step, int):
                 steps.append(f"[{step}]")
             else:
-                steps.append(_key_step((shown or {}).get((container, step), step)))
+                key = (shown or {}).get((container, step), step)
+                # A key that would read as part of the path is quoted.
+                quoted = not key or any(character in key for character in '.[]"*')
+                escaped = key.replace("\\", "\\\\").replace('"', '\\"')
+                steps.append(f'["{escaped}"]' if quoted else f".{key}")
             container, step = self.containers[container].parent, self.containers[container].step
         path = "".join(reversed(steps))
         return path.removeprefix(".") if container < 0 else f"\N{HORIZONTAL ELLIPSIS}{path}"
@@ -175,13 +165,6 @@ class Document:
         """Return what paths must show for the keys among `changes`: a path must not show the secret in a key."""
         changed = ((self.leaves[index], text) for index, text in changes.items())
         return {(leaf.container, leaf.step): text for leaf, text in changed if leaf.kind == "key"}
-
-
-def _key_step(key: str) -> str:
-    if key and not any(character in key for character in '.[]"*'):
-        return f".{key}"
-    escaped = key.replace("\\", "\\\\").replace('"', '\\"')
-    return f'["{escaped}"]'
 
 
 def _rename_keys(copy: dict[str, Any], names: dict[str, str]) -> None:
@@ -198,10 +181,7 @@ def _rename_keys(copy: dict[str, Any], names: dict[str, str]) -> None:
 
 
 def is_protocol_word(name: PathStep, text: str) -> bool:
-    """Return whether `text`, which stands under `name`, is a word of the protocol.
-
-    Such words stand between the pieces of a split text and are part of none.
-    """
+    """Return whether `text` under `name` is a word of the protocol, between the pieces of a split text and in none."""
     return name in PROTOCOL and (text in _PROTOCOL_WORDS or _MEDIA_TYPE.fullmatch(text) is not None)
 
 

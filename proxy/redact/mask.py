@@ -28,10 +28,8 @@ if TYPE_CHECKING:
     from proxy.redact.hyperscan_db import DatabaseCache
     from proxy.redact.views import Span
 
-DECODING_LIMIT: Final = "limits.decoding"
-"""Reported as a detector where a value holds more encoded text than will be decoded."""
-NUMBER_LIMIT: Final = "limits.number"
-"""Reported as a detector where a number has more digits than Python prints."""
+DECODING_LIMIT: Final = "limits.decoding"  # reported as a detector where more is encoded than will be decoded
+NUMBER_LIMIT: Final = "limits.number"  # reported as a detector where a number has more digits than Python prints
 
 _MIN_KEY: Final = 16
 _MASK_DIGITS: Final = 4
@@ -103,11 +101,7 @@ class Masker:
         chosen = self._select(detectors)
         return bool(chosen) and is_surely_clean(value, chosen, self._scanner, (GROWTH, SLACK), part)
 
-    def hits(self, text: str, detectors: Sequence[str]) -> tuple[list[MaskHit], tuple[Finding, ...]]:
-        """Return the spans of `text`, in bytes of UTF-8, to be masked, and the limits it ran into."""
-        return _Masking(self, text, self.catalogue.select(detectors)).hits()
-
-    def finding(self, hit: MaskHit, path: str = "", *, maskable: bool = True) -> Finding:
+    def finding(self, hit: MaskHit, path: str, *, maskable: bool = True) -> Finding:
         """Return what to report of `hit`."""
         return Finding(self.catalogue.detectors[hit.detector].id, path, hit.fingerprint, maskable)
 
@@ -175,17 +169,12 @@ class _Masking:
         changes = {leaf: self._masked_leaf(leaf) for leaf in self._hits}
         return self._document.rewritten(changes), (*self._findings(changes), *self._limits())
 
-    def hits(self) -> tuple[list[MaskHit], tuple[Finding, ...]]:
-        self._search()
-        return merged(hit for hits in self._hits.values() for hit in hits), tuple(self._limits())
-
     def _search(self) -> None:
         """Scan until nothing is found: what one mask lays bare, a second scan must not find."""
         if not self._chosen:
             return
         for _ in range(_MAX_ROUNDS):
-            found = self._scan()
-            if not found:
+            if not (found := self._scan()):
                 return
             self._claim(found)
         # Text that still yields findings after so many rounds was made to do so: its leaves are masked whole.
@@ -244,12 +233,11 @@ class _Masking:
         return start, end
 
     def _is_suppressed(self, hit: MaskHit) -> bool:
-        if not self._suppressions:
-            return False
-        return cover(self._suppressions, self._masker.finding(hit, self._document.path(hit.leaf)))
+        given = self._suppressions
+        return bool(given) and cover(given, self._masker.finding(hit, self._document.path(hit.leaf)))
 
     def _masked_leaf(self, leaf: int) -> str:
-        hits = self._hits[leaf] = merged(self._hits[leaf])
+        hits = self._hits[leaf] = _merged(self._hits[leaf])
         if self._document.leaves[leaf].kind == "number":
             return self._masker.mask_for(hits[0].detector, hits[0].fingerprint)
         raw = self._raw[leaf]
@@ -314,11 +302,8 @@ def _unexplained(split: list[list[MaskHit]], hits: list[MaskHit]) -> Iterator[Ma
             yield from parts
 
 
-def merged(hits: Iterable[MaskHit]) -> list[MaskHit]:
-    """Return `hits` of one leaf from left to right, those that overlap as one.
-
-    The detector that comes first in the catalogue names the whole.
-    """
+def _merged(hits: Iterable[MaskHit]) -> list[MaskHit]:
+    """Return `hits` of one leaf from left to right, those that overlap as one, named by the detector listed first."""
     result: list[MaskHit] = []
     for hit in sorted(hits, key=lambda hit: (hit.start, hit.detector)):
         if result and hit.start < result[-1].end:

@@ -114,8 +114,7 @@ class _TextBuilder:
         self.names: list[PathStep] = []
         self.strings: list[str] = []
         self.part_body: str | None = None
-        self.inside = slice(0)
-        """Which strings are those of the part."""
+        self.inside = slice(0)  # which strings are those of the part
 
     def container(self, value: Any, step: PathStep, depth: int) -> str:
         """Return the lines of an object or array that stands under `step`."""

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from proxy.core.model import Finding, Json, Suppression
     from proxy.redact.hyperscan_db import DatabaseCache
 
-REMEMBERED = 4
-"""How many maskers stay available for calls that were decided before a reload."""
+REMEMBERED = 4  # how many maskers stay available for calls that were decided before a reload
 
 
 class LiveMasker:

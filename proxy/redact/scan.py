@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from proxy.redact.detector_catalog import DetectorCatalog
     from proxy.redact.hyperscan_db import DatabaseCache
 
-MAX_MATCHES = 10_000
-"""Matches of one detector in one buffer after which all that follows counts as matched."""
+MAX_MATCHES = 10_000  # matches of one detector in one buffer after which all that follows counts as matched
 
 _MAX_BAIT = 5_000
 _MAX_VERDICTS = 10_000
@@ -40,14 +39,13 @@ _TURN = 4
 _SPARE = 1 << 20
 _SHARE = 16
 
+# Hyperscan scans blocks, each with the end of the one before, so that RE2 need not scan everything for a detector
+# that matches somewhere. No detector needs more than the overlap to match at all.
 BLOCK = 1 << 16
 OVERLAP = 1 << 12
-"""Hyperscan scans blocks, each with the end of the one before, so that RE2 need not scan everything for a detector
-that matches somewhere. No detector needs more than the overlap to match at all."""
 
 type Region = tuple[int, int]
-type Candidates = dict[int, list[Region]]
-"""Detectors by index, and the parts of the data where their matches may end."""
+type Candidates = dict[int, list[Region]]  # detectors by index, and the parts of the data where their matches may end
 
 type EngineName = Literal["auto", "hyperscan", "keywords"]
 
@@ -128,8 +126,7 @@ class DetectorMatcher:
         if start < 0:
             return 0  # a branch without the capture: what it takes is no finding
         secret = data[start:end]
-        length = verdicts.get(secret)
-        if length is None:
+        if (length := verdicts.get(secret)) is None:
             length = self._verdict(secret)
             if len(verdicts) < _MAX_VERDICTS and len(secret) <= _LONG_VERDICT:
                 verdicts[secret] = length
@@ -140,9 +137,8 @@ class DetectorMatcher:
         if not length or (self.detector.entropy and entropy(secret) < self.detector.entropy):
             return 0
         lowered = secret.lower()
-        if any(word in lowered for word in self._stopwords):
-            return 0
-        return 0 if any(regex.fullmatch(secret) for regex in self._allow) else length
+        spared = any(word in lowered for word in self._stopwords) or any(one.fullmatch(secret) for one in self._allow)
+        return 0 if spared else length
 
     def _has_keyword(self, data: bytes, start: int, end: int) -> bool:
         """Return whether a keyword stands between `start` and `end`, or near enough and before a barrier."""
@@ -173,17 +169,13 @@ class Scanner:
             (index, tuple(word.encode() for word in detector.keywords))
             for index, detector in enumerate(catalogue.detectors)
         ]
-        self.unproven = unproven(catalogue)
-        """The detectors that may find something in what `is_noise`."""
+        self.unproven = unproven(catalogue)  # the detectors that may find something in what `is_noise`
 
     def prescan(self, data: bytes) -> Candidates:
         """Return where in `data` which detectors may match. Too much makes a scan slow, too little makes it wrong."""
         lowered = data.lower()
-        return {
-            index: [(0, len(data))]
-            for index, words in self._keywords
-            if not words or any(word in lowered for word in words)
-        }
+        whole = [(0, len(data))]
+        return {i: whole for i, words in self._keywords if not words or any(word in lowered for word in words)}
 
     def signs(self, _candidates: Candidates) -> EncodingSigns:
         """Return which encodings the prescan of some data has shown signs of."""
@@ -202,15 +194,12 @@ class Scanner:
     ) -> list[Match]:
         """Return the findings of `detectors` among the `candidates` in `data`; `strictly` as for `find`."""
         chosen = sorted(index for index in candidates if index in detectors)
-        return [
-            match for index in chosen for match in self._matcher(index).find(data, candidates[index], strictly=strictly)
-        ]
-
-    def _matcher(self, index: int) -> DetectorMatcher:
-        matcher = self._matchers.get(index)
-        if matcher is None:
-            matcher = self._matchers[index] = DetectorMatcher(index, self.catalogue.detectors[index])
-        return matcher
+        found: list[Match] = []
+        for index in chosen:
+            if (matcher := self._matchers.get(index)) is None:
+                matcher = self._matchers[index] = DetectorMatcher(index, self.catalogue.detectors[index])
+            found += matcher.find(data, candidates[index], strictly=strictly)
+        return found
 
 
 # In the order of `EncodingSigns`; searched for in the same pass as the detectors.

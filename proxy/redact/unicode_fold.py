@@ -22,6 +22,8 @@ _LATIN: Final = "ABCEHIJKMOPSTXYaeopcyxijsdhqwlrnGQWTgnuoLSABEZHIKMNOPTYXaikvopt
 _SIGNS: Final = "\u2113\u2215\u2044\u2236\u2010\u2011\u2012\u2013\u2014\u2015\u2212\u00b7\u2024"
 _ASCII: Final = "l//:-------.."
 _LOOKALIKES: Final = dict(zip(_LETTERS + _SIGNS, _LATIN + _ASCII, strict=True))
+# The first and last of each range, and the plain character that the first stands for.
+_SMUGGLERS: Final = ((0xE0020, 0xE007E, 0x20), (0xFE00, 0xFE0F, 0), (0xE0100, 0xE01EF, 16))
 
 
 def fold_character(character: str) -> str:
@@ -37,13 +39,8 @@ def fold_character(character: str) -> str:
 def reveal_character(character: str) -> str:
     """Return the plain character that a tag character or variation selector smuggles, else itself."""
     code = ord(character)
-    if 0xE0020 <= code <= 0xE007E:
-        return chr(code - 0xE0000)
-    if 0xFE00 <= code <= 0xFE0F:
-        return chr(code - 0xFE00)
-    if 0xE0100 <= code <= 0xE01EF:
-        return chr(code - 0xE0100 + 16)
-    return character
+    offsets = (first - plain for first, last, plain in _SMUGGLERS if first <= code <= last)
+    return chr(code - next(offsets, 0))
 
 
 class _Table(dict[int, str]):
@@ -61,5 +58,4 @@ class _Table(dict[int, str]):
 FOLD: Final = _Table(fold_character)
 REVEAL: Final = _Table(reveal_character)
 
-SMUGGLING: Final = b"\xf3\xa0"
-"""How tag characters and supplementary variation selectors begin in UTF-8."""
+SMUGGLING: Final = b"\xf3\xa0"  # how tag characters and supplementary variation selectors begin in UTF-8

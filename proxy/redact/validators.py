@@ -11,6 +11,7 @@ import binascii
 import functools
 import hashlib
 from collections.abc import Callable
+from itertools import accumulate
 from typing import Final
 
 type Validator = Callable[[bytes], int]
@@ -39,27 +40,9 @@ _SINGLE: Final = bytes.maketrans(b"0123456789", bytes(range(10)))
 _DOUBLE: Final = bytes.maketrans(b"0123456789", bytes(_DOUBLED))
 
 
-def _luhn_card(digits: bytes) -> bool:
-    # The same as `luhn` by table look-ups: a table of numbers asks it of every row.
-    return (sum(digits[-1::-2].translate(_SINGLE)) + sum(digits[-2::-2].translate(_DOUBLE))) % 10 == 0
-
-
 def weighted(digits: list[int], weights: tuple[int, ...]) -> int:
     """Return the sum of `digits` times `weights`, as far as both go."""
     return sum(digit * weight for digit, weight in zip(digits, weights, strict=False))
-
-
-_WEIGHTS: Final = {
-    "au_tfn": ((1, 4, 3, 7, 5, 8, 6, 9, 10), 11),
-    "ch_ahv": ((1, 3) * 6 + (1,), 10),
-    "nl_bsn": ((9, 8, 7, 6, 5, 4, 3, 2, -1), 11),
-    "pl_pesel": ((1, 3, 7, 9, 1, 3, 7, 9, 1, 3, 1), 10),
-}
-
-
-def _divides(weights: tuple[int, ...], modulus: int, digits: list[int]) -> bool:
-    # All zeros have every check sum, and fill forms where no number is known.
-    return any(digits) and weighted(digits, weights) % modulus == 0
 
 
 def _whole(check: Callable[[bytes], bool]) -> Validator:
@@ -68,6 +51,11 @@ def _whole(check: Callable[[bytes], bool]) -> Validator:
 
 def _on_digits(check: Callable[[list[int]], bool]) -> Validator:
     return lambda value: len(value) if check(digits_of(value)) else 0
+
+
+def _divisible(modulus: int, *weights: tuple[int, ...]) -> Validator:
+    # All zeros have every check sum, and fill forms where no number is known.
+    return _on_digits(lambda digits: any(digits) and not any(weighted(digits, each) % modulus for each in weights))
 
 
 @functools.cache
@@ -92,20 +80,21 @@ def card(value: bytes) -> int:
     plain = value.translate(None, _NOT_DIGITS)
     for length in _brand_lengths(plain[:4]):
         head = plain[:length]
-        if len(head) == length and _luhn_card(head) and len(set(head)) > 1:
-            end = _end_of_digits(value, length)
+        if len(head) < length:
+            continue
+        # The same sum as in `luhn`, by table look-ups: a table of numbers asks it of every row.
+        total = sum(head[-1::-2].translate(_SINGLE)) + sum(head[-2::-2].translate(_DOUBLE))
+        if total % 10 == 0 and len(set(head)) > 1:
+            end = _end_after(value, length, _NOT_DIGITS)
             if end == len(value) or value[end] not in _DIGITS:
                 return end
     return 0
 
 
-def _end_of_digits(value: bytes, count: int) -> int:
-    seen = 0
-    for index, byte in enumerate(value):
-        seen += byte in _DIGITS
-        if seen == count:
-            return index + 1
-    return len(value)
+def _end_after(value: bytes, count: int, skipped: bytes) -> int:
+    """Return where the first `count` bytes of `value` that are not in `skipped` end; there must be so many."""
+    seen = accumulate(byte not in skipped for byte in value)
+    return next(end for end, number in enumerate(seen, 1) if number == count)
 
 
 # fmt: off
@@ -131,14 +120,7 @@ def iban(value: bytes) -> int:
         return 0
     turned = plain[4:length] + plain[:4]
     number = int("".join(str(int(chr(byte), 36)) for byte in turned))
-    if number % 97 != 1:
-        return 0
-    seen = 0
-    for index, byte in enumerate(value):
-        seen += byte not in b" -"
-        if seen == length:
-            return index + 1
-    return 0
+    return _end_after(value, length, b" -") if number % 97 == 1 else 0
 
 
 def phone(value: bytes) -> int:
@@ -151,11 +133,6 @@ def _us_ssn(digits: list[int]) -> bool:
     number = int("".join(map(str, digits)))
     area, group, serial = number // 1_000_000, number // 10_000 % 100, number % 10_000
     return area not in {0, 666} and area < 900 and group != 0 and serial != 0
-
-
-def _uk_nhs(digits: list[int]) -> bool:
-    # The weights add up to 55, so ten times the same digit would pass.
-    return len(set(digits)) > 1 and weighted(digits, (10, 9, 8, 7, 6, 5, 4, 3, 2, 1)) % 11 == 0
 
 
 def _es_dni(value: bytes) -> bool:
@@ -195,11 +172,6 @@ def _be_nrn(digits: list[int]) -> bool:
     return check in {97 - number % 97, 97 - (2_000_000_000 + number) % 97}
 
 
-def _no_fnr(digits: list[int]) -> bool:
-    first = weighted(digits, (3, 7, 6, 1, 8, 9, 4, 5, 2, 1)) % 11
-    return any(digits) and first == 0 and weighted(digits, (5, 4, 3, 2, 7, 6, 5, 4, 3, 2, 1)) % 11 == 0
-
-
 def _br_cpf(digits: list[int]) -> bool:
     first = weighted(digits, (10, 9, 8, 7, 6, 5, 4, 3, 2)) * 10 % 11 % 10
     second = weighted(digits, (11, 10, 9, 8, 7, 6, 5, 4, 3, 2)) * 10 % 11 % 10
@@ -218,21 +190,17 @@ def _cl_rut(value: bytes) -> bool:
     return value[-1:].upper() == (b"0", b"K", *(b"%d" % n for n in range(9, 0, -1)))[total % 11]
 
 
-def _verhoeff_product(left: int, right: int) -> int:
-    # Digits are the elements of the dihedral group of the pentagon: five turns, and five turns of its mirror image.
-    turn = (left + right) % 5 if left < 5 else (left - right) % 5
-    return turn if (left < 5) == (right < 5) else turn + 5
-
-
 def _in_aadhaar(digits: list[int]) -> bool:
-    row = list(range(10))
-    rows = [row]
+    # Verhoeff's check sum: digits are the elements of the dihedral group of the pentagon, which are five turns, and
+    # five turns of its mirror image. Each place permutes its digit once more than the place to its right.
+    rows = [list(range(10))]
     for _ in range(7):
-        row = [(1, 5, 7, 6, 2, 8, 3, 0, 9, 4)[item] for item in row]
-        rows.append(row)
+        rows.append([(1, 5, 7, 6, 2, 8, 3, 0, 9, 4)[item] for item in rows[-1]])
     check = 0
     for index, digit in enumerate(reversed(digits)):
-        check = _verhoeff_product(check, rows[index % 8][digit])
+        right = rows[index % 8][digit]
+        turn = (check + right) % 5 if check < 5 else (check - right) % 5
+        check = turn if (check < 5) == (right < 5) else turn + 5
     return check == 0
 
 
@@ -241,20 +209,10 @@ def _cn_resident_id(value: bytes) -> bool:
     return value[17:].upper() == b"10X98765432"[total % 11 : total % 11 + 1]
 
 
-def _kr_rrn(digits: list[int]) -> bool:
-    total = weighted(digits, (2, 3, 4, 5, 6, 7, 8, 9, 2, 3, 4, 5))
-    return (11 - total % 11) % 10 == digits[12]
-
-
 def _sg_nric(value: bytes) -> bool:
     total = weighted(digits_of(value), (2, 7, 6, 5, 4, 3, 2)) + (4 if value[0] in b"TG" else 0)
     letters = b"JZIHGFEDCBA" if value[0] in b"ST" else b"XWUTRQPNMLK"
     return value[-1] == letters[total % 11]
-
-
-def _tr_identity(digits: list[int]) -> bool:
-    tenth = (7 * sum(digits[0:9:2]) - sum(digits[1:8:2])) % 10
-    return digits[9] == tenth and digits[10] == sum(digits[:10]) % 10
 
 
 def _has_digit(value: bytes) -> bool:
@@ -263,11 +221,6 @@ def _has_digit(value: bytes) -> bool:
 
 def _letters_and_digits(value: bytes) -> bool:
     return _has_digit(value) and value.swapcase() != value
-
-
-def _password_like(value: bytes) -> bool:
-    # `password = settings.db_password` is code that names a password; a password has some other character.
-    return bool(value.translate(None, _NAME))
 
 
 def _random_looking(value: bytes) -> bool:
@@ -302,21 +255,31 @@ def _base58check(value: bytes) -> bool:
     return len(raw) in {37, 38} and digest[:4] == raw[-4:]
 
 
-_ON_DIGITS: Final = (_be_nrn, _br_cpf, _de_tax_id, _in_aadhaar, _kr_rrn, _no_fnr, _tr_identity, _uk_nhs, _us_ssn)
+_ON_DIGITS: Final = (_be_nrn, _br_cpf, _de_tax_id, _in_aadhaar, _us_ssn)
 _ON_TEXT: Final = (
     *(_base58check, _basic_credentials, _cl_rut, _cn_resident_id, _es_dni, _fr_nir, _has_digit, _it_fiscal_code),
-    *(_letters_and_digits, _mx_curp, _password_like, _random_looking, _sg_nric),
+    *(_letters_and_digits, _mx_curp, _random_looking, _sg_nric),
 )
+# Checks by the names that `detectors.yaml` uses.
 VALIDATORS: Final[dict[str, Validator]] = {
     "card": card,
     "iban": iban,
     "phone": phone,
     **{check.__name__.removeprefix("_"): _on_digits(check) for check in _ON_DIGITS},
-    **{name: _on_digits(functools.partial(_divides, *rule)) for name, rule in _WEIGHTS.items()},
+    "au_tfn": _divisible(11, (1, 4, 3, 7, 5, 8, 6, 9, 10)),
+    "ch_ahv": _divisible(10, (1, 3) * 6 + (1,)),
+    "nl_bsn": _divisible(11, (9, 8, 7, 6, 5, 4, 3, 2, -1)),
+    "no_fnr": _divisible(11, (3, 7, 6, 1, 8, 9, 4, 5, 2, 1), (5, 4, 3, 2, 7, 6, 5, 4, 3, 2, 1)),
+    "pl_pesel": _divisible(10, (1, 3, 7, 9, 1, 3, 7, 9, 1, 3, 1)),
+    # The weights add up to 55, so ten times the same digit would pass.
+    "uk_nhs": _on_digits(lambda d: len(set(d)) > 1 and weighted(d, (10, 9, 8, 7, 6, 5, 4, 3, 2, 1)) % 11 == 0),
+    "kr_rrn": _on_digits(lambda d: (11 - weighted(d, (2, 3, 4, 5, 6, 7, 8, 9, 2, 3, 4, 5)) % 11) % 10 == d[12]),
+    "tr_identity": _on_digits(lambda d: d[9] == (7 * sum(d[0:9:2]) - sum(d[1:8:2])) % 10 and d[10] == sum(d[:10]) % 10),
     "ca_sin": _on_digits(lambda digits: digits[0] not in {0, 8} and luhn(digits)),
     "se_personnummer": _on_digits(lambda digits: luhn(digits[-10:])),
     **{check.__name__.removeprefix("_"): _whole(check) for check in _ON_TEXT},
     "fi_hetu": _whole(lambda text: text[10] == b"0123456789ABCDEFHJKLMNPRSTUVWXY"[int(text[:6] + text[7:10]) % 31]),
     "mixed_case_digits": _whole(lambda text: text.upper() != text != text.lower() and _has_digit(text)),
+    # `password = settings.db_password` is code that names a password; a password has some other character.
+    "password_like": _whole(lambda text: bool(text.translate(None, _NAME))),
 }
-"""Checks by the names that `detectors.yaml` uses."""

@@ -137,14 +137,10 @@ class Escape:
 
     marker: bytes
     tail: bytes
-    one: re.Pattern[bytes]
-    """Matches one such escape."""
-    run: Any
-    """Matches such an escape and the word that it begins."""
-    small_run: re.Pattern[bytes]
-    """The same for small texts, where Python's own engine is quicker to start, and as linear."""
-    stray: re.Pattern[bytes]
-    """Matches a marker that begins no such escape."""
+    one: re.Pattern[bytes]  # matches one such escape
+    run: Any  # matches such an escape and the word that it begins
+    small_run: re.Pattern[bytes]  # the same for small texts: Python's own engine is quicker to start, and as linear
+    stray: re.Pattern[bytes]  # matches a marker that begins no such escape
 
 
 def _literal(marker: bytes) -> str:
@@ -204,7 +200,8 @@ class UnescapedView(View):
         escape = self._escape
         if escape.tail:
             first, *rest = run.split(escape.marker)
-            return b"".join([first, *[_ENTITIES.get(piece) or self._entity(piece) for piece in rest]])
+            # Nearly always a piece is one entity and nothing more; else its first three bytes may be one.
+            return first + b"".join([_ENTITIES.get(piece) or self._entity(piece) for piece in rest])
         # All at once: they become Python's own escapes. A run has no NUL, so NUL marks them while the backslashes that
         # are text are doubled.
         marked = escape.stray.sub(b"\0-", run).replace(escape.marker, b"\0x").replace(b"\0-", escape.marker)

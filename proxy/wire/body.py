@@ -40,12 +40,9 @@ class SingleMessage:
     """One well-formed MCP message."""
 
     message: Message
-    call: ToolCall | None = None
-    """The tool call it makes, if it does."""
-    encoded: bytes | None = None
-    """The message as it is forwarded, where parsing it made that known."""
-    unpacked: int = 0
-    """How many bytes it was decoded to, where it came in a content coding."""
+    call: ToolCall | None = None  # the tool call it makes, if it does
+    encoded: bytes | None = None  # the message as it is forwarded, where parsing it made that known
+    unpacked: int = 0  # how many bytes it was decoded to, where it came in a content coding
 
 
 @frozen()

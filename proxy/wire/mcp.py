@@ -55,8 +55,7 @@ BLANK_LETTERS = frozenset("\u115f\u1160\u2800\u3164\uffa0")
 _METHOD = re.compile(r"[A-Za-z][A-Za-z0-9_.$/-]*")
 _NUMBER = re.compile(r"-?[0-9]{1,40}(?:\.[0-9]{1,40})?(?:[eE][+-]?[0-9]{1,4})?")
 
-type Headers = Iterable[tuple[str, str]]
-"""May be gone through several times."""
+type Headers = Iterable[tuple[str, str]]  # may be gone through several times
 
 
 def is_mcp_method(method: str) -> bool:
@@ -145,8 +144,7 @@ class RequestHead:
 
     content_types: Sequence[str]
     encodings: Sequence[str]
-    mcp: Sequence[tuple[str, str]]
-    """Those that repeat what stands in the body."""
+    mcp: Sequence[tuple[str, str]]  # those that repeat what stands in the body
     whole: Callable[[], Iterable[tuple[str, str]]] = field(default=tuple, compare=False)
 
     def __iter__(self) -> Iterator[tuple[str, str]]:

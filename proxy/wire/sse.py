@@ -27,8 +27,7 @@ class SseEvent:
 
     raw: bytes
     event: bytes = b"message"
-    data: bytes | None = None
-    """Always UTF-8."""
+    data: bytes | None = None  # always UTF-8
     id: bytes | None = None
 
     def with_data(self, payloads: list[bytes]) -> bytes:

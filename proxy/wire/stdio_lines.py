@@ -63,8 +63,7 @@ class LineSplitter:
         self._size = 0
         self._past: TooLong | None = None
         self._total = 0
-        self.ended = 0
-        """Bytes up to the end of the last line."""
+        self.ended = 0  # bytes up to the end of the last line
 
     def feed(self, data: bytes) -> Iterator[bytes | TooLong]:
         """Return each line that `data` ends, without its end; blank ones are left out."""

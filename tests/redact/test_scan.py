@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.redact.detector_catalog import builtin
-from proxy.redact.scan import BLOCK, MAX_MATCHES, Scanner, entropy, scanner_for
+from proxy.redact.scan import BLOCK, MAX_MATCHES, DetectorMatcher, Scanner, entropy, scanner_for
 from proxy.redact.validators import luhn
 from tests.redact.labelled import load
 
@@ -107,7 +107,8 @@ def test_matches_in_matches_cost_what_they_are_long_and_not_the_square_of_it(
 ):
     """Each of them is refused, and reaches to the end: past a bound all that follows counts as matched."""
     [index] = builtin().select([detector])
-    rule, looked = hyperscan._matcher(index), 0
+    rule = hyperscan._matchers.setdefault(index, DetectorMatcher(index, builtin().detectors[index]))
+    looked = 0
 
     def counted(data: bytes, position: int, limit: int) -> list[tuple[int, int]]:
         nonlocal looked
