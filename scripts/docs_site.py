@@ -15,7 +15,7 @@ from mkdocs.utils import get_relative_url
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = "repository"
-SHIM = "https://unpkg.com/iframe-worker/shim"
+SHIM = re.compile(r"https://[^\"']+/iframe-worker/shim")
 PAGES = ("CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")
 LINK = re.compile(r"\[([^\]]*)\]\((?!https?:|mailto:|#)([^)\s#]+)(#[^)\s]*)?\)")
 FENCE = re.compile(r"^(\s*```sh) no-run:.*$", re.MULTILINE)
@@ -53,12 +53,12 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 def on_post_page(output: str, page: Any, **_: Any) -> str:
     """Load the search's helper from the site itself, in place of the CDN that the theme names."""
-    return output.replace(SHIM, get_relative_url("site/iframe-worker.js", page.url))
+    return SHIM.sub(get_relative_url("site/iframe-worker.js", page.url), output)
 
 
 def on_post_template(output_content: str, **_: Any) -> str:
     """Do the same for pages that are no document, such as 404.html; these are served from the root."""
-    return output_content.replace(SHIM, "/site/iframe-worker.js")
+    return SHIM.sub("/site/iframe-worker.js", output_content)
 
 
 def _resolve(name: str, link: str) -> str:
