@@ -130,12 +130,22 @@ def _send_calls(address: str) -> None:
 
 
 def walks(stretches: Sequence[Sequence[tuple[str, str]]], top: str) -> Iterator[list[Visit]]:
-    """Yield the walk of each stretch that has a whole call in it, through the files below `top`."""
+    """Yield the walk of each call through the files below `top`."""
+    for call in _calls(stretches):
+        by_file = groupby((step for step in call if step[0].startswith(top)), key=lambda step: step[0])
+        yield [Visit(file, tuple(function for _, function in steps)) for file, steps in by_file]
+
+
+def _calls(stretches: Sequence[Sequence[tuple[str, str]]]) -> Iterator[list[tuple[str, str]]]:
+    """Yield the functions of each whole call; on a busy machine a pause may fall into a call, which is put together."""
+    call: list[tuple[str, str]] = []
     for stretch in stretches:
-        if {function for _, function in stretch} >= {REQUEST, RESPONSE}:
-            inside = [step for step in stretch if step[0].startswith(top)]
-            by_file = groupby(inside, key=lambda step: step[0])
-            yield [Visit(file, tuple(function for _, function in steps)) for file, steps in by_file]
+        entered = {function for _, function in (*call, *stretch)}
+        if REQUEST in entered:
+            call.extend(stretch)
+        if entered >= {REQUEST, RESPONSE}:
+            yield call
+            call = []
 
 
 def draw(walk: Sequence[Visit]) -> str:
