@@ -1,8 +1,7 @@
 """Writes the nft rules that lead all traffic to the proxy. Pure.
 
-They serve two cases: a network namespace with nothing but loopback, in
-which every address is local; and the network of a container that an agent
-shares with the proxy, where everything but the proxy's own user is redirected.
+They serve two cases: a network namespace with nothing but loopback, in which every address is local; and the network of
+a container that an agent shares with the proxy, where everything but the proxy's own user is redirected.
 """
 
 from __future__ import annotations

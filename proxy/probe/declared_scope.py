@@ -1,7 +1,6 @@
 """Works out what a tool declares: by its annotations, description, schema, arguments and the server's command. Pure.
 
-What is not declared is not expected: a tool that formats text and does not mention
-a network has no reason to use one.
+What is not declared is not expected: a tool that formats text and does not mention a network has no reason to use one.
 """
 
 from __future__ import annotations

@@ -54,10 +54,7 @@ class McpClient:
     """One session. `read` and `write` are the server's stdout and stdin; `roots` the folders offered to it."""
 
     def __init__(
-        self,
-        read: Callable[[], Awaitable[bytes]],
-        write: Callable[[bytes], Awaitable[None]],
-        roots: Sequence[str] = (),
+        self, read: Callable[[], Awaitable[bytes]], write: Callable[[bytes], Awaitable[None]], roots: Sequence[str] = ()
     ) -> None:
         self._read = read
         self._write = write

@@ -1,8 +1,7 @@
 """Serves all traffic of a sinkhole: a resolver that knows every name, and listeners that log what they receive.
 
-Runs inside the sinkhole's network namespace, where every address is local.
-Each connection is logged as one JSON object, and answered with as little as an
-honest client needs to continue.
+Runs inside the sinkhole's network namespace, where every address is local. Each connection is logged as one JSON
+object, and answered with as little as an honest client needs to continue.
 """
 
 from __future__ import annotations

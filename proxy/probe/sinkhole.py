@@ -1,8 +1,7 @@
 """Runs a server in a sinkhole: namespaces from which nothing gets out.
 
-`plan_sinkhole` returns, outside, what to start; that runs `main`, which
-isolates itself, serves the sinks and starts the server under its tracer. Its
-exit code is the server's, or `IMPOSSIBLE` where the system refuses to isolate.
+`plan_sinkhole` returns, outside, what to start; that runs `main`, which isolates itself, serves the sinks and starts
+the server under its tracer. Its exit code is the server's, or `IMPOSSIBLE` where the system refuses to isolate.
 """
 
 from __future__ import annotations

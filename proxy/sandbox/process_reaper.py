@@ -1,11 +1,9 @@
 """Starts one program, and ends it with everything that it started: when it ends, or when its owner does.
 
-Run as a script of its own, so it uses the standard library alone:
-`python process_reaper.py FD PROGRAM NAME ARGUMENT…`. FD is the reading end of a pipe
-whose other end the owner holds; when the owner dies, however that happens, the
-pipe ends. Signals are forwarded to the program. The exit code is the program's, or 128
-plus the number of the signal that ended it; 127 and 126 where it could not be
-started, as in a shell.
+Run as a script of its own, so it uses the standard library alone: `python process_reaper.py FD PROGRAM NAME ARGUMENT…`.
+FD is the reading end of a pipe whose other end the owner holds; when the owner dies, however that happens, the pipe
+ends. Signals are forwarded to the program. The exit code is the program's, or 128 plus the number of the signal that
+ended it; 127 and 126 where it could not be started, as in a shell.
 """
 
 from __future__ import annotations

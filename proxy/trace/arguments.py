@@ -125,8 +125,7 @@ def words(argument: str) -> tuple[QuotedString, ...] | None:
         return None
     found: list[QuotedString] = []
     for part in split_arguments(argument[1:-1]):
-        word = quoted(part)
-        if word is not None:
+        if (word := quoted(part)) is not None:
             found.append(word)
         elif part.startswith("...") and found:
             found.append(QuotedString(b"", True))

@@ -1,9 +1,8 @@
 """Attributes each observation to the MCP call that it belongs to. Pure: it is given stdio traffic and trace events.
 
-The trace shows how many bytes the server had written to its stdout, so it shows which
-calls it had answered at any moment. What lies between a request and its response belongs to that call. Where several
-calls were open, the arguments, the process and the thread decide as far as they can,
-and the other calls remain candidates.
+The trace shows how many bytes the server had written to its stdout, so it shows which calls it had answered at any
+moment. What lies between a request and its response belongs to that call. Where several calls were open, the arguments,
+the process and the thread decide as far as they can, and the other calls remain candidates.
 """
 
 from __future__ import annotations
@@ -49,9 +48,8 @@ BY_ARGUMENT, BY_AUTHOR, BY_THREAD, BY_ORDER = 0.9, 0.9, 0.7, 0.6
 class Attribution:
     """Which call something belongs to: `calls`, the likeliest first, and the confidence in that one.
 
-    `how` is the criterion: alone, argument, process, thread, author (the thread
-    that wrote the response), order, or window where none applied. `late`: a
-    process of the call did it after the response.
+    `how` is the criterion: alone, argument, process, thread, author (the thread that wrote the response), order, or
+    window where none applied. `late`: a process of the call did it after the response.
     """
 
     phase: Phase
@@ -78,13 +76,6 @@ class _Call:
     answered: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Undecided:
-    # Only candidates are known so far; the threads that write their responses may still decide.
-    seen: Observation
-    guess: Attribution
-
-
 class Attributor:
     """Follows one server, whose stdout is the pipe with the inode `stdout`."""
 
@@ -101,7 +92,8 @@ class Attributor:
         self._begun = False
         self._in_order, self._overlapped = True, 0
         self._closed: list[str] = []
-        self._undecided: deque[_Undecided] = deque()
+        # Only candidates are known so far; the threads that write their responses may still decide.
+        self._undecided: deque[AttributedObservation] = deque()
         self._waited_for: Counter[str] = Counter()
         self._written_by: deque[tuple[int, int]] = deque(maxlen=MAX_WRITES)
         self._authors: OrderedDict[str, tuple[int, int]] = OrderedDict()
@@ -137,7 +129,6 @@ class Attributor:
 
     @property
     def awaits_first_read(self) -> bool:
-        """Whether it is not known yet when the server began to read."""
         return self._first_read is None
 
     def take(self, event: Event, observations: list[Observation]) -> list[AttributedObservation]:
@@ -160,11 +151,9 @@ class Attributor:
 
     def take_closed(self) -> list[str]:
         """Return the calls that have ended in the trace, once nothing of theirs is held back."""
-        if not self._closed:
-            return []
         closed = [call_id for call_id in self._closed if not self._waited_for[call_id]]
-        self._closed = [call_id for call_id in self._closed if self._waited_for[call_id]]
         for call_id in closed:
+            self._closed.remove(call_id)
             del self._waited_for[call_id]
         return closed
 
@@ -188,12 +177,12 @@ class Attributor:
             if not known and len(self._held) <= MAX_HELD:
                 break
             self._held.popleft()
-            found = self._attribute(seen, written)
-            if found.how in ("order", "window"):
-                self._undecided.append(_Undecided(seen, found))
-                self._waited_for.update(found.calls)
+            each = AttributedObservation(seen, self._attribute(seen, written))
+            if each.attribution.how in ("order", "window"):
+                self._undecided.append(each)
+                self._waited_for.update(each.attribution.calls)
             else:
-                ready.append(AttributedObservation(seen, found))
+                ready.append(each)
         if not self._held:
             self._close_answered(self._written, None)
         return [*ready, *self._settle()] if self._undecided else ready
@@ -202,25 +191,23 @@ class Attributor:
         """Decide what was undecided and cannot wait: candidates are answered, it is old, or there is too much."""
         ready: list[AttributedObservation] = []
         while self._undecided:
-            each = self._undecided[0]
-            ripe = each.seen.time < before or len(self._undecided) > MAX_HELD
-            if not ripe and any(call_id in self._open for call_id in each.guess.calls):
+            seen, guess = self._undecided[0]
+            ripe = seen.time < before or len(self._undecided) > MAX_HELD
+            if not ripe and any(call_id in self._open for call_id in guess.calls):
                 break
             self._undecided.popleft()
-            self._waited_for.subtract(each.guess.calls)
-            ready.append(AttributedObservation(each.seen, self._by_author(each)))
+            self._waited_for.subtract(guess.calls)
+            ready.append(AttributedObservation(seen, self._by_author(seen, guess)))
         return ready
 
-    def _by_author(self, each: _Undecided) -> Attribution:
+    def _by_author(self, seen: Observation, guess: Attribution) -> Attribution:
         """Take the call that the same thread answered next, where threads write their own responses."""
-        authors = [(call_id, *self._authors[call_id]) for call_id in each.guess.calls if call_id in self._authors]
-        if len({author for _, author, _ in authors}) < 2:  # one thread writes for all: that says nothing
-            return each.guess
-        mine = [(end, call_id) for call_id, author, end in authors if author in each.seen.lineage]
-        if not mine:
-            return each.guess
+        authors = [(call_id, *self._authors[call_id]) for call_id in guess.calls if call_id in self._authors]
+        mine = [(end, call_id) for call_id, author, end in authors if author in seen.lineage]
+        if not mine or len({author for _, author, _ in authors}) < 2:  # one thread writes for all: that says nothing
+            return guess
         _, first = min(mine)
-        others = (call_id for call_id in each.guess.calls if call_id != first)
+        others = (call_id for call_id in guess.calls if call_id != first)
         return Attribution("call", (first, *others), BY_AUTHOR, "author")
 
     def _close_answered(self, written: int, now: float | None) -> None:
@@ -242,18 +229,16 @@ class Attributor:
         start = call.answer_start
         author = next(((pid, end) for end, pid in self._written_by if start is not None and end > start), None)
         if author is not None:
-            self._authors[call_id] = author
-            if len(self._authors) > MAX_THREADS:
-                self._authors.popitem(last=False)
+            _remember(self._authors, call_id, author)
 
     def _attribute(self, seen: Observation, written: int) -> Attribution:
         self._close_answered(written, seen.time)
         # A process that a call started stays that call's, however late it acts: else a server would let
         # a child wait for the response, and act outside of any call.
-        owner = self._owner(seen)
-        if owner is not None:
-            call_id, confidence = owner
-            return Attribution("call", (call_id,), confidence, "process", late=call_id not in self._open)
+        for thread in seen.lineage if self._owners else ():
+            if thread in self._owners:
+                call_id, confidence = self._owners[thread]
+                return Attribution("call", (call_id,), confidence, "process", late=call_id not in self._open)
         if self._first_read is not None and seen.time < self._first_read and not self._begun:
             return Attribution("startup")
         calls = [call for call in self._open.values() if not call.opening and seen.time >= call.requested]
@@ -267,7 +252,12 @@ class Attributor:
         if len(calls) == 1:
             return calls[0].alone
         # From the surest criterion to the least: an argument in what was touched, the thread, the order.
-        best = _best_matches(seen, calls)
+        touched = "\n".join(
+            (seen.path or "", seen.peer or "", seen.name or "", *seen.argv, seen.data.decode("latin-1"))
+        )
+        lengths = [max((len(needle) for needle in call.needles if needle in touched), default=0) for call in calls]
+        longest = max(lengths)
+        best = [call for call, length in zip(calls, lengths, strict=True) if length == longest > 0]
         if len(best) == 1:
             return _ranked(best[0], calls, BY_ARGUMENT, "argument")
         among = best or calls
@@ -279,11 +269,6 @@ class Attributor:
         if self._in_order and self._overlapped >= ENOUGH_IN_ORDER:
             return _ranked(among[0], calls, max(BY_ORDER, 1 / len(among)), "order")
         return _ranked(among[0], among, 1 / len(among), "window")
-
-    def _owner(self, seen: Observation) -> tuple[str, float] | None:
-        if not self._owners:
-            return None
-        return next((self._owners[each] for each in seen.lineage if each in self._owners), None)
 
     def _learn(self, seen: Observation, found: Attribution) -> None:
         # Guesses teach nothing: one wrong guess would draw everything else of its thread along.
@@ -306,9 +291,9 @@ class Attributor:
         _remember(self._threads, thread, None if shared else call_id)
 
 
-def _remember[T](known: OrderedDict[int, T], thread: int, value: T) -> None:
-    known[thread] = value
-    known.move_to_end(thread)
+def _remember[K, T](known: OrderedDict[K, T], key: K, value: T) -> None:
+    known[key] = value
+    known.move_to_end(key)
     if len(known) > MAX_THREADS:
         known.popitem(last=False)
 
@@ -318,23 +303,12 @@ def _ranked(first: _Call, calls: list[_Call], confidence: float, how: str) -> At
     return Attribution("call", (first.call_id, *others), confidence, how)
 
 
-def _best_matches(seen: Observation, calls: list[_Call]) -> list[_Call]:
-    """Return the calls whose longest argument text is found in what was touched."""
-    touched = "\n".join((seen.path or "", seen.peer or "", seen.name or "", *seen.argv, seen.data.decode("latin-1")))
-    lengths = [max((len(needle) for needle in call.needles if needle in touched), default=0) for call in calls]
-    longest = max(lengths)
-    return [call for call, length in zip(calls, lengths, strict=True) if length == longest] if longest else []
-
-
 def _needles(value: Any, depth: int = 0) -> Iterator[str]:
     """Yield the texts in arguments that may show up in what a call touches."""
     if depth > MAX_DEPTH:
         return
-    if isinstance(value, dict):
-        for item in value.values():
-            yield from _needles(item, depth + 1)
-    elif isinstance(value, list):
-        for item in value:
+    if isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
             yield from _needles(item, depth + 1)
     elif isinstance(value, str) and len(value) >= MIN_NEEDLE:
         yield value

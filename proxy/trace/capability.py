@@ -27,11 +27,9 @@ class Capability(StrEnum):
 class Observation(NamedTuple):
     """One thing that a program did, or tried to do (`error` is set).
 
-    `action`: open, write, rename, connect, send, …
-    `path` is absolute, with links resolved where the kernel reported that; an
-    abstract unix socket's begins with `@`. `peer` is `host:port`, `name` the
-    name that was looked up, `data` the beginning of what was sent.
-    `lineage` is the thread that did it, the one that started it, and so on.
+    `action`: open, write, rename, connect, send, … `path` is absolute, with links resolved where the kernel reported
+    that; an abstract unix socket's begins with `@`. `peer` is `host:port`, `name` the name that was looked up, `data`
+    the beginning of what was sent. `lineage` is the thread that did it, the one that started it, and so on.
     """
 
     capability: Capability

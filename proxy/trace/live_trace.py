@@ -1,8 +1,7 @@
 """Follows the trace of a running server: reads strace's lines and records what was observed in each call.
 
-Everything is done on the event loop, in pieces and with pauses, so that calls are
-served meanwhile. A server that makes lines faster than they are read waits for
-strace, and strace for us: nothing is lost, and no memory grows.
+Everything is done on the event loop, in pieces and with pauses, so that calls are served meanwhile. A server that makes
+lines faster than they are read waits for strace, and strace for us: nothing is lost, and no memory grows.
 """
 
 from __future__ import annotations
@@ -64,7 +63,12 @@ class LiveTrace:
         self._channel = channel
         self._report = report
         self._reader = TraceReader()
-        self._normaliser = Normaliser(os.fsencode(Path.cwd()), _inherited())
+        inherited: set[bytes] = set()
+        with contextlib.suppress(
+            OSError
+        ):  # the file behind our stderr: the server's log lines there are no file access
+            inherited.add(os.fsencode(Path("/proc/self/fd/2").readlink()))
+        self._normaliser = Normaliser(os.fsencode(Path.cwd()), frozenset(inherited))
         self._log = ObservationLog()
         self._attributor: Attributor | None = None
         self._calls: dict[str, InFlightCall] = {}
@@ -74,16 +78,14 @@ class LiveTrace:
         self._progress = False
         self._stopped = self._drained = False
         self._pausing: asyncio.TimerHandle | None = None
-        self.started = False
-        """Whether the server's program was executed; else `start_error` says why not."""
+        self.started = False  # whether the server's program was executed; else `start_error` says why not
         self.start_error: str | None = None
         self._ticks: tuple[asyncio.Task[None], ...] = ()
         self._reaper = self._tracer = 0
         self._guards: frozenset[int] = frozenset({os.getpid(), -os.getpgrp(), EVERYBODY})
+        # What the server did to its tracer or to us; from then on neither it nor its trace is to be trusted.
         self.tampering: str | None = None
-        """What the server did to its tracer or to us; from then on neither it nor its trace is to be trusted."""
-        self.ended = asyncio.Event()
-        """Set when the trace has ended, or is not to be trusted any more."""
+        self.ended = asyncio.Event()  # set when the trace has ended, or is not to be trusted any more
 
     def begin(self, server: ServerProcess) -> None:
         """Follow the trace of `server` from now on."""
@@ -241,8 +243,7 @@ class LiveTrace:
         while True:
             await asyncio.sleep(HELD_SECONDS)
             self._take(self._attributor.flush(time.time() - HELD_SECONDS))
-            past = time.time() - FLUSH_SECONDS
-            for name in [name for name in self._log.names() if self._log.began(name) < past]:
+            for name in self._log.names(before=time.time() - FLUSH_SECONDS):
                 self._record(name)
 
     async def _watch_tracer(self) -> None:
@@ -254,11 +255,3 @@ class LiveTrace:
             stopped = stopped + 1 if state == "stopped" else 0
             if state == "traced" or stopped >= STOPPED_LOOKS:
                 self._tampered(f"strace is {state}")
-
-
-def _inherited() -> frozenset[bytes]:
-    """Return the file behind our stderr, which is the server's too: its log lines there are no file access."""
-    try:
-        return frozenset({os.fsencode(Path("/proc/self/fd/2").readlink())})
-    except OSError:
-        return frozenset()

@@ -17,18 +17,16 @@ from proxy.trace.sockets import SocketTable
 from proxy.trace.strace import Ended, Superseded, Syscall, Unfinished
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from proxy.trace.process_tree import Process
+    from proxy.trace.sockets import Made, Make
     from proxy.trace.strace import Event
-
-    type Made = Iterator[Observation]
-    type Make = Callable[..., Observation]
 
 OPENERS = {"open": 0, "creat": 0, "openat": 1, "openat2": 1}
 WRITERS = frozenset({"write", "pwrite64", "writev", "pwritev", "pwritev2"})
-# Calls that change the file of a descriptor, and the position of that argument.
-CHANGERS = {"ftruncate": 0, "fallocate": 0, "fchmod": 0, "fchown": 0, "fsetxattr": 0}
+# Calls that change the file of a descriptor: their first argument, or for those that copy the one at this position.
+CHANGERS = ("ftruncate", "fallocate", "fchmod", "fchown", "fsetxattr")
 COPIERS = {"sendfile": 0, "copy_file_range": 2, "splice": 2}
 # Calls that take paths: the effect, the path's position, and whether a folder's descriptor precedes it.
 PATHS: dict[str, tuple[tuple[Capability, str, int, bool], ...]] = {
@@ -36,8 +34,10 @@ PATHS: dict[str, tuple[tuple[Capability, str, int, bool], ...]] = {
     "unlinkat": ((Capability.FS_DELETE, "unlink", 1, True),),
     "rmdir": ((Capability.FS_DELETE, "rmdir", 0, False),),
     "rename": ((Capability.FS_DELETE, "rename", 0, False), (Capability.FS_WRITE, "rename", 1, False)),
-    "renameat": ((Capability.FS_DELETE, "rename", 1, True), (Capability.FS_WRITE, "rename", 3, True)),
-    "renameat2": ((Capability.FS_DELETE, "rename", 1, True), (Capability.FS_WRITE, "rename", 3, True)),
+    **dict.fromkeys(
+        ("renameat", "renameat2"),
+        ((Capability.FS_DELETE, "rename", 1, True), (Capability.FS_WRITE, "rename", 3, True)),
+    ),
     "mkdir": ((Capability.FS_WRITE, "mkdir", 0, False),),
     "mkdirat": ((Capability.FS_WRITE, "mkdir", 1, True),),
     "mknod": ((Capability.FS_WRITE, "mknod", 0, False),),
@@ -48,13 +48,10 @@ PATHS: dict[str, tuple[tuple[Capability, str, int, bool], ...]] = {
     "symlinkat": ((Capability.FS_WRITE, "symlink", 2, True),),
     "truncate": ((Capability.FS_WRITE, "truncate", 0, False),),
     "chmod": ((Capability.FS_WRITE, "chmod", 0, False),),
-    "fchmodat": ((Capability.FS_WRITE, "chmod", 1, True),),
-    "fchmodat2": ((Capability.FS_WRITE, "chmod", 1, True),),
-    "chown": ((Capability.FS_WRITE, "chown", 0, False),),
-    "lchown": ((Capability.FS_WRITE, "chown", 0, False),),
+    **dict.fromkeys(("fchmodat", "fchmodat2"), ((Capability.FS_WRITE, "chmod", 1, True),)),
+    **dict.fromkeys(("chown", "lchown"), ((Capability.FS_WRITE, "chown", 0, False),)),
     "fchownat": ((Capability.FS_WRITE, "chown", 1, True),),
-    "setxattr": ((Capability.FS_WRITE, "setxattr", 0, False),),
-    "lsetxattr": ((Capability.FS_WRITE, "setxattr", 0, False),),
+    **dict.fromkeys(("setxattr", "lsetxattr"), ((Capability.FS_WRITE, "setxattr", 0, False),)),
 }
 # Calls that change the machine, or access other processes.
 KERNEL = frozenset(
@@ -73,16 +70,9 @@ SOCKET_CALLS = ("socket", "bind", "listen", "accept", "accept4", "connect", "sen
 # What strace is asked for: all that is handled here. Not read: tracing it doubles the cost and shows no more
 # than open does.
 TRACED = (
-    *OPENERS,
-    *sorted(WRITERS),
-    *CHANGERS,
-    *COPIERS,
-    *PATHS,
-    *SOCKET_CALLS,
-    *sorted(KERNEL),
-    *KILLERS,
-    *sorted(STARTERS),
-    *("execve", "execveat", "memfd_create", "dup", "dup2", "dup3", "chdir", "fchdir", "mmap", "pidfd_open"),
+    *(*OPENERS, *sorted(WRITERS), *CHANGERS, *COPIERS, *PATHS, *SOCKET_CALLS, *sorted(KERNEL), *KILLERS),
+    *(*sorted(STARTERS), "execve", "execveat", "memfd_create", "dup", "dup2", "dup3", "chdir", "fchdir", "mmap"),
+    "pidfd_open",
 )
 _MEMORY = (b"/memfd:", b"/dev/shm/", b"/run/shm/")
 _NOT_FILES = (b"/memfd:", b"/dev/pts/", b"/dev/fd/", b"/SYSV", b"/anon_hugepage", b"/[aio]", b"/dmabuf:")
@@ -108,17 +98,14 @@ class Normaliser:
         self.group: int | None = None
         self._handlers: dict[str, Callable[[Syscall, list[str], Make], Made]] = {
             **dict.fromkeys(OPENERS, self._opened),
-            **dict.fromkeys(WRITERS, self._written),
-            **dict.fromkeys((*CHANGERS, *COPIERS), self._changed),
+            **dict.fromkeys((*WRITERS, *CHANGERS, *COPIERS), self._written),
             **dict.fromkeys(PATHS, self._named),
             **dict.fromkeys(KERNEL, self._asked_kernel),
             **dict.fromkeys(KILLERS, self._signalled),
             "pidfd_open": self._took_handle,
             **dict.fromkeys(("memfd_create", "dup", "dup2", "dup3"), self._noted_memory),
-            "execve": self._executed,
-            "execveat": self._executed,
-            "chdir": self._moved,
-            "fchdir": self._moved,
+            **dict.fromkeys(("execve", "execveat"), self._executed),
+            **dict.fromkeys(("chdir", "fchdir"), self._moved),
             "mmap": self._mapped,
             **self._sockets.handlers,
         }
@@ -186,27 +173,17 @@ class Normaliser:
             yield make(kind, action, path=text(path))
 
     def _written(self, call: Syscall, arguments: list[str], make: Make) -> Made:
-        to = descriptor(arguments[0]) if arguments else None
-        if to is None or to.path is None:
-            return
-        inode = to.inode
-        if inode is not None:
-            if inode[0] == "socket":
-                yield from self._sockets.written(call, arguments, inode[1], make)
-        elif self._counts(to):
-            yield make(Capability.FS_WRITE, "write", path=text(to.path))
-
-    def _changed(self, call: Syscall, arguments: list[str], make: Make) -> Made:
-        at = CHANGERS.get(call.name, COPIERS.get(call.name, 0))
+        at, with_data = COPIERS.get(call.name, 0), call.name in WRITERS
         to = descriptor(arguments[at]) if len(arguments) > at else None
         if to is None or to.path is None:
             return
-        inode = to.inode
-        if inode is not None:
-            if inode[0] == "socket":
+        if (inode := to.inode) is not None:
+            if inode[0] == "socket" and with_data:
+                yield from self._sockets.written(call, arguments, inode[1], make)
+            elif inode[0] == "socket":
                 yield from self._sockets.sent(call, inode[1], None, b"", make)
         elif self._counts(to):
-            yield make(Capability.FS_WRITE, call.name, path=text(to.path))
+            yield make(Capability.FS_WRITE, "write" if with_data else call.name, path=text(to.path))
 
     def _mapped(self, call: Syscall, arguments: list[str], make: Make) -> Made:
         # A writable shared mapping changes the file without any write call.
@@ -253,9 +230,8 @@ class Normaliser:
         only_tests = "0" in given[1:3]
         if number is None or only_tests or number in (0, -(self.group or 0)):
             return
-        if number != EVERYBODY and self.lineage.knows(abs(number)):
-            return
-        yield make(Capability.KERNEL, "kill", path=", ".join(given[:3])[:200])
+        if number == EVERYBODY or not self.lineage.knows(abs(number)):
+            yield make(Capability.KERNEL, "kill", path=", ".join(given[:3])[:200])
 
     def _by_number(self, call: Syscall, arguments: list[str]) -> list[str]:
         """Return the arguments with a pidfd replaced by the number of its process."""

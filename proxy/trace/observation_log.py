@@ -25,6 +25,23 @@ class CountedObservation:
     first: AttributedObservation
     count: int = 0
 
+    def data(self) -> JsonObject:
+        what, whose = self.first
+        shown: JsonObject = {
+            "capability": str(what.capability),
+            **{name: getattr(what, name) for name in ("action", "path", "peer", "name")},
+            "argv": list(what.argv[:MAX_WORDS]) or None,
+            "error": what.error,
+            "count": self.count,
+            "pid": what.pid,
+            "time": what.time,
+            "evidence": what.line[:MAX_EVIDENCE],
+        }
+        if whose.phase == "call" and (whose.confidence < 1 or whose.late):
+            shown |= {"confidence": round(whose.confidence, 3), "how": whose.how}
+            shown |= {"candidates": list(whose.calls) if len(whose.calls) > 1 else None, "late": whose.late or None}
+        return {name: value for name, value in shown.items() if value is not None}
+
 
 @dataclass(slots=True)
 class ObservationRecord:
@@ -33,6 +50,31 @@ class ObservationRecord:
     more: Counter[str] = field(default_factory=Counter)
     missing: int = 0
     began: float = 0.0
+
+    def take(self, seen: AttributedObservation) -> None:
+        what = seen.observation
+        # Interpreters look for each module in many folders: counted, or they would fill the record.
+        if what.capability == "fs.read" and what.error in MISSING:
+            self.missing += 1
+            return
+        key = (what.capability, SAME.get(what.action, what.action), what.target, what.error)
+        entry = self.entries.get(key)
+        if entry is None:
+            if self.stored[what.capability] >= MAX_OF_KIND:
+                self.more[what.capability] += 1
+                return
+            self.stored[what.capability] += 1
+            entry = self.entries[key] = CountedObservation(seen)
+        entry.count += 1
+
+    def data(self) -> JsonObject:
+        phases = [entry.first.attribution.phase for entry in self.entries.values()]
+        return {
+            "phase": phases[0] if phases else "call",
+            "observations": [entry.data() for entry in self.entries.values()],
+            **({"more": dict(self.more)} if self.more else {}),
+            **({"missing_files": self.missing} if self.missing else {}),
+        }
 
 
 class ObservationLog:
@@ -50,70 +92,17 @@ class ObservationLog:
                 self.dropped += 1
                 return
             record = self._records[key] = ObservationRecord(began=seen.observation.time)
-        _enter(record, seen)
+        record.take(seen)
 
-    def names(self) -> list[str]:
-        return list(self._records)
-
-    def began(self, name: str) -> float:
-        return self._records[name].began
+    def names(self, before: float = float("inf")) -> list[str]:
+        """Return the names of the records that began before that time."""
+        return [name for name, record in self._records.items() if record.began < before]
 
     def close(self, name: str) -> JsonObject | None:
         """Remove a record and return it as JSON; None where nothing was observed."""
         record = self._records.pop(name, None)
-        return _shown(record) if record is not None else None
+        return record.data() if record is not None else None
 
 
 def record_name(attribution: Attribution) -> str:
     return attribution.calls[0] if attribution.calls else attribution.phase
-
-
-def _enter(record: ObservationRecord, seen: AttributedObservation) -> None:
-    what = seen.observation
-    # Interpreters look for each module in many folders: counted, or they would fill the record.
-    if what.capability == "fs.read" and what.error in MISSING:
-        record.missing += 1
-        return
-    key = (what.capability, SAME.get(what.action, what.action), what.target, what.error)
-    entry = record.entries.get(key)
-    if entry is None:
-        if record.stored[what.capability] >= MAX_OF_KIND:
-            record.more[what.capability] += 1
-            return
-        record.stored[what.capability] += 1
-        entry = record.entries[key] = CountedObservation(seen)
-    entry.count += 1
-
-
-def _shown(record: ObservationRecord) -> JsonObject:
-    first = next(iter(record.entries.values()), None)
-    shown: JsonObject = {
-        "phase": first.first.attribution.phase if first else "call",
-        "observations": [_entry(entry) for entry in record.entries.values()],
-    }
-    if record.more:
-        shown["more"] = dict(record.more)
-    if record.missing:
-        shown["missing_files"] = record.missing
-    return shown
-
-
-def _entry(entry: CountedObservation) -> JsonObject:
-    what, whose = entry.first.observation, entry.first.attribution
-    shown: JsonObject = {
-        "capability": str(what.capability),
-        "action": what.action,
-        "path": what.path,
-        "peer": what.peer,
-        "name": what.name,
-        "argv": list(what.argv[:MAX_WORDS]) or None,
-        "error": what.error,
-        "count": entry.count,
-        "pid": what.pid,
-        "time": what.time,
-        "evidence": what.line[:MAX_EVIDENCE],
-    }
-    if whose.phase == "call" and (whose.confidence < 1 or whose.late):
-        shown |= {"confidence": round(whose.confidence, 3), "how": whose.how}
-        shown |= {"candidates": list(whose.calls) if len(whose.calls) > 1 else None, "late": whose.late or None}
-    return {name: value for name, value in shown.items() if value is not None}

@@ -10,22 +10,16 @@ if TYPE_CHECKING:
 
 # Programs that run a package, and the words between them and its name.
 PACKAGE_RUNNERS: dict[str, tuple[tuple[str, ...], ...]] = {
-    "npx": ((),),
-    "bunx": ((),),
-    "uvx": ((),),
-    "pipx": (("run",),),
+    **dict.fromkeys(("npx", "bunx", "uvx"), ((),)),
+    **dict.fromkeys(("pipx", "deno"), (("run",),)),
+    **dict.fromkeys(("pnpm", "yarn"), (("dlx",),)),
     "npm": (("exec",), ("x",)),
-    "pnpm": (("dlx",),),
-    "yarn": (("dlx",),),
     "bun": (("x",), ("run",)),
     "uv": (("tool", "run"), ("run",)),
-    "deno": (("run",),),
 }
 INTERPRETERS = re.compile(r"(python|pypy)[0-9.]*|node|ruby|perl|tsx|ts-node")
 # Options of any of those that take the next word as their value.
-WITH_VALUE = frozenset(
-    {"-p", "--package", "--from", "--with", "--python", "--directory", "--project", "-r", "--require"}
-)
+WITH_VALUE = {"-p", "--package", "--from", "--with", "--python", "--directory", "--project", "-r", "--require"}
 _VERSION = re.compile(r"(?<=.)(@|==).*", re.DOTALL)
 
 

@@ -46,16 +46,14 @@ class SocketTable:
             "socket": self._made,
             "bind": self._bound,
             "listen": self._listened,
-            "accept": self._accepted,
-            "accept4": self._accepted,
+            **dict.fromkeys(("accept", "accept4"), self._accepted),
             "connect": self._connected,
             "sendto": self._sent_to,
-            "sendmsg": self._sent_messages,
-            "sendmmsg": self._sent_messages,
+            **dict.fromkeys(("sendmsg", "sendmmsg"), self._sent_messages),
         }
 
-    def _get(self, inode: int) -> Socket:
-        return self._known.get(inode, Socket())
+    def _get(self, inode: int | None) -> Socket:
+        return Socket() if inode is None else self._known.get(inode, Socket())
 
     def _put(self, inode: int, known: Socket) -> None:
         self._known[inode] = known
@@ -83,12 +81,10 @@ class SocketTable:
 
     def _listened(self, call: Syscall, arguments: list[str], make: Make) -> Made:
         inode = _inode(arguments)
-        if inode is None:
-            return
         local = self._get(inode).local or Address("AF_INET")
-        if local.family == "AF_UNIX":
+        if inode is not None and local.family == "AF_UNIX":
             yield make(Capability.IPC_UNIX, "listen", path=show(local))
-        else:
+        elif inode is not None:
             yield make(Capability.NET_LISTEN, "listen", peer=show(local))
 
     def _accepted(self, call: Syscall, arguments: list[str], make: Make) -> Made:
@@ -96,8 +92,7 @@ class SocketTable:
         peer = address(arguments[1]) if len(arguments) > 1 else None
         if made is None or made.inode is None:
             return
-        inode = _inode(arguments)
-        family = peer.family if peer else self._get(inode).family if inode else None
+        family = peer.family if peer else self._get(_inode(arguments)).family
         if family in INTERNET:
             peer = peer or Address(family or "")
             yield make(Capability.NET_LISTEN, "accept", peer=show(peer))
@@ -107,7 +102,7 @@ class SocketTable:
         inode, peer = _inode(arguments), address(arguments[1]) if len(arguments) > 1 else None
         if peer is None or peer.family in SILENT:
             return
-        known = replace(self._get(inode) if inode else Socket(), peer=peer, family=peer.family)
+        known = replace(self._get(inode), peer=peer, family=peer.family)
         if inode is not None:
             self._put(inode, known)
         error = None if call.error in UNDER_WAY else call.error
@@ -136,7 +131,7 @@ class SocketTable:
 
     def sent(self, call: Syscall, inode: int | None, to: Address | None, data: bytes, make: Make) -> Made:
         """Yield observations of what is sent on a socket: to `to`, or else to its peer."""
-        known = self._get(inode) if inode is not None else Socket()
+        known = self._get(inode)
         peer = to or known.peer
         if peer is None or peer.family in SILENT:
             return

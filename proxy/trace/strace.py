@@ -1,8 +1,7 @@
 """Reads what strace writes with `-f -ttt -y -o FILE`: one line, one value. Pure, and never raises.
 
-A traced program chooses file names, arguments and data, so it chooses most of
-a line. What it chooses is in quotes or in `<…>`, where strace escapes the
-delimiters: a line is read from its front, past those, and never searched for what
+A traced program chooses file names, arguments and data, so it chooses most of a line. What it chooses is in quotes or
+in `<…>`, where strace escapes the delimiters: a line is read from its front, past those, and never searched for what
 looks like an end.
 """
 

@@ -1,8 +1,7 @@
 """Detects a server that attacks strace, or us, in order to act unobserved.
 
-A server that runs as the same user can signal these processes, read their memory and
-open what they have open. What can be refused is refused (`tracer.REFUSED`,
-`forbid_inspection`); the rest is detected here.
+A server that runs as the same user can signal these processes, read their memory and open what they have open. What can
+be refused is refused (`tracer.REFUSED`, `forbid_inspection`); the rest is detected here.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
 import subprocess
@@ -27,10 +28,7 @@ PIPE_BYTES = 1 << 20
 # with the others a server could take control of its tracer. The attempts are traced all the same.
 REFUSED = {
     "io_uring_setup": "ENOSYS",
-    "ptrace": "EPERM",
-    "process_vm_readv": "EPERM",
-    "process_vm_writev": "EPERM",
-    "pidfd_getfd": "EPERM",
+    **dict.fromkeys(("ptrace", "process_vm_readv", "process_vm_writev", "pidfd_getfd"), "EPERM"),
 }
 PTRACE_SCOPE = Path("/proc/sys/kernel/yama/ptrace_scope")
 
@@ -94,7 +92,8 @@ class TracePipe:
         self.path = self._folder / "lines"
         os.mkfifo(self.path, 0o600)
         self.descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        _enlarge(self.descriptor)
+        with contextlib.suppress(OSError, AttributeError):  # F_SETPIPE_SZ is Linux's alone
+            fcntl.fcntl(self.descriptor, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
         self.openings = OpenCounter(self.path)
 
     def hide(self) -> None:
@@ -106,10 +105,3 @@ class TracePipe:
         self.hide()
         self.openings.close()
         os.close(self.descriptor)
-
-
-def _enlarge(descriptor: int) -> None:
-    import fcntl  # noqa: PLC0415  F_SETPIPE_SZ is Linux's alone
-
-    with contextlib.suppress(OSError, AttributeError):
-        fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
