@@ -26,11 +26,11 @@ from proxy.audit.checkpoints import CHECKPOINT_FILE
 from proxy.audit.encoder import encode
 from proxy.audit.local_log import LOG_FILE, LocalLog, open_log
 from proxy.audit.local_log_files import DaemonLog
+from proxy.audit.open_events import open_events
 from proxy.audit.shipper import Route, Shipper
 from proxy.audit.verify import verify
 from proxy.core.ids import new_id
 from proxy.core.model import AuditEvent
-from proxy.store.open_store import open_events
 from proxy.system import log_setup
 from tests.support.postgres import DURABLE, Postgres
 

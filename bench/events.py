@@ -18,8 +18,8 @@ from bench import figures
 from bench.figures import Figure
 from proxy.audit.encoder import encode
 from proxy.audit.event import Filter, LogEntry
+from proxy.audit.open_events import open_events
 from proxy.core.model import AuditEvent, Finding
-from proxy.store.open_store import open_events
 from proxy.store.postgres import connect
 from proxy.system.package_data import sql_dir
 from tests.support.postgres import Postgres

@@ -79,10 +79,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "proxy.twophase": ("proxy.policy.text", "proxy.system", "proxy.config", *CORE),
     "proxy.egress": ("proxy.policy", *CORE),
     "proxy.gate": ("proxy.wire", "proxy.policy", "proxy.twophase", *CORE),
-    "proxy.store": (
-        *("proxy.audit.event", "proxy.audit.event_columns"),
-        *("proxy.gate.tool_pins", "proxy.gate.in_flight_json", "proxy.system", *CORE),
-    ),
+    "proxy.store": ("proxy.gate.tool_pins", "proxy.gate.in_flight_json", "proxy.system", *CORE),
     "proxy.audit": ("proxy.store", "proxy.config", "proxy.system", *CORE),
     "proxy.metrics": ("proxy.redact", "proxy.system", *CORE),
     "proxy.trace": ("proxy.sandbox", "proxy.egress.dns", *CORE),

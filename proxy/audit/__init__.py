@@ -1,1 +1,1 @@
-"""The audit trail: events, the durable local log, shipping to the store, the hash chain, and reading it all back."""
+"""The audit trail: events and their store, the durable local log, shipping, the hash chain, and reading it all back."""

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from proxy.audit.event_store import Events
     from proxy.store.database import Row
-    from proxy.store.event_store import Events
 
 SQL = Queries("chain")
 EXPORTED_SQL = Queries("exported_events")

@@ -11,11 +11,11 @@ import structlog
 from proxy.audit.checkpoint_signer import CheckpointSigner, Watch
 from proxy.audit.checkpoints import CHECKPOINT_FILE
 from proxy.audit.local_log_files import worker_log
+from proxy.audit.open_events import open_events
 from proxy.audit.shipper import Route, ShippingThread
 from proxy.core.ids import new_id
 from proxy.core.model import AuditEvent
 from proxy.errors import AuditUnavailableError
-from proxy.store.open_store import open_events
 from proxy.system.database_url import shown
 
 if TYPE_CHECKING:

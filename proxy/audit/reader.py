@@ -19,15 +19,16 @@ from proxy.audit import local_log_sql
 from proxy.audit.chain_reader import START, AllChains, LogChains, StoreChains
 from proxy.audit.event import Filter, Stats, ToolStats
 from proxy.audit.local_log_files import log_files, open_reader, read_logs
+from proxy.audit.open_events import EVENTS_TIMEOUT, open_events
 from proxy.errors import StoreUnavailableError
-from proxy.store.open_store import EVENTS_TIMEOUT, open_events, store_exists
+from proxy.store.open_store import store_exists
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
     from proxy.audit.chain_reader import ChainedEvent, Chains
     from proxy.audit.event import CallRecord, Cursor, DayStats, DenialStats, LogEntry, SecretStats
-    from proxy.store.event_store import Events
+    from proxy.audit.event_store import Events
 
     type CountRow = DayStats | DenialStats | SecretStats
 

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
     from proxy.audit.checkpoint_signer import CheckpointSigner
     from proxy.audit.event import LogEntry, Written
+    from proxy.audit.event_store import Events
     from proxy.audit.local_log import LocalLog
     from proxy.audit.ship_sources import Source
-    from proxy.store.event_store import Events
 
 log = structlog.get_logger("interlock.shipper")
 

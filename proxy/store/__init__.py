@@ -1,1 +1,1 @@
-"""The stores of audit events, proposals and tool pins, on SQLite or Postgres, and what the workers share."""
+"""The databases, SQLite and Postgres; the stores of proposals and tool pins, and what the workers share."""

@@ -7,18 +7,13 @@ from typing import TYPE_CHECKING
 import structlog
 
 from proxy.errors import SchemaError, StoreUnavailableError
-from proxy.store.event_store_postgres import PostgresEvents
-from proxy.store.event_store_sqlite import SqliteEvents
 from proxy.store.proposal_store import Proposals
-from proxy.store.sqlite import STORE_FILE, SqliteDatabase
+from proxy.store.sqlite import STORE_FILE, TIMEOUT, SqliteDatabase
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from proxy.store.database import Database
-    from proxy.store.event_store import Events
-
-EVENTS_TIMEOUT = 30.0
 
 log = structlog.get_logger("interlock.store")
 
@@ -28,27 +23,15 @@ def open_store(database_url: str | None, state_dir: Path) -> Proposals:
     return Proposals(open_database(database_url, state_dir))
 
 
-def open_database(database_url: str | None, state_dir: Path) -> Database:
-    """Return the database for a store; several stores may share one."""
+def open_database(
+    database_url: str | None, state_dir: Path, *, timeout: float = TIMEOUT, in_thread: bool = True
+) -> Database:
+    """Return the database for a store; several stores may share one. `in_thread` is of a file alone."""
     if not database_url:
-        return SqliteDatabase(state_dir / STORE_FILE)
+        return SqliteDatabase(state_dir / STORE_FILE, timeout=timeout, in_thread=in_thread)
     from proxy.store.postgres import PostgresDatabase  # noqa: PLC0415  the driver is for those who have Postgres
 
-    return PostgresDatabase(database_url)
-
-
-def open_events(
-    database_url: str | None, state_dir: Path, *, timeout: float = EVENTS_TIMEOUT, in_thread: bool = True
-) -> Events:
-    """Return the store of audit events, on connections of its own: a long query holds up no commit.
-
-    A caller that may wait for a file itself passes `in_thread=False`.
-    """
-    if not database_url:
-        return SqliteEvents(SqliteDatabase(state_dir / STORE_FILE, timeout=timeout, in_thread=in_thread))
-    from proxy.store.postgres import PostgresDatabase  # noqa: PLC0415  the driver is for those who have Postgres
-
-    return PostgresEvents(PostgresDatabase(database_url, timeout=timeout))
+    return PostgresDatabase(database_url, timeout=timeout)
 
 
 def store_exists(database_url: str | None, state_dir: Path) -> bool:

@@ -1,4 +1,4 @@
--- Reading audit events, on SQLite and Postgres alike (proxy/store/event_store.py). {conditions} stands for the filter,
+-- Reading audit events, on SQLite and Postgres alike (proxy/audit/event_store.py). {conditions} stands for the filter,
 -- which is put together from constants; its values are bound.
 
 -- name: list_calls

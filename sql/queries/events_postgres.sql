@@ -1,4 +1,4 @@
--- Audit events in Postgres alone (proxy/store/event_store_postgres.py).
+-- Audit events in Postgres alone (proxy/audit/event_store_postgres.py).
 
 -- name: insert_events
 -- A batch of events: their texts ($1), what to read columns from where that is not the text itself ($2), and their

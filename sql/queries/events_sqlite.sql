@@ -1,4 +1,4 @@
--- Audit events in SQLite alone (proxy/store/event_store_sqlite.py).
+-- Audit events in SQLite alone (proxy/audit/event_store_sqlite.py).
 
 -- name: insert_events
 -- Of each event: the values of its columns as they were read from its text (proxy/audit/event_columns.py), its number in

@@ -12,10 +12,10 @@ from proxy.audit import chain_reader
 from proxy.audit.chain_reader import START, ExportedChains, LogChains, StoreChains, event_id
 from proxy.audit.encoder import encode
 from proxy.audit.event import Head, LogEntry
+from proxy.audit.event_store import Events
 from proxy.audit.verify import verify
 from proxy.core.model import AuditEvent, Finding
 from proxy.errors import ConfigError
-from proxy.store.event_store import Events
 from tests.support.postgres import Postgres
 from tests.support.trail_fixture import execute, move, sign, signed, write
 
@@ -131,7 +131,7 @@ class TestInsidePostgres:
 
     @pytest.fixture
     async def writer(self, tmp_path: Path, database_url: str) -> str:
-        from proxy.store.open_store import open_events
+        from proxy.audit.open_events import open_events
 
         head = write(tmp_path, range(1, 11), arguments={"é": "ü\0"})
         store = open_events(database_url, tmp_path)

@@ -37,7 +37,7 @@ async def test_everything_recorded_is_in_the_store_and_signed_when_it_ends(
     await asyncio.to_thread(recording.close)
     assert log_states(tmp_path)[log.path].backlog == 0
     assert [stored["event_id"] for stored in read_trail(tmp_path)] == ["e00001", "e00002"]
-    from proxy.store.open_store import open_events
+    from proxy.audit.open_events import open_events
 
     store = open_events(None, tmp_path)
     report = await verified(tmp_path, store)

@@ -17,14 +17,14 @@ import pytest
 
 from proxy.audit import shipper as module
 from proxy.audit.event import Filter, LogEntry, Written
+from proxy.audit.event_store import Events
 from proxy.audit.local_log import LOG_FILE
 from proxy.audit.local_log_files import DaemonLog, RunLog, log_states, worker_log
+from proxy.audit.open_events import open_events
 from proxy.audit.ship_sources import OwnSource, Source
 from proxy.audit.shipper import Route, Shipper, ShippingThread
 from proxy.core.model import Finding
 from proxy.errors import AuditUnavailableError, StoreUnavailableError
-from proxy.store.event_store import Events
-from proxy.store.open_store import open_events
 from proxy.store.sqlite import STORE_FILE
 from tests.support.timeouts import PATIENCE
 from tests.support.trail_fixture import event, move, signed, signer, verified, write

@@ -69,7 +69,7 @@ def taken(tree: ast.Module) -> set[str]:
 
 TREES = {file: ast.parse(file.read_text()) for file in sorted((ROOT / "proxy").rglob("*.py"))}
 # This class takes its statements from the file of whichever database it is extended for.
-SHARED = TREES[ROOT / "proxy/store/event_store.py"]
+SHARED = TREES[ROOT / "proxy/audit/event_store.py"]
 
 
 def users(subject: str) -> list[ast.Module]:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from proxy.store.event_store import Events
-from proxy.store.open_store import open_events, open_store
+from proxy.audit.event_store import Events
+from proxy.audit.open_events import open_events
+from proxy.store.open_store import open_store
 from proxy.store.proposal_store import Proposals
 from tests.support.timeouts import PATIENCE
 

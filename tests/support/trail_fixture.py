@@ -10,13 +10,13 @@ from proxy.audit.chain_reader import AllChains, LogChains, StoreChains
 from proxy.audit.checkpoint_signer import CheckpointSigner
 from proxy.audit.checkpoints import CHECKPOINT_FILE, Checkpoint, Signed, by_writer, read
 from proxy.audit.event import Head
+from proxy.audit.event_store import Events
 from proxy.audit.local_log import LOG_FILE
 from proxy.audit.local_log_files import DaemonLog, log_states
 from proxy.audit.shipper import Route, Shipper
 from proxy.audit.signing_keys import AuditKeys
 from proxy.audit.verify import Report, verify
 from proxy.core.model import AuditEvent
-from proxy.store.event_store import Events
 
 START = 1_763_000_000.0
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from proxy.audit.event import Filter
+from proxy.audit.open_events import open_events
 from proxy.audit.reader import open_audit
-from proxy.store.open_store import open_events
 
 LIMIT = 60
 PAGE = 5000

@@ -22,6 +22,8 @@ from rich.console import Console
 
 from proxy.audit.event import Filter, LogEntry
 from proxy.audit.event_schema import StoredEvent
+from proxy.audit.event_store import Events
+from proxy.audit.open_events import open_events
 from proxy.audit.pipeline import destination, open_signer
 from proxy.audit.reader import open_audit
 from proxy.audit.retention import Pruned
@@ -34,8 +36,7 @@ from proxy.commands.terminal import format_json, printable
 from proxy.commands.time_format import format_time, parse_time
 from proxy.config import Settings
 from proxy.errors import ConfigError
-from proxy.store.event_store import Events
-from proxy.store.open_store import open_events, store_exists
+from proxy.store.open_store import store_exists
 
 TIMEOUT = 3600.0  # seconds: counting and pruning go over the whole store
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from proxy.audit.local_log import LOG_FILE, LocalLog
+from proxy.audit.open_events import open_events
 from proxy.commands.audit.app import follow_events
 from proxy.config import Settings
 from proxy.core.model import AuditEvent
-from proxy.store.open_store import open_events
 from tests.commands.conftest import Run, complaint
 from tests.support.audit_fixture import World
 from tests.support.trail_fixture import move, write

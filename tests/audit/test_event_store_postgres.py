@@ -13,19 +13,19 @@ from typing import Any
 import asyncpg
 import pytest
 
+from proxy.audit import event_store_postgres as room
 from proxy.audit.event import Filter, Head, LogEntry, Written
+from proxy.audit.event_store_postgres import PostgresEvents
 from proxy.audit.local_log_files import DaemonLog
 from proxy.audit.ship_sources import OwnSource
 from proxy.audit.shipper import Route, Shipper
 from proxy.core.model import AuditEvent, Finding
 from proxy.core.proposals import Baseline, Consumed, State
 from proxy.errors import StoreUnavailableError
-from proxy.store import event_store_postgres as room
-from proxy.store.event_store_postgres import PostgresEvents
 from proxy.store.postgres import PostgresDatabase
 from proxy.store.proposal_store import Proposals
 from proxy.system.package_data import sql_dir
-from tests.store.test_event_store import completed, decided, event
+from tests.audit.test_event_store import completed, decided, event
 from tests.store.test_proposal_store import NOW, commit, proposal
 from tests.support.postgres import Postgres
 from tests.support.postgres_cutter import Cutter, How

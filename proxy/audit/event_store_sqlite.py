@@ -8,15 +8,15 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from proxy.audit.event_columns import COLUMNS, MAX_INTEGER, columns, encoded, is_index, segments
-from proxy.store.event_store import Conditions, Events
+from proxy.audit.event_store import Conditions, Events
 from proxy.store.queries import Queries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from proxy.audit.event import Head, LogEntry
+    from proxy.audit.event_store import Read
     from proxy.store.database import Transaction
-    from proxy.store.event_store import Read
 
 PRUNE_ROWS = 5000
 MAX_PATHS = 16

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from proxy.audit import event_store_sqlite as room
 from proxy.audit.event import Filter, Head, LogEntry, Written
 from proxy.audit.event_columns import COLUMNS, columns
-from proxy.store import event_store_sqlite as room
-from proxy.store.event_store_sqlite import SqliteEvents
-from proxy.store.open_store import open_events
+from proxy.audit.event_store_sqlite import SqliteEvents
+from proxy.audit.open_events import open_events
 from proxy.store.sqlite import STORE_FILE, SqliteDatabase
-from tests.store.test_event_store import NOW, decided
+from tests.audit.test_event_store import NOW, decided
 
 
 async def test_pruning_gives_the_room_back(tmp_path: Path) -> None:

@@ -12,10 +12,10 @@ import pytest
 
 from proxy.audit.encoder import encode
 from proxy.audit.event import Cursor, DayStats, DenialStats, Filter, Head, LogEntry, SecretStats, Written
+from proxy.audit.event_store import Events
+from proxy.audit.open_events import open_events
 from proxy.core.model import AuditEvent, Finding
 from proxy.errors import StoreUnavailableError
-from proxy.store.event_store import Events
-from proxy.store.open_store import open_events
 
 NOW = 1_763_000_000.25
 UNWIELDY = "".join(chr(0x1_0000 + number * 7919 % 0x1_0000) for number in range(5000))  # 4 bytes each, no pattern
@@ -456,7 +456,7 @@ class TestPruning:
         assert await events.prune(NOW + 1000) == 7
 
     async def test_many_are_pruned(self, events: Events, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("proxy.store.event_store_sqlite.PRUNE_ROWS", 10)
+        monkeypatch.setattr("proxy.audit.event_store_sqlite.PRUNE_ROWS", 10)
         await events.write([decided(number) for number in range(25)])
         assert await events.prune(NOW + 100, [Head("log-1", 99, "")]) == 25
 
