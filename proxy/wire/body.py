@@ -69,8 +69,7 @@ class RefusedBody:
 
 type ParsedBody = SingleMessage | MessageBatch | NotMcp | RefusedBody
 NOT_MCP = NotMcp()
-READ_AT_ONCE = 1 << 16
-"""Bytes up to which a message is worked on at once; larger ones in a thread, so that other clients are served."""
+READ_AT_ONCE = 1 << 16  # bytes up to which a message is worked on at once; larger ones in a thread, to serve others
 # What an undeclared coding may make of a body before it is refused unread.
 SNIFF_LIMIT = 1 << 26
 # Past so many JSON values one after the other, the rest is judged by its words alone.
@@ -86,10 +85,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 def read_body(
     body: bytes, *, content_types: Sequence[str] = (), encodings: Sequence[str] = (), limit: int = 1 << 26
 ) -> ParsedBody:
-    """Parse a request body (or a WebSocket message, or a line) from a client.
-
-    `content_types` and `encodings` are the values of the headers of that name.
-    """
+    """Parse a body (or WebSocket message, or line) from a client, with the values of its headers of those names."""
     if not body:
         return NOT_MCP
     applied = codings(encodings) if encodings else None
@@ -166,10 +162,7 @@ def _classify_object(value: JsonObject, encoded: bytes | None = None) -> ParsedB
 def _refusal(value: JsonObject, reason: str, detail: str) -> RefusedBody:
     request_id, method = value.get("id"), value.get("method")
     # The refusal is sent with the request's id, so the id must be one that can be written as UTF-8.
-    if isinstance(request_id, str):
-        answerable = request_id.isascii() or not _SURROGATE.search(request_id)
-    else:
-        answerable = is_id(request_id)
+    answerable = is_id(request_id) and not (isinstance(request_id, str) and _SURROGATE.search(request_id))
     named = method if isinstance(method, str) else None
     return RefusedBody(reason, detail, request_id if answerable else None, named)
 
@@ -197,13 +190,9 @@ def _objects(values: list[Any]) -> Iterator[JsonObject]:
 
 def _is_mcp(pairs: Iterable[tuple[str, Any]]) -> bool:
     """Return whether a top-level object is MCP's to the most lenient server; keys may repeat."""
-    keys: set[str] = set()
-    methods: list[str] = []
-    for key, value in pairs:
-        name = plain(key)
-        keys.add(name)
-        if name == "method" and isinstance(value, str):
-            methods.append(plain(value))
+    named = [(plain(key), value) for key, value in pairs]
+    keys = {name for name, _ in named}
+    methods = [plain(value) for name, value in named if name == "method" and isinstance(value, str)]
     versioned = "jsonrpc" in keys
     # A response counts, too: it may unblock a tool that waits for sampling or elicitation.
     if versioned and ("result" in keys or "error" in keys):
@@ -276,12 +265,12 @@ def _judge_words(text: str, strict: WireError) -> ParsedBody:
     return RefusedBody(strict.reason, strict.detail) if has_mcp_words(text) else NOT_MCP
 
 
-def _short_integer(text: str) -> int | float:
-    # A long one becomes a float, which is no id: it could not be answered with its own digits.
-    return int(text) if len(text) <= MAX_INTEGER_DIGITS else float(text)
-
-
-_LENIENT = json.JSONDecoder(object_pairs_hook=_Pairs, parse_int=_short_integer, strict=False)
+_LENIENT = json.JSONDecoder(
+    object_pairs_hook=_Pairs,
+    # A long integer becomes a float, which is no id: it could not be answered with its own digits.
+    parse_int=lambda text: int(text) if len(text) <= MAX_INTEGER_DIGITS else float(text),
+    strict=False,
+)
 
 
 def _read_encoded(body: bytes, applied: list[str], content_types: Sequence[str], limit: int) -> ParsedBody:

@@ -138,13 +138,8 @@ class _Brotli:
         return bytes(out)
 
 
-def _gzip(_limit: int) -> _Decompressor:
-    return zlib.decompressobj(zlib.MAX_WBITS | 16)
-
-
 CODINGS: dict[str, Callable[[int], _Decompressor]] = {
-    "gzip": _gzip,
-    "x-gzip": _gzip,
+    **dict.fromkeys(("gzip", "x-gzip"), lambda _limit: zlib.decompressobj(zlib.MAX_WBITS | 16)),
     "deflate": _Deflate,
     "br": _Brotli,
     # The window is memory that the first bytes of a body ask for: 128 MiB at most, as `zstd --ultra` takes.
@@ -233,7 +228,9 @@ def decode_body(body: bytes, applied: Sequence[str], limit: int) -> bytes:
 
 def odd_charsets(content_types: Sequence[str]) -> list[str]:
     """Return each declared charset in which ASCII text may be hidden."""
-    declared = dict.fromkeys(charset for content_type in content_types for charset in _charsets(content_type))
+    parameters = (part.partition("=") for content_type in content_types for part in content_type.split(";")[1:])
+    named = (value for name, _, value in parameters if name.strip().lower() == "charset")
+    declared = dict.fromkeys(value.strip().strip("\"'").lower() for value in named)
     return [charset for charset in declared if not (_codec(charset) or "").startswith(ASCII_COMPATIBLE)]
 
 
@@ -284,16 +281,14 @@ def wide_texts(body: bytes) -> Iterator[str]:
 def _broken_units(body: bytes, codec: str) -> int:
     """Count the units of `body` that are no character by themselves, or more."""
     size = 2 if "16" in codec else 4
-    high, low = (size - 1, size - 2) if codec.endswith("le") else (0, 1)
-    if size == 2:
-        return _count(body[high::2], _SURROGATES)
-    second = low - 1 if codec.endswith("le") else low + 1
-    beyond = len(body[low::4].translate(None, bytes(range(0x11))))
-    return len(body[high::4].translate(None, b"\0")) + beyond + _count(body[second::4], _SURROGATES)
-
-
-def _count(units: bytes, wanted: bytes) -> int:
-    return len(units) - len(units.translate(None, wanted))
+    # Where the bytes of a unit stand in it, the most significant first; the last two may be half a surrogate pair.
+    order = range(size - 1, -1, -1) if codec.endswith("le") else range(size)
+    second = body[order[-2] :: size]
+    broken = len(second) - len(second.translate(None, _SURROGATES))
+    if size == 4:
+        broken += len(body[order[0] :: 4].translate(None, b"\0"))
+        broken += len(body[order[1] :: 4].translate(None, bytes(range(0x11))))
+    return broken
 
 
 def _codec(charset: str) -> str | None:
@@ -304,10 +299,3 @@ def _codec(charset: str) -> str | None:
         return codecs.lookup(charset).name
     except (LookupError, ValueError):
         return None
-
-
-def _charsets(content_type: str) -> Iterator[str]:
-    for parameter in content_type.split(";")[1:]:
-        name, _, value = parameter.partition("=")
-        if name.strip().lower() == "charset":
-            yield value.strip().strip("\"'").lower()

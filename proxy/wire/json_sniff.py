@@ -58,8 +58,5 @@ def is_undecided(head: bytes) -> bool:
 
 def has_mcp_words(text: str) -> bool:
     """Return whether `text`, with JSON's escapes decoded, holds a quoted word that only MCP messages have."""
-    return _WORDS.search(_ESCAPE.sub(_unescape, text).casefold()) is not None
-
-
-def _unescape(match: re.Match[str]) -> str:
-    return chr(int(match[1], 16)) if match[1] else match[0][1:]
+    unescaped = _ESCAPE.sub(lambda found: chr(int(found[1], 16)) if found[1] else found[0][1:], text)
+    return _WORDS.search(unescaped.casefold()) is not None

@@ -65,12 +65,11 @@ def _decode(data: bytes) -> Json:
     if text.startswith("\ufeff"):
         raise WireError("byte_order_mark", "the body starts with a byte order mark")
     try:
-        value: Json = _DECODER.decode(text)
+        return _DECODER.decode(text)  # type: ignore[no-any-return]
     except RecursionError as error:
         raise WireError("too_deep", f"nested deeper than {MAX_DEPTH} levels") from error
     except ValueError as error:
         raise WireError("not_json", str(error)) from error
-    return value
 
 
 def serialise(value: Json, *, small: bool = False) -> bytes:
@@ -112,8 +111,7 @@ def parse_message(value: Json) -> Message:
 def refuse_misspelt(value: JsonObject, names: FoldedNames) -> None:
     """Raise WireError `misspelt_key` for a key that only a case-insensitive parser (Go's) takes for one of `names`."""
     for key in value:
-        meant = names.get(key.casefold(), key)
-        if meant != key:
+        if (meant := names.get(key.casefold(), key)) != key:
             raise WireError("misspelt_key", f"key {key!r} stands for {meant!r} to some parsers")
 
 
@@ -149,8 +147,7 @@ def _checked_id(value: Any) -> MessageId:
     # TypeScript reads the id 1.0 as 1, and answers to that.
     if not is_id(value):
         raise WireError("bad_id", f"id is {json.dumps(value)[:40]}; it must be a string or an integer")
-    checked: MessageId = value
-    return checked
+    return value  # type: ignore[no-any-return]
 
 
 def _object(pairs: list[tuple[str, Any]]) -> JsonObject:

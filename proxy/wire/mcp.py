@@ -41,8 +41,8 @@ _METHODS_BY_PREFIX = {
     "tools/": ("call", "list"),
 }
 METHOD_PREFIXES = tuple(_METHODS_BY_PREFIX)
+# Methods that make a message one of MCP's, whatever else is in it.
 SURELY_MCP = frozenset(prefix + name for prefix, names in _METHODS_BY_PREFIX.items() for name in names)
-"""Methods that make a message one of MCP's, whatever else is in it."""
 METHODS = FoldedNames(*PLAIN_METHODS, *SURELY_MCP)
 PARAM_KEYS = FoldedNames(
     "name", "arguments", "uri", "task", "taskId", "_meta", "inputResponses", "requestState", "cursor", "ref"
@@ -152,20 +152,10 @@ class RequestHead:
 
 
 def read_head(headers: Headers) -> RequestHead:
-    """Sort headers by what they are for."""
-    if isinstance(headers, RequestHead):
-        return headers
-    content_types: list[str] = []
-    encodings: list[str] = []
-    mcp: list[tuple[str, str]] = []
-    for header in headers:
-        name = header[0].lower()
-        if name == "content-type":
-            content_types.append(header[1])
-        elif name == "content-encoding":
-            encodings.append(header[1])
-        elif name.startswith("mcp-"):
-            mcp.append(header)
+    named = [(name.lower(), name, value) for name, value in headers]
+    content_types = [value for lowered, _, value in named if lowered == "content-type"]
+    encodings = [value for lowered, _, value in named if lowered == "content-encoding"]
+    mcp = [(name, value) for lowered, name, value in named if lowered.startswith("mcp-")]
     return RequestHead(content_types, encodings, mcp, lambda: headers)
 
 

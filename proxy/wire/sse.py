@@ -31,10 +31,7 @@ class SseEvent:
     id: bytes | None = None
 
     def with_data(self, payloads: list[bytes]) -> bytes:
-        """Return this event's bytes with other data; further payloads become events of their own.
-
-        None of `payloads` may hold a line break.
-        """
+        """Return this event's bytes with other data, further `payloads` as more events; none may hold a line break."""
         # A comment in its place, because readers take silence for a dead connection.
         if not payloads:
             return b": removed\n\n"
@@ -67,7 +64,10 @@ class SseSplitter:
             data = self._rest
         end = 0
         for start, end in self._spans(data, seen):
-            yield self._event(data[start:end] if data is chunk else bytes(memoryview(data)[start:end]))
+            raw = data[start:end] if data is chunk else bytes(memoryview(data)[start:end])
+            event = _parse(raw, raw if self._begun else raw.removeprefix(_BOM))
+            self._begun = True
+            yield event
         if data is chunk:
             self._rest += chunk[end:]
         else:  # once for all events: cutting off each by itself would move the rest every time
@@ -104,13 +104,6 @@ class SseSplitter:
     def _check(self, size: int) -> None:
         if size > self._limit:
             raise WireError("event_too_large", f"a server-sent event of more than {self._limit} bytes")
-
-    def _event(self, raw: bytes) -> SseEvent:
-        text = raw
-        if not self._begun:
-            self._begun = True
-            text = raw.removeprefix(_BOM)
-        return _parse(raw, text)
 
 
 def _ends(data: bytes | bytearray, start: int) -> Iterator[int]:

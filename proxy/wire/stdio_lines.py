@@ -26,10 +26,7 @@ _ID_LAST = re.compile(rb",\s*" + _ID + rb"\}\s*\Z")
 
 
 def as_line(value: Json) -> bytes:
-    """Encode `value` as one line of ASCII, which means the same in every charset.
-
-    Raises WireError `not_finite` for NaN and infinity.
-    """
+    """Encode `value` as one line of ASCII, the same in all charsets. Raises WireError `not_finite` for NaN and such."""
     try:
         return json.dumps(value, allow_nan=False, separators=(",", ":")).encode("ascii") + b"\n"
     except ValueError as error:
