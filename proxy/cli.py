@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import typer
 
-from proxy.commands.lazy import CommandEntry, LazyGroup
+from proxy.commands.lazy import CommandEntry, LazyGroup, spaced
 from proxy.errors import InterlockError
 
 EXIT_ERROR = 1
@@ -17,13 +17,9 @@ PROXY, AGENT, LOCAL, POLICY = "Run the proxy", "Run an agent through it", "Local
 AUDIT, OPERATORS, SETUP = "Audit", "Two-phase calls and operators", "Set-up"
 EPILOG = """
 Examples:
-
   interlock up --policy policies/
-
   interlock run -- npx -y @modelcontextprotocol/server-everything
-
   interlock audit query --since 1h --decision deny
-
   interlock --install-completion
 """
 
@@ -58,7 +54,7 @@ class Commands(LazyGroup):
 app = typer.Typer(
     name="interlock",
     cls=Commands,
-    epilog=EPILOG,
+    epilog=spaced(EPILOG),
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,

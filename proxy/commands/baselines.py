@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import getpass
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
-from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, store_settings
+from proxy.commands.options import AsJson, store_settings, takes
 from proxy.commands.terminal import escaped, print_json_lines, print_note, print_table
 from proxy.commands.time_format import format_minute
 from proxy.config import Settings
@@ -27,16 +26,15 @@ Server = Annotated[str, typer.Option("--server", help="The tool's server; defaul
 
 
 @app.command("set", epilog="Example:  interlock baselines set transfer_funds --prompt-file prompts/payments.txt")
+@takes(store_settings)
 def set_baseline(
+    settings: Settings,
     tool: Tool,
     server: Server = "",
     prompt: Annotated[str | None, typer.Option("--prompt", help="The prompt itself.")] = None,
     prompt_file: Annotated[
         typer.FileBinaryRead | None, typer.Option("--prompt-file", help="File with the prompt; - for stdin.")
     ] = None,
-    database_url: DatabaseUrl = None,
-    state_dir: StateDir = None,
-    config: ConfigFile = None,
 ) -> None:
     """Set a tool's baseline prompt; only its hash is stored."""
     if (prompt is None) == (prompt_file is None):
@@ -46,19 +44,15 @@ def set_baseline(
         raise ConfigError("a baseline needs a tool's name and a prompt that is not empty")
     # A prompt may contain secrets, and comparing needs only the hash of its normal form.
     baseline = Baseline(server, tool, prompt_hash(text), time.time(), _who())
-    asyncio.run(_set(store_settings(database_url, state_dir, config), baseline))
+    _on_store(settings, lambda store: store.set_baseline(baseline))
     print_note(f"Baseline of {_named(server, tool)}: {baseline.prompt_hash}")
 
 
 @app.command("list", epilog="Example:  interlock baselines list --json")
-def list_baselines(
-    database_url: DatabaseUrl = None,
-    state_dir: StateDir = None,
-    config: ConfigFile = None,
-    as_json: AsJson = False,  # noqa: FBT002
-) -> None:
+@takes(store_settings)
+def list_baselines(settings: Settings, as_json: AsJson = False) -> None:  # noqa: FBT002
     """List the baselines with their hash, date and author."""
-    found = asyncio.run(_list(store_settings(database_url, state_dir, config)))
+    found = _on_store(settings, lambda store: store.baselines())
     if as_json:
         print_json_lines(asdict(each) | {"server": each.server or None} for each in found)
         return
@@ -71,41 +65,23 @@ def list_baselines(
 
 
 @app.command(epilog="Example:  interlock baselines remove transfer_funds")
-def remove(
-    tool: Tool,
-    server: Server = "",
-    database_url: DatabaseUrl = None,
-    state_dir: StateDir = None,
-    config: ConfigFile = None,
-) -> None:
+@takes(store_settings)
+def remove(settings: Settings, tool: Tool, server: Server = "") -> None:
     """Remove a tool's baseline; the signal prompt_drift is absent from then on."""
-    if not asyncio.run(_remove(store_settings(database_url, state_dir, config), server, tool)):
+    if not _on_store(settings, lambda store: store.remove_baseline(server, tool)):
         raise ConfigError(f"there is no baseline of {_named(server, tool)}; `interlock baselines list` shows them all")
     print_note(f"Removed: {_named(server, tool)}")
 
 
-@asynccontextmanager
-async def _store(settings: Settings) -> AsyncIterator[ProposalStore]:
-    store = open_store(settings.postgres, settings.state_dir)
-    try:
-        yield store
-    finally:
-        await store.close()
+def _on_store[T](settings: Settings, use: Callable[[ProposalStore], Awaitable[T]]) -> T:
+    async def run() -> T:
+        store = open_store(settings.postgres, settings.state_dir)
+        try:
+            return await use(store)
+        finally:
+            await store.close()
 
-
-async def _set(settings: Settings, baseline: Baseline) -> None:
-    async with _store(settings) as store:
-        await store.set_baseline(baseline)
-
-
-async def _list(settings: Settings) -> Sequence[Baseline]:
-    async with _store(settings) as store:
-        return await store.baselines()
-
-
-async def _remove(settings: Settings, server: str, tool: str) -> bool:
-    async with _store(settings) as store:
-        return await store.remove_baseline(server, tool)
+    return asyncio.run(run())
 
 
 def _decoded(data: bytes) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from proxy.commands.options import ConfigFile, StateDir, state_folder
+from proxy.commands.options import state_folder, takes
 from proxy.errors import ConfigError
 from proxy.identity.ca import Authority, fingerprint
 
@@ -16,9 +16,10 @@ app = typer.Typer(help="Show and export the CA certificate that agents must trus
 
 
 @app.command(epilog="Example:  interlock ca show")
-def show(state_dir: StateDir = None, config: ConfigFile = None) -> None:
+@takes(state_folder)
+def show(folder: Path) -> None:
     """Print the certificate's file, fingerprint and validity; create the CA if there is none."""
-    authority = Authority(state_folder(state_dir, config))
+    authority = Authority(folder)
     certificate = authority.ensure()
     console = Console(soft_wrap=True, highlight=False, markup=False, emoji=False)
     console.print(f"certificate  {authority.certificate_file}")
@@ -28,14 +29,14 @@ def show(state_dir: StateDir = None, config: ConfigFile = None) -> None:
 
 
 @app.command(epilog="Example:  interlock ca export ca.pem")
+@takes(state_folder)
 def export(
+    folder: Path,
     file: Annotated[Path | None, typer.Argument(help="File to write; default: stdout.")] = None,
     bundle: Annotated[bool, typer.Option("--bundle", help="Include the system's CA certificates.")] = False,  # noqa: FBT002
-    state_dir: StateDir = None,
-    config: ConfigFile = None,
 ) -> None:
     """Write the certificate, never the key, as PEM."""
-    authority = Authority(state_folder(state_dir, config))
+    authority = Authority(folder)
     # Also without a proxy: agents can be set up before the first start.
     authority.ensure()
     pem = (authority.bundle_file if bundle else authority.certificate_file).read_text()

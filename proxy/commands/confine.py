@@ -13,10 +13,10 @@ from typer.core import TyperGroup
 
 from proxy.agent.env import ProxyEndpoint, change, reached, without_proxy
 from proxy.commands.exec import exit_not_started
-from proxy.commands.options import ConfigFile, StateDir
+from proxy.commands.lazy import spaced
+from proxy.commands.options import ConfigFile, StateDir, takes
 from proxy.commands.proxy_address import (
     Agent,
-    CaFolder,
     FoundProxy,
     Listen,
     ProxyOptions,
@@ -34,30 +34,14 @@ from proxy.errors import ConfigError, InterlockError
 from proxy.sandbox.namespaces import listening_sockets, sockets_below
 from proxy.sandbox.server_process import plan_launch
 
-RUN_EPILOG = """
+EPILOG = """
 Examples:
-
   interlock confine -- claude
-
   interlock confine --up -- claude
-
   interlock confine --agent build-bot --token-file ~/.build-bot.token -- python agent.py
-
   interlock confine --host-port 8000 -- claude
-
   interlock confine --keep-socket "$SSH_AUTH_SOCK" -- bash
-
   interlock confine run -- gateway --of-your-own
-"""
-RULES_EPILOG = """
-Example:
-
-  interlock confine rules --proxy-uid 10001 | nft -f -
-"""
-GATEWAY_EPILOG = """
-Example:
-
-  interlock confine gateway --listen 127.0.0.1:8080
 """
 # Folders to search for unix sockets, and how deep: the kernel lists only those of this network namespace.
 SOCKETS = (("/run", 5), ("/tmp", 2))  # noqa: S108
@@ -78,7 +62,7 @@ app = typer.Typer(
     cls=_RunByDefault,
     help="Run an agent in a network that only reaches the proxy.\n\nUsually: `interlock confine -- COMMAND`.",
     no_args_is_help=True,
-    epilog=RUN_EPILOG,
+    epilog=spaced(EPILOG),
 )
 
 
@@ -87,8 +71,10 @@ def _say(text: str) -> None:
     sys.stderr.flush()
 
 
-@app.command(epilog=RUN_EPILOG)
+@app.command(epilog=spaced(EPILOG))
+@takes(ProxyOptions)
 def run(
+    options: ProxyOptions,
     command: Annotated[list[str], typer.Argument(help="The agent's command and arguments, after --.")],
     keep_socket: Annotated[
         list[str] | None,
@@ -98,13 +84,7 @@ def run(
         list[int] | None,
         typer.Option(min=1, max=65535, help="Port on localhost that the agent may reach through the proxy."),
     ] = None,
-    listen: Listen = None,
-    ca_folder: CaFolder = None,
-    agent: Agent = None,
-    token_file: TokenFile = None,
     up: Up = False,  # noqa: FBT002
-    state_dir: StateDir = None,
-    config: ConfigFile = None,
 ) -> None:
     """Run an agent in a network that only reaches the proxy; its programs cannot bypass it.
 
@@ -119,8 +99,7 @@ def run(
     from proxy.confine.launch import Confinement, ConfinementError, confine  # noqa: PLC0415  not for --help
 
     try:
-        options = ProxyOptions(listen, ca_folder, agent, token_file, state_dir, config, up)
-        found = find_running(options)
+        found = find_running(options, up=up)
         way_in = endpoint(options, found)
         environ = change(os.environ, without_proxy(way_in))
         # Before anything is confined: a missing program must exit with 127, as in a shell.
@@ -154,13 +133,12 @@ def _files(options: ProxyOptions, found: FoundProxy, way_in: ProxyEndpoint, kept
     # The CA's files lie in the state folder, which is hidden as a whole: they are handed in as copies.
     public = [Path(path) for path in (way_in.ca, way_in.bundle)]
     url_file = os.environ.get(DATABASE_URL_FILE)
-    secrets = [
-        settings.commit_keys,
-        settings.sampler_key_file,
-        options.token_file,
-        Path(url_file) if url_file else None,
-    ]
-    states = _state_folders(settings.state_dir, public[0].parent)
+    secrets = [settings.commit_keys, settings.sampler_key_file, options.token_file]
+    secrets += [Path(url_file)] if url_file else []
+    # Besides our own: --ca-folder may point into the state folder of another proxy, whose keys must be hidden too.
+    ca = public[0].parent.resolve()
+    states = {settings.state_dir.resolve()}
+    states |= {ca.parent} if ca.name == "ca" and (ca.parent / "keys").is_dir() else set()
     # Read-only for the agent: with write access it could edit the policy or settings that confine it.
     relied_on = [config_path(options.config, os.environ), Path(found.policy) if found.policy else None]
     relied_on += [settings.checkpoint_file, settings.upstream_ca]
@@ -176,13 +154,7 @@ def _files(options: ProxyOptions, found: FoundProxy, way_in: ProxyEndpoint, kept
     )
 
 
-def _state_folders(own: Path, ca: Path) -> set[Path]:
-    # Besides our own: --ca-folder may point into the state folder of another proxy, whose keys must be hidden too.
-    named = ca.resolve().parent
-    return {own.resolve(), *([named] if ca.resolve().name == "ca" and (named / "keys").is_dir() else [])}
-
-
-@app.command(epilog=RULES_EPILOG)
+@app.command(epilog="Example:  interlock confine rules --proxy-uid 10001 | nft -f -")
 def rules(
     proxy_uid: Annotated[
         int | None, typer.Option(min=0, help="User ID of the proxy and the gateway, whose traffic is not redirected.")
@@ -199,7 +171,7 @@ def rules(
     typer.echo(ruleset(port=port, resolver_port=resolver_port, proxy_uid=proxy_uid), nl=False)
 
 
-@app.command(epilog=GATEWAY_EPILOG)
+@app.command(epilog="Example:  interlock confine gateway --listen 127.0.0.1:8080")
 def gateway(
     port: Port = FORWARDER_PORT,
     resolver_port: ResolverPort = RESOLVER_PORT,

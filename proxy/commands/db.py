@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, store_settings
+from proxy.commands.options import AsJson, store_settings, takes
 from proxy.commands.terminal import print_note, print_table
 from proxy.commands.time_format import format_minute
 from proxy.config import Settings
@@ -20,14 +20,9 @@ app = typer.Typer(help="Migrate the store's schema and show its state.", no_args
 
 
 @app.command(epilog="Example:  INTERLOCK_DATABASE_URL=postgresql://… interlock db migrate")
-def migrate(
-    database_url: DatabaseUrl = None,
-    state_dir: StateDir = None,
-    config: ConfigFile = None,
-    as_json: AsJson = False,  # noqa: FBT002
-) -> None:
+@takes(store_settings)
+def migrate(settings: Settings, as_json: AsJson = False) -> None:  # noqa: FBT002
     """Migrate the store's schema; safe to run from several machines at once."""
-    settings = store_settings(database_url, state_dir, config)
     applied = asyncio.run(_migrate(settings))
     if as_json:
         typer.echo(json.dumps({"store": _where(settings), "applied": applied}))
@@ -38,34 +33,26 @@ def migrate(
 
 
 @app.command(epilog="Example:  interlock db status --json")
-def status(
-    database_url: DatabaseUrl = None,
-    state_dir: StateDir = None,
-    config: ConfigFile = None,
-    as_json: AsJson = False,  # noqa: FBT002
-) -> None:
+@takes(store_settings)
+def status(settings: Settings, as_json: AsJson = False) -> None:  # noqa: FBT002
     """Show which migrations the store has. Exit code: 0 if it is up to date, 1 if not."""
-    settings = store_settings(database_url, state_dir, config)
     rows, problem = asyncio.run(_status(settings))
     if as_json:
         typer.echo(json.dumps({"store": _where(settings), "problem": problem, "migrations": rows}))
     else:
-        _print(settings, rows)
-    if problem:
-        if not as_json:
+        typer.echo(_where(settings))
+        table = [(row["migration"], row["state"], format_minute(row["at"])) for row in rows]
+        print_table(("migration", "state", "applied at"), table)
+        if problem:
             print_note(problem)
-        raise typer.Exit(1)
+    raise typer.Exit(1 if problem else 0)
 
 
 async def _migrate(settings: Settings) -> list[str]:
-    if settings.postgres is None:
-        return await _migrate_file(settings)
-    from proxy.store.postgres import migrate as migrate_postgres  # noqa: PLC0415  only with Postgres
+    if settings.postgres is not None:
+        from proxy.store.postgres import migrate as migrate_postgres  # noqa: PLC0415  only with Postgres
 
-    return [str(migration) for migration in await migrate_postgres(settings.postgres)]
-
-
-async def _migrate_file(settings: Settings) -> list[str]:
+        return [str(migration) for migration in await migrate_postgres(settings.postgres)]
     # The embedded store migrates itself when it is opened.
     path = settings.state_dir / STORE_FILE
     before = schema_version(path)
@@ -101,12 +88,6 @@ def _status_of_file(settings: Settings) -> tuple[list[dict[str, Any]], str | Non
         for migration in known
     ]
     return rows, None if version == len(known) else "it is migrated at its next use"
-
-
-def _print(settings: Settings, rows: list[dict[str, Any]]) -> None:
-    typer.echo(_where(settings))
-    shown = [(row["migration"], row["state"], format_minute(row["at"])) for row in rows]
-    print_table(("migration", "state", "applied at"), shown)
 
 
 def _where(settings: Settings) -> str:

@@ -23,9 +23,7 @@ from proxy.system import run_file
 
 EPILOG = """
 Examples:
-
   interlock doctor
-
   interlock doctor --json | jq -r 'select(.state == "fail") | .mend'
 """
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "bold red"}

@@ -9,32 +9,24 @@ from typing import Annotated, Literal
 import typer
 
 from proxy.agent.env import through_proxy
-from proxy.commands.options import ConfigFile, StateDir
-from proxy.commands.proxy_address import Agent, CaFolder, Listen, ProxyOptions, TokenFile, endpoint, find_expected
+from proxy.commands.options import takes
+from proxy.commands.proxy_address import ProxyOptions, endpoint, find_expected
 from proxy.errors import ConfigError
 
 EPILOG = """
 Examples:
-
   eval "$(interlock env)"
-
   interlock env --shell fish | source
-
   interlock env --shell powershell | Out-String | Invoke-Expression
-
   interlock env --shell docker --listen interlock:8080 --ca-folder /interlock-ca > agent.env
 """
 type Shell = Literal["sh", "fish", "powershell", "docker"]
 
 
+@takes(ProxyOptions)
 def env(
+    options: ProxyOptions,
     shell: Annotated[Shell, typer.Option(help="Syntax to print; docker: a file for `docker run --env-file`.")] = "sh",
-    listen: Listen = None,
-    ca_folder: CaFolder = None,
-    agent: Agent = None,
-    token_file: TokenFile = None,
-    state_dir: StateDir = None,
-    config: ConfigFile = None,
 ) -> None:
     """Print the environment variables that send an agent through the proxy.
 
@@ -42,7 +34,6 @@ def env(
     shell or container. A program can ignore its environment; with `interlock confine` it cannot
     bypass the proxy.
     """
-    options = ProxyOptions(listen, ca_folder, agent, token_file, state_dir, config)
     for name, value in through_proxy(endpoint(options, find_expected(options), here=False)).items():
         typer.echo(shell_line(shell, name, value))
 

@@ -10,44 +10,26 @@ from typing import Annotated, NoReturn
 import typer
 
 from proxy.agent.env import change, through_proxy
-from proxy.commands.options import ConfigFile, StateDir
-from proxy.commands.proxy_address import (
-    NOT_STARTED,
-    Agent,
-    CaFolder,
-    Listen,
-    ProxyOptions,
-    TokenFile,
-    Up,
-    endpoint,
-    find_running,
-)
+from proxy.commands.options import takes
+from proxy.commands.proxy_address import NOT_STARTED, ProxyOptions, Up, endpoint, find_running
 from proxy.errors import InterlockError, StartError
 from proxy.sandbox.process_reaper import RESTORED, start_code
 from proxy.sandbox.server_process import plan_launch
 
 EPILOG = """
 Examples:
-
   interlock exec -- claude
-
   interlock exec --up -- claude
-
   INTERLOCK_AGENT_TOKEN=ilk_… interlock exec --agent build-bot -- python agent.py
-
   interlock exec -- sh -c 'curl https://mcp.example.com/'
 """
 
 
+@takes(ProxyOptions)
 def exec_(
+    options: ProxyOptions,
     command: Annotated[list[str], typer.Argument(help="The agent's command and arguments, after --.")],
-    listen: Listen = None,
-    ca_folder: CaFolder = None,
-    agent: Agent = None,
-    token_file: TokenFile = None,
     up: Up = False,  # noqa: FBT002
-    state_dir: StateDir = None,
-    config: ConfigFile = None,
 ) -> None:
     """Run an agent with the environment variables that send it through the proxy.
 
@@ -59,8 +41,8 @@ def exec_(
     125 if it was not started, for example because no proxy runs.
     """
     try:
-        options = ProxyOptions(listen, ca_folder, agent, token_file, state_dir, config, up)
-        exec_program(command, change(os.environ, through_proxy(endpoint(options, find_running(options)))))
+        found = find_running(options, up=up)
+        exec_program(command, change(os.environ, through_proxy(endpoint(options, found))))
     except (InterlockError, OSError) as error:
         exit_not_started("exec", error)
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from proxy.commands.options import AsJson, ConfigFile, StateDir
+from proxy.commands.options import AsJson, ConfigFile, StateDir, takes
 from proxy.commands.terminal import print_json_lines, print_note, print_table
 from proxy.commands.time_format import format_minute
 from proxy.config import load_settings
@@ -19,15 +19,16 @@ app = typer.Typer(help="List and rotate the keys that sign commit tokens.", no_a
 KeyPath = Annotated[Path | None, typer.Option("--commit-keys", help="File of the keys that sign commit tokens.")]
 
 
+def _keys(state_dir: StateDir = None, commit_keys: KeyPath = None, config: ConfigFile = None) -> CommitKeys:
+    flags = {"state_dir": state_dir, "commit_keys": commit_keys}
+    return open_keys(load_settings(flags, config_file=config).settings, os.environ)
+
+
 @app.command("list", epilog="Example:  interlock keys list --json")
-def list_keys(
-    state_dir: StateDir = None,
-    commit_keys: KeyPath = None,
-    config: ConfigFile = None,
-    as_json: AsJson = False,  # noqa: FBT002
-) -> None:
+@takes(_keys)
+def list_keys(keys: CommitKeys, as_json: AsJson = False) -> None:  # noqa: FBT002
     """List the keys by id with their dates, never the keys themselves."""
-    entries = _keys(state_dir, commit_keys, config).entries(time.time())
+    entries = keys.entries(time.time())
     # The first key signs; older ones only verify tokens that are still on their way.
     uses = ["verifies" if older else "signs" for older, _ in enumerate(entries)]
     if as_json:
@@ -45,22 +46,14 @@ def list_keys(
 
 
 @app.command(epilog="Example:  interlock keys rotate")
+@takes(_keys)
 def rotate(
+    keys: CommitKeys,
     keep_seconds: Annotated[
         float,
-        typer.Option(
-            "--keep-seconds", min=0, help="How long the old key still verifies its tokens; 0 if it may have leaked."
-        ),
+        typer.Option(min=0, help="How long the old key still verifies its tokens; 0 if it may have leaked."),
     ] = KEEP_SECONDS,
-    state_dir: StateDir = None,
-    commit_keys: KeyPath = None,
-    config: ConfigFile = None,
 ) -> None:
     """Create a new key that signs commit tokens; running proxies use it at once."""
-    made = _keys(state_dir, commit_keys, config).rotate(time.time(), keep_seconds)
+    made = keys.rotate(time.time(), keep_seconds)
     print_note(f"Key {made.key.key_id} signs from now on.")
-
-
-def _keys(state_dir: Path | None, commit_keys: Path | None, config: Path | None) -> CommitKeys:
-    flags = {"state_dir": state_dir, "commit_keys": commit_keys}
-    return open_keys(load_settings(flags, config_file=config).settings, os.environ)

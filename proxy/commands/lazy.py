@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from typer._click import Command, Context
 
 
+def spaced(epilog: str) -> str:
+    """Return an epilog as typer needs it: it joins lines that have no blank line between them."""
+    return epilog.replace("\n", "\n\n")
+
+
 @dataclass(frozen=True)
 class CommandEntry:
     """A command before its module, proxy.commands.NAME, is imported."""
@@ -26,10 +31,6 @@ class CommandEntry:
     name: str
     summary: str
     panel: str
-
-    @property
-    def module(self) -> str:
-        return f"proxy.commands.{self.name}"
 
 
 class Placeholder(TyperCommand):
@@ -42,7 +43,7 @@ class Placeholder(TyperCommand):
     def load(self) -> Command:
         """Import and return the command: its module's `app`, or the function of its name with the module's EPILOG."""
         name = self._entry.name
-        module = sys.modules.get(self._entry.module) or _import(self._entry.module)
+        module = sys.modules.get(f"proxy.commands.{name}") or _import(f"proxy.commands.{name}")
         if hasattr(module, "app"):
             # Only the list of commands knows the name; without it the usage line shows the program's.
             group = get_group(module.app)
@@ -50,7 +51,7 @@ class Placeholder(TyperCommand):
             return group
         alone = typer.Typer(add_completion=False)
         # `exec` is a builtin: its function is named exec_.
-        alone.command(name, epilog=module.EPILOG)(getattr(module, name, None) or getattr(module, f"{name}_"))
+        alone.command(name, epilog=spaced(module.EPILOG))(getattr(module, name, None) or getattr(module, f"{name}_"))
         return get_command(alone)
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Concatenate
 
 import typer
 
@@ -15,22 +18,38 @@ from proxy.store.open_store import store_exists
 StateDir = Annotated[Path | None, typer.Option("--state-dir", help=Settings.model_fields["state_dir"].description)]
 DatabaseUrl = Annotated[
     str | None,
-    typer.Option(
-        "--database-url",
-        help=Settings.model_fields["database_url"].description,
-        show_default=False,
-    ),
+    typer.Option("--database-url", help=Settings.model_fields["database_url"].description, show_default=False),
 ]
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="Settings file; default ./interlock.yaml.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
 
 
-def state_folder(state_dir: Path | None, config_file: Path | None = None) -> Path:
-    return load_settings({"state_dir": state_dir}, config_file=config_file).settings.state_dir
+def takes[T, **P](make: Callable[..., T]) -> Callable[[Callable[Concatenate[T, P], None]], Callable[P, None]]:
+    """Give a command the options that `make` takes. The command gets what `make` returns as its first argument."""
+    shared = inspect.signature(make, eval_str=True).parameters
+
+    def decorate(command: Callable[Concatenate[T, P], None]) -> Callable[P, None]:
+        own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+
+        @functools.wraps(command)
+        def run(**values: Any) -> None:
+            made = make(**{name: values.pop(name) for name in shared})
+            command(made, **values)  # type: ignore[call-arg]
+
+        every = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*own, *shared.values())]
+        # typer reads the signature; --json is the last option of every command.
+        run.__signature__ = inspect.Signature(sorted(every, key=lambda each: each.name == "as_json"))  # type: ignore[attr-defined]
+        return run  # type: ignore[return-value]
+
+    return decorate
 
 
-def store_settings(database_url: str | None, state_dir: Path | None, config_file: Path | None = None) -> Settings:
-    return load_settings({"database_url": database_url, "state_dir": state_dir}, config_file=config_file).settings
+def state_folder(state_dir: StateDir = None, config: ConfigFile = None) -> Path:
+    return load_settings({"state_dir": state_dir}, config_file=config).settings.state_dir
+
+
+def store_settings(database_url: DatabaseUrl = None, state_dir: StateDir = None, config: ConfigFile = None) -> Settings:
+    return load_settings({"database_url": database_url, "state_dir": state_dir}, config_file=config).settings
 
 
 def require_trail(settings: Settings) -> None:

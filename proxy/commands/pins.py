@@ -5,12 +5,13 @@ from __future__ import annotations
 import difflib
 import json
 import time
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.text import Text
 
-from proxy.commands.options import AsJson, ConfigFile, StateDir, state_folder
+from proxy.commands.options import AsJson, state_folder, takes
 from proxy.commands.terminal import escaped, print_json_lines, print_note, print_table
 from proxy.commands.time_format import format_minute
 from proxy.core.model import JsonObject
@@ -24,9 +25,10 @@ Server = Annotated[str, typer.Argument(help="The server's name, as `interlock pi
 
 
 @app.command("list", epilog="Example:  interlock pins list --json")
-def list_pins(state_dir: StateDir = None, config: ConfigFile = None, as_json: AsJson = False) -> None:  # noqa: FBT002
+@takes(state_folder)
+def list_pins(folder: Path, as_json: AsJson = False) -> None:  # noqa: FBT002
     """List every server's tools, and mark those that are new or changed."""
-    store = PinFiles(state_folder(state_dir, config))
+    store = PinFiles(folder)
     rows = [
         (server, name, pin) for server in store.servers() for name, pin in sorted(_pins_of(store, server).tools.items())
     ]
@@ -42,15 +44,15 @@ def list_pins(state_dir: StateDir = None, config: ConfigFile = None, as_json: As
 
 
 @app.command(epilog="Example:  interlock pins show mcp.example.com read_file")
+@takes(state_folder)
 def show(
+    folder: Path,
     server: Server,
     tool: Annotated[str, typer.Argument(help="The tool's name.")],
-    state_dir: StateDir = None,
-    config: ConfigFile = None,
     as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
     """Show a tool's definition, and how it differs from the approved one."""
-    pin = _pin_of(PinFiles(state_folder(state_dir, config)), server, tool)
+    pin = _named(_pins_of(PinFiles(folder), server), server, tool)
     if as_json:
         approved = pin.approved.definition if pin.approved else None
         found = {"server": server, "tool": tool, **_summary(pin), "seen": pin.seen.definition, "approved": approved}
@@ -64,19 +66,19 @@ def show(
 
 
 @app.command(epilog="Example:  interlock pins approve mcp.example.com read_file")
+@takes(state_folder)
 def approve(
+    folder: Path,
     server: Server,
     tool: Annotated[str | None, typer.Argument(help="The tool's name; default: all tools of the server.")] = None,
     digest: Annotated[
         str | None, typer.Option("--digest", help="Approve only if the tool still has this digest (see `pins show`).")
     ] = None,
-    state_dir: StateDir = None,
-    config: ConfigFile = None,
 ) -> None:
     """Approve a server's tools as last seen; a running proxy uses them at once."""
     if digest is not None and tool is None:
         raise ConfigError("--digest needs the name of one tool")
-    store = PinFiles(state_folder(state_dir, config))
+    store = PinFiles(folder)
 
     def change(known: ServerPins | None) -> ServerPins | None:
         if known is None:
@@ -90,9 +92,10 @@ def approve(
 
 
 @app.command(epilog="Example:  interlock pins forget mcp.example.com")
-def forget(server: Server, state_dir: StateDir = None, config: ConfigFile = None) -> None:
+@takes(state_folder)
+def forget(folder: Path, server: Server) -> None:
     """Delete a server's pins; its tools are pinned again at the next listing."""
-    store = PinFiles(state_folder(state_dir, config))
+    store = PinFiles(folder)
     _pins_of(store, server)
     store.update(server, lambda _: None)
     print_note(f"Forgotten: {server}")
@@ -145,10 +148,6 @@ def _pins_of(store: PinFiles, server: str) -> ServerPins:
     if known is None:
         raise _unknown_server(store, server)
     return known
-
-
-def _pin_of(store: PinFiles, server: str, tool: str) -> Pin:
-    return _named(_pins_of(store, server), server, tool)
 
 
 def _named(known: ServerPins, server: str, tool: str) -> Pin:

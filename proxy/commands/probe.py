@@ -26,13 +26,9 @@ from proxy.trace.server_name import server_name as name_server
 
 EPILOG = """
 Examples:
-
   interlock probe -- uvx mcp-server-time
-
   interlock probe --env API_KEY -- npx -y @modelcontextprotocol/server-filesystem {documents}
-
   interlock probe --json --fail-on high -- python my_server.py
-
   interlock probe --transport http https://mcp.example.com/mcp
 """
 ACCEPT = "Use this probe's result as the baseline for later probes."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, store_settings
+from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, store_settings, takes
 from proxy.commands.review import Review, find_token, open_review
 from proxy.commands.terminal import print_json_lines, printable
 from proxy.commands.time_format import format_time
@@ -24,30 +25,42 @@ app = typer.Typer(help="List, approve and reject what agents propose.", no_args_
 Id = Annotated[str, typer.Argument(help="The proposal's id, or its first 8 or more characters.")]
 TokenFile = Annotated[
     Path | None,
-    typer.Option(
-        "--token-file",
-        help="File with the operator's token; default: INTERLOCK_OPERATOR_TOKEN, then the first operator's.",
-    ),
+    typer.Option(help="File with the operator's token; default: INTERLOCK_OPERATOR_TOKEN, then the first operator's."),
 ]
+Reason = typer.Option("--reason", help="Reason; it is recorded.")
 _COLOURS = {"pending": "yellow", "approved": "green", "rejected": "red", "blocked": "red"}
 
 
+@dataclass(frozen=True)
+class ReviewOptions:
+    """The options that every command here has."""
+
+    token_file: TokenFile = None
+    state_dir: StateDir = None
+    database_url: DatabaseUrl = None
+    config: ConfigFile = None
+
+    def ask[T](self, question: Callable[[Review], Awaitable[T]]) -> T:
+        settings = store_settings(self.database_url, self.state_dir, self.config)
+        token = find_token(settings.state_dir, self.token_file)
+
+        async def ask() -> T:
+            async with open_review(settings, token) as review:
+                return await question(review)
+
+        return asyncio.run(ask())
+
+
 @app.command("list", epilog="Example:  interlock proposals list --state pending")
+@takes(ReviewOptions)
 def list_proposals(
+    options: ReviewOptions,
     state: Annotated[list[State] | None, typer.Option("--state", help="Only this state; repeatable.")] = None,
     number: Annotated[int, typer.Option("-n", "--number", min=1, max=1000, help="Most proposals to list.")] = 100,
-    token_file: TokenFile = None,
-    state_dir: StateDir = None,
-    database_url: DatabaseUrl = None,
-    config: ConfigFile = None,
     as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
     """List proposals, newest first."""
-
-    async def look(review: Review) -> list[JsonObject]:
-        return await review.list(state or [], number)
-
-    found = _ask(look, token_file, state_dir, database_url, config)
+    found = options.ask(lambda review: review.list(state or [], number))
     if as_json:
         print_json_lines(found)
     else:
@@ -55,16 +68,10 @@ def list_proposals(
 
 
 @app.command(epilog="Example:  interlock proposals show 01989f2e-7a31")
-def show(
-    proposal: Id,
-    token_file: TokenFile = None,
-    state_dir: StateDir = None,
-    database_url: DatabaseUrl = None,
-    config: ConfigFile = None,
-    as_json: AsJson = False,  # noqa: FBT002
-) -> None:
+@takes(ReviewOptions)
+def show(options: ReviewOptions, proposal: Id, as_json: AsJson = False) -> None:  # noqa: FBT002
     """Show a proposal: the call, its score, the agent, and the time left."""
-    found = _ask(lambda review: review.show(proposal), token_file, state_dir, database_url, config)
+    found = options.ask(lambda review: review.show(proposal))
     if as_json:
         typer.echo(json.dumps(found))
     else:
@@ -72,50 +79,27 @@ def show(
 
 
 @app.command(epilog="Example:  interlock proposals approve 01989f2e-7a31 --reason 'invoice 4711'")
+@takes(ReviewOptions)
 def approve(
+    options: ReviewOptions,
     proposal: Id,
-    reason: Annotated[str, typer.Option("--reason", help="Reason; it is recorded.")] = "",
-    token_file: TokenFile = None,
-    state_dir: StateDir = None,
-    database_url: DatabaseUrl = None,
-    config: ConfigFile = None,
+    reason: Annotated[str, Reason] = "",
     as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
     """Approve a proposal; the agent gets its commit token when it proposes the same call again."""
-    decided = _ask(lambda review: review.approve(proposal, reason), token_file, state_dir, database_url, config)
-    _print_decided(decided, as_json=as_json)
+    _print_decided(options.ask(lambda review: review.approve(proposal, reason)), as_json=as_json)
 
 
 @app.command(epilog="Example:  interlock proposals reject 01989f2e-7a31 --reason 'wrong account'")
+@takes(ReviewOptions)
 def reject(
+    options: ReviewOptions,
     proposal: Id,
-    reason: Annotated[str, typer.Option("--reason", help="Reason; it is recorded.")],
-    token_file: TokenFile = None,
-    state_dir: StateDir = None,
-    database_url: DatabaseUrl = None,
-    config: ConfigFile = None,
+    reason: Annotated[str, Reason],
     as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
     """Reject a proposal, or withdraw an approval that was not used yet."""
-    decided = _ask(lambda review: review.reject(proposal, reason), token_file, state_dir, database_url, config)
-    _print_decided(decided, as_json=as_json)
-
-
-def _ask[T](
-    question: Callable[[Review], Awaitable[T]],
-    token_file: Path | None,
-    state_dir: Path | None,
-    database_url: str | None,
-    config: Path | None,
-) -> T:
-    settings = store_settings(database_url, state_dir, config)
-    token = find_token(settings.state_dir, token_file)
-
-    async def ask() -> T:
-        async with open_review(settings, token) as review:
-            return await question(review)
-
-    return asyncio.run(ask())
+    _print_decided(options.ask(lambda review: review.reject(proposal, reason)), as_json=as_json)
 
 
 def _print_list(found: Iterable[JsonObject]) -> None:

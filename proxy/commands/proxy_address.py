@@ -7,12 +7,14 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import typer
 
 from proxy.agent.env import ProxyEndpoint, proxy_url
+from proxy.commands.options import ConfigFile, StateDir
 from proxy.config import AGENT_TOKEN_ENV, Settings, load_settings
 from proxy.errors import ConfigError
 from proxy.identity.ca import Authority
@@ -35,34 +37,26 @@ Listen = Annotated[
 CaFolder = Annotated[
     Path | None,
     typer.Option(
-        "--ca-folder",
-        help="Folder where the agent finds ca.pem and bundle.pem; default: in the state folder.",
-        show_default=False,
+        help="Folder where the agent finds ca.pem and bundle.pem; default: in the state folder.", show_default=False
     ),
 ]
 Agent = Annotated[
-    str | None,
-    typer.Option(help=f"Name of the agent; its token comes from {AGENT_TOKEN_ENV} or --token-file."),
+    str | None, typer.Option(help=f"Name of the agent; its token comes from {AGENT_TOKEN_ENV} or --token-file.")
 ]
 TokenFile = Annotated[Path | None, typer.Option("--token-file", help="File with the agent's token.")]
+Up = Annotated[bool, typer.Option("--up", help="If no proxy runs, start one that stops when the command ends.")]
 
 
-Up = Annotated[
-    bool,
-    typer.Option("--up", help="If no proxy runs, start one that stops when the command ends."),
-]
+@dataclass(frozen=True)
+class ProxyOptions:
+    """The options that name a proxy and the agent that calls through it."""
 
-
-class ProxyOptions(NamedTuple):
-    """The values of the options."""
-
-    listen: str | None = None
-    ca_folder: Path | None = None
-    agent: str | None = None
-    token_file: Path | None = None
-    state_dir: Path | None = None
-    config: Path | None = None
-    up: bool = False
+    listen: Listen = None
+    ca_folder: CaFolder = None
+    agent: Agent = None
+    token_file: TokenFile = None
+    state_dir: StateDir = None
+    config: ConfigFile = None
 
 
 class FoundProxy(NamedTuple):
@@ -79,18 +73,17 @@ class FoundProxy(NamedTuple):
         return (self.agent, self.token) if self.agent and self.token else None
 
 
-def find_running(options: ProxyOptions) -> FoundProxy:
+def find_running(options: ProxyOptions, *, up: bool = False) -> FoundProxy:
     """Return the proxy to use now: the one that --listen names, or the one running on the state folder.
 
-    Raises ConfigError if none runs, if it is not in mode `regular`, or if the agent's token is missing or wrong.
+    Raises ConfigError if none runs (and `up`, which starts one, is False), if it is not in mode `regular`, or if the
+    agent's token is missing or wrong.
     """
     settings = _settings(options)
     token = _token(options, settings)
     if options.listen is not None:
         return FoundProxy(settings, settings.listen, options.agent, token)
-    running = run_file.read(settings.state_dir) or (
-        start_proxy(settings.state_dir, options.config) if options.up else None
-    )
+    running = run_file.read(settings.state_dir) or (start_proxy(settings.state_dir, options.config) if up else None)
     if running is None:
         raise ConfigError(
             f"no proxy runs on {settings.state_dir}; start one with `interlock up` or --up, "

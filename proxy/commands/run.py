@@ -25,9 +25,7 @@ from proxy.trace.tracer import TracePipe, find_strace, under_strace
 
 EPILOG = """
 Examples:
-
   interlock run -- npx -y @modelcontextprotocol/server-everything
-
   interlock run --server-name files --agent build-bot -- uvx mcp-server-git --repository .
 """
 MAX_NAME = 200

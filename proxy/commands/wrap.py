@@ -22,11 +22,8 @@ from proxy.errors import ConfigError
 
 EPILOG = """
 Examples:
-
   interlock wrap ~/.cursor/mcp.json --dry-run
-
   interlock wrap ~/.cursor/mcp.json
-
   interlock wrap ~/.cursor/mcp.json --undo
 """
 BACKUP = ".interlock-backup"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -55,7 +56,7 @@ def test_one_that_is_named_needs_no_note_but_its_own_certificate(tmp_path: Path,
     with pytest.raises(ConfigError, match=r"there is no ca\.pem in .*elsewhere.* --ca-folder"):
         endpoint(options, find_running(options))
     with pytest.raises(ConfigError, match=r"there is no ca.pem in .*/none/ca"):
-        endpoint(options._replace(ca_folder=None), find_running(options))
+        endpoint(replace(options, ca_folder=None), find_running(options))
     assert not (tmp_path / "none").exists()
     assert endpoint(options, find_running(options), here=False).bundle == str(tmp_path / "elsewhere" / "bundle.pem")
 

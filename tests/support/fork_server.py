@@ -167,7 +167,7 @@ def main() -> None:
         importlib.import_module("proxy.system.lean_imports").import_only_what_is_used()
         importlib.import_module("proxy.redact").builtin()  # a large file, read once
         for entry in importlib.import_module("proxy.cli").Commands.entries:
-            importlib.import_module(entry.module)
+            importlib.import_module(f"proxy.commands.{entry.name}")
     for module in PRELOADED[kind]:
         importlib.import_module(module)
     threads = len(list(Path("/proc/self/task").iterdir()))
