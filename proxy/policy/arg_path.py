@@ -32,15 +32,11 @@ _MAX_EMBEDDED = 4
 
 
 class Key(NamedTuple):
-    """One named step."""
-
     name: str
 
 
 class Index(NamedTuple):
-    """`[3]`: one element."""
-
-    position: int
+    position: int  # of one element: `[3]`
 
 
 class Wild(Enum):
@@ -145,17 +141,12 @@ class ArgPath:
 
 
 def parse_arg(text: str) -> ArgPath:
-    """Compile an `arg` path.
-
-    Raises ValueError that says what to write instead.
-    """
+    """Compile an `arg` path; raise ValueError that says what to write instead."""
     steps = tuple(_parse_steps(text))
     if not steps:
         raise ValueError("an arg path names at least one step, such as path or files[*].path")
-    if len(steps) > 1 and steps[0] == Key("arguments"):
+    if steps[0] == Key("arguments"):
         steps = steps[1:]
-    elif steps == (Key("arguments"),):
-        steps = ()
     match steps:
         case (Key(name),) | (Wild.DEEP, Key(name), *_):
             return ArgPath(text, steps, "=" + text, name, _fold_key(name), direct=len(steps) == 1)
@@ -334,20 +325,16 @@ def _step(node: _Node, step: Step, *, last: bool) -> Iterator[_Node]:
             yield from (_Node(v, exact) for v in value)
         case Index(position) if isinstance(value, list) and position < len(value):
             yield _Node(value[position], exact)
-        case _:
-            return
 
 
 def _inside(text: str) -> Any:
-    """Return the JSON that `text` holds, or None.
-
-    Raises AmbiguousError for what only looks like JSON: a lenient parser might still read it.
-    """
+    """Return the JSON that `text` holds, or None; raise AmbiguousError for what only looks like JSON."""
     parsed: Any = text
     for _ in range(_MAX_EMBEDDED):
         if not isinstance(parsed, str):
             break
         text, parsed = parsed, parse_embedded_json(parsed)
+    # A lenient parser might still read it.
     if parsed is None and text.lstrip()[:1] in ("{", "["):
         raise AmbiguousError("a string that looks like JSON and is not")
     return parsed
@@ -375,12 +362,7 @@ def _descend(node: _Node, *, last: bool) -> Iterator[_Node]:
 
 
 def inner_strings(text: str) -> tuple[str, ...]:
-    """Return the strings inside the JSON that `text` holds; none for any other text.
-
-    Raises AmbiguousError where parsers would disagree on it.
-    """
+    """Return the strings in the JSON that `text` holds, if any; raise AmbiguousError where parsers would disagree."""
     parsed = parse_embedded_json(text)
-    if parsed is None:
-        return ()
-    found = _descend(_Node(parsed, False), last=True)
+    found = () if parsed is None else _descend(_Node(parsed, False), last=True)
     return tuple(node.value for node in found if isinstance(node.value, str))

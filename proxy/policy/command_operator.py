@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from proxy.policy.arg_path import ArgPath
     from proxy.policy.views import Test
 
-
 # An allow of `ls` covers /bin/ls but not ./ls or /tmp/ls, which anybody may have put there.
 _TRUSTED: Final = frozenset({"/bin", "/sbin", "/usr/bin", "/usr/sbin"})
 # Programs whose first word, unless it is an option, says what they do.
@@ -45,9 +44,18 @@ def view_command(value: Any) -> CommandView:
     """View a string as a shell command line, an array of strings as an argv."""
     if isinstance(value, str):
         return _view_text(value)
-    if isinstance(value, list) and all(isinstance(word, str) for word in value):
-        return _view_argv(value)
-    raise WrongTypeError("a command line", value)
+    if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
+        raise WrongTypeError("a command line", value)
+    finder = ProgramFinder()
+    if value:
+        finder.simple(SimpleCommand(tuple(Word(text) for text in value)))
+    # Some servers join an argv and hand it to a shell.
+    loose = _find(" ".join(value))
+    for text in value:
+        if any(c in text for c in " ;|&$`\n"):
+            loose.script(text)
+    mentioned = frozenset(finder.mentioned | loose.mentioned)
+    return CommandView(tuple(finder.programs), tuple(loose.programs), mentioned, finder.problem, finder.plain)
 
 
 def _view_text(value: str) -> CommandView:
@@ -71,19 +79,6 @@ def _find(text: str) -> ProgramFinder:
     return finder
 
 
-def _view_argv(value: list[str]) -> CommandView:
-    finder = ProgramFinder()
-    if value:
-        finder.simple(SimpleCommand(tuple(Word(text) for text in value)))
-    # Some servers join an argv and hand it to a shell.
-    loose = _find(" ".join(value))
-    for text in value:
-        if any(c in text for c in " ;|&$`\n"):
-            loose.script(text)
-    mentioned = frozenset(finder.mentioned | loose.mentioned)
-    return CommandView(tuple(finder.programs), tuple(loose.programs), mentioned, finder.problem, finder.plain)
-
-
 class CommandPattern(NamedTuple):
     """One operand of `command`: the program, and the words that must follow it."""
 
@@ -95,8 +90,7 @@ class CommandPattern(NamedTuple):
 
 def command(arg: ArgPath, operand: Any) -> Test:
     patterns = [parse_pattern(text) for text in as_tuple(operand)]
-    views = gather(arg, "command", view_command)
-    return judge_each(views, lambda view: _judge(view, patterns), with_problems=True)
+    return judge_each(gather(arg, "command", view_command), lambda view: _judge(view, patterns), with_problems=True)
 
 
 def parse_pattern(text: str) -> CommandPattern:
@@ -155,7 +149,8 @@ def _has_word(wanted: str, args: tuple[Word, ...]) -> bool:
     if wanted.startswith("--"):
         return any(_is_long(wanted, text) for text in texts)
     if wanted.startswith("-") and len(wanted) > 1:
-        return all(_has_letter(letter, texts) for letter in wanted[1:])
+        letters = "".join(text[1:] for text in texts if text.startswith("-") and not text.startswith("--"))
+        return all(c in letters or (c in LONG and any(_is_long(LONG[c], text) for text in texts)) for c in wanted[1:])
     fits = compile_globs([wanted])
     return any(fits(text) or fits(plain_path(text)) for text in texts)
 
@@ -164,12 +159,3 @@ def _is_long(wanted: str, text: str) -> bool:
     # getopt takes `--opt=value` and any start of a long option: `rm --recurs --forc /`.
     given = text.partition("=")[0]
     return given == wanted or (len(given) > 3 and given.startswith("--") and wanted.startswith(given))
-
-
-def _has_letter(letter: str, texts: list[str]) -> bool:
-    long = LONG.get(letter)
-    return any(
-        (text.startswith("-") and not text.startswith("--") and letter in text[1:])
-        or (long is not None and _is_long(long, text))
-        for text in texts
-    )

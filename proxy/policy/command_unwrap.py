@@ -48,7 +48,6 @@ class ProgramFinder:
         self.plain = True
 
     def script(self, text: str, depth: int = 0) -> None:
-        """Add the programs of a command line."""
         script = parse_script(text, depth)
         self.problem = self.problem or script.problem
         if "\0" in text:
@@ -58,7 +57,6 @@ class ProgramFinder:
             self.simple(simple, depth)
 
     def simple(self, simple: SimpleCommand, depth: int = 0) -> None:
-        """Add the programs of one simple command."""
         words = list(simple.words)
         # `X=1 curl` runs curl. A leading option is what is left of an argv such as `-c "curl x"`.
         while words and (_is_assignment(words[0]) or (words[0].text.startswith("-") and len(words) > 1)):
@@ -131,7 +129,7 @@ class ProgramFinder:
         if word is None:
             self.problem = _IS_FED
             return
-        self._dynamic(word)
+        self._dynamic((word,))
         self.script(word.text, depth + 1)
 
     def _windows_shell(self, args: tuple[Word, ...], depth: int) -> None:
@@ -151,8 +149,7 @@ class ProgramFinder:
             self.problem = _IS_FED
 
     def _joined(self, name: str, args: tuple[Word, ...], depth: int) -> None:
-        for word in args:
-            self._dynamic(word)
+        self._dynamic(args)
         texts = [word.text for word in args]
         if name == "alias":
             texts = [text.partition("=")[2] for text in texts]
@@ -166,8 +163,8 @@ class ProgramFinder:
         if simple.piped and name not in wrappers.WRAPPERS:
             self.problem = _IS_FED
 
-    def _dynamic(self, word: Word) -> None:
-        if word.dynamic:
+    def _dynamic(self, words: Sequence[Word]) -> None:
+        if any(word.dynamic for word in words):
             self.problem = _LATE_SCRIPT
 
     def _executing(self, args: tuple[Word, ...], simple: SimpleCommand, depth: int) -> None:
@@ -184,9 +181,9 @@ class ProgramFinder:
             text = word.text
             following = args[i + 1] if i + 1 < len(args) else None
             attached = text.partition("=" if text.startswith("--") else letter)[2]
-            if text != long and not text.startswith(long + "=") and not (_is_short(text) and letter in text):
-                continue
-            self._script_word(word._replace(text=attached) if attached else following, depth)
+            bundled = letter in text and text.startswith("-") and not text.startswith("--")
+            if bundled or text == long or text.startswith(long + "="):
+                self._script_word(word._replace(text=attached) if attached else following, depth)
 
     def _wrapped(self, name: str, args: tuple[Word, ...], simple: SimpleCommand, depth: int) -> None:
         # `command -v curl` only looks a program up.
@@ -201,8 +198,7 @@ class ProgramFinder:
             if simple.piped and name != "xargs":
                 self.problem = _IS_FED
         elif name in wrappers.THROUGH_SHELL:
-            for word in rest:
-                self._dynamic(word)
+            self._dynamic(rest)
             self.script(" ".join(word.text for word in rest), depth + 1)
         else:
             self.run(rest, simple, depth + 1)
@@ -215,9 +211,10 @@ class ProgramFinder:
             if text == "--":
                 return rest[1 + skipped :]
             if text.startswith("-"):
-                rest.pop(0)
-                if _takes_value(text, with_value) and rest:
-                    rest.pop(0)
+                # `-u5` has its value in itself, `-Eu` takes the next word.
+                short = text[-1] in with_value and not any(letter in with_value for letter in text[1:-1])
+                takes_value = text in wrappers.LONG_WITH_VALUE if text.startswith("--") else short
+                del rest[: 2 if takes_value else 1]
             elif _is_assignment(rest[0]):
                 self._assignment(rest.pop(0))
             elif skipped:
@@ -246,10 +243,6 @@ class ProgramFinder:
                     self.mentioned.update(_names_in(word.text[len(option) :]))
 
 
-def _is_short(text: str) -> bool:
-    return text.startswith("-") and not text.startswith("--")
-
-
 def _may_hold_program(name: str, text: str) -> bool:
     # Such as `git -c core.pager=curl log`, `-c alias.x='!curl y'`, `tar --checkpoint-action=exec=curl`.
     lowered = text.lower()
@@ -262,8 +255,7 @@ def _may_hold_program(name: str, text: str) -> bool:
 
 
 def _replaced(args: tuple[Word, ...]) -> tuple[Word, ...]:
-    """Mark the words that xargs fills in from its input."""
-    marks = {"{}"}
+    marks = {"{}"}  # in words that xargs fills in from its input
     for i, word in enumerate(args):
         if word.text in ("-I", "-J", "--replace") and i + 1 < len(args):
             marks.add(args[i + 1].text)
@@ -292,12 +284,6 @@ def _names_in(text: str) -> set[str]:
     cleaned = "".join(c if c.isalnum() or c in "_.+-/" else " " for c in text)
     names = {program_name(part) for part in cleaned.split()}
     return names | {program_name(part) for part in cleaned.replace("/", " ").split()}
-
-
-def _takes_value(option: str, letters: str) -> bool:
-    if option.startswith("--"):
-        return "=" not in option and option in wrappers.LONG_WITH_VALUE
-    return option[-1] in letters and not any(letter in letters for letter in option[1:-1])
 
 
 def _is_assignment(word: Word) -> bool:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from proxy.core.model import Call, Hints
     from proxy.policy.arg_path import EvalContext
-    from proxy.policy.rules import Annotations, Rule
+    from proxy.policy.rules import Rule
     from proxy.policy.views import Test
 
 POLICY_ERROR: Final = "policy_error"
@@ -91,6 +91,7 @@ class CompiledRule:
 
 
 def compile_rule(rule: Rule) -> CompiledRule:
+    hints = [(name, value) for name, value in rule.annotations or () if value is not None]
     return CompiledRule(
         rule,
         compile_when(rule.when) if rule.when is not None else lambda _context: YES,
@@ -98,14 +99,7 @@ def compile_rule(rule: Rule) -> CompiledRule:
         compile_globs(rule.servers),
         compile_globs(rule.tools),
         compile_globs(rule.agents),
-        _compile_hints(rule.annotations),
+        lambda declared: all(getattr(declared, name) is value for name, value in hints),
         isinstance(rule, AllowRule),
         rule.mode == "shadow",
     )
-
-
-def _compile_hints(wanted: Annotations | None) -> Callable[[Hints], bool]:
-    if wanted is None:
-        return lambda _hints: True
-    required = tuple((name, getattr(wanted, name)) for name in wanted.model_fields_set)
-    return lambda hints: all(value is None or getattr(hints, name) is value for name, value in required)

@@ -5,19 +5,8 @@ from __future__ import annotations
 import ipaddress
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Discriminator,
-    Field,
-    StrictBool,
-    StrictFloat,
-    StrictInt,
-    StrictStr,
-    Tag,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic.types import StrictBool, StrictFloat, StrictInt, StrictStr
 
 from proxy.policy.arg_path import parse_arg
 from proxy.policy.regex import compile_search
@@ -34,11 +23,6 @@ def _check_regex(pattern: str) -> str:
     except ValueError as error:
         raise ValueError(f"{error}; RE2 has no look-around and no back-references") from None
     return pattern
-
-
-def _check_arg(text: str) -> str:
-    parse_arg(text)
-    return text
 
 
 def _check_network(text: str) -> str:
@@ -93,7 +77,7 @@ class Bounds(Strict):
 class Condition(Strict):
     """A test of one argument. Where several operators are given, all must hold."""
 
-    arg: Annotated[StrictStr, AfterValidator(_check_arg)] = Field(
+    arg: Annotated[StrictStr, AfterValidator(lambda text: parse_arg(text).text)] = Field(
         description="The argument to test: path, arguments.path, files[*].path, **.url, or ** for every scalar."
     )
     equals: Scalar = Field(default=None, description="The value is this.")
@@ -169,14 +153,10 @@ class Not(Strict):
 
 def _form(value: Any) -> str | None:
     if isinstance(value, dict):
-        forms = [key for key in ("all", "any", "not") if key in value]
-        if len(forms) == 1:
-            return forms[0]
-        return "condition" if not forms else None
-    for kind, form in ((All, "all"), (Any_, "any"), (Not, "not"), (Condition, "condition")):
-        if isinstance(value, kind):
-            return form
-    return None
+        forms = [key for key in ("all", "any", "not") if key in value] or ["condition"]
+        return forms[0] if len(forms) == 1 else None
+    by_model: dict[type[Any], str] = {All: "all", Any_: "any", Not: "not", Condition: "condition"}
+    return by_model.get(type(value))
 
 
 type When = Annotated[

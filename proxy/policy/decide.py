@@ -125,12 +125,8 @@ class CompiledPolicy:
             hits = plan.evaluate(call.arguments or {})
             return otherwise if hits is None else self.conclude(call, hits)
         except Exception as error:  # noqa: BLE001 - the boundary: whatever goes wrong is a refusal
-            return Decision(
-                Outcome.DENY,
-                POLICY_ERROR,
-                message=f"The call could not be judged ({type(error).__name__}).",
-                policy_version=self.version,
-            )
+            message = f"The call could not be judged ({type(error).__name__})."
+            return Decision(Outcome.DENY, POLICY_ERROR, message=message, policy_version=self.version)
 
     def could_allow(self, call: Call) -> bool:
         """Return whether there may be arguments with which a call of the tool is not denied.
@@ -193,8 +189,8 @@ class CompiledPolicy:
                 self._plans.clear()
             plan = self._plan(rules)
             certain = list(plan.certain.values())
-            otherwise = self.conclude(call, certain) if certain else self._no_match(call)
-            found = self._prepared[key] = (plan, otherwise)
+            default = self._default_allow if self._allows_by_default(call) else self._default_deny
+            found = self._prepared[key] = (plan, self.conclude(call, certain) if certain else default)
         return found
 
     def _plan(self, rules: tuple[CompiledRule, ...]) -> Plan:
@@ -227,37 +223,27 @@ class CompiledPolicy:
         return known
 
     def _weigh(self, call: Call, hits: Sequence[Hit]) -> Decision:
-        shadow = tuple(sorted(hit.rule.id for hit in hits if hit.rule.shadow and _matched(hit)))
         live = [hit for hit in hits if not hit.rule.shadow]
+        matched = tuple(sorted(hit.rule.id for hit in live if _matched(hit)))
+        shadow = tuple(sorted(hit.rule.id for hit in hits if hit.rule.shadow and _matched(hit)))
+        redactions = _redactions(live, self._suppressions, call)
+        fields: dict[str, Any] = {"matched": matched, "shadow": shadow, "redactions": redactions}
         winner = _winner(live)
         if winner is None:
-            return self._by_default(call, live, shadow)
+            return self._by_default(call, live, fields)
         hit, outcome, reason = winner
-        rule = hit.rule.rule
-        return Decision(
-            outcome,
-            reason,
-            rule.id,
-            _message(hit),
-            rule.respond if isinstance(rule, DenyRule) else "result",
-            rule.severity,
-            tuple(sorted(hit.rule.id for hit in live if _matched(hit))),
-            shadow,
-            _redactions(live, self._suppressions, call),
-            self.version,
-            _terms(rule.id, live) if outcome is Outcome.TWO_PHASE else None,
+        rule, detail = hit.rule.rule, hit.detail
+        fields["message"] = (
+            f"{rule.description} ({detail})" if rule.description and detail else rule.description or detail
         )
-
-    def _no_match(self, call: Call) -> Decision:
-        return self._default_allow if self._allows_by_default(call) else self._default_deny
+        fields["respond"] = rule.respond if isinstance(rule, DenyRule) else "result"
+        fields["terms"] = _terms(rule.id, live) if outcome is Outcome.TWO_PHASE else None
+        return Decision(outcome, reason, rule.id, severity=rule.severity, policy_version=self.version, **fields)
 
     def _allows_by_default(self, call: Call) -> bool:
         return self.default == "allow" or call.method in SESSION_METHODS
 
-    def _by_default(self, call: Call, live: Sequence[Hit], shadow: tuple[str, ...]) -> Decision:
-        matched = tuple(sorted(hit.rule.id for hit in live if _matched(hit)))
-        redactions = _redactions(live, self._suppressions, call)
-        fields: dict[str, Any] = {"matched": matched, "shadow": shadow, "redactions": redactions}
+    def _by_default(self, call: Call, live: Sequence[Hit], fields: dict[str, Any]) -> Decision:
         if self._allows_by_default(call):
             return replace(self._default_allow, **fields)
         unsure = min((hit for hit in live if not _matched(hit)), key=lambda hit: hit.rule.id, default=None)
@@ -273,30 +259,24 @@ def _matched(hit: Hit) -> bool:
 
 
 def _winner(live: Sequence[Hit]) -> tuple[Hit, Outcome, str] | None:
-    denies = [hit for hit in live if _denies(hit)]
+    # A deny refuses, a two_phase that could not be judged, and any rule that raised.
+    denies = [
+        hit
+        for hit in live
+        if hit.reason == POLICY_ERROR
+        or isinstance(hit.rule.rule, DenyRule)
+        or (hit.reason is not None and isinstance(hit.rule.rule, TwoPhaseRule))
+    ]
     if denies:
         # A rule that surely matched is reported before one that could not be judged.
         hit = min(denies, key=lambda h: (h.reason is not None, -_SEVERITIES.index(h.rule.rule.severity), h.rule.id))
         return hit, Outcome.DENY, hit.reason or DENIED
-    phased = [hit for hit in live if isinstance(hit.rule.rule, TwoPhaseRule)]
+    phased = [(hit, rule) for hit in live if isinstance(rule := hit.rule.rule, TwoPhaseRule)]
     if phased:
-        return min(phased, key=_phase_rank), Outcome.TWO_PHASE, TWO_PHASE
+        hit, _ = min(phased, key=lambda pair: (pair[1].approval != "human", pair[1].block_threshold, pair[1].id))
+        return hit, Outcome.TWO_PHASE, TWO_PHASE
     allows = [hit for hit in live if hit.rule.allows and hit.reason is None]
     return (min(allows, key=lambda hit: hit.rule.id), Outcome.ALLOW, ALLOWED) if allows else None
-
-
-def _denies(hit: Hit) -> bool:
-    """Return whether a hit refuses: a deny, a two_phase that could not be judged, any rule that raised."""
-    if hit.reason == POLICY_ERROR:
-        return True
-    rule = hit.rule.rule
-    return isinstance(rule, DenyRule) or (isinstance(rule, TwoPhaseRule) and hit.reason is not None)
-
-
-def _phase_rank(hit: Hit) -> tuple[bool, float, str]:
-    rule = hit.rule.rule
-    assert isinstance(rule, TwoPhaseRule)
-    return (rule.approval != "human", rule.block_threshold, rule.id)
 
 
 def _terms(rule_id: str, live: Sequence[Hit]) -> Terms:
@@ -314,22 +294,10 @@ def _terms(rule_id: str, live: Sequence[Hit]) -> Terms:
     )
 
 
-def _message(hit: Hit) -> str:
-    described = hit.rule.rule.description
-    if not hit.detail:
-        return described
-    return f"{described} ({hit.detail})" if described else hit.detail
-
-
 def _redactions(live: Sequence[Hit], suppressions: Sequence[CompiledSuppression], call: Call) -> tuple[Redaction, ...]:
+    rules = [rule for hit in live if isinstance(rule := hit.rule.rule, RedactRule)]
+    ignored = [tuple(entry.value for entry in suppressions if entry.applies(rule.id, call)) for rule in rules]
     return tuple(
-        Redaction(
-            rule.id,
-            tuple(rule.detectors),
-            frozenset(rule.on),
-            rule.redact,
-            tuple(entry.value for entry in suppressions if entry.applies(rule.id, call)),
-        )
-        for hit in live
-        if isinstance(rule := hit.rule.rule, RedactRule)
+        Redaction(rule.id, tuple(rule.detectors), frozenset(rule.on), rule.redact, values)
+        for rule, values in zip(rules, ignored, strict=True)
     )

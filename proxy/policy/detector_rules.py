@@ -63,8 +63,7 @@ class Detector(Strict):
 
     def raw(self) -> dict[str, Any]:
         """Return the fields given, as the redactor takes them."""
-        written = self.model_dump(exclude_unset=True)
-        return {**written, "entropy": float(self.entropy)}
+        return {**self.model_dump(exclude_unset=True), "entropy": float(self.entropy)}
 
 
 class Suppression(Strict):
@@ -89,8 +88,6 @@ class Suppression(Strict):
 
 @dataclass(frozen=True, slots=True)
 class CompiledSuppression:
-    """A compiled suppression."""
-
     value: model.Suppression
     fits_rule: Callable[[str], bool]
     fits_server: Callable[[str], bool]
@@ -129,10 +126,8 @@ def detector_problems(sources: Sequence[Source], book: KnownDetectors) -> Iterat
             for objection in book.objections(detector.raw()):
                 yield source, ("detectors", index, *objection.field), objection.message
             line, _ = source.at("detectors", index, "id")
-            if detector.id in declared:
-                message = (
-                    f"id {detector.id!r} is already used at {declared[detector.id]}; give each detector its own id"
-                )
+            if first := declared.get(detector.id):
+                message = f"id {detector.id!r} is already used at {first}; give each detector its own id"
                 yield source, ("detectors", index, "id"), message
             declared.setdefault(detector.id, f"{source.path}:{line}")
     for source in sources:
@@ -143,11 +138,8 @@ def _unknown_names(source: Source, declared: set[str], book: KnownDetectors) -> 
     for index, rule in enumerate(source.content.rules):
         for position, name in enumerate(rule.detectors if rule.action == "redact" else ()):
             if name not in declared and not book.knows(name):
-                yield (
-                    source,
-                    ("rules", index, "detectors", position),
-                    f"there is no detector {name!r}{_near(name, (*declared, *book.names()))}",
-                )
+                message = f"there is no detector {name!r}{_near(name, (*declared, *book.names()))}"
+                yield source, ("rules", index, "detectors", position), message
 
 
 def _near(name: str, names: Iterable[str]) -> str:

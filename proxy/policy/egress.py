@@ -51,8 +51,7 @@ class _Target(NamedTuple):
         return (self.host, *self.similar, *dialled)
 
     def classes(self) -> frozenset[str]:
-        found = (kind for host in self.everything() for classes in host.classes() for kind in classes)
-        return frozenset(found)
+        return frozenset(kind for host in self.everything() for classes in host.classes() for kind in classes)
 
 
 class CompiledEgress:
@@ -176,10 +175,7 @@ class CompiledEgressRule:
 
 
 def read_target(request: EgressRequest) -> _Target | None:
-    """Return what a request would reach, or None where its host cannot be read.
-
-    Raises ValueError for an address that is not one.
-    """
+    """Return what a request would reach, or None for an unreadable host; raise ValueError for an unreadable address."""
     # Characters that end a host or start a login in a URL: readers would disagree on the host.
     if not _NOT_IN_HOSTS.isdisjoint(request.host) or ("[" in request.host) != ("]" in request.host):
         return None
@@ -198,13 +194,8 @@ def read_target(request: EgressRequest) -> _Target | None:
 def _reaches_operator(target: _Target, port: int, operator: Sequence[tuple[str, int]]) -> bool:
     known = {address for host in target.everything() for address in host.addresses}
     local = bool({"loopback", "unspecified"} & target.classes())
-    for text, own in operator:
-        if own != port:
-            continue
-        address = parse_address(text)
-        # A console bound to 0.0.0.0 is reached by every address of the machine: the port alone decides.
-        if address is None or address.is_unspecified or address in known:
-            return True
-        if address.is_loopback and local:
-            return True
-    return False
+    # A console bound to 0.0.0.0 is reached by every address of the machine: the port alone decides.
+    return any(
+        address is None or address.is_unspecified or address in known or (address.is_loopback and local)
+        for address in [parse_address(text) for text, own in operator if own == port]
+    )

@@ -17,7 +17,7 @@ from proxy.policy.paths import PathViews
 from proxy.policy.views import YES, NumberView, ScalarView, TextView, Views
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from proxy.core.model import Call, Decision
     from proxy.policy.compiled_rule import CompiledRule, Hit
@@ -63,9 +63,7 @@ class Explanation:
         """Return the explanation as JSON."""
         return {
             "outcome": str(self.decision.outcome),
-            "reason": self.decision.reason,
-            "rule": self.decision.rule,
-            "message": self.decision.message,
+            **{name: getattr(self.decision, name) for name in ("reason", "rule", "message")},
             "because": self.because,
             "shadow": list(self.decision.shadow),
             "redactions": [r.rule for r in self.decision.redactions],
@@ -131,22 +129,18 @@ def _views(condition: Condition, call: Call) -> tuple[str, ...]:
         # `_answer` reports what is raised here.
         with contextlib.suppress(Exception):
             OPERATORS[name](arg, operand)(context)
+    shown: dict[str, None] = {}
     # A context of its own, so all that the operators left in it are the views of this condition.
-    found = [made for made in context.memo.values() if isinstance(made, PathSet | Views)]
-    shown = dict.fromkeys(text for made in found for text in _texts(made))
+    for made in context.memo.values():
+        if isinstance(made, PathSet):
+            shown |= dict.fromkeys((*made.exact, *made.folded, *made.relative))
+        elif isinstance(made, Views):
+            views = [view for view in (*made.items, *made.extra) if not isinstance(view, PathViews)]
+            shown |= dict.fromkeys(text for view in views for text in show_view(view))
     if not shown:
         selection = arg.select(context)
         shown = dict.fromkeys(repr(value) for value in (*selection.exact, *selection.loose))
     return tuple(shown)
-
-
-def _texts(made: PathSet | Views) -> Iterator[str]:
-    if isinstance(made, PathSet):
-        yield from (*made.exact, *made.folded, *made.relative)
-        return
-    for view in (*made.items, *made.extra):
-        if not isinstance(view, PathViews):
-            yield from show_view(view)
 
 
 def show_view(view: Any) -> tuple[str, ...]:
@@ -173,12 +167,10 @@ def _why_not(rule: CompiledRule, call: Call) -> str:
     names = name_variants(call)
     if not rule.fits_method(call.method):
         return f"methods: applies to {', '.join(rule.rule.methods or ['tools/call'])}"
-    if not any(rule.fits_server(server) for server, _, _ in names):
-        return "servers: no glob fits"
-    if not any(rule.fits_tool(tool) for _, tool, _ in names):
-        return "tools: no glob fits"
-    if not any(rule.fits_agent(agent) for _, _, agent in names):
-        return "agents: no glob fits"
+    tests = (("servers", rule.fits_server), ("tools", rule.fits_tool), ("agents", rule.fits_agent))
+    for (field, fits), variants in zip(tests, zip(*names, strict=True), strict=True):
+        if not any(map(fits, variants)):
+            return f"{field}: no glob fits"
     if not rule.fits_hints(call.hints):
         return "annotations: the server declares something else about the tool"
     return "an allow needs every form of the names to fit"

@@ -40,15 +40,11 @@ def translate(pattern: str) -> str:
             out.append(".")
         elif char == "[" and "]" in rest[1:]:
             end = rest.index("]", 1)
-            members, rest = rest[:end], rest[end + 1 :]
-            out.append(_members(members))
+            negated = rest[0] in "!^"
+            # RE2 gives \, [ and ^ a meaning inside brackets that a glob does not.
+            members = rest[negated:end].replace("\\", "\\\\").replace("[", "\\[").replace("^", "\\^")
+            out.append(f"[{'^' if negated else ''}{members}]")
+            rest = rest[end + 1 :]
         else:
             out.append(escape(char))
     return "".join(out)
-
-
-def _members(members: str) -> str:
-    # RE2 gives \, [ and ^ a meaning inside brackets that a glob does not.
-    negated = members[:1] in ("!", "^")
-    body = (members[1:] if negated else members).replace("\\", "\\\\").replace("[", "\\[").replace("^", "\\^")
-    return f"[{'^' if negated else ''}{body}]"

@@ -57,26 +57,20 @@ def compile_hosts(patterns: tuple[str, ...]) -> HostSet:
     globs: list[str] = []
     addresses: set[Address] = set()
     for pattern in patterns:
-        plain = pattern.removeprefix("*")
-        if pattern == "*":
-            globs.append(pattern)
-        elif plain.startswith(".") and "*" not in plain:
-            suffixes.append("." + _name(plain[1:]))
-            if not pattern.startswith("*"):
-                names.add(_name(plain[1:]))
+        bare = pattern.removeprefix("*").removeprefix(".")
+        host = canonical_host(bare)
+        name = host.name if host else bare.lower()
+        if pattern.startswith((".", "*.")) and "*" not in bare:
+            suffixes.append("." + name)
+            if pattern.startswith("."):
+                names.add(name)
         elif "*" in pattern or "?" in pattern:
             globs.append(pattern.lower().rstrip("."))
         else:
-            host = canonical_host(pattern)
-            names.add(host.name if host else pattern.lower())
+            names.add(name)
             addresses.update(host.addresses[:1] if host else ())
     fits = compile_globs(globs) if globs else None
     return HostSet(frozenset(names), tuple(suffixes), fits, frozenset(addresses))
-
-
-def _name(text: str) -> str:
-    host = canonical_host(text)
-    return host.name if host else text.lower()
 
 
 def host_in(arg: ArgPath, operand: Any) -> Test:

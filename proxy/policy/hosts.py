@@ -6,6 +6,7 @@ Where they disagree on the host, an attacker can show one host to the proxy and 
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import string
 from dataclasses import dataclass, field
@@ -214,9 +215,7 @@ def _host_named(name: str) -> Host:
     # "evil.com." is evil.com: the dot only says that the name is complete.
     name = name.rstrip(".").lower()
     address = parse_address(name)
-    if address is not None:
-        return Host(str(address), unwrap(address))
-    return Host(name)
+    return Host(name) if address is None else Host(str(address), unwrap(address))
 
 
 def canonical_host(text: str) -> Host | None:
@@ -239,12 +238,9 @@ def lookalikes(host: Host) -> list[Host]:
     if host.addresses:
         return []
     out = []
-    if "xn--" in host.name:
-        latin = skeleton(host.name)
-        if latin != host.name:
-            out.append(Host(latin))
-    address = _address_in_name(host.name)
-    if address is not None:
+    if "xn--" in host.name and (latin := skeleton(host.name)) != host.name:
+        out.append(Host(latin))
+    if (address := _address_in_name(host.name)) is not None:
         out.append(Host(host.name, unwrap(address)))
     return out
 
@@ -255,10 +251,8 @@ def skeleton(name: str) -> str:
     for label in name.split("."):
         shown = label
         if label.startswith("xn--"):
-            try:
+            with contextlib.suppress(UnicodeError):
                 shown = label[4:].encode("ascii").decode("punycode")
-            except UnicodeError:
-                shown = label
         labels.append(clean(shown.casefold()).translate(_LOOKALIKES))
     return ".".join(labels)
 
@@ -270,12 +264,9 @@ def _address_in_name(name: str) -> Address | None:
         quad = parts[i : i + 4]
         if all(p.isdecimal() and len(p) <= 3 and int(p) < 256 for p in quad):
             return ipaddress.IPv4Address(".".join(str(int(p)) for p in quad))
-    if name.endswith((".nip.io", ".sslip.io", ".xip.io")):
-        return _address_in_label(name.split(".")[-3])
-    return None
-
-
-def _address_in_label(label: str) -> Address | None:
+    if not name.endswith((".nip.io", ".sslip.io", ".xip.io")):
+        return None
+    label = name.split(".")[-3]
     tail = label.rpartition("-")[2]
     if len(tail) == 8 and all(c in "0123456789abcdef" for c in tail):
         return ipaddress.IPv4Address(int(tail, 16))

@@ -16,36 +16,27 @@ _THIS_NETWORK: Final = ipaddress.IPv4Network("0.0.0.0/8")
 _DIGITS: Final = frozenset("0123456789")
 
 
-def _words(text: str) -> list[str]:
-    return text.split()
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
 
 
 _PRIVATE: Final = tuple(
     map(ipaddress.ip_network, _words("10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 100.64.0.0/10 fc00::/7 fec0::/10"))
 )
 # Where clouds hand out credentials: AWS (instance, DNS, time, ECS, EKS), Tencent, Alibaba, Azure, Oracle, Google.
-METADATA_ADDRESSES: Final = frozenset(
-    map(
-        ipaddress.ip_address,
-        _words(
-            "169.254.169.254 169.254.169.253 169.254.169.123 169.254.170.2 169.254.170.23 169.254.0.23 "
-            "100.100.100.200 168.63.129.16 192.0.0.192 fd00:ec2::254 fd00:ec2::253 fd00:ec2::23 fd20:ce::254"
-        ),
-    )
+_METADATA: Final = _words(
+    "169.254.169.254 169.254.169.253 169.254.169.123 169.254.170.2 169.254.170.23 169.254.0.23 "
+    "100.100.100.200 168.63.129.16 192.0.0.192 fd00:ec2::254 fd00:ec2::253 fd00:ec2::23 fd20:ce::254"
 )
-METADATA_NAMES: Final = frozenset(
-    _words(
-        "metadata metadata.google.internal metadata.goog metadata.internal instance-data instance-data.ec2.internal "
-        "metadata.tencentyun.com metadata.packet.net metadata.platformequinix.com metadata.azure.internal "
-        "rancher-metadata"
-    )
+METADATA_ADDRESSES: Final = frozenset(map(ipaddress.ip_address, _METADATA))
+METADATA_NAMES: Final = _words(
+    "metadata metadata.google.internal metadata.goog metadata.internal instance-data instance-data.ec2.internal "
+    "metadata.tencentyun.com metadata.packet.net metadata.platformequinix.com metadata.azure.internal rancher-metadata"
 )
 # Names from /etc/hosts, and public names whose DNS answer is 127.0.0.1.
-_LOOPBACK_NAMES: Final = frozenset(
-    _words(
-        "localhost localhost.localdomain localhost4 localhost6 ip6-localhost ip6-loopback localtest.me lvh.me vcap.me "
-        "lacolhost.com"
-    )
+_LOOPBACK_NAMES: Final = _words(
+    "localhost localhost.localdomain localhost4 localhost6 ip6-localhost ip6-loopback localtest.me lvh.me vcap.me "
+    "lacolhost.com"
 )
 _LOOPBACK_SUFFIXES: Final = (".localhost", ".localhost.localdomain", ".localtest.me", ".lvh.me", ".vcap.me")
 
@@ -69,47 +60,32 @@ def unwrap(address: Address) -> tuple[Address, ...]:
     inner: list[Address | None] = [address, address.ipv4_mapped, address.sixtofour]
     if address.teredo is not None:
         inner += address.teredo
-    low = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    bits = int(address)
+    low = ipaddress.IPv4Address(bits & 0xFFFFFFFF)
     if any(address in network for network in _NAT64):
-        inner.append(low)
-        inner.append(_nat64_local(address))
+        # RFC 6052, prefix /48: the IPv4 address lies on both sides of bits 64 to 71, which are zero.
+        inner += [low, ipaddress.IPv4Address((bits >> 64 & 0xFFFF) << 16 | bits >> 40 & 0xFFFF)]
+    isatap = bits >> 32 & 0xFFFFFFFF in (0x00005EFE, 0x02005EFE)
     # Up to ::ffff only ::1 and :: are in use, which are no IPv4 addresses.
-    if (address in _COMPATIBLE and int(address) > 0xFFFF) or address in _TRANSLATED or _is_isatap(address):
+    if (address in _COMPATIBLE and bits > 0xFFFF) or address in _TRANSLATED or isatap:
         inner.append(low)
     return tuple(dict.fromkeys(a for a in inner if a is not None))
 
 
-def _nat64_local(address: ipaddress.IPv6Address) -> Address:
-    # RFC 6052, prefix /48: the IPv4 address lies on both sides of bits 64 to 71, which are zero.
-    bits = int(address)
-    high = (bits >> 64) & 0xFFFF
-    low = (bits >> 40) & 0xFFFF
-    return ipaddress.IPv4Address(high << 16 | low)
-
-
-def _is_isatap(address: ipaddress.IPv6Address) -> bool:
-    return (int(address) >> 32) & 0xFFFFFFFF in (0x00005EFE, 0x02005EFE)
-
-
 def classes_of(address: Address) -> frozenset[str]:
     """Return the classes of one address; `public` stands alone."""
-    found = set()
-    if address in METADATA_ADDRESSES:
-        found.add("metadata")
-    if address.is_loopback:
-        found.add("loopback")
-    if address.is_unspecified or address in _THIS_NETWORK:
+    unspecified = address.is_unspecified or address in _THIS_NETWORK
+    holds = {
+        "metadata": address in METADATA_ADDRESSES,
         # On Linux a connection to 0.0.0.0 reaches the machine itself.
-        found |= {"unspecified", "loopback"}
-    if address.is_link_local:
-        found.add("link_local")
-    if any(address in network for network in _PRIVATE if network.version == address.version):
-        found.add("private")
-    if address.is_multicast:
-        found.add("multicast")
-    if not found and (address.is_reserved or not address.is_global):
-        found.add("reserved")
-    return frozenset(found or {"public"})
+        "loopback": address.is_loopback or unspecified,
+        "unspecified": unspecified,
+        "link_local": address.is_link_local,
+        "private": any(address in network for network in _PRIVATE if network.version == address.version),
+        "multicast": address.is_multicast,
+    }
+    found = frozenset(name for name, held in holds.items() if held)
+    return found or frozenset({"reserved" if address.is_reserved or not address.is_global else "public"})
 
 
 def classes_of_name(name: str) -> frozenset[str]:

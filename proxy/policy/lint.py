@@ -29,11 +29,12 @@ class Remark:
 def lint(rules: Sequence[Rule], default: str) -> tuple[Remark, ...]:
     """Return the remarks on `rules`, in their order."""
     remarks: list[Remark] = []
+    essences = [rule.model_dump(exclude={"id", "description", "tests", "severity"}) for rule in rules]
     for position, rule in enumerate(rules):
         remarks.extend(_alone(rule, default))
-        same = next((other for other in rules[:position] if _essence(rule) == _essence(other)), None)
-        if same is not None:
-            remarks.append(Remark(rule.id, "duplicate", f"does the same as {same.id}; remove one of the two"))
+        first = essences.index(essences[position])
+        if first < position:
+            remarks.append(Remark(rule.id, "duplicate", f"does the same as {rules[first].id}; remove one of the two"))
         remarks.extend(_shadowed(rule, rules))
     return tuple(remarks)
 
@@ -61,10 +62,6 @@ def _alone(rule: Rule, default: str) -> Iterator[Remark]:
         yield Remark(rule.id, "no-effect", "allows what the default already allows; an allow overrides no deny")
     if not rule.tests:
         yield Remark(rule.id, "untested", "has no tests; add a call that it must match and one that it must not")
-
-
-def _essence(rule: Rule) -> dict[str, Any]:
-    return rule.model_dump(exclude={"id", "description", "tests", "severity"})
 
 
 def _shadowed(rule: Rule, rules: Sequence[Rule]) -> Iterator[Remark]:

@@ -86,10 +86,7 @@ def load_policy(path: Path, book: KnownDetectors | None = None) -> CompiledPolic
 
 
 def load_sources(path: Path, book: KnownDetectors | None = None) -> tuple[Source, ...]:
-    """Read and check the files of a policy.
-
-    Raises PolicyError.
-    """
+    """Read and check the files of a policy; raise PolicyError."""
     sources: list[Source] = []
     problems: list[Problem] = []
     for file in policy_files(path):
@@ -107,10 +104,7 @@ def load_sources(path: Path, book: KnownDetectors | None = None) -> tuple[Source
 
 
 def policy_files(path: Path) -> tuple[Path, ...]:
-    """Return the files of a policy, by name.
-
-    Raises PolicyError where there are none.
-    """
+    """Return the files of a policy, by name; raise PolicyError where there are none."""
     if path.is_dir():
         files = tuple(sorted(p for p in path.iterdir() if p.suffix in (".yaml", ".yml") and p.is_file()))
         if not files:
@@ -181,8 +175,7 @@ def _refuse(file: Path, message: str, line: int = 1, column: int = 1) -> PolicyF
 def _load_file(file: Path) -> Source:
     nodes = _parse(file)
     try:
-        plain = _plain(nodes, count(1))
-        return Source(file, PolicyFile.model_validate(plain), nodes)
+        return Source(file, PolicyFile.model_validate(_plain(nodes, count(1))), nodes)
     except RecursionError:
         raise _refuse(file, "an alias refers to itself") from None
     except ValidationError as error:
@@ -197,7 +190,11 @@ def _parse(file: Path) -> Any:
     except UnicodeDecodeError as error:
         raise _refuse(file, f"byte {error.start} is not UTF-8; save the file as UTF-8") from None
     except MarkedYAMLError as error:
-        raise _yaml_problem(file, error) from None
+        mark = error.problem_mark or error.context_mark
+        line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+        said = (error.problem or error.context or "not YAML").split(" with value")[0]
+        advice = "; keep one of the two" if "duplicate key" in said else ""
+        raise _refuse(file, said + advice, line, column) from None
     except RecursionError:
         raise _refuse(file, "nested too deeply to be read") from None
     except (YAMLError, ValueError) as error:
@@ -206,15 +203,6 @@ def _parse(file: Path) -> Any:
         found = "empty" if nodes is None else f"a {type(nodes).__name__.removeprefix('Commented').lower()}"
         raise _refuse(file, f"a policy is a mapping that starts with version: 1; this file is {found}")
     return nodes
-
-
-def _yaml_problem(file: Path, error: MarkedYAMLError) -> PolicyFileError:
-    mark = error.problem_mark or error.context_mark
-    line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-    said = (error.problem or error.context or "not YAML").split(" with value")[0]
-    if "duplicate key" in said:
-        said += "; keep one of the two"
-    return _refuse(file, said, line, column)
 
 
 class _UnfitError(Exception):
@@ -231,10 +219,8 @@ def _plain(node: Any, counted: Iterator[int], steps: tuple[str | int, ...] = ())
     Raises _UnfitError for a tag, a value of another type than JSON's, or more than MAX_VALUES values.
     """
     if next(counted) > MAX_VALUES:
-        raise _UnfitError(
-            f"up to here the file holds more than {MAX_VALUES:,} values with aliases expanded; use fewer aliases",
-            steps[:2],
-        )
+        message = f"up to here the file holds more than {MAX_VALUES:,} values with aliases expanded; use fewer aliases"
+        raise _UnfitError(message, steps[:2])
     tag = getattr(node, "tag", None)
     if tag is not None and tag.value is not None:
         raise _UnfitError(f"the tag {tag.value} has no meaning here; remove it", steps)
@@ -278,7 +264,8 @@ def _explain(file: Path, nodes: Any, error: ErrorDetails) -> Problem:
 
 def _advice(error: ErrorDetails) -> str:
     name = str(error["loc"][-1]) if error["loc"] else ""
-    given = _shorten(error.get("input"))
+    shown = repr(error.get("input"))
+    given = shown if len(shown) <= 80 else shown[:77] + "..."
     match error["type"]:
         case "extra_forbidden":
             return f"there is no field {name!r} here{_did_you_mean(name)}"
@@ -295,11 +282,6 @@ def _advice(error: ErrorDetails) -> str:
             return f"{given}: {error['ctx']['error']}"
         case _:
             return f"{error['msg']}, got {given}"
-
-
-def _shorten(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
 
 
 _MODELS: Final = (PolicyFile, Annotations, DenyRule, RedactRule, TwoPhaseRule, Condition, Egress, EgressRule, Pins)

@@ -8,25 +8,12 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING, Any, Final
 
-from proxy.policy import command_operator, host_operators, path_operator
+from proxy.policy import command_operator, host_operators, path_operator, views
 from proxy.policy.arg_path import parse_arg
 from proxy.policy.conditions import All, Any_, Bounds, Condition, Not, as_tuple
 from proxy.policy.regex import compile_search
 from proxy.policy.text import fold, read_text
-from proxy.policy.views import (
-    MAY,
-    NO,
-    YES,
-    TextView,
-    gather,
-    judge_each,
-    kind_of,
-    view_contents,
-    view_length,
-    view_number,
-    view_scalar,
-    view_text,
-)
+from proxy.policy.views import MAY, NO, YES, TextView, gather, judge_each
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,8 +27,6 @@ type Build = Callable[[ArgPath, Any], Test]
 # Indexed by bits. "May" stays "may": where some views fit, others do not. 2 stays 2, because a guess
 # about a value that cannot be judged (see `CompiledRule.evaluate`) is as good as its negation.
 _NEGATED: Final = (3, 1, 2, 0)
-
-
 _COMPARISONS: Final = {"gt": operator.gt, "gte": operator.ge, "lt": operator.lt, "lte": operator.le}
 
 
@@ -94,9 +79,7 @@ def _not(part: Test) -> Test:
 
 
 def _equals(arg: ArgPath, operand: Any) -> Test:
-    if operand is None:
-        return _type(arg, "null")
-    return _in(arg, [operand])
+    return _type(arg, "null") if operand is None else _in(arg, [operand])
 
 
 def _not_equals(arg: ArgPath, operand: Any) -> Test:
@@ -107,14 +90,11 @@ def _not_equals(arg: ArgPath, operand: Any) -> Test:
 
 
 def _in(arg: ArgPath, operand: list[Any]) -> Test:
-    wanted = [view_scalar(value) for value in operand]
+    wanted = [views.view_scalar(value) for value in operand]
     names = frozenset(name for view in wanted for name in view.names)
-    exact = [(type(view.value), view.value) for view in wanted]
-    judge = _judge_scalar(names, exact)
-    test = judge_each(gather(arg, "scalar", view_scalar), judge)
-    if None not in operand:
-        return test
-    return _any((test, _type(arg, "null")))
+    judge = _judge_scalar(names, [(type(view.value), view.value) for view in wanted])
+    test = judge_each(gather(arg, "scalar", views.view_scalar), judge)
+    return _any((test, _type(arg, "null"))) if None in operand else test
 
 
 def _judge_scalar(names: frozenset[str], exact: list[tuple[type, Any]]) -> Judge:
@@ -146,7 +126,7 @@ def _has_affix(fits: Callable[[str, tuple[str, ...]], bool]) -> Build:
             # An allow must fit as written: a server that compares case would not take SK- for sk-.
             return YES if all(fits(text, exact) for text in view.readings) else MAY
 
-        return judge_each(gather(arg, "text", view_text), judge)
+        return judge_each(gather(arg, "text", views.view_text), judge)
 
     return build
 
@@ -162,7 +142,7 @@ def _contains(arg: ArgPath, operand: Any) -> Test:
             return NO
         return YES if all(any(word in text for word in exact) for text in view.readings) else MAY
 
-    return judge_each(gather(arg, "contents", view_contents), judge)
+    return judge_each(gather(arg, "contents", views.view_contents), judge)
 
 
 def _matches(arg: ArgPath, operand: Any) -> Test:
@@ -171,13 +151,11 @@ def _matches(arg: ArgPath, operand: Any) -> Test:
     def judge(view: TextView) -> int:
         return _summarise([any(search(text) for search in searches) for text in view.readings])
 
-    return judge_each(gather(arg, "text", view_text), judge)
+    return judge_each(gather(arg, "text", views.view_text), judge)
 
 
 def _summarise(hits: list[bool]) -> int:
-    if all(hits):
-        return YES
-    return MAY if any(hits) else NO
+    return YES if all(hits) else MAY if any(hits) else NO
 
 
 def _compare(compare: Callable[[Any, Any], bool]) -> Build:
@@ -187,7 +165,7 @@ def _compare(compare: Callable[[Any, Any], bool]) -> Build:
                 return NO
             return YES if view.plain else MAY
 
-        return judge_each(gather(arg, "number", view_number), judge)
+        return judge_each(gather(arg, "number", views.view_number), judge)
 
     return build
 
@@ -208,10 +186,8 @@ def _type(arg: ArgPath, operand: Any) -> Test:
     wanted = frozenset(as_tuple(operand))
 
     def fits(value: Any) -> bool:
-        kind = kind_of(value)
-        if kind in wanted:
-            return True
-        return kind == "number" and "integer" in wanted and float(value).is_integer()
+        kind = views.kind_of(value)
+        return kind in wanted or (kind == "number" and "integer" in wanted and float(value).is_integer())
 
     def test(context: EvalContext) -> int:
         found = arg.select(context)
@@ -233,7 +209,7 @@ def _length(arg: ArgPath, operand: int | Bounds) -> Test:
     def judge(lengths: tuple[int, ...]) -> int:
         return _summarise([all(compare(length, limit) for compare, limit in checks) for length in lengths])
 
-    return judge_each(gather(arg, "length", view_length), judge)
+    return judge_each(gather(arg, "length", views.view_length), judge)
 
 
 OPERATORS: Final[dict[str, Build]] = {

@@ -80,10 +80,7 @@ def gather_paths(arg: ArgPath) -> Callable[[EvalContext], PathSet]:
 def _merge(views: Views) -> PathSet:
     items: tuple[PathViews, ...] = views.items
     extra: tuple[PathViews, ...] = views.extra
-    trouble = views.trouble
-    for item in items:
-        if item.problem:
-            trouble = Trouble(AMBIGUOUS, item.problem)
+    problems = [item.problem for item in items if item.problem]
     everything = (*items, *extra)
     globs = dict.fromkeys(path for item in everything for path in item.globs)
     searches = dict.fromkeys(path for item in everything for path in item.searches)
@@ -92,7 +89,7 @@ def _merge(views: Views) -> PathSet:
         tuple(dict.fromkeys(path for item in items for path in item.exact)),
         tuple(dict.fromkeys(path for item in items for path in item.relative)),
         views.sure and all(item.exact or item.relative for item in items),
-        trouble,
+        Trouble(AMBIGUOUS, problems[-1]) if problems else views.trouble,
         may_reach=reach_of(globs, searches) if globs or searches else None,
     )
 
@@ -112,9 +109,7 @@ class RootSet(NamedTuple):
 
     def hold_relative(self, path: str) -> bool:
         # "../" has left the server's folder, so not even `.` holds it.
-        if path == "../":
-            return False
-        return any(root == "./" or path.startswith(root[2:]) for root in self.relative)
+        return path != "../" and any(root == "./" or path.startswith(root[2:]) for root in self.relative)
 
 
 def path_under(arg: ArgPath, operand: Any) -> Test:
@@ -186,13 +181,11 @@ def glob_search(globs: Sequence[str]) -> Callable[[str], bool] | None:
 
 def _translate(glob: str) -> str:
     """Return the RE2 expression of a root with globs that ends in `/`."""
-    out = []
-    for part in glob[1:-1].split("/"):
-        if part == "**":
-            out.append("(?:[^/]+/)*")
-        else:
-            out.append("".join({"*": "[^/]*", "?": "[^/]"}.get(c) or escape(c) for c in part) + "/")
-    return "/" + "".join(out)
+    marks = {"*": "[^/]*", "?": "[^/]"}
+    return "/" + "".join(
+        "(?:[^/]+/)*" if part == "**" else "".join(marks.get(c) or escape(c) for c in part) + "/"
+        for part in glob[1:-1].split("/")
+    )
 
 
 def read_root(root: str) -> str:
@@ -201,11 +194,7 @@ def read_root(root: str) -> str:
     Only separators, `.` and `..` are resolved: a policy's author hides nothing. Relative
     folders (`.`, `src`) cover paths relative to the server's directory.
     """
-    walk = _walk_plain(root.replace("\\", "/"))
-    return walk if walk.startswith("/") or walk == "./" else "./" + walk
-
-
-def _walk_plain(text: str) -> str:
+    text = root.replace("\\", "/")
     drive = text[1:2] == ":"
     parts: list[str] = []
     for part in text.split("/"):
@@ -215,21 +204,20 @@ def _walk_plain(text: str) -> str:
             parts.append(part)
     if drive:
         parts[0] = parts[0][0].upper() + ":"
-    if drive or text.startswith("/"):
-        return join_parts(tuple(parts))
-    return join_parts(tuple(parts))[1:] or "./"
+    return ("" if drive or text.startswith("/") else ".") + join_parts(tuple(parts))
 
 
 def reach_of(globs: Iterable[str], searches: Iterable[str]) -> Callable[[str], bool]:
     """Return the test whether one of these folded patterns may name something under a folded root."""
     absolute = [_parts(pattern) for pattern in globs]
-    relative = [_parts(pattern) for pattern in searches]
+    relative = [(folders, tuple(f".{e}" for e in search_endings(last))) for *folders, last in map(_parts, searches)]
 
     def may_reach(root: str) -> bool:
         wanted = _parts(root)
-        return any(_glob_may_reach(given, wanted) for given in absolute) or any(
-            _search_may_reach(given, wanted) for given in relative
-        )
+        if any(_glob_may_reach(given, wanted) for given in absolute):
+            return True
+        # Only where the search names a part of the root: that it might start at `/` does not count.
+        return any(name in folders or name.endswith(endings) for folders, endings in relative for name in wanted)
 
     return may_reach
 
@@ -239,21 +227,12 @@ def _parts(path: str) -> list[str]:
 
 
 def _glob_may_reach(given: list[str], wanted: list[str]) -> bool:
-    for i, part in enumerate(wanted):
-        if i >= len(given):
-            return False
-        if given[i].startswith("**"):
+    for pattern, part in zip(given, wanted, strict=False):
+        if pattern.startswith("**"):
             return True
-        if not _component_may_match(given[i], part):
+        if not _component_may_match(pattern, part):
             return False
-    return True
-
-
-def _search_may_reach(given: list[str], wanted: list[str]) -> bool:
-    # Only where the search names a part of the root: that it might start at `/` does not count.
-    *folders, last = given
-    endings = tuple(f".{ending}" for ending in search_endings(last))
-    return any(name in folders or name.endswith(endings) for name in wanted)
+    return len(given) >= len(wanted)
 
 
 def _component_may_match(pattern: str, name: str) -> bool:
@@ -261,5 +240,4 @@ def _component_may_match(pattern: str, name: str) -> bool:
     if not marks:
         return pattern == name
     last = max(i for i, c in enumerate(pattern) if c in "*?]}[{")
-    tail = pattern[last + 1 :]
-    return name.startswith(pattern[: marks[0]]) and (not tail or name.endswith(tail))
+    return name.startswith(pattern[: marks[0]]) and name.endswith(pattern[last + 1 :])

@@ -71,11 +71,6 @@ class _Collector:
     taken: set[tuple[str, bool]] = field(default_factory=set)
     searching: dict[str, bool] = field(default_factory=dict)
 
-    def note(self, path: str, walk: _Walk, text: str) -> None:
-        """Record whether every reading that gives `path` only searches by it."""
-        folded = path.casefold()
-        self.searching[folded] = self.searching.get(folded, True) and is_search(text, walk.parts)
-
     def views(self) -> PathViews:
         folded = dict.fromkeys(p.casefold() for p in (*self.exact, *self.loose))
         patterns = [p for p in folded if not GLOB_MARKS.isdisjoint(p)]
@@ -117,8 +112,8 @@ def _read_one(reading: str, found: _Collector) -> None:
     if "\0" in reading:
         found.problem = "a NUL character"
     stripped = reading.strip()
-    location, is_url = _from_url(stripped)
-    _take(location if is_url else reading, found, strict=True)
+    location = _from_url(stripped)
+    _take(reading if location is None else location, found, strict=True)
     _take(stripped, found, strict=False)
     for other in _careless(stripped, found):
         _take(other, found, strict=False)
@@ -136,7 +131,9 @@ def _careless(text: str, found: _Collector) -> list[str]:
         out.extend(text.splitlines()[:_MAX_TAILS])
     starts = [i for i, c in enumerate(text) if c == "/" and i and text[i - 1] in _LIST_MARKS]
     out.extend(text[i:] for i in starts[-_MAX_TAILS:])
-    tidied = _tidy(text)
+    # Some servers drop controls, blanks around a component, and `;parameters` (Tomcat).
+    parts = "".join(c for c in text if c >= " ").translate(_SLASHES).split("/")
+    tidied = "/".join(part.partition(";")[0].strip() for part in parts)
     if tidied != text:
         out.append(tidied)
     # A filter that removes "../" once turns "....//" into "../".
@@ -159,12 +156,6 @@ def _behind_schemes(text: str, found: _Collector) -> list[str]:
     return out
 
 
-def _tidy(text: str) -> str:
-    """Drop what some servers drop inside a component: controls, outer blanks, `;parameters` (Tomcat)."""
-    printable = "".join(c for c in text if c >= " ")
-    return "/".join(part.partition(";")[0].strip() for part in printable.translate(_SLASHES).split("/"))
-
-
 def _split_scheme(text: str) -> tuple[str, str] | None:
     scheme, colon, rest = text.partition(":")
     if not colon or len(scheme) < 2 or not scheme[0].isalpha() or not _SCHEME.issuperset(scheme):
@@ -172,13 +163,12 @@ def _split_scheme(text: str) -> tuple[str, str] | None:
     return scheme.lower(), rest
 
 
-def _from_url(text: str) -> tuple[str, bool]:
-    """Return the path of a `file:` URL, and whether `text` is one."""
+def _from_url(text: str) -> str | None:
+    """Return the path of a `file:` URL, or None for any other text."""
     split = _split_scheme(text)
     if split is None or split[0] != "file":
-        return text, False
-    location = _after_authority(split[1].replace("\\", "/"))
-    return location.partition("?")[0].partition("#")[0], True
+        return None
+    return _after_authority(split[1].replace("\\", "/")).partition("?")[0].partition("#")[0]
 
 
 def _after_authority(rest: str) -> str:
@@ -194,12 +184,9 @@ def _take(text: str, found: _Collector, *, strict: bool) -> None:
     if (text, strict) in found.taken or (text, True) in found.taken:
         return
     found.taken.add((text, strict))
-    _flag(text, found)
-    slashed = text.translate(_SLASHES)
-    _add(text, found, strict=strict)
-    if slashed != text:
-        _flag(slashed, found)
-        _add(slashed, found, strict=strict)
+    for form in dict.fromkeys((text, text.translate(_SLASHES))):
+        _flag(form, found)
+        _add(form, found, strict=strict)
 
 
 def _flag(text: str, found: _Collector) -> None:
@@ -221,15 +208,13 @@ def _add(text: str, found: _Collector, *, strict: bool) -> None:
     if "proc" in text.casefold() or "dev" in text.casefold():
         found.loose[join_parts(_walk(text, follow=False).parts)] = None
     path = join_parts(walk.parts)
-    found.note(path, walk, text)
-    if not walk.absolute:
-        found.loose[path] = None
-        if strict:
-            found.relative["../" if walk.escaped else path[1:] or "./"] = None
-    elif strict:
-        found.exact[path] = None
-    else:
-        found.loose[path] = None
+    folded = path.casefold()
+    # A search only where every reading that gives the path searches by it.
+    found.searching[folded] = found.searching.get(folded, True) and is_search(text, walk.parts)
+    paths = found.exact if strict and walk.absolute else found.loose
+    paths[path] = None
+    if strict and not walk.absolute:
+        found.relative["../" if walk.escaped else path[1:] or "./"] = None
     _add_likely(walk.parts, found)
     tails = _tails(text)
     if len(tails) > _MAX_TAILS:
@@ -249,20 +234,17 @@ def _add_likely(parts: tuple[str, ...], found: _Collector, hops: int = 0) -> Non
             found.loose[join_parts(aliased)] = None
             if hops < 3:
                 _add_likely(aliased, found, hops + 1)
-    trimmed = tuple(_trim(p, first=i == 0) for i, p in enumerate(parts))
+    # NTFS opens "etc::$INDEX_ALLOCATION" and "etc." as "etc".
+    trimmed = tuple(
+        p if i == 0 and p[1:2] == ":" else p.partition(":")[0].strip(" \t\r\n").rstrip(". ")
+        for i, p in enumerate(parts)
+    )
     if trimmed != parts:
         found.loose[join_parts(tuple(p for p in trimmed if p))] = None
     drive = _drive(lowered)
     if drive:
         found.loose[join_parts((drive[0] + ":", *parts[drive[1] :]))] = None
         found.loose[join_parts(parts[drive[1] :])] = None
-
-
-def _trim(part: str, *, first: bool) -> str:
-    # NTFS opens "etc::$INDEX_ALLOCATION" and "etc." as "etc".
-    if first and part[1:2] == ":":
-        return part
-    return part.partition(":")[0].strip(" \t\r\n").rstrip(". ")
 
 
 def _drive(lowered: tuple[str, ...]) -> tuple[str, int] | None:
@@ -330,11 +312,8 @@ def _through_proc(stack: list[str]) -> bool:
     head = stack[0].casefold()
     if head == "dev":
         return len(stack) == 2 and stack[1].casefold() == "fd"
-    if head != "proc" or len(stack) not in (3, 5):
-        return False
-    if len(stack) == 5 and stack[2].casefold() != "task":
-        return False
-    return stack[-1].casefold() in ("root", "cwd", "fd", "map_files")
+    of_process = len(stack) == 3 or (len(stack) == 5 and stack[2].casefold() == "task")
+    return head == "proc" and of_process and stack[-1].casefold() in ("root", "cwd", "fd", "map_files")
 
 
 def is_search(text: str, parts: tuple[str, ...]) -> bool:

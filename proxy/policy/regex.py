@@ -23,12 +23,8 @@ def compile_search(pattern: str) -> Callable[[str], bool]:
     Raises ValueError with RE2's message where RE2 refuses the pattern.
     """
     known = _KNOWN.get(pattern)
-    if known is None:
-        known = _KNOWN[pattern] = _make_search(pattern)
-    return known
-
-
-def _make_search(pattern: str) -> Callable[[str], bool]:
+    if known is not None:
+        return known
     compiled = _compile(pattern)
     match = compiled.Match
 
@@ -37,6 +33,7 @@ def _make_search(pattern: str) -> Callable[[str], bool]:
         return bool(match(_ANYWHERE, data, 0, len(data))[0] != _NOWHERE)
 
     _SIZES[search] = compiled.ProgramSize()
+    _KNOWN[pattern] = search
     return search
 
 

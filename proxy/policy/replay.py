@@ -60,13 +60,8 @@ class Replay:
 
     def data(self) -> dict[str, Any]:
         """Return the figures as a JSON object, without the changes themselves."""
-        return {
-            "policy_version": self.policy_version,
-            "decided": self.decided,
-            "passed_over": self.passed_over,
-            "masked": self.masked,
-            "changed": len(self.changes),
-        }
+        names = ("policy_version", "decided", "passed_over", "masked")
+        return {name: getattr(self, name) for name in names} | {"changed": len(self.changes)}
 
 
 def replay(policy: CompiledPolicy, events: Iterable[Mapping[str, Any]]) -> Replay:

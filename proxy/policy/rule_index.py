@@ -14,6 +14,7 @@ value there: without any value, every condition that has an index is false.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from proxy.policy.arg_path import EvalContext, parse_arg
@@ -147,16 +148,7 @@ def index_scalars(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
     return _index_views(gather(arg, "scalar", view_scalar), leaves, find)
 
 
-def index_heads(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
-    return _index_slices(arg, leaves, lambda text, length: text[:length])
-
-
-def index_tails(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
-    # Not text[-length:], which is the whole text where length is 0.
-    return _index_slices(arg, leaves, lambda text, length: text[max(len(text) - length, 0) :])
-
-
-def _index_slices(arg: ArgPath, leaves: Sequence[Leaf], cut: Callable[[str, int], str]) -> Index:
+def _index_slices(cut: Callable[[str, int], str], arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
     rules = _folded_words(leaves)
     lengths = sorted({len(word) for word in rules})
 
@@ -194,7 +186,7 @@ def index_commands(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
         found = {rule for name in names for rule in rules.get(name, ())}
         return found | {rule for fits, rule in globs if any(map(fits, names))}
 
-    return _index_views(gather(arg, "command", view_command), leaves, find, _has_problem)
+    return _index_views(gather(arg, "command", view_command), leaves, find, with_problems=True)
 
 
 def index_classes(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
@@ -204,7 +196,7 @@ def index_classes(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
         kinds = {kind for host in view.hosts for found in host.classes() for kind in found}
         return {rule for kind in kinds for rule in rules.get(kind, ())}
 
-    return _index_views(gather(arg, "url", view_url), leaves, find, _has_problem)
+    return _index_views(gather(arg, "url", view_url), leaves, find, with_problems=True)
 
 
 def index_hosts(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
@@ -228,16 +220,10 @@ def index_hosts(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
         found.update([rule for fits, rule in globs if fits(name)])
         return found
 
-    return _index_views(
-        gather(arg, "url", view_url),
-        leaves,
-        lambda view: {rule for host in view.hosts for rule in find(host)},
-        _has_problem,
-    )
+    def find_all(view: UrlViews) -> set[int]:
+        return {rule for host in view.hosts for rule in find(host)}
 
-
-def _has_problem(view: UrlViews | CommandView) -> bool:
-    return view.problem is not None
+    return _index_views(gather(arg, "url", view_url), leaves, find_all, with_problems=True)
 
 
 _NO_RULES: Final[frozenset[int]] = frozenset()
@@ -247,14 +233,15 @@ def _index_views(
     views_of: Callable[[EvalContext], Views],
     leaves: Sequence[Leaf],
     find: Callable[[Any], Collection[int]],
-    unsure: Callable[[Any], bool] | None = None,
+    *,
+    with_problems: bool = False,
 ) -> Index:
     everyone = _all_rules(leaves)
 
     # A value that cannot be judged may match any of the rules.
     def index(context: EvalContext) -> Collection[int]:
         items, extra, _, trouble = views_of(context)
-        if trouble is not None or (unsure is not None and any(map(unsure, items))):
+        if trouble is not None or (with_problems and any(view.problem is not None for view in items)):
             return everyone
         if len(items) == 1 and not extra:
             return find(items[0])
@@ -267,8 +254,9 @@ def _index_views(
 INDEXES: Final[dict[str, Build]] = {
     "equals": index_scalars,
     "in": index_scalars,
-    "starts_with": index_heads,
-    "ends_with": index_tails,
+    "starts_with": partial(_index_slices, lambda text, length: text[:length]),
+    # Not text[-length:], which is the whole text where length is 0.
+    "ends_with": partial(_index_slices, lambda text, length: text[max(len(text) - length, 0) :]),
     "contains": index_contents,
     "matches": index_matches,
     "path_under": index_paths,
@@ -336,7 +324,13 @@ def _needs(when: When) -> list[_Need] | None:
     """Return conditions of which at least one holds wherever the whole does; None where there are none."""
     match when:
         case Condition():
-            return _need(when)
+            name, operand = next(iter(when.operators().items()))
+            build = INDEXES.get(name)
+            if build is None or (name == "exists" and not operand):
+                return None
+            if name in ("equals", "in") and None in as_tuple(operand):
+                build = index_presence
+            return [_Need(when.arg, build, operand)]
         case Any_(any=parts):
             found = [_needs(part) for part in parts]
             return None if None in found else [need for needs in found for need in needs or ()]
@@ -345,16 +339,6 @@ def _needs(when: When) -> list[_Need] | None:
             return _needs(parts[0])
         case _:
             return None
-
-
-def _need(condition: Condition) -> list[_Need] | None:
-    name, operand = next(iter(condition.operators().items()))
-    build = INDEXES.get(name)
-    if build is None or (name == "exists" and not operand):
-        return None
-    if name in ("equals", "in") and None in as_tuple(operand):
-        build = index_presence
-    return [_Need(condition.arg, build, operand)]
 
 
 def _indexes(needs: dict[int, list[_Need]]) -> Iterator[tuple[ArgPath, tuple[Index, ...], frozenset[int]]]:

@@ -156,11 +156,9 @@ class TwoPhaseRule(_Rule):
     )
     block_threshold: Weight = Field(default=0.45, description="A proposal with this score or more is blocked.")
     weights: Weights = Field(default_factory=Weights, description="How much each signal counts.")
-    token_seconds: Annotated[float, Field(ge=1, le=86_400)] = Field(
-        default=300, description="How long a commit token is valid."
-    )
-    approval_seconds: Annotated[float, Field(ge=1, le=2_592_000)] = Field(
-        default=3600, description="How long a proposal waits for an operator."
+    token_seconds: float = Field(default=300, ge=1, le=86_400, description="How long a commit token is valid.")
+    approval_seconds: float = Field(
+        default=3600, ge=1, le=2_592_000, description="How long a proposal waits for an operator."
     )
 
     @model_validator(mode="after")
@@ -224,8 +222,7 @@ class Egress(Strict):
     private: AllowOrDeny = Field(default="allow", description="Private networks: 10.0.0.0/8 and the like.")
     loopback: AllowOrDeny = Field(default="allow", description="The proxy's own machine.")
     secrets: Secrets = Field(
-        default="allow",
-        description="Secrets in requests that are not MCP: allow, report, or deny the request.",
+        default="allow", description="Secrets in requests that are not MCP: allow, report, or deny the request."
     )
     rules: list[EgressRule] = Field(default_factory=list, description="The rules, in any order.")
 
@@ -238,8 +235,7 @@ class Pins(Strict):
         description="record: record new and changed tools; enforce: also hide and deny them until approved.",
     )
     hidden_characters: Literal["record", "enforce"] = Field(
-        "enforce",
-        description="enforce: hide and deny tools whose description has invisible characters.",
+        "enforce", description="enforce: hide and deny tools whose description has invisible characters."
     )
 
 

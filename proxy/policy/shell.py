@@ -129,13 +129,9 @@ class _Reader:
         if "".join(self.draft.text).isdecimal() and not self.draft.quoted:
             self.draft = Draft()
         self._end_word()
-        operator = next(
-            op
-            for op in ("<<<", "<<-", "<<", "<>", "<&", "<", ">>", ">&", ">|", ">")
-            if self.text.startswith(op, self.at)
-        )
-        self.at += len(operator)
-        self.redirect = operator
+        operators = ("<<<", "<<-", "<<", "<>", "<&", "<", ">>", ">&", ">|", ">")
+        self.redirect = next(operator for operator in operators if self.text.startswith(operator, self.at))
+        self.at += len(self.redirect)
 
     def _word_char(self, char: str) -> None:
         draft = self.draft
@@ -345,12 +341,9 @@ class _Reader:
         if self.words and self.words[0].text not in _SWALLOWING:
             self.commands.append(SimpleCommand(tuple(self.words), self.piped, tuple(self.fed)))
         elif self.words and self.words[0].text == "case":
-            self._case_arm()
+            texts = [word.text for word in self.words]
+            # The pattern of the first arm, `case x in a) …`, is where a command would be.
+            if "in" in texts[:-2]:
+                self.commands.append(SimpleCommand(tuple(self.words[texts.index("in") + 2 :])))
         self.words, self.fed, self.redirect = [], [], None
         self.piped = piped
-
-    def _case_arm(self) -> None:
-        """Add the first arm of `case x in a) …`, whose pattern is where a command would be."""
-        texts = [word.text for word in self.words]
-        if "in" in texts and texts.index("in") + 2 < len(texts):
-            self.commands.append(SimpleCommand(tuple(self.words[texts.index("in") + 2 :])))

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 # than this, any of them may be the one that a rule looks for.
 MAX_SHAPES: Final = 16
 
-_MARKS: Final = frozenset("*?[")
 _STEPS: Final = frozenset(("", ".", ".."))
 _STARS: Final = frozenset("*?")
 _ESCAPES: Final = dict(zip("abeEfnrtv", "\a\b\x1b\x1b\f\n\r\t\v", strict=True))
@@ -98,7 +97,7 @@ class Draft:
 
 def _shape(text: str, prefix: str, suffix: str, *, expanded: bool) -> Shape:
     """Return the shape of a word of which `text` is known; `expanded` says that it holds more than globs."""
-    many = not _MARKS.isdisjoint(text)
+    many = is_glob(text)
     while prefix.startswith("./"):
         text, prefix = text[2:], prefix[2:]
     # Behind `$x`, a step such as `..` or nothing may lead anywhere: `rm -rf "$x/.."` can be `rm -rf /`.
@@ -147,7 +146,10 @@ def _may_be(shape: Shape, wanted: str) -> bool:
         return False
     literal = wanted.replace("[*]", "").replace("[?]", "")
     if is_glob(literal):
-        return _may_fit(shape, wanted)
+        marks = [i for i, char in enumerate(wanted) if char in "*?[]"]
+        head, tail = wanted[: marks[0]], wanted[marks[-1] + 1 :]
+        begins = head.startswith(shape.prefix) or shape.prefix.startswith(head)
+        return begins and (tail.endswith(shape.suffix) or shape.suffix.endswith(tail))
     wanted = wanted.replace("[*]", "*").replace("[?]", "?")
     return (
         wanted.startswith(shape.prefix)
@@ -157,19 +159,8 @@ def _may_be(shape: Shape, wanted: str) -> bool:
     )
 
 
-def _may_fit(shape: Shape, glob: str) -> bool:
-    """Return whether a word may fit a glob, by how both begin and end."""
-    marks = [i for i, char in enumerate(glob) if char in _MARKS or char == "]"]
-    head, tail = glob[: marks[0]], glob[marks[-1] + 1 :]
-    begins = head.startswith(shape.prefix) or shape.prefix.startswith(head)
-    return begins and (tail.endswith(shape.suffix) or shape.suffix.endswith(tail))
-
-
 def read_balanced(text: str, start: int) -> tuple[str, int]:
-    """Return the text between the bracket at `start` and its partner, and the position after it.
-
-    Raises ShellError where it has none.
-    """
+    """Return the text from the bracket at `start` to its partner, and the position after; raise ShellError if open."""
     opening = text[start]
     closing = {"(": ")", "{": "}"}[opening]
     level = 0
@@ -205,10 +196,7 @@ def _end_of_double(text: str, at: int) -> int:
 
 
 def read_ansi_c(text: str, at: int) -> tuple[str, int]:
-    """Return what `$'…'` stands for, from the position after its opening quote, and the position after it.
-
-    Raises ShellError where it does not end.
-    """
+    """Return what `$'…'` whose text starts at `at` stands for, and the position after it; raise ShellError if open."""
     # bash decodes these before it runs a program: `$'cu\x72l'` is curl.
     out: list[str] = []
     while at < len(text):

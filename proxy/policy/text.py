@@ -28,7 +28,7 @@ INVISIBLE_CLASS = "".join(f"{chr(low)}-{chr(high)}" for low, high in _RANGES)
 # "%2525252f" is a slash to a chain of enough decoders. What is still encoded after this many is a problem.
 MAX_DECODES = 8
 NOT_UTF8 = "percent-encoded bytes that are not UTF-8"
-_PERCENT_U: Final = re.compile("%[uU]([0-9a-fA-F]{4})")
+_PERCENT_U: Final = re.compile("%u([0-9a-fA-F]{4})")
 _BLANKS: Final = " \t\r\n\ufeff"
 _OPENINGS: Final = frozenset('{["')
 
@@ -90,7 +90,7 @@ def _percent_decode(text: str) -> tuple[str, bool]:
     if "%" not in text:
         return text, True
     # Some Windows servers still take %u002e for a dot.
-    data = unquote_to_bytes(_PERCENT_U.sub(lambda found: chr(int(found[1], 16)), text))
+    data = unquote_to_bytes(_PERCENT_U.sub(lambda found: chr(int(found[1], 16)), text.replace("%U", "%u")))
     try:
         return data.decode("utf-8"), True
     except UnicodeDecodeError:
@@ -103,10 +103,7 @@ def looks_like_json(text: str) -> bool:
 
 
 def parse_embedded_json(text: str) -> Any:
-    """Return the JSON object, array or string that `text` holds, or None.
-
-    Raises AmbiguousError where parsers would disagree on it.
-    """
+    """Return the JSON object, array or string in `text`, or None; raise AmbiguousError where parsers would disagree."""
     if not looks_like_json(text):
         return None
     try:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from proxy.policy.arg_path import ArgPath, EvalContext
 
-
 NO: Final = 0
 MAY: Final = 1
 YES: Final = 3
@@ -60,10 +59,7 @@ _KINDS: Final = {bool: "boolean", int: "number", float: "number", str: "string",
 
 
 def kind_of(value: Any) -> str:
-    """Return the JSON name of a value's type.
-
-    Raises TypeError for what is no JSON value.
-    """
+    """Return the JSON name of a value's type; raise TypeError for what is no JSON value."""
     if value is None:
         return "null"
     for kind, name in _KINDS.items():
@@ -196,8 +192,7 @@ def view_scalar(value: Any) -> ScalarView:
         raise WrongTypeError("one value", value)
     if isinstance(value, str):
         names = set(view_text(value).folded)
-        number = read_number(value)
-        if number is not None:
+        if (number := read_number(value)) is not None:
             names.add(_name(number))
         return ScalarView(value, frozenset(names))
     return ScalarView(value, frozenset({_name(value)}))
@@ -227,11 +222,9 @@ class NumberView(NamedTuple):
 def view_number(value: Any) -> NumberView:
     if isinstance(value, int | float) and not isinstance(value, bool):
         return NumberView(value, True)
-    if isinstance(value, str):
-        # A lax server takes "5000" for 5000, so a deny of `gt: 1000` must see it.
-        number = read_number(value)
-        if number is not None:
-            return NumberView(number, False)
+    # A lax server takes "5000" for 5000, so a deny of `gt: 1000` must see it.
+    if isinstance(value, str) and (number := read_number(value)) is not None:
+        return NumberView(number, False)
     raise WrongTypeError("a number", value)
 
 

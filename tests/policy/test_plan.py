@@ -34,7 +34,7 @@ def call(arguments, tool="tool"):
 def decide_one_by_one(policy, asked):
     reading = EvalContext(asked.arguments or {})
     hits = [hit for rule in policy.rules_for(asked) if (hit := rule.evaluate(reading)) is not None]
-    return policy.conclude(asked, hits) if hits else policy._no_match(asked)
+    return policy.conclude(asked, hits)
 
 
 def in_cases(group):

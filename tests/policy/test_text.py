@@ -51,6 +51,8 @@ def test_a_string_that_is_encoded_too_often_or_not_in_utf8_is_a_problem():
     assert read_text("%ff").problem == NOT_UTF8
     assert read_text("50% off").problem is None
     assert read_text("%uZZZZ").readings == ("%uZZZZ",)
+    assert read_text("%UZZZZ").readings == ("%UZZZZ", "%uZZZZ")
+    assert read_text("%U00%U0041").readings == ("%U00%U0041", "%u00A")
 
 
 @pytest.mark.parametrize("text", ["CURL", "c\u200burl", "\uff43\uff35rl", "cur\u00adl"])
