@@ -63,10 +63,7 @@ class DetectorCatalog:
         return [DetectorProblem((field,), f"hyperscan refuses it: {refused}; {advice}")] if refused else []
 
     def select(self, names: Sequence[str]) -> frozenset[int]:
-        """Return the indexes of the detectors that `names` choose: ids, or `secrets`, `pii`, `custom`.
-
-        Raises PolicyError for a name that chooses nothing.
-        """
+        """Return the indexes of the detectors of these ids or families. Raises PolicyError for an unknown name."""
         key = tuple(names)
         chosen = self.selections.get(key)
         if chosen is None:

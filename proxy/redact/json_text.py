@@ -142,10 +142,7 @@ class Document:
         return copy
 
     def path(self, index: int, shown: Mapping[tuple[int, PathStep], str] | None = None) -> str:
-        """Return where a leaf is, as `files[0].name`; `shown` has the masked forms of keys.
-
-        The path of a leaf nested deeper than `_MAX_STEPS` begins with an ellipsis.
-        """
+        """Return where a leaf is, as `files[0].name`, with the keys in `shown` masked; its last `_MAX_STEPS` steps."""
         container, step = self.leaves[index].container, self.leaves[index].step
         steps: list[str] = []
         while container >= 0 and len(steps) < _MAX_STEPS:

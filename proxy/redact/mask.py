@@ -66,10 +66,7 @@ class Masker:
         engine: EngineName = "auto",
         cache: DatabaseCache | None = None,
     ) -> None:
-        """Prepare to mask; `key` must stay the same for masks and suppressions to stay the same.
-
-        Raises ValueError for a key of fewer than 16 bytes.
-        """
+        """Masks and suppressions stay the same only as long as `key` does. Raises ValueError below 16 bytes."""
         if len(key) < _MIN_KEY:
             raise ValueError(f"the masking key has {len(key)} bytes; give at least {_MIN_KEY}")
         self._key = hashlib.sha256(key).digest()

@@ -55,10 +55,7 @@ def part_starts(sizes: Iterable[int]) -> list[int]:
 
 
 def _stretches(regex: Any, data: bytes, parts: Iterable[Span] = ()) -> Iterator[Span]:
-    """Return what `regex` matches with up to `_CONTEXT` bytes of the line before, none twice.
-
-    Where `parts` are given, matches begin in them alone.
-    """
+    """Return what `regex` matches, in `parts` if given, with up to `_CONTEXT` bytes before it; none twice."""
     reached = 0
     for part in parts or ((0, len(data)),):
         for match in regex.finditer(data, *part):
@@ -87,10 +84,9 @@ def _beyond_ascii(data: bytes) -> Iterator[Span]:
 
 
 class FoldedView(View):
-    """The stretches of text that are not plain ASCII, each character replaced as a table says.
+    """The stretches of text that are not plain ASCII, each character replaced as a table says."""
 
-    Origins are worked out on request: most text has no match to be traced back.
-    """
+    # Origins are worked out on request: most text has no match to be traced back.
 
     def __init__(self, data: bytes, table: Mapping[int, str]) -> None:
         self._table = table

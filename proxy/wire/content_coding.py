@@ -183,10 +183,7 @@ _OVERLONG = re.compile(rb"[\xc0\xc1][\x80-\xbf]|\xe0[\x80-\x9f][\x80-\xbf]|\xf0[
 
 
 def decode_overlong(body: bytes) -> bytes:
-    """Return `body` with characters in the fewest bytes, where UTF-8 forbids more and careless decoders accept them.
-
-    Raises WireError `not_utf8` past MAX_OVERLONG of them.
-    """
+    """Return `body` without overlong UTF-8, which careless decoders take. Raises WireError `not_utf8` past MAX_OVERLONG."""
     shortened, count = _OVERLONG.subn(_shortest, body, count=MAX_OVERLONG + 1)
     if count > MAX_OVERLONG:
         raise WireError("not_utf8", f"more than {MAX_OVERLONG} characters in more bytes than they need")
@@ -235,10 +232,7 @@ def odd_charsets(content_types: Sequence[str]) -> list[str]:
 
 
 def decode_text(body: bytes, charset: str) -> str | None:
-    """Decode `body` from `charset`, leniently; None where that is no charset we know.
-
-    Raises WireError `odd_charset` past MAX_BROKEN bytes that it has no character for.
-    """
+    """Decode leniently; None for an unknown charset. Raises WireError `odd_charset` past MAX_BROKEN bytes in error."""
     name = _codec(charset)
     if name is None or name in NO_CHARSET:
         return None

@@ -92,10 +92,7 @@ def parse_mcp_request(body: bytes) -> ToolCall | None:
 
 
 def parse_tool_call(message: Message) -> ToolCall | None:
-    """Return the tool call a message makes; None where its method is not `tools/call`.
-
-    Raises WireError `bad_tool_call` for parameters that not all servers read alike.
-    """
+    """Return the tool call of a message, None for other methods. Raises WireError `bad_tool_call` if servers differ."""
     return _parse_params(message.params) if message.method == TOOLS_CALL else None
 
 
@@ -186,10 +183,7 @@ def _agrees(name: str, value: str, message: Message) -> bool:
 
 
 def mirrored_headers(before: Message, after: Message, headers: Headers) -> dict[str, str]:
-    """Return the MCP headers that must change because `before` is forwarded as `after`.
-
-    Raises WireError `header_mismatch` where the new value of a header is unknown.
-    """
+    """Return the MCP headers to change from `before` to `after`. Raises WireError `header_mismatch` where unknown."""
     changed: dict[str, str] = {}
     for name, value in headers:
         lowered = name.lower()
