@@ -52,8 +52,7 @@ class ReaderThreads:
 class GateParts:
     """What both directions need."""
 
-    policy: Callable[[], Policy]
-    """Returns the policy in force; it may be another one for each message."""
+    policy: Callable[[], Policy]  # returns the policy in force; it may be another one for each message
     redactor: Redactor
     recorder: EventRecorder
     in_flight: InFlightCalls

@@ -51,10 +51,8 @@ CREDENTIALS: Final = frozenset(
     }
 )
 """Words of which one in a header's name makes it a credential."""
-MIRRORED: Final = "mcp-"
-"""Headers of this prefix repeat what stands in an MCP message, which has rules of its own."""
-KEPT: Final = 1024
-"""Bytes of an upload that are held back, and characters that are scanned again with what follows."""
+MIRRORED: Final = "mcp-"  # headers of this prefix repeat what stands in an MCP message, which has rules of its own
+KEPT: Final = 1024  # bytes of an upload that are held back, and characters that are scanned again with what follows
 MAX_CLEAN: Final = 256
 MAX_FINDINGS: Final = 100
 PARSED: Final = 1 << 16
@@ -68,8 +66,7 @@ class Carried:
 
     redaction: Redaction
     findings: tuple[Finding, ...] = ()
-    unread: str | None = None
-    """The reason code, where some of it could not be read."""
+    unread: str | None = None  # the reason code, where some of it could not be read
 
     @property
     def refused(self) -> bool:

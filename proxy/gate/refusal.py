@@ -27,28 +27,21 @@ class CallState:
     call_id: str
     context: Context
     started: float
-    length: int = 0
-    """Bytes of the message as it came."""
-    size: int = 0
-    """Bytes of work; more than `length` where the message is compressed."""
-    is_small: bool = True
-    """Whether working on it on the event loop delays nobody."""
+    length: int = 0  # bytes of the message as it came
+    size: int = 0  # bytes of work; more than `length` where the message is compressed
+    is_small: bool = True  # whether working on it on the event loop delays nobody
     reading: ParsedBody | None = None
-    message: Message | None = None
-    """The message in `reading`, where it is a single one."""
+    message: Message | None = None  # the message in `reading`, where it is a single one
     call: Call | None = None
     decision: Decision | None = None
     findings: tuple[Finding, ...] = ()
-    clean: JsonObject | None = None
-    """The arguments, where it is known that there is nothing to mask in them."""
-    blocked_by: str | None = None
-    """The rule that refuses for a secret."""
+    clean: JsonObject | None = None  # the arguments, where it is known that there is nothing to mask in them
+    blocked_by: str | None = None  # the rule that refuses for a secret
     phase: str | None = None
     called_as: str | None = None
     proposal_id: str | None = None
     commit: Running | None = None
-    recorded_reason: str | None = None
-    """What the event gives as its reason, in place of the decision's."""
+    recorded_reason: str | None = None  # what the event gives as its reason, in place of the decision's
 
     @property
     def method(self) -> str | None:

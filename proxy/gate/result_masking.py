@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
 KEPT: Final = 512
 """Characters of what was said before that are scanned again; a redactor joins strings of this length whole."""
-MAX_NAMES: Final = 64
-"""Names in one message under which text may continue."""
+MAX_NAMES: Final = 64  # names in one message under which text may continue
 WALL: Final = "\n \n"
 PLUMBING: Final = frozenset(
     ("jsonrpc", "id", "method", "progressToken", "level", "logger", "type", "role", "mimeType", "event", "resultType")

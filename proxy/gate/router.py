@@ -36,8 +36,7 @@ class SharedStream:
         self._redactions: dict[Redaction, None] = {}
         self._listening: dict[MessageId, InFlightCall] = {}
         self._begun: set[MessageId] = set()
-        self.beside: InFlightCall | None = None
-        """Stands for all calls so far, with the redactions of all of them."""
+        self.beside: InFlightCall | None = None  # stands for all calls so far, with the redactions of all of them
 
     def add(self, message: Message, in_flight: InFlightCall) -> None:
         """Learn what a message on its way to the server means for what comes back."""

@@ -99,10 +99,8 @@ class Page:
     """One page of a tool list: named tools in order, and its place among the pages."""
 
     tools: Sequence[tuple[str, ToolPrint]]
-    continued: bool = False
-    """It was requested with a cursor."""
-    last: bool = True
-    """No further page was announced."""
+    continued: bool = False  # it was requested with a cursor
+    last: bool = True  # no further page was announced
 
 
 @frozen()

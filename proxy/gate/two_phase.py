@@ -60,8 +60,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("interlock.two_phase")
 
-PROPOSAL_LIMIT: Final = 1 << 18
-"""Bytes of a message that proposes or commits."""
+PROPOSAL_LIMIT: Final = 1 << 18  # bytes of a message that proposes or commits
 # Outcomes that say how a commit ended. Any other, such as a connection that broke, leaves open whether the call ran.
 KNOWN: Final = frozenset({"done", "tool_error", "error", "input_required", "task", "withheld", "not_forwarded"})
 # A nonce outlives its token by this much, so that no clock within bounds lets a token be used again.

@@ -39,10 +39,8 @@ class Checked:
 
     token: Token
     proposal: Proposal
-    begun: Commit | None = None
-    """The commit that this one continues."""
-    question: str | None = None
-    """The hash of the question that it answers."""
+    begun: Commit | None = None  # the commit that this one continues
+    question: str | None = None  # the hash of the question that it answers
 
 
 def split_ticket(arguments: JsonObject | None, *, question: str | None) -> tuple[JsonObject | None, Ticket]:

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
     from proxy.config import Settings
 
-KEEP_SECONDS: Final = 2 * 86_400.0
-"""How long a key that was replaced still verifies: longer than any token lives."""
+KEEP_SECONDS: Final = 2 * 86_400.0  # how long a key that was replaced still verifies: longer than any token lives
 MIN_DIFFERENT: Final = 8
 _BASE64: Final = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
 

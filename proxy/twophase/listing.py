@@ -23,10 +23,8 @@ type Phase = Literal["propose", "commit"]
 
 PROPOSE: Final = "propose"
 COMMIT: Final = "commit"
-PHASE_SUFFIXES: Final = (PROPOSE, COMMIT)
-"""What the name of every phase ends with."""
-EXTRA: Final = "_interlock"
-"""The argument that is for Interlock alone."""
+PHASE_SUFFIXES: Final = (PROPOSE, COMMIT)  # what the name of every phase ends with
+EXTRA: Final = "_interlock"  # the argument that is for Interlock alone
 PROPOSAL_ID: Final = "proposal_id"
 COMMIT_TOKEN: Final = "commit_token"  # noqa: S105  an argument's name
 # Some clients and models take names of up to 64 characters, MCP itself of up to 128.

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from proxy.twophase.scoring import Score
     from proxy.twophase.tokens import KeyRing
 
-MAX_TEXT: Final = 64 << 10
-"""Characters of a prompt or of one candidate output that are taken."""
+MAX_TEXT: Final = 64 << 10  # characters of a prompt or of one candidate output that are taken
 CANDIDATES: Final = 2
 _NONCE_BYTES: Final = 24
 

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from proxy.core.proposals import Commit, Proposal, ProposalStore
 
 MIN_PREFIX = 8
-SEARCHED = 1000
-"""Among how many of the newest proposals an abbreviated id is searched for."""
+SEARCHED = 1000  # among how many of the newest proposals an abbreviated id is searched for
 MAX_REASON = 1000
 _ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _OPEN = frozenset({State.PROPOSED, State.PENDING, State.APPROVED})

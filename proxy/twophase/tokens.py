@@ -24,8 +24,7 @@ from proxy.twophase.hashing import canonical
 VERSION: Final = "ilk1"
 MAX_TOKEN: Final = 4096
 MIN_SECRET: Final = 32
-MAX_SKEW: Final = 30.0
-"""How far in the future a token may have been issued, in seconds: the clocks of replicas differ."""
+MAX_SKEW: Final = 30.0  # how far in the future a token may have been issued, in seconds: the clocks of replicas differ
 _FORM: Final = re.compile(r"(ilk1\.([A-Za-z0-9_-]{1,64})\.([A-Za-z0-9_-]+))\.([A-Za-z0-9_-]{43})")
 _KEY_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 

@@ -183,7 +183,7 @@ _OVERLONG = re.compile(rb"[\xc0\xc1][\x80-\xbf]|\xe0[\x80-\x9f][\x80-\xbf]|\xf0[
 
 
 def decode_overlong(body: bytes) -> bytes:
-    """Return `body` without overlong UTF-8, which careless decoders take. Raises WireError `not_utf8` past MAX_OVERLONG."""
+    """Return `body` without overlong UTF-8, which careless decoders take. Raises WireError past MAX_OVERLONG."""
     shortened, count = _OVERLONG.subn(_shortest, body, count=MAX_OVERLONG + 1)
     if count > MAX_OVERLONG:
         raise WireError("not_utf8", f"more than {MAX_OVERLONG} characters in more bytes than they need")

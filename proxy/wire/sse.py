@@ -51,7 +51,7 @@ class SseSplitter:
         self._begun = False
 
     def feed(self, chunk: bytes) -> Iterator[SseEvent]:
-        """Return the events that `chunk` completes, all to be taken before the next. Raises WireError `event_too_large`."""
+        """Return the events that `chunk` completes, to be taken before the next. Raises WireError `event_too_large`."""
         data: bytes | bytearray = chunk
         seen = 0
         if self._rest:
