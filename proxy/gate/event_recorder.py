@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from proxy.core.interfaces import EventSink, Redactor
-    from proxy.core.model import Call, Context, Decision, Finding, InFlightCall, Json, JsonObject
+    from proxy.core.model import Context, Decision, Finding, InFlightCall, Json, JsonObject
     from proxy.gate.gate import ReaderThreads
     from proxy.gate.outbound_scan import Carried
     from proxy.gate.refusal import CallState
@@ -281,8 +281,9 @@ def _detail(state: CallState) -> JsonObject:
     detail = _egress_detail(state.context)
     if state.phase is not None:
         detail |= state.phase_detail
-    if state.call is not None:
-        detail |= _nature(state.call)
+    # What the server says of the tool, where it says something: `audit replay` decides by it again.
+    if state.call is not None and state.call.hints is not UNSAID and state.call.hints != UNSAID:
+        detail["annotations"] = state.call.hints.data()
     return detail
 
 
@@ -290,11 +291,6 @@ def _egress_detail(context: Context) -> JsonObject:
     """Return what exactly policy objected to in a destination; nothing where it did not."""
     egress = context.egress
     return {} if egress is None or egress.outcome is Outcome.ALLOW else {"egress": egress.reason}
-
-
-def _nature(call: Call) -> JsonObject:
-    """Return what the server says of the tool, where it says something: `audit replay` decides by it again."""
-    return {"annotations": call.hints.data()} if call.hints is not UNSAID and call.hints != UNSAID else {}
 
 
 def _origin(context: Context) -> dict[str, Any]:

@@ -66,11 +66,9 @@ class InFlightCalls:
     def _claim_everywhere(self, context: Context, message_id: MessageId) -> bool:
         if self._shared_calls is None:
             return True
-        if context.transport == LEGACY:  # a worker that is gone may have left one that is still answered
-            left = self._shared_calls.find(context, message_id)
-            if left is not None and not left.closed:
-                return False
-        return self._shared_calls.claim(context, message_id)
+        # A worker that is gone may have left a call that is still answered.
+        left = self._shared_calls.find(context, message_id) if context.transport == LEGACY else None
+        return (left is None or left.closed) and self._shared_calls.claim(context, message_id)
 
     def release(self, context: Context, message: Message) -> None:
         """Release the id of a request that was not forwarded."""
@@ -129,13 +127,8 @@ class InFlightCalls:
             self._shared_calls.post(in_flight)
             in_flight.shared = True
 
-    def surplus(self, agent: str) -> Iterable[InFlightCall]:
+    def surplus(self, agent: str) -> Iterator[InFlightCall]:
         """Return the oldest calls past the bounds, that of the agent and that of all; the caller ends them."""
-        if len(self._open) <= self._limit and len(self._agents.get(agent, ())) <= self._of_agent:
-            return ()
-        return self._oldest(agent)
-
-    def _oldest(self, agent: str) -> Iterator[InFlightCall]:
         while (mine := self._agents.get(agent)) is not None and len(mine) > self._of_agent:
             yield next(iter(mine.values()))
         while len(self._open) > self._limit:
@@ -165,8 +158,7 @@ class InFlightCalls:
 
         Calls that have ended are remembered for a while: a client that reconnects has the stream replayed to it.
         """
-        key = _key(context, message_id)
-        if key is None:
+        if (key := _key(context, message_id)) is None:
             return None
         found = self._by_session.get(key)
         if found is not None or self._shared_calls is None:
@@ -208,8 +200,7 @@ class InFlightCalls:
     def _forget(self, in_flight: InFlightCall) -> None:
         in_flight.closed = True
         self._open.pop(in_flight.call_id, None)
-        mine = self._agents.get(in_flight.call.agent)
-        if mine is not None:
+        if (mine := self._agents.get(in_flight.call.agent)) is not None:
             mine.pop(in_flight.call_id, None)
             if not mine:
                 del self._agents[in_flight.call.agent]
@@ -226,16 +217,12 @@ class InFlightCalls:
 def without_arguments(message: Message) -> Message:
     """Return what the response path needs of a message."""
     params = message.value.get("params")
-    kept = _kept(params) if isinstance(params, dict) and not _WANTED.isdisjoint(params) else {}
+    kept: JsonObject = {}
+    if isinstance(params, dict) and not _WANTED.isdisjoint(params):
+        kept = {name: True for name in ("cursor", "task") if params.get(name) is not None}
+        if isinstance(wanted := params.get("notifications"), dict):
+            kept["notifications"] = {"toolsListChanged": wanted.get("toolsListChanged") is True}
     return Message(message.kind, {"params": kept}, message.method, message.id)
-
-
-def _kept(params: JsonObject) -> JsonObject:
-    wanted = params.get("notifications")
-    kept: JsonObject = {name: True for name in ("cursor", "task") if params.get(name) is not None}
-    if isinstance(wanted, dict):
-        kept["notifications"] = {"toolsListChanged": wanted.get("toolsListChanged") is True}
-    return kept
 
 
 def _key(context: Context, message_id: object) -> Key | None:

@@ -29,28 +29,16 @@ from proxy.wire.jsonrpc import parse_json
 from proxy.wire.mcp import RequestHead
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from proxy.core.interfaces import Redactor
     from proxy.core.model import Context, Finding, Json, JsonObject, Redaction
     from proxy.wire.mcp import Headers
 
+# Words of which one in a header's name makes it a credential.
 CREDENTIALS: Final = frozenset(
-    {
-        "apikey",
-        "auth",
-        "authentication",
-        "authorization",
-        "cookie",
-        "credential",
-        "key",
-        "secret",
-        "session",
-        "signature",
-        "token",
-    }
-)
-"""Words of which one in a header's name makes it a credential."""
+    ("auth", "authentication", "authorization", "apikey", "cookie", "credential", "key", "secret", "session")
+) | {"signature", "token"}
 MIRRORED: Final = "mcp-"  # headers of this prefix repeat what stands in an MCP message, which has rules of its own
 KEPT: Final = 1024  # bytes of an upload that are held back, and characters that are scanned again with what follows
 MAX_CLEAN: Final = 256
@@ -75,7 +63,6 @@ class Carried:
 
     @property
     def reason(self) -> str:
-        """The reason code."""
         return self.unread or "secret_found"
 
 
@@ -108,15 +95,12 @@ class OutboundScanner:
         _, found, _ = mask_after(self._redactor, before, value, redaction.detectors)
         if found or unread:
             return Carried(redaction, found[:MAX_FINDINGS], unread)
+        # A clean head is remembered: a client sends the same one with every call.
         if not body:
-            self._remember(head)
+            if len(self._clean) >= MAX_CLEAN:
+                self._clean.clear()
+            self._clean[head] = None
         return None
-
-    def _remember(self, head: tuple[object, ...]) -> None:
-        """Remember that a head is clean: a client sends the same one with every call."""
-        if len(self._clean) >= MAX_CLEAN:
-            self._clean.clear()
-        self._clean[head] = None
 
     def watch(self, context: Context, headers: Headers, limit: int) -> UploadWatch | None:
         """Return what scans a body that streams; None where no rule asks for that."""
@@ -162,7 +146,10 @@ class UploadWatch:
         if self.carried is not None and self._redaction.action == "deny":
             return None
         self._held.append((self._seen, chunk))
-        return b"".join(self._settled())
+        settled: list[bytes] = []
+        while self._held and self._held[0][0] <= self._seen - KEPT:
+            settled.append(self._held.popleft()[1])
+        return b"".join(settled)
 
     def close(self) -> bytes:
         """Return what was held back; the upload is whole."""
@@ -182,10 +169,6 @@ class UploadWatch:
         _, found = self._redactor.mask({"body": window}, self._redaction.detectors)
         self.found = tuple(dict.fromkeys((*self.found, *found)))[:MAX_FINDINGS]
         self._tail = window[-KEPT:]
-
-    def _settled(self) -> Iterator[bytes]:
-        while self._held and self._held[0][0] <= self._seen - KEPT:
-            yield self._held.popleft()[1]
 
 
 def secrets_rule(context: Context) -> Redaction | None:
@@ -220,9 +203,8 @@ def _head(target: str, headers: Headers, *, mcp: bool) -> JsonObject:
 def _read(body: bytes, headers: Headers, limit: int) -> Json:
     """Return a body as a value to scan. Raises WireError where it cannot be read."""
     body = decode_body(body, _codings(headers), limit)
-    coding = sniff_coding(body)
     # A coding that nobody declared would hide the secret from us, and the server may undo it all the same.
-    if coding is not None:
+    if (coding := sniff_coding(body)) is not None:
         try:
             body = decode_body(body, [coding], limit)
         except WireError as error:
@@ -230,8 +212,7 @@ def _read(body: bytes, headers: Headers, limit: int) -> Json:
                 raise
     types = [value for name, value in headers if name.lower() == "content-type"]
     for charset in odd_charsets(types):
-        text = decode_text(body, charset)
-        if text is None:
+        if (text := decode_text(body, charset)) is None:
             raise WireError("odd_charset", f"charset {charset[:40]!r} cannot be read")
         body = text.encode("utf-8", "ignore")
     if any(_FORM in value.lower() for value in types):

@@ -29,8 +29,7 @@ class PlainRequests:
         """Return whether a request may go where it wants to, carrying what was found in it."""
         if not may_leave(context):
             return Reject(self.refuse_egress("request_refused", context), 403)
-        denial = self.report(context, carried)
-        if denial is not None:
+        if (denial := self.report(context, carried)) is not None:
             return Reject(denial, 403)
         if context.egress is not None and context.egress.shadow:
             self._recorder.noted("request_shadowed", context.egress.reason, context, "allow")

@@ -38,19 +38,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger("interlock.gate")
 
 # Messages that make a server do nothing: the gate does not wait until their events are durable.
-QUIET = frozenset(
-    {
-        "initialize",
-        "ping",
-        "server/discover",
-        "logging/setLevel",
-        "tools/list",
-        "prompts/list",
-        "resources/list",
-        "resources/templates/list",
-        "tasks/list",
-    }
-)
+_LISTS = ("tools/list", "prompts/list", "resources/list", "resources/templates/list", "tasks/list")
+QUIET = frozenset(("initialize", "ping", "server/discover", "logging/setLevel", *_LISTS))
 # Transports whose messages some servers, or bridges before them, read line by line.
 LINE_READ = ("websocket", "stdio")
 
@@ -98,10 +87,7 @@ class RequestGate:
         self._end_call = end_call
 
     async def inspect(self, body: bytes, context: Context, headers: Headers = (), before: str = "") -> Verdict:
-        """Decide what becomes of `body`, sent by a client. Never raises.
-
-        `before` is what the same stream said just before, where there is one.
-        """
+        """Decide what becomes of a client's `body`; `before` is what the same stream said just before. Never raises."""
         state = CallState(str(uuid7()), context, self._timer(), len(body))
         try:
             return await self._inspect(body, headers, state, before)
@@ -227,7 +213,10 @@ class RequestGate:
         try:
             quietly = method in QUIET or method.startswith("notifications/")
             await self._recorder.decided(state, quietly=quietly)
-            return Forward(message, self._begin(message, state), mirrored, encoded, state.size)
+            in_flight, surplus = self._in_flight.begin(message, state, self._timer())
+            for oldest in surplus:
+                self._end_call(oldest, "unknown")
+            return Forward(message, in_flight, mirrored, encoded, state.size)
         except BaseException:
             # Cancelled or failed between the commit and the server: the token is used up, and the call was not made.
             if state.commit and self._two_phase:
@@ -236,8 +225,7 @@ class RequestGate:
 
     def _weigh(self, message: Message, state: CallState) -> tuple[tuple[str, str] | None, Message]:
         """Decide on a call and mask its arguments; return why it is refused, if it is, and what would be forwarded."""
-        refusal = self._judge(state)
-        if refusal is not None:
+        if (refusal := self._judge(state)) is not None:
             return refusal, message
         masked = self._redact(message, state)
         return (("secret_found", "") if state.blocked_by is not None else None), masked
@@ -278,17 +266,14 @@ class RequestGate:
                 continue
             fit = redaction.action == "mask" and all(finding.maskable for finding in found)
             changed = _with_part(message, part, masked) if fit else message
-            if not fit or self._breaks_input(state, message, changed):
-                state.blocked_by = state.blocked_by or redaction.rule
-            else:
+            # A mask may make arguments that the tool's schema does not take.
+            if fit and self._catalog is not None and state.call is not None:
+                fit = not self._catalog.breaks(state.call, "inputSchema", message.params, changed.params)
+            if fit:
                 message = changed
+            else:
+                state.blocked_by = state.blocked_by or redaction.rule
         return message
-
-    def _breaks_input(self, state: CallState, before: Message, after: Message) -> bool:
-        """Return whether a mask makes arguments that the tool's schema does not take."""
-        if self._catalog is None or state.call is None:
-            return False
-        return self._catalog.breaks(state.call, "inputSchema", before.params, after.params)
 
     def _is_clean(self, message: Message, state: CallState, redactions: list[Redaction]) -> bool:
         """Scan once for all that would be masked, be it to forward or to record; most messages have none of it."""
@@ -301,12 +286,6 @@ class RequestGate:
             return False
         state.clean = state.call.arguments
         return True
-
-    def _begin(self, message: Message, state: CallState) -> InFlightCall:
-        in_flight, surplus = self._in_flight.begin(message, state, self._timer())
-        for oldest in surplus:
-            self._end_call(oldest, "unknown")
-        return in_flight
 
     async def _refuse(self, state: CallState, reason: str, why: str = "") -> Verdict:
         denial = state.denial(reason, why)
@@ -353,8 +332,7 @@ async def carry_out(verdict: Verdict, carrier: VerdictCarrier) -> None:
 def as_call(message: Message, context: Context, called: ToolCall | None = None) -> Call:
     """Return what policy decides on; `called` is the tool call that the message makes, where that was parsed."""
     method, server, agent = message.method or "", context.server, context.principal.agent
-    called = called or parse_tool_call(message)
-    if called is not None:
+    if called := called or parse_tool_call(message):
         return Call(method, server, agent, called.tool, called.arguments)
     if message.kind is Kind.RESPONSE:
         return Call("response", server, agent, None, message.value)

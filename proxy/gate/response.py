@@ -56,34 +56,25 @@ class ResponseGate:
             masked, findings = self._mask(in_flight, shown) if in_flight.decision.redactions else (shown, ())
         except Exception as error:
             log.exception("a result could not be rewritten", call_id=in_flight.call_id, error=str(error))
-            self._end(in_flight, "unreadable", result_size=len(raw))
+            self._end(in_flight, "unreadable", size=len(raw))
             return self._withheld(in_flight, value.get("id", in_flight.message.id), "internal_error")
         if masked is None:
-            self._end(in_flight, "withheld", result_size=len(raw), findings=findings)
+            self._end(in_flight, "withheld", size=len(raw), findings=findings)
             return self._withheld(in_flight, value.get("id", in_flight.message.id), "secret_found")
         outcome, is_error = _outcome(value)
         # The digest is of the bytes that the client gets: those that came, unless something in them was changed.
-        delivered = raw if masked is value else reencode(masked)
-        self._end(
-            in_flight,
-            outcome,
-            answer=masked,
-            is_error=is_error,
-            result_size=len(raw),
-            delivered=delivered,
-            findings=findings,
-        )
+        sent = raw if masked is value else reencode(masked)
+        self._end(in_flight, outcome, masked, is_error=is_error, size=len(raw), delivered=sent, findings=findings)
         return masked
 
     def _mask(self, in_flight: InFlightCall, value: JsonObject) -> tuple[JsonObject | None, tuple[Finding, ...]]:
         """Return a result masked, or None where it may not be passed on, and what was found."""
         masked, findings = mask_result(self._redactor, in_flight, value)
-        if findings and masked is not None and self._catalog is not None:
-            # A client checks a result against the tool's schema, and drops one that a mask has broken.
-            before, after = value.get("result"), masked.get("result")
-            if self._catalog.breaks(in_flight.call, "outputSchema", before, after):
-                return None, findings
-        return masked, findings
+        if not findings or masked is None or self._catalog is None:
+            return masked, findings
+        # A client checks a result against the tool's schema, and drops one that a mask has broken.
+        broken = self._catalog.breaks(in_flight.call, "outputSchema", value.get("result"), masked.get("result"))
+        return None if broken else masked, findings
 
     def mask_aside(self, in_flight: InFlightCall, value: Any) -> Any:
         """Mask what a server sends beside the answer to `in_flight`; a refusal where that fails."""
@@ -94,10 +85,8 @@ class ResponseGate:
             return self._withheld(in_flight, in_flight.message.id, "internal_error")
 
     def share(self, in_flight: InFlightCall) -> None:
-        """Let other workers know of a call whose answer may come on another stream than its own.
-
-        Where that fails, its answer is one to a call that nobody knows.
-        """
+        """Let other workers know of a call whose answer may come on another stream than its own."""
+        # Where that fails, its answer is one to a call that nobody knows.
         if in_flight.context.session is None:
             return
         try:
@@ -106,10 +95,8 @@ class ResponseGate:
             log.warning("other workers do not know of a call", call_id=in_flight.call_id, error=str(error))
 
     def on_unmatched_response(self, context: Context, value: JsonObject) -> JsonObject:
-        """Take a response to a call that nobody knows, such as a replay after a restart.
-
-        A tool list is filtered as any other, and everything is masked that any rule might have masked.
-        """
+        """Take a response to a call that nobody knows, such as a replay after a restart."""
+        # A tool list is filtered as any other, and everything is masked that any rule might have masked.
         try:
             shown = self._show_tools(context, value, continued=False) if is_tool_list(value) else value
             if context.session is None and "jsonrpc" not in value:
@@ -141,10 +128,7 @@ class ResponseGate:
         return {**value, "result": result}
 
     def unreadable(self, in_flight: InFlightCall) -> JsonObject | None:
-        """Return the answer in place of a response that cannot be read; None lets it pass.
-
-        It may pass only where it is no tool list, and no rule asks for results to be masked.
-        """
+        """Return the answer in place of a response that cannot be read; None lets it pass."""
         message = in_flight.message
         self._end(in_flight, "unreadable")
         # What no rule would have masked is no worse for being unreadable; a tool list would be shown unfiltered.
@@ -172,22 +156,17 @@ class ResponseGate:
         self,
         in_flight: InFlightCall,
         outcome: str,
-        *,
         answer: JsonObject | None = None,
+        *,
         is_error: bool | None = None,
-        result_size: int | None = None,
+        size: int | None = None,
         delivered: bytes | None = None,
         findings: tuple[Finding, ...] = (),
     ) -> None:
         if not self._in_flight.end(in_flight):
             return
         self._recorder.completed(
-            in_flight,
-            outcome,
-            is_error=is_error,
-            result_size=result_size,
-            delivered=delivered,
-            findings=findings,
+            in_flight, outcome, is_error=is_error, result_size=size, delivered=delivered, findings=findings
         )
         if self._two_phase and in_flight.commit:
             self._two_phase.ended(in_flight.commit, outcome, answer)

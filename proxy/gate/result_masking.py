@@ -67,11 +67,7 @@ def _mask_next(
 
 
 def mask_after(
-    redactor: Redactor,
-    before: str,
-    value: Any,
-    detectors: Sequence[str],
-    suppressions: Sequence[Suppression] = (),
+    redactor: Redactor, before: str, value: Any, detectors: Sequence[str], suppressions: Sequence[Suppression] = ()
 ) -> tuple[Json, tuple[Finding, ...], bool]:
     """Mask `value`, which follows `before`; return what was found in it, and whether any of that began before."""
     if not before:
@@ -83,7 +79,11 @@ def mask_after(
     masked, found = redactor.mask(whole, detectors, inside)
     assert isinstance(masked, dict)
     begun = {finding.fingerprint for finding in found if finding.path.startswith("before")}
-    mine = tuple(_inside(finding) for finding in found if not finding.path.startswith("before"))
+    mine = tuple(
+        replace(finding, path=finding.path.removeprefix("now").removeprefix("."))
+        for finding in found
+        if not finding.path.startswith("before")
+    )
     return masked["now"], mine, any(finding.fingerprint in begun for finding in mine)
 
 
@@ -91,10 +91,6 @@ def said_after(before: str, value: Any) -> str:
     """Return the end of what was said, once `value` has followed `before`."""
     text = "".join(text for name, text in _strings(value) if name not in PLUMBING)
     return (before + text)[-KEPT:]
-
-
-def _inside(finding: Finding) -> Finding:
-    return replace(finding, path=finding.path.removeprefix("now").removeprefix("."))
 
 
 def _strings(value: Any) -> Iterator[tuple[str, str]]:

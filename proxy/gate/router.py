@@ -10,7 +10,7 @@ from proxy.core.json_codec import read_quickly
 from proxy.core.model import Kind, Message
 from proxy.wire.jsonrpc import reencode
 from proxy.wire.mcp import PROTOCOL_VERSION
-from proxy.wire.sse_ping_carrier import PREFIX, carried
+from proxy.wire.sse_ping_carrier import carried
 
 if TYPE_CHECKING:
     from proxy.core.model import Context, InFlightCall, JsonObject, MessageId, Redaction
@@ -42,8 +42,7 @@ class SharedStream:
         """Learn what a message on its way to the server means for what comes back."""
         if message.id is not None and subscription(in_flight) is not None:
             self._listening[message.id] = in_flight
-        new = {redaction: None for redaction in in_flight.decision.redactions if redaction not in self._redactions}
-        if new:
+        if new := {redaction: None for redaction in in_flight.decision.redactions if redaction not in self._redactions}:
             self._redactions |= new
             # Where masking fails, the refusal answers this id. No client uses it, so `is_refusal` recognises it.
             nobody = Message(Kind.REQUEST, {}, None, f"beside {in_flight.call_id}")
@@ -104,17 +103,14 @@ class ResponseRouter:
         self._shared.add(message, in_flight)
 
     def rewrite(self, body: bytes) -> list[bytes] | None:
-        """Return what to pass on in place of one message: None means as it is.
-
-        What names a member twice is encoded anew, as it was read: a client might take the other one.
-        """
+        """Return what to pass on in place of one message: None means as it is."""
+        # What names a member twice is encoded anew, as it was read: a client might take the other one.
         try:
             value, twice = _read(body)
         except ValueError:
             return self._unreadable(body)
         if not isinstance(value, list):
-            taken = self._take(value, body)
-            if taken is None:
+            if (taken := self._take(value, body)) is None:
                 return [reencode(value)] if twice else None
             return [reencode(message) for message in taken]
         members = [self._take(item, body) for item in value]
@@ -132,10 +128,8 @@ class ResponseRouter:
         return payloads if refusal is None else [reencode(refusal)]
 
     def _unreadable(self, body: bytes) -> list[bytes] | None:
-        """Pass what is not JSON, unless some reader may take it for a result that has to be masked.
-
-        A session's stream carries messages only, so what cannot be read is left out of it.
-        """
+        """Pass what is not JSON, unless some reader may take it for a result that has to be masked."""
+        # A session's stream carries messages only, so what cannot be read is left out of it.
         if self.in_flight is None:
             in_session = self.context.session is not None and self.context.transport != "websocket"
             return [] if in_session and body.strip() else None
@@ -150,12 +144,10 @@ class ResponseRouter:
         if not ("result" in value or "error" in value):
             return self._take_aside(value)
         message_id = value.get("id")
-        if self._key is not None and isinstance(message_id, str) and message_id.startswith(PREFIX):
-            answers = carried(message_id, self._key)
-            if answers is not None:
-                return list(answers)
-        in_flight = self._call_of(message_id)
-        if in_flight is None:
+        # An answer of our own, if the id carries one.
+        if self._key is not None and (answers := carried(message_id, self._key)) is not None:
+            return list(answers)
+        if (in_flight := self._call_of(message_id)) is None:
             observed = self._responses.on_unmatched_response(self.context, value)
             return self._take_aside(value) if observed is value else [observed]
         if self._shared is not None and in_flight.message.method == "initialize":
@@ -171,8 +163,7 @@ class ResponseRouter:
             beside = shared.beside
         if beside is None:
             return None
-        masked = self._responses.mask_aside(beside, value)
-        if masked is value:
+        if (masked := self._responses.mask_aside(beside, value)) is value:
             return None
         return [] if shared is not None and shared.is_refusal(masked) else [masked]
 

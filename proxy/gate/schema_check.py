@@ -54,16 +54,21 @@ class _Fit:
             return False
         if isinstance(after, str):
             return self._takes_text(schema, after, depth) and self._is_taken_by_one(schema, after, depth)
-        if not _changed_inside(before, after) or "enum" in schema or "const" in schema:
+        # The mask must have changed an object or an array inside, without making something else of it.
+        inside = type(before) is type(after) and isinstance(after, dict | list) and len(before) == len(after)
+        if not inside or "enum" in schema or "const" in schema:
             return False
         if isinstance(after, dict) and not self._may_rename(schema, before, after, depth):
             return False
-        inside = _members(schema, before, after) if isinstance(after, dict) else _elements(schema, after)
-        children = zip(_children(before), _children(after), inside, strict=True)
+        schemas = _members(schema, before, after) if isinstance(after, dict) else _elements(schema, after)
+        children = zip(_children(before), _children(after), schemas, strict=True)
+        # The alternatives that the object or array may have been taken by.
+        listed = (branch for name in ("anyOf", "oneOf") for branch in _listed(schema.get(name, [])))
+        branches = (branch for branch in listed if self._may_take(branch, before, depth))
         return (
             all(self._all_hold(found, was, now, depth) for was, now, found in children if was is not now)
             and self._all_hold(self._beside(schema), before, after, depth)
-            and self._all_hold(self._branches(schema, before, depth), before, after, depth)
+            and self._all_hold(branches, before, after, depth)
         )
 
     def _all_hold(self, schemas: Any, before: Any, after: Any, depth: int) -> bool:
@@ -110,13 +115,6 @@ class _Fit:
                     return False
         return True
 
-    def _branches(self, schema: JsonObject, before: Any, depth: int) -> Iterator[Any]:
-        """Return the alternatives that an object or array may have been taken by."""
-        for name in ("anyOf", "oneOf"):
-            for branch in _listed(schema.get(name, [])):
-                if self._may_take(branch, before, depth):
-                    yield branch
-
     def _may_take(self, schema: Any, value: Any, depth: int) -> bool:
         """Whether an alternative may be the one for `value`, by its type and by what tells alternatives apart."""
         self._spend(1, depth)
@@ -156,11 +154,6 @@ class _Fit:
             else:
                 return False
         return node if reference == "#" or reference.startswith("#/") else False
-
-
-def _changed_inside(before: Any, after: Any) -> bool:
-    """Return whether a mask changed an object or an array without making something else of it."""
-    return type(before) is type(after) and isinstance(after, dict | list) and len(before) == len(after)
 
 
 def _children(value: Any) -> Any:
@@ -229,7 +222,7 @@ def _elements(schema: JsonObject, value: list[Any]) -> Iterator[Any]:
 
 
 def _if_object(schema: Any) -> Any:
-    """Return what is said of the unevaluated; whether there may be any is not changed by a mask."""
+    # Of the unevaluated: whether there may be any is not changed by a mask.
     return schema if isinstance(schema, dict) else True
 
 

@@ -6,6 +6,7 @@ Raises where the pins cannot be read or written; the caller then shows nothing a
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -208,11 +209,8 @@ def is_tool_list(value: JsonObject) -> bool:
 def _readable(tools: Any) -> Iterator[tuple[JsonObject, ToolPrint]]:
     for tool in tools if isinstance(tools, list) else ():
         if isinstance(tool, dict) and isinstance(tool.get("name"), str):
-            try:
-                made = print_tool(tool)
-            except RecursionError:
-                continue
-            yield tool, made
+            with suppress(RecursionError):  # nested too deep to be pinned, so it is left out
+                yield tool, print_tool(tool)
 
 
 def _is_in_order(name: str, made: ToolPrint, pins: ServerPins | None, rules: PinRules) -> bool:

@@ -48,7 +48,8 @@ def find_hidden(tool: Any) -> tuple[str, ...]:
     for path, text in strings(tool):
         for match in _SUSPECT.finditer(text):
             if not _is_ordinary(text, match.start()):
-                places[f"{_safe(path)}: U+{ord(match.group()):04X}"] = None
+                shown = _SUSPECT.sub("\N{REPLACEMENT CHARACTER}", path)
+                places[f"{shown}: U+{ord(match.group()):04X}"] = None
                 if len(places) >= MAX_PLACES:
                     return tuple(places)
     return tuple(places)
@@ -77,10 +78,6 @@ def strings(value: Any) -> Iterator[tuple[str, str]]:
 def _below(path: str, key: str) -> str:
     # A path is for people; past so deep it only costs.
     return path if len(path) > 200 else f"{path}.{key[:60]}" if path else key[:60]
-
-
-def _safe(path: str) -> str:
-    return _SUSPECT.sub("\N{REPLACEMENT CHARACTER}", path)
 
 
 def _is_ordinary(text: str, at: int) -> bool:

@@ -153,13 +153,10 @@ def take_page(
     if known is None:
         return ServerPins(now, not page.last, pins), tuple(changes)
     listing = not page.last if first else known.listing
-    if listing == known.listing and _same(pins, known.tools):
+    same = len(pins) == len(known.tools) and all(pins[name] is pin for name, pin in known.tools.items())
+    if listing == known.listing and same:
         return known, ()
     return replace(known, listing=listing, tools=pins), tuple(changes)
-
-
-def _same(pins: Mapping[str, Pin], known: Mapping[str, Pin]) -> bool:
-    return len(pins) == len(known) and all(pins[name] is pin for name, pin in known.items())
 
 
 def _take(pins: dict[str, Pin], name: str, seen: ToolPrint, *, trusted: bool, now: float) -> Change | None:
@@ -171,7 +168,9 @@ def _take(pins: dict[str, Pin], name: str, seen: ToolPrint, *, trusted: bool, no
             pins[name] = Pin(seen, seen, drifted=False, since=now)
         return None if was_seen else Change(name, "pinned")
     if known is None:
-        former = _former(pins, seen)
+        # The name under which the same tool was known.
+        bodies = ((each, (pin.seen.body, pin.approved.body if pin.approved else None)) for each, pin in pins.items())
+        former = next((each for each, known_as in bodies if seen.body in known_as), None)
         pins[name] = Pin(seen, None, drifted=True, since=now)
         return Change(name, "renamed" if former else "new", tuple(sorted(seen.fields)), former)
     if known.seen.digest == seen.digest:
@@ -179,14 +178,6 @@ def _take(pins: dict[str, Pin], name: str, seen: ToolPrint, *, trusted: bool, no
     departs = known.approved is None or known.approved.digest != seen.digest
     pins[name] = replace(known, seen=seen, drifted=known.drifted or departs, since=now)
     return Change(name, "changed", changed_fields(known.approved or known.seen, seen)) if departs else None
-
-
-def _former(pins: Mapping[str, Pin], seen: ToolPrint) -> str | None:
-    """Return the name under which the same tool was known."""
-    for name, pin in pins.items():
-        if seen.body in (pin.seen.body, pin.approved.body if pin.approved else None):
-            return name
-    return None
 
 
 def approve(known: ServerPins | None, tool: str | None, now: float) -> ServerPins | None:
@@ -239,13 +230,8 @@ def _pin_from_json(value: Any) -> Pin:
 
 
 def _print_to_json(made: ToolPrint) -> JsonObject:
-    return {
-        "digest": made.digest,
-        "body": made.body,
-        "fields": dict(made.fields),
-        "hidden": list(made.hidden),
-        "definition": made.definition,
-    }
+    plain = {"digest": made.digest, "body": made.body, "definition": made.definition}
+    return {**plain, "fields": dict(made.fields), "hidden": list(made.hidden)}
 
 
 def _print_from_json(value: Any) -> ToolPrint:

@@ -119,7 +119,8 @@ class TwoPhase:
         state.phase, state.called_as = phase, called.tool
         # From here on an event names the tool that is meant, and holds no token and no prompt of the caller's.
         state.call = replace(called, tool=tool, arguments=None)
-        phase_call = self._parse(message, phase, tool, max(state.length, _unpacked(state)))
+        unpacked = state.reading.unpacked if isinstance(state.reading, SingleMessage) else 0
+        phase_call = self._parse(message, phase, tool, max(state.length, unpacked))
         meant, hints = parse_tool_call(phase_call.message), self._catalog.hints(called.server, tool)
         assert meant is not None
         state.call = Call(TOOLS_CALL, called.server, called.agent, tool, meant.arguments, hints)
@@ -241,10 +242,8 @@ class TwoPhase:
         return Checked(token, proposal, begun, ticket.question)
 
     async def commit(self, checked: Checked, state: CallState, recorder: EventRecorder) -> None:
-        """Use a commit's token up: from here on the call is made, or ends as not forwarded.
-
-        Raises PhaseError for everybody but the first, and StoreUnavailableError.
-        """
+        """Use a commit's token up. Raises PhaseError for everybody but the first, and StoreUnavailableError."""
+        # From here on the call is made, or ends as not forwarded.
         assert state.decision is not None
         proposal = checked.proposal
         state.proposal_id = proposal.proposal_id
@@ -272,16 +271,11 @@ class TwoPhase:
         if checked.begun is not None:
             await self._resume(checked.begun, attempt_id, checked.question or "")
             return
-        token = checked.token
-        consumed = await self._store.consume(
-            Commit(
-                proposal_id=token.proposal_id,
-                nonce=token.nonce,
-                attempt_id=attempt_id,
-                at=self._clock(),
-                expires_at=token.expires_at,
-            )
+        token, now = checked.token, self._clock()
+        ours = Commit(
+            proposal_id=token.proposal_id, nonce=token.nonce, attempt_id=attempt_id, at=now, expires_at=token.expires_at
         )
+        consumed = await self._store.consume(ours)
         if consumed is Consumed.UNKNOWN:
             raise PhaseError("unknown_proposal", "the proposal was withdrawn")
         if consumed is not Consumed.OURS:
@@ -307,12 +301,13 @@ class TwoPhase:
         if outcome == INPUT_REQUIRED and isinstance(result, dict):
             question = hash_question(result.get("requestState"))
         known = outcome if outcome in KNOWN else "unknown"
-        self._loop.call_soon_threadsafe(self._start_ending, commit, known, question)
 
-    def _start_ending(self, commit: Running, outcome: str, question: str | None) -> None:
-        task = asyncio.ensure_future(self._end(commit, outcome, question))
-        self._ending.add(task)  # the event loop itself holds a task only weakly
-        task.add_done_callback(self._ending.discard)
+        def start() -> None:
+            task = asyncio.ensure_future(self._end(commit, known, question))
+            self._ending.add(task)  # the event loop itself holds a task only weakly
+            task.add_done_callback(self._ending.discard)
+
+        self._loop.call_soon_threadsafe(start)
 
     async def _end(self, commit: Running, outcome: str, question: str | None) -> None:
         for pause in (*_RETRIES, None):
@@ -346,11 +341,6 @@ class TwoPhase:
         """Wait for what is being stored, and close the store."""
         await self.settle()
         await self._store.close()
-
-
-def _unpacked(state: CallState) -> int:
-    """Return how many bytes a compressed message was decoded to."""
-    return state.reading.unpacked if isinstance(state.reading, SingleMessage) else 0
 
 
 def _renamed(message: Message, tool: str, arguments: JsonObject | None) -> Message:

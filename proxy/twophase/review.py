@@ -31,10 +31,7 @@ SEARCHED = 1000  # among how many of the newest proposals an abbreviated id is s
 MAX_REASON = 1000
 _ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _OPEN = frozenset({State.PROPOSED, State.PENDING, State.APPROVED})
-_DECIDABLE = {
-    State.APPROVED: frozenset({State.PENDING}),
-    State.REJECTED: frozenset({State.PENDING, State.APPROVED}),
-}
+_DECIDABLE = {State.APPROVED: frozenset({State.PENDING}), State.REJECTED: frozenset({State.PENDING, State.APPROVED})}
 
 
 class ProposalReview:

@@ -71,10 +71,7 @@ class Sampler:
         body = {
             "model": self._model,
             "temperature": temperature,
-            "messages": [
-                {"role": "system", "content": _TASK},
-                {"role": "user", "content": json.dumps(call)},
-            ],
+            "messages": [{"role": "system", "content": _TASK}, {"role": "user", "content": json.dumps(call)}],
         }
         try:
             async with self._client.stream("POST", self._url, json=body) as response:

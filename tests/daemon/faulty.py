@@ -30,7 +30,7 @@ PARTS = {
     "pin store": "proxy.store.pin_files.PinFiles.read",
     "redact": "proxy.gate.request.RequestGate._redact",
     "record": "proxy.audit.local_log.LocalLog.record",
-    "begin": "proxy.gate.request.RequestGate._begin",
+    "begin": "proxy.gate.in_flight.InFlightCalls.begin",
     "carry out": "addons.mcp.carry_out",
     "forward": "addons.mcp._HttpCarrier.forward",
     "replace body": "addons.flow_state.forward_as_json",
