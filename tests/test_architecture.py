@@ -268,7 +268,7 @@ def mirror(module: str) -> Path:
 
 
 # These hold Protocols and values without behaviour; the contract tests of their implementations cover them.
-WITHOUT_MIRROR = {"proxy.core.interfaces", "proxy.core.proposals", "proxy.audit.event"}
+WITHOUT_MIRROR = {"proxy.core.interfaces", "proxy.core.proposals"}
 
 
 @pytest.mark.parametrize(

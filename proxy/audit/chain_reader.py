@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from proxy.audit.event_store import Events
-    from proxy.store.database import Row
 
 SQL = Queries("chain")
 EXPORTED_SQL = Queries("exported_events")
@@ -75,7 +74,12 @@ class StoreChains:
         return {row[0]: None for row in await self._database.fetch(SQL["list_writers"])}
 
     async def page(self, writer: str, after: Position) -> list[ChainedEvent]:
-        return [_chained(row) for row in await self._database.fetch(SQL["chain_page"], writer, *after, LIMIT)]
+        found = []
+        for row in await self._database.fetch(SQL["chain_page"], writer, *after, LIMIT):
+            body, name, seq, chain, event_id, time, *columns = row
+            wrong = None if _agree(body, event_id, time, columns) else _wrong_column(body, event_id, time, columns)
+            found.append(ChainedEvent(LogEntry(body, name, seq, chain), event_id, wrong, time))
+        return found
 
     async def unchained(self) -> str | None:
         found = await self._database.fetch(SQL["find_unchained"])
@@ -201,12 +205,6 @@ def event_id(body: str) -> str:
 
 def _number(event: ChainedEvent) -> int:
     return event.entry.seq or 0
-
-
-def _chained(row: Row) -> ChainedEvent:
-    body, writer, seq, chain, event_id, time, *columns = row
-    wrong = None if _agree(body, event_id, time, columns) else _wrong_column(body, event_id, time, columns)
-    return ChainedEvent(LogEntry(body, writer, seq, chain), event_id, wrong, time)
 
 
 def _agree(body: str, event_id: str, time: float, columns: Sequence[Any]) -> bool:

@@ -48,7 +48,10 @@ class Encoder:
             plain[_ID] = str(uuid_utils.uuid7())
         if event.arguments_hash == AS_RECORDED:
             # The hash is of what was forwarded, which is the very text to be stored: encode it once for both.
-            texts[_ARGUMENTS] = forwarded = _as_forwarded(event.arguments)
+            forwarded = encode_canonical(event.arguments)
+            if forwarded is None:  # as `wire.jsonrpc.serialise` does, which refuses NaN too
+                forwarded = encode_json(event.arguments, allow_nan=False).encode()
+            texts[_ARGUMENTS] = forwarded
             plain[_ARGUMENTS_HASH] = hashlib.sha256(forwarded).hexdigest()
         if self._key is not None:
             for index in _HASHES:
@@ -95,12 +98,6 @@ class Encoder:
 def encode(event: AuditEvent, stamp: Mapping[str, str] | None = None, key: bytes | None = None) -> str:
     """Return the stored text of one event."""
     return Encoder(stamp, key).encode(event)[0]
-
-
-def _as_forwarded(arguments: Any) -> bytes:
-    """Encode arguments exactly as `wire.jsonrpc.serialise` does, and refuse what it refuses."""
-    quick = encode_canonical(arguments)
-    return encode_json(arguments, allow_nan=False).encode() if quick is None else quick
 
 
 def _slowly(fields: dict[str, Any]) -> str:

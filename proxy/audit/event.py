@@ -6,12 +6,15 @@ An event's body is the exact text that was recorded (audit/encoder.py); everythi
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from proxy.core.model import Json
+
+_CHAIN_START = b"interlock-chain-1\0"
 
 
 class LogEntry(NamedTuple):
@@ -36,6 +39,25 @@ class Head:
     def after(self, links: Sequence[str]) -> Head:
         """Return the head once events with these links were added."""
         return Head(self.writer, self.seq + len(links), links[-1]) if links else self
+
+
+def start(writer: str) -> Head:
+    """Return the head of a chain without events."""
+    return Head(writer, 0, sha256(_CHAIN_START + writer.encode()).hexdigest())
+
+
+def link(before: str, seq: int, body: str) -> str:
+    """Return the link of event number `seq`, whose text is `body`, after the link `before`: it holds all before it.
+
+    The hash chain of a log, version 1, with || for concatenation of bytes:
+
+        start       = SHA-256("interlock-chain-1" || 0x00 || writer)
+        link of seq = SHA-256(link of seq-1 || seq as 8 bytes, big-endian || body)
+
+    `writer` and `body` are UTF-8; the body is the event's text exactly as stored; the first event has seq 1, and the
+    link before it is the start. Links are written in hex.
+    """
+    return sha256(bytes.fromhex(before) + seq.to_bytes(8) + body.encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

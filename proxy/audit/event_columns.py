@@ -33,8 +33,6 @@ TEXTS = (
 FLAGS = ("authenticated", "is_error")
 NUMBERS = ("gate_ms", "upstream_ms", "total_ms")
 VALUES = ("arguments", "rules", "shadow_rules", "redactions", "detail")
-
-
 COLUMNS = ("event_id", "time", "kind", *TEXTS, *FLAGS, *NUMBERS, "result_size", *VALUES)
 """The fields that have a column, in the order in which `columns` returns them."""
 _CUT = {"decision": 16}  # how many characters a column holds, where that is not MAX_NAME
@@ -116,7 +114,11 @@ def _are_plain(types: tuple[type, ...]) -> bool:
 def _known(body: str) -> dict[str, Any]:
     """Return the fields that have columns, as every database takes them. Raises PoisonError."""
     event = _parse(body)
-    known: dict[str, Any] = {"event_id": _name(event, "event_id"), "kind": _name(event, "kind"), "time": _time(event)}
+    known: dict[str, Any] = {name: _name(event, name) for name in ("event_id", "kind")}
+    time = event.get("time")
+    if not _is_number(time) or not 0 <= time < MAX_TIME:
+        raise PoisonError("its time is not a number of seconds")
+    known["time"] = float(time)
     known |= {name: clean(str(event[name])) for name in TEXTS if type(event.get(name)) in (str, int)}
     known |= {name: event[name] for name in FLAGS if isinstance(event.get(name), bool)}
     known |= {name: event[name] for name in NUMBERS if _is_number(event.get(name))}
@@ -160,13 +162,6 @@ def _name(event: dict[str, Any], field: str) -> str:
     if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME or clean(name) != name:
         raise PoisonError(f"its {field} is not a short text")
     return name
-
-
-def _time(event: dict[str, Any]) -> float:
-    time = event.get("time")
-    if not _is_number(time) or not 0 <= time < MAX_TIME:
-        raise PoisonError("its time is not a number of seconds")
-    return float(time)
 
 
 def _is_number(value: Any) -> TypeGuard[float]:

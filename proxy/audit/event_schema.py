@@ -67,9 +67,8 @@ class StoredEvent(BaseModel):
 
 
 def json_schema() -> dict[str, Any]:
-    schema = StoredEvent.model_json_schema()
-    return {
+    names = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"urn:interlock:audit-event:{SCHEMA_VERSION}",
-        **schema,
     }
+    return names | StoredEvent.model_json_schema()

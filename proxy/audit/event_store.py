@@ -29,11 +29,8 @@ if TYPE_CHECKING:
     from proxy.store.queries import Queries
 
 _CALL = tuple(field.name for field in fields(CallRecord))
-_JSON_LISTS = ("rules", "shadow_rules", "redactions")
-_FLAGS = ("authenticated", "is_error")
 
-type Read = tuple[LogEntry, Any]
-"""An entry, and what `_read` returns for its text; None where the database reads the text itself."""
+type Read = tuple[LogEntry, Any]  # an entry, and what `_read` returns for it; None where the database reads the text
 
 
 class Conditions:
@@ -60,9 +57,7 @@ class Events(abc.ABC):
     """
 
     sql: Queries  # the statements of this kind of database
-    reads_columns = (
-        False  # whether the database itself reads columns from texts, and refuses a batch in which it cannot
-    )
+    reads_columns = False  # whether the database itself reads columns from texts, and refuses a batch if it cannot
     parallel_batches = 1  # how many batches may be written at once with profit
 
     def __init__(self, database: Database) -> None:
@@ -80,12 +75,6 @@ class Events(abc.ABC):
                 pass  # the batch is whole or not at all, so which entry it was is found below
             else:
                 return Written(len(entries))
-        whole, poison = self._read_all(entries)
-        await self._insert_but_poison(whole, poison)
-        return Written(len(entries) - len(poison), poison)
-
-    def _read_all(self, entries: Sequence[LogEntry]) -> tuple[dict[int, Read], dict[int, str]]:
-        """Return the entries that are events, by their index in the batch, and why the others are none."""
         whole: dict[int, Read] = {}
         poison: dict[int, str] = {}
         for number, entry in enumerate(entries):
@@ -93,7 +82,8 @@ class Events(abc.ABC):
                 whole[number] = entry, self._read(entry)
             except PoisonError as error:
                 poison[number] = str(error)
-        return whole, poison
+        await self._insert_but_poison(whole, poison)
+        return Written(len(entries) - len(poison), poison)
 
     async def _insert_but_poison(self, reads: dict[int, Read], poison: dict[int, str]) -> None:
         """Insert, by halves where the database refuses, so that one bad entry keeps no other out."""
@@ -152,7 +142,6 @@ class Events(abc.ABC):
         return [row[0] for row in rows]
 
     async def count(self, where: Filter) -> int:
-        """Return how many events match."""
         return int((await self._fetch("count_events", self._conditions(where, "ts")))[0][0])
 
     async def stats(self, where: Filter) -> Stats:
@@ -238,8 +227,8 @@ def _beyond(conditions: Conditions, time: str, operator: str, cursor: Cursor) ->
 def _call(row: Row) -> CallRecord:
     found = dict(zip(_CALL, row, strict=True))
     found["arguments"] = json.loads(found["arguments"]) if found["arguments"] is not None else None
-    for name in _JSON_LISTS:
+    for name in ("rules", "shadow_rules", "redactions"):
         found[name] = tuple(json.loads(found[name])) if found[name] is not None else ()
-    for name in _FLAGS:
+    for name in ("authenticated", "is_error"):
         found[name] = bool(found[name]) if found[name] is not None else None
     return CallRecord(**found)

@@ -29,7 +29,6 @@ class PostgresEvents(Events):
     parallel_batches = 4
 
     async def prepare(self, now: float) -> None:
-        """Make the partitions of the days to come."""
         today = dt.datetime.fromtimestamp(now, dt.UTC).date()
         days = today - dt.timedelta(days=1), today + dt.timedelta(days=DAYS_AHEAD)
         await self.database.execute(self.sql["make_partitions"], *days)

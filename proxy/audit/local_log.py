@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from proxy.audit.event import Head
-    from proxy.audit.recent_events import RecentEvents
+    from proxy.audit.ship_sources import RecentEvents
     from proxy.core.model import AuditEvent
 
 log = structlog.get_logger("interlock.log")

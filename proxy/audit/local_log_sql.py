@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 import apsw
 import uuid_utils
 
-from proxy.audit.event import Head, LogEntry
-from proxy.audit.hash_chain import link, start
+from proxy.audit.event import Head, LogEntry, link, start
 from proxy.store.queries import Queries
 from proxy.system.package_data import sql_dir
 
@@ -115,7 +114,13 @@ def add(connection: apsw.Connection, head: Head, bodies: Sequence[str]) -> list[
 
     Raises BehindError where another connection has written meanwhile.
     """
-    rows, links = _link(head, bodies)
+    tip = head.hash
+    rows: list[int | str] = []
+    links: list[str] = []
+    for seq, body in enumerate(bodies, head.seq + 1):
+        tip = link(tip, seq, body)
+        rows += (seq, body, tip)
+        links.append(tip)
     if len(bodies) > AT_ONCE:
         with change(connection):
             offset = 0
@@ -127,17 +132,6 @@ def add(connection: apsw.Connection, head: Head, bodies: Sequence[str]) -> list[
         # One statement is a transaction of its own, and returns once it is committed: two statements less.
         _insert(connection, len(bodies), rows)
     return links
-
-
-def _link(head: Head, bodies: Sequence[str]) -> tuple[list[int | str], list[str]]:
-    tip = head.hash
-    rows: list[int | str] = []
-    links: list[str] = []
-    for seq, body in enumerate(bodies, head.seq + 1):
-        tip = link(tip, seq, body)
-        rows += (seq, body, tip)
-        links.append(tip)
-    return rows, links
 
 
 @cache

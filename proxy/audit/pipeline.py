@@ -84,15 +84,12 @@ class LenientSink:
             log.error("a call goes unrecorded", kind=event.kind, call_id=event.call_id, error=str(error))  # noqa: TRY400
             return
         if self._missed:
-            self._record_gap()
+            detail = {"missed": self._missed, "since": self._since}
+            self._missed = 0
+            self._log.record_later(AuditEvent(event_id=new_id(), kind="audit_gap", time=time.time(), detail=detail))
 
     def record_later(self, event: AuditEvent) -> None:
         self._log.record_later(event)
-
-    def _record_gap(self) -> None:
-        detail = {"missed": self._missed, "since": self._since}
-        self._missed = 0
-        self._log.record_later(AuditEvent(event_id=new_id(), kind="audit_gap", time=time.time(), detail=detail))
 
 
 def destination(settings: Settings) -> str:

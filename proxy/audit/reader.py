@@ -26,7 +26,7 @@ from proxy.store.open_store import store_exists
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
-    from proxy.audit.chain_reader import ChainedEvent, Chains
+    from proxy.audit.chain_reader import Chains
     from proxy.audit.event import CallRecord, Cursor, DayStats, DenialStats, LogEntry, SecretStats
     from proxy.audit.event_store import Events
 
@@ -233,7 +233,9 @@ class Follower:
             chains: Chains = logs if store is None else AllChains(logs, StoreChains(store))
             for writer in heads:
                 found += await self._of_writer(chains, writer, advance=True)
-            self._forget()
+            # No window reaches back so far, and all numbers are known: else it would grow for as long as it runs.
+            since = time.monotonic() - 4 * LATE_SECONDS
+            self._seen = {event_id: at for event_id, at in self._seen.items() if at >= since}
         except StoreUnavailableError:
             # What was shipped just before the store went is in neither; since no number advances, it comes later.
             for writer in heads:
@@ -245,7 +247,9 @@ class Follower:
         # "~" sorts behind every id: the page begins behind the event with this number.
         after, found = (START if known == 0 else (known, "~", 0.0)), list[dict[str, Any]]()
         while page := await chains.page(writer, after):
-            found += _events(one for one in page if (one.entry.seq or 0) > known)
+            # Only what can be parsed: a log may hold a text that was damaged on disk.
+            new = [json.loads(one.entry.body) for one in page if one.event_id and (one.entry.seq or 0) > known]
+            found += [event for event in new if "kind" in event and "time" in event]
             after = page[-1].position
         if advance:
             self._numbers[writer] = max(known, after[0])
@@ -261,17 +265,6 @@ class Follower:
         except StoreUnavailableError:
             return []
         return [json.loads(entry.body) for entry in found if entry.writer not in self._numbers]
-
-    def _forget(self) -> None:
-        # No window reaches back so far, and all numbers are known: without this it would grow for as long as it runs.
-        since = time.monotonic() - 4 * LATE_SECONDS
-        self._seen = {event_id: at for event_id, at in self._seen.items() if at >= since}
-
-
-def _events(found: Iterable[ChainedEvent]) -> list[dict[str, Any]]:
-    """Parse what can be parsed: a log may hold a text that was damaged on disk."""
-    events = (json.loads(one.entry.body) for one in found if one.event_id)
-    return [event for event in events if all(name in event for name in ("kind", "time"))]
 
 
 def _in_order(events: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -102,17 +102,13 @@ class Shipper:
                 continue
             try:
                 with left_behind(path, route.destination, time.time(), any_destination=route.adopts_all) as source:
-                    moved += await self._move_all(source) if source is not None else 0
+                    if source is not None:
+                        # A process that was killed signed nothing: else its last events could be cut off unseen.
+                        self._signer.sign("head", [source.head()])
+                        while batch := await self._move(source):
+                            moved += batch
             except (apsw.Error, OSError) as error:
                 log.warning("a log that was left behind cannot be shipped", path=str(path), error=str(error))
-        return moved
-
-    async def _move_all(self, source: Source) -> int:
-        # A process that was killed signed nothing at its end: without this, its last events could be cut off unseen.
-        self._signer.sign("head", [source.head()])
-        moved = 0
-        while batch := await self._move(source):
-            moved += batch
         return moved
 
     async def _move(self, source: Source) -> int:
@@ -141,16 +137,13 @@ class Shipper:
             for part, done in zip(parts, written, strict=True)
             for index, why in done.poison.items()
         }
-        if rejected:
-            self._sign_rejected(source, entries, rejected)
-        return rejected
-
-    def _sign_rejected(self, source: Source, entries: Sequence[LogEntry], rejected: Mapping[int, str]) -> None:
         for seq, reason in rejected.items():
             log.error("the store does not take an event; it is set aside", log=str(source.path), seq=seq, reason=reason)
-        # Signed, because a chain with a hole verifies only where the hole is vouched for.
-        heads = [Head(entry.writer or "", _seq(entry), entry.chain or "") for entry in entries if entry.seq in rejected]
-        self._signer.sign("rejected", heads)
+        if rejected:
+            # Signed, because a chain with a hole verifies only where the hole is vouched for.
+            bad = [entry for entry in entries if entry.seq in rejected]
+            self._signer.sign("rejected", [Head(one.writer or "", _seq(one), one.chain or "") for one in bad])
+        return rejected
 
     async def _keep_up(self) -> None:
         """Make partitions, and delete what is older than retention_days. Shipping does not depend on it."""

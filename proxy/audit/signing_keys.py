@@ -6,28 +6,20 @@ public keys, also those of keys that were replaced, are in `keys/audit-public/`.
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    PublicFormat,
-    load_pem_private_key,
-    load_pem_public_key,
-)
 
 from proxy.errors import ConfigError
 from proxy.system.secret_files import make_private, read_private, write_private
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
     from pathlib import Path
 
 ID_LENGTH = 16
@@ -46,7 +38,6 @@ class PublicKey:
         return cls(hashlib.sha256(key.public_bytes_raw()).hexdigest()[:ID_LENGTH], key)
 
     def verifies(self, signature: bytes, text: bytes) -> bool:
-        """Return whether `signature` is this key's of `text`."""
         try:
             self._key.verify(signature, text)
         except InvalidSignature:
@@ -54,8 +45,8 @@ class PublicKey:
         return True
 
     def pem(self) -> bytes:
-        """Return it as a file has it."""
-        return self._key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+        form = serialization.PublicFormat.SubjectPublicKeyInfo
+        return self._key.public_bytes(serialization.Encoding.PEM, form)
 
 
 class AuditKeys:
@@ -66,14 +57,11 @@ class AuditKeys:
         self._public = state_dir / "keys" / "audit-public"
 
     def signer(self) -> tuple[str, Ed25519PrivateKey]:
-        """Return the key that signs and its id; the first one is made.
-
-        Raises ConfigError where the file is no key.
-        """
+        """Return the key that signs and its id; the first one is made. Raises ConfigError where the file is no key."""
         if not self._private.exists():
             make_private(self._private, _private_pem(Ed25519PrivateKey.generate()))
         try:
-            key = load_pem_private_key(read_private(self._private), None)
+            key = serialization.load_pem_private_key(read_private(self._private), None)
         except ValueError as error:
             raise ConfigError(f"{self._private} is no key; restore it, or delete it to make a new one") from error
         if not isinstance(key, Ed25519PrivateKey):
@@ -83,8 +71,10 @@ class AuditKeys:
         return public.key_id, key
 
     def rotate(self) -> str:
-        """Let a new key sign; the old one is destroyed, its public half stays. Give the new key's id."""
-        with self._alone():
+        """Let a new key sign; the old one is destroyed, its public half stays. Return the new key's id."""
+        self._private.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with self._private.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
             if self._private.exists():
                 self.signer()
             new = Ed25519PrivateKey.generate()
@@ -102,20 +92,13 @@ class AuditKeys:
         if not path.exists():
             make_private(path, key.pem())
 
-    @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
-        self._private.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with self._private.with_suffix(".lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
-
 
 def read_public(files: Iterable[Path]) -> list[PublicKey]:
     """Read public keys from PEM files. Raises ConfigError where one is none."""
     keys = []
     for file in files:
         try:
-            key = load_pem_public_key(file.read_bytes())
+            key = serialization.load_pem_public_key(file.read_bytes())
         except (OSError, ValueError) as error:
             raise ConfigError(f"{file} cannot be read as a public key ({error})") from error
         if not isinstance(key, Ed25519PublicKey):
@@ -125,4 +108,5 @@ def read_public(files: Iterable[Path]) -> list[PublicKey]:
 
 
 def _private_pem(key: Ed25519PrivateKey) -> bytes:
-    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    form = serialization.PrivateFormat.PKCS8
+    return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())

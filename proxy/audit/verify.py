@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from proxy.audit.chain_reader import START
 from proxy.audit.checkpoints import Signed
-from proxy.audit.hash_chain import link, start
+from proxy.audit.event import link, start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -72,7 +72,10 @@ async def verify(
 ) -> Report:
     """Verify every chain there is, and every chain that was signed; `progress` is called with counts of events."""
     heads = await chains.heads()
-    report = Report(loose=_loose(await chains.unchained()))
+    report = Report()
+    if (loose := await chains.unchained()) is not None:
+        what = "unchained", "it belongs to no writer's chain, so nothing proves it"
+        report = Report(loose=Problem("", None, loose, *what))
     for writer in sorted({*heads, *signed}):  # signed ones too: a chain may have been deleted as a whole
         report.writers.append(await _verify_writer(chains, writer, signed.get(writer), heads.get(writer), progress))
     return report
@@ -90,12 +93,6 @@ async def _verify_writer(
         progress(len(events))
     problem = problem or walk.end()
     return WriterReport(writer, walk.checked, walk.set_aside, walk.proven, signed is not None, problem)
-
-
-def _loose(event_id: str | None) -> Problem | None:
-    if event_id is None:
-        return None
-    return Problem("", None, event_id, "unchained", "it belongs to no writer's chain, so nothing proves it")
 
 
 class ChainVerifier:
@@ -131,7 +128,10 @@ class ChainVerifier:
             detail = "its link does not follow from its text and the event before it"
             return self._problem(seq, event.event_id, "altered", detail)
         if self._signed.links.get(seq, chain) != chain:
-            return self._rewritten(seq, event.event_id)
+            detail = (
+                f"a signed checkpoint has another link for it: it or an event from {self.proven + 1} on was rewritten"
+            )
+            return self._problem(seq, event.event_id, "rewritten", detail)
         self._step(chain)
         self.checked += 1
         return None
@@ -170,10 +170,6 @@ class ChainVerifier:
     def _missing(self, until: int) -> Problem:
         detail = f"events {self._next} to {until} are missing" if until > self._next else "it is missing"
         return self._problem(self._next, None, "missing", detail)
-
-    def _rewritten(self, seq: int, event_id: str) -> Problem:
-        detail = f"a signed checkpoint has another link for it: it or an event from {self.proven + 1} on was rewritten"
-        return self._problem(seq, event_id, "rewritten", detail)
 
     def _problem(self, seq: int | None, event_id: str | None, what: str, detail: str) -> Problem:
         return Problem(self.writer, seq, event_id, what, detail)

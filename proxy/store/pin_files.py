@@ -73,8 +73,7 @@ class PinFiles:
             raise PinsUnavailableError(f"pins cannot be written in {self.folder}: {error.strerror}") from error
 
     def servers(self) -> Sequence[str]:
-        found = (self._load(file) for file in self.folder.glob("*.json"))
-        return sorted(entry[0] for entry in found if entry is not None)
+        return sorted(self.approvals())
 
     def approvals(self) -> dict[str, int]:
         """Return for each server how often somebody changed what is approved."""
@@ -88,16 +87,13 @@ class PinFiles:
             file.unlink(missing_ok=True)
         elif pins is not known:
             data = json.dumps({"server": server, **to_json(pins)}).encode()
-            self._check_room(file, len(data))
+            if len(data) > MAX_BYTES:
+                raise PinsUnavailableError(f"a server's pins would take more than {MAX_BYTES} bytes")
+            if not file.exists() and sum(1 for _ in self.folder.glob("*.json")) >= MAX_SERVERS:
+                raise PinsUnavailableError(f"more than {MAX_SERVERS} servers have pins; `interlock pins forget` some")
             write_private(file, data)
         self._looks.pop(server, None)
         return pins
-
-    def _check_room(self, file: Path, size: int) -> None:
-        if size > MAX_BYTES:
-            raise PinsUnavailableError(f"a server's pins would take more than {MAX_BYTES} bytes")
-        if not file.exists() and sum(1 for _ in self.folder.glob("*.json")) >= MAX_SERVERS:
-            raise PinsUnavailableError(f"more than {MAX_SERVERS} servers have pins; `interlock pins forget` some")
 
     def _load(self, file: Path) -> tuple[str, ServerPins] | None:
         try:

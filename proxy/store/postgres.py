@@ -108,7 +108,6 @@ async def _connected(url: str) -> AsyncIterator[Link]:
 
 
 async def schema_of(url: str) -> Schema:
-    """Return which migrations the database at `url` has."""
     async with _connected(url) as connection:
         return await read_schema(connection)
 
@@ -172,13 +171,14 @@ class PostgresDatabase(Database):
         # Not asyncio.timeout: that waits until the cancelled work has ended, and what it has to tidy up on a connection
         # that hangs takes as long as the connection hangs.
         task = asyncio.ensure_future(work)
+        done: set[asyncio.Future[T]] = set()
         try:
             done, _ = await asyncio.wait({task}, timeout=self._timeout)
-        except asyncio.CancelledError:
-            _abandon(task)
-            raise
+        finally:
+            if not done:  # too late, or cancelled
+                task.cancel()
+                task.add_done_callback(_forget)
         if not done:
-            _abandon(task)
             raise unavailable(self._url, TimeoutError())
         try:
             return task.result()
@@ -230,11 +230,6 @@ class PostgresDatabase(Database):
             self._fits = True
 
 
-def _abandon(task: asyncio.Task[Any]) -> None:
-    task.cancel()
-    task.add_done_callback(_forget)
-
-
-def _forget(task: asyncio.Task[Any]) -> None:
+def _forget(task: asyncio.Future[Any]) -> None:
     if not task.cancelled():
         task.exception()  # looked at, or asyncio logs that nobody did

@@ -26,6 +26,10 @@ SQL = Queries("proposals")
 SWEEP_ROWS = 1000
 PROPOSE_TRIES = 5
 _PROPOSAL = tuple(field.name for field in fields(Proposal))
+_COMMIT = (
+    *("proposal_id", "nonce", "attempt_id", "at", "expires_at", "outcome", "ended_at"),
+    *("attempts", "question"),
+)  # in the order of the query `find_commit`
 _JSON = ("arguments", "signals", "absent")
 _PACKED = (
     *("proposal_id", "server", "tool", "principal", "arguments_hash", "rule", "policy_version", "nonce"),
@@ -61,27 +65,13 @@ class Proposals:
         return [to_proposal(row) for row in rows]
 
     async def decide(
-        self,
-        proposal_id: str,
-        state: State,
-        *,
-        operator: str,
-        reason: str,
-        now: float,
-        expires_at: float,
+        self, proposal_id: str, state: State, *, operator: str, reason: str, now: float, expires_at: float
     ) -> Proposal | None:
         if state not in (State.APPROVED, State.REJECTED):
             raise ValueError(f"an operator approves or rejects; {state} is neither")
         key, who, at = pack(proposal_id), pack(operator), float(now)
-
-        async def decide(connection: Transaction) -> Proposal | None:
-            values = (key, str(state), who, pack(reason), at, float(expires_at))
-            rows = await connection.fetch(SQL["decide_proposal"], *values)
-            if connection.retried and not rows:
-                rows = await connection.fetch(SQL["find_decided_proposal"], key, str(state), who, at)
-            return _one(rows)
-
-        return await self.database.transaction(decide)
+        values = (key, str(state), who, pack(reason), at, float(expires_at))
+        return _one(await self._change("decide_proposal", values, "find_decided_proposal", (key, str(state), who, at)))
 
     async def consume(self, commit: Commit) -> Consumed:
         return await self.database.transaction(lambda connection: _consume(connection, commit))
@@ -92,11 +82,11 @@ class Proposals:
 
     async def resume(self, nonce: str, attempt_id: str, question: str) -> bool:
         ours = (pack(nonce), pack(attempt_id))
-        return await self._change("resume_commit", (*ours, question), "find_resumed_commit", ours)
+        return bool(await self._change("resume_commit", (*ours, question), "find_resumed_commit", ours))
 
     async def end(self, nonce: str, attempt_id: str, outcome: str, now: float, question: str | None = None) -> bool:
         ours = (pack(nonce), pack(attempt_id), outcome, float(now))
-        return await self._change("end_commit", (*ours, question), "find_ended_commit", ours)
+        return bool(await self._change("end_commit", (*ours, question), "find_ended_commit", ours))
 
     async def baseline(self, server: str, tool: str) -> Baseline | None:
         rows = await self.database.fetch(SQL["find_baseline"], pack(server), pack(tool))
@@ -125,14 +115,14 @@ class Proposals:
     async def close(self) -> None:
         await self.database.close()
 
-    async def _change(self, change: str, values: tuple[Any, ...], read_back: str, read_values: tuple[Any, ...]) -> bool:
-        """Return whether a row was changed: in this try, or before a connection broke, which is then read back."""
+    async def _change(self, change: str, values: Row, read_back: str, read_values: Row) -> Sequence[Row]:
+        """Return the row that was changed: in this try, or before a connection broke, which is then read back."""
 
-        async def work(connection: Transaction) -> bool:
+        async def work(connection: Transaction) -> Sequence[Row]:
             rows = await connection.fetch(SQL[change], *values)
             if connection.retried and not rows:
                 rows = await connection.fetch(SQL[read_back], *read_values)
-            return bool(rows)
+            return rows
 
         return await self.database.transaction(work)
 
@@ -219,17 +209,8 @@ def commit_row(commit: Commit) -> tuple[Any, ...]:
 
 
 def to_commit(row: Row) -> Commit:
-    return Commit(
-        proposal_id=unpack(row[0]),
-        nonce=unpack(row[1]),
-        attempt_id=unpack(row[2]),
-        at=row[3],
-        expires_at=row[4],
-        outcome=row[5],
-        ended_at=row[6],
-        attempts=row[7],
-        question=row[8],
-    )
+    found = dict(zip(_COMMIT, row, strict=True))
+    return Commit(**found | {name: unpack(found[name]) for name in _COMMIT[:3]})
 
 
 def baseline_row(baseline: Baseline) -> tuple[Any, ...]:

@@ -11,7 +11,7 @@ import apsw
 import pytest
 
 from proxy.audit import local_log_sql
-from proxy.audit.hash_chain import link, start
+from proxy.audit.event import link, start
 
 
 @pytest.fixture

@@ -148,7 +148,7 @@ async def test_what_is_moved_from_memory_is_what_the_file_holds(
 async def test_what_memory_has_no_room_for_is_read_from_the_file(
     tmp_path: Path, log: DaemonLog, own: OwnSource, events: Events, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("proxy.audit.recent_events.MOST", 3)
+    monkeypatch.setattr("proxy.audit.ship_sources.RECENT_EVENTS", 3)
     monkeypatch.setattr(module, "BATCH", 4)
     for number in range(10):
         await log.record(event(number))

@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from proxy.audit.event import CallRecord, Filter
 from proxy.audit.reader import AuditReader, open_audit
-from proxy.commands.audit.call_table import COLOURS, print_calls
 from proxy.commands.audit.filter import Agent, Arg, Decision, Rule, Server, Since, Tool, Until, read_filter
 from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, require_trail, store_settings
 from proxy.commands.terminal import format_json, printable
@@ -34,6 +34,29 @@ Examples:
 """
 SHOW_EPILOG = "Example:  interlock audit show 0198c0de-7d31-7c52-a1b0-5e0d9f1c2a44"
 _FIRST = ("event_id", "kind", "time")
+COLOURS = {"deny": "red", "propose": "yellow", "allow": "green"}
+UNBOUNDED = 10_000
+SHORT_ID, SHORT_TIME = 13, 19
+# What gives way to the rest on a narrow terminal, in this order. `--json` has everything.
+LEAST_TELLING = ("agent", "ms", "outcome", "server")
+
+type Column = Callable[[CallRecord], str | Text]
+COLUMNS: dict[str, Column] = {
+    "time (UTC)": lambda call: format_time(call.time),
+    "agent": lambda call: printable(call.agent),
+    "server": lambda call: printable(call.server),
+    "tool": lambda call: printable(call.tool),
+    "decision": lambda call: Text(printable(call.decision), COLOURS.get(call.decision or "", "")),
+    "reason": lambda call: printable(call.reason),
+    "rule": lambda call: printable(call.rule),
+    "outcome": lambda call: Text(printable(call.outcome), "red" if call.is_error else ""),
+    "ms": lambda call: "" if call.total_ms is None else f"{call.total_ms:.1f}",
+    "call": lambda call: printable(call.call_id),
+}
+SHORTER: dict[str, Column] = {
+    "time (UTC)": lambda call: format_time(call.time)[:SHORT_TIME],
+    "call": lambda call: printable(call.call_id)[:SHORT_ID],
+}
 
 
 def query(
@@ -122,10 +145,37 @@ async def _complete(audit: AuditReader, prefix: str) -> str:
 
 
 def _print_calls(calls: list[CallRecord], limit: int) -> None:
-    print_calls(calls, Console(markup=False, emoji=False, highlight=False))
+    print_table(calls, Console(markup=False, emoji=False, highlight=False))
     # On standard error: standard output is for what reads the table.
     more = "; there may be more: --limit" if len(calls) == limit else ""
     Console(stderr=True, markup=False, highlight=False).print(f"{len(calls)} calls{more}", style="dim")
+
+
+def print_table(calls: Sequence[CallRecord], console: Console) -> None:
+    """Print the calls, one a line where possible: with shorter times and ids first, then with fewer columns."""
+    # A file or a pipe has no width: whatever reads it gets every column.
+    if not console.is_terminal:
+        console.width = UNBOUNDED
+    columns = dict(COLUMNS)
+    unbounded = console.options.update(max_width=UNBOUNDED)
+    table = _call_table(calls, columns)
+    # None first: shorter times and ids may be enough, before any column is left out.
+    for gone in (None, *LEAST_TELLING):
+        if console.measure(table, options=unbounded).maximum <= console.width:
+            break
+        columns |= SHORTER
+        columns.pop(gone or "", None)
+        table = _call_table(calls, columns)
+    console.print(table)
+
+
+def _call_table(calls: Sequence[CallRecord], columns: dict[str, Column]) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in columns:
+        table.add_column(name, overflow="fold", justify="right" if name == "ms" else "left")
+    for call in calls:
+        table.add_row(*(cell(call) for cell in columns.values()))
+    return table
 
 
 def _print_events(events: list[dict[str, Any]]) -> None:
