@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from proxy.policy.globs import compile_globs
@@ -11,7 +10,7 @@ from proxy.policy.rules import AllowRule
 from proxy.policy.views import YES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from proxy.core.model import Call, Hints
     from proxy.policy.arg_path import EvalContext
@@ -29,21 +28,21 @@ class Hit(NamedTuple):
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class CompiledRule:
-    rule: Rule
-    test: Test
-    fits_method: Callable[[str], bool]
-    fits_server: Callable[[str], bool]
-    fits_tool: Callable[[str], bool]
-    fits_agent: Callable[[str], bool]
-    fits_hints: Callable[[Hints], bool]
-    allows: bool
-    shadow: bool
+    def __init__(self, rule: Rule) -> None:
+        self.rule = rule
+        self.id = rule.id
+        self.test: Test = compile_when(rule.when) if rule.when is not None else lambda _context: YES
+        self.fits_method = compile_globs(rule.methods or ["tools/call"])
+        self.fits_server = compile_globs(rule.servers)
+        self.fits_tool = compile_globs(rule.tools)
+        self.fits_agent = compile_globs(rule.agents)
+        self._hints = [(name, value) for name, value in rule.annotations or () if value is not None]
+        self.allows = isinstance(rule, AllowRule)
+        self.shadow = rule.mode == "shadow"
 
-    @property
-    def id(self) -> str:
-        return self.rule.id
+    def fits_hints(self, declared: Hints) -> bool:
+        return all(getattr(declared, name) is value for name, value in self._hints)
 
     def applies_to(self, call: Call, names: Sequence[tuple[str, str, str]]) -> bool:
         """Return whether the rule's globs fit the call.
@@ -88,18 +87,3 @@ class CompiledRule:
         if trouble is None or (bits & 1 and not self.allows):
             return None if self.allows else Hit(self)
         return Hit(self, trouble.reason, trouble.detail)
-
-
-def compile_rule(rule: Rule) -> CompiledRule:
-    hints = [(name, value) for name, value in rule.annotations or () if value is not None]
-    return CompiledRule(
-        rule,
-        compile_when(rule.when) if rule.when is not None else lambda _context: YES,
-        compile_globs(rule.methods or ["tools/call"]),
-        compile_globs(rule.servers),
-        compile_globs(rule.tools),
-        compile_globs(rule.agents),
-        lambda declared: all(getattr(declared, name) is value for name, value in hints),
-        isinstance(rule, AllowRule),
-        rule.mode == "shadow",
-    )

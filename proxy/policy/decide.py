@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from proxy.core.model import Call, Decision, Outcome, PinRules, Redaction
 from proxy.core.proposals import Terms
-from proxy.policy.compiled_rule import POLICY_ERROR, Hit, compile_rule
-from proxy.policy.detector_rules import compile_suppression
+from proxy.policy.compiled_rule import POLICY_ERROR, CompiledRule, Hit
+from proxy.policy.detector_rules import CompiledSuppression
 from proxy.policy.egress import CompiledEgress
 from proxy.policy.globs import is_glob
 from proxy.policy.rule_index import Plan
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from proxy.core.model import Governed, Hints
-    from proxy.policy.compiled_rule import CompiledRule
-    from proxy.policy.detector_rules import CompiledSuppression, Suppression
+    from proxy.policy.detector_rules import Suppression
     from proxy.policy.rules import Rule
 
 DENIED: Final = "policy_denied"
@@ -106,8 +105,8 @@ class CompiledPolicy:
         self.egress = egress or CompiledEgress(Egress(), version=version)
         self.default = default
         self.detectors = tuple(detectors)
-        self._suppressions = tuple(map(compile_suppression, suppressions))
-        self.compiled = tuple(compile_rule(rule) for rule in sorted(rules, key=lambda rule: rule.id))
+        self._suppressions = tuple(map(CompiledSuppression, suppressions))
+        self.compiled = tuple(CompiledRule(rule) for rule in sorted(rules, key=lambda rule: rule.id))
         self.rules: Mapping[str, Rule] = {compiled.id: compiled.rule for compiled in self.compiled}
         self._default_allow = Decision(Outcome.ALLOW, DEFAULT_ALLOW, policy_version=version)
         self._default_deny = Decision(Outcome.DENY, DEFAULT_DENY, message=_DEFAULT_MESSAGE, policy_version=version)

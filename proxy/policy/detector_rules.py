@@ -86,32 +86,20 @@ class Suppression(Strict):
         return self
 
 
-@dataclass(frozen=True, slots=True)
 class CompiledSuppression:
-    value: model.Suppression
-    fits_rule: Callable[[str], bool]
-    fits_server: Callable[[str], bool]
-    fits_tool: Callable[[str], bool]
-    needs_tool: bool
+    def __init__(self, written: Suppression) -> None:
+        self.value = model.Suppression(written.reason, written.detector, written.path, written.fingerprint)
+        self._fits_rule, self._fits_server = _fits(written.rule), _fits(written.server)
+        self._fits_tool, self._needs_tool = _fits(written.tool), written.tool is not None
 
     def applies(self, rule: str, call: Call) -> bool:
         """Return whether it covers findings of `rule` in `call`."""
         # Names count as given: a suppression weakens a rule, so no lax reading of a name may extend it.
         return (
-            self.fits_rule(rule)
-            and self.fits_server(call.server)
-            and (self.fits_tool(call.tool) if call.tool is not None else not self.needs_tool)
+            self._fits_rule(rule)
+            and self._fits_server(call.server)
+            and (self._fits_tool(call.tool) if call.tool is not None else not self._needs_tool)
         )
-
-
-def compile_suppression(written: Suppression) -> CompiledSuppression:
-    return CompiledSuppression(
-        model.Suppression(written.reason, written.detector, written.path, written.fingerprint),
-        _fits(written.rule),
-        _fits(written.server),
-        _fits(written.tool),
-        needs_tool=written.tool is not None,
-    )
 
 
 def _fits(glob: str | None) -> Callable[[str], bool]:

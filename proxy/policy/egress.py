@@ -162,9 +162,7 @@ class CompiledEgressRule:
     def _fits_host(self, target: _Target, *, denies: bool) -> bool:
         if self._hosts is None:
             return True
-        if denies:
-            return any(map(self._hosts.may, target.everything()))
-        return self._hosts.must(target.host)
+        return any(map(self._hosts.may, target.everything())) if denies else self._hosts.must(target.host)
 
     def _fits_network(self, target: _Target, *, denies: bool) -> bool:
         if not self._networks:

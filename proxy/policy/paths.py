@@ -112,8 +112,11 @@ def _read_one(reading: str, found: _Collector) -> None:
     if "\0" in reading:
         found.problem = "a NUL character"
     stripped = reading.strip()
-    location = _from_url(stripped)
-    _take(reading if location is None else location, found, strict=True)
+    split = _split_scheme(stripped)
+    careful = reading
+    if split is not None and split[0] == "file":
+        careful = _after_authority(split[1].replace("\\", "/")).partition("?")[0].partition("#")[0]
+    _take(careful, found, strict=True)
     _take(stripped, found, strict=False)
     for other in _careless(stripped, found):
         _take(other, found, strict=False)
@@ -161,14 +164,6 @@ def _split_scheme(text: str) -> tuple[str, str] | None:
     if not colon or len(scheme) < 2 or not scheme[0].isalpha() or not _SCHEME.issuperset(scheme):
         return None
     return scheme.lower(), rest
-
-
-def _from_url(text: str) -> str | None:
-    """Return the path of a `file:` URL, or None for any other text."""
-    split = _split_scheme(text)
-    if split is None or split[0] != "file":
-        return None
-    return _after_authority(split[1].replace("\\", "/")).partition("?")[0].partition("#")[0]
 
 
 def _after_authority(rest: str) -> str:

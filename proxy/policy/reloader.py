@@ -65,7 +65,7 @@ class LivePolicy:
         try:
             self._take(await asyncio.to_thread(self._load))
         except Exception as error:  # whatever is wrong with the new policy, the old one stays in force
-            self.problem = _describe(error)
+            self.problem = str(error) or type(error).__name__
             log.exception("the new policy is bad; the old one stays in force", path=str(self._path), error=self.problem)
         else:
             if self._policy.version != before:
@@ -82,7 +82,7 @@ class LivePolicy:
         try:
             self._take(self._load())
         except Exception as error:  # noqa: BLE001  the workers log it
-            self.problem = _describe(error)
+            self.problem = str(error) or type(error).__name__
 
     def _take(self, ready: Ready) -> None:
         policy, adopt = ready
@@ -107,7 +107,3 @@ class LivePolicy:
             return tuple((str(f), f.stat().st_mtime_ns, f.stat().st_size) for f in policy_files(self._path))
         except (OSError, PolicyError):
             return ()
-
-
-def _describe(error: Exception) -> str:
-    return str(error) or type(error).__name__

@@ -85,14 +85,10 @@ def replay(policy: CompiledPolicy, events: Iterable[Mapping[str, Any]]) -> Repla
 
 def recorded_outcome(event: Mapping[str, Any]) -> str | None:
     """Return what the policy decided then; None where something else decided."""
-    reason = event.get("reason")
-    if reason == NOT_REQUIRED:
+    decision, reason = event.get("decision"), event.get("reason")
+    if reason == NOT_REQUIRED or (decision == "allow" and reason != COMMITTED):
         return "allow"
-    if event.get("decision") == "propose" or reason == COMMITTED:
-        return "two_phase"
-    if event.get("decision") == "allow":
-        return "allow"
-    if reason == TWO_PHASE:
+    if decision == "propose" or reason in (COMMITTED, TWO_PHASE):
         return "two_phase"
     return "deny" if reason in DENIALS else None
 

@@ -267,12 +267,8 @@ INDEXES: Final[dict[str, Build]] = {
 }
 
 
-class _Need(NamedTuple):
-    """A condition that a rule cannot match without."""
-
-    arg: str
-    build: Build
-    operand: Any
+# A condition that a rule cannot match without: its arg, the index for its operator, its operand.
+type _Need = tuple[str, Build, Any]
 
 
 class Plan:
@@ -330,7 +326,7 @@ def _needs(when: When) -> list[_Need] | None:
                 return None
             if name in ("equals", "in") and None in as_tuple(operand):
                 build = index_presence
-            return [_Need(when.arg, build, operand)]
+            return [(when.arg, build, operand)]
         case Any_(any=parts):
             found = [_needs(part) for part in parts]
             return None if None in found else [need for needs in found for need in needs or ()]
@@ -344,8 +340,8 @@ def _needs(when: When) -> list[_Need] | None:
 def _indexes(needs: dict[int, list[_Need]]) -> Iterator[tuple[ArgPath, tuple[Index, ...], frozenset[int]]]:
     groups: dict[str, dict[Build, list[Leaf]]] = {}
     for number, found in needs.items():
-        for need in found:
-            groups.setdefault(need.arg, {}).setdefault(need.build, []).append(Leaf(need.operand, number))
+        for arg_text, build, operand in found:
+            groups.setdefault(arg_text, {}).setdefault(build, []).append(Leaf(operand, number))
     for text, kinds in groups.items():
         arg = parse_arg(text)
         members = frozenset(leaf.rule for leaves in kinds.values() for leaf in leaves)

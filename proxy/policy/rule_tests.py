@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from proxy.core.model import EgressRequest
 from proxy.policy.arg_path import EvalContext
-from proxy.policy.compiled_rule import compile_rule
+from proxy.policy.compiled_rule import CompiledRule
 from proxy.policy.decide import name_variants
 from proxy.policy.egress import CompiledEgressRule, read_target
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from proxy.core.model import Call
-    from proxy.policy.compiled_rule import CompiledRule
     from proxy.policy.rules import EgressRule, Rule
 
 
@@ -63,7 +62,7 @@ def coverage(rules: Iterable[Rule | EgressRule], results: Sequence[TestResult]) 
 
 
 def _run_rule(rule: Rule) -> Iterator[TestResult]:
-    compiled = compile_rule(rule)
+    compiled = CompiledRule(rule)
     for number, test in enumerate(rule.tests, 1):
         call = test.call.as_call()
         got, reason = _outcome(compiled, call)
@@ -75,9 +74,8 @@ def _run_rule(rule: Rule) -> Iterator[TestResult]:
 
 
 def _outcome(compiled: CompiledRule, call: Call) -> tuple[str, str]:
-    if not compiled.applies_to(call, name_variants(call)):
-        return "no_match", ""
-    hit = compiled.evaluate(EvalContext(call.arguments or {}))
+    applies = compiled.applies_to(call, name_variants(call))
+    hit = compiled.evaluate(EvalContext(call.arguments or {})) if applies else None
     if hit is None:
         return "no_match", ""
     if compiled.allows and hit.reason is not None:

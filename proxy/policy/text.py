@@ -49,9 +49,7 @@ class Text(NamedTuple):
 
 def clean(text: str) -> str:
     """Drop invisible characters and fold compatibility forms."""
-    if text.isascii():
-        return text
-    return unicodedata.normalize("NFKC", text.translate(INVISIBLE))
+    return text if text.isascii() else unicodedata.normalize("NFKC", text.translate(INVISIBLE))
 
 
 def fold(text: str) -> str:

@@ -4,7 +4,7 @@ import pytest
 
 from proxy.core.model import Call, Hints
 from proxy.policy.arg_path import EvalContext
-from proxy.policy.compiled_rule import POLICY_ERROR, compile_rule
+from proxy.policy.compiled_rule import POLICY_ERROR, CompiledRule
 from proxy.policy.decide import name_variants
 from proxy.policy.rules import PolicyFile
 
@@ -14,7 +14,7 @@ NAME = {"arg": "name", "equals": "x"}
 
 def make(action, when=None, **fields):
     rule = {"id": "r", "action": action, **fields} | ({"when": when} if when else {})
-    return compile_rule(PolicyFile.model_validate({"version": 1, "rules": [rule]}).rules[0])
+    return CompiledRule(PolicyFile.model_validate({"version": 1, "rules": [rule]}).rules[0])
 
 
 def evaluate(action, when, arguments):
