@@ -102,10 +102,8 @@ class InFlightCalls:
         return in_flight, self.surplus(call.agent)
 
     def add(self, in_flight: InFlightCall) -> None:
-        """Register a call whose answer is to come. Raises SharedCallsUnavailableError.
-
-        One of a legacy session is shown to all workers: its answer comes on a stream that any of them may have.
-        """
+        """Register a call whose answer is to come. Raises SharedCallsUnavailableError."""
+        # One of a legacy session is shown to all workers: its answer comes on a stream that any of them may have.
         if in_flight.context.transport == LEGACY and in_flight.context.session is not None:
             self.share(in_flight)
         self._open[in_flight.call_id] = in_flight
@@ -154,10 +152,8 @@ class InFlightCalls:
         return mine + [each for each in others if each.call_id not in known]
 
     def find(self, context: Context, message_id: object) -> InFlightCall | None:
-        """Return the call of this session that a response of this id answers, forwarded by whichever worker.
-
-        Calls that have ended are remembered for a while: a client that reconnects has the stream replayed to it.
-        """
+        """Return the call of this session that a response of this id answers, forwarded by whichever worker."""
+        # Calls that have ended are remembered for a while: a client that reconnects has the stream replayed to it.
         if (key := _key(context, message_id)) is None:
             return None
         found = self._by_session.get(key)

@@ -75,11 +75,8 @@ class OutboundScanner:
         self._clean: dict[tuple[object, ...], None] = {}
 
     def look(self, context: Context, headers: Headers, body: bytes | None, before: str = "") -> Carried | None:
-        """Return what policy objects to; None where that is nothing.
-
-        Without a `body` it is an MCP message, of which only the head is scanned. `before` is what the same stream
-        said just before.
-        """
+        """Return what policy objects to, if anything; `before` is what the same stream said just before."""
+        # Without a body it is an MCP message, and only its head is scanned: the gate scans the message.
         redaction = secrets_rule(context)
         if redaction is None:
             return None

@@ -27,10 +27,9 @@ OBJECTS = SAMPLE >> 8
 
 
 class SharedStream:
-    """What one stream that carries the answers to every call has to remember: stdio.
+    """What one stream that carries the answers to every call has to remember: stdio."""
 
-    What belongs to no call is masked as the results of every call so far are: it may speak of any of them.
-    """
+    # What belongs to no call is masked as the results of every call so far are: it may speak of any of them.
 
     def __init__(self) -> None:
         self._redactions: dict[Redaction, None] = {}

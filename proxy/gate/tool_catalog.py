@@ -72,10 +72,8 @@ class ToolCatalog:
         self._clock = clock
 
     def look_up(self, server: str, tool: str, rules: PinRules) -> tuple[Hints, Objection | None]:
-        """Return what a server last said of a tool's nature, and why it may not be called, beside the policy's rules.
-
-        One look at the pins for both: each costs a look at a file.
-        """
+        """Return what a server last said of a tool's nature, and why it may not be called, if not by policy."""
+        # One look at the pins for both: each costs a look at a file.
         known = self._pins.read(server)
         pin = known.tools.get(tool) if known else None
         definition = pin.seen.definition if pin else None
@@ -115,11 +113,8 @@ class ToolCatalog:
         return pin.seen.definition if pin else None
 
     def phase_of(self, context: Context, name: str, arguments: JsonObject | None) -> tuple[Phase, str] | None:
-        """Say which phase of which two-phase tool a call is; None where it is of a tool itself.
-
-        What is addressed to a phase is one even where no rule governs its tool any more, so that
-        neither token nor evidence goes to the server, and policy decides on the tool that is meant.
-        """
+        """Return which phase of which two-phase tool a call is; None where it is of a tool itself."""
+        # Addressed to a phase it is one, even if no rule governs the tool any more: no token must reach the server.
         if not name.endswith((PROPOSE, COMMIT)):
             return None
         known = self._pins.read(context.server)
@@ -139,10 +134,7 @@ class ToolCatalog:
     def show(
         self, context: Context, result: JsonObject, *, continued: bool
     ) -> tuple[JsonObject, tuple[ToolFinding, ...]]:
-        """Return the result of a tools/list as the agent may see it, and what is worth telling.
-
-        `continued` where it was requested with a cursor. Entries that cannot be read are left out.
-        """
+        """Return a tools/list result as the agent may see it, and findings; `continued` if requested with a cursor."""
         if "tools" not in result:
             return result, ()
         policy, server = self._policy(), context.server

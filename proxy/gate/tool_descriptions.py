@@ -39,11 +39,8 @@ _SEARCHES: Final = {name: compile_search(f"(?is){pattern}") for name, pattern in
 
 
 def find_hidden(tool: Any) -> tuple[str, ...]:
-    """Tell where a tool's definition holds characters that cannot be seen: places and code points.
-
-    Names, titles, descriptions and keys count, at any depth. What ordinary writing
-    needs does not: emoji, and joiners inside words of scripts that have them.
-    """
+    """Return where a tool's definition, keys too, holds characters that cannot be seen: places and code points."""
+    # What ordinary writing needs does not count: emoji, and joiners inside words of scripts that have them.
     places: dict[str, None] = {}
     for path, text in strings(tool):
         for match in _SUSPECT.finditer(text):

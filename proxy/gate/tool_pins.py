@@ -1,8 +1,7 @@
 """Tools pinned as they were first seen: what a page of a tool list changes. Pure, no I/O.
 
-The first list of a server, over all its pages, is taken on trust. From then on a
-tool that is new, that says anything else, or that has come back under another
-name is a departure, and stays one until somebody approves.
+The first list of a server, over all its pages, is taken on trust. From then on a tool that is new, that says anything
+else, or that has come back under another name is a departure, and stays one until somebody approves.
 """
 
 from __future__ import annotations
@@ -43,11 +42,7 @@ class ToolPrint:
 
 @frozen()
 class Pin:
-    """One tool of one server: as last seen, and as approved, if it ever was.
-
-    `drifted` holds from the first departure until somebody approves, even where
-    the server goes back to what it said before.
-    """
+    """One tool as last seen and as approved, if ever; `drifted` from the first departure until somebody approves."""
 
     seen: ToolPrint
     approved: ToolPrint | None
@@ -62,11 +57,7 @@ class Pin:
 
 @frozen()
 class ServerPins:
-    """The pinned tools of one server.
-
-    `listing` holds while the pages of the first list are still coming;
-    `approvals` counts how often somebody changed what is approved.
-    """
+    """A server's pinned tools; `listing` while its first list is coming; `approvals` counts the approvals."""
 
     first_seen: float
     listing: bool
@@ -82,11 +73,7 @@ class PinStore(Protocol):
         ...
 
     def update(self, server: str, change: Callable[[ServerPins | None], ServerPins | None]) -> ServerPins | None:
-        """Replace a server's pins by what `change`, which is pure, makes of them; return the new ones.
-
-        Nobody else's update comes between. None forgets the server; giving the
-        same object back changes nothing.
-        """
+        """Replace, atomically, a server's pins by what `change` (pure) makes of them; None forgets the server."""
         ...
 
     def servers(self) -> Sequence[str]:
@@ -114,10 +101,7 @@ class Change:
 
 
 def print_tool(tool: JsonObject) -> ToolPrint:
-    """Take the fingerprint of a whole tool object; the order of its keys does not count.
-
-    Raises RecursionError where it is nested too deep to be written down.
-    """
+    """Return the print of a whole tool, whatever the order of its keys. Raises RecursionError if nested too deep."""
     whole = _canonical(tool)
     return ToolPrint(
         digest=_digest(whole),

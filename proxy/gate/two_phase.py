@@ -263,11 +263,7 @@ class TwoPhase:
         recorder.phased(state, "committed", {"operator": proposal.operator})
 
     async def _consume(self, checked: Checked, attempt_id: str) -> None:
-        """Use the token up: of all who try, in any worker of any replica, one gets past this.
-
-        Raises PhaseError `nonce_replay` for everybody else, and `unknown_proposal` where the proposal was rejected
-        meanwhile.
-        """
+        """Consume the token, once in all replicas. Raises PhaseError `nonce_replay`; rejected: `unknown_proposal`."""
         if checked.begun is not None:
             await self._resume(checked.begun, attempt_id, checked.question or "")
             return

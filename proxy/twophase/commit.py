@@ -88,10 +88,7 @@ def check_call(token: Token, proposal: Proposal, call: Call) -> None:
 
 
 def check_terms(proposal: Proposal, terms: Terms | None) -> None:
-    """Refuse a commit of a proposal that the rules, as they are now, would not have let pass.
-
-    Raises PhaseError `approval_required` or `low_integrity`.
-    """
+    """Raise PhaseError `approval_required` or `low_integrity` where today's rules would not let the proposal pass."""
     # A person has seen the arguments themselves, so no rule of scores or approval is stricter than that.
     if terms is None or proposal.operator is not None:
         return

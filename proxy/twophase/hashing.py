@@ -1,8 +1,7 @@
 """The hash of a call's arguments: equal for equal values, however they are written. Pure, no I/O.
 
-SHA-256 over canonical JSON (RFC 8785), which sorts keys and knows numbers as
-doubles: 1, 1.0 and 1e0 are one. What a double cannot hold exactly is refused,
-since two different calls would share a hash.
+SHA-256 over canonical JSON (RFC 8785), which sorts keys and knows numbers as doubles: 1, 1.0 and 1e0 are one. What a
+double cannot hold exactly is refused, since two different calls would share a hash.
 """
 
 from __future__ import annotations
@@ -36,10 +35,7 @@ def hash_arguments(arguments: JsonObject | None) -> str:
 
 
 def canonical(value: JsonObject) -> bytes:
-    """Spell `value` as RFC 8785 says.
-
-    Raises NotExactError where that is not possible without loss.
-    """
+    """Encode `value` as RFC 8785 says. Raises NotExactError where that is not possible without loss."""
     try:
         return rfc8785.dumps(value)
     except RecursionError as error:
@@ -50,8 +46,7 @@ def canonical(value: JsonObject) -> bytes:
 
 def _complaint(value: JsonObject) -> str:
     for place, leaf in _leaves("$", value):
-        problem = _problem(leaf)
-        if problem:
+        if problem := _problem(leaf):
             return f"{place} {problem}"
     return "the arguments are not JSON"
 
@@ -63,7 +58,10 @@ def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:
         place, current = waiting.pop()
         if isinstance(current, dict):
             yield from ((f"{place}: a key", key) for key in current)
-            waiting += [(_below(place, f".{_shown(key)}"), inner) for key, inner in reversed(current.items())]
+            # A key as a message shows it: bounded, with control characters escaped.
+            keys = [json.dumps(str(key)[:MAX_KEY_SHOWN])[1:-1] for key in current]
+            below = [(_below(place, f".{key}"), inner) for key, inner in zip(keys, current.values(), strict=True)]
+            waiting += reversed(below)
         elif isinstance(current, list | tuple):
             waiting += [(_below(place, f"[{n}]"), current[n]) for n in reversed(range(len(current)))]
         else:
@@ -72,11 +70,6 @@ def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 def _below(place: str, step: str) -> str:
     return place if len(place) > MAX_PLACE_SHOWN else place + step
-
-
-def _shown(key: Any) -> str:
-    """Return a key as a message shows it: bounded, with control characters escaped."""
-    return json.dumps(str(key)[:MAX_KEY_SHOWN])[1:-1]
 
 
 def _problem(leaf: Any) -> str | None:

@@ -13,7 +13,7 @@ import json
 import re
 import secrets
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from proxy.config import COMMIT_SECRET
 from proxy.errors import ConfigError
@@ -56,10 +56,7 @@ class CommitKeys(Protocol):
 
 
 def open_keys(settings: Settings, environ: Mapping[str, str]) -> CommitKeys:
-    """Return the keys that the settings and the environment name.
-
-    Raises ConfigError where the environment's secret cannot be used.
-    """
+    """Return the keys that settings and environment name. Raises ConfigError for a secret that cannot be used."""
     if environ.get(COMMIT_SECRET):
         return EnvironmentKeys(environ[COMMIT_SECRET])
     return KeyFile(settings.commit_keys or settings.state_dir / "keys" / "commit-keys.json")
@@ -74,7 +71,6 @@ class EnvironmentKeys:
         self._ring = KeyRing(made[0], tuple(made[1:]))
 
     def ring(self, now: float) -> KeyRing:  # noqa: ARG002  they have no time
-        """Return the keys."""
         return self._ring
 
     def entries(self, now: float) -> Sequence[Entry]:  # noqa: ARG002
@@ -106,7 +102,6 @@ class KeyFile:
         return KeyRing(current, tuple(older))
 
     def entries(self, now: float) -> Sequence[Entry]:
-        """Return the keys, the one that signs first."""
         return self._read(now) if self.path.exists() else []
 
     def rotate(self, now: float, keep_seconds: float = KEEP_SECONDS) -> Entry:
@@ -154,9 +149,9 @@ def _key_of(secret: bytes) -> Key:
 
 
 def _until(entry: Entry, end: float) -> Entry:
-    """Return the key an end, or leave it the earlier one that it has."""
-    ends = [end, *([entry.key.not_after] if entry.key.not_after is not None else [])]
-    return replace(entry, key=replace(entry.key, not_after=min(ends)))
+    """Give the key an end, or leave it the earlier one that it has."""
+    known = entry.key.not_after
+    return replace(entry, key=replace(entry.key, not_after=end if known is None else min(end, known)))
 
 
 def _lives(entry: Entry, now: float) -> bool:
@@ -176,15 +171,13 @@ def _from_json(data: bytes) -> tuple[Entry, ...]:
     content = json.loads(data)
     if content["version"] != 1 or not content["keys"]:
         raise ValueError("another version, or no keys")
-    entries = tuple(_read_entry(row) for row in content["keys"])
+    rows = ((_key_of(bytes.fromhex(row["secret"])), row["not_after"], row["created_at"]) for row in content["keys"])
+    entries = tuple(
+        Entry(replace(key, not_after=None if end is None else float(end)), float(made)) for key, end, made in rows
+    )
     if any((entry.key.not_after is None) is not (place == 0) for place, entry in enumerate(entries)):
         raise ValueError("the first key signs and has no end, and every other has one")
     return entries
-
-
-def _read_entry(row: Any) -> Entry:
-    key, end = _key_of(bytes.fromhex(row["secret"])), row["not_after"]
-    return Entry(replace(key, not_after=None if end is None else float(end)), float(row["created_at"]))
 
 
 def _decode(text: str, place: int) -> bytes:

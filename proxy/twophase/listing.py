@@ -1,8 +1,7 @@
 """The two tools that stand for a two-phase one: their names, and how they are described. Pure, no I/O.
 
-`transfer_funds` is listed as `transfer_funds_propose` and `transfer_funds_commit`.
-Names follow from the tool's own name and the server's other names alone, so every
-replica gives the same ones, and reads them back.
+`transfer_funds` is listed as `transfer_funds_propose` and `transfer_funds_commit`. Names follow from the tool's own
+name and the server's other names alone, so every replica gives the same ones, and reads them back.
 """
 
 from __future__ import annotations
@@ -73,13 +72,11 @@ def read_name(name: str, known: Collection[str], is_governed: Callable[[str], bo
     """
     if name in known or not name.endswith((f"_{PROPOSE}", f"_{COMMIT}")):
         return None
-    stem = name.rpartition("_")[0]
-    for tool in (*known, stem):
+    for tool in (*known, name.rpartition("_")[0]):
         # Only the start of a shortened name is the tool's own.
-        if tool and name.startswith(tool[: SHORT // 2]) and is_governed(tool):
-            phase = phase_names(tool, known).phase(name)
-            if phase is not None:
-                return phase, tool
+        may_be = tool and name.startswith(tool[: SHORT // 2]) and is_governed(tool)
+        if may_be and (phase := phase_names(tool, known).phase(name)) is not None:
+            return phase, tool
     return None
 
 
@@ -105,13 +102,7 @@ def propose_tool(tool: JsonObject, names: Names) -> JsonObject:
         **_title_of(tool, "propose"),
         "description": _described(text, tool),
         "inputSchema": _with_properties(tool.get("inputSchema"), {EXTRA: _ASIDE_SCHEMA}),
-        "annotations": {
-            **_title_of(tool.get("annotations"), "propose"),
-            "readOnlyHint": True,
-            "destructiveHint": False,
-            "idempotentHint": True,
-            "openWorldHint": False,
-        },
+        "annotations": {**_title_of(tool.get("annotations"), "propose"), **_HARMLESS},
         **({"icons": tool["icons"]} if "icons" in tool else {}),
     }
 
@@ -131,11 +122,7 @@ def commit_tool(tool: JsonObject, names: Names) -> JsonObject:
         **_title_of(tool, "commit"),
         "description": _described(text, tool),
         "inputSchema": _commit_schema(tool.get("inputSchema")),
-        **(
-            {"annotations": {**annotations, **_title_of(annotations, "commit")}}
-            if isinstance(annotations, dict)
-            else {}
-        ),
+        **({"annotations": annotations | _title_of(annotations, "commit")} if isinstance(annotations, dict) else {}),
     }
 
 
@@ -167,6 +154,7 @@ def _title_of(holder: Any, phase: str) -> JsonObject:
     return {"title": f"{title} ({phase})"} if isinstance(title, str) and title else {}
 
 
+_HARMLESS: Final = {"readOnlyHint": True, "destructiveHint": False, "idempotentHint": True, "openWorldHint": False}
 _ASIDE_SCHEMA: Final = {
     "type": "object",
     "description": "For Interlock, not for the tool: what the proposal is scored by.",

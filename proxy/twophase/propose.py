@@ -46,10 +46,7 @@ NO_EVIDENCE: Final = Evidence()
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A call that is proposed: on what terms, with what evidence.
-
-    `arguments` and `prompt` are masked: these may be stored, and shown to a sampler.
-    """
+    """A call that is proposed, with its terms and evidence; `arguments` and `prompt` are masked, fit to store."""
 
     call: Call
     terms: Terms
@@ -62,26 +59,22 @@ class Plan:
 
 
 def split_evidence(arguments: JsonObject | None) -> tuple[JsonObject | None, Evidence]:
-    """Part the tool's own arguments from what is for Interlock.
-
-    Raises PhaseError `bad_proposal` where that is not of the form the tool's schema says.
-    """
+    """Return the tool's own arguments, and what is for Interlock. Raises PhaseError `bad_proposal` for a wrong form."""
     if arguments is None or EXTRA not in arguments:
         return arguments, NO_EVIDENCE
     own = {name: value for name, value in arguments.items() if name != EXTRA}
     extra = arguments[EXTRA]
     if not isinstance(extra, dict):
-        raise PhaseError("bad_proposal", f"{EXTRA} is {_kind(extra)}, not an object")
+        kind = "null" if extra is None else type(extra).__name__
+        raise PhaseError("bad_proposal", f"{EXTRA} is {kind}, not an object")
     # A misspelt name would be evidence that is silently not weighed, so it is refused.
     if odd := sorted(set(extra) - {"prompt", "candidate_outputs"}):
         raise PhaseError("bad_proposal", f"{EXTRA} has {odd[0][:60]!r} in it; it takes prompt and candidate_outputs")
-    return own, Evidence(_prompt(extra.get("prompt")), _candidates(extra.get("candidate_outputs")))
-
-
-def _prompt(value: Any) -> str | None:
-    if value is not None and not isinstance(value, str):
-        raise PhaseError("bad_proposal", f"{EXTRA}.prompt is {_kind(value)}, not a string")
-    return _bounded(value, "prompt") if value else None
+    prompt = extra.get("prompt")
+    if prompt is not None and not isinstance(prompt, str):
+        raise PhaseError("bad_proposal", f"{EXTRA}.prompt is {type(prompt).__name__}, not a string")
+    taken = _bounded(prompt, "prompt") if prompt else None
+    return own, Evidence(taken, _candidates(extra.get("candidate_outputs")))
 
 
 def _candidates(value: Any) -> tuple[str, ...]:
@@ -98,10 +91,6 @@ def _bounded(text: str, name: str) -> str:
     if len(text) > MAX_TEXT:
         raise PhaseError("proposal_too_large", f"{EXTRA}.{name} has more than {MAX_TEXT} characters")
     return text
-
-
-def _kind(value: Any) -> str:
-    return "null" if value is None else type(value).__name__
 
 
 def exact_hash(arguments: JsonObject | None) -> str:
@@ -141,11 +130,8 @@ def draft(plan: Plan, digest: str, made: Score, proposal_id: str, now: float) ->
 
 
 def _first_state(made: Score, terms: Terms) -> State:
-    """Say where a new proposal stands.
-
-    Where a person decides anyway, a proposal that nothing speaks for or against
-    waits for that person; one that scores badly does so only if the rule says review.
-    """
+    """Return the state of a new proposal."""
+    # One without signals waits where a person decides anyway; one that scores badly does only if the rule says review.
     if made.blocked:
         unscored = made.reason == "no_signals" and terms.approval == "human"
         return State.PENDING if terms.review or unscored else State.BLOCKED

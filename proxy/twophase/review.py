@@ -1,10 +1,8 @@
 """The desk where operators look at proposals and decide on them. Knows no transport.
 
-A decision is recorded first, durably, and made after that. So nothing is ever
-approved without a record; a crash between the two leaves a record of a decision
-that was not made, and a proposal that still waits, which is the harmless way
-round. Where the store does not follow a decision that was recorded, a
-`review_failed` event says so.
+A decision is recorded first, durably, and made after that. So nothing is ever approved without a record; a crash
+between the two leaves a record of a decision that was not made, and a proposal that still waits, which is the harmless
+way round. Where the store does not follow a decision that was recorded, a `review_failed` event says so.
 """
 
 from __future__ import annotations
@@ -35,11 +33,7 @@ _DECIDABLE = {State.APPROVED: frozenset({State.PENDING}), State.REJECTED: frozen
 
 
 class ProposalReview:
-    """Lists, shows, approves and rejects proposals.
-
-    Every method raises StoreUnavailableError where the store does not answer,
-    and ReviewError, with its code, where the answer is no.
-    """
+    """Lists and decides on proposals. Every method raises StoreUnavailableError, and ReviewError where refused."""
 
     def __init__(self, store: ProposalStore, sink: EventSink, clock: Callable[[], float]) -> None:
         self._store = store
@@ -60,22 +54,15 @@ class ProposalReview:
         return describe(proposal, self._clock()) | {"commit": _describe_commit(commit) if commit else None}
 
     async def approve(self, proposal_id: str, operator: str, reason: str = "") -> JsonObject:
-        """Let a pending proposal be carried out, for as long as a token of it lives at least.
-
-        Raises AuditUnavailableError where that cannot be recorded; then nothing changes.
-        """
+        """Approve a pending proposal, for a token's life at least. Raises AuditUnavailableError, changing nothing."""
         reason = _checked(reason)
         proposal = await self._find(proposal_id)
         expires_at = max(proposal.expires_at, self._clock() + proposal.token_seconds)
         return await self._decide(proposal, State.APPROVED, operator, reason, expires_at)
 
     async def reject(self, proposal_id: str, operator: str, reason: str) -> JsonObject:
-        """Refuse a pending proposal, or take back the approval of one not yet carried out.
-
-        Raises AuditUnavailableError where that cannot be recorded; then nothing changes.
-        """
-        reason = _checked(reason)
-        if not reason:
+        """Reject a proposal, pending or approved, not committed. Raises AuditUnavailableError; then nothing changes."""
+        if not (reason := _checked(reason)):
             raise ReviewError("reason_required", "a rejection needs a reason: say why")
         proposal = await self._find(proposal_id)
         return await self._decide(proposal, State.REJECTED, operator, reason, proposal.expires_at)
@@ -120,8 +107,7 @@ class ProposalReview:
     async def _find(self, proposal_id: str) -> Proposal:
         if not _ID.fullmatch(proposal_id):
             raise _not_found(proposal_id, ())
-        found = await self._store.proposal(proposal_id)
-        if found is not None:
+        if (found := await self._store.proposal(proposal_id)) is not None:
             return found
         newest = await self._store.proposals((), SEARCHED)
         fitting = [one for one in newest if one.proposal_id.startswith(proposal_id)]
@@ -129,10 +115,8 @@ class ProposalReview:
             raise _not_found(proposal_id, newest)
         # Past the newest there may be another that begins so: nobody decides on a guess.
         if len(fitting) > 1 or len(newest) >= SEARCHED:
-            ids = ", ".join(one.proposal_id for one in fitting[:5])
-            raise ReviewError(
-                "ambiguous_id", f"{proposal_id!r} may be more than one proposal: {ids}; give the whole id"
-            )
+            found_ids = f"more than one proposal: {', '.join(one.proposal_id for one in fitting[:5])}"
+            raise ReviewError("ambiguous_id", f"{proposal_id!r} may be {found_ids}; give the whole id")
         return fitting[0]
 
 
@@ -186,18 +170,15 @@ def _check_open(proposal: Proposal, wanted: State, now: float) -> None:
         return
     who = f"proposal {proposal.proposal_id}"
     if state is State.EXPIRED:
-        raise ReviewError(
-            "expired", f"{who} expired {now - proposal.expires_at:.0f} s ago; the agent may propose again"
-        )
+        ago = f"{now - proposal.expires_at:.0f} s ago"
+        raise ReviewError("expired", f"{who} expired {ago}; the agent may propose again")
     by = f" by {proposal.operator}" if proposal.operator and state in (State.APPROVED, State.REJECTED) else ""
     raise ReviewError("not_pending", f"{who} is {state}{by} already; it cannot be {wanted}")
 
 
 def _not_found(proposal_id: str, newest: Sequence[Proposal]) -> ReviewError:
-    if newest and len(proposal_id) < MIN_PREFIX:
-        return ReviewError(
-            "not_found", f"there is no proposal {proposal_id!r}; give {MIN_PREFIX} characters or more of an id"
-        )
     close = difflib.get_close_matches(proposal_id, [one.proposal_id for one in newest], n=3)
     hint = f"close to it: {', '.join(close)}" if close else "`interlock proposals list` gives those there are"
+    if newest and len(proposal_id) < MIN_PREFIX:
+        hint = f"give {MIN_PREFIX} characters or more of an id"
     return ReviewError("not_found", f"there is no proposal {proposal_id!r}; {hint}")

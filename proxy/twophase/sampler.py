@@ -50,8 +50,7 @@ class Sampler:
     async def sample(self, tool: str, description: str | None, arguments: Json, prompt: str | None) -> tuple[str, str]:
         """Return two candidate outputs. What is passed here leaves the machine: mask it first.
 
-        Raises SamplerError where the endpoint cannot be reached, is too slow, or
-        answers with anything but two texts.
+        Raises SamplerError where the endpoint cannot be reached, is too slow, or answers with anything but two texts.
         """
         call = {"tool": tool, "description": description, "arguments": arguments, "prompt": prompt}
         try:
@@ -85,10 +84,7 @@ class Sampler:
 
 
 def open_sampler(settings: Settings, environ: Mapping[str, str]) -> Sampler | None:
-    """Return the sampler that the settings name; None where they name none.
-
-    Raises ConfigError where it has no model, or a key that cannot be used.
-    """
+    """Return the sampler that the settings name, if any. Raises ConfigError without a model, or for an unusable key."""
     if settings.sampler_url is None:
         return None
     if settings.sampler_model is None:

@@ -1,9 +1,8 @@
 """How far a proposal is to be trusted, from 0 (steady) to 1. Pure, no I/O.
 
-Three signals: two candidate outputs that use other words, that name other numbers,
-and a prompt that is not the tool's baseline. A signal that cannot be had is
-absent, never 0: the weights are shared out among those present, and where there
-are none the proposal is blocked. docs/two-phase.md has the formulas.
+Three signals: two candidate outputs that use other words, that name other numbers, and a prompt that is not the tool's
+baseline. A signal that cannot be had is absent, never 0: the weights are shared out among those present, and where
+there are none the proposal is blocked. docs/two-phase.md has the formulas.
 
 All of it is linear in the length of its input.
 """
@@ -54,10 +53,7 @@ def score(
     *,
     no_candidates: str = "no candidate outputs were given",
 ) -> Score:
-    """Score a proposal; it is blocked from `threshold` on, or where no signal that weighs anything is there.
-
-    `no_candidates` says why there are none, where a caller knows better.
-    """
+    """Score a proposal; it is blocked from `threshold` on, or without any signal that weighs."""
     found: dict[str, float | str] = {
         **_compare(candidates, no_candidates),
         "prompt_drift": prompt_drift(prompt, baseline_hash),
@@ -93,10 +89,7 @@ def _compare(candidates: Sequence[str] | None, no_candidates: str) -> dict[str, 
 
 
 def output_instability(first: str, second: str) -> float:
-    """Return 1 minus the Jaccard similarity of the texts' sets of words; 0 where neither has any.
-
-    A word is a run of letters, digits and underscores, whatever its case.
-    """
+    """Return 1 minus the Jaccard similarity of the texts' sets of words, in any case; 0 where neither has any."""
     one, two = (set(_WORD.findall(text.casefold())) for text in (first, second))
     together = one | two
     return 1 - len(one & two) / len(together) if together else 0.0
@@ -116,12 +109,8 @@ def numeric_variance(first: str, second: str) -> float | None:
 
 def numbers(text: str) -> list[float]:
     """Return the numbers in `text`, with signs, decimals, thousands separators and exponents."""
-    return [_value(match) for match in _NUMBER.finditer(text)]
-
-
-def _value(match: re.Match[str]) -> float:
-    digits = match["digits"].translate(_SEPARATORS)
-    return float(f"{match['sign'] or ''}{digits}{match['exponent'] or ''}".replace("\u2212", "-"))
+    parts = ((m["sign"] or "", m["digits"].translate(_SEPARATORS), m["exponent"] or "") for m in _NUMBER.finditer(text))
+    return [float("".join(number).replace("\u2212", "-")) for number in parts]
 
 
 def _difference(a: float | None, b: float | None) -> float:

@@ -35,10 +35,7 @@ class BadTokenError(PhaseError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
-    """What a commit token says: which exact call may be carried out, by whom, and until when.
-
-    Times are seconds since the epoch, kept to the millisecond.
-    """
+    """Which exact call may be made, by whom and until when. Times are seconds since the epoch, to the millisecond."""
 
     token_id: str
     proposal_id: str
@@ -59,11 +56,7 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A secret that signs tokens, and its name in them.
-
-    With `not_after` it verifies only tokens that expire by then: a key that was
-    replaced is of no use once those it signed are.
-    """
+    """A secret that signs tokens, and its name; it verifies only tokens that expire by `not_after`."""
 
     key_id: str
     secret: bytes = field(repr=False)
@@ -73,10 +66,8 @@ class Key:
         """Refuse what is no key. Raises ValueError."""
         if not _KEY_ID.fullmatch(self.key_id):
             raise ValueError("a key id is 1 to 64 letters, digits, - and _")
-        if len(self.secret) < MIN_SECRET:
-            raise ValueError(
-                f"the secret of key {self.key_id} has {len(self.secret)} bytes; {MIN_SECRET} are the least"
-            )
+        if (size := len(self.secret)) < MIN_SECRET:
+            raise ValueError(f"the secret of key {self.key_id} has {size} bytes; {MIN_SECRET} are the least")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +88,7 @@ def issue(token: Token, ring: KeyRing) -> str:
     Raises ValueError or TypeError for what could not be read back: wrong types, times
     that are not finite, names that make the token longer than MAX_TOKEN.
     """
-    payload = _spell(_checked(asdict(token)))
+    payload = canonical(asdict(_checked(asdict(token))))
     signed = f"{VERSION}.{ring.current.key_id}.{_encode(payload)}"
     text = f"{signed}.{_encode(_mac(ring.current, signed).finalize())}"
     if len(text) > MAX_TOKEN:
@@ -108,16 +99,14 @@ def issue(token: Token, ring: KeyRing) -> str:
 def read(text: object, ring: KeyRing) -> Token:
     """Return what a token says, where a key of the ring signed it. Whether it is in time is `check_time`'s.
 
-    Raises BadTokenError `bad_signature` for anything but the one form of a
-    token that `issue` gives.
+    Raises BadTokenError `bad_signature` for anything but the one form of a token that `issue` gives.
     """
     # The length first: a regular expression over megabytes is work that an unsigned text must not cause.
     match = _FORM.fullmatch(text) if isinstance(text, str) and len(text) <= MAX_TOKEN else None
     if match is None:
         raise BadTokenError("bad_signature", "it does not have the form of a commit token")
     signed, key_id, payload, mac = match.groups()
-    key = ring.find(key_id)
-    if key is None:
+    if (key := ring.find(key_id)) is None:
         raise BadTokenError("bad_signature", "it was signed with a key that is not known here, or no longer")
     try:
         # In constant time, and before anything in the payload is parsed.
@@ -148,7 +137,7 @@ def _read_payload(text: str) -> Token:
     try:
         payload = _decode(text)
         token = _checked(json.loads(payload))
-        if _spell(token) == payload:
+        if canonical(asdict(token)) == payload:
             return token
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         raise BadTokenError("bad_signature", "what is signed is not a commit token") from error
@@ -165,10 +154,6 @@ def _checked(value: Any) -> Token:
             raise TypeError(f"{name} is a {type(part).__name__}")
     score = value["composite_score"]
     return Token(**{**value, "composite_score": None if score is None else float(score)})
-
-
-def _spell(token: Token) -> bytes:
-    return canonical(asdict(token))
 
 
 def _mac(key: Key, signed: str) -> hmac.HMAC:
