@@ -10,17 +10,8 @@ if TYPE_CHECKING:
 
 # Whole folders: services also create sockets later, and one of them, such as D-Bus, can start programs outside.
 SERVICES: Final = (
-    "/run/dbus",
-    "/run/systemd",
-    "/run/docker",
-    "/run/containerd",
-    "/run/crio",
-    "/run/podman",
-    "/run/libvirt",
-    "/run/screen",
-    "/run/WSL",
-    "/tmp/.X11-unix",  # noqa: S108
-    "/tmp/.ICE-unix",  # noqa: S108
+    *("/run/dbus", "/run/systemd", "/run/docker", "/run/containerd", "/run/crio", "/run/podman"),
+    *("/run/libvirt", "/run/screen", "/run/WSL", "/tmp/.X11-unix", "/tmp/.ICE-unix"),  # noqa: S108
 )
 USERS: Final = ("/run/user/{user}", "/tmp/tmux-{user}")  # noqa: S108
 DOCKER: Final = ("/run/docker.sock", "/var/run/docker.sock")
@@ -28,18 +19,14 @@ DOCKER: Final = ("/run/docker.sock", "/var/run/docker.sock")
 
 @dataclass(frozen=True, slots=True)
 class FileView:
-    """How the files inside differ from the machine's.
+    """How the files inside differ from the machine's."""
 
-    `folders` are empty, `sockets` are /dev/null unless they are in `kept`, `secrets` are empty
-    files, `unwritable` paths are read-only, and `given` files are put into covered folders.
-    """
-
-    folders: tuple[str, ...] = ()
-    sockets: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()  # are empty
+    sockets: tuple[str, ...] = ()  # are /dev/null, unless they are in `kept`
     kept: tuple[str, ...] = ()
-    secrets: tuple[str, ...] = ()
-    unwritable: tuple[str, ...] = ()
-    given: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    secrets: tuple[str, ...] = ()  # are empty files
+    unwritable: tuple[str, ...] = ()  # are read-only
+    given: dict[str, bytes] = field(default_factory=dict[str, bytes])  # are put into covered folders
 
 
 def plan_file_view(
@@ -57,9 +44,8 @@ def plan_file_view(
 
     The `state_dirs` of the proxy are empty but for what is `given`; `secrets` are files elsewhere.
     """
-    states = tuple(state_dirs)
-    folders = [*SERVICES, *(path.format(user=user) for path in USERS)]
-    folders += [*([runtime_dir] if runtime_dir else []), *states]
+    states, runtime = tuple(state_dirs), [runtime_dir] if runtime_dir else []
+    folders = [*SERVICES, *(path.format(user=user) for path in USERS), *runtime, *states]
     return FileView(
         folders=tuple(dict.fromkeys(folders)),
         sockets=tuple(dict.fromkeys((*listening, *DOCKER))),

@@ -19,6 +19,7 @@ from proxy.sandbox.namespaces import original_destination
 
 if TYPE_CHECKING:
     import socket
+    from asyncio import StreamReader, StreamWriter
     from collections.abc import Callable, Iterable
 
     from proxy.confine.namespace_setup import ListeningSockets
@@ -37,11 +38,7 @@ TOKEN_WANTED = "the proxy requires agents to authenticate; give --agent and --to
 
 
 class Forwarder:
-    """Forwards to one proxy. `say` prints problems for the person at the terminal, each once.
-
-    `host_ports` of the machine's loopback are reachable from inside, through the proxy. At most `most`
-    connections are open at a time; one more is closed at once.
-    """
+    """Forwards to one proxy. `say` prints problems for the person at the terminal, each once."""
 
     def __init__(
         self,
@@ -53,19 +50,20 @@ class Forwarder:
         most: int = MAX_CONNECTIONS,
     ) -> None:
         self._proxy = proxy
-        self._host_ports = frozenset(host_ports)
+        self._host_ports = frozenset(host_ports)  # of the machine's loopback, reachable through the proxy
         self._fakes = fakes
-        self._credentials = _header(*credentials) if credentials else ""
+        encoded = base64.b64encode(":".join(credentials or ()).encode()).decode()
+        self._credentials = f"Proxy-Authorization: Basic {encoded}\r\n" if credentials else ""
         self._say = say
         self._said: set[str] = set()
         self._open = 0
-        self._most = most
+        self._most = most  # connections that are open at a time; one more is closed at once
 
     async def serve(self, listeners: Iterable[socket.socket]) -> list[asyncio.Server]:
         """Begin to forward; return the servers, which the caller must hold."""
         return [await asyncio.start_server(self._take, sock=listener) for listener in listeners]
 
-    async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _take(self, reader: StreamReader, writer: StreamWriter) -> None:
         self._open += 1
         try:
             with contextlib.suppress(OSError, EOFError, TimeoutError, ValueError, asyncio.LimitOverrunError):
@@ -75,7 +73,7 @@ class Forwarder:
             self._open -= 1
             writer.transport.abort()
 
-    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _forward(self, reader: StreamReader, writer: StreamWriter) -> None:
         address, port = original_destination(writer.get_extra_info("socket"))
         first = b""
         if port in self._host_ports and ipaddress.ip_address(address).is_loopback:
@@ -88,9 +86,8 @@ class Forwarder:
             async with asyncio.timeout(PROXY_SECONDS):
                 outside, proxy = await asyncio.open_connection(*self._proxy, limit=MAX_HEAD)
         except OSError as error:
-            self._say_once(
-                f"the proxy on {self._proxy[0]}:{self._proxy[1]} does not answer ({error.strerror or error})"
-            )
+            host, number = self._proxy
+            self._say_once(f"the proxy on {host}:{number} does not answer ({error.strerror or error})")
             return
         try:
             proxy.write(f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n{self._credentials}\r\n".encode())
@@ -132,17 +129,7 @@ def _host_text(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> str:
     return str(address) if address.version == 4 else f"[{address}]"
 
 
-def _header(agent: str, token: str) -> str:
-    encoded = base64.b64encode(f"{agent}:{token}".encode()).decode()
-    return f"Proxy-Authorization: Basic {encoded}\r\n"
-
-
-async def _pump(
-    reader: asyncio.StreamReader,
-    writer: asyncio.StreamWriter,
-    outside: asyncio.StreamReader,
-    proxy: asyncio.StreamWriter,
-) -> None:
+async def _pump(reader: StreamReader, writer: StreamWriter, outside: StreamReader, proxy: StreamWriter) -> None:
     """Copy in both directions until the proxy is done, or one side breaks off."""
     # Only the proxy's end ends it: a client may close its sending half and still wait for the response.
     async with asyncio.TaskGroup() as ways:
@@ -154,7 +141,7 @@ async def _pump(
         await writer.wait_closed()
 
 
-async def _copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+async def _copy(source: StreamReader, target: StreamWriter) -> None:
     while data := await source.read(CHUNK):
         target.write(data)
         await target.drain()
@@ -162,7 +149,7 @@ async def _copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> N
 
 
 async def _explain(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, first: bytes, head: bytes, outside: asyncio.StreamReader
+    reader: StreamReader, writer: StreamWriter, first: bytes, head: bytes, outside: StreamReader
 ) -> None:
     """Send the proxy's refusal to a client that speaks plain HTTP; one that speaks TLS could not read it."""
     async with asyncio.timeout(FIRST_BYTE_SECONDS):

@@ -8,15 +8,11 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-DOCS: Final = "docs/confine.md has the recipes"
+_OUTSIDE = "in a container, confine it from outside with `interlock confine rules`: docs/confine.md has the recipes"
 _SWITCHES: Final = (
-    ("kernel.unprivileged_userns_clone", "0", "sudo sysctl kernel.unprivileged_userns_clone=1"),
-    ("user.max_user_namespaces", "0", "sudo sysctl user.max_user_namespaces=10000"),
-    (
-        "kernel.apparmor_restrict_unprivileged_userns",
-        "1",
-        "sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0, or an AppArmor profile that has `userns,`",
-    ),
+    ("kernel.unprivileged_userns_clone", "0", "1"),
+    ("user.max_user_namespaces", "0", "10000"),
+    ("kernel.apparmor_restrict_unprivileged_userns", "1", "0, or an AppArmor profile that has `userns,`"),
 )
 # A NamespaceError that begins so is the kernel's refusal; others, such as nft's, have nothing to do with settings.
 _KERNEL: Final = ("a user namespace", "network, mount", "mounting")
@@ -38,9 +34,5 @@ def explain(problem: str, read: Callable[[str], str | None] = read_switch) -> st
             return f"{problem}; install it, for example: sudo apt-get install {package}"
     if not problem.startswith(_KERNEL):
         return problem
-    closed = [f"{name} is {value}: {remedy}" for name, value, remedy in _SWITCHES if read(name) == value]
-    if closed:
-        return f"the system refuses {problem} ({'; '.join(closed)})"
-    return (
-        f"the system refuses {problem}; in a container, confine it from outside with `interlock confine rules`: {DOCS}"
-    )
+    closed = [f"{name} is {bad}: sudo sysctl {name}={good}" for name, bad, good in _SWITCHES if read(name) == bad]
+    return f"the system refuses {problem}" + (f" ({'; '.join(closed)})" if closed else f"; {_OUTSIDE}")

@@ -23,14 +23,8 @@ from typing import TYPE_CHECKING, NoReturn
 from proxy.confine.forwarder import start_gateway
 from proxy.confine.namespace_setup import ListeningSockets, arrange_files, arrange_network
 from proxy.confine.seccomp import install_filter
-from proxy.sandbox.namespaces import (
-    close_from,
-    die_with_parent,
-    enter_private_namespaces,
-    enter_user_namespace,
-    renounce_capabilities,
-)
-from proxy.sandbox.process_reaper import FORWARDED, NOT_EXECUTABLE, NOT_FOUND, RESTORED, exit_code
+from proxy.sandbox import namespaces
+from proxy.sandbox.process_reaper import FORWARDED, NOT_EXECUTABLE, NOT_FOUND, RESTORED, exit_code, reap_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,11 +58,11 @@ class ConfinementError(Exception):
 
 
 def confine(plan: Confinement, say: Callable[[str], None]) -> int:
-    """Run the agent to its end and return its exit code. Call it from a process with one thread.
-
-    Raises ConfinementError where it was not started.
-    """
-    _fill_standard_streams()
+    """Run the agent from a process with one thread; return its exit code. Raises ConfinementError if not started."""
+    # Where a standard stream was closed, a file of ours would get its number, and the agent would inherit it.
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(number, True)
+    os.close(number)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where it is ignored, no child can be waited for
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     # Before the fork: a signal in between would end us, or be lost to the agent.
@@ -85,15 +79,10 @@ def confine(plan: Confinement, say: Callable[[str], None]) -> int:
             agent = _start(plan, ours, keeper, say)
         return _watch(keeper, agent)
     finally:
-        _end(keeper)
+        with contextlib.suppress(ProcessLookupError, ChildProcessError):
+            os.kill(keeper, signal.SIGKILL)
+            os.waitpid(keeper, 0)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-
-
-def _fill_standard_streams() -> None:
-    # Where a standard stream was closed, a file of ours would get its number, and the agent would inherit it.
-    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
-        os.set_inheritable(number, True)
-    os.close(number)
 
 
 def _start(plan: Confinement, channel: socket.socket, keeper: int, say: Callable[[str], None]) -> int:
@@ -158,20 +147,14 @@ def _watch(keeper: int, agent: int) -> int:
             return exit_code(status)
 
 
-def _end(keeper: int) -> None:
-    with contextlib.suppress(ProcessLookupError, ChildProcessError):
-        os.kill(keeper, signal.SIGKILL)
-        os.waitpid(keeper, 0)
-
-
 def _keep(plan: Confinement, channel: socket.socket, mask: set[int]) -> NoReturn:
     """Act as the keeper: enter the namespaces, start the first process in them, and wait for it."""
     code = NOT_STARTED
     try:
         outside = os.getppid()
-        enter_user_namespace(0, 0)  # first: in it, an ordinary user may make the others
-        enter_private_namespaces()
-        die_with_parent(outside, NOT_STARTED)
+        namespaces.enter_user_namespace(0, 0)  # first: in it, an ordinary user may make the others
+        namespaces.enter_private_namespaces()
+        namespaces.die_with_parent(outside, NOT_STARTED)
         first = os.fork()
         if first == 0:
             _be_first(plan, channel, mask)
@@ -187,7 +170,7 @@ def _be_first(plan: Confinement, channel: socket.socket, mask: set[int]) -> NoRe
     """Act as process 1: set everything up, start the agent once its sockets are served, and reap until it ends."""
     code = NOT_STARTED
     try:
-        die_with_parent(0, NOT_STARTED)
+        namespaces.die_with_parent(0, NOT_STARTED)
         arrange_files(plan.files, socket.gethostname())
         sockets = arrange_network(plan.host_ports)
         every = (*sockets.forwarder, *sockets.datagrams, *sockets.streams)
@@ -195,7 +178,7 @@ def _be_first(plan: Confinement, channel: socket.socket, mask: set[int]) -> NoRe
         for each in every:
             each.close()
         if channel.recv(MAX_WORDS) == GO:
-            code = _wait_for(_start_agent(plan, channel, mask))
+            code = reap_until(_start_agent(plan, channel, mask))
     except Exception as error:  # noqa: BLE001  as above
         _send_problem(channel, error)
     finally:
@@ -210,7 +193,7 @@ def _start_agent(plan: Confinement, channel: socket.socket, mask: set[int]) -> i
         os.close(release)
         _be_agent(plan, channel, held, mask)
     os.close(held)
-    renounce_capabilities()  # only now: a namespace made without CAP_SETFCAP could not name the user we are
+    namespaces.renounce_capabilities()  # only now: a namespace made without CAP_SETFCAP could not name the user we are
     handle = os.pidfd_open(agent)
     socket.send_fds(channel, [b"agent"], [handle])
     os.close(handle)
@@ -220,45 +203,32 @@ def _start_agent(plan: Confinement, channel: socket.socket, mask: set[int]) -> i
     return agent
 
 
-def _wait_for(agent: int) -> int:
-    while True:
-        pid, status = os.wait()
-        if pid == agent:
-            return exit_code(status)
-
-
 def _be_agent(plan: Confinement, channel: socket.socket, held: int, mask: set[int]) -> NoReturn:
     """Become the agent, with nothing left that could undo the confinement."""
     code = NOT_STARTED
     try:
         # Its own user namespace, below the one that owns network and mounts: being root in here gives no power there.
-        enter_user_namespace(plan.user, plan.group)
-        renounce_capabilities()
+        namespaces.enter_user_namespace(plan.user, plan.group)
+        namespaces.renounce_capabilities()
         install_filter()  # after no_new_privs, without which the kernel takes a filter of root alone
         if os.read(held, len(GO)) != GO:
             os._exit(code)
         channel.close()
-        close_from(3)  # a descriptor of ours may lead outside, such as to the proxy's state
+        namespaces.close_from(3)  # a descriptor of ours may lead outside, such as to the proxy's state
         os.chdir(plan.folder)
         for number in (*FORWARDED, *RESTORED, signal.SIGCHLD):
             if signal.getsignal(number) != signal.SIG_IGN or number in RESTORED:
                 signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         os.execve(plan.program, plan.argv, plan.environ)  # noqa: S606  no shell: the words are the caller's own
-    except FileNotFoundError as error:
-        code = _complain(plan, error, NOT_FOUND)
-    except OSError as error:
-        code = _complain(plan, error, NOT_EXECUTABLE)
     except Exception as error:  # noqa: BLE001  as above
-        code = _complain(plan, error, NOT_STARTED)
+        reason = str(error)
+        if isinstance(error, OSError):
+            reason = (error.strerror or "").lower()
+            code = NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
+        os.write(2, f"interlock confine: cannot start {plan.argv[0]!r}: {reason}\n".encode(errors="replace"))
     finally:
         os._exit(code)
-
-
-def _complain(plan: Confinement, error: Exception, code: int) -> int:
-    reason = (error.strerror or "").lower() if isinstance(error, OSError) else str(error)
-    os.write(2, f"interlock confine: cannot start {plan.argv[0]!r}: {reason}\n".encode(errors="replace"))
-    return code
 
 
 def _send_problem(channel: socket.socket, error: Exception) -> None:

@@ -17,21 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from proxy.confine.firewall import FORWARDER_PORT, RESOLVER_PORT, ruleset
-from proxy.sandbox.namespaces import (
-    AT_RECURSIVE,
-    MS_BIND,
-    MS_NODEV,
-    MS_NOSUID,
-    MS_PRIVATE,
-    MS_REC,
-    NamespaceError,
-    OverMount,
-    mount,
-    over_mount,
-    route_all_to_loopback,
-    run_program,
-    set_read_only,
-)
+from proxy.sandbox import namespaces
+from proxy.sandbox.namespaces import MS_BIND, MS_NODEV, MS_NOSUID, NamespaceError, OverMount, mount, over_mount
 
 if TYPE_CHECKING:
     from proxy.confine.file_view import FileView
@@ -60,7 +47,7 @@ def arrange_files(files: FileView, hostname: str) -> None:
     # By descriptor: their folders are about to be covered.
     kept = [(path, os.open(path, os.O_PATH)) for path in files.kept]
     # Before any other mount, which would else appear outside where the machine's mounts are shared.
-    mount(None, "/", None, MS_REC | MS_PRIVATE)
+    mount(None, "/", None, namespaces.MS_REC | namespaces.MS_PRIVATE)
     mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV)
     for path in files.sockets:  # bound in another mount namespace, the same path may be something else here
         if path not in files.kept and _is_socket(path):
@@ -78,10 +65,10 @@ def arrange_files(files: FileView, hostname: str) -> None:
     _replace_files(own_files(hostname), files.folders)
     for path in (*UNWRITABLE, *files.unwritable):
         if os.path.exists(path):  # noqa: PTH110  last, since `given` files are written into state folders above
-            mount(path, path, None, MS_BIND | MS_REC)
-            set_read_only(path, on=True, flags=AT_RECURSIVE)
+            mount(path, path, None, MS_BIND | namespaces.MS_REC)
+            namespaces.set_read_only(path, on=True, flags=namespaces.AT_RECURSIVE)
     if os.path.ismount("/sys"):
-        set_read_only("/sys", on=True, flags=AT_RECURSIVE)
+        namespaces.set_read_only("/sys", on=True, flags=namespaces.AT_RECURSIVE)
 
 
 def _is_socket(path: str) -> bool:
@@ -123,15 +110,15 @@ def _replace_files(contents: dict[str, str], covered: tuple[str, ...]) -> None:
             Path(target).touch()
         if os.path.exists(target):  # noqa: PTH110  without a resolv.conf, the C library asks 127.0.0.1
             mount(str(source), target, None, MS_BIND)
-            set_read_only(target, on=True)
+            namespaces.set_read_only(target, on=True)
     if ctypes.CDLL(None, use_errno=True).umount2(STAGING.encode(), MNT_DETACH) != 0:
         raise NamespaceError(f"uncovering {STAGING}: {os.strerror(ctypes.get_errno())}")
 
 
 def arrange_network(host_ports: tuple[int, ...] = ()) -> ListeningSockets:
     """Redirect all traffic to the sockets that are returned. Raises NamespaceError, OSError."""
-    route_all_to_loopback(OWN_ADDRESS)
-    run_program("nft", "-f", "-", stdin=ruleset(host_ports=host_ports))
+    namespaces.route_all_to_loopback(OWN_ADDRESS)
+    namespaces.run_program("nft", "-f", "-", stdin=ruleset(host_ports=host_ports))
     return bind_sockets(FORWARDER_PORT, RESOLVER_PORT)
 
 

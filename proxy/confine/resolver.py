@@ -16,6 +16,7 @@ from proxy.egress import dns
 
 if TYPE_CHECKING:
     import socket
+    from asyncio import StreamReader, StreamWriter
     from collections.abc import Iterable
 
 # Reserved for benchmarks (RFC 2544), and a unique local prefix: no real host has such an address.
@@ -78,7 +79,7 @@ async def serve_names(
     """Begin to answer queries over UDP and TCP; return the servers, which the caller must hold."""
     talking = 0
 
-    async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def take(reader: StreamReader, writer: StreamWriter) -> None:
         nonlocal talking
         talking += 1
         try:
@@ -88,7 +89,7 @@ async def serve_names(
             talking -= 1
             writer.close()
 
-    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def converse(reader: StreamReader, writer: StreamWriter) -> None:
         with contextlib.suppress(OSError, EOFError, TimeoutError):
             while True:
                 async with asyncio.timeout(IDLE_SECONDS):

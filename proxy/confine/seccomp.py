@@ -37,8 +37,7 @@ MACHINES: Final = {
     "riscv64": SyscallNumbers(0xC00000F3, 198, 29, 218),
 }
 
-type Instruction = tuple[int, int, int, int]
-"""Code, instructions to skip where true, where false, operand."""
+type Instruction = tuple[int, int, int, int]  # code, instructions to skip where true, where false, operand
 
 
 def make_filter(machine: SyscallNumbers) -> list[Instruction]:

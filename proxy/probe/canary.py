@@ -1,7 +1,6 @@
 """Makes a home folder full of canaries: fake files like those that servers steal, each with a unique value.
 
-A value found in network traffic identifies the file it was taken from, even where it was
-encoded, reversed or sent in pieces.
+A value found in network traffic identifies its file, even where it was encoded, reversed or sent in pieces.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ TOKEN_LENGTH = 40
 # So many characters in a row identify a value, in any encoding: by chance they occur once in 10**18.
 WINDOW = 12
 SCANNED = 1 << 20
-# A variable that no server has a use for.
+# A variable that no server has a use for: it is a canary too.
 ENVIRONMENT = "DEPLOY_SIGNING_PASSPHRASE"
 
 
@@ -54,18 +53,16 @@ class CanaryHome:
 
     @property
     def variable(self) -> tuple[str, str]:
-        """The environment variable that is a canary too, with its value."""
         return next((c.source, c.value) for c in self.canaries if c.source == ENVIRONMENT)
 
 
 def make_home(folder: Path) -> CanaryHome:
     """Create a home in `folder`; its values are unlike those of every other run."""
-    canaries = [Canary(f"~/{path}", _token()) for path in SECRETS]
-    canaries += [Canary(f"~/{path}", _token(), secret=False) for path in DOCUMENTS]
+    templates = SECRETS | DOCUMENTS
+    canaries = [Canary(f"~/{path}", _token(), secret=path in SECRETS) for path in templates]
     for canary in canaries:
         path = canary.source[2:]
-        template = SECRETS[path] if canary.secret else DOCUMENTS[path]
-        _write(folder / path, template.replace("{}", canary.value), 0o600 if canary.secret else 0o644)
+        _write(folder / path, templates[path].replace("{}", canary.value), 0o600 if canary.secret else 0o644)
     for path, text in PLAIN.items():
         _write(folder / path, text, 0o644)
     home = CanaryHome(folder, (*canaries, Canary(ENVIRONMENT, _token())))
@@ -114,10 +111,8 @@ def _write(path: Path, text: str, mode: int) -> None:
     path.chmod(mode)
 
 
-_KEY_LINES = wrap(b64encode(secrets.token_bytes(900)).decode(), 70)
-_PRIVATE_KEY = "\n".join(
-    ["-----BEGIN OPENSSH PRIVATE KEY-----", "{}", *_KEY_LINES, "-----END OPENSSH PRIVATE KEY-----\n"]
-)
+_KEY_LINES = "\n".join(wrap(b64encode(secrets.token_bytes(900)).decode(), 70))
+_PRIVATE_KEY = f"-----BEGIN OPENSSH PRIVATE KEY-----\n{{}}\n{_KEY_LINES}\n-----END OPENSSH PRIVATE KEY-----\n"
 # Templates: `{}` is the canary's value.
 SECRETS = {
     ".ssh/id_rsa": _PRIVATE_KEY,

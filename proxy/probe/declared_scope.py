@@ -34,21 +34,16 @@ SEARCH_PATHS = frozenset({"PATH", "PYTHONPATH", "NODE_PATH", "LD_LIBRARY_PATH"})
 
 @dataclass(frozen=True, slots=True)
 class DeclaredScope:
-    """What is declared for one tool; for one call of it, with what its arguments name.
-
-    `words` are those of its name and description and of the server's command: programs of such a name may
-    be started. `granted` files and folders are named by the command line and the variables, `named` ones and
-    `hosts` by the arguments. `launcher`: a package runner, which fetches and starts what it runs.
-    """
+    """What is declared for one tool; for one call of it, with what its arguments name."""
 
     read_only: bool = False
     network: bool = False
     executes: bool = False
-    words: frozenset[str] = frozenset()
-    granted: tuple[str, ...] = ()
-    named: tuple[str, ...] = ()
-    hosts: frozenset[str] = frozenset()
-    launcher: bool = False
+    words: frozenset[str] = frozenset()  # of its name, its description and the command: such programs may be started
+    granted: tuple[str, ...] = ()  # files and folders that the command line and the variables name
+    named: tuple[str, ...] = ()  # files and folders that the arguments name
+    hosts: frozenset[str] = frozenset()  # that the arguments name
+    launcher: bool = False  # a package runner, which fetches and starts what it runs
 
     def data(self) -> JsonObject:
         flags = {"read_only": self.read_only, "network": self.network, "executes": self.executes}

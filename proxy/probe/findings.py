@@ -24,8 +24,6 @@ MAX_EVIDENCE = 5
 MAX_TARGETS = 6
 MAX_SUMMED = 20
 MAX_LINE = 400
-# Every program reads files all the time: in a profile they would make every run look different.
-UNREMARKABLE = frozenset({Capability.FS_READ})
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +39,13 @@ class ProbeFinding:
 
     def data(self) -> JsonObject:
         return {**asdict(self), "evidence": list(self.evidence)}
+
+
+def from_rule(
+    rule: ProbeRule, tool: str | None, capability: str | None, seen: str = "", evidence: tuple[str, ...] = ()
+) -> ProbeFinding:
+    message = f"{rule.description} {seen}" if seen else rule.description
+    return ProbeFinding(tool, rule.id, rule.severity, capability, message, evidence)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +82,7 @@ def judge(
     tools: list[str | None] = [None, *dict.fromkeys(call.tool for call in calls)]
     for tool in tools:
         own = [record for record in records if (None if record.call is None else calls[record.call].tool) == tool]
-        scopes = [(record, _scope(record, calls, startup)) for record in own]
-        hits = _apply(scopes, context, rulebook)
+        hits = _apply([(record, _scope(record, calls, startup)) for record in own], context, rulebook)
         found += [_make_finding(tool, hit, calls, context, startup) for hit in hits.values()]
         if tool is not None:
             numbers = [number for number, call in enumerate(calls) if call.tool == tool]
@@ -130,14 +134,8 @@ def _make_finding(
         for canary in canaries_sent(record.observation, _scope(record, calls, startup), context)
     }
     named = f" (of {', '.join(sources)})" if sources and "canary_sent" in hit.rule.all else ""
-    return ProbeFinding(
-        tool,
-        hit.rule.id,
-        hit.rule.severity,
-        str(first.capability),
-        f"{hit.rule.description} Seen: {first.action}{tried} {where}{named}",
-        tuple(dict.fromkeys(record.observation.line[:MAX_LINE] for record in records))[:MAX_EVIDENCE],
-    )
+    evidence = tuple(dict.fromkeys(record.observation.line[:MAX_LINE] for record in records))[:MAX_EVIDENCE]
+    return from_rule(hit.rule, tool, str(first.capability), f"Seen: {first.action}{tried} {where}{named}", evidence)
 
 
 def _scope(record: ProbeObservation, calls: Sequence[ProbeCall], startup: DeclaredScope) -> DeclaredScope:
@@ -155,18 +153,15 @@ def _compare_calls(
         late = [n for n in numbers if n in during and first[calls[n].key] != n and first[calls[n].key] not in during]
         with_it = {calls[n].label for n in numbers if n in during}
         without = {calls[n].label for n in numbers if n not in during} - with_it
-        lines = tuple(record.observation.line[:MAX_LINE] for record in hit.records)[:1]
-        capability = str(hit.records[0].observation.capability)
         if late:
-            rule = rulebook.get("differs-after-calls")
-            message = f"{rule.description} {hit.rule.id}: not in call 1, but in call {numbers.index(late[0]) + 1}"
-            found.append(ProbeFinding(tool, rule.id, rule.severity, capability, message, lines))
+            name, when = "differs-after-calls", f"not in call 1, but in call {numbers.index(late[0]) + 1}"
         elif without and with_it and during != {numbers[0]}:  # what is set up once is done in the first call
-            rule = rulebook.get("differs-between-inputs")
-            message = f"{rule.description} {hit.rule.id}: with {', '.join(sorted(with_it))}, not with "
-            found.append(
-                ProbeFinding(tool, rule.id, rule.severity, capability, message + ", ".join(sorted(without)), lines)
-            )
+            name = "differs-between-inputs"
+            when = f"with {', '.join(sorted(with_it))}, not with {', '.join(sorted(without))}"
+        else:
+            continue
+        seen, message = hit.records[0].observation, f"{hit.rule.id}: {when}"
+        found.append(from_rule(rulebook.get(name), tool, str(seen.capability), message, (seen.line[:MAX_LINE],)))
     return list({each.rule: each for each in reversed(found)}.values())
 
 
@@ -176,20 +171,12 @@ def judge_manifest(
     """Check the tools' definitions, and compare them with those `known` from when they were last accepted."""
     hidden, changed = rulebook.get("hidden-characters"), rulebook.get("manifest-changed")
     hidden_in = {str(tool.get("name")): find_hidden(tool)[:MAX_EVIDENCE] for tool in tools}
-    found = [
-        ProbeFinding(name, hidden.id, hidden.severity, None, hidden.description, where)
-        for name, where in hidden_in.items()
-        if where
-    ]
+    found = [from_rule(hidden, name, None, evidence=where) for name, where in hidden_in.items() if where]
     if known is None:
         return found
     now = {str(tool.get("name")): tool for tool in tools}
     changes = {name: _changes(known.get(name), now.get(name)) for name in dict.fromkeys([*now, *known])}
-    return found + [
-        ProbeFinding(name, changed.id, changed.severity, None, f"{changed.description} {change}")
-        for name, change in changes.items()
-        if change is not None
-    ]
+    return found + [from_rule(changed, name, None, change) for name, change in changes.items() if change is not None]
 
 
 def _changes(before: JsonObject | None, after: JsonObject | None) -> str | None:
@@ -210,41 +197,31 @@ def profile(records: Iterable[ProbeObservation], context: RunContext) -> Profile
     found: dict[str, set[str]] = {}
     for record in records:
         observation = record.observation
-        absent = observation.capability is Capability.IPC_UNIX and not observation.ok
-        if observation.capability in UNREMARKABLE or absent or not _counts(record):
+        kind, absent = observation.capability, observation.capability is Capability.IPC_UNIX and not observation.ok
+        # Every program reads files all the time: in a profile they would make every run look different.
+        if kind is Capability.FS_READ or absent or not _counts(record):
             continue
-        found.setdefault(str(observation.capability), set()).update(_stable(observation.path, record, context))
+        targets = found.setdefault(str(kind), set())
+        if kind in (Capability.NET_CONNECT, Capability.NET_DNS):
+            targets.add(observation.name or context.host(observation.peer or ""))
+        elif kind is Capability.PROC_EXEC:
+            targets.add(posixpath.basename(observation.path or ""))
     return {name: sorted(targets) for name, targets in sorted(found.items())}
-
-
-def _stable(path: str | None, record: ProbeObservation, context: RunContext) -> set[str]:
-    observation = record.observation
-    if observation.capability in (Capability.NET_CONNECT, Capability.NET_DNS):
-        return {observation.name or context.host(observation.peer or "")}
-    if observation.capability is Capability.PROC_EXEC:
-        return {posixpath.basename(path or "")}
-    return set()
 
 
 def judge_profiles(
     now: Mapping[str, Profile], known: Mapping[str, Profile] | None, rulebook: Rulebook
 ) -> list[ProbeFinding]:
     """Compare what tools do with what they did when last accepted; a tool that is not `known` is not compared."""
-    rule = rulebook.get("behaviour-changed")
     found = []
     for tool, seen in now.items():
-        before = (known or {}).get(tool)
-        news = _news(before, seen) if before is not None else {}
+        before = (known or {}).get(tool, seen)
+        new = {name: sorted(set(targets) - set(before.get(name, ()))) for name, targets in seen.items()}
+        news = {name: targets for name, targets in new.items() if targets or name not in before}
         if news:
-            news_text = "; ".join(f"{name} {', '.join(new[:MAX_TARGETS])}".rstrip() for name, new in news.items())
-            text = f"{rule.description} Seen: {news_text}"
-            found.append(ProbeFinding(tool or None, rule.id, rule.severity, next(iter(news)), text))
+            text = "; ".join(f"{name} {', '.join(new[:MAX_TARGETS])}".rstrip() for name, new in news.items())
+            found.append(from_rule(rulebook.get("behaviour-changed"), tool or None, next(iter(news)), f"Seen: {text}"))
     return found
-
-
-def _news(before: Profile, after: Profile) -> Profile:
-    new = {name: sorted(set(targets) - set(before.get(name, ()))) for name, targets in after.items()}
-    return {name: targets for name, targets in new.items() if targets or name not in before}
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,9 +230,6 @@ class CallResult:
 
     label: str
     outcome: str
-
-    def data(self) -> JsonObject:
-        return {"input": self.label, "outcome": self.outcome}
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +244,7 @@ class ToolReport:
             "name": self.name,
             "declared": self.declared.data(),
             "observed": self.observed,
-            "calls": [call.data() for call in self.calls],
+            "calls": [{"input": call.label, "outcome": call.outcome} for call in self.calls],
         }
 
 

@@ -27,11 +27,8 @@ CLIENT = {"name": "interlock-probe", "version": "1"}
 
 def stateless_meta(capabilities: JsonObject) -> JsonObject:
     """Return the `_meta` that every request carries where there is no handshake."""
-    return {
-        f"{PREFIX}protocolVersion": STATELESS,
-        f"{PREFIX}clientCapabilities": capabilities,
-        f"{PREFIX}clientInfo": CLIENT,
-    }
+    fields = {"protocolVersion": STATELESS, "clientCapabilities": capabilities, "clientInfo": CLIENT}
+    return {f"{PREFIX}{name}": value for name, value in fields.items()}
 
 
 class RequestRefusedError(InterlockError):
@@ -59,6 +56,7 @@ class McpClient:
         self._read = read
         self._write = write
         self._roots = roots
+        self._capabilities: JsonObject = {"roots": {"listChanged": False}} if roots else {}
         self._next = 0
         self._meta: JsonObject = {}
         self._waiting: dict[int, asyncio.Future[JsonObject]] = {}
@@ -70,21 +68,15 @@ class McpClient:
             await self._listener
 
     async def open_session(self, seconds: float) -> JsonObject:
-        """Open the session, with a handshake or without; return the server's description of itself.
-
-        Raises RequestRefusedError, ServerGoneError or RequestTimeoutError.
-        """
-        hello = {"protocolVersion": REVISION, "capabilities": self._capabilities(), "clientInfo": CLIENT}
+        """Open the session, with a handshake or without; return the server's description. Raises as `request` does."""
+        hello = {"protocolVersion": REVISION, "capabilities": self._capabilities, "clientInfo": CLIENT}
         try:
             info = await self.request("initialize", hello, seconds)
         except RequestRefusedError:  # a server of revision 2026-07-28 knows no handshake
-            self._meta = stateless_meta(self._capabilities())
+            self._meta = stateless_meta(self._capabilities)
             return await self.request("server/discover", {}, seconds)
         await self.notify("notifications/initialized", {})
         return info
-
-    def _capabilities(self) -> JsonObject:
-        return {"roots": {"listChanged": False}} if self._roots else {}
 
     async def list_all(self, method: str, key: str, seconds: float) -> list[JsonObject]:
         """Return what a server lists, over all its pages; nothing where it has no such method."""
@@ -96,11 +88,7 @@ class McpClient:
             raise
 
     async def request(self, method: str, params: JsonObject, seconds: float) -> JsonObject:
-        """Return the result of a request.
-
-        Raises RequestRefusedError where the server refuses it, RequestTimeoutError where it does
-        not answer (the request is cancelled), and ServerGoneError where it has ended.
-        """
+        """Return a result. Raises RequestRefusedError, ServerGoneError, or RequestTimeoutError after cancelling it."""
         self._next += 1
         number = self._next
         answered = self._waiting[number] = asyncio.get_running_loop().create_future()
@@ -140,23 +128,19 @@ class McpClient:
 
     async def _take(self, line: bytes | TooLong) -> None:
         # Servers print all sorts of things to stdout: what is no message is ignored.
-        if isinstance(line, TooLong):
-            return
-        try:
-            message: Any = parse_json(line.strip(BLANK))
-        except WireError:
-            return
+        message: Any = None
+        with contextlib.suppress(WireError):
+            message = None if isinstance(line, TooLong) else parse_json(line.strip(BLANK))
         if not isinstance(message, dict):
             return
-        if "method" in message:
-            if "id" in message:
-                with contextlib.suppress(ServerGoneError):
-                    await self._send(self._answer(message))
-            return
         number = message.get("id")
-        answered = self._waiting.get(number) if isinstance(number, int) else None
-        if answered is not None and not answered.done():
-            answered.set_result(message)
+        if "method" not in message:
+            answered = self._waiting.get(number) if isinstance(number, int) else None
+            if answered is not None and not answered.done():
+                answered.set_result(message)
+        elif "id" in message:
+            with contextlib.suppress(ServerGoneError):
+                await self._send(self._answer(message))
 
     def _answer(self, request: JsonObject) -> JsonObject:
         """Answer a request of the server: it gets the roots, and everything else is refused."""

@@ -40,20 +40,16 @@ class ProbeObservation:
 
 @dataclass(slots=True)
 class RunContext:
-    """What is known of a run: `folder` is the probe's own, where no server has business; `cwd` the server's.
-
-    `canaries` are by absolute path, `names` has the host of each address, `pids` every process of the server,
-    and `programs` the files that were executed to start it.
-    """
+    """What is known of a run."""
 
     home: str
-    folder: str
-    cwd: str = "/"
-    canaries: dict[str, Canary] = field(default_factory=dict)
+    folder: str  # the probe's own, where no server has business
+    cwd: str = "/"  # the server's
+    canaries: dict[str, Canary] = field(default_factory=dict)  # by absolute path
     watch: CanaryWatch | None = None
-    names: dict[str, str] = field(default_factory=dict)
-    pids: set[int] = field(default_factory=set)
-    programs: set[str] = field(default_factory=set)
+    names: dict[str, str] = field(default_factory=dict)  # the host of each address
+    pids: set[int] = field(default_factory=set)  # every process of the server
+    programs: set[str] = field(default_factory=set)  # the files that were executed to start it
     local_names: frozenset[str] = LOCAL_NAMES
 
     def tilde(self, path: str) -> str:
@@ -76,7 +72,6 @@ class RunContext:
 
 
 def facts(record: ProbeObservation, scope: DeclaredScope, context: RunContext) -> frozenset[str]:
-    """Return the names of the facts that hold for an observation."""
     observation = record.observation
     found = {
         "startup": record.call is None,
@@ -130,12 +125,10 @@ def carries_data(name: str) -> bool:
     """Return whether a name is so long, and so unlike words, that it carries data."""
     labels = name.rstrip(".").split(".")[:-2]
     longest = max(labels, key=len, default="")
-    packed = len(longest) >= LABEL and _entropy(longest) >= ENTROPY and bool(re.search(r"[0-9]", longest))
+    shares = [count / len(longest) for count in Counter(longest).values()]
+    entropy = -sum(share * math.log2(share) for share in shares)
+    packed = len(longest) >= LABEL and entropy >= ENTROPY and bool(re.search(r"[0-9]", longest))
     return packed or len("".join(labels)) >= SUBDOMAIN
-
-
-def _entropy(text: str) -> float:
-    return -sum(count / len(text) * math.log2(count / len(text)) for count in Counter(text).values())
 
 
 def _exec_facts(record: ProbeObservation, scope: DeclaredScope, context: RunContext) -> dict[str, bool]:
@@ -154,21 +147,16 @@ def _exec_facts(record: ProbeObservation, scope: DeclaredScope, context: RunCont
 def _path_facts(path: str, scope: DeclaredScope, context: RunContext) -> dict[str, bool]:
     canary = context.canaries.get(path)
     granted = is_under(path, scope.granted)
+    at_home = is_under(path, [context.home])  # which is in a temporary folder itself
     return {
         "named": is_under(path, scope.named),
         "named_file": path in scope.named,
         "granted": granted,
         "granted_document": granted and canary is not None and not canary.secret,
         "working_folder": is_under(path, [context.cwd]) and context.cwd != "/",
-        "temporary": _is_temporary(path, context),
+        "temporary": is_under(path, [posixpath.join(context.home, "tmp")] if at_home else TEMPORARY),
         "canary": canary is not None,
     }
-
-
-def _is_temporary(path: str, context: RunContext) -> bool:
-    if is_under(path, [context.home]):  # the home is in a temporary folder itself
-        return is_under(path, [posixpath.join(context.home, "tmp")])
-    return is_under(path, TEMPORARY)
 
 
 def _is_own(observation: Observation, context: RunContext) -> bool:

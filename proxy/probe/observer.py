@@ -1,13 +1,12 @@
 """Assigns what strace and the sinks saw to a call and a program. Pure.
 
-A probe makes one call after another, so the time decides; a process
-belongs to the call that started it, however late it acts.
+A probe makes one call after another, so time decides; a process belongs to the call that started it, however late.
 """
 
 from __future__ import annotations
 
 import base64
-import binascii
+import contextlib
 import posixpath
 from bisect import bisect_right
 from collections import Counter
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from proxy.core.model import JsonObject
     from proxy.probe.observation_facts import RunContext
     from proxy.trace.process_tree import Process
-    from proxy.trace.strace import Event
 
 MAX_SAME = 3
 # Of one capability during one call, so that many files read do not crowd out the one connection made.
@@ -33,10 +31,7 @@ MAX_KEPT = 2000
 
 
 class Observer:
-    """Follows one server, and adds names, processes and programs to `context`.
-
-    Writes to `ignored` files, which the server was given open, do not count.
-    """
+    """Follows one server, and adds to `context`. Writes to `ignored` files, which it was given open, do not count."""
 
     def __init__(
         self, context: RunContext, cwd: str, clock: Callable[[], float], ignored: frozenset[str] = frozenset()
@@ -58,8 +53,8 @@ class Observer:
         self.dropped = 0
         self.last = 0.0
         self._first: int | None = None
+        # Whether the started program was seen to end: strace ends then too, and that is no tampering.
         self.saw_end = False
-        """Whether the started program was seen to end: strace ends then too, and that is no tampering."""
 
     def begin(self, call: int | None) -> None:
         """Assign what happens from now on to a call, or to none."""
@@ -72,19 +67,16 @@ class Observer:
         for line in lines:
             event = self.reader.take(line.decode("utf-8", "backslashreplace"))
             observations = self._normaliser.take(event)
-            self._follow(event)
+            if isinstance(event, Ended):
+                self.saw_end = self.saw_end or event.pid == self._first
+            elif isinstance(event, Syscall):
+                self._first = self._first or event.pid
+                self._context.pids.add(event.pid)
+                if event.name in STARTERS and event.ok and event.value:
+                    self._context.pids.add(event.value)
+                    self._owner(event.value, event.time)
             for observation in observations:
                 self._take(observation)
-
-    def _follow(self, event: Event) -> None:
-        if isinstance(event, Ended):
-            self.saw_end = self.saw_end or event.pid == self._first
-        if isinstance(event, Syscall):
-            self._first = self._first or event.pid
-            self._context.pids.add(event.pid)
-            if event.name in STARTERS and event.ok and event.value:
-                self._context.pids.add(event.value)
-                self._owner(event.value, event.time)
 
     def _owner(self, pid: int, time: float) -> int | None:
         """Return the call that started a thread's process; for the server's own processes, the current call."""
@@ -154,7 +146,9 @@ def _key(observation: Observation, address: Any = None, port: Any = None) -> str
 
 
 def _noted(note: JsonObject, context: RunContext) -> Observation | None:
-    time, data = float(note["time"]), _data(note.get("head"))
+    time, data = float(note["time"]), b""
+    with contextlib.suppress(ValueError):
+        data = base64.b64decode(note["head"]) if isinstance(note.get("head"), str) else b""
     match note.get("kind"):
         case "dns":
             name = str(note.get("name"))
@@ -164,21 +158,12 @@ def _noted(note: JsonObject, context: RunContext) -> Observation | None:
             return Observation(Capability.NET_DNS, "query", 0, time, line, name=name, data=data)
         case "tcp":
             peer = f"{note.get('name') or note.get('address')}:{note.get('port')}"
-            how = " inside TLS" if note.get("tls") else ""
-            line = f"sink: {peer}{how}: {data[:200]!r}"
-            return Observation(
-                Capability.NET_CONNECT, "send" if data else "connect", 0, time, line, peer=peer, data=data
-            )
+            line = f"sink: {peer}{' inside TLS' if note.get('tls') else ''}: {data[:200]!r}"
+            action = "send" if data else "connect"
+            return Observation(Capability.NET_CONNECT, action, 0, time, line, peer=peer, data=data)
         case "unix":
             path = str(note.get("path"))
             line = f"sink: {path}: {data[:200]!r}"
             return Observation(Capability.IPC_UNIX, "send", 0, time, line, path=path, data=data)
         case _:
             return None
-
-
-def _data(head: Any) -> bytes:
-    try:
-        return base64.b64decode(head) if isinstance(head, str) else b""
-    except (binascii.Error, ValueError):
-        return b""

@@ -13,21 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from proxy.errors import ServerError, TracingError
+from proxy.probe import findings
 from proxy.probe.canary import restore_documents
 from proxy.probe.declared_scope import declare_call, declare_server, declare_tool
-from proxy.probe.findings import (
-    CallResult,
-    ProbeCall,
-    ProbeFinding,
-    ProbeReport,
-    ToolReport,
-    judge,
-    judge_manifest,
-    judge_profiles,
-    order,
-    profile,
-    sum_up,
-)
 from proxy.probe.mcp_client import McpClient, RequestRefusedError, RequestTimeoutError, ServerGoneError
 from proxy.probe.observer import Observer
 from proxy.probe.rulebook import rulebook
@@ -45,6 +33,7 @@ if TYPE_CHECKING:
     from proxy.core.model import JsonObject
     from proxy.probe.baseline import ServerBaseline
     from proxy.probe.declared_scope import DeclaredScope
+    from proxy.probe.findings import ProbeFinding, ProbeReport
     from proxy.sandbox.server_process import ServerProcess
 
 CHUNK = 1 << 16
@@ -53,22 +42,21 @@ LIST_SECONDS = 20.0
 STOP_SECONDS = 2.0
 READY_SECONDS = 30.0
 STDERR_BYTES = 2000
+type Failure = type[RequestRefusedError | RequestTimeoutError | ServerGoneError]
+OUTCOMES: dict[Failure, str] = {RequestRefusedError: "refused", RequestTimeoutError: "timeout", ServerGoneError: "gone"}
 # A tool that timed out so often is not called again: a server with many such tools would be probed for hours.
 MAX_TIMEOUTS = 2
 
 
 @dataclass(frozen=True, slots=True)
 class ProbePlan:
-    """What to probe. `{home}` and so on in the command and the variables are folders of the canary home.
-
-    `repeats`: how often a tool is called again with the same arguments.
-    """
+    """What to probe. `{home}` and so on in the command and the variables are folders of the canary home."""
 
     name: str
     command: tuple[str, ...]
     strace: str
     variables: dict[str, str] = field(default_factory=dict)
-    repeats: int = 3
+    repeats: int = 3  # how often a tool is called again with the same arguments
     call_seconds: float = 10.0
     start_seconds: float = 30.0
     state_dir: Path | None = None
@@ -78,7 +66,7 @@ class ProbePlan:
 class _Tool:
     definition: JsonObject
     scope: DeclaredScope
-    results: list[CallResult] = field(default_factory=list)
+    results: list[findings.CallResult] = field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -104,7 +92,8 @@ class Probe:
         self._scope = replace(declared, granted=(*declared.granted, *workspace.roots))
         self._cache = find_package_cache(self._plan.command, os.environ, Path.home())
         self._startup = replace(self._scope, granted=(*self._scope.granted, *self._cache.folders))
-        self._calls: list[ProbeCall] = []
+        self._calls: list[findings.ProbeCall] = []
+        self._half_note = b""
         self._ready = asyncio.Event()
         self._setpriv = shutil.which("setpriv")
         self._tracer = 0
@@ -113,8 +102,7 @@ class Probe:
     async def run(self, known: ServerBaseline | None = None) -> ProbeReport:
         """Probe, and compare with what is `known`.
 
-        Raises StartError where there is no such program, ServerError where the server
-        does not speak MCP, and TracingError where it cannot be traced here.
+        Raises StartError where there is no such program, ServerError where it does not speak MCP, else TracingError.
         """
         try:
             return await self._watch(known)
@@ -127,7 +115,7 @@ class Probe:
         planned = plan_sinkhole(sinkhole)
         trace = self._run / "trace"
         os.mkfifo(trace, 0o600)
-        with self._reading(trace, self._feed_trace), self._reading(sinkhole.notes, _by_line(self._take_note)):
+        with self._reading(trace, self._feed_trace), self._reading(sinkhole.file("notes"), self._take_notes):
             server = await start_server(planned)
             try:
                 await self._wait_until_ready(server, sinkhole)
@@ -177,16 +165,16 @@ class Probe:
         (self._run / "trace").unlink(missing_ok=True)  # strace has it open: nobody else can open it by its name now
         self._observer.feed(data)
 
-    def _take_note(self, line: bytes) -> None:
-        try:
-            note = json.loads(line)
-        except ValueError:
-            return
-        if not isinstance(note, dict):
-            return
-        if note.get("kind") == "ready":
-            self._ready.set()
-        self._observer.note(note)
+    def _take_notes(self, data: bytes) -> None:
+        *lines, self._half_note = (self._half_note + data).split(b"\n")
+        for line in lines:
+            note = None
+            with contextlib.suppress(ValueError):
+                note = json.loads(line)
+            if isinstance(note, dict):
+                if note.get("kind") == "ready":
+                    self._ready.set()
+                self._observer.note(note)
 
     async def _wait_until_ready(self, server: ServerProcess, sinkhole: Sinkhole) -> None:
         ready, ended = asyncio.create_task(self._ready.wait()), asyncio.create_task(server.ended())
@@ -196,7 +184,7 @@ class Probe:
             ready.cancel()
             ended.cancel()
         if not self._ready.is_set():
-            problem = sinkhole.problem.read_text() if sinkhole.problem.exists() else ""
+            problem = sinkhole.file("problem").read_text() if sinkhole.file("problem").exists() else ""
             raise TracingError(
                 f"this system refuses a sinkhole ({problem or 'it did not get ready'}); a probe needs user and network "
                 "namespaces: kernel.unprivileged_userns_clone=1 and no AppArmor restriction of them, or root"
@@ -211,7 +199,7 @@ class Probe:
             self._tracer = find_tracer(server.pid)
             tools = [_Tool(each, declare_tool(self._scope, each)) for each in listed["tools"]]
             problem = await self._exercise(client, tools)
-        except (RequestRefusedError, ServerGoneError, RequestTimeoutError) as error:
+        except tuple(OUTCOMES) as error:
             raise await self._explain(server, sinkhole, error) from error
         finally:
             await client.close()
@@ -255,13 +243,14 @@ class Probe:
                 if tool.hangs:
                     continue
                 outcome = await self._call(client, tool, each)
-                tool.results.append(CallResult(each.label, outcome))
+                tool.results.append(findings.CallResult(each.label, outcome))
                 # After every call: a tool that stops strace would have the next ones unobserved, and so unreported.
                 state = tracer_state(self._tracer)
                 if state == "gone" and self._observer.saw_end:  # strace ends with the server, as it should
                     state = None
                 if state is not None:
-                    self._tampered = _tampering(tool.name, state)
+                    rule, seen = rulebook().get("tracer-tampering"), f"Seen: strace was {state} after a call"
+                    self._tampered = findings.from_rule(rule, tool.name, str(Capability.KERNEL), seen)
                 if outcome == "gone" or state is not None:
                     left = [other.name for other in tools if not other.results]
                     after = f"; not called: {', '.join(left)}" if left else ""
@@ -280,19 +269,14 @@ class Probe:
     async def _call(self, client: McpClient, tool: _Tool, each: Input) -> str:
         key = json.dumps(each.arguments, sort_keys=True, default=str)
         self._observer.begin(len(self._calls))
-        self._calls.append(
-            ProbeCall(tool.name, each.label, key, declare_call(tool.scope, each.arguments, self._workspace.cwd))
-        )
+        scope = declare_call(tool.scope, each.arguments, self._workspace.cwd)
+        self._calls.append(findings.ProbeCall(tool.name, each.label, key, scope))
         try:
             params = {"name": tool.name, "arguments": each.arguments}
             result = await client.request("tools/call", params, self._plan.call_seconds)
             outcome = "error" if result.get("isError") is True else "ok"
-        except RequestRefusedError:
-            outcome = "refused"
-        except RequestTimeoutError:
-            outcome = "timeout"
-        except ServerGoneError:
-            outcome = "gone"
+        except tuple(OUTCOMES) as error:
+            outcome = OUTCOMES[type(error)]
         await self._settle()
         return outcome
 
@@ -319,16 +303,22 @@ class Probe:
             if record.call is None and record.observation.path == self._setpriv:  # we start the server with it
                 continue
             whose["" if record.call is None else self._calls[record.call].tool].append(record)
-        profiles = {name: profile(records, self._context) for name, records in whose.items()}
-        findings = [
-            *judge_manifest(listed["tools"], known.tools if known else None, rules),
-            *judge(seen.records, self._calls, self._startup, self._context, rules),
-            *judge_profiles(profiles, known.profiles if known else None, rules),
+        profiles = {name: findings.profile(records, self._context) for name, records in whose.items()}
+        found = [
+            *findings.judge_manifest(listed["tools"], known.tools if known else None, rules),
+            *findings.judge(seen.records, self._calls, self._startup, self._context, rules),
+            *findings.judge_profiles(profiles, known.profiles if known else None, rules),
             *([self._tampered] if self._tampered else []),
             *self._doubts(),
         ]
         server_info = info.get("serverInfo")
-        return ProbeReport(
+        tool_reports = (
+            findings.ToolReport(
+                tool.name, tool.scope, findings.sum_up(whose[tool.name], self._context), tuple(tool.results)
+            )
+            for tool in tools
+        )
+        return findings.ProbeReport(
             server={
                 "name": self._plan.name,
                 "command": list(self._plan.command),
@@ -337,12 +327,9 @@ class Probe:
                 "resources": [str(each.get("uri")) for each in listed["resources"]],
                 "prompts": [str(each.get("name")) for each in listed["prompts"]],
             },
-            tools=tuple(
-                ToolReport(tool.name, tool.scope, sum_up(whose[tool.name], self._context), tuple(tool.results))
-                for tool in tools
-            ),
-            startup=sum_up(whose[""], self._context),
-            findings=order(findings),
+            tools=tuple(tool_reports),
+            startup=findings.sum_up(whose[""], self._context),
+            findings=findings.order(found),
             trace={"lines": seen.reader.lines, "unparsed": seen.reader.unparsed, "dropped": seen.dropped},
             manifest=tuple(listed["tools"]),
             profiles=profiles,
@@ -353,33 +340,14 @@ class Probe:
         seen = self._observer
         if not (seen.reader.unparsed or seen.dropped) and seen.reader.lines:
             return []
-        rule = rulebook().get("trace-incomplete")
         unread = f"{seen.reader.unparsed} of {seen.reader.lines} lines unreadable"
         summary = f"Seen: {unread}, {seen.dropped} observations not stored"
-        return [ProbeFinding(None, rule.id, rule.severity, None, f"{rule.description} {summary}")]
-
-
-def _tampering(tool: str, state: str) -> ProbeFinding:
-    rule = rulebook().get("tracer-tampering")
-    message = f"{rule.description} Seen: strace was {state} after a call"
-    return ProbeFinding(tool, rule.id, rule.severity, str(Capability.KERNEL), message)
-
-
-def _by_line(take: Callable[[bytes], None]) -> Callable[[bytes], None]:
-    rest = b""
-
-    def feed(data: bytes) -> None:
-        nonlocal rest
-        *lines, rest = (rest + data).split(b"\n")
-        for line in lines:
-            take(line)
-
-    return feed
+        return [findings.from_rule(rulebook().get("trace-incomplete"), None, None, summary)]
 
 
 def _stderr_end(sinkhole: Sinkhole) -> str:
     try:
-        text = sinkhole.stderr.read_bytes()[-STDERR_BYTES:].decode("utf-8", "replace").strip()
+        text = sinkhole.file("stderr").read_bytes()[-STDERR_BYTES:].decode("utf-8", "replace").strip()
     except OSError:
         return ""
     return f"; its stderr ends with:\n{text}" if text else ""

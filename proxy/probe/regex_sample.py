@@ -12,21 +12,15 @@ from proxy.policy.regex import compile_search
 
 # The parser is re's own, and private: a tree of the pattern without an engine that a server's pattern could stall.
 LETTERS = string.ascii_lowercase + string.digits + string.ascii_uppercase + " -_./:@"
-CATEGORIES = {
-    constants.CATEGORY_DIGIT: "1",
-    constants.CATEGORY_NOT_DIGIT: "a",
-    constants.CATEGORY_SPACE: " ",
-    constants.CATEGORY_NOT_SPACE: "a",
-    constants.CATEGORY_WORD: "a",
-    constants.CATEGORY_NOT_WORD: "-",
-}
+_SAMPLES = {"DIGIT": "1", "NOT_DIGIT": "a", "SPACE": " ", "NOT_SPACE": "a", "WORD": "a", "NOT_WORD": "-"}
+CATEGORIES = {getattr(constants, f"CATEGORY_{name}"): sample for name, sample in _SAMPLES.items()}
 MAX_REPEATS = 64
 
 
 def example(pattern: str) -> str | None:
     """Return a text in which `pattern` is found; None where none can be made."""
     try:
-        text = "".join(_write(token) for token in parser.parse(pattern))
+        text = _write_all(parser.parse(pattern))
         return text if is_found(pattern, text) else None
     except (re.error, RecursionError, OverflowError, KeyError, LookupError):
         return None
@@ -48,8 +42,11 @@ def _write(token: tuple[Any, Any]) -> str:
         return "a"
     if kind is constants.NOT_LITERAL:
         return next(letter for letter in LETTERS if ord(letter) != value)
+    if kind is constants.IN and value[0][0] is constants.NEGATE:
+        return next(letter for letter in LETTERS if not any(_is_in(letter, choice) for choice in value[1:]))
     if kind is constants.IN:
-        return _write_one_of(value)
+        kind, value = value[0]
+        return CATEGORIES[value] if kind is constants.CATEGORY else chr(value[0] if kind is constants.RANGE else value)
     if kind in (constants.MAX_REPEAT, constants.MIN_REPEAT, constants.POSSESSIVE_REPEAT):
         least, most, inner = value
         return _write_all(inner) * int(min(max(least, min(1, int(most))), MAX_REPEATS))
@@ -64,13 +61,6 @@ def _write(token: tuple[Any, Any]) -> str:
 
 def _write_all(tokens: Any) -> str:
     return "".join(_write(token) for token in tokens)
-
-
-def _write_one_of(choices: list[tuple[Any, Any]]) -> str:
-    if choices[0][0] is not constants.NEGATE:
-        kind, value = choices[0]
-        return CATEGORIES[value] if kind is constants.CATEGORY else chr(value[0] if kind is constants.RANGE else value)
-    return next(letter for letter in LETTERS if not any(_is_in(letter, choice) for choice in choices[1:]))
 
 
 def _is_in(letter: str, choice: tuple[Any, Any]) -> bool:

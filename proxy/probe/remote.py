@@ -37,13 +37,9 @@ async def probe_remote(name: str, url: str, known: ServerBaseline | None) -> Pro
         raise ServerError(f"{url} cannot be reached: {error or type(error).__name__}") from error
     declared = [ToolReport(str(tool.get("name")), declare_tool(DeclaredScope(), tool), {}, ()) for tool in tools]
     server_info = info.get("serverInfo")
+    described = server_info if isinstance(server_info, dict) else {}
     return ProbeReport(
-        server={
-            "name": name,
-            "url": url,
-            "transport": "http",
-            "info": server_info if isinstance(server_info, dict) else {},
-        },
+        server={"name": name, "url": url, "transport": "http", "info": described},
         tools=tuple(declared),
         startup={},
         findings=order(judge_manifest(tools, known.tools if known else None, rulebook())),

@@ -43,22 +43,19 @@ REDIRECTED = 4
 COMMON = (21, 22, 23, 25, 80, 110, 143, 443, 465, 587, 853, 993, 1080, 1337, 3306, 4444, 5432, 6379, 6667, 8080, 8443)
 TYPE_NAMES = {1: "A", 5: "CNAME", 15: "MX", 16: "TXT", 28: "AAAA", 33: "SRV", 65: "HTTPS"}
 PAGE = b"<!doctype html><title>Sinkhole</title><p>Nothing is here.</p>"
-
-
 LIFETIME = dt.timedelta(days=2)
 MAX_COMMON_NAME = 64
-_UNUSED = (
-    "content_commitment",
-    "key_encipherment",
-    "data_encipherment",
-    "key_agreement",
-    "encipher_only",
-    "decipher_only",
-)
 # Python 3.13 verifies strictly by default: a CA must say that it signs certificates, and have key identifiers.
 _SIGNS_CERTIFICATES = x509.KeyUsage(
-    digital_signature=True, key_cert_sign=True, crl_sign=True, **dict.fromkeys(_UNUSED, False)
+    **dict.fromkeys(("digital_signature", "key_cert_sign", "crl_sign"), True),
+    **dict.fromkeys(("content_commitment", "key_encipherment", "data_encipherment", "key_agreement"), False),
+    **dict.fromkeys(("encipher_only", "decipher_only"), False),
 )
+# The option by which a datagram comes with the address that it was sent to.
+_WITH_ADDRESS = {
+    socket.AF_INET: (socket.IPPROTO_IP, socket.IP_PKTINFO),
+    socket.AF_INET6: (socket.IPPROTO_IPV6, socket.IPV6_RECVPKTINFO),
+}
 
 
 class ProbeAuthority:
@@ -89,7 +86,11 @@ class ProbeAuthority:
             return self._contexts[name]
 
     def _make(self, name: str) -> ssl.SSLContext:
-        alternative = x509.SubjectAlternativeName([_general(name)])
+        try:
+            subject: x509.GeneralName = x509.IPAddress(ipaddress.ip_address(name))
+        except ValueError:
+            subject = x509.DNSName(name)
+        alternative = x509.SubjectAlternativeName([subject])
         builder = self._builder(_named(name[:MAX_COMMON_NAME]), self._leaf_key)
         leaf = builder.add_extension(alternative, critical=False).sign(self._key, hashes.SHA256())
         private = self._leaf_key.private_bytes(
@@ -122,13 +123,6 @@ def _named(name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
 
 
-def _general(name: str) -> x509.GeneralName:
-    try:
-        return x509.IPAddress(ipaddress.ip_address(name))
-    except ValueError:
-        return x509.DNSName(name)
-
-
 class SinkLog:
     """Writes what the sinks saw, one JSON object per line."""
 
@@ -151,21 +145,15 @@ class SinkServers:
         self._notes = notes
         self._authority = authority
         self._fakes = dns.FakeAddresses(NAMES)
-        self._datagrams = [_bind(family, socket.SOCK_DGRAM, 53) for family in (socket.AF_INET, socket.AF_INET6)]
-        self._listeners = [
-            _bind(family, socket.SOCK_STREAM, port)
-            for port in (53, *ports)
-            for family in (socket.AF_INET, socket.AF_INET6)
-        ]
+        self._datagrams = [_bind(family, socket.SOCK_DGRAM, 53) for family in _WITH_ADDRESS]
+        self._listeners = [_bind(each, socket.SOCK_STREAM, port) for port in (53, *ports) for each in _WITH_ADDRESS]
         self._unix = [_bind_unix(path) for path in unix_paths]
 
     def serve(self) -> None:
-        for datagram in self._datagrams:
-            if datagram:
-                _start(self._answer_names, datagram)
-        for listener in (*self._listeners, *self._unix):
-            if listener:
-                _start(self._accept, listener)
+        for datagram in filter(None, self._datagrams):
+            _start(self._answer_names, datagram)
+        for listener in filter(None, (*self._listeners, *self._unix)):
+            _start(self._accept, listener)
 
     def _answer_names(self, datagram: socket.socket) -> None:
         while True:
@@ -195,16 +183,12 @@ class SinkServers:
             if connection.family == socket.AF_UNIX:
                 self._notes.note("unix", path=str(connection.getsockname()), head=_read_head(connection))
             elif connection.getsockname()[1] == 53:
-                self._answer_stream(connection)
+                connection.settimeout(FIRST_BYTES_SECONDS)
+                answer = self._resolve(connection.recv(HEAD_BYTES)[2:])  # past the length, which TCP has in front
+                if answer is not None:
+                    connection.sendall(struct.pack("!H", len(answer)) + answer)
             else:
                 self._take_stream(connection)
-
-    def _answer_stream(self, connection: socket.socket) -> None:
-        connection.settimeout(FIRST_BYTES_SECONDS)
-        query = connection.recv(HEAD_BYTES)
-        answer = self._resolve(query[2:])
-        if answer is not None:
-            connection.sendall(struct.pack("!H", len(answer)) + answer)
 
     def _take_stream(self, connection: socket.socket) -> None:
         address, port = _destination(connection)
@@ -227,10 +211,7 @@ class SinkServers:
             connection.close()
 
     def _open_tls(self, connection: socket.socket, seen: dict[str, Any]) -> ssl.SSLSocket:
-        """Complete a TLS handshake with a certificate for the requested name.
-
-        `seen` gets the name also where the client rejects the certificate.
-        """
+        """Complete a TLS handshake; `seen` gets the requested name also where the client rejects the certificate."""
 
         def choose(wrapped: ssl.SSLSocket, name: str | None, _: ssl.SSLContext) -> None:
             if name:
@@ -246,7 +227,7 @@ def _start(work: Callable[[socket.socket], None], channel: socket.socket) -> Non
     threading.Thread(target=work, args=(channel,), daemon=True).start()
 
 
-def _bind(family: int, kind: int, port: int) -> socket.socket | None:
+def _bind(family: socket.AddressFamily, kind: int, port: int) -> socket.socket | None:
     """Listen on a port of every address; None where the machine has no such family."""
     try:
         made = socket.socket(family, kind)
@@ -254,12 +235,7 @@ def _bind(family: int, kind: int, port: int) -> socket.socket | None:
         if family == socket.AF_INET6:
             made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         if kind == socket.SOCK_DGRAM:
-            level, option = (
-                (socket.IPPROTO_IP, socket.IP_PKTINFO)
-                if family == socket.AF_INET
-                else (socket.IPPROTO_IPV6, socket.IPV6_RECVPKTINFO)
-            )
-            made.setsockopt(level, option, 1)
+            made.setsockopt(*_WITH_ADDRESS[family], 1)
         made.bind(("", port))
         if kind == socket.SOCK_STREAM:
             made.listen(64)
@@ -292,10 +268,9 @@ def _reply_from(control: list[tuple[int, int, bytes]]) -> list[tuple[int, int, b
 
 def _destination(connection: socket.socket) -> tuple[str, int]:
     here = connection.getsockname()
-    if here[1] != REDIRECTED:
-        return str(here[0]), int(here[1])
     with contextlib.suppress(OSError):
-        return original_destination(connection)
+        if here[1] == REDIRECTED:
+            return original_destination(connection)
     return str(here[0]), int(here[1])
 
 
@@ -321,12 +296,9 @@ def _is_whole_request(data: bytes) -> bool:
 
 def _answer_http(head: bytes) -> bytes:
     # An almost empty web site. Without a robots.txt: honest fetchers ask for it first, and stop where it forbids.
-    if b" HTTP/1." not in head.partition(b"\r\n")[0]:
+    line = head.partition(b"\r\n")[0]
+    if b" HTTP/1." not in line:
         return b""
-    found = b" /robots.txt" not in head.partition(b"\r\n")[0]
-    status, page = (b"200 OK", PAGE) if found else (b"404 Not Found", b"")
-    length = str(len(page)).encode()
-    return (
-        b"HTTP/1.1 " + status + b"\r\nContent-Type: text/html\r\nContent-Length: " + length
-        + b"\r\nConnection: close\r\n\r\n" + page
-    )  # fmt: skip
+    status, page = (b"404 Not Found", b"") if b" /robots.txt" in line else (b"200 OK", PAGE)
+    fields = b"Content-Type: text/html\r\nContent-Length: %d\r\nConnection: close" % len(page)
+    return b"HTTP/1.1 %b\r\n%b\r\n\r\n%b" % (status, fields, page)

@@ -20,7 +20,7 @@ from proxy.agent.env import EXTRA, ROOTS
 from proxy.probe.canary import SECRETS
 from proxy.sandbox import namespaces
 from proxy.sandbox.namespaces import NamespaceError, OverMount, drop_capabilities, listening_sockets
-from proxy.sandbox.process_reaper import exit_code
+from proxy.sandbox.process_reaper import reap_until
 from proxy.sandbox.server_process import Launch
 
 if TYPE_CHECKING:
@@ -36,34 +36,20 @@ BOOT = "import sys; sys.path.insert(0, sys.argv[1]); from proxy.probe.sinkhole i
 
 @dataclass(frozen=True, slots=True)
 class Sinkhole:
-    """What is run inside. `folder` is shared with the outside: `notes`, `stderr`, `problem`, `trust.pem`.
+    """What is run inside."""
 
-    `command` starts the tracer, which starts the server. The server sees `copies` of these folders, and may write
-    to them. `drops`: the command itself drops the capabilities that the tracer keeps, so that no server can
-    trace its tracer.
-    """
-
-    folder: str
+    folder: str  # shared with the outside: `notes`, `stderr`, `problem`, `trust.pem`
     home: str
-    command: tuple[str, ...]
+    command: tuple[str, ...]  # starts the tracer, which starts the server
     environment: dict[str, str]
     working_folder: str
     real_home: str
     state_folder: str | None = None
-    copies: tuple[str, ...] = ()
-    drops: bool = False
+    copies: tuple[str, ...] = ()  # folders of which the server sees copies, and may write to them
+    drops: bool = False  # the command drops the capabilities that the tracer keeps: no server can trace its tracer
 
-    @property
-    def notes(self) -> Path:
-        return Path(self.folder) / "notes"
-
-    @property
-    def stderr(self) -> Path:
-        return Path(self.folder) / "stderr"
-
-    @property
-    def problem(self) -> Path:
-        return Path(self.folder) / "problem"
+    def file(self, name: str) -> Path:
+        return Path(self.folder, name)
 
 
 def environment(home: Path, folder: Path, variables: Mapping[str, str], path: str) -> dict[str, str]:
@@ -72,8 +58,7 @@ def environment(home: Path, folder: Path, variables: Mapping[str, str], path: st
     return {
         "PATH": path,
         "HOME": str(home),
-        "USER": "probe",
-        "LOGNAME": "probe",
+        **dict.fromkeys(("USER", "LOGNAME"), "probe"),
         "SHELL": "/bin/sh",
         "LANG": "C.UTF-8",
         "TERM": "dumb",
@@ -88,8 +73,8 @@ def environment(home: Path, folder: Path, variables: Mapping[str, str], path: st
 
 def plan_sinkhole(sinkhole: Sinkhole) -> Launch:
     """Return what to start for a sinkhole, after creating what it needs in its folder."""
-    os.mkfifo(sinkhole.notes, 0o600)
-    plan = Path(sinkhole.folder) / "plan.json"
+    os.mkfifo(sinkhole.file("notes"), 0o600)
+    plan = sinkhole.file("plan.json")
     plan.write_text(json.dumps(asdict(sinkhole)))
     root = str(Path(__file__).resolve().parents[2])
     return Launch(sys.executable, (sys.executable, "-I", "-c", BOOT, root, str(plan)))
@@ -99,7 +84,7 @@ def main(plan: str) -> None:
     words = json.loads(Path(plan).read_text())
     sinkhole = Sinkhole(**{**words, "command": tuple(words["command"]), "copies": tuple(words["copies"])})
     # Opened now: once half of the mounts are made, the path may lead elsewhere.
-    with sinkhole.problem.open("w", buffering=1) as problem:
+    with sinkhole.file("problem").open("w", buffering=1) as problem:
         try:
             code = _run(sinkhole)
         except (NamespaceError, OSError) as error:
@@ -113,9 +98,9 @@ def _run(sinkhole: Sinkhole) -> int:
     from proxy.probe.sink_servers import COMMON, REDIRECTED, ProbeAuthority, SinkLog, SinkServers  # noqa: PLC0415
 
     folder, home = Path(sinkhole.folder), Path(sinkhole.home)
-    notes = SinkLog(os.open(sinkhole.notes, os.O_WRONLY))
-    sinkhole.notes.unlink()  # both ends are open: a server that opened it could forge entries
-    stderr = os.open(sinkhole.stderr, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
+    notes = SinkLog(os.open(sinkhole.file("notes"), os.O_WRONLY))
+    sinkhole.file("notes").unlink()  # both ends are open: a server that opened it could forge entries
+    stderr = os.open(sinkhole.file("stderr"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
     authority = ProbeAuthority()
     system = next((Path(path).read_bytes() for path in BUNDLES if Path(path).is_file()), b"")
     (folder / "trust.pem").write_bytes(system + b"\n" + authority.pem)
@@ -166,13 +151,10 @@ def _become(sinkhole: Sinkhole, stderr: int) -> None:
 
 def _wait(child: int) -> int:
     """Wait for the server, and then a moment for its tracer, which may still have lines to write."""
-    while True:
-        pid, status = os.wait()
-        if pid == child:
-            break
+    code = reap_until(child)
     deadline = time.monotonic() + LINGER_SECONDS
     with contextlib.suppress(ChildProcessError):
         while time.monotonic() < deadline:
             if os.waitpid(-1, os.WNOHANG)[0] == 0:
                 time.sleep(0.005)
-    return exit_code(status)
+    return code

@@ -1,7 +1,6 @@
 """Makes arguments for a tool from its schema: valid, and as meaningful as names and formats suggest. Pure.
 
-The result is validated. Where it does not fit, it is made again from the schema
-alone, and left out where that does not fit either.
+The result is validated. What does not fit is made again from the schema alone, or left out where that does not fit.
 """
 
 from __future__ import annotations
@@ -53,24 +52,21 @@ class Input:
 def synthesise(tool: JsonObject, samples: SampleFiles) -> tuple[Input, ...]:
     """Return different sets of arguments: the required ones, all, others, and one for each choice of an enum."""
     schema = tool.get("inputSchema")
-    root: JsonObject = schema if isinstance(schema, dict) and _is_small(schema) else {}
+    root: JsonObject = schema if isinstance(schema, dict) else {}
+    try:
+        root = root if len(json.dumps(root)) <= MAX_SCHEMA else {}
+    except ABSURD:
+        root = {}
     if re.search(r"\b(director(y|ies)|folder|tree|search)\b", _words(str(tool.get("name", "")))):
         samples = replace(samples, file=samples.folder, other_file=samples.folder)
     tried: list[Input] = []
     for label, maker in _makers(root, samples):
         arguments = _fill_in(maker, root)
         if arguments is None or not _fits(root, arguments):
-            arguments = _fill_in(maker.plainly(), root)
+            arguments = _fill_in(replace(maker, meaningful=False), root)
         if arguments is not None and _fits(root, arguments) and all(arguments != each.arguments for each in tried):
             tried.append(Input(label, arguments))
     return tuple(tried[:MAX_VARIANTS])
-
-
-def _is_small(schema: JsonObject) -> bool:
-    try:
-        return len(json.dumps(schema)) <= MAX_SCHEMA
-    except ABSURD:
-        return False
 
 
 def _fill_in(maker: _ArgumentMaker, root: JsonObject) -> JsonObject | None:
@@ -81,9 +77,8 @@ def _fill_in(maker: _ArgumentMaker, root: JsonObject) -> JsonObject | None:
 
 
 def _makers(root: JsonObject, samples: SampleFiles) -> Iterator[tuple[str, _ArgumentMaker]]:
-    yield "required", _ArgumentMaker(root, samples, everything=False)
-    yield "all", _ArgumentMaker(root, samples, everything=True)
-    yield "other", _ArgumentMaker(root, samples, everything=True, turn=1)
+    for label, everything, turn in (("required", False, 0), ("all", True, 0), ("other", True, 1)):
+        yield label, _ArgumentMaker(root, samples, everything, turn)
     choices = [len(_list(each.get("enum"))) for each in _mapping(root.get("properties")).values() if _mapping(each)]
     for turn in range(2, min(max(choices, default=0), MAX_VARIANTS)):
         yield f"choice {turn}", _ArgumentMaker(root, samples, everything=True, turn=turn)
@@ -118,9 +113,6 @@ class _ArgumentMaker:
     turn: int = 0
     meaningful: bool = True
 
-    def plainly(self) -> _ArgumentMaker:
-        return replace(self, meaningful=False)
-
     def object(self, schema: JsonObject, depth: int = 0) -> JsonObject | None:
         """Return arguments for an object schema; None where it is nested too deeply."""
         if depth > MAX_DEPTH:
@@ -129,21 +121,20 @@ class _ArgumentMaker:
         properties: Mapping[str, Any] = _mapping(schema.get("properties"))
         required = [name for name in _list(schema.get("required")) if isinstance(name, str)]
         names = list(properties) if self.everything and depth < 3 else [name for name in properties if name in required]
-        inner = self._beside(properties)
+        inner = self
+        if any(re.search(REPOSITORY, _words(name)) for name in properties):  # beside it, file names are relative to it
+            inner = replace(self, samples=replace(self.samples, file="README.md", other_file="app.py"))
         made = {name: inner.value(name, properties[name], depth + 1) for name in names}
         return made | {name: inner.value(name, {}, depth + 1) for name in required if name not in made}
-
-    def _beside(self, properties: Mapping[str, Any]) -> _ArgumentMaker:
-        """Return the maker for an object's properties: beside a repository, file names are relative to it."""
-        if not any(re.search(REPOSITORY, _words(name)) for name in properties):
-            return self
-        return replace(self, samples=replace(self.samples, file="README.md", other_file="app.py"))
 
     def value(self, name: str, schema: Any, depth: int) -> Any:
         schema = self._resolve(schema if isinstance(schema, dict) else {})
         if "const" in schema:
             return schema["const"]
-        given = _list(schema.get("enum")) or self._examples(schema)
+        given = _list(schema.get("enum"))
+        if not given and self.meaningful and self.turn == 0:
+            default = [schema["default"]] if schema.get("default") is not None else []
+            given = [*_list(schema.get("examples")), *default]
         if given:
             return given[self.turn % len(given)]
         match self._type(schema):
@@ -163,10 +154,6 @@ class _ArgumentMaker:
             case _:
                 return self._string(name, schema)
 
-    def _examples(self, schema: JsonObject) -> list[Any]:
-        default = [schema["default"]] if schema.get("default") is not None else []
-        return [*_list(schema.get("examples")), *default] if self.meaningful and self.turn == 0 else []
-
     def _type(self, schema: JsonObject) -> str:
         kind = schema.get("type")
         kinds = [each for each in _list(kind) if each != "null"] if isinstance(kind, list) else [kind]
@@ -182,19 +169,22 @@ class _ArgumentMaker:
         least = max(_int(schema.get("minItems"), 1), len(fixed))
         count = min(least, MAX_ITEMS + len(fixed), _int(schema.get("maxItems"), least))
         kinds = [*fixed, *[schema.get("items", {})] * count][:count]
-        turns = range(self.turn, self.turn + count)
-        makers = [replace(self, turn=turn) for turn in turns]
-        unique = makers if schema.get("uniqueItems") else [self] * count
-        return [maker.value(_singular(name), kind, depth + 1) for maker, kind in zip(unique, kinds, strict=True)]
+        makers = [self] * count
+        if schema.get("uniqueItems"):
+            makers = [replace(self, turn=turn) for turn in range(self.turn, self.turn + count)]
+        singular = name[:-1] if name.endswith("s") and not name.endswith("ss") else name
+        return [maker.value(singular, kind, depth + 1) for maker, kind in zip(makers, kinds, strict=True)]
 
     def _string(self, name: str, schema: JsonObject) -> str:
-        pattern = schema.get("pattern")
-        wanted = [text for text in self._guesses(name, schema) if _suits(text, schema)] if self.meaningful else []
+        given = schema.get("pattern")
+        pattern = given if isinstance(given, str) else None
+        least, most = _int(schema.get("minLength"), 0), _int(schema.get("maxLength"), MAX_TEXT)
+        wanted = [text for text in self._guesses(name, schema) if least <= len(text) <= most] if self.meaningful else []
+        wanted = [text for text in wanted if pattern is None or is_found(pattern, text)]
         if wanted:
             return wanted[self.turn % len(wanted)]
-        made = example(pattern) if isinstance(pattern, str) else None
+        made = example(pattern) if pattern is not None else None
         text = made if made is not None else FORMATS.get(str(schema.get("format")), ("text",))[0]
-        least, most = _int(schema.get("minLength"), 0), _int(schema.get("maxLength"), MAX_TEXT)
         return text.ljust(min(least, MAX_TEXT), "x")[:most]
 
     def _guesses(self, name: str, schema: JsonObject) -> tuple[str, ...]:
@@ -203,13 +193,13 @@ class _ArgumentMaker:
             return form
         if "path" in str(schema.get("format")):
             return (self.samples.file, self.samples.other_file)
-        described = f"{_words(name)} | {_words(str(schema.get('description', ''))[:200])}"
-        for pattern, values in self._hints():
-            if re.search(pattern, described.partition("|")[0]) and values:
-                return values
-        for pattern, values in self._hints()[:DESCRIBED]:
-            if re.search(pattern, described):
-                return values
+        named = _words(name)
+        described = f"{named} | {_words(str(schema.get('description', ''))[:200])}"
+        hints = self._hints()
+        for text, tried in ((f"{named} ", hints), (described, hints[:DESCRIBED])):
+            for pattern, values in tried:
+                if re.search(pattern, text):
+                    return values
         return ("A short note about the meeting on Monday", "second", "third")
 
     def _hints(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -265,8 +255,7 @@ NAMED: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"\b(id|key|identifier)\b", ("1", "2")),
 )
 FORMATS: dict[str, tuple[str, ...]] = {
-    "uri": ("http://probe.example/page", "http://probe.example/b"),
-    "url": ("http://probe.example/page", "http://probe.example/b"),
+    **dict.fromkeys(("uri", "url"), ("http://probe.example/page", "http://probe.example/b")),
     "uri-reference": ("http://probe.example/page",),
     "email": ("someone@example.org", "other@example.org"),
     "date": ("2026-01-05", "2026-02-06"),
@@ -284,16 +273,6 @@ FORMATS: dict[str, tuple[str, ...]] = {
 def _words(name: str) -> str:
     """Return a name in camelCase or snake_case as words in lower case."""
     return re.sub(r"[^a-z0-9]+", " ", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name).lower()).strip()
-
-
-def _singular(name: str) -> str:
-    return name[:-1] if name.endswith("s") and not name.endswith("ss") else name
-
-
-def _suits(text: str, schema: JsonObject) -> bool:
-    pattern = schema.get("pattern")
-    within = _int(schema.get("minLength"), 0) <= len(text) <= _int(schema.get("maxLength"), MAX_TEXT)
-    return within and (not isinstance(pattern, str) or is_found(pattern, text))
 
 
 def _number(schema: JsonObject, turn: int, *, whole: bool) -> float:

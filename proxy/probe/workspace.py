@@ -61,14 +61,8 @@ class Workspace:
         )
 
     def samples(self) -> SampleFiles:
-        documents = self.home.documents
-        return SampleFiles(
-            file=str(documents / "notes.md"),
-            other_file=str(documents / "report.txt"),
-            folder=str(documents),
-            repository=str(self.home.repository),
-            new_file=str(documents / "new.txt"),
-        )
+        file, other_file, new_file = (str(self.home.documents / name) for name in ("notes.md", "report.txt", "new.txt"))
+        return SampleFiles(file, other_file, str(self.home.documents), str(self.home.repository), new_file)
 
     def fill_in(self, word: str) -> str:
         """Replace {home}, {documents} and {repository} by folders of the canary home."""

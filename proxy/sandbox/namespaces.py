@@ -36,13 +36,8 @@ EMPTY = ("/run", "/dev/shm")  # noqa: S108
 # Settings of the machine below /proc. Real root owns them, and writes them without any capability.
 MACHINE = ("sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi")
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
-DEVICE_LINKS = {
-    "fd": "/proc/self/fd",
-    "stdin": "/proc/self/fd/0",
-    "stdout": "/proc/self/fd/1",
-    "stderr": "/proc/self/fd/2",
-    "ptmx": "pts/ptmx",
-}
+STREAMS = {name: f"/proc/self/fd/{number}" for number, name in enumerate(("stdin", "stdout", "stderr"))}
+DEVICE_LINKS = {"fd": "/proc/self/fd", **STREAMS, "ptmx": "pts/ptmx"}
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -56,8 +51,7 @@ class OverMount:
 
     path: str
     source: str | None = None
-    create: bool = False
-    """Create an empty file at `path` first where there is none."""
+    create: bool = False  # an empty file at `path` first, where there is none
 
 
 def enter_user_namespace(user: int, group: int) -> None:
@@ -235,10 +229,7 @@ def route_all_to_loopback(own_address: str | None = None) -> None:
 
 
 def isolate() -> None:
-    """Enter namespaces of our own and return as the first process inside; the original process waits for us.
-
-    Raises NamespaceError where they are refused.
-    """
+    """Return as the first process in namespaces of our own; the original process waits. Raises NamespaceError."""
     try:
         enter_user_namespace(0, 0)
     except NamespaceError:

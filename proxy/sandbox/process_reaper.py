@@ -45,6 +45,14 @@ def exit_code(status: int) -> int:
     return code if code >= 0 else SIGNALLED - code
 
 
+def reap_until(child: int) -> int:
+    """Wait for every child, as process 1 of a namespace must, until `child` ends; return its exit code."""
+    while True:
+        pid, status = os.wait()
+        if pid == child:
+            return exit_code(status)
+
+
 def explain_start(name: str, error: OSError) -> str:
     return f"interlock run: cannot start {name!r}: {(error.strerror or str(error)).lower()}"
 

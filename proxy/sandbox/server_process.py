@@ -63,16 +63,14 @@ class _Protocol(asyncio.subprocess.SubprocessStreamProtocol):
         self.exited.set()
 
 
+@dataclass(eq=False, slots=True)
 class ServerProcess:
     """A running server and its reaper. Made by `start_server`."""
 
-    def __init__(
-        self, process: asyncio.subprocess.Process, exited: asyncio.Event, owner_end: int, pipes: tuple[int, int]
-    ) -> None:
-        self._process = process
-        self._pipes = pipes
-        self._exited = exited
-        self._owner_end: int | None = owner_end
+    _process: asyncio.subprocess.Process
+    _exited: asyncio.Event
+    _owner_end: int | None
+    _pipes: tuple[int, int]
 
     @property
     def pid(self) -> int:
@@ -106,14 +104,12 @@ class ServerProcess:
         return code if code >= 0 else process_reaper.SIGNALLED - code
 
     async def stop(self, seconds: float) -> int:
-        """Close the server's stdin, wait, terminate it, wait, kill it and all it started; return the exit code.
-
-        A reaper that does not end by then was stopped by the server; it is killed, and its children become ours.
-        """
+        """Close the server's stdin, wait, terminate it, wait, kill it and all it started; return the exit code."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         terminate = functools.partial(self.signal, signal.SIGTERM)
-        # Closing stdin first: MCP asks clients to end a stdio server so.
+        # Closing stdin first: MCP asks clients to end a stdio server so. A reaper that does not end by the last step
+        # was stopped by the server; it is killed, and its children become ours.
         steps = ((seconds, terminate), (TERM_SECONDS, self.kill), (KILL_SECONDS, self._process.kill))
         for limit, insist in steps:
             with contextlib.suppress(TimeoutError):

@@ -34,10 +34,7 @@ UNSEEN_SECONDS = 1.0
 
 @dataclass(slots=True)
 class StdioRunner:
-    """One server, one client, one gate. `line_limit` bounds the client's lines, `answer_limit` the server's.
-
-    `watch` follows the server's trace, where it is traced. A server whose trace ends before it does is killed.
-    """
+    """One server, one client, one gate. `line_limit` bounds the client's lines, `answer_limit` the server's."""
 
     gate: Gate
     context: Context
@@ -46,7 +43,7 @@ class StdioRunner:
     line_limit: int
     answer_limit: int
     stop_seconds: float
-    watch: LiveTrace | None = None
+    watch: LiveTrace | None = None  # where it is traced; a server whose trace ends before it does is killed
     _session: Session | None = None
     _notifying: asyncio.Task[None] | None = None
 
@@ -73,7 +70,10 @@ class StdioRunner:
             return code if watch is None else await self._end(watch, code)
         finally:
             await server.clean_up()
-            await _cancel(*tasks, *([self._notifying] if self._notifying else []))
+            tasks += [self._notifying] if self._notifying else []
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _pump_back(self, server: ServerProcess, session: Session) -> None:
         splitter, watch = LineSplitter(self.answer_limit), self.watch
@@ -139,9 +139,3 @@ async def _pump(
     except Exception as error:
         # Nothing is passed on undecided: a failure ends this direction, and with it the server.
         log.exception("ending the connection after an unexpected error", exc_info=error)
-
-
-async def _cancel(*tasks: asyncio.Task[Any]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

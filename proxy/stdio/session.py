@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import structlog
@@ -36,16 +37,13 @@ _UNPLAIN = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 
 
 class Session:
-    """Carries messages between a client and a server, whose ends are given as functions that write.
-
-    `on_forward` is called with each message and the size of its line before it is written to the server.
-    """
+    """Carries messages between a client and a server, whose ends are given as functions that write."""
 
     def __init__(
         self, gate: Gate, context: Context, to_client: Write, to_server: Write, on_forward: OnForward | None = None
     ) -> None:
         self._gate = gate
-        self._on_forward = on_forward
+        self._on_forward = on_forward  # called with each message before it is written to the server
         self._to_client = to_client
         self._to_server = to_server
         self._shared = SharedStream()
@@ -80,7 +78,6 @@ class Session:
             raise
 
     async def answer(self, *replies: JsonObject) -> None:
-        """Write replies of our own to the client."""
         if replies:
             await self._to_client(b"".join(reencode(reply) + b"\n" for reply in replies))
 
@@ -144,22 +141,22 @@ class Session:
         await self.answer(*(tools_changed(params) for params in [*session, *self._shared.subscriptions()]))
 
 
+@dataclass(frozen=True, slots=True)
 class _StdioCarrier:
     """Carries out the verdict on one line of the client's."""
 
-    def __init__(self, session: Session, line: bytes) -> None:
-        self._session = session
-        self._line = line
+    session: Session
+    line: bytes
 
     async def forward(self, verdict: Forward) -> None:
-        await self._session.forward(verdict.message, verdict.in_flight)
+        await self.session.forward(verdict.message, verdict.in_flight)
 
     async def answer(self, verdict: Answer) -> None:
-        await self._session.answer(*verdict.replies)
+        await self.session.answer(*verdict.replies)
 
     async def reject(self, verdict: Reject) -> None:
         denial = verdict.denial
         log.warning("a line of the client's is refused", reason=denial.reason, audit_id=denial.audit_id)
 
     async def let_pass(self) -> None:
-        await self._session.refuse_foreign(self._line)
+        await self.session.refuse_foreign(self.line)

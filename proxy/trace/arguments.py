@@ -30,14 +30,11 @@ class QuotedString(NamedTuple):
 
 
 class Descriptor(NamedTuple):
-    """A descriptor and what it refers to: a path, `socket:[1]`, `pipe:[2]`, `anon_inode:[…]`; None if unknown.
+    """A descriptor and what it refers to: a path, `socket:[1]`, `pipe:[2]`, `anon_inode:[…]`; None if unknown."""
 
-    `number` is None for the working directory. `deleted`: its file has no name any more, or never had one.
-    """
-
-    number: int | None
+    number: int | None  # None for the working directory
     path: bytes | None
-    deleted: bool = False
+    deleted: bool = False  # its file has no name any more, or never had one
 
     @property
     def inode(self) -> tuple[str, int] | None:

@@ -46,17 +46,13 @@ BY_ARGUMENT, BY_AUTHOR, BY_THREAD, BY_ORDER = 0.9, 0.9, 0.7, 0.6
 
 @dataclass(frozen=True, slots=True)
 class Attribution:
-    """Which call something belongs to: `calls`, the likeliest first, and the confidence in that one.
-
-    `how` is the criterion: alone, argument, process, thread, author (the thread that wrote the response), order, or
-    window where none applied. `late`: a process of the call did it after the response.
-    """
+    """Which call something belongs to: `calls`, the likeliest first, and the confidence in that one."""
 
     phase: Phase
     calls: tuple[str, ...] = ()
     confidence: float = 1.0
-    how: str = "alone"
-    late: bool = False
+    how: str = "alone"  # or argument, process, thread, author (of the response), order; window where none applied
+    late: bool = False  # a process of the call did it after the response
 
 
 class AttributedObservation(NamedTuple):

@@ -25,25 +25,22 @@ class Capability(StrEnum):
 
 
 class Observation(NamedTuple):
-    """One thing that a program did, or tried to do (`error` is set).
-
-    `action`: open, write, rename, connect, send, … `path` is absolute, with links resolved where the kernel reported
-    that; an abstract unix socket's begins with `@`. `peer` is `host:port`, `name` the name that was looked up, `data`
-    the beginning of what was sent. `lineage` is the thread that did it, the one that started it, and so on.
-    """
+    """One thing that a program did, or tried to do (`error` is set)."""
 
     capability: Capability
-    action: str
+    action: str  # open, write, rename, connect, send, …
     pid: int
     time: float
     line: str
-    path: str | None = None
-    peer: str | None = None
-    name: str | None = None
+    path: str | None = (
+        None  # absolute, links resolved where the kernel did so; an abstract unix socket's begins with `@`
+    )
+    peer: str | None = None  # `host:port`
+    name: str | None = None  # that was looked up
     argv: tuple[str, ...] = ()
-    data: bytes = b""
+    data: bytes = b""  # the beginning of what was sent
     error: str | None = None
-    lineage: tuple[int, ...] = ()
+    lineage: tuple[int, ...] = ()  # the thread that did it, the one that started it, and so on
 
     @property
     def ok(self) -> bool:

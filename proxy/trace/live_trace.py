@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from proxy.core.model import InFlightCall, JsonObject, Message
     from proxy.sandbox.server_process import ServerProcess
     from proxy.trace.attribute import AttributedObservation
-    from proxy.trace.strace import Event
     from proxy.trace.tracer import TracePipe
 
     type Report = Callable[[InFlightCall | None, JsonObject], None]
@@ -53,12 +52,10 @@ MAX_EVIDENCE = 240
 
 
 class LiveTrace:
-    """One server's trace. `report` receives what was observed, with its call or None.
-
-    `own` are the files that no server may write: the state folder with log, pins and keys, and the policy.
-    """
+    """One server's trace. `report` receives what was observed, with its call or None."""
 
     def __init__(self, channel: TracePipe, report: Report, own: Sequence[Path] = ()) -> None:
+        # The files that no server may write: the state folder with log, pins and keys, and the policy.
         self._own = tuple(str(each.resolve()) for each in own)
         self._channel = channel
         self._report = report
@@ -133,11 +130,6 @@ class LiveTrace:
     def _listen(self) -> None:
         asyncio.get_running_loop().add_reader(self._channel.descriptor, self._readable)
 
-    def _pause(self) -> None:
-        loop = asyncio.get_running_loop()
-        loop.remove_reader(self._channel.descriptor)
-        self._pausing = loop.call_later(PAUSE_SECONDS, self._listen)
-
     def _stop(self) -> None:
         asyncio.get_running_loop().remove_reader(self._channel.descriptor)
         asyncio.get_running_loop().remove_reader(self._channel.openings.descriptor)
@@ -148,6 +140,7 @@ class LiveTrace:
             tick.cancel()
 
     def _readable(self) -> None:
+        loop = asyncio.get_running_loop()
         try:
             self._progress = False
             data = os.read(self._channel.descriptor, PIECE)
@@ -156,14 +149,15 @@ class LiveTrace:
                 self._progress = True
                 self._take_lines(data)
                 if len(data) < PIECE and not self._stopped:
-                    self._pause()
+                    loop.remove_reader(self._channel.descriptor)
+                    self._pausing = loop.call_later(PAUSE_SECONDS, self._listen)
                 return
         except BlockingIOError:
             return
         except Exception as error:
             # A line that breaks us must not leave a server running unobserved: this ends the trace, and so the server.
             log.exception("the trace cannot be read", exc_info=error)
-        asyncio.get_running_loop().remove_reader(self._channel.descriptor)
+        loop.remove_reader(self._channel.descriptor)
         self._reader.unparsed += bool(self._rest)
         self._drained = True
         self.ended.set()
@@ -174,24 +168,20 @@ class LiveTrace:
         for line in lines:
             event = self._reader.take(line)
             seen = self._normaliser.take(event)
-            if not self.started:
-                self._look_for_start(event)
+            if not self.started and type(event) is Syscall and event.name == "execve":
+                # The first execve shows whether the server's program could be executed.
+                self.started = event.ok
+                self.start_error = event.error
+                # Queried from the kernel: strace detaches itself (-DDD), so it is not the process that we started.
+                self._tracer = find_tracer(self._reaper)
+                if self._tracer:
+                    self._guards |= {self._tracer, -self._tracer}
             # Before attribution, which may hold an observation back: what attacks us is acted on at once.
             for each in seen:
                 if attacks_watcher(each, self._guards) or modifies(each, self._own):
                     self._tampered(f"{each.action} {each.path}", each.line)
             if seen or type(event) is Syscall:
                 self._take(self._attributor.take(event, seen))
-
-    def _look_for_start(self, event: Event) -> None:
-        """Learn from the first execve whether the server's program could be executed, and who traces it."""
-        if type(event) is Syscall and event.name == "execve":
-            self.started = event.ok
-            self.start_error = event.error
-            # Asked of the kernel: strace detaches itself (-DDD), so it is not the process that we started.
-            self._tracer = find_tracer(self._reaper)
-            if self._tracer:
-                self._guards |= {self._tracer, -self._tracer}
 
     def _look_at_pipe(self) -> None:
         # strace's own is the first; a second could write forged lines, or take real ones away.

@@ -35,8 +35,7 @@ PATHS: dict[str, tuple[tuple[Capability, str, int, bool], ...]] = {
     "rmdir": ((Capability.FS_DELETE, "rmdir", 0, False),),
     "rename": ((Capability.FS_DELETE, "rename", 0, False), (Capability.FS_WRITE, "rename", 1, False)),
     **dict.fromkeys(
-        ("renameat", "renameat2"),
-        ((Capability.FS_DELETE, "rename", 1, True), (Capability.FS_WRITE, "rename", 3, True)),
+        ("renameat", "renameat2"), ((Capability.FS_DELETE, "rename", 1, True), (Capability.FS_WRITE, "rename", 3, True))
     ),
     "mkdir": ((Capability.FS_WRITE, "mkdir", 0, False),),
     "mkdirat": ((Capability.FS_WRITE, "mkdir", 1, True),),
@@ -86,26 +85,21 @@ _NOT_THERE = frozenset({"ENOENT", "ENOTDIR"})
 
 
 class Normaliser:
-    """Follows one trace. `cwd` is the first program's; writes to `ignored` files, such as logs, do not count.
-
-    `group` is the process group of the first program, which it may signal.
-    """
+    """Follows one trace. `cwd` is the first program's; writes to `ignored` files, such as logs, do not count."""
 
     def __init__(self, cwd: bytes = b"/", ignored: frozenset[bytes] = frozenset()) -> None:
         self.lineage = ProcessTree(cwd)
         self._sockets = SocketTable()
         self._ignored = ignored
-        self.group: int | None = None
+        self.group: int | None = None  # the process group of the first program, which it may signal
         self._handlers: dict[str, Callable[[Syscall, list[str], Make], Made]] = {
             **dict.fromkeys(OPENERS, self._opened),
             **dict.fromkeys((*WRITERS, *CHANGERS, *COPIERS), self._written),
             **dict.fromkeys(PATHS, self._named),
             **dict.fromkeys(KERNEL, self._asked_kernel),
             **dict.fromkeys(KILLERS, self._signalled),
-            "pidfd_open": self._took_handle,
-            **dict.fromkeys(("memfd_create", "dup", "dup2", "dup3"), self._noted_memory),
+            **dict.fromkeys(("memfd_create", "dup", "dup2", "dup3", "chdir", "fchdir", "pidfd_open"), self._followed),
             **dict.fromkeys(("execve", "execveat"), self._executed),
-            **dict.fromkeys(("chdir", "fchdir"), self._moved),
             "mmap": self._mapped,
             **self._sockets.handlers,
         }
@@ -239,24 +233,20 @@ class Normaliser:
         number = self.lineage.process(call.pid).handles.get(handle.number or 0) if handle else None
         return arguments if number is None else [str(number), *arguments[1:]]
 
-    def _took_handle(self, call: Syscall, arguments: list[str], make: Make) -> Made:
-        handles = self.lineage.process(call.pid).handles
-        if call.ok and call.value is not None and arguments and arguments[0].isdecimal() and len(handles) < MAX_HANDLES:
-            handles[call.value] = int(arguments[0])
-        yield from ()
-
-    def _moved(self, call: Syscall, arguments: list[str], make: Make) -> Made:
+    def _followed(self, call: Syscall, arguments: list[str], make: Make) -> Made:
+        """Note what later calls refer to: pidfds, working directories and files in memory."""
         process = self.lineage.process(call.pid)
-        by = descriptor(arguments[0]) if arguments else None
-        path = by.path if by is not None else self._path(process, arguments, 0, with_folder=False)
-        if call.ok and path is not None:
-            process.cwd = path
-        yield from ()
-
-    def _noted_memory(self, call: Syscall, arguments: list[str], make: Make) -> Made:
-        made = returned(call.value, call.returned)
-        if made is not None:
-            self._note(self.lineage.process(call.pid), made)
+        given = descriptor(arguments[0]) if arguments else None
+        if call.name == "pidfd_open":
+            known = call.ok and arguments and arguments[0].isdecimal()
+            if known and call.value is not None and len(process.handles) < MAX_HANDLES:
+                process.handles[call.value] = int(arguments[0])
+        elif call.name in ("chdir", "fchdir"):
+            path = given.path if given is not None else self._path(process, arguments, 0, with_folder=False)
+            if call.ok and path is not None:
+                process.cwd = path
+        elif (made := returned(call.value, call.returned)) is not None:
+            self._note(process, made)
         yield from ()
 
     def _note(self, process: Process, made: Descriptor) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from proxy.core.model import JsonObject
-    from proxy.trace.attribute import AttributedObservation, Attribution
+    from proxy.trace.attribute import AttributedObservation
 
 # Of each capability, so that many files read do not crowd out the one connection made. The rest is counted.
 MAX_OF_KIND = 40
@@ -85,7 +85,7 @@ class ObservationLog:
         self.dropped = 0
 
     def take(self, seen: AttributedObservation) -> None:
-        key = record_name(seen.attribution)
+        key = seen.attribution.calls[0] if seen.attribution.calls else seen.attribution.phase
         record = self._records.get(key)
         if record is None:
             if len(self._records) >= MAX_RECORDS:
@@ -102,7 +102,3 @@ class ObservationLog:
         """Remove a record and return it as JSON; None where nothing was observed."""
         record = self._records.pop(name, None)
         return record.data() if record is not None else None
-
-
-def record_name(attribution: Attribution) -> str:
-    return attribution.calls[0] if attribution.calls else attribution.phase

@@ -76,10 +76,9 @@ class ProcessTree:
     def started(self, call: Syscall) -> None:
         """Note that clone or fork has returned."""
         self._starting.pop(call.pid, None)
-        if call.value is not None and call.value > 0 and call.ok:
-            known = self._threads.get(call.value)
-            if known is None or self._starters.get(call.value) != call.pid:
-                self._start(call.pid, call.value, call.arguments)
+        child = call.value if call.value is not None and call.ok else 0
+        if child > 0 and (child not in self._threads or self._starters.get(child) != call.pid):
+            self._start(call.pid, child, call.arguments)
 
     def _start(self, starter: int, pid: int, arguments: str) -> Process:
         parent = self._threads.get(starter) or self._threads.setdefault(starter, Process(self._cwd))

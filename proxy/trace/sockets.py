@@ -48,8 +48,7 @@ class SocketTable:
             "listen": self._listened,
             **dict.fromkeys(("accept", "accept4"), self._accepted),
             "connect": self._connected,
-            "sendto": self._sent_to,
-            **dict.fromkeys(("sendmsg", "sendmmsg"), self._sent_messages),
+            **dict.fromkeys(("sendto", "sendmsg", "sendmmsg"), self._sent_messages),
         }
 
     def _get(self, inode: int | None) -> Socket:
@@ -112,17 +111,16 @@ class SocketTable:
         elif known.kind != "SOCK_DGRAM":
             yield make(Capability.NET_CONNECT, "connect", peer=show(peer), error=error)
 
-    def _sent_to(self, call: Syscall, arguments: list[str], make: Make) -> Made:
+    def _sent_messages(self, call: Syscall, arguments: list[str], make: Make) -> Made:
         if len(arguments) < 2:
             return
-        data, to = quoted(arguments[1]), address(arguments[4]) if len(arguments) > 4 else None
-        yield from self.sent(call, _inode(arguments), to, data.data if data else b"", make)
-
-    def _sent_messages(self, call: Syscall, arguments: list[str], make: Make) -> Made:
-        if len(arguments) > 1:
-            # The C library asks for A and AAAA in one sendmmsg: each message is a query of its own.
-            for sent in messages(arguments[1]) if call.name == "sendmmsg" else (message(arguments[1]),):
-                yield from self.sent(call, _inode(arguments), sent.to, b"".join(part.data for part in sent.parts), make)
+        if call.name == "sendto":
+            data, to = quoted(arguments[1]), address(arguments[4]) if len(arguments) > 4 else None
+            yield from self.sent(call, _inode(arguments), to, data.data if data else b"", make)
+            return
+        # The C library asks for A and AAAA in one sendmmsg: each message is a query of its own.
+        for sent in messages(arguments[1]) if call.name == "sendmmsg" else (message(arguments[1]),):
+            yield from self.sent(call, _inode(arguments), sent.to, b"".join(part.data for part in sent.parts), make)
 
     def written(self, call: Syscall, arguments: list[str], inode: int, make: Make) -> Made:
         plain = quoted(arguments[1]) if len(arguments) > 1 else None

@@ -15,19 +15,15 @@ MAX_PENDING = 1 << 16
 
 
 class Syscall(NamedTuple):
-    """One system call that returned, or never will (`value` is None).
-
-    `arguments` and `rest`, which is what follows the returned value, are as
-    printed. `time` is when it began, and `until` when it returned, where strace printed both.
-    """
+    """One system call that returned, or never will (`value` is None)."""
 
     pid: int
-    time: float
+    time: float  # when it began
     name: str
-    arguments: str
+    arguments: str  # as printed
     value: int | None
-    rest: str
-    until: float
+    rest: str  # what follows the returned value, as printed
+    until: float  # when it returned, where strace printed both times
     line: str
 
     @property
@@ -122,10 +118,9 @@ _ERROR = re.compile(r" (E[A-Z][A-Z0-9]*)(?= |$)")
 _RETURNED = re.compile(r"(<[^<>]*+>(?:\(deleted\))?)")
 
 # The end of a line in which nothing is quoted or open: what precedes it cannot be part of a name or of data.
-_PLAIN_END = re.compile(
+_plain_end = re.compile(
     r'(-?[0-9]{1,20}|0x[0-9a-f]{1,16}|\?)((?:<[^<>"]*+>(?:\(deleted\))?)?(?: E[A-Z0-9]+)?(?: \([^<>()"]*+\))*+)'
-)
-_plain_end = _PLAIN_END.fullmatch
+).fullmatch
 _plain_head = re.compile(rf"{_HEAD}(\w+)\(").match
 _plain_again = re.compile(rf"{_HEAD}<\.\.\. (\w+) resumed>").match
 _make = Syscall._make
@@ -185,7 +180,17 @@ def _parse_any(line: str) -> Line:
         return Resumed(int(pid), float(time), name, arguments, _number(value), rest, line)
     if found := _LOST.fullmatch(line):
         return Resumed(int(found[1]), float(found[2]), found[3], found[4].removesuffix(" "), None, "", line)
-    return _parse_unfinished(line) or _parse_end(line)
+    if unfinished := _parse_unfinished(line):
+        return unfinished
+    if found := _EXITED.fullmatch(line):
+        return Ended(int(found[1]), float(found[2]), int(found[3]), None, line)
+    if found := _KILLED.fullmatch(line):
+        return Ended(int(found[1]), float(found[2]), None, found[3], line)
+    if found := _SUPERSEDED.fullmatch(line):
+        return Superseded(int(found[1]), float(found[2]), int(found[3]), line)
+    if found := _SIGNAL.fullmatch(line):
+        return Signal(int(found[1]), float(found[2]), found[3], line)
+    return Unparsed(line)
 
 
 def _parse_unfinished(line: str) -> Syscall | Unfinished | None:
@@ -199,18 +204,6 @@ def _parse_unfinished(line: str) -> Syscall | Unfinished | None:
     return Unfinished(int(pid), float(time), name, arguments, line)
 
 
-def _parse_end(line: str) -> Line:
-    if found := _EXITED.fullmatch(line):
-        return Ended(int(found[1]), float(found[2]), int(found[3]), None, line)
-    if found := _KILLED.fullmatch(line):
-        return Ended(int(found[1]), float(found[2]), None, found[3], line)
-    if found := _SUPERSEDED.fullmatch(line):
-        return Superseded(int(found[1]), float(found[2]), int(found[3]), line)
-    if found := _SIGNAL.fullmatch(line):
-        return Signal(int(found[1]), float(found[2]), found[3], line)
-    return Unparsed(line)
-
-
 def _number(text: str) -> int | None:
     if text == "?":
         return None
@@ -218,15 +211,11 @@ def _number(text: str) -> int | None:
 
 
 class TraceReader:
-    """Reads the lines of one trace in order, and joins calls that strace printed in two parts.
-
-    Every line gives one value. `lines` counts them, `unparsed` those that could
-    not be read, or whose first part is missing.
-    """
+    """Reads the lines of one trace in order, a value for each, and joins calls that strace printed in two parts."""
 
     def __init__(self) -> None:
         self.lines = 0
-        self.unparsed = 0
+        self.unparsed = 0  # lines that could not be read, or whose first part is missing
         self._pending: dict[int, Unfinished] = {}
 
     def take(self, line: str) -> Event:
@@ -247,9 +236,12 @@ class TraceReader:
                 pending[parsed.pid] = parsed
                 if len(pending) > MAX_PENDING:
                     del pending[next(iter(pending))]
-            case Resumed():
-                begun = pending.pop(parsed.pid, None)
-                return _joined(begun, parsed) if begun and begun.name == parsed.name else Unparsed(parsed.line)
+            case Resumed(pid, until, name, arguments, value, rest, end):
+                begun = pending.pop(pid, None)
+                if begun is None or begun.name != name:
+                    return Unparsed(end)
+                line = begun.line.removesuffix(_OPEN_END).removesuffix(" ") + end.partition(" resumed>")[2]
+                return Syscall(pid, begun.time, name, begun.arguments + arguments, value, rest, until, line)
             case Ended():
                 pending.pop(parsed.pid, None)
             case Superseded():
@@ -259,11 +251,3 @@ class TraceReader:
             case _:
                 pass
         return parsed
-
-
-def _joined(begun: Unfinished, rest: Resumed) -> Syscall:
-    _, _, tail = rest.line.partition(" resumed>")
-    line = begun.line.removesuffix(_OPEN_END).removesuffix(" ") + tail
-    return Syscall(
-        rest.pid, begun.time, begun.name, begun.arguments + rest.arguments, rest.value, rest.rest, rest.time, line
-    )

@@ -6,11 +6,12 @@ import sys
 from unittest import mock
 
 from proxy import cli
-from proxy.sandbox.namespaces import NamespaceError
+from proxy.confine import launch
+from proxy.sandbox import namespaces
 
 
 def fail(*_: object, **__: object) -> None:
-    raise NamespaceError("what the test refuses")
+    raise namespaces.NamespaceError("what the test refuses")
 
 
 def fail_oddly(*_: object, **__: object) -> None:
@@ -20,7 +21,8 @@ def fail_oddly(*_: object, **__: object) -> None:
 def main() -> None:
     step = sys.argv.pop(1)
     odd, name = step.startswith("!"), step.lstrip("!")
-    with mock.patch(f"proxy.confine.launch.{name}", fail_oddly if odd else fail):
+    module = launch if hasattr(launch, name) else namespaces
+    with mock.patch.object(module, name, fail_oddly if odd else fail):
         cli.main()
 
 

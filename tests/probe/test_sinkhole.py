@@ -104,7 +104,7 @@ async def run_inside(folder: Path, state: Path, *words: str, wrap: tuple[str, ..
         str(state),
     )
     launch = plan_sinkhole(sinkhole)
-    reading = os.open(sinkhole.notes, os.O_RDONLY | os.O_NONBLOCK)
+    reading = os.open(sinkhole.file("notes"), os.O_RDONLY | os.O_NONBLOCK)
     try:
         server = await start_server(launch)
         out = b""
@@ -112,9 +112,9 @@ async def run_inside(folder: Path, state: Path, *words: str, wrap: tuple[str, ..
             out += data
         code = await asyncio.wait_for(server.ended(), PATIENCE)
         noted = os.read(reading, 1 << 20) if code == 0 else b""
-        assert out or code, sinkhole.stderr.read_text()
+        assert out or code, sinkhole.file("stderr").read_text()
         notes = [json.loads(line) for line in noted.splitlines()]
-        return Result(json.loads(out or "{}"), notes, home.folder, code, sinkhole.problem.read_text())
+        return Result(json.loads(out or "{}"), notes, home.folder, code, sinkhole.file("problem").read_text())
     finally:
         os.close(reading)
 
@@ -196,12 +196,12 @@ def test_where_it_is_refused_that_is_the_exit_code(tmp_path: Path) -> None:
         str(run), str(tmp_path), ("/bin/true",), {"SSH_AUTH_SOCK": str(tmp_path / "s")}, "/", str(Path.home())
     )
     launch = plan_sinkhole(sinkhole)
-    reading = os.open(sinkhole.notes, os.O_RDONLY | os.O_NONBLOCK)
+    reading = os.open(sinkhole.file("notes"), os.O_RDONLY | os.O_NONBLOCK)
     forbid = 'echo 0 > /proc/sys/user/max_user_namespaces && exec setpriv --bounding-set=-all "$@"'
     done = subprocess.run(["unshare", "-Ur", "sh", "-c", forbid, "sh", *launch.argv], timeout=30, check=False)
     os.close(reading)
     assert done.returncode == IMPOSSIBLE
-    assert "not permitted" in sinkhole.problem.read_text()
+    assert "not permitted" in sinkhole.file("problem").read_text()
 
 
 def test_a_temporary_folder_with_mounts_in_it_is_laid_out_anew(tmp_path: Path) -> None:
@@ -213,12 +213,12 @@ def test_a_temporary_folder_with_mounts_in_it_is_laid_out_anew(tmp_path: Path) -
     variables = {"SSH_AUTH_SOCK": str(home / "agent.sock"), "PATH": os.environ["PATH"]}
     sinkhole = Sinkhole(str(run), str(home), ("/bin/sh", "-c", script), variables, "/", str(Path.home()))
     launch = plan_sinkhole(sinkhole)
-    reading = os.open(sinkhole.notes, os.O_RDONLY | os.O_NONBLOCK)
+    reading = os.open(sinkhole.file("notes"), os.O_RDONLY | os.O_NONBLOCK)
     mounting = f'mount -t tmpfs none {tmp_path}/mounted && exec "$@"'
     done = subprocess.run(
         ["unshare", "-Urm", "sh", "-c", mounting, "sh", *launch.argv], capture_output=True, timeout=60, check=False
     )
     os.close(reading)
-    assert sinkhole.problem.read_text() == ""
+    assert sinkhole.file("problem").read_text() == ""
     assert done.stdout == b"seen unwritable\n", done.stderr
     assert not Path("/tmp/interlock-new").exists()
