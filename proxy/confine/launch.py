@@ -39,8 +39,6 @@ GO = b"go"
 
 @dataclass(frozen=True, slots=True)
 class Confinement:
-    """The command, and the proxy that it can reach."""
-
     program: str
     argv: tuple[str, ...]
     environ: dict[str, str]

@@ -40,8 +40,6 @@ class ProbeObservation:
 
 @dataclass(slots=True)
 class RunContext:
-    """What is known of a run."""
-
     home: str
     folder: str  # the probe's own, where no server has business
     cwd: str = "/"  # the server's

@@ -79,7 +79,6 @@ class ProbeAuthority:
         return self._certificate.public_bytes(serialization.Encoding.PEM)
 
     def context(self, name: str) -> ssl.SSLContext:
-        """Return a server's TLS context for a host name or address."""
         with self._lock:
             if name not in self._contexts:
                 self._contexts[name] = self._make(name)

@@ -36,8 +36,6 @@ BOOT = "import sys; sys.path.insert(0, sys.argv[1]); from proxy.probe.sinkhole i
 
 @dataclass(frozen=True, slots=True)
 class Sinkhole:
-    """What is run inside."""
-
     folder: str  # shared with the outside: `notes`, `stderr`, `problem`, `trust.pem`
     home: str
     command: tuple[str, ...]  # starts the tracer, which starts the server

@@ -149,7 +149,6 @@ def watch(pid: int, owner: int, wakeup: int) -> int | None:
 
 
 def main(argv: list[str]) -> int:
-    """Start the program and stay until nothing of it is left."""
     owner, program, command = int(argv[0]), argv[1], argv[2:]
     # A server that inherited the pipe could hold it open, and would not be ended with its owner.
     os.set_inheritable(owner, False)

@@ -26,10 +26,8 @@ KILL_SECONDS = 2 * process_reaper.KILL_SECONDS
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A program's file, and its argument vector, name first."""
-
-    program: str
-    argv: tuple[str, ...]
+    program: str  # its file
+    argv: tuple[str, ...]  # name first
 
 
 def plan_launch(command: Sequence[str], environ: Mapping[str, str]) -> Launch:

@@ -50,8 +50,6 @@ def _settle(done: asyncio.Future[Any], settle: Callable[[Any], None], outcome: A
 
 
 class DescriptorReader:
-    """Reads a file descriptor, one piece per call."""
-
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._worker = BlockingWorker("interlock-inlet")

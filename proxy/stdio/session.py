@@ -143,10 +143,8 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class _StdioCarrier:
-    """Carries out the verdict on one line of the client's."""
-
     session: Session
-    line: bytes
+    line: bytes  # of the client's, on which the verdict is
 
     async def forward(self, verdict: Forward) -> None:
         await self.session.forward(verdict.message, verdict.in_flight)

@@ -27,8 +27,7 @@ type Phase = Literal["startup", "call", "ambient"]
 
 MAX_OPEN = 256
 MAX_HELD = 20_000
-MAX_THREADS = 4096
-MAX_WRITES = 4096
+MAX_THREADS = MAX_WRITES = 4096
 MAX_NEEDLES = 64
 # After so many overlapping calls answered in the order of their requests, a server is taken to work in order.
 ENOUGH_IN_ORDER = 3

@@ -85,7 +85,6 @@ class LiveTrace:
         self.ended = asyncio.Event()  # set when the trace has ended, or is not to be trusted any more
 
     def begin(self, server: ServerProcess) -> None:
-        """Follow the trace of `server` from now on."""
         self._stdin, stdout = server.pipes()
         self._reaper = self._normaliser.group = server.pid
         self._attributor = Attributor(stdout)

@@ -105,7 +105,6 @@ class Normaliser:
         }
 
     def take(self, event: Event) -> list[Observation]:
-        """Return the observations that the next event of the trace gives."""
         if type(event) is Syscall:
             if event.name == "openat" and (seen := self._opened_plainly(event)) is not None:
                 return seen

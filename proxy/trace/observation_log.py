@@ -95,7 +95,6 @@ class ObservationLog:
         record.take(seen)
 
     def names(self, before: float = float("inf")) -> list[str]:
-        """Return the names of the records that began before that time."""
         return [name for name, record in self._records.items() if record.began < before]
 
     def close(self, name: str) -> JsonObject | None:
