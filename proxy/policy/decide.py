@@ -128,10 +128,8 @@ class CompiledPolicy:
             return Decision(Outcome.DENY, POLICY_ERROR, message=message, policy_version=self.version)
 
     def could_allow(self, call: Call) -> bool:
-        """Return whether there may be arguments with which a call of the tool is not denied.
-
-        A rule in shadow mode hides nothing, and two_phase is not a denial.
-        """
+        """Return whether there may be arguments with which a call of the tool is not denied."""
+        # A rule in shadow mode hides nothing, and two_phase is not a denial.
         live = self._live_rules(call)
         if live is None or any(isinstance(rule, DenyRule) and rule.when is None for rule in live):
             return False

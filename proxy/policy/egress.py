@@ -55,10 +55,7 @@ class _Target(NamedTuple):
 
 
 class CompiledEgress:
-    """The compiled egress section.
-
-    `allows_by_address` says whether the addresses can turn a refusal by default into an allow.
-    """
+    """The compiled egress section; `allows_by_address`: addresses can turn a refusal by default into an allow."""
 
     def __init__(self, section: Egress, *, version: str = "") -> None:
         self.section = section

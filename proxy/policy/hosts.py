@@ -51,10 +51,7 @@ class Host(NamedTuple):
 
 
 class UrlViews(NamedTuple):
-    """The hosts and schemes that one string may name.
-
-    `exact` is what a careful reader takes; `hosts` and `schemes` are what any reader might.
-    """
+    """The hosts and schemes that one string may name: `exact` to a careful reader, the others to any reader."""
 
     exact: tuple[Host, ...]
     hosts: tuple[Host, ...]
@@ -146,8 +143,7 @@ def _is_login(authority: str) -> bool:
 
 def _read_bare(text: str, found: _Collector) -> None:
     """Add the hosts of `host`, `host:port`, `host/path` or an address."""
-    address = parse_address(text)
-    if address is not None:
+    if (address := parse_address(text)) is not None:
         _add(Host(str(address), unwrap(address)), found, exact=True)
         return
     authority = _authority("//" + text)
@@ -165,11 +161,8 @@ def _read_bare(text: str, found: _Collector) -> None:
 
 
 def _authority(text: str) -> str:
-    rest = text
     head, colon, tail = text.partition(":")
-    if colon and _SCHEME.issuperset(head):
-        rest = tail
-    rest = rest.lstrip("/\\")
+    rest = (tail if colon and _SCHEME.issuperset(head) else text).lstrip("/\\")
     for mark in "/\\?#":
         rest = rest.partition(mark)[0]
     return rest
@@ -201,8 +194,7 @@ def _canonical(authority: str) -> Host | None:
     """Return the host of `host` or `host:port` in any notation (0x7f.1, 2130706433), or None."""
     if not authority:
         return None
-    bare = parse_address(authority)
-    if bare is not None:
+    if (bare := parse_address(authority)) is not None:
         return Host(str(bare), unwrap(bare))
     try:
         name = ada_url.URL("http://" + authority.partition("%")[0] if authority[0] == "[" else "http://" + authority)

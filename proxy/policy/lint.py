@@ -55,8 +55,7 @@ def _egress_alone(rule: EgressRule, section: Egress) -> Iterator[Remark]:
 
 
 def _alone(rule: Rule, default: str) -> Iterator[Remark]:
-    reason = _never(rule)
-    if reason:
+    if reason := _never(rule):
         yield Remark(rule.id, "never-matches", reason)
     if rule.action == "allow" and default == "allow" and rule.mode == "enforce":
         yield Remark(rule.id, "no-effect", "allows what the default already allows; an allow overrides no deny")
@@ -112,13 +111,12 @@ def _never(rule: Rule) -> str | None:
 def _contradiction(when: When) -> str | None:
     """Return why conditions on one `arg` cannot hold together, or None."""
     conditions = [when] if isinstance(when, Condition) else when.all if isinstance(when, All) else []
-    by_arg: dict[str, list[Condition]] = {}
+    by_arg: dict[str, list[tuple[str, Any]]] = {}
     for part in conditions:
         if isinstance(part, Condition) and "*" not in part.arg:
-            by_arg.setdefault(part.arg, []).append(part)
-    for arg, parts in by_arg.items():
-        reason = _clash([name_value for part in parts for name_value in part.operators().items()])
-        if reason:
+            by_arg.setdefault(part.arg, []).extend(part.operators().items())
+    for arg, operators in by_arg.items():
+        if reason := _clash(operators):
             return f"{arg}: {reason}"
     return None
 

@@ -214,10 +214,7 @@ class _UnfitError(Exception):
 
 
 def _plain(node: Any, counted: Iterator[int], steps: tuple[str | int, ...] = ()) -> Any:
-    """Return YAML nodes as plain values.
-
-    Raises _UnfitError for a tag, a value of another type than JSON's, or more than MAX_VALUES values.
-    """
+    """Return YAML nodes as plain values; raise _UnfitError for a tag, a type that JSON lacks, or too many values."""
     if next(counted) > MAX_VALUES:
         message = f"up to here the file holds more than {MAX_VALUES:,} values with aliases expanded; use fewer aliases"
         raise _UnfitError(message, steps[:2])

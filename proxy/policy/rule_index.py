@@ -272,10 +272,7 @@ type _Need = tuple[str, Build, Any]
 
 
 class Plan:
-    """The rules that apply to a tool, and the indexes that choose among them.
-
-    `certain` has the hits of the rules without a condition, by number.
-    """
+    """The rules for a tool, and the indexes that choose among them; `certain` has the hits without a condition."""
 
     __slots__ = ("_always", "_indexes", "_rules", "certain")
 

@@ -44,10 +44,7 @@ class Shape(NamedTuple):
 
 
 class Word(NamedTuple):
-    """One word: its known text, whether expansion could change it, and to what.
-
-    A dynamic word without a shape may become anything, and several words.
-    """
+    """One word: its known text, whether expansion could change it, and to what: any words where there is no shape."""
 
     text: str
     dynamic: bool = False

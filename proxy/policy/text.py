@@ -38,10 +38,7 @@ class AmbiguousError(Exception):
 
 
 class Text(NamedTuple):
-    """The readings of one string, the string itself first.
-
-    `problem` says why the readings may not be all there are, or is None.
-    """
+    """The readings of one string, itself first; `problem` says why they may not be all there are, or is None."""
 
     readings: tuple[str, ...]
     problem: str | None = None
