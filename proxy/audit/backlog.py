@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from proxy.audit.local_log_sql import LogState
 
-_FLAGS = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
 BUSY_MS = 2_000
 
 
@@ -68,12 +67,9 @@ def untouched(path: Path) -> Iterator[apsw.Connection]:
     # SQLite would else make the journal's files to read it.
     alone = not journal.exists() or journal.stat().st_size == 0
     uri = f"file:{quote(str(path.absolute()))}?mode=ro{'&immutable=1' if alone else ''}"
-    connection = apsw.Connection(uri, flags=_FLAGS)
-    try:
+    with contextlib.closing(apsw.Connection(uri, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)) as connection:
         connection.set_busy_timeout(BUSY_MS)
         yield connection
-    finally:
-        connection.close()
 
 
 def read_backlog_untouched(state_dir: Path, now: float) -> Backlog:

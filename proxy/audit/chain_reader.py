@@ -53,15 +53,12 @@ class Chains(Protocol):
 
     async def heads(self) -> dict[str, Head | None]:
         """Return the writers, and how far each one's log says that it has come; None where there is no log."""
-        ...
 
     async def page(self, writer: str, after: Position) -> list[ChainedEvent]:
         """Return up to LIMIT events of a writer behind a position, in order."""
-        ...
 
     async def unchained(self) -> str | None:
         """Return the id of an event that belongs to no chain, if there is one."""
-        ...
 
 
 class StoreChains:
@@ -233,14 +230,12 @@ def _wrong_column(body: str, event_id: str, time: float, columns: Sequence[Any])
     if event_id != said["event_id"] or abs(time - said["time"]) > CLOSE:
         return "event_id or ts"
     said |= {name: str(said[name]) for name in TEXTS if type(said.get(name)) is int}
-    said["proposal_id"] = said.get("proposal_id") or _text(said.get("detail"), "proposal_id")
+    if not said.get("proposal_id"):
+        detail = said.get("detail")
+        named = detail.get("proposal_id") if isinstance(detail, dict) else None
+        said["proposal_id"] = json.dumps(named) if named is not None and not isinstance(named, str) else named
     pairs = zip(_COMPARED, columns, strict=True)
     return next((name for name, column in pairs if not _same(name, column, said.get(name))), None)
-
-
-def _text(detail: Any, name: str) -> str | None:
-    value = detail.get(name) if isinstance(detail, dict) else None
-    return None if value is None else value if isinstance(value, str) else json.dumps(value)
 
 
 def _same(name: str, column: Any, said: Any) -> bool:

@@ -105,10 +105,7 @@ def _cut_to_lines(handle: int) -> int:
 
 
 def read(path: Path, keys: Sequence[PublicKey]) -> Iterator[Checkpoint | str]:
-    """Yield the checkpoints of a file; in place of one that is not valid, a text that says why.
-
-    Raises ConfigError where the file cannot be read.
-    """
+    """Yield the checkpoints of a file, or why one is not valid. Raises ConfigError where the file cannot be read."""
     known = {key.key_id: key for key in keys}
     try:
         lines = path.read_bytes().split(b"\n")

@@ -24,8 +24,7 @@ class LogEntry(NamedTuple):
     writer: str | None = None
     seq: int | None = None
     chain: str | None = None
-    columns: list[Any] | None = None
-    """What the text says, in the order of `event_columns.COLUMNS`, where that is known without parsing it."""
+    columns: list[Any] | None = None  # as `event_columns.COLUMNS`, where they are known without parsing the text
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +64,12 @@ class Written:
     """The result of writing a batch."""
 
     kept: int  # how many are stored now; those that were there before count
-    poison: Mapping[int, str] = field(default_factory=dict[int, str])
-    """Entries that no store can take, by their index in the batch, and why."""
+    poison: Mapping[int, str] = field(default_factory=dict[int, str])  # what no store can take, by index, and why
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
-    """Which calls or events to return: those that match everything that is given.
-
-    In agent, server and tool a `*` stands for any characters.
-    """
+    """Which calls or events to return: those that match all that is given; `*` in a name stands for any characters."""
 
     since: float | None = None
     until: float | None = None  # before this time; `since` itself is within
@@ -85,8 +80,7 @@ class Filter:
     rule: str | None = None  # the rule that decided
     arguments: tuple[tuple[str, str], ...] = ()
     """Path and value: `options.depth` and `3`. It matches as text, or as the number, true, false or null it is."""
-    without: tuple[tuple[str, int], ...] = ()
-    """Writers and numbers: what one of these wrote past its number does not match."""
+    without: tuple[tuple[str, int], ...] = ()  # writers and numbers: what one wrote past its number does not match
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,8 +48,7 @@ LOG_FILE = "log/events.db"  # below the state folder
 MAX_BATCH = 512
 DIGEST_KEY_BYTES = 32
 DISCARD_SECONDS = 60.0
-GATHER_SECONDS = 0.0005, 0.01
-"""How long an event that a caller waits for is held back while the event loop is busy: at first, and at most."""
+GATHER_SECONDS = 0.0005, 0.01  # how long an awaited event is held back while the loop is busy: at first, and at most
 LATER_SECONDS = 0.02  # how long an event that nobody waits for is held back: so much of them may be lost by a SIGKILL
 QUIET_SECONDS = 0.00005  # a turn of the event loop that takes no longer than this had nothing to do
 
@@ -71,8 +70,7 @@ class _Trial:
     """A request to find out whether the log can be written."""
 
 
-type _Given = tuple[AuditEvent, asyncio.Future[None] | None]
-"""An event, and the future that its caller awaits; None where nobody waits."""
+type _Given = tuple[AuditEvent, asyncio.Future[None] | None]  # an event, and what its caller awaits, if one does
 type _Item = list[_Given] | _Discard | _Trial | None  # what the writer's queue takes. None: close
 
 
@@ -98,8 +96,7 @@ class LocalLog:
         self.problem: str | None = None  # why the last event could not be written, if so
         self._connection = open_log(path, max_bytes)
         self.head: Head = local_log_sql.read_head(self._connection)  # the last event that is on disk
-        self.recent: RecentEvents | None = None
-        """Takes events once they are on disk, so that the shipper need not read them back."""
+        self.recent: RecentEvents | None = None  # takes events that are on disk: the shipper need not read them back
         stamp = {"writer": self.head.writer, "host": socket.gethostname(), "proxy_version": version()}
         self._encoder = Encoder(stamp, digest_key or secrets.token_bytes(DIGEST_KEY_BYTES))
         self._thread = threading.Thread(target=self._write_all, name="audit-log", daemon=True)

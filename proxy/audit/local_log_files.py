@@ -143,14 +143,7 @@ def open_reader(path: Path) -> Iterator[apsw.Connection]:
 
 
 def read_logs(state_dir: Path, last: int | None = None) -> Iterator[dict[str, Any]]:
-    """Yield the events of all logs in the order of their times, oldest first; or the `last` ones.
-
-    Raises AuditUnavailableError where a file is no log.
-    """
+    """Yield the events of all logs, or the `last`, by time. Raises AuditUnavailableError where a file is no log."""
     parts = [(event for _, event in read_log(path, last=last)) for path in log_files(state_dir)]
-    merged = heapq.merge(*parts, key=_when)
+    merged = heapq.merge(*parts, key=lambda event: float(event["time"]))
     return merged if last is None else iter(list(merged)[-last:])
-
-
-def _when(event: dict[str, Any]) -> float:
-    return float(event["time"])

@@ -51,8 +51,7 @@ class Route:
     """Which logs go where."""
 
     state_dir: Path
-    destination: str
-    """Names the store, without secrets: a log that another process left is shipped only where it was meant to go."""
+    destination: str  # names the store, without secrets: a log that was left behind goes only where it was meant to
     adopts_all: bool = False  # whether logs that were meant for another store are shipped as well
     spared: frozenset[Path] = frozenset()
     """Logs that are never taken as left behind: the worker that will continue one need not wait for its lock."""
@@ -151,25 +150,19 @@ class Shipper:
             return
         try:
             await self._store.prepare(time.time())
-            await self._prune()
+            if self._route.retention_days is not None:
+                await self._prune(time.time() - self._route.retention_days * DAY)
         except InterlockError as error:
             log.warning("upkeep of the store failed; it is tried again", error=str(error))
             self._upkeep_at = time.monotonic() + UPKEEP_AGAIN_SECONDS
         else:
             self._upkeep_at = time.monotonic() + UPKEEP_SECONDS
 
-    async def _prune(self) -> None:
-        if self._route.retention_days is None:
-            return
-        before = time.time() - self._route.retention_days * DAY
+    async def _prune(self, before: float) -> None:
         # A day's worth at most, once an hour: a clock that jumps ahead does not empty the store before it is noticed.
         for problem in (await prune(self._store, before, self._signer, step=DAY)).problems:
-            log.error(
-                "old events do not verify and are not deleted; run `interlock audit verify`",
-                writer=problem.writer,
-                seq=problem.seq,
-                problem=problem.what,
-            )
+            what = {"writer": problem.writer, "seq": problem.seq, "problem": problem.what}
+            log.error("old events do not verify and are not deleted; run `interlock audit verify`", **what)
 
     def _failed(self, error: Exception) -> float:
         problem = f"{type(error).__name__}: {error}"

@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Concatenate
+from typing import Annotated, Any
 
 import typer
 
@@ -22,24 +22,27 @@ DatabaseUrl = Annotated[
 ]
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="Settings file; default ./interlock.yaml.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
+type Command = Callable[..., None]
 
 
-def takes[T, **P](make: Callable[..., T]) -> Callable[[Callable[Concatenate[T, P], None]], Callable[P, None]]:
-    """Give a command the options that `make` takes. The command gets what `make` returns as its first argument."""
-    shared = inspect.signature(make, eval_str=True).parameters
+def takes(*makes: Callable[..., Any]) -> Callable[[Command], Command]:
+    """Give a command the options that each of `makes` takes. What these return are the command's first arguments."""
+    shared = [inspect.signature(make, eval_str=True).parameters for make in makes]
 
-    def decorate(command: Callable[Concatenate[T, P], None]) -> Callable[P, None]:
-        own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+    def decorate(command: Command) -> Command:
+        own = list(inspect.signature(command, eval_str=True).parameters.values())[len(makes) :]
 
         @functools.wraps(command)
         def run(**values: Any) -> None:
-            made = make(**{name: values.pop(name) for name in shared})
-            command(made, **values)  # type: ignore[call-arg]
+            pairs = zip(makes, shared, strict=True)
+            made = [make(**{name: values.pop(name) for name in names}) for make, names in pairs]
+            command(*made, **values)
 
-        every = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*own, *shared.values())]
+        options = (*own, *(option for names in shared for option in names.values()))
+        every = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in options]
         # typer reads the signature; --json is the last option of every command.
-        run.__signature__ = inspect.Signature(sorted(every, key=lambda each: each.name == "as_json"))  # type: ignore[attr-defined]
-        return run  # type: ignore[return-value]
+        vars(run)["__signature__"] = inspect.Signature(sorted(every, key=lambda each: each.name == "as_json"))
+        return run
 
     return decorate
 
@@ -52,11 +55,13 @@ def store_settings(database_url: DatabaseUrl = None, state_dir: StateDir = None,
     return load_settings({"database_url": database_url, "state_dir": state_dir}, config_file=config).settings
 
 
-def require_trail(settings: Settings) -> None:
-    """Raise ConfigError if there is neither a store nor a local log."""
+def trail_settings(database_url: DatabaseUrl = None, state_dir: StateDir = None, config: ConfigFile = None) -> Settings:
+    """Return the settings of a store. Raises ConfigError if there is neither a store nor a local log."""
+    settings = store_settings(database_url, state_dir, config)
     folder = settings.state_dir
     if not log_files(folder) and not store_exists(settings.postgres, folder):
         raise ConfigError(
             f"there is no audit log in {folder / 'log'}; `interlock up` and `interlock run` create one, "
             "or give --state-dir"
         )
+    return settings

@@ -17,7 +17,7 @@ from rich.table import Table
 
 from proxy.audit.event import Filter
 from proxy.audit.reader import open_audit
-from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, require_trail, store_settings
+from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, trail_settings
 from proxy.commands.time_format import parse_age
 from proxy.policy.load import load_policy
 from proxy.policy.replay import replay as decide_again
@@ -51,8 +51,7 @@ def replay(
     """
     earliest = time.time() - parse_age(since)
     policy = load_policy(candidate, builtin())
-    settings = store_settings(database_url, state_dir, config)
-    require_trail(settings)
+    settings = trail_settings(database_url, state_dir, config)
     outcome = decide_again(policy, recorded_events(settings, earliest))
     if as_json:
         for change in outcome.changes:

@@ -27,7 +27,6 @@ class Transaction(Protocol):
 
     async def fetch(self, sql: str, *values: Any) -> Sequence[Row]:
         """Run one statement and return its rows."""
-        ...
 
 
 class Database(Protocol):
@@ -47,12 +46,9 @@ class Database(Protocol):
 
     async def transaction[T](self, work: Work[T], *, read_only: bool = False) -> T:
         """Run `work` in one transaction and return its result. It may await nothing but the transaction's `fetch`."""
-        ...
 
     async def check(self) -> None:
         """Reach the database once. Raises SchemaError where its schema is not the one this version needs."""
-        ...
 
     async def close(self) -> None:
         """Release files and connections."""
-        ...

@@ -53,12 +53,10 @@ class PinFiles:
 
     def _read(self, server: str) -> ServerPins | None:
         found = self._load(self._file(server))
-        if found is None:
-            return None
-        if found[0] != server:
+        if found is not None and found[0] != server:
             # Two names with one hash, or a file that somebody copied: another server's approvals must not count.
             raise PinsUnavailableError(f"{self._file(server)} is of the server {found[0]!r}, not {server!r}")
-        return found[1]
+        return found and found[1]
 
     def update(self, server: str, change: Callable[[ServerPins | None], ServerPins | None]) -> ServerPins | None:
         """Replace a server's pins by what `change` returns; return the new ones. Raises PinsUnavailableError."""
@@ -127,20 +125,15 @@ class PinFiles:
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         handle = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            _wait_for_lock(handle)
+            locked, deadline = False, time.monotonic() + LOCK_SECONDS
+            while not locked:
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    locked = True
+                except BlockingIOError:
+                    if time.monotonic() > deadline:
+                        raise PinsUnavailableError("another process keeps the pins locked") from None
+                    time.sleep(0.005)
             yield
         finally:
             os.close(handle)
-
-
-def _wait_for_lock(handle: int) -> None:
-    deadline = time.monotonic() + LOCK_SECONDS
-    while True:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                raise PinsUnavailableError("another process keeps the pins locked") from None
-            time.sleep(0.005)
-        else:
-            return

@@ -6,6 +6,7 @@ WAL mode and `synchronous=FULL`. One thread owns a connection, so that the proxy
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -205,12 +206,9 @@ def schema_version(path: Path) -> int:
     if not path.exists():
         return 0
     try:
-        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
-        try:
+        with contextlib.closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)) as connection:
             connection.set_busy_timeout(int(TIMEOUT * 1000))
             return _version(connection)
-        finally:
-            connection.close()
     except apsw.Error as error:
         raise StoreUnavailableError(f"{path} cannot be read as a store ({error})") from error
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
-from proxy.commands.options import state_folder, store_settings
+from proxy.commands.options import state_folder, store_settings, takes
 from proxy.errors import ConfigError
 
 
@@ -36,3 +39,24 @@ def test_the_store_is_where_flag_environment_or_file_say(tmp_path: Path, monkeyp
 def test_a_wrong_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError):
         state_folder(None, tmp_path / "gone.yaml")
+
+
+def test_a_command_gets_what_is_made_of_its_options() -> None:
+    app = typer.Typer()
+
+    def area(width: Annotated[int, typer.Option(min=1)] = 2, height: int = 3) -> int:
+        return width * height
+
+    def greeting(name: str = "nobody") -> str:
+        return f"hello {name}"
+
+    @app.command()
+    @takes(area, greeting)
+    def show(square: int, greets: str, *, loud: bool = False) -> None:
+        typer.echo(f"{square} {greets} {loud}")
+
+    run = CliRunner().invoke
+    assert run(app, ["--height", "5", "--name", "ada", "--loud"]).output == "10 hello ada True\n"
+    assert run(app, []).output == "6 hello nobody False\n"
+    assert run(app, ["--width", "0"]).exit_code == 2
+    assert "--square" not in run(app, ["--help"]).output

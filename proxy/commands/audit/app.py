@@ -15,7 +15,7 @@ from rich.text import Text
 
 from proxy.audit.reader import AuditReader, Follower, open_audit
 from proxy.commands.audit import export, query, stats, verify
-from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, require_trail, store_settings
+from proxy.commands.options import AsJson, takes, trail_settings
 from proxy.commands.terminal import format_json, printable
 from proxy.config import Settings
 from proxy.errors import StoreUnavailableError
@@ -34,17 +34,15 @@ app.command("rotate-key", epilog="Example:  interlock audit rotate-key")(verify.
 
 
 @app.command(epilog="Example:  interlock audit tail -n 50 --follow --json")
+@takes(trail_settings)
 def tail(
+    settings: Settings,
+    *,
     number: Annotated[int, typer.Option("-n", "--number", min=1, help="How many events, counted from the last.")] = 20,
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Continue with new events until Ctrl-C.")] = False,  # noqa: FBT002
-    database_url: DatabaseUrl = None,
-    state_dir: StateDir = None,
-    config: ConfigFile = None,
-    as_json: AsJson = False,  # noqa: FBT002
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Continue with new events until Ctrl-C.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Print the last events, oldest first: those in the store, and those that are still in the local logs."""
-    settings = store_settings(database_url, state_dir, config)
-    require_trail(settings)
     batches = follow_events(settings, number) if follow else _last_events(settings, number)
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(_print_all(batches, as_json=as_json))

@@ -28,10 +28,9 @@ from proxy.audit.pipeline import destination, open_signer
 from proxy.audit.reader import open_audit
 from proxy.audit.retention import Pruned
 from proxy.audit.retention import prune as prune_store
-from proxy.audit.verify import Problem
-from proxy.commands.audit.filter import Agent, Arg, Decision, Rule, Server, Since, Tool, Until, read_filter
+from proxy.commands.audit.filter import read_filter
 from proxy.commands.audit.verify import EXIT_BAD, read_checkpoints, show_progress
-from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, require_trail, store_settings
+from proxy.commands.options import AsJson, store_settings, takes, trail_settings
 from proxy.commands.terminal import format_json, printable
 from proxy.commands.time_format import format_time, parse_time
 from proxy.config import Settings
@@ -52,29 +51,19 @@ PRUNE_EPILOG = "Example:  interlock audit prune --before 90d --yes"
 COLUMNS = ("time", "kind", *(name for name in StoredEvent.model_fields if name not in {"time", "kind"}), "seq")
 
 
+@takes(read_filter, trail_settings)
 def export(
+    where: Filter,
+    settings: Settings,
+    *,
     output: Annotated[Path | None, typer.Option(help="The file to write; default: standard output.")] = None,
     form: Annotated[Literal["jsonl", "csv"], typer.Option("--format", help="jsonl can be verified.")] = "jsonl",
-    since: Since = None,
-    until: Until = None,
-    agent: Agent = None,
-    server: Server = None,
-    tool: Tool = None,
-    decision: Decision = None,
-    rule: Rule = None,
-    arg: Arg = None,
     limit: Annotated[int | None, typer.Option(min=1, help="How many events at most, the oldest.")] = None,
-    database_url: DatabaseUrl = None,
-    state_dir: StateDir = None,
-    config: ConfigFile = None,
 ) -> None:
     """Write events out, oldest first: one a line, exactly as recorded (jsonl), or with columns (csv).
 
     `interlock audit verify --export FILE` checks a jsonl export of everything.
     """
-    where = read_filter(since, until, agent, server, tool, decision, rule, arg)
-    settings = store_settings(database_url, state_dir, config)
-    require_trail(settings)
     with _opened(output) as file:
         # Where the events themselves go to the terminal, a progress bar would be drawn among them.
         watched = sys.stderr.isatty() and not file.isatty()
@@ -83,17 +72,17 @@ def export(
         Console(stderr=True, soft_wrap=True, markup=False, highlight=False).print(f"{number} events in {output}")
 
 
+@takes(store_settings)
 def prune(
+    settings: Settings,
+    *,
     before: Annotated[str, typer.Option(help="Delete what is older: an age (90d) or a time (2026-01-31).")],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,  # noqa: FBT002
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     checkpoints: Annotated[
         list[Path] | None, typer.Option(help="Files of checkpoints; default: the one of the settings.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Do not verify what is to be deleted.")] = False,  # noqa: FBT002
-    database_url: DatabaseUrl = None,
-    state_dir: StateDir = None,
-    config: ConfigFile = None,
-    as_json: AsJson = False,  # noqa: FBT002
+    force: Annotated[bool, typer.Option("--force", help="Do not verify what is to be deleted.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Delete old events from the store: of each writer those before its first one that is young enough to stay.
 
@@ -101,7 +90,6 @@ def prune(
     chain begins afterwards is signed, so the rest still verifies. What is still in the local logs is left there.
     """
     moment = parse_time(before, "--before", time.time())
-    settings = store_settings(database_url, state_dir, config)
     if not store_exists(settings.postgres, settings.state_dir):
         raise ConfigError(f"there is no store in {settings.state_dir}; give --state-dir or --database-url")
     if not yes:
@@ -114,7 +102,11 @@ def prune(
     else:
         typer.echo(f"{done.gone} events from before {format_time(moment)} UTC are gone from {destination(settings)}.")
         for problem in done.problems:
-            _complain(problem)
+            Console(stderr=True, soft_wrap=True, markup=False, highlight=False).print(
+                f"KEPT: the events of writer {printable(problem.writer)} are not what they were (event {problem.seq}: "
+                f"{problem.what}); see `interlock audit verify`, and prune with --force to let them go all the same.",
+                style="bold red",
+            )
     if done.problems:
         raise typer.Exit(EXIT_BAD)
 
@@ -144,14 +136,6 @@ async def _prune(settings: Settings, before: float, files: Sequence[Path], *, fo
     async with _store(settings) as store:
         with show_progress("pruning", None, watched=sys.stderr.isatty()) as progress:
             return await prune_store(store, before, open_signer(settings), signed=signed, progress=progress)
-
-
-def _complain(problem: Problem) -> None:
-    Console(stderr=True, soft_wrap=True, markup=False, highlight=False).print(
-        f"KEPT: the events of writer {printable(problem.writer)} are not what they were (event {problem.seq}: "
-        f"{problem.what}); see `interlock audit verify`, and prune with --force to let them go all the same.",
-        style="bold red",
-    )
 
 
 def _confirm(settings: Settings, before: float) -> None:
@@ -192,14 +176,11 @@ def _opened(path: Path | None) -> Iterator[IO[str]]:
 
 def _writer(form: str, file: IO[str]) -> Callable[[LogEntry], None]:
     if form == "jsonl":
-        return lambda entry: print(format_json(_line(entry)), file=file)
+        names = ("body", "writer", "seq", "chain")
+        return lambda entry: print(format_json({name: getattr(entry, name) for name in names}), file=file)
     rows = csv.writer(file)
     rows.writerow(COLUMNS)
     return lambda entry: rows.writerow(_cells(entry))
-
-
-def _line(entry: LogEntry) -> dict[str, Any]:
-    return {"body": entry.body, "writer": entry.writer, "seq": entry.seq, "chain": entry.chain}
 
 
 def _cells(entry: LogEntry) -> list[Any]:

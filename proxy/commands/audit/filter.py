@@ -31,14 +31,14 @@ Arg = Annotated[
 
 
 def read_filter(
-    since: str | None = None,
-    until: str | None = None,
-    agent: str | None = None,
-    server: str | None = None,
-    tool: str | None = None,
-    decision: str | None = None,
-    rule: str | None = None,
-    arguments: list[str] | None = None,
+    since: Since = None,
+    until: Until = None,
+    agent: Agent = None,
+    server: Server = None,
+    tool: Tool = None,
+    decision: Decision = None,
+    rule: Rule = None,
+    arg: Arg = None,
 ) -> Filter:
     """Return what the options say. Raises ConfigError where one of them cannot be read."""
     now = time.time()
@@ -50,7 +50,7 @@ def read_filter(
         tool=tool,
         decision=decision,
         rule=rule,
-        arguments=tuple(map(_argument, arguments or ())),
+        arguments=tuple(map(_argument, arg or ())),
     )
     if made.since is not None and made.until is not None and made.since >= made.until:
         raise ConfigError(f"--since {since} is not before --until {until}")

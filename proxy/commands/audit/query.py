@@ -15,8 +15,8 @@ from rich.text import Text
 
 from proxy.audit.event import CallRecord, Filter
 from proxy.audit.reader import AuditReader, open_audit
-from proxy.commands.audit.filter import Agent, Arg, Decision, Rule, Server, Since, Tool, Until, read_filter
-from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, require_trail, store_settings
+from proxy.commands.audit.filter import read_filter
+from proxy.commands.options import AsJson, takes, trail_settings
 from proxy.commands.terminal import format_json, printable
 from proxy.commands.time_format import format_time
 from proxy.config import Settings
@@ -59,47 +59,35 @@ SHORTER: dict[str, Column] = {
 }
 
 
+@takes(read_filter, trail_settings)
 def query(
-    since: Since = None,
-    until: Until = None,
-    agent: Agent = None,
-    server: Server = None,
-    tool: Tool = None,
-    decision: Decision = None,
-    rule: Rule = None,
-    arg: Arg = None,
+    where: Filter,
+    settings: Settings,
+    *,
     limit: Annotated[int, typer.Option(min=1, help="How many calls at most, the newest.")] = 100,
-    database_url: DatabaseUrl = None,
-    state_dir: StateDir = None,
-    config: ConfigFile = None,
-    as_json: AsJson = False,  # noqa: FBT002
+    as_json: AsJson = False,
 ) -> None:
     """Find tool calls, newest first: those in the store, and those that are still in the local logs."""
-    where = read_filter(since, until, agent, server, tool, decision, rule, arg)
-    settings = store_settings(database_url, state_dir, config)
-    require_trail(settings)
     asyncio.run(_query(settings, where, limit, as_json=as_json))
 
 
+@takes(trail_settings)
 def show(
+    settings: Settings,
+    *,
     call: Annotated[
         str,
         typer.Argument(metavar="ID", help="A call's id (the audit id of a refusal) or an event's, or its beginning."),
     ],
-    database_url: DatabaseUrl = None,
-    state_dir: StateDir = None,
-    config: ConfigFile = None,
-    as_json: AsJson = False,  # noqa: FBT002
+    as_json: AsJson = False,
 ) -> None:
     """Show every event of a call in the order in which they happened. Exit code 1: there is none."""
-    settings = store_settings(database_url, state_dir, config)
-    require_trail(settings)
     events = asyncio.run(_find(settings, call))
-    if as_json:
-        for event in events:
-            typer.echo(format_json(event))
+    if not as_json:
+        _print_events(events)
         return
-    _print_events(events)
+    for event in events:
+        typer.echo(format_json(event))
 
 
 async def _query(settings: Settings, where: Filter, limit: int, *, as_json: bool) -> None:
@@ -108,7 +96,11 @@ async def _query(settings: Settings, where: Filter, limit: int, *, as_json: bool
             async for call in _calls(audit, where, limit):
                 typer.echo(format_json(dataclasses.asdict(call)))
         else:
-            _print_calls([call async for call in _calls(audit, where, limit)], limit)
+            calls = [call async for call in _calls(audit, where, limit)]
+            print_calls(calls, Console(markup=False, emoji=False, highlight=False))
+            # On standard error: standard output is for what reads the table.
+            more = "; there may be more: --limit" if len(calls) == limit else ""
+            Console(stderr=True, markup=False, highlight=False).print(f"{len(calls)} calls{more}", style="dim")
 
 
 async def _calls(audit: AuditReader, where: Filter, limit: int) -> AsyncIterator[CallRecord]:
@@ -144,14 +136,7 @@ async def _complete(audit: AuditReader, prefix: str) -> str:
     return found[0]
 
 
-def _print_calls(calls: list[CallRecord], limit: int) -> None:
-    print_table(calls, Console(markup=False, emoji=False, highlight=False))
-    # On standard error: standard output is for what reads the table.
-    more = "; there may be more: --limit" if len(calls) == limit else ""
-    Console(stderr=True, markup=False, highlight=False).print(f"{len(calls)} calls{more}", style="dim")
-
-
-def print_table(calls: Sequence[CallRecord], console: Console) -> None:
+def print_calls(calls: Sequence[CallRecord], console: Console) -> None:
     """Print the calls, one a line where possible: with shorter times and ids first, then with fewer columns."""
     # A file or a pipe has no width: whatever reads it gets every column.
     if not console.is_terminal:
@@ -189,9 +174,6 @@ def _print_events(events: list[dict[str, Any]]) -> None:
         console.print(f"  {'event_id':<15} {printable(event['event_id'])}")
         for name, value in event.items():
             if name not in _FIRST:
-                console.print(f"  {printable(name):<15} {_shown(value)}")
+                text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+                console.print(f"  {printable(name):<15} {printable(text)}")
         console.print()
-
-
-def _shown(value: Any) -> str:
-    return printable(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))

@@ -14,8 +14,8 @@ from rich.table import Table
 
 from proxy.audit.event import DayStats, DenialStats, Filter, SecretStats, Stats, ToolStats
 from proxy.audit.reader import open_audit
-from proxy.commands.audit.filter import Agent, Arg, Decision, Rule, Server, Since, Tool, Until, read_filter
-from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, require_trail, store_settings
+from proxy.commands.audit.filter import read_filter
+from proxy.commands.options import AsJson, takes, trail_settings
 from proxy.commands.terminal import format_json, printable
 from proxy.commands.time_format import format_time
 from proxy.config import Settings
@@ -25,39 +25,29 @@ EPILOG = "Example:  interlock audit stats --since 7d"
 _COUNTED = frozenset({"calls", "denied", "errors", "denials", "found", "only in record", "mean ms", "max ms"})
 
 
+@takes(read_filter, trail_settings)
 def stats(
-    since: Since = None,
-    until: Until = None,
-    agent: Agent = None,
-    server: Server = None,
-    tool: Tool = None,
-    decision: Decision = None,
-    rule: Rule = None,
-    arg: Arg = None,
+    where: Filter,
+    settings: Settings,
+    *,
     limit: Annotated[int, typer.Option(min=1, help="How many rows of each table at most.")] = 20,
-    database_url: DatabaseUrl = None,
-    state_dir: StateDir = None,
-    config: ConfigFile = None,
-    as_json: AsJson = False,  # noqa: FBT002
+    as_json: AsJson = False,
 ) -> None:
     """Sum up: calls by tool and by day, denials by rule, secrets by tool, the slowest tools.
 
     --decision, --rule and --arg fit what was decided; times, errors and what was found in results are of events that
     say nothing of these.
     """
-    where = read_filter(since, until, agent, server, tool, decision, rule, arg)
-    settings = store_settings(database_url, state_dir, config)
-    require_trail(settings)
-    found = asyncio.run(_stats(settings, where))
+
+    async def sum_up() -> Stats:
+        async with open_audit(settings.postgres, settings.state_dir, store_timeout=TIMEOUT) as audit:
+            return await audit.stats(where)
+
+    found = asyncio.run(sum_up())
     if as_json:
         _print_json(found)
     else:
         _print(found, limit)
-
-
-async def _stats(settings: Settings, where: Filter) -> Stats:
-    async with open_audit(settings.postgres, settings.state_dir, store_timeout=TIMEOUT) as audit:
-        return await audit.stats(where)
 
 
 def _print_json(found: Stats) -> None:
@@ -80,7 +70,11 @@ def _print(found: Stats, limit: int) -> None:
     when = f" from {format_time(found.first)} to {format_time(found.last)} UTC" if found.events else ""
     calls, denied = _totals(found)
     console.print(f"{found.events} events{when}: {calls} tool calls, {denied} of them denied.")
-    slowest = sorted((t for t in found.tools if t.mean_ms is not None), key=lambda t: -(t.mean_ms or 0))
+    slowest = [
+        (one.tool, one.server, one.completed, f"{one.mean_ms or 0:.1f}", f"{one.max_ms or 0:.1f}")
+        for one in sorted(found.tools, key=lambda one: -(one.mean_ms or 0))
+        if one.mean_ms is not None
+    ]
     tables: tuple[tuple[str, tuple[str, ...], list[tuple[Any, ...]]], ...] = (
         (
             "Calls by tool",
@@ -93,7 +87,7 @@ def _print(found: Stats, limit: int) -> None:
             ("tool", "server", "detector", "found", "only in record"),
             [(s.tool, s.server, s.detector, s.count, s.only_in_record) for s in found.secrets],
         ),
-        ("Slowest tools", ("tool", "server", "calls", "mean ms", "max ms"), [_speed(one) for one in slowest]),
+        ("Slowest tools", ("tool", "server", "calls", "mean ms", "max ms"), slowest),
         ("By day (UTC)", ("day", "calls", "denied"), [(d.day, d.calls, d.denied) for d in found.days]),
     )
     for title, names, rows in tables:
@@ -119,7 +113,3 @@ def _table(title: str, names: Iterable[str], rows: Iterable[tuple[Any, ...]]) ->
 def _totals(found: Stats) -> tuple[int, int]:
     # By day, because the table of tools ends with the thousandth.
     return sum(day.calls for day in found.days), sum(day.denied for day in found.days)
-
-
-def _speed(one: ToolStats) -> tuple[Any, ...]:
-    return one.tool, one.server, one.completed, f"{one.mean_ms or 0:.1f}", f"{one.max_ms or 0:.1f}"

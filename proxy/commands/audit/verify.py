@@ -25,7 +25,7 @@ from proxy.audit.reader import open_audit
 from proxy.audit.signing_keys import AuditKeys, read_public
 from proxy.audit.verify import Report, expected
 from proxy.audit.verify import verify as verify_chains
-from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, state_folder, store_settings
+from proxy.commands.options import AsJson, ConfigFile, StateDir, state_folder, store_settings, takes
 from proxy.commands.terminal import printable
 from proxy.commands.time_format import parse_time
 from proxy.config import Settings
@@ -42,7 +42,10 @@ Examples:
 """
 
 
+@takes(store_settings)
 def verify(
+    settings: Settings,
+    *,
     export: Annotated[Path | None, typer.Option(help="Verify a file that `audit export` made instead.")] = None,
     checkpoints: Annotated[
         list[Path] | None, typer.Option(help="Files of checkpoints; default: the one of the settings.")
@@ -54,11 +57,8 @@ def verify(
         str | None,
         typer.Option(help="When the export was made, as an age or a time: what was signed later is not missed."),
     ] = None,
-    local: Annotated[bool, typer.Option("--local", help="Only what is still in the local logs.")] = False,  # noqa: FBT002
-    database_url: DatabaseUrl = None,
-    state_dir: StateDir = None,
-    config: ConfigFile = None,
-    as_json: AsJson = False,  # noqa: FBT002
+    local: Annotated[bool, typer.Option("--local", help="Only what is still in the local logs.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Verify the hash chain of every writer, and every signed checkpoint of it.
 
@@ -69,7 +69,6 @@ def verify(
     writer. Exit code 1: something is bad, or could not be read. Exit code 3: nothing
     is bad, but no checkpoint covers some of the writers.
     """
-    settings = store_settings(database_url, state_dir, config)
     until = parse_time(exported_at, "--exported-at", time.time()) if exported_at else None
     signed, broken = read_checkpoints(settings, checkpoints or (), public_key or (), until)
     report = asyncio.run(_verify(settings, export, signed, local=local))

@@ -32,7 +32,7 @@ def test_every_option_is_part_of_the_filter() -> None:
 @pytest.mark.parametrize("text", ["path", "", "=x", "a..b=x", ".a=x", "a.=x", "[0]x=1", "a[]=1", '["a=1'])
 def test_an_argument_without_path_or_value_is_refused_with_the_way_out(text: str) -> None:
     with pytest.raises(ConfigError, match=r"--arg .* write path=/etc/passwd"):
-        read_filter(arguments=[text])
+        read_filter(arg=[text])
 
 
 def test_a_span_that_ends_before_it_begins_is_refused() -> None:

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from proxy.audit.event import CallRecord
-from proxy.commands.audit.query import LEAST_TELLING, print_table
+from proxy.commands.audit.query import LEAST_TELLING, print_calls
 from tests.commands.conftest import Run, complaint
 from tests.support.audit_fixture import NOW, TRAIL, World, event
 from tests.support.postgres import Postgres
@@ -167,7 +167,7 @@ CALL = CallRecord(**dict.fromkeys(CallRecord.__dataclass_fields__) | KNOWN)  # t
 
 def shown(width: int, *, terminal: bool = True) -> str:
     console = Console(file=io.StringIO(), width=width, force_terminal=terminal, color_system=None)
-    print_table([CALL], console)
+    print_calls([CALL], console)
     return str(console.file.getvalue())  # type: ignore[attr-defined]
 
 
