@@ -312,11 +312,9 @@ class Probe:
             *self._doubts(),
         ]
         server_info = info.get("serverInfo")
-        tool_reports = (
-            findings.ToolReport(
-                tool.name, tool.scope, findings.sum_up(whose[tool.name], self._context), tuple(tool.results)
-            )
-            for tool in tools
+        observed = {name: findings.sum_up(records, self._context) for name, records in whose.items()}
+        reports = (
+            findings.ToolReport(each.name, each.scope, observed[each.name], tuple(each.results)) for each in tools
         )
         return findings.ProbeReport(
             server={
@@ -327,8 +325,8 @@ class Probe:
                 "resources": [str(each.get("uri")) for each in listed["resources"]],
                 "prompts": [str(each.get("name")) for each in listed["prompts"]],
             },
-            tools=tuple(tool_reports),
-            startup=findings.sum_up(whose[""], self._context),
+            tools=tuple(reports),
+            startup=observed[""],
             findings=findings.order(found),
             trace={"lines": seen.reader.lines, "unparsed": seen.reader.unparsed, "dropped": seen.dropped},
             manifest=tuple(listed["tools"]),

@@ -92,9 +92,8 @@ class Session:
 
     async def _refuse(self, reason: str, message_id: MessageId | None = None, method: str | None = None) -> None:
         """Record a line that is left out; answer it where it has an id."""
-        audit_id = self._gate.recorder.note(
-            "line_refused", reason, self.context, **({"method": method[:60]} if method else {})
-        )
+        named = {"method": method[:60]} if method else {}
+        audit_id = self._gate.recorder.note("line_refused", reason, self.context, **named)
         if message_id is not None:
             text = f"{reasons.explain(reason, repr(method) if method else 'the message')} Audit id: {audit_id}."
             denial = Denial(reason, sendable(text), audit_id=audit_id, respond="error")

@@ -247,9 +247,8 @@ class Attributor:
         if len(calls) == 1:
             return calls[0].alone
         # From the surest criterion to the least: an argument in what was touched, the thread, the order.
-        touched = "\n".join(
-            (seen.path or "", seen.peer or "", seen.name or "", *seen.argv, seen.data.decode("latin-1"))
-        )
+        texts = (seen.path or "", seen.peer or "", seen.name or "", *seen.argv, seen.data.decode("latin-1"))
+        touched = "\n".join(texts)
         lengths = [max((len(needle) for needle in call.needles if needle in touched), default=0) for call in calls]
         longest = max(lengths)
         best = [call for call, length in zip(calls, lengths, strict=True) if length == longest > 0]

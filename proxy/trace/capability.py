@@ -32,9 +32,7 @@ class Observation(NamedTuple):
     pid: int
     time: float
     line: str
-    path: str | None = (
-        None  # absolute, links resolved where the kernel did so; an abstract unix socket's begins with `@`
-    )
+    path: str | None = None  # absolute, links resolved where the kernel did; an abstract unix socket's begins with `@`
     peer: str | None = None  # `host:port`
     name: str | None = None  # that was looked up
     argv: tuple[str, ...] = ()

@@ -61,9 +61,8 @@ class LiveTrace:
         self._report = report
         self._reader = TraceReader()
         inherited: set[bytes] = set()
-        with contextlib.suppress(
-            OSError
-        ):  # the file behind our stderr: the server's log lines there are no file access
+        # The file behind our stderr is the server's too: its log lines there are no file access.
+        with contextlib.suppress(OSError):
             inherited.add(os.fsencode(Path("/proc/self/fd/2").readlink()))
         self._normaliser = Normaliser(os.fsencode(Path.cwd()), frozenset(inherited))
         self._log = ObservationLog()

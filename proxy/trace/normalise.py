@@ -34,9 +34,8 @@ PATHS: dict[str, tuple[tuple[Capability, str, int, bool], ...]] = {
     "unlinkat": ((Capability.FS_DELETE, "unlink", 1, True),),
     "rmdir": ((Capability.FS_DELETE, "rmdir", 0, False),),
     "rename": ((Capability.FS_DELETE, "rename", 0, False), (Capability.FS_WRITE, "rename", 1, False)),
-    **dict.fromkeys(
-        ("renameat", "renameat2"), ((Capability.FS_DELETE, "rename", 1, True), (Capability.FS_WRITE, "rename", 3, True))
-    ),
+    "renameat": ((Capability.FS_DELETE, "rename", 1, True), (Capability.FS_WRITE, "rename", 3, True)),
+    "renameat2": ((Capability.FS_DELETE, "rename", 1, True), (Capability.FS_WRITE, "rename", 3, True)),
     "mkdir": ((Capability.FS_WRITE, "mkdir", 0, False),),
     "mkdirat": ((Capability.FS_WRITE, "mkdir", 1, True),),
     "mknod": ((Capability.FS_WRITE, "mknod", 0, False),),
