@@ -62,8 +62,6 @@ class Chains(Protocol):
 
 
 class StoreChains:
-    """The chains of the events in a store."""
-
     def __init__(self, store: Events) -> None:
         self._database = store.database
 

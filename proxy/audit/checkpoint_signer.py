@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from proxy.audit.checkpoints import Checkpoint, Signer, append, by_writer, read
+from proxy.audit.checkpoints import Checkpoint, append, by_writer, read, sign
+from proxy.audit.signing_keys import AuditKeys
 from proxy.errors import InterlockError
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class CheckpointSigner:
     def __init__(
         self, state_dir: Path, file: Path, command: Sequence[str] = (), clock: Callable[[], float] = time.time
     ) -> None:
-        self._signer = Signer(state_dir)
+        self._keys = AuditKeys(state_dir)
         self._file = file
         self._command = command
         self._clock = clock
@@ -50,7 +51,7 @@ class CheckpointSigner:
         with self._lock:
             try:
                 now = self._clock()
-                made = [self._signer.sign(kind, head, now) for head in heads]
+                made = [sign(self._keys, kind, head, now) for head in heads]
             except (OSError, InterlockError) as error:
                 return self._failed(error)
             # Each has a queue of its own: where one fails, the other gets its checkpoints all the same.
@@ -79,7 +80,7 @@ class CheckpointSigner:
 
     def signed(self) -> dict[str, Signed]:
         """Return what the valid checkpoints in the file say, by writer. Raises ConfigError where it cannot be read."""
-        found = read(self._file, self._signer.public()) if self._file.exists() else ()
+        found = read(self._file, self._keys.public()) if self._file.exists() else ()
         return by_writer(one for one in found if isinstance(one, Checkpoint))
 
     def _send(self, checkpoints: list[Checkpoint]) -> None:

@@ -16,10 +16,9 @@ import fcntl
 import json
 import os
 import re
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from proxy.audit.signing_keys import AuditKeys
 from proxy.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from proxy.audit.event import Head
-    from proxy.audit.signing_keys import PublicKey
+    from proxy.audit.signing_keys import AuditKeys, PublicKey
 
 CHECKPOINT_FILE = "checkpoints/checkpoints.jsonl"  # below the state folder
 MAX_LINE = 4096  # far more than one takes
@@ -58,21 +57,11 @@ class Checkpoint:
         return f"{self.kind} {self.writer} {self.seq} {self.hash} {self.time} {self.key}"
 
 
-class Signer:
-    """Signs checkpoints with the key of a state folder, as it is at the time."""
-
-    def __init__(self, state_dir: Path) -> None:
-        self._keys = AuditKeys(state_dir)
-
-    def public(self) -> list[PublicKey]:
-        return self._keys.public()
-
-    def sign(self, kind: Kind, head: Head, now: float) -> Checkpoint:
-        """Return a signed checkpoint. Raises ConfigError or OSError where there is no key."""
-        key_id, key = self._keys.signer()
-        made = Checkpoint(kind, head.writer, head.seq, head.hash, f"{now:.6f}", key_id)
-        signature = base64.b64encode(key.sign(made.text())).decode()
-        return Checkpoint(**{**asdict(made), "signature": signature})
+def sign(keys: AuditKeys, kind: Kind, head: Head, now: float) -> Checkpoint:
+    """Return a checkpoint, signed with the key of the moment. Raises ConfigError or OSError where there is no key."""
+    key_id, key = keys.signer()
+    made = Checkpoint(kind, head.writer, head.seq, head.hash, f"{now:.6f}", key_id)
+    return replace(made, signature=base64.b64encode(key.sign(made.text())).decode())
 
 
 def append(path: Path, checkpoints: Sequence[Checkpoint]) -> None:
@@ -160,7 +149,6 @@ class Signed:
 
 
 def by_writer(checkpoints: Iterable[Checkpoint]) -> dict[str, Signed]:
-    """Return what checkpoints say, by writer."""
     found: dict[str, Signed] = {}
     for checkpoint in checkpoints:
         found.setdefault(checkpoint.writer, Signed()).add(checkpoint)

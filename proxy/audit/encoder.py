@@ -96,7 +96,6 @@ class Encoder:
 
 
 def encode(event: AuditEvent, stamp: Mapping[str, str] | None = None, key: bytes | None = None) -> str:
-    """Return the stored text of one event."""
     return Encoder(stamp, key).encode(event)[0]
 
 

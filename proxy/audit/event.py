@@ -36,7 +36,6 @@ class Head:
     hash: str
 
     def after(self, links: Sequence[str]) -> Head:
-        """Return the head once events with these links were added."""
         return Head(self.writer, self.seq + len(links), links[-1]) if links else self
 
 
@@ -61,8 +60,6 @@ def link(before: str, seq: int, body: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The result of writing a batch."""
-
     kept: int  # how many are stored now; those that were there before count
     poison: Mapping[int, str] = field(default_factory=dict[int, str])  # what no store can take, by index, and why
 
@@ -127,7 +124,6 @@ class CallRecord:
 
     @property
     def cursor(self) -> Cursor:
-        """Where a page ends whose last call this is."""
         return Cursor(self.time, self.event_id)
 
 

@@ -22,8 +22,6 @@ SEPARATOR = "\x1e"  # JSON writes it as an escape
 
 
 class PostgresEvents(Events):
-    """The event store on Postgres."""
-
     sql = Queries("events", "events_postgres")
     reads_columns = True
     parallel_batches = 4

@@ -32,8 +32,6 @@ def _insert_sql(rows: int) -> str:
 
 
 class SqliteEvents(Events):
-    """The event store on SQLite."""
-
     sql = Queries("events", "events_sqlite")
 
     async def prepare(self, now: float) -> None:

@@ -52,7 +52,6 @@ class LogState:
 
     @property
     def backlog(self) -> int:
-        """How many events were not moved yet."""
         return self.head.seq - self.moved
 
 

@@ -84,12 +84,10 @@ class AuditReader:
             await self._store.close()
 
     def chains(self) -> Chains:
-        """Return the hash chains of all events."""
         logs = LogChains(self.state_dir)
         return logs if self.store is None else AllChains(logs, StoreChains(self.store))
 
     async def calls(self, where: Filter, limit: int = 100, before: Cursor | None = None) -> Sequence[CallRecord]:
-        """Return tool calls that match, newest first."""
         parts = await self._parts(where)
         found = [call for events, part in parts for call in await events.calls(part, limit, before)]
         found.sort(key=lambda call: (call.time, call.event_id), reverse=True)
@@ -117,7 +115,6 @@ class AuditReader:
         return _in_order(event for _, event in found.values())
 
     async def ids(self, prefix: str, limit: int = 2) -> list[str]:
-        """Return ids of calls, and of events outside calls, that begin so."""
         parts = await self._parts(Filter())
         return sorted({one for events, _ in parts for one in await events.ids(prefix, limit)})[:limit]
 
@@ -125,11 +122,9 @@ class AuditReader:
         return sum([await events.count(part) for events, part in await self._parts(where)])
 
     async def stats(self, where: Filter) -> Stats:
-        """Return sums over the events that match."""
         return add_stats([await events.stats(part) for events, part in await self._parts(where)])
 
     async def last(self, number: int) -> list[dict[str, Any]]:
-        """Return the last events, oldest first."""
         # Not by a copy of the logs: they may hold a gigabyte while the store is down, and this is for a few events.
         found = {event["event_id"]: event for event in read_logs(self.state_dir, last=number)}
         if self.store is not None:
@@ -209,7 +204,6 @@ class Follower:
         await self._settle()
 
     def know(self, events: Iterable[dict[str, Any]]) -> None:
-        """Take events as known."""
         self._seen |= {event["event_id"]: time.monotonic() for event in events}
 
     async def look(self) -> list[dict[str, Any]]:

@@ -143,5 +143,4 @@ def left_behind(path: Path, destination: str, now: float, *, any_destination: bo
 
 
 def others(state_dir: Path, own: Path | None) -> list[Path]:
-    """Return the logs of a state folder without this process's own."""
     return [path for path in log_files(state_dir) if path != own]

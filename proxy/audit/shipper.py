@@ -59,8 +59,6 @@ class Route:
 
 
 class Shipper:
-    """Empties logs into a store."""
-
     def __init__(self, route: Route, store: Events, signer: CheckpointSigner, own: OwnSource | None) -> None:
         self.own = own
         self._route = route

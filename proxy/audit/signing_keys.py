@@ -27,14 +27,11 @@ ID_LENGTH = 16
 
 @dataclass(frozen=True, slots=True)
 class PublicKey:
-    """A key that verifies."""
-
     key_id: str
     _key: Ed25519PublicKey
 
     @classmethod
     def of(cls, key: Ed25519PublicKey) -> PublicKey:
-        """Name a key by a hash of it."""
         return cls(hashlib.sha256(key.public_bytes_raw()).hexdigest()[:ID_LENGTH], key)
 
     def verifies(self, signature: bytes, text: bytes) -> bool:
@@ -84,7 +81,6 @@ class AuditKeys:
         return public.key_id
 
     def public(self) -> list[PublicKey]:
-        """Return every key that ever signed here."""
         return read_public(sorted(self._public.glob("*.pem")))
 
     def _publish(self, key: PublicKey) -> None:

@@ -41,14 +41,11 @@ class WriterReport:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The result for a whole trail."""
-
     writers: list[WriterReport] = field(default_factory=list[WriterReport])
     loose: Problem | None = None  # an event that belongs to no chain
 
     @property
     def problems(self) -> list[Problem]:
-        """The first problem of each writer."""
         found = [report.problem for report in self.writers if report.problem is not None]
         return found + ([self.loose] if self.loose else [])
 

@@ -41,8 +41,6 @@ class Migration:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """A migration that the database has."""
-
     version: int
     name: str
     checksum: str
@@ -99,7 +97,6 @@ def read_migrations(folder: Path) -> tuple[Migration, ...]:
 
 
 async def read_schema(connection: Link) -> Schema:
-    """Return which migrations a Postgres database has."""
     # Checked first, because a statement that fails would end the transaction that `apply_missing` is in.
     has_table = await connection.fetchval(SQL["has_migrations_table"])
     rows = await connection.fetch(SQL["list_applied"]) if has_table else []

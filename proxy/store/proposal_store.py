@@ -171,7 +171,6 @@ def pack(text: str) -> str:
 
 
 def unpack(text: str) -> str:
-    """Return what was packed."""
     return str(json.loads(text[1:])) if text.startswith(_MARK) else text
 
 

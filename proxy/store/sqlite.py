@@ -75,7 +75,6 @@ class SqliteDatabase(Database):
         await self._in_thread(self._open)
 
     async def close(self) -> None:
-        """Finish what has begun and close the file."""
         if not self._closed:
             self._closed = True
             if self._thread is None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from proxy.audit.checkpoints import Checkpoint, Signer, append, read
+from proxy.audit.checkpoints import Checkpoint, append, read, sign
 from proxy.audit.event import Head
 from proxy.audit.signing_keys import AuditKeys
 from proxy.errors import ConfigError
@@ -22,7 +22,7 @@ HEAD = Head("w1", 7, "ab" * 32)
 
 def made(state_dir: Path, **changes: Any) -> str:
     """Return the line of a signed checkpoint, with fields changed afterwards."""
-    return json.dumps(json.loads(Signer(state_dir).sign("head", HEAD, 5.25).line()) | changes)
+    return json.dumps(json.loads(sign(AuditKeys(state_dir), "head", HEAD, 5.25).line()) | changes)
 
 
 def found(state_dir: Path, *lines: str) -> list[Checkpoint | str]:
@@ -32,18 +32,18 @@ def found(state_dir: Path, *lines: str) -> list[Checkpoint | str]:
 
 
 def test_what_is_signed_is_the_text_that_the_documentation_says(tmp_path: Path) -> None:
-    checkpoint = Signer(tmp_path).sign("pruned", HEAD, 5.25)
+    checkpoint = sign(AuditKeys(tmp_path), "pruned", HEAD, 5.25)
     (key,) = AuditKeys(tmp_path).public()
     text = f"interlock-checkpoint 1 pruned w1 7 {'ab' * 32} 5.250000 {key.key_id}"
     assert key.verifies(base64.b64decode(checkpoint.signature), text.encode())
 
 
 def test_what_was_written_is_read_again(tmp_path: Path) -> None:
-    signer, file = Signer(tmp_path), tmp_path / "deep" / "c.jsonl"
-    first, second = signer.sign("head", HEAD, 1.0), signer.sign("rejected", HEAD, 2.0)
+    keys, file = AuditKeys(tmp_path), tmp_path / "deep" / "c.jsonl"
+    first, second = sign(keys, "head", HEAD, 1.0), sign(keys, "rejected", HEAD, 2.0)
     append(file, [first])
-    AuditKeys(tmp_path).rotate()
-    third = signer.sign("head", HEAD, 3.0)
+    keys.rotate()
+    third = sign(keys, "head", HEAD, 3.0)
     append(file, [second, third])
     assert list(read(file, AuditKeys(tmp_path).public())) == [first, second, third]
     assert third.key != first.key
@@ -84,13 +84,13 @@ def test_another_form_is_no_checkpoint(changes: dict[str, Any], tmp_path: Path) 
 
 @pytest.mark.parametrize("line", ["nonsense", "[]", "7", "{}", '"x"', "[" * 10_000])
 def test_a_line_that_is_none_is_told(line: str, tmp_path: Path) -> None:
-    Signer(tmp_path).sign("head", HEAD, 1.0)
+    sign(AuditKeys(tmp_path), "head", HEAD, 1.0)
     (told,) = found(tmp_path, line)
     assert isinstance(told, str)
 
 
 def test_a_key_that_is_not_known_is_told(tmp_path: Path) -> None:
-    stranger = Signer(tmp_path / "stranger").sign("head", HEAD, 1.0).line()
+    stranger = sign(AuditKeys(tmp_path / "stranger"), "head", HEAD, 1.0).line()
     AuditKeys(tmp_path).signer()
     (told,) = found(tmp_path, stranger)
     assert isinstance(told, str)
@@ -99,14 +99,14 @@ def test_a_key_that_is_not_known_is_told(tmp_path: Path) -> None:
 
 def test_a_line_that_is_being_written_is_passed_over(tmp_path: Path) -> None:
     file = tmp_path / "c.jsonl"
-    append(file, [Signer(tmp_path).sign("head", HEAD, 1.0)])
+    append(file, [sign(AuditKeys(tmp_path), "head", HEAD, 1.0)])
     whole = file.read_bytes()
     file.write_bytes(whole + b"\n" + whole[:40])
     assert len(list(read(file, AuditKeys(tmp_path).public()))) == 1
 
 
 def test_what_a_crash_left_of_a_line_spoils_none(tmp_path: Path) -> None:
-    file, made = tmp_path / "c.jsonl", Signer(tmp_path).sign("head", Head("w", 1, "a" * 64), 1.0)
+    file, made = tmp_path / "c.jsonl", sign(AuditKeys(tmp_path), "head", Head("w", 1, "a" * 64), 1.0)
     for torn in ("", made.line()[:40], "x" * 3000):
         with file.open("a") as end:
             end.write(torn)
@@ -115,7 +115,7 @@ def test_what_a_crash_left_of_a_line_spoils_none(tmp_path: Path) -> None:
 
 
 def test_what_a_full_disk_does_not_take_whole_it_does_not_take(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file, made = tmp_path / "c.jsonl", Signer(tmp_path).sign("head", Head("w", 1, "a" * 64), 1.0)
+    file, made = tmp_path / "c.jsonl", sign(AuditKeys(tmp_path), "head", Head("w", 1, "a" * 64), 1.0)
     append(file, [made])
     before, real = file.read_bytes(), os.write
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -26,7 +26,7 @@ from proxy.audit.signing_keys import AuditKeys, read_public
 from proxy.audit.verify import Report, expected
 from proxy.audit.verify import verify as verify_chains
 from proxy.commands.options import AsJson, ConfigFile, StateDir, state_folder, store_settings, takes
-from proxy.commands.terminal import printable
+from proxy.commands.terminal import print_json_lines, printable
 from proxy.commands.time_format import parse_time
 from proxy.config import Settings
 from proxy.errors import ConfigError
@@ -132,18 +132,11 @@ def show_progress(what: str, total: int | None, *, watched: bool) -> Iterator[Ca
 
 
 def _print_json(report: Report, broken: list[str]) -> None:
-    for writer in report.writers:
-        typer.echo(json.dumps({"kind": "writer", **asdict(writer)}))
-    for text in broken:
-        typer.echo(json.dumps({"kind": "checkpoint", "problem": text}))
-    summary: dict[str, Any] = {
-        "kind": "summary",
-        "checked": report.checked,
-        "problems": [asdict(problem) for problem in report.problems],
-        "broken_checkpoints": len(broken),
-        "unsigned": report.unsigned,
-    }
-    typer.echo(json.dumps(summary))
+    problems = [asdict(problem) for problem in report.problems]
+    summary = {"checked": report.checked, "problems": problems, "broken_checkpoints": len(broken)}
+    print_json_lines({"kind": "writer", **asdict(writer)} for writer in report.writers)
+    print_json_lines({"kind": "checkpoint", "problem": text} for text in broken)
+    print_json_lines([{"kind": "summary", **summary, "unsigned": report.unsigned}])
 
 
 def _print(report: Report, broken: list[str], where: str) -> None:
@@ -159,8 +152,7 @@ def _print(report: Report, broken: list[str], where: str) -> None:
     for text in broken:
         console.print(f"BAD CHECKPOINT: {printable(text)}", style="bold red")
     if report.unsigned:
-        console.print(
-            f"No checkpoint covers {len(report.unsigned)} of the writers: give their files with --checkpoints."
-        )
+        count = len(report.unsigned)
+        console.print(f"No checkpoint covers {count} of the writers: give their files with --checkpoints.")
     good = "all as they were written" if not report.problems else "up to the first bad one of each writer"
     console.print(f"{report.checked} events of {len(report.writers)} writers in {printable(where)}: {good}.")
