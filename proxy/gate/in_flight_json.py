@@ -7,29 +7,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from proxy.core.model import (
-    Call,
-    Context,
-    Decision,
-    Finding,
-    Hints,
-    InFlightCall,
-    Kind,
-    Message,
-    Outcome,
-    Principal,
-    Redaction,
-    Suppression,
-)
+from proxy.core import model
 from proxy.core.proposals import Running
 
-if TYPE_CHECKING:
-    from proxy.core.model import JsonObject
 
-
-def to_json(in_flight: InFlightCall) -> str:
+def to_json(in_flight: model.InFlightCall) -> str:
     """Encode a call in flight."""
     context, message, decision = in_flight.context, in_flight.message, in_flight.decision
     return json.dumps(
@@ -51,18 +35,18 @@ def to_json(in_flight: InFlightCall) -> str:
     )
 
 
-def from_json(text: str, *, is_open: bool) -> InFlightCall:
+def from_json(text: str, *, is_open: bool) -> model.InFlightCall:
     """Decode a call that another worker shared. Raises ValueError, KeyError or TypeError for anything else."""
-    value: JsonObject = json.loads(text)
+    value: model.JsonObject = json.loads(text)
     message, decision = value["message"], value["decision"]
     started, forwarded = value["times"]
-    return InFlightCall(
+    return model.InFlightCall(
         call_id=value["call_id"],
-        message=Message(Kind.REQUEST, {"params": message["params"]}, message["method"], message["id"]),
-        context=Context(principal=Principal(**value["principal"]), **value["context"]),
-        call=Call(**value["call"], hints=Hints(**value["hints"])),
-        decision=Decision(
-            **{**decision, "outcome": Outcome(decision["outcome"]), "matched": tuple(decision["matched"])},
+        message=model.Message(model.Kind.REQUEST, {"params": message["params"]}, message["method"], message["id"]),
+        context=model.Context(principal=model.Principal(**value["principal"]), **value["context"]),
+        call=model.Call(**value["call"], hints=model.Hints(**value["hints"])),
+        decision=model.Decision(
+            **{**decision, "outcome": model.Outcome(decision["outcome"]), "matched": tuple(decision["matched"])},
             redactions=tuple(map(_redaction, value["redactions"])),
         ),
         started=started,
@@ -70,19 +54,19 @@ def from_json(text: str, *, is_open: bool) -> InFlightCall:
         closed=not is_open,
         commit=Running(**value["commit"]) if value["commit"] else None,
         said=value["said"],
-        findings=tuple(Finding(**finding) for finding in value["findings"]),
+        findings=tuple(model.Finding(**finding) for finding in value["findings"]),
         begun=value["begun"],
         shared=True,
     )
 
 
-def _redaction(value: dict[str, Any]) -> Redaction:
-    return Redaction(
+def _redaction(value: dict[str, Any]) -> model.Redaction:
+    return model.Redaction(
         value["rule"],
         tuple(value["detectors"]),
         frozenset(value["on"]),
         value["action"],
-        tuple(Suppression(**entry) for entry in value["suppressions"]),
+        tuple(model.Suppression(**entry) for entry in value["suppressions"]),
     )
 
 

@@ -49,19 +49,15 @@ class VerdictCarrier(Protocol):
 
     async def forward(self, verdict: Forward) -> None:
         """Send the canonical form to the server, and have its response routed to the call."""
-        ...
 
     async def answer(self, verdict: Answer) -> None:
         """Send the replies to the client; the server gets nothing."""
-        ...
 
     async def reject(self, verdict: Reject) -> None:
         """Refuse a message that cannot be answered by its id; the server gets nothing."""
-        ...
 
     async def let_pass(self) -> None:
         """Handle what is not MCP as this transport does."""
-        ...
 
 
 class RequestGate:

@@ -14,17 +14,7 @@ from proxy.core.model import UNSAID, Call, Hints
 from proxy.gate.schema_check import still_fits
 from proxy.gate.tool_descriptions import find_phrases
 from proxy.gate.tool_pins import Change, Page, print_tool, take_page
-from proxy.twophase.listing import (
-    COMMIT,
-    PROPOSE,
-    Names,
-    Phase,
-    commit_tool,
-    is_addressed,
-    phase_names,
-    propose_tool,
-    read_name,
-)
+from proxy.twophase.listing import PHASE_SUFFIXES, commit_tool, is_addressed, phase_names, propose_tool, read_name
 from proxy.wire.mcp import MODERN
 
 if TYPE_CHECKING:
@@ -33,6 +23,7 @@ if TYPE_CHECKING:
     from proxy.core.interfaces import Policy
     from proxy.core.model import Context, Governed, JsonObject, PinRules
     from proxy.gate.tool_pins import Pin, PinStore, ServerPins, ToolPrint
+    from proxy.twophase.listing import Names, Phase
 
 TOOLS_LIST: Final = "tools/list"
 NOT_PINNED: Final = "tool_not_pinned"
@@ -115,7 +106,7 @@ class ToolCatalog:
     def phase_of(self, context: Context, name: str, arguments: JsonObject | None) -> tuple[Phase, str] | None:
         """Return which phase of which two-phase tool a call is; None where it is of a tool itself."""
         # Addressed to a phase it is one, even if no rule governs the tool any more: no token must reach the server.
-        if not name.endswith((PROPOSE, COMMIT)):
+        if not name.endswith(PHASE_SUFFIXES):
             return None
         known = self._pins.read(context.server)
         tools = known.tools if known else {}

@@ -70,15 +70,12 @@ class PinStore(Protocol):
 
     def read(self, server: str) -> ServerPins | None:
         """Return a server's pins; None where it was never seen."""
-        ...
 
     def update(self, server: str, change: Callable[[ServerPins | None], ServerPins | None]) -> ServerPins | None:
         """Replace, atomically, a server's pins by what `change` (pure) makes of them; None forgets the server."""
-        ...
 
     def servers(self) -> Sequence[str]:
         """Return the servers that have pins, by name."""
-        ...
 
 
 @frozen()

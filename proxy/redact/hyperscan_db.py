@@ -28,11 +28,9 @@ class DatabaseCache(Protocol):
 
     def get(self, name: str) -> bytes | None:
         """Return what was put under `name`, if anything."""
-        ...
 
     def put(self, name: str, data: bytes) -> None:
         """Store `data` under `name`; may fail without raising."""
-        ...
 
 
 class PatternSet:

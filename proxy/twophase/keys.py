@@ -44,15 +44,12 @@ class CommitKeys(Protocol):
 
     def ring(self, now: float) -> KeyRing:
         """Return the keys as they are now, without those whose time has passed."""
-        ...
 
     def entries(self, now: float) -> Sequence[Entry]:
         """Return the keys for people to look at, the one that signs first; none where none was made yet."""
-        ...
 
     def rotate(self, now: float, keep_seconds: float = KEEP_SECONDS) -> Entry:
         """Let a new key sign; the old one verifies `keep_seconds` longer."""
-        ...
 
 
 def open_keys(settings: Settings, environ: Mapping[str, str]) -> CommitKeys:

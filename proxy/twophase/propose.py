@@ -30,7 +30,6 @@ class Sampler(Protocol):
 
     async def sample(self, tool: str, description: str | None, arguments: Json, prompt: str | None) -> tuple[str, str]:
         """Return two drafts, made independently. Raises SamplerError where there are none."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
