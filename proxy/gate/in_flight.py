@@ -125,8 +125,13 @@ class InFlightCalls:
             self._shared_calls.post(in_flight)
             in_flight.shared = True
 
-    def surplus(self, agent: str) -> Iterator[InFlightCall]:
+    def surplus(self, agent: str) -> Iterable[InFlightCall]:
         """Return the oldest calls past the bounds, that of the agent and that of all; the caller ends them."""
+        if len(self._open) <= self._limit and len(self._agents.get(agent, ())) <= self._of_agent:
+            return ()
+        return self._oldest(agent)
+
+    def _oldest(self, agent: str) -> Iterator[InFlightCall]:
         while (mine := self._agents.get(agent)) is not None and len(mine) > self._of_agent:
             yield next(iter(mine.values()))
         while len(self._open) > self._limit:

@@ -10,7 +10,7 @@ from proxy.core.json_codec import read_quickly
 from proxy.core.model import Kind, Message
 from proxy.wire.jsonrpc import reencode
 from proxy.wire.mcp import PROTOCOL_VERSION
-from proxy.wire.sse_ping_carrier import carried
+from proxy.wire.sse_ping_carrier import PREFIX, carried
 
 if TYPE_CHECKING:
     from proxy.core.model import Context, InFlightCall, JsonObject, MessageId, Redaction
@@ -143,9 +143,10 @@ class ResponseRouter:
         if not ("result" in value or "error" in value):
             return self._take_aside(value)
         message_id = value.get("id")
-        # An answer of our own, if the id carries one.
-        if self._key is not None and (answers := carried(message_id, self._key)) is not None:
-            return list(answers)
+        if self._key is not None and isinstance(message_id, str) and message_id.startswith(PREFIX):
+            answers = carried(message_id, self._key)
+            if answers is not None:
+                return list(answers)
         if (in_flight := self._call_of(message_id)) is None:
             observed = self._responses.on_unmatched_response(self.context, value)
             return self._take_aside(value) if observed is value else [observed]
