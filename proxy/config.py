@@ -82,26 +82,9 @@ def _database_url(value: SecretStr) -> SecretStr:
     return value
 
 
-def _listen_or_off(value: str) -> str:
-    return value if value == "off" else _listen(value)
-
-
-def _default_workers() -> int:
-    return min(4, len(os.sched_getaffinity(0)))
-
-
-def _expand(path: Path) -> Path:
-    return path.expanduser()
-
-
-def _default_state_dir() -> Path:
-    base = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(base).expanduser() / "interlock"
-
-
 type Seconds = Annotated[float, Field(gt=0, le=86_400)]
 type Size = Annotated[ByteSize, Field(ge=1024)]
-type UserPath = Annotated[Path, AfterValidator(_expand)]
+type UserPath = Annotated[Path, AfterValidator(Path.expanduser)]
 
 SECRETS = frozenset({"database_url"})  # values never shown in a message
 
@@ -131,7 +114,8 @@ class Settings(BaseModel):
         default_factory=lambda: policies_dir() / "default.yaml", description="Policy file, or a folder of policy files."
     )
     state_dir: UserPath = Field(
-        default_factory=_default_state_dir, description="Folder for the CA, keys, tokens and the audit log."
+        default_factory=lambda: Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state") / "interlock",
+        description="Folder for the CA, keys, tokens and the audit log.",
     )
     database_url: Annotated[SecretStr, AfterValidator(_database_url)] | None = Field(
         None, description="URL of a Postgres that several proxies share; default: a file in the state folder."
@@ -147,9 +131,12 @@ class Settings(BaseModel):
         None, description="TCP address of the admin API, in addition to its unix socket."
     )
     workers: int = Field(
-        default_factory=_default_workers, ge=1, le=MAX_WORKERS, description="Number of worker processes."
+        default_factory=lambda: min(4, len(os.sched_getaffinity(0))),
+        ge=1,
+        le=MAX_WORKERS,
+        description="Number of worker processes.",
     )
-    health_listen: Annotated[str, AfterValidator(_listen_or_off)] = Field(
+    health_listen: Annotated[str, AfterValidator(lambda text: text if text == "off" else _listen(text))] = Field(
         "127.0.0.1:8081", description="Address of /healthz, /readyz and /metrics, or off."
     )
     ready_lag: Seconds = Field(300, description="Seconds that an event may wait for the store before /readyz fails.")
@@ -177,8 +164,7 @@ class Settings(BaseModel):
     )
     checkpoint_seconds: Seconds = Field(30, description="Seconds between signed checkpoints while events arrive.")
     trace: Literal["off", "auto", "require"] = Field(
-        "auto",
-        description="Whether `interlock run` traces servers with strace: off, auto (if it works), or require.",
+        "auto", description="Whether `interlock run` traces servers with strace: off, auto (if it works), or require."
     )
     commit_keys: UserPath | None = Field(None, description="File of the keys that sign commit tokens.")
     sampler_url: Annotated[str, AfterValidator(_base_url)] | None = Field(
@@ -233,9 +219,7 @@ class LoadedSettings:
 
 
 def load_settings(
-    flags: Mapping[str, Any] | None = None,
-    environ: Mapping[str, str] | None = None,
-    config_file: Path | None = None,
+    flags: Mapping[str, Any] | None = None, environ: Mapping[str, str] | None = None, config_file: Path | None = None
 ) -> LoadedSettings:
     """Return the settings. Raises ConfigError that names the setting, its value, its source and what to write."""
     environ = os.environ if environ is None else environ
@@ -249,7 +233,9 @@ def load_settings(
     ):
         for name, value in layer.items():
             values[name] = value
-            sources[name] = _variable_of(name, environ) if source == "environment" else source
+            sources[name] = f"{ENV_PREFIX}{name.upper()}" if source == "environment" else source
+            if source == "environment" and name == "database_url" and environ.get(DATABASE_URL_FILE):
+                sources[name] = DATABASE_URL_FILE
     try:
         return LoadedSettings(Settings(**values), sources)
     except ValidationError as error:
@@ -300,9 +286,7 @@ def _read_file(path: Path | None, environ: Mapping[str, str]) -> tuple[Path, dic
 def _read_environment(environ: Mapping[str, str]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for variable, text in environ.items():
-        if not variable.startswith(ENV_PREFIX) or variable == CONFIG_ENV or variable in SECRET_VARIABLES:
-            continue
-        if variable == DATABASE_URL_FILE:
+        if not variable.startswith(ENV_PREFIX) or variable in {CONFIG_ENV, DATABASE_URL_FILE, *SECRET_VARIABLES}:
             continue
         name = _known(variable.removeprefix(ENV_PREFIX).lower(), f"environment variable {variable}")
         if name == "large_uploads":
@@ -314,14 +298,6 @@ def _read_environment(environ: Mapping[str, str]) -> dict[str, Any]:
             raise ConfigError(f"INTERLOCK_DATABASE_URL and {DATABASE_URL_FILE} are both set; unset one of them")
         values["database_url"] = _read_secret(Path(file))
     return values
-
-
-def _variable_of(name: str, environ: Mapping[str, str]) -> str:
-    return (
-        DATABASE_URL_FILE
-        if name == "database_url" and environ.get(DATABASE_URL_FILE)
-        else f"{ENV_PREFIX}{name.upper()}"
-    )
 
 
 def _read_secret(file: Path) -> str:

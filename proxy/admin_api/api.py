@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -141,7 +141,10 @@ def _limit(request: Request) -> int:
 async def _reason(request: Request) -> str:
     """Return the reason in a request's body; an empty body has none."""
     body = await _body(request)
-    value = _parse(body) if body else {}
+    try:
+        value = json.loads(body) if body else {}
+    except (ValueError, RecursionError):
+        raise ApiError(400, "bad_request", "the body is not JSON") from None
     reason = value.get("reason", "") if isinstance(value, dict) and value.keys() <= {"reason"} else None
     if not isinstance(reason, str):
         raise ApiError(400, "bad_request", 'the body must be {"reason": "…"} and nothing else')
@@ -164,10 +167,3 @@ async def _body(request: Request) -> bytes:
     except TimeoutError:
         raise ApiError(408, "body_too_slow", f"the body did not arrive in {BODY_SECONDS:.0f} s") from None
     return body
-
-
-def _parse(body: bytes) -> Any:
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError):
-        raise ApiError(400, "bad_request", "the body is not JSON") from None

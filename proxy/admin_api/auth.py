@@ -74,7 +74,8 @@ class OperatorAuth:
         """Return the operator's name. Raises ApiError without a valid token."""
         if self._name is not None and not self._name.fits(_only(scope, b"host")):
             raise ApiError(421, "wrong_host", "the Host header does not name this listener")
-        token = _bearer(_only(scope, b"authorization"))
+        scheme, _, given = _only(scope, b"authorization").partition(" ")
+        token = given.strip() if scheme.lower() == "bearer" else ""
         try:
             operator = self._tokens.holder(token)
         except (ConfigError, OSError) as error:
@@ -95,11 +96,9 @@ class OperatorAuth:
         # operators with a right token never wait for the lock.
         async with self._turn:
             log.warning("operator token refused", **detail)
-            self._sink.record_later(
-                AuditEvent(
-                    event_id=new_id(), kind="operator_refused", time=time.time(), reason="operator_auth", detail=detail
-                )
-            )
+            now, reason = time.time(), "operator_auth"
+            event = AuditEvent(event_id=new_id(), kind="operator_refused", time=now, reason=reason, detail=detail)
+            self._sink.record_later(event)
             await asyncio.sleep(self._pause)
 
 
@@ -110,18 +109,10 @@ def _only(scope: Scope, wanted: bytes) -> str:
     return values[0].decode("latin-1") if len(values) == 1 else ""
 
 
-def _bearer(header: str) -> str:
-    scheme, _, token = header.partition(" ")
-    return token.strip() if scheme.lower() == "bearer" else ""
-
-
 def _kind(token: str) -> str:
     # For the audit log: what kind of credential was presented, never the credential.
-    if not token:
-        return "nothing"
-    return {"ilk_": "an agent's token", "ilo_": "an operator's token that is not valid"}.get(
-        token[:4], "something else"
-    )
+    kinds = {"": "nothing", "ilk_": "an agent's token", "ilo_": "an operator's token that is not valid"}
+    return kinds.get(token[:4], "something else")
 
 
 def _is_address(name: str) -> bool:

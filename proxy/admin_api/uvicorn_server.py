@@ -14,18 +14,12 @@ if TYPE_CHECKING:
     import asyncio
     from contextlib import AbstractContextManager
 
-    from starlette.types import ASGIApp
-
     from proxy.admin_api.auth import OperatorAuth
     from proxy.twophase.review import ProposalReview
 
 MAX_CONNECTIONS: Final = 32
 CONNECTION_SECONDS: Final = 30.0
 STOP_SECONDS: Final = 2
-
-
-def make_server(review: ProposalReview, auth: OperatorAuth) -> uvicorn.Server:
-    return _Server(_config(make_app(review, auth)))
 
 
 class _Server(uvicorn.Server):
@@ -45,9 +39,9 @@ class _Brief(H11Protocol):
         super().connection_lost(exc)
 
 
-def _config(app: ASGIApp) -> uvicorn.Config:
-    return uvicorn.Config(
-        app,
+def make_server(review: ProposalReview, auth: OperatorAuth) -> uvicorn.Server:
+    config = uvicorn.Config(
+        make_app(review, auth),
         http=_Brief,
         ws="none",
         lifespan="off",
@@ -58,3 +52,4 @@ def _config(app: ASGIApp) -> uvicorn.Config:
         limit_concurrency=MAX_CONNECTIONS,
         timeout_graceful_shutdown=STOP_SECONDS,
     )
+    return _Server(config)

@@ -20,17 +20,9 @@ BYPASS: Final = ("NO_PROXY", "no_proxy", "npm_config_noproxy", "NPM_CONFIG_NOPRO
 # A file in these replaces the system's roots, so it must contain those too: the bundle.
 ROOTS: Final = (
     "SSL_CERT_FILE",  # OpenSSL and so Python, Ruby and PHP; Go; Rust's native certificates; uv
-    "REQUESTS_CA_BUNDLE",
-    "CURL_CA_BUNDLE",
-    "GIT_SSL_CAINFO",
-    "PIP_CERT",
-    "AWS_CA_BUNDLE",
-    "CARGO_HTTP_CAINFO",
-    "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
-    "CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE",
-    "HTTPLIB2_CA_CERTS",
-    "WEBSOCKET_CLIENT_CA_BUNDLE",
-    "NIX_SSL_CERT_FILE",
+    *("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "PIP_CERT", "AWS_CA_BUNDLE", "CARGO_HTTP_CAINFO"),
+    *("GRPC_DEFAULT_SSL_ROOTS_FILE_PATH", "CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE", "HTTPLIB2_CA_CERTS"),
+    *("WEBSOCKET_CLIENT_CA_BUNDLE", "NIX_SSL_CERT_FILE"),
 )
 # A file in these is added to the program's own roots: the CA alone.
 EXTRA: Final = ("NODE_EXTRA_CA_CERTS", "DENO_CERT")

@@ -39,7 +39,10 @@ def set_baseline(
     """Set a tool's baseline prompt; only its hash is stored."""
     if (prompt is None) == (prompt_file is None):
         raise ConfigError("give the prompt with either --prompt or --prompt-file")
-    text = _decoded(prompt_file.read()) if prompt_file else prompt or ""
+    try:
+        text = prompt_file.read().decode("utf-8") if prompt_file else prompt or ""
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"the prompt is not UTF-8 (byte {error.start}); save it as UTF-8") from error
     if not tool or not normal_prompt(text):
         raise ConfigError("a baseline needs a tool's name and a prompt that is not empty")
     # A prompt may contain secrets, and comparing needs only the hash of its normal form.
@@ -82,13 +85,6 @@ def _on_store[T](settings: Settings, use: Callable[[ProposalStore], Awaitable[T]
             await store.close()
 
     return asyncio.run(run())
-
-
-def _decoded(data: bytes) -> str:
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"the prompt is not UTF-8 (byte {error.start}); save it as UTF-8") from error
 
 
 def _who() -> str:

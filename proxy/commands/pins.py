@@ -84,7 +84,10 @@ def approve(
         if known is None:
             raise _unknown_server(store, server)
         if tool is not None:
-            _check_digest(_named(known, server, tool), digest)
+            seen = _named(known, server, tool).seen
+            # The tool may have changed after the operator looked at it. Fewer than 8 characters would be guessable.
+            if digest is not None and (len(digest) < 8 or not seen.digest.startswith(digest)):
+                raise ConfigError(f"the tool's digest is now {seen.digest}, not {digest!r}; check it with `pins show`")
         return approve_pins(known, tool, time.time())
 
     store.update(server, change)
@@ -135,12 +138,6 @@ def _lines(made: ToolPrint) -> list[str]:
     if made.definition is None:
         return [f"(too long to store; digest {made.digest})"]
     return json.dumps(made.definition, indent=1, sort_keys=True).splitlines()
-
-
-def _check_digest(pin: Pin, digest: str | None) -> None:
-    # The tool may have changed after the operator looked at it. Fewer than 8 characters would be guessable.
-    if digest is not None and (len(digest) < 8 or not pin.seen.digest.startswith(digest)):
-        raise ConfigError(f"the tool's digest is now {pin.seen.digest}, not {digest!r}; check it with `pins show`")
 
 
 def _pins_of(store: PinFiles, server: str) -> ServerPins:

@@ -39,8 +39,7 @@ app = typer.Typer(help="Check, test, explain and replay policies.", no_args_is_h
 app.command("replay", epilog=replay.EPILOG)(replay.replay)
 
 PolicyPath = Annotated[
-    Path | None,
-    typer.Argument(help="Policy file, or a folder of policy files; default: the shipped policy."),
+    Path | None, typer.Argument(help="Policy file, or a folder of policy files; default: the shipped policy.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -138,14 +137,7 @@ def _test_data(results: tuple[TestResult, ...], covered: tuple[Coverage, ...]) -
     return {
         "ok": all(result.passed for result in results),
         "tests": [
-            {
-                "rule": r.rule,
-                "test": r.number,
-                "expected": r.expected,
-                "got": r.got,
-                "passed": r.passed,
-                "call": r.call,
-            }
+            {"rule": r.rule, "test": r.number, "expected": r.expected, "got": r.got, "passed": r.passed, "call": r.call}
             for r in results
         ],
         "coverage": [
@@ -191,22 +183,17 @@ def explain(
 
 def _read_call(file: Path) -> Call:
     try:
-        value = json.loads(file.read_bytes())
-        asked = TestCall.model_validate(value)
+        return TestCall.model_validate(json.loads(file.read_bytes())).as_call()
     except OSError as error:
         raise PolicyError(f"cannot read {file}: {error.strerror}") from None
     except ValueError as error:
-        why = _first_error(error) if isinstance(error, ValidationError) else error
+        why = str(error)
+        if isinstance(error, ValidationError):
+            first = error.errors()[0]
+            why = ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))
         raise PolicyError(
             f'{file}: not a call ({why}); write {{"tool": "read_file", "arguments": {{"path": "/etc/passwd"}}}}'
         ) from None
-    return asked.as_call()
-
-
-def _first_error(error: ValidationError) -> str:
-    first = error.errors()[0]
-    where = ".".join(map(str, first["loc"]))
-    return f"{where}: {first['msg']}" if where else first["msg"]
 
 
 def _show_explanation(explanation: Explanation) -> None:

@@ -41,18 +41,14 @@ STYLES = {"high": "bold red", "info": "yellow"}
 def probe(
     command: Annotated[list[str], typer.Argument(help="The server's command and arguments, after --; or a URL.")],
     transport: Annotated[
-        Literal["stdio", "http"],
-        typer.Option(help="How to reach it; over http only its declarations are checked."),
+        Literal["stdio", "http"], typer.Option(help="How to reach it; over http only its declarations are checked.")
     ] = "stdio",
     fail_on: Annotated[
         Literal["never", "info", "high"], typer.Option(help="Lowest severity that makes the exit code 3.")
     ] = "high",
     env: Annotated[
         list[str] | None,
-        typer.Option(
-            "--env",
-            help="NAME=VALUE, or NAME to pass on this shell's value; the server gets no other.",
-        ),
+        typer.Option(help="NAME=VALUE, or NAME to pass on this shell's value; the server gets no other."),
     ] = None,
     repeats: Annotated[int, typer.Option(min=0, max=100, help="How often to repeat each call.")] = 3,
     call_timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that a call may take.")] = 10.0,
@@ -82,19 +78,19 @@ def probe(
             report = _probe_remote(name, command, known)
         else:
             report = _probe_local(settings, name, command, _variables(env or []), repeats, call_timeout, known)
-    except TracingError as error:
-        Console(stderr=True, soft_wrap=True).print(Text.assemble(("error:", "bold red"), f" {printable_lines(error)}"))
-        raise typer.Exit(IMPOSSIBLE) from None
-    except StartError as error:
+    except (TracingError, StartError) as error:
         said = str(error).removeprefix("interlock run: ")
         Console(stderr=True, soft_wrap=True).print(Text.assemble(("error:", "bold red"), f" {printable_lines(said)}"))
-        raise typer.Exit(OTHER_ERROR) from None
+        raise typer.Exit(IMPOSSIBLE if isinstance(error, TracingError) else OTHER_ERROR) from None
     _keep(settings, name, report, known=known, accept=accept)
     if as_json:
         typer.echo(json.dumps(report.data(), ensure_ascii=False))
     else:
         _print(report)
-    raise typer.Exit(_exit_code(report, fail_on))
+    worst = report.worst()
+    if worst is not None and RANKS[worst] >= RANKS[fail_on]:
+        raise typer.Exit(FINDINGS)
+    raise typer.Exit(OTHER_ERROR if report.problem else CLEAN)
 
 
 def _variables(said: list[str]) -> dict[str, str]:
@@ -108,13 +104,6 @@ def _variables(said: list[str]) -> dict[str, str]:
             )
         variables[name] = value if equals else os.environ[name]
     return variables
-
-
-def _exit_code(report: ProbeReport, fail_on: str) -> int:
-    worst = report.worst()
-    if worst is not None and RANKS[worst] >= RANKS[fail_on]:
-        return FINDINGS
-    return OTHER_ERROR if report.problem else CLEAN
 
 
 def _probe_remote(name: str, command: list[str], known: baseline.ServerBaseline | None) -> ProbeReport:
@@ -137,16 +126,8 @@ def _probe_local(
     from proxy.probe.probe import Probe, ProbePlan  # noqa: PLC0415
     from proxy.trace.tracer import find_strace  # noqa: PLC0415
 
-    strace = find_strace(os.environ)
-    plan = ProbePlan(
-        name,
-        tuple(command),
-        strace,
-        variables,
-        repeats=repeats,
-        call_seconds=call_timeout,
-        state_dir=settings.state_dir,
-    )
+    words, strace, state_dir = tuple(command), find_strace(os.environ), settings.state_dir
+    plan = ProbePlan(name, words, strace, variables, repeats=repeats, call_seconds=call_timeout, state_dir=state_dir)
     columns = (TextColumn("probing {task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:

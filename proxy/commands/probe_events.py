@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 from proxy.audit.local_log_files import RunLog
@@ -26,12 +27,9 @@ def record(settings: Settings, name: str, report: ProbeReport, now: float) -> No
         cache=FileCache(settings.state_dir / "cache"),
     )
     masker.prepare(())()
-    log = RunLog(settings.state_dir, max_bytes=settings.audit_log_limit)
-    try:
+    with contextlib.closing(RunLog(settings.state_dir, max_bytes=settings.audit_log_limit)) as log:
         for event in _events(name, report, now, masker):
             log.record_later(event)
-    finally:
-        log.close()
 
 
 def _events(name: str, report: ProbeReport, now: float, masker: LiveMasker) -> Iterator[AuditEvent]:

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from proxy.commands.options import ConfigFile, StateDir
-from proxy.config import LoadedSettings, Settings, load_settings
+from proxy.config import Settings, load_settings
 from proxy.core.ids import new_id
 from proxy.core.model import Context, Principal
 from proxy.errors import ConfigError, StartError, TracingError
@@ -38,8 +38,7 @@ def run(
         typer.Option(help="The server's name in policies, pins and the audit log; default: its package or program."),
     ] = None,
     agent: Annotated[
-        str | None,
-        typer.Option(help="The agent's name in policies and the audit log; default: default_agent."),
+        str | None, typer.Option(help="The agent's name in policies and the audit log; default: default_agent.")
     ] = None,
     policy: Annotated[Path | None, typer.Option(help=Settings.model_fields["policy"].description)] = None,
     trace: Annotated[
@@ -58,16 +57,12 @@ def run(
     Exit code: the server's, or 128 plus the signal that ended it; 127 if there is no such program,
     126 if it cannot be executed, 1 for an error of Interlock.
     """
-    flags = {
-        "policy": policy,
-        "trace": trace,
-        "state_dir": state_dir,
-        "log_level": log_level,
-        "default_agent": agent,
-    }
+    flags = {"policy": policy, "trace": trace, "state_dir": state_dir, "log_level": log_level, "default_agent": agent}
     loaded = load_settings(flags, config_file=config)
     settings = loaded.settings
-    log_setup.configure(_log_level(loaded), settings.log_format)
+    # MCP clients show every line on stderr as an error: only warnings by default.
+    level = "warning" if loaded.sources["log_level"] == "default" else settings.log_level
+    log_setup.configure(level, settings.log_format)
     # Fail closed: who requires tokens must not get unauthenticated calls through the side door of stdio.
     if settings.agent_auth == "required":
         raise ConfigError(
@@ -91,11 +86,6 @@ def run(
     raise typer.Exit(asyncio.run(_serve(settings, context, launch, strace)))
 
 
-def _log_level(loaded: LoadedSettings) -> str:
-    # MCP clients show every line on stderr as an error: only warnings by default.
-    return "warning" if loaded.sources["log_level"] == "default" else loaded.settings.log_level
-
-
 def _strace(trace: str, name: str) -> str | None:
     """Return strace's path; None if the server runs untraced."""
     if trace == "off":
@@ -117,9 +107,7 @@ async def _serve(settings: Settings, context: Context, launch: Launch, strace: s
     from proxy.stdio.runner import StdioRunner  # noqa: PLC0415
     from proxy.trace.live_trace import LiveTrace  # noqa: PLC0415
 
-    def open_log() -> RunLog:
-        return RunLog(settings.state_dir, max_bytes=settings.audit_log_limit)
-
+    open_log = partial(RunLog, settings.state_dir, max_bytes=settings.audit_log_limit)
     components = Components(settings, open_log, lambda _: runner.tools_changed(), server=context.server)
     channel = watch = None
     if strace is not None:

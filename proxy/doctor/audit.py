@@ -102,13 +102,8 @@ async def _postgres(url: str) -> list[CheckResult]:
     else:
         found.append(ok("role", f"{seen.user} may add events but not change them"))
     if not seen.has_tomorrow:
-        found.append(
-            warn(
-                "partitions",
-                "there is no partition for tomorrow",
-                "keep a proxy running, or run `interlock db migrate`",
-            )
-        )
+        mend = "keep a proxy running, or run `interlock db migrate`"
+        found.append(warn("partitions", "there is no partition for tomorrow", mend))
     skew = f"the database's clock is {seen.skew:+.1f} s off ours"
     if abs(seen.skew) > max(SKEW_SECONDS, seen.delay):
         mend = "use NTP on both: commit tokens and retention depend on the clocks"

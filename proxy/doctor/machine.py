@@ -88,7 +88,10 @@ def kernel(environ: Mapping[str, str]) -> Iterator[CheckResult]:
     yield _namespaces()
     yield _program("nft", "nftables", environ)
     yield _program("ip", "iproute2", environ)
-    yield _seccomp()
+    if SECCOMP.exists():
+        yield ok("seccomp", "the kernel filters system calls")
+    else:
+        yield warn("seccomp", "the kernel cannot filter system calls", "use a kernel with CONFIG_SECCOMP_FILTER")
     yield _landlock()
 
 
@@ -103,11 +106,8 @@ def _namespaces() -> CheckResult:
     if tried.returncode == 0:
         return ok("namespaces", "a process can create its own namespaces")
     last = tried.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["no reason given"]
-    return warn(
-        "namespaces",
-        explain(f"namespaces: {last[0].rpartition('] ')[2]}"),
-        "until then `interlock confine` and `interlock probe` do not start anything (docs/confine.md)",
-    )
+    mend = "until then `interlock confine` and `interlock probe` do not start anything (docs/confine.md)"
+    return warn("namespaces", explain(f"namespaces: {last[0].rpartition('] ')[2]}"), mend)
 
 
 def _program(name: str, package: str, environ: Mapping[str, str]) -> CheckResult:
@@ -115,12 +115,6 @@ def _program(name: str, package: str, environ: Mapping[str, str]) -> CheckResult
     if found:
         return ok(name, found)
     return warn(name, f"{name} is not installed", f"install it, for example: sudo apt-get install {package}")
-
-
-def _seccomp() -> CheckResult:
-    if SECCOMP.exists():
-        return ok("seccomp", "the kernel filters system calls")
-    return warn("seccomp", "the kernel cannot filter system calls", "use a kernel with CONFIG_SECCOMP_FILTER")
 
 
 def _landlock() -> CheckResult:

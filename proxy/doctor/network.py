@@ -23,11 +23,8 @@ def proxy(running: Running | None, state_dir: Path) -> Iterator[CheckResult]:
     if running is None:
         yield ok("proxy", f"no proxy runs on {state_dir}")
     elif running.policy_problem:
-        yield fail(
-            "proxy",
-            f"process {running.pid} uses an older policy than the one on disk",
-            "correct the policy: `interlock policy check`",
-        )
+        said = f"process {running.pid} uses an older policy than the one on disk"
+        yield fail("proxy", said, "correct the policy: `interlock policy check`")
     else:
         yield ok("proxy", f"process {running.pid} listens on {running.listen}")
 
@@ -70,8 +67,7 @@ def environment(settings: Settings, running: Running | None, environ: Mapping[st
     if not url.rstrip("/").endswith(ours):
         yield ok("environment", "programs of this shell do not use the proxy; an agent's should")
         return
-    lacking = sorted(_lacking(settings.state_dir, environ))
-    if lacking:
+    if lacking := sorted(_lacking(settings.state_dir, environ)):
         yield fail("environment", f"{', '.join(lacking)} do not name the CA, so TLS fails", mend)
     elif any(environ.get(name) for name in BYPASS):
         yield warn("environment", "NO_PROXY lets some hosts bypass the proxy", mend)

@@ -39,7 +39,8 @@ class Authority:
         if not self.key_file.exists():
             # make_private keeps the first of several: two processes that start together must agree on one CA.
             key, made = _make()
-            make_private(self.key_file, _key_pem(key) + _pem(made))
+            pem = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+            make_private(self.key_file, key.private_bytes(*pem) + _pem(made))
         certificate = self.look()
         _refresh(self.certificate_file, _pem(certificate))
         _refresh(self.bundle_file, system_roots() + b"\n" + _pem(certificate))
@@ -72,11 +73,7 @@ class Authority:
 
 def system_roots() -> bytes:
     """Return the machine's trusted roots as PEM; certifi's if it has none."""
-    for path in (
-        ssl.get_default_verify_paths().cafile,
-        "/etc/ssl/certs/ca-certificates.crt",
-        certifi.where(),
-    ):
+    for path in (ssl.get_default_verify_paths().cafile, "/etc/ssl/certs/ca-certificates.crt", certifi.where()):
         if path and Path(path).is_file():
             return Path(path).read_bytes()
     return b""
@@ -138,12 +135,6 @@ def _usage() -> x509.KeyUsage:
         key_agreement=False,
         encipher_only=False,
         decipher_only=False,
-    )
-
-
-def _key_pem(key: EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
 
 

@@ -198,7 +198,9 @@ class WorkerCounters:
             elif event.kind.endswith("_refused"):
                 _bump(self._numbers, self._refused, event.kind, event.reason or OTHER)
             for finding in event.redactions:
-                _bump(self._numbers, self._redactions, _detector(finding.detector))
+                # A policy names its own detectors, and a reload may bring new names: they share one series.
+                name = "custom" if finding.detector.startswith("custom.") else finding.detector
+                _bump(self._numbers, self._redactions, name)
 
     def _time(self, name: str, seconds: float) -> None:
         offset = self._single[name]
@@ -219,11 +221,6 @@ def _outcome(outcome: str | None) -> str:
     if outcome is not None and outcome.startswith("http_"):
         return f"http_{outcome[5:6]}xx"
     return outcome or OTHER
-
-
-def _detector(name: str) -> str:
-    # A policy names its own detectors, and a reload may bring new names: they share one series.
-    return "custom" if name.startswith("custom.") else name
 
 
 class CountingSink:

@@ -15,7 +15,7 @@ from proxy.metrics.http_server import Reply
 from proxy.system.package_data import version
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from prometheus_client.metrics_core import Metric
 
@@ -46,39 +46,33 @@ class HealthReport:
         self.stopping = False
 
     def answer(self, path: str) -> Reply:
-        pages: dict[str, Callable[[], Reply]] = {
-            "/healthz": lambda: _reply(200, {"alive": True, "version": version()}),
-            "/readyz": self._readiness,
-            "/metrics": self._metrics,
-        }
-        if path not in pages:
-            return _reply(404, {"error": f"not found; use {', '.join(pages)}"})
-        return pages[path]()
+        match path:
+            case "/healthz":
+                return _reply(200, {"alive": True, "version": version()})
+            case "/readyz":
+                wrong = dict(self._wrong())
+                return _reply(503 if wrong else 200, {"ready": not wrong, "not_ready": wrong})
+            case "/metrics":
+                return self._metrics()
+        return _reply(404, {"error": "not found; use /healthz, /readyz, /metrics"})
 
     def reports(self) -> list[WorkerStatus]:
         """Return the last status of each worker that serves."""
         return [slot.worker.report for slot in self._slots if slot.worker and slot.worker.report]
 
-    def _readiness(self) -> Reply:
-        wrong = dict(self._wrong())
-        return _reply(503 if wrong else 200, {"ready": not wrong, "not_ready": wrong})
-
     def _wrong(self) -> Iterator[tuple[str, str]]:
         """Yield each reason for not being ready: its name and a sentence."""
         if self.stopping:
             yield "stopping", "the proxy is stopping"
-        missing = [str(slot.number) for slot in self._slots if not slot.serves]
-        if missing:
+        if missing := [str(slot.number) for slot in self._slots if not slot.serves]:
             yield "workers", f"{len(missing)} of {len(self._slots)} do not serve (number {', '.join(missing)})"
         silent = [str(s.number) for s in self._slots if s.serves and self._counters.silence(s.number) > SILENT_SECONDS]
         if silent:
             yield "silent", f"no heartbeat for {SILENT_SECONDS:.0f} s from worker {', '.join(silent)}"
         reports = self.reports()
-        problem = next((report.policy_problem for report in reports if report.policy_problem), None)
-        if problem is not None:
+        if problem := next((report.policy_problem for report in reports if report.policy_problem), None):
             yield "policy", f"the policy on disk is invalid; the previous one stays in force: {problem}"
-        problem = next((report.log_problem for report in reports if report.log_problem), None)
-        if problem is not None:
+        if problem := next((report.log_problem for report in reports if report.log_problem), None):
             yield "audit_log", f"the audit log cannot be written: {problem}"
         backlog, limit = self._read_backlog(), self._settings.ready_lag
         if backlog.lag_seconds is not None and backlog.lag_seconds > limit:

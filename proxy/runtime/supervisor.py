@@ -65,9 +65,8 @@ class WorkerSlot:
         return self.worker is not None and self.worker.report is not None
 
     def note(self) -> run_file.RunningWorker:
-        worker = self.worker
-        version = worker.report.policy_version if worker and worker.report else None
-        pid = worker.pid if worker else 0
+        pid, report = (self.worker.pid, self.worker.report) if self.worker else (0, None)
+        version = report.policy_version if report else None
         return run_file.RunningWorker(self.number, pid, self.serves, max(0, self.restarts), version)
 
 
@@ -140,7 +139,7 @@ class Supervisor:
         gc_tuning.freeze()
         try:
             with self._signals():
-                while not self._is_over():
+                while self._stopping_since is None or any(slot.worker for slot in self._slots):
                     self._keep_up()
                     self._note(on_ready)
                     self._wait()
@@ -169,9 +168,6 @@ class Supervisor:
             for number, handler in handlers.items():
                 signal.signal(number, handler)
             signal.set_wakeup_fd(before)
-
-    def _is_over(self) -> bool:
-        return self._stopping_since is not None and not any(slot.worker for slot in self._slots)
 
     def _keep_up(self) -> None:
         """Handle signals, start missing workers, reload the policy, close old health connections."""
@@ -215,10 +211,7 @@ class Supervisor:
         if policy.problem is not None and self._in_force not in (None, policy.current().version):
             log.error("worker not replaced: the policy on disk is invalid", worker=slot.number, error=policy.problem)
             slot.due = time.monotonic() + LONGEST_PAUSE
-        else:
-            self._start(slot)
-
-    def _start(self, slot: WorkerSlot) -> None:
+            return
         slot.restarts += 1
         slot.worker = fork_worker(slot.number, lambda channel: self._work(slot, channel), self._close_inherited)
 
@@ -241,13 +234,17 @@ class Supervisor:
             number=slot.number,
             preloaded=self._preloaded,
             addresses=self._listening.addresses,
-            private=self._private,
+            private=[self._health_address] if self._health is not None else [],
             listeners=self._listeners,
             channel=channel,
             counters=self._counters.row(slot.number),
             shared_calls=self._shared_calls,
         )
-        event_loop.run(_serve(self._settings, context))
+
+        async def serve() -> None:
+            await Worker(self._settings, context).run()
+
+        event_loop.run(serve())
 
     def _wait(self) -> None:
         """Wait for a signal, a worker or a health connection, at most until something is due."""
@@ -260,8 +257,7 @@ class Supervisor:
         for number, wanted in self._health.interests() if self._health is not None else ():
             poll.register(number, wanted)
         waits = [slot.due - now for slot in self._slots if slot.worker is None and self._stopping_since is None]
-        ready = poll.poll(1000 * max(0.0, min([TICK_SECONDS, *waits])))
-        for number, _ in ready:
+        for number, _ in poll.poll(1000 * max(0.0, min([TICK_SECONDS, *waits]))):
             self._attend(number, workers)
 
     def _attend(self, number: int, workers: list[WorkerProcess]) -> None:
@@ -303,10 +299,6 @@ class Supervisor:
                 slot.worker.reap()
                 slot.worker = None
 
-    @property
-    def _private(self) -> list[tuple[str, int]]:
-        return [self._health_address] if self._health is not None else []
-
     def _note(self, on_ready: Callable[[run_file.Running], None]) -> None:
         """Write the run file if it changed; call `on_ready` once, when all workers serve."""
         if self._stopping_since is not None or not (self._ready or all(slot.serves for slot in self._slots)):
@@ -341,7 +333,3 @@ class Supervisor:
             health=format_address(self._health_address) if self._health is not None else None,
             workers=tuple(slot.note() for slot in self._slots),
         )
-
-
-async def _serve(settings: Settings, context: WorkerContext) -> None:
-    await Worker(settings, context).run()

@@ -113,9 +113,8 @@ class Components:
 
     async def watch(self) -> None:
         """Follow changes of the policy, the pins and the proposals. Runs until cancelled."""
-        await asyncio.gather(
-            self.policy.watch(), watch_approvals(self.pins, self._approved), self.two_phase.sweep_forever()
-        )
+        pins = watch_approvals(self.pins, self._approved)
+        await asyncio.gather(self.policy.watch(), pins, self.two_phase.sweep_forever())
 
     async def close(self) -> None:
         # The gate first: it records the outcome of calls it gives up, and the pipeline last, since all others record.

@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 
     from proxy.admin_api.sockets import Listeners
     from proxy.config import Settings
-    from proxy.core.interfaces import EventSink
     from proxy.metrics.counters import WorkerCounters
     from proxy.system.listen_ports import Address
 
@@ -87,17 +86,23 @@ class Worker:
         self.shared_calls = SharedCalls(context.shared_calls) if context.shared_calls is not None else None
         self.components = Components(
             settings,
-            self._open_log,
+            lambda: DaemonLog(settings.state_dir, max_bytes=settings.audit_log_limit, worker=context.number),
             self.announcer.tools_changed,
             self._report,
             preloaded=context.preloaded,
-            wrap_sink=self._counting,
+            wrap_sink=lambda sink: CountingSink(sink, context.counters),
             lead=context.number == 1,
             shared_calls=self.shared_calls,
         )
         self.policy, self.gate = self.components.policy, self.components.gate
         self.authority = Authority(settings.state_dir)
-        self.admin_api = self._admin_api()
+        self.admin_api = AdminApiServer(
+            ProposalReview(self.components.store, self.components.sink, time.time),
+            self.components.operators,
+            self.components.sink,
+            settings.state_dir,
+            listeners=context.listeners,
+        )
         self.connections = ConnectionGuard(
             self.gate,
             self._context.counters,
@@ -107,16 +112,6 @@ class Worker:
             default_agent=settings.default_agent,
         )
         self.master = self._master()
-
-    def _open_log(self) -> DaemonLog:
-        settings = self._settings
-        return DaemonLog(settings.state_dir, max_bytes=settings.audit_log_limit, worker=self._context.number)
-
-    def _counting(self, sink: EventSink) -> EventSink:
-        return CountingSink(sink, self._context.counters)
-
-    def stop(self) -> None:
-        self._stop.set()
 
     async def run(self) -> None:
         """Serve until stopped, then drain and write every event. Raises ConfigError if it cannot listen."""
@@ -129,12 +124,16 @@ class Worker:
         watching = asyncio.create_task(self._watch())
         try:
             await self._listening(serving)
-            self._handle_signals()
+            loop = asyncio.get_running_loop()
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, self._stop.set)
+            loop.add_signal_handler(signal.SIGHUP, self.policy.request_reload)
             self._report()
             stopped = asyncio.create_task(self._stop.wait())
             await asyncio.wait([serving, stopped, watching], return_when=asyncio.FIRST_COMPLETED)
             if not self._stop.is_set():
-                raise RuntimeError("a task that should never end has ended") from _why(serving, watching)
+                ended = (task.exception() for task in (serving, watching) if task.done() and not task.cancelled())
+                raise RuntimeError("a task that should never end has ended") from next(filter(None, ended), None)
             await self._drain()
         finally:
             watching.cancel()
@@ -163,35 +162,19 @@ class Worker:
         while not server.listen_addrs():
             failed = next((s.last_exception for s in server.servers if s.last_exception), None)
             if failed is not None:
-                await self._refuse_to_listen(failed)
+                reason = str(getattr(failed, "strerror", None) or failed).partition("\n")[0]
+                raise ConfigError(
+                    f"setting listen = {self._settings.listen!r}: {reason}; "
+                    "stop what uses that address, or choose another, for example --listen 127.0.0.1:0"
+                ) from failed
             if serving.done():
                 serving.result()
                 raise ConfigError("the proxy stopped before it was ready")
             await asyncio.sleep(0.005)
 
-    def _admin_api(self) -> AdminApiServer:
-        settings, components = self._settings, self.components
-        review = ProposalReview(components.store, components.sink, time.time)
-        return AdminApiServer(
-            review, components.operators, components.sink, settings.state_dir, listeners=self._context.listeners
-        )
-
     def _report(self) -> None:
         version, problem = self.policy.current().version, self.policy.problem
         self._context.channel.report(WorkerStatus(version, problem, self.components.recording.problem))
-
-    async def _refuse_to_listen(self, error: Exception) -> None:
-        reason = str(error.strerror if isinstance(error, OSError) and error.strerror else error).partition("\n")[0]
-        raise ConfigError(
-            f"setting listen = {self._settings.listen!r}: {reason}; "
-            "stop what uses that address, or choose another, for example --listen 127.0.0.1:0"
-        ) from error
-
-    def _handle_signals(self) -> None:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self.stop)
-        loop.add_signal_handler(signal.SIGHUP, self.policy.request_reload)
 
     async def _drain(self) -> None:
         # Order: refuse new requests, stop accepting connections, then wait for the calls in flight.
@@ -210,12 +193,10 @@ class Worker:
         if self.shared_calls is not None:
             self.shared_calls.close()
 
-    def _own_addresses(self) -> list[Address]:
-        return [*self._context.addresses, *self._context.private, *self.admin_api.addresses]
-
     def _master(self) -> InterlockMaster:
         settings = self._settings
         limits = _limits(settings)
+        own = (*self._context.addresses, *self._context.private)
         seal_key = read_or_make_key(settings.state_dir / "keys" / "seal.key", sse_ping_carrier.KEY_BYTES)
         replacements = FAST if settings.fast else Replacements()
         install(replacements, self._context.addresses)
@@ -234,15 +215,8 @@ class Worker:
                 default_agent=settings.default_agent,
                 required=settings.agent_auth == "required",
             ),
-            Egress(EgressGuard(self.policy.current, self._own_addresses), self.gate),
-            McpGate(
-                self.gate,
-                limits,
-                seal_key,
-                self.connections,
-                self.announcer.streams_of,
-                self.shared_calls,
-            ),
+            Egress(EgressGuard(self.policy.current, lambda: [*own, *self.admin_api.addresses]), self.gate),
+            McpGate(self.gate, limits, seal_key, self.connections, self.announcer.streams_of, self.shared_calls),
             WebsocketGate(self.gate, limits.message_bytes, seal_key, self.connections),
             self.announcer,
         )
@@ -260,11 +234,6 @@ class Worker:
             ssl_verify_upstream_trusted_ca=str(self.authority.upstream_roots(settings.upstream_ca)),
         )
         return master
-
-
-def _why(*tasks: asyncio.Task[None]) -> BaseException | None:
-    ended = (task.exception() for task in tasks if task.done() and not task.cancelled())
-    return next((error for error in ended if error is not None), None)
 
 
 def _limits(settings: Settings) -> Limits:

@@ -55,8 +55,7 @@ def without(name: str) -> Iterator[None]:
 @contextlib.contextmanager
 def _stood_in_for(*libraries: str) -> Iterator[None]:
     """Replace libraries by stand-ins inside the block; a later import gets the real library."""
-    present = {library for library in libraries if library in sys.modules}
-    finder = _StandIns(set(libraries) - present)
+    finder = _StandIns({library for library in libraries if library not in sys.modules})
     sys.meta_path.insert(0, finder)
     try:
         yield

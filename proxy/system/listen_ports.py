@@ -27,7 +27,8 @@ class ReservedPorts:
         self._sockets: list[socket.socket] = []
         self.addresses: list[Address] = []
         try:
-            for family, address in _resolve(host, port):
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+            for family, address in dict.fromkeys((each[0], (str(each[4][0]), port)) for each in found):
                 # A trial without SO_REUSEPORT: with it, two proxies of one user would silently share the port, and each
                 # would get half of the agents' connections.
                 if address[1]:
@@ -68,12 +69,6 @@ def unusable(setting: str, host: str, port: int, error: OSError) -> ConfigError:
 def format_address(address: Sequence[str | int]) -> str:
     host, port = address[:2]
     return f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"
-
-
-def _resolve(host: str, port: int) -> list[tuple[socket.AddressFamily, Address]]:
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    every = [(family, (str(address[0]), port)) for family, _, _, _, address in found]
-    return list(dict.fromkeys(every))
 
 
 def _bound(family: socket.AddressFamily, address: Address, *, shared: bool) -> socket.socket:

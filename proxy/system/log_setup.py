@@ -47,14 +47,14 @@ def configure(level: str = "info", log_format: str = "auto") -> None:
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
-    final: Processor = _encode if as_json else _console_renderer()
+    final: Processor = _encode
+    if not as_json:
+        # The default traceback shows local variables, and so arguments and secrets.
+        plain = structlog.dev.plain_traceback
+        final = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=shared,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, final],
-        )
-    )
+    format_line = structlog.stdlib.ProcessorFormatter
+    handler.setFormatter(format_line(foreign_pre_chain=shared, processors=[format_line.remove_processors_meta, final]))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
@@ -179,8 +179,3 @@ class _Lines:
         return _encode(logger, "info", _stamp(logger, "info", line, now))
 
     debug = warning = warn = error = critical = exception = fatal = log = msg
-
-
-def _console_renderer() -> Processor:
-    # The default traceback shows local variables, and so arguments and secrets.
-    return structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback)

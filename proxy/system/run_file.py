@@ -26,23 +26,19 @@ class RunningWorker:
 
 @dataclass(frozen=True)
 class Running:
-    """Addresses of a running proxy, and the policy in force.
+    """Addresses of a running proxy, and the policy in force."""
 
-    `pid` is the supervisor's. `policy_problem` says why the policy on disk is not in force. `operator_socket` and
-    `operator_listen` are the admin API's socket and TCP address, `health` is the address of health and metrics.
-    """
-
-    pid: int
+    pid: int  # the supervisor's
     listen: str
     mode: str
     ca: str
     policy: str
     policy_version: str
     started: float
-    policy_problem: str | None = None
-    operator_socket: str | None = None
-    operator_listen: str | None = None
-    health: str | None = None
+    policy_problem: str | None = None  # why the policy on disk is not in force
+    operator_socket: str | None = None  # the admin API's unix socket
+    operator_listen: str | None = None  # the admin API's TCP address
+    health: str | None = None  # the address of health and metrics
     workers: tuple[RunningWorker, ...] = ()
 
 
