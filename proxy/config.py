@@ -204,7 +204,6 @@ class Settings(BaseModel):
 
 
 def split_address(listen: str) -> tuple[str, int]:
-    """Return host and port of a valid listen address."""
     match = _LISTEN.fullmatch(listen)
     assert match is not None
     return match["host"].strip("[]"), int(match["port"])
@@ -212,8 +211,6 @@ def split_address(listen: str) -> tuple[str, int]:
 
 @dataclass(frozen=True)
 class LoadedSettings:
-    """The settings, and the source of each."""
-
     settings: Settings
     sources: Mapping[str, str]
 

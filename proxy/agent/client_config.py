@@ -72,15 +72,10 @@ def wrap(text: str, interlock: Sequence[str]) -> Rewritten:
 
 def unwrap(text: str) -> Rewritten:
     """Remove `interlock run` from every server that has it. Raises ConfigError."""
-    edits: list[Edit] = []
-    changed: list[str] = []
     plain = _without_comments(text)
-    for server in _servers(plain):
-        inner = _wrapped(server.value)
-        if inner is not None:
-            edits += _edit(text, plain, server, inner)
-            changed.append(server.key)
-    return Rewritten(_apply(text, edits), tuple(changed))
+    wrapped = [(server, inner) for server in _servers(plain) if (inner := _wrapped(server.value)) is not None]
+    edits = [edit for server, inner in wrapped for edit in _edit(text, plain, server, inner)]
+    return Rewritten(_apply(text, edits), tuple(server.key for server, _ in wrapped))
 
 
 def _without_comments(text: str) -> str:

@@ -14,17 +14,8 @@ from typer.core import TyperGroup
 from proxy.agent.env import ProxyEndpoint, change, reached, without_proxy
 from proxy.commands.exec import exit_not_started
 from proxy.commands.lazy import spaced
-from proxy.commands.options import ConfigFile, StateDir, takes
-from proxy.commands.proxy_address import (
-    Agent,
-    FoundProxy,
-    Listen,
-    ProxyOptions,
-    TokenFile,
-    Up,
-    endpoint,
-    find_running,
-)
+from proxy.commands.options import takes
+from proxy.commands.proxy_address import EndpointOptions, FoundProxy, ProxyOptions, Up, endpoint, find_running
 from proxy.config import DATABASE_URL_FILE, config_path, split_address
 from proxy.confine.file_view import FileView, plan_file_view
 from proxy.confine.firewall import FORWARDER_PORT, RESOLVER_PORT, ruleset
@@ -72,9 +63,9 @@ def _say(text: str) -> None:
 
 
 @app.command(epilog=spaced(EPILOG))
-@takes(ProxyOptions)
+@takes(EndpointOptions)
 def run(
-    options: ProxyOptions,
+    options: EndpointOptions,
     command: Annotated[list[str], typer.Argument(help="The agent's command and arguments, after --.")],
     keep_socket: Annotated[
         list[str] | None,
@@ -124,7 +115,7 @@ def run(
     raise typer.Exit(code)
 
 
-def _files(options: ProxyOptions, found: FoundProxy, way_in: ProxyEndpoint, kept: list[str]) -> FileView:
+def _files(options: EndpointOptions, found: FoundProxy, way_in: ProxyEndpoint, kept: list[str]) -> FileView:
     """Choose what to hide from the agent: services that could act for it, and the proxy's secrets."""
     for path in kept:
         if not Path(path).is_socket():
@@ -172,15 +163,8 @@ def rules(
 
 
 @app.command(epilog="Example:  interlock confine gateway --listen 127.0.0.1:8080")
-def gateway(
-    port: Port = FORWARDER_PORT,
-    resolver_port: ResolverPort = RESOLVER_PORT,
-    listen: Listen = None,
-    agent: Agent = None,
-    token_file: TokenFile = None,
-    state_dir: StateDir = None,
-    config: ConfigFile = None,
-) -> None:
+@takes(ProxyOptions)
+def gateway(options: ProxyOptions, port: Port = FORWARDER_PORT, resolver_port: ResolverPort = RESOLVER_PORT) -> None:
     """Serve the traffic that `interlock confine rules` redirects: send it to the proxy, and answer DNS queries.
 
     Run it in the network of the agent's container, as the user given with --proxy-uid. It runs until
@@ -188,7 +172,7 @@ def gateway(
     """
     from proxy.confine.forwarder import serve_gateway  # noqa: PLC0415
 
-    found = find_running(ProxyOptions(listen, None, agent, token_file, state_dir, config))
+    found = find_running(options)
     sockets = bind_sockets(port, resolver_port)
 
     def announce() -> None:

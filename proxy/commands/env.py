@@ -10,7 +10,7 @@ import typer
 
 from proxy.agent.env import through_proxy
 from proxy.commands.options import takes
-from proxy.commands.proxy_address import ProxyOptions, endpoint, find_expected
+from proxy.commands.proxy_address import EndpointOptions, endpoint, find_expected
 from proxy.errors import ConfigError
 
 EPILOG = """
@@ -23,9 +23,9 @@ Examples:
 type Shell = Literal["sh", "fish", "powershell", "docker"]
 
 
-@takes(ProxyOptions)
+@takes(EndpointOptions)
 def env(
-    options: ProxyOptions,
+    options: EndpointOptions,
     shell: Annotated[Shell, typer.Option(help="Syntax to print; docker: a file for `docker run --env-file`.")] = "sh",
 ) -> None:
     """Print the environment variables that send an agent through the proxy.

@@ -11,7 +11,7 @@ import typer
 
 from proxy.agent.env import change, through_proxy
 from proxy.commands.options import takes
-from proxy.commands.proxy_address import NOT_STARTED, ProxyOptions, Up, endpoint, find_running
+from proxy.commands.proxy_address import NOT_STARTED, EndpointOptions, Up, endpoint, find_running
 from proxy.errors import InterlockError, StartError
 from proxy.sandbox.process_reaper import RESTORED, start_code
 from proxy.sandbox.server_process import plan_launch
@@ -25,9 +25,9 @@ Examples:
 """
 
 
-@takes(ProxyOptions)
+@takes(EndpointOptions)
 def exec_(
-    options: ProxyOptions,
+    options: EndpointOptions,
     command: Annotated[list[str], typer.Argument(help="The agent's command and arguments, after --.")],
     up: Up = False,  # noqa: FBT002
 ) -> None:
@@ -61,7 +61,6 @@ def exec_program(command: list[str], environ: dict[str, str]) -> NoReturn:
 
 
 def exit_not_started(name: str, error: Exception) -> NoReturn:
-    """Print why the agent was not started, and exit."""
     said = str(error).removeprefix("interlock run: ")
     typer.echo(f"interlock {name}: {said}", err=True)
     raise typer.Exit(error.code if isinstance(error, StartError) else NOT_STARTED) from None

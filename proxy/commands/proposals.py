@@ -33,8 +33,6 @@ _COLOURS = {"pending": "yellow", "approved": "green", "rejected": "red", "blocke
 
 @dataclass(frozen=True)
 class ReviewOptions:
-    """The options that every command here has."""
-
     token_file: TokenFile = None
     state_dir: StateDir = None
     database_url: DatabaseUrl = None

@@ -52,16 +52,18 @@ class ProxyOptions:
     """The options that name a proxy and the agent that calls through it."""
 
     listen: Listen = None
-    ca_folder: CaFolder = None
     agent: Agent = None
     token_file: TokenFile = None
     state_dir: StateDir = None
     config: ConfigFile = None
 
 
-class FoundProxy(NamedTuple):
-    """A proxy, and the agent that calls through it."""
+@dataclass(frozen=True)
+class EndpointOptions(ProxyOptions):
+    ca_folder: CaFolder = None
 
+
+class FoundProxy(NamedTuple):
     settings: Settings
     address: str
     agent: str | None
@@ -112,7 +114,7 @@ def find_expected(options: ProxyOptions) -> FoundProxy:
     return FoundProxy(settings, running.listen if running else settings.listen, options.agent, token)
 
 
-def endpoint(options: ProxyOptions, found: FoundProxy, *, here: bool = True) -> ProxyEndpoint:
+def endpoint(options: EndpointOptions, found: FoundProxy, *, here: bool = True) -> ProxyEndpoint:
     """Return what the agent needs to use the proxy; `here`: it runs on this machine, so the CA's files must exist.
 
     Raises ConfigError if they do not.

@@ -107,10 +107,9 @@ def _original(path: Path, before: str) -> str:
 
 def interlock_words() -> list[str]:
     """Return the command that starts this Interlock from any folder."""
-    found = shutil.which("interlock")
-    script = Path(sys.argv[0])
-    if found is not None:
+    if shutil.which("interlock") is not None:
         return ["interlock"]
+    script = Path(sys.argv[0])
     if script.name == "interlock" and script.exists():
         return [str(script.resolve())]
     return [sys.executable, "-m", "proxy.cli"]

@@ -11,7 +11,7 @@ from proxy.store.postgres import TIMEOUT, connect, unavailable
 from proxy.store.queries import Queries
 from proxy.system.database_url import shown
 
-_QUERIES = Queries("doctor")
+_SQL = Queries("doctor")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +37,14 @@ async def inspect_database(url: str) -> DatabaseFacts:
     try:
         # Its clock is compared with the middle of the round trip: a slow network alone must not look like skew.
         before = time.time()
-        ((version, major, user, theirs),) = await connection.fetch(_QUERIES["server_facts"])
+        ((version, major, user, theirs),) = await connection.fetch(_SQL["server_facts"])
         after = time.time()
         schema = await read_schema(connection)
         facts = (shown(url), version, major, user, theirs - (before + after) / 2, after - before)
         if schema.problem():
             return DatabaseFacts(*facts, schema.problem(), len(schema.applied))
         tomorrow = dt.datetime.fromtimestamp(theirs, dt.UTC) + dt.timedelta(days=1)
-        (rights,) = await connection.fetch(_QUERIES["event_rights"], f"events_{tomorrow:%Y%m%d}")
+        (rights,) = await connection.fetch(_SQL["event_rights"], f"events_{tomorrow:%Y%m%d}")
         return DatabaseFacts(*facts, None, len(schema.applied), *rights)
     except Exception as error:
         raise unavailable(url, error) from error

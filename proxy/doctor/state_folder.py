@@ -26,7 +26,6 @@ PRIVATE = ("keys", "log", "store", "checkpoints")
 
 
 def permissions(path: Path) -> Iterator[CheckResult]:
-    """Check who may read and write the state folder and its secrets."""
     try:
         about = path.stat()
     except FileNotFoundError:
@@ -60,7 +59,6 @@ def _open_files(path: Path) -> Iterator[Path]:
 
 
 def disk_space(path: Path, log_limit: int) -> Iterator[CheckResult]:
-    """Check the free space for the audit log."""
     folder = next(parent for parent in (path.absolute(), *path.absolute().parents) if parent.is_dir())
     free, files = shutil.disk_usage(folder).free, os.statvfs(folder)
     said = f"{free >> 20} MiB are free for {folder}"

@@ -114,7 +114,6 @@ class FakeAddresses:
         return tuple(str(network[number + 1]) for network in self._networks)
 
     def name(self, address: str) -> str | None:
-        """Return the name that `address` was assigned to, if any."""
         wanted = ipaddress.ip_address(address)
         for network in self._networks:
             if wanted in network:
@@ -123,5 +122,4 @@ class FakeAddresses:
         return None
 
     def covers(self, address: str) -> bool:
-        """Return whether `address` is in one of the networks."""
         return any(ipaddress.ip_address(address) in network for network in self._networks)

@@ -24,8 +24,6 @@ BACKDATED = dt.timedelta(days=1)  # agents' clocks may be slow
 
 
 class Authority:
-    """The CA's files in a state folder."""
-
     def __init__(self, state_dir: Path) -> None:
         self.folder = state_dir / "ca"
         self.key_file = self.folder / "mitmproxy-ca.pem"  # the name mitmproxy looks for: key and certificate

@@ -55,7 +55,6 @@ class Tokens:
         return found if token.startswith(self.prefix) else None
 
     def names(self) -> dict[str, float]:
-        """Return each name and when it was added."""
         return {name: float(entry["added"]) for name, entry in self._read().items()}
 
     def add(self, name: str) -> str:
@@ -124,15 +123,11 @@ class Tokens:
 
 
 class AgentTokens(Tokens):
-    """The agents that may call through the proxy."""
-
     role = "agent"
     prefix = "ilk_"
 
 
 class OperatorTokens(Tokens):
-    """The operators that may approve and reject proposals."""
-
     role = "operator"
     prefix = "ilo_"
 

@@ -124,7 +124,6 @@ class Counters:
         return self._memory[row * self._layout.size : (row + 1) * self._layout.size]
 
     def beat(self, worker: int) -> None:
-        """Record that a worker is alive now."""
         self._beats[worker - 1] = time.monotonic()
 
     def silence(self, worker: int) -> float:
@@ -132,7 +131,6 @@ class Counters:
         return time.monotonic() - self._beats[worker - 1]
 
     def total(self, offset: int) -> float:
-        """Return one number summed over all workers."""
         return sum(self._memory[offset :: self._layout.size])
 
     def sums(self) -> Iterator[Series]:
@@ -180,12 +178,10 @@ class WorkerCounters:
         return self._total(self._single[name])
 
     def time(self, name: str, seconds: float) -> None:
-        """Add a duration to a histogram."""
         with self._lock:
             self._time(name, seconds)
 
     def count(self, event: AuditEvent) -> None:
-        """Count an audit event."""
         with self._lock:
             if event.kind == "decided":
                 _bump(self._numbers, self._calls, event.decision or OTHER, event.reason or OTHER)

@@ -33,8 +33,6 @@ REMEMBERED_SECONDS: Final = 1.0
 
 
 class HealthReport:
-    """Answers /healthz, /readyz and /metrics."""
-
     def __init__(self, settings: Settings, counters: Counters, slots: Sequence[WorkerSlot], policy: LivePolicy) -> None:
         self._settings = settings
         self._counters = counters

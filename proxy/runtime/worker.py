@@ -132,8 +132,7 @@ class Worker:
             stopped = asyncio.create_task(self._stop.wait())
             await asyncio.wait([serving, stopped, watching], return_when=asyncio.FIRST_COMPLETED)
             if not self._stop.is_set():
-                ended = (task.exception() for task in (serving, watching) if task.done() and not task.cancelled())
-                raise RuntimeError("a task that should never end has ended") from next(filter(None, ended), None)
+                raise RuntimeError("a task that should never end has ended") from _why(serving, watching)
             await self._drain()
         finally:
             watching.cancel()
@@ -234,6 +233,11 @@ class Worker:
             ssl_verify_upstream_trusted_ca=str(self.authority.upstream_roots(settings.upstream_ca)),
         )
         return master
+
+
+def _why(*tasks: asyncio.Task[None]) -> BaseException | None:
+    ended = (task.exception() for task in tasks if task.done() and not task.cancelled())
+    return next(filter(None, ended), None)
 
 
 def _limits(settings: Settings) -> Limits:

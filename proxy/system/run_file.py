@@ -15,10 +15,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunningWorker:
-    """One worker; `pid` is 0 while it is being replaced."""
-
     number: int
-    pid: int
+    pid: int  # 0 while it is being replaced
     serves: bool
     restarts: int
     policy_version: str | None = None

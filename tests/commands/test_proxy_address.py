@@ -10,7 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from proxy.commands.proxy_address import FoundProxy, ProxyOptions, endpoint, find_expected, find_running, start_proxy
+from proxy.commands.proxy_address import (
+    EndpointOptions,
+    FoundProxy,
+    ProxyOptions,
+    endpoint,
+    find_expected,
+    find_running,
+    start_proxy,
+)
 from proxy.errors import ConfigError
 from proxy.system import run_file
 
@@ -22,7 +30,7 @@ def leave_note(folder: Path, mode: str = "regular", policy: str = "/p.yaml") -> 
 
 def test_a_running_proxy_is_found_by_its_note(tmp_path: Path, environment: None) -> None:
     leave_note(tmp_path)
-    options = ProxyOptions(state_dir=tmp_path)
+    options = EndpointOptions(state_dir=tmp_path)
     found = find_running(options)
     way_in = endpoint(options, found)
     assert (found.address, way_in.url, found.policy) == ("0.0.0.0:7", "http://127.0.0.1:7", "/p.yaml")
@@ -52,7 +60,7 @@ def test_one_in_another_mode_is_not_taken(
 
 
 def test_one_that_is_named_needs_no_note_but_its_own_certificate(tmp_path: Path, environment: None) -> None:
-    options = ProxyOptions("127.0.0.1:9", tmp_path / "elsewhere", state_dir=tmp_path / "none")
+    options = EndpointOptions("127.0.0.1:9", ca_folder=tmp_path / "elsewhere", state_dir=tmp_path / "none")
     with pytest.raises(ConfigError, match=r"there is no ca\.pem in .*elsewhere.* --ca-folder"):
         endpoint(options, find_running(options))
     with pytest.raises(ConfigError, match=r"there is no ca.pem in .*/none/ca"):

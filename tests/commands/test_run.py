@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from proxy.commands import run as module
-from proxy.config import load_settings
 from tests.commands.conftest import Run, complaint
 
 
@@ -54,11 +53,18 @@ def test_a_name_that_cannot_be_shown_is_refused(name: str, run: Run) -> None:
     assert "--server-name" in complaint(run("run", "--server-name", name, "--", "true"))
 
 
-def test_it_is_quiet_unless_asked_to_speak(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert module._log_level(load_settings({}, {})) == "warning"
-    assert module._log_level(load_settings({}, {"INTERLOCK_LOG_LEVEL": "info"})) == "info"
-    assert module._log_level(load_settings({"log_level": "debug"}, {})) == "debug"
+def test_it_is_quiet_unless_asked_to_speak(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def serve(*_: object) -> int:
+        return 0
+
+    levels: list[str] = []
+    monkeypatch.setattr(module, "_serve", serve)
+    monkeypatch.setattr(module.log_setup, "configure", lambda level, _: levels.append(level))
+    run("run", "--", "true")
+    monkeypatch.setenv("INTERLOCK_LOG_LEVEL", "info")
+    run("run", "--", "true")
+    run("run", "--log-level", "debug", "--", "true")
+    assert levels == ["warning", "info", "debug"]
 
 
 @pytest.mark.parametrize(
