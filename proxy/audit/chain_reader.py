@@ -29,8 +29,8 @@ _LAST_NUMBER = (1 << 63) - 1
 _VALUES = frozenset(VALUES)
 _COMPARED = ("kind", *TEXTS, *FLAGS, *NUMBERS, *VALUES, "result_size")  # in the order of the query `chain_page`
 
+# An event's number, id and time. One of them is not enough: somebody who tampers may repeat a number, or an id.
 type Position = tuple[int, str, float]
-"""An event's number, id and time. One of them is not enough: somebody who tampers may repeat a number, or an id."""
 START: Position = (0, "", 0.0)
 
 

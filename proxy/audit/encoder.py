@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from proxy.core.model import AuditEvent
 
 _PROPOSAL = COLUMNS.index("proposal_id")  # the one column that is no field: it is in `detail`
+# Fields that are no JSON values, in the order of their columns; the last has none.
 _PLAIN = *(name for name in COLUMNS if name not in ("proposal_id", *VALUES)), "schema_version"
-"""Fields that are no JSON values, in the order of their columns; the last has none."""
 _plain = operator.attrgetter(*_PLAIN)
 _values = operator.attrgetter(*VALUES)
 _ID, _ARGUMENTS_HASH, _RESULT_DIGEST = map(_PLAIN.index, ("event_id", "arguments_hash", "result_digest"))
@@ -30,8 +30,8 @@ _NO_TEXTS: tuple[bytes | None, ...] = (None,) * len(VALUES)
 _NOTHING: tuple[Any, ...] = (None, (), {})
 
 
+# One JSON object, and its values as `event_columns.columns` takes them; None where the text has to be parsed.
 type Encoded = tuple[str, list[Any] | None]
-"""One JSON object, and its values as `event_columns.columns` takes them; None where the text has to be parsed."""
 
 
 class Encoder:

@@ -75,8 +75,8 @@ class Filter:
     tool: str | None = None
     decision: str | None = None
     rule: str | None = None  # the rule that decided
+    # Path and value: `options.depth` and `3`. It matches as text, or as the number, true, false or null it is.
     arguments: tuple[tuple[str, str], ...] = ()
-    """Path and value: `options.depth` and `3`. It matches as text, or as the number, true, false or null it is."""
     without: tuple[tuple[str, int], ...] = ()  # writers and numbers: what one wrote past its number does not match
 
 

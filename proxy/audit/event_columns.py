@@ -33,10 +33,11 @@ TEXTS = (
 FLAGS = ("authenticated", "is_error")
 NUMBERS = ("gate_ms", "upstream_ms", "total_ms")
 VALUES = ("arguments", "rules", "shadow_rules", "redactions", "detail")
+# The fields that have a column, in the order in which `columns` returns them.
 COLUMNS = ("event_id", "time", "kind", *TEXTS, *FLAGS, *NUMBERS, "result_size", *VALUES)
-"""The fields that have a column, in the order in which `columns` returns them."""
 _CUT = {"decision": 16}  # how many characters a column holds, where that is not MAX_NAME
 _NONE: type = type(None)
+# The types that each may have on the fast path; any other goes the slow way.
 _TYPES: tuple[frozenset[type], ...] = (
     *map(frozenset[type], ((str,), (float,), (str,))),
     *(frozenset[type]((str, int, _NONE) if name == "jsonrpc_id" else (str, _NONE)) for name in TEXTS),
@@ -45,7 +46,6 @@ _TYPES: tuple[frozenset[type], ...] = (
     frozenset[type]((int, _NONE)),
     *(frozenset[type]((str, _NONE)) for _ in VALUES),
 )
-"""The types that each may have on the fast path; any other goes the slow way."""
 _TEXTS = slice(COLUMNS.index(TEXTS[0]), COLUMNS.index(TEXTS[-1]) + 1)
 _VALUES = slice(COLUMNS.index(VALUES[0]), len(COLUMNS))
 _ID, _DECISION, _SIZE, _DETAIL = map(COLUMNS.index, ("jsonrpc_id", "decision", "result_size", "detail"))

@@ -86,8 +86,8 @@ class LocalLog:
         self._gathered: list[_Given] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread_id = 0
+        # When the first gathered event with a waiting caller came (0: none did), and when the loop turned last.
         self._since = self._turned = 0.0
-        """When the first gathered event with a waiting caller came (0: none did), and when the loop turned last."""
         self._patience = GATHER_SECONDS[0]
         self._timer: asyncio.TimerHandle | None = None
         # Guards what is gathered against `close` from another thread; re-entrant, because handing over puts.

@@ -69,8 +69,8 @@ class AuditReader:
         self._closing = closing
         self._store: Events | None = None
         self._copy: Events | None = None
+        # Writers, and the number of the last event of each that is in the store for sure; None: nothing copied yet.
         self._moved: tuple[tuple[str, int], ...] | None = None
-        """Writers, and the number of the last event of each that is in the store for sure; None: nothing copied yet."""
 
     @property
     def store(self) -> Events | None:

@@ -53,8 +53,8 @@ class Route:
     state_dir: Path
     destination: str  # names the store, without secrets: a log that was left behind goes only where it was meant to
     adopts_all: bool = False  # whether logs that were meant for another store are shipped as well
+    # Logs that are never taken as left behind: the worker that will continue one need not wait for its lock.
     spared: frozenset[Path] = frozenset()
-    """Logs that are never taken as left behind: the worker that will continue one need not wait for its lock."""
     retention_days: float | None = None  # how long the store keeps events; None: the shipper deletes none
 
 
