@@ -227,12 +227,14 @@ def _parts(path: str) -> list[str]:
 
 
 def _glob_may_reach(given: list[str], wanted: list[str]) -> bool:
-    for pattern, part in zip(given, wanted, strict=False):
-        if pattern.startswith("**"):
-            return True
-        if not _component_may_match(pattern, part):
+    for i, part in enumerate(wanted):
+        if i >= len(given):
             return False
-    return len(given) >= len(wanted)
+        if given[i].startswith("**"):
+            return True
+        if not _component_may_match(given[i], part):
+            return False
+    return True
 
 
 def _component_may_match(pattern: str, name: str) -> bool:

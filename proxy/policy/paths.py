@@ -179,7 +179,8 @@ def _take(text: str, found: _Collector, *, strict: bool) -> None:
     if (text, strict) in found.taken or (text, True) in found.taken:
         return
     found.taken.add((text, strict))
-    for form in dict.fromkeys((text, text.translate(_SLASHES))):
+    slashed = text.translate(_SLASHES)
+    for form in (text,) if slashed == text else (text, slashed):
         _flag(form, found)
         _add(form, found, strict=strict)
 

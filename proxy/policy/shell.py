@@ -136,17 +136,19 @@ class _Reader:
     def _word_char(self, char: str) -> None:
         draft = self.draft
         self.at += 1
-        draft.quoted = draft.quoted or char in "\\'\""
         if char == "\\":
+            draft.quoted = True
             draft.put(self.text[self.at : self.at + 1])
             self.at += 1
         elif char == "'":
             end = self.text.find("'", self.at)
             if end < 0:
                 raise ShellError("an unclosed quote")
+            draft.quoted = True
             draft.put(self.text[self.at : end])
             self.at = end + 1
         elif char == '"':
+            draft.quoted = True
             self._double_quoted()
         elif char == "$":
             self._dollar(quoted=False)
