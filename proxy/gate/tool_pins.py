@@ -72,7 +72,10 @@ class PinStore(Protocol):
         """Return a server's pins; None where it was never seen."""
 
     def update(self, server: str, change: Callable[[ServerPins | None], ServerPins | None]) -> ServerPins | None:
-        """Replace, atomically, a server's pins by what `change` (pure) makes of them; None forgets the server."""
+        """Replace a server's pins by what `change`, which is pure, makes of them; return the new ones.
+
+        Nobody else's update comes between. None forgets the server; giving the same object back changes nothing.
+        """
 
     def servers(self) -> Sequence[str]:
         """Return the servers that have pins, by name."""
