@@ -152,7 +152,7 @@ class TestTransparentSidecar:
             assert "Refused by Interlock" not in alone.stdout
             assert "REACHED" not in alone.stdout
             with gateway.running(network=first):
-                wait_for_words("leads connections", gateway)
+                wait_for_words("sends connections", gateway)
                 done = agent.run(network=first)
         assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "held"), done.stdout + done.stderr
 

@@ -161,6 +161,8 @@ def entropy(value: bytes) -> float:
 class Scanner:
     """Runs a catalogue over buffers; finds the detectors to run by their keywords. Safe to share between threads."""
 
+    signs_of_none = ANY_SIGN  # what `signs` returns where the prescan finds no candidates
+
     def __init__(self, catalogue: DetectorCatalog) -> None:
         self.catalogue = catalogue
         # Compiled on first use: to compile all of them takes 0.12 s, and most never match.
@@ -209,6 +211,8 @@ _SIGNS: Final = (HEX_LINE, RUN, MASK_START)
 class HyperscanScanner(Scanner):
     """Finds the detectors to run in one pass over the data for all of them."""
 
+    signs_of_none = NO_SIGN  # the signs are searched for in the same pass: none were there
+
     def __init__(self, catalogue: DetectorCatalog, cache: DatabaseCache | None = None) -> None:
         super().__init__(catalogue)
         # A hint is found in every match of its regex (a test proves it of each), so searching for it misses nothing.
@@ -231,7 +235,7 @@ class HyperscanScanner(Scanner):
         return candidates
 
     def signs(self, candidates: Candidates) -> EncodingSigns:
-        return EncodingSigns(*[sign in candidates for sign in self._sign_indexes]) if candidates else NO_SIGN
+        return EncodingSigns(*[sign in candidates for sign in self._sign_indexes])
 
     def is_noise(self, data: bytes) -> bool:
         return len(data) <= LARGEST_NOISE and not self._clues.any_in(data)

@@ -68,7 +68,8 @@ async def test_a_server_reads_and_writes_and_ends() -> None:
 async def test_the_pipes_are_those_that_the_server_has() -> None:
     server = await start_server(launch("stat -L -c %i /dev/fd/0 /dev/fd/1"))
     stdin, stdout = server.pipes()
-    assert await server.read() == f"{os.fstat(stdin).st_ino}\n{stdout}\n".encode()
+    inodes = f"{os.fstat(stdin).st_ino}\n{stdout}\n"  # now: the pipe is closed once the server has ended
+    assert await server.read() == inodes.encode()
     await server.clean_up()
 
 

@@ -131,7 +131,7 @@ class TestProposing:
             await store.propose(proposal("p2", State.PROPOSED, nonce="n"), NOW)
 
     async def test_however_many_propose_at_once_one_waits(self, store: Proposals, where: Where) -> None:
-        other = open_store(*where)
+        other = patient_store(*where)
         try:
             found = await asyncio.gather(
                 *((store if number % 2 else other).propose(proposal(f"p{number}"), NOW) for number in range(32))
@@ -387,7 +387,7 @@ class TestSweeping:
         assert await store.sweep(NOW + 9999, 100) == 7
 
     async def test_sweeps_and_commits_at_once_break_nothing(self, store: Proposals, where: Where) -> None:
-        other = open_store(*where)
+        other = patient_store(*where)
         for number in range(12):
             await store.propose(proposal(f"p{number}", State.PROPOSED, expires_at=NOW), NOW)
         try:
@@ -476,7 +476,7 @@ class TestClosing:
 
     async def test_what_one_store_keeps_another_finds(self, store: Proposals, where: Where) -> None:
         await store.propose(proposal(), NOW)
-        other = open_store(*where)
+        other = patient_store(*where)
         assert await other.proposal("p1") == proposal()
         await other.close()
 
