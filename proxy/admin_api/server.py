@@ -84,7 +84,12 @@ class _LazyServer:
         self.task.add_done_callback(_ended)
 
     async def _run(self, sock: socket.socket, review: ProposalReview, auth: OperatorAuth) -> None:
-        await _connected(sock)
+        loop, connected = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_reader(sock, connected.set)
+        try:
+            await connected.wait()
+        finally:
+            loop.remove_reader(sock)
         serving = await asyncio.to_thread(importlib.import_module, "proxy.admin_api.uvicorn_server")
         self._server = serving.make_server(review, auth)
         await self._server.serve([sock])
@@ -94,15 +99,6 @@ class _LazyServer:
             self.task.cancel()
         else:
             self._server.should_exit = True
-
-
-async def _connected(sock: socket.socket) -> None:
-    loop, there = asyncio.get_running_loop(), asyncio.Event()
-    loop.add_reader(sock, there.set)
-    try:
-        await there.wait()
-    finally:
-        loop.remove_reader(sock)
 
 
 def _ended(task: asyncio.Task[None]) -> None:

@@ -65,29 +65,23 @@ async def _migrate(settings: Settings) -> list[str]:
 
 
 async def _status(settings: Settings) -> tuple[list[dict[str, Any]], str | None]:
+    rows: list[dict[str, Any]] = []
     if settings.postgres is None:
-        return _status_of_file(settings)
+        path, known = settings.state_dir / STORE_FILE, migrations("sqlite")
+        version = schema_version(path)
+        check_version(path, version, len(known))
+        states = ["applied" if migration.version <= version else "missing" for migration in known]
+        rows = [{"migration": str(m), "state": state, "at": None} for m, state in zip(known, states, strict=True)]
+        return rows, None if version == len(known) else "it is migrated at its next use"
     from proxy.store.postgres import schema_of  # noqa: PLC0415  only with Postgres
 
     schema = await schema_of(settings.postgres)
-    rows = []
     for migration in schema.known:
         applied = schema.applied.get(migration.version)
         state = "missing" if applied is None else "changed" if migration in schema.changed else "applied"
         rows.append({"migration": str(migration), "state": state, "at": applied.at if applied else None})
     rows += [{"migration": f"{a.version:04}_{a.name}", "state": "newer", "at": a.at} for a in schema.newer]
     return rows, schema.problem()
-
-
-def _status_of_file(settings: Settings) -> tuple[list[dict[str, Any]], str | None]:
-    path, known = settings.state_dir / STORE_FILE, migrations("sqlite")
-    version = schema_version(path)
-    check_version(path, version, len(known))
-    rows = [
-        {"migration": str(migration), "state": "applied" if migration.version <= version else "missing", "at": None}
-        for migration in known
-    ]
-    return rows, None if version == len(known) else "it is migrated at its next use"
 
 
 def _where(settings: Settings) -> str:

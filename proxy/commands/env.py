@@ -43,26 +43,22 @@ def shell_line(shell: Shell, name: str, value: str | None) -> str:
     # A line break in a path would end the assignment, and the rest would run as a command in the caller's shell.
     if value is not None and not value.isprintable():
         raise ConfigError(f"{name} would be {value!r}, which cannot be written in one line; use another folder")
-    if value is None:
-        return _UNSET[shell].format(name=name)
-    return _SET[shell].format(name=name, value=_QUOTED[shell](value))
+    set_it, unset_it, quote = _SYNTAX[shell]
+    return unset_it.format(name=name) if value is None else set_it.format(name=name, value=quote(value))
 
 
-_SET: dict[Shell, str] = {
-    "sh": "export {name}={value}",
-    "fish": "set -gx {name} {value}",
-    "powershell": "$env:{name} = {value}",
-    "docker": "{name}={value}",
-}
-_UNSET: dict[Shell, str] = {
-    "sh": "unset {name}",
-    "fish": "set -e {name}",
-    "powershell": "Remove-Item -ErrorAction SilentlyContinue Env:{name}",
-    "docker": "{name}=",  # an env file can empty a variable of the image, not remove it
-}
-_QUOTED: dict[Shell, Callable[[str], str]] = {
-    "sh": shlex.quote,
-    "fish": lambda text: "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'",
-    "powershell": lambda text: "'" + text.replace("'", "''") + "'",
-    "docker": lambda text: text,
+def _quote_fish(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _quote_powershell(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+# How a shell sets and unsets a variable, and quotes a value.
+_SYNTAX: dict[Shell, tuple[str, str, Callable[[str], str]]] = {
+    "sh": ("export {name}={value}", "unset {name}", shlex.quote),
+    "fish": ("set -gx {name} {value}", "set -e {name}", _quote_fish),
+    "powershell": ("$env:{name} = {value}", "Remove-Item -ErrorAction SilentlyContinue Env:{name}", _quote_powershell),
+    "docker": ("{name}={value}", "{name}=", str),  # an env file can empty a variable of the image, not remove it
 }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 from pydantic import ValidationError
@@ -89,7 +89,12 @@ def check(path: PolicyPath = None, *, as_json: AsJson = False, strict: bool = Fa
 
 def _remarks(sources: tuple[Source, ...], policy: CompiledPolicy) -> list[dict[str, str]]:
     rules = [rule for source in sources for rule in source.content.rules]
-    positions = _positions(sources)
+    positions = {}
+    for source in sources:
+        for position, rule in enumerate(source.content.rules):
+            positions[rule.id] = _position(source, "rules", position)
+        for position, judged in enumerate(source.content.egress.rules if source.content.egress else ()):
+            positions[judged.id] = _position(source, "egress", "rules", position)
     on_rules = (*lint(rules, policy.default), *lint_egress(policy.egress.section))
     return [
         *({"at": positions[r.rule], "rule": r.rule, "kind": r.kind, "message": r.message} for r in on_rules),
@@ -98,16 +103,6 @@ def _remarks(sources: tuple[Source, ...], policy: CompiledPolicy) -> list[dict[s
             for r in lint_detectors(sources, builtin())
         ),
     ]
-
-
-def _positions(sources: tuple[Source, ...]) -> dict[str, str]:
-    positions = {}
-    for source in sources:
-        for position, rule in enumerate(source.content.rules):
-            positions[rule.id] = _position(source, "rules", position)
-        for position, judged in enumerate(source.content.egress.rules if source.content.egress else ()):
-            positions[judged.id] = _position(source, "egress", "rules", position)
-    return positions
 
 
 def _position(source: Source, *steps: str | int) -> str:
@@ -127,23 +122,15 @@ def run(path: PolicyPath = None, *, as_json: AsJson = False) -> None:
     covered = coverage([*rules, *egress], results)
     failed = [result for result in results if not result.passed]
     if as_json:
-        typer.echo(json.dumps(_test_data(results, covered)))
+        shown = [
+            {"rule": r.rule, "test": r.number, "expected": r.expected, "got": r.got, "passed": r.passed, "call": r.call}
+            for r in results
+        ]
+        rows = [{"rule": c.rule, "matching": c.matching, "silent": c.silent, "complete": c.complete} for c in covered]
+        typer.echo(json.dumps({"ok": not failed, "tests": shown, "coverage": rows}))
     else:
         _show_tests(results, covered)
     raise typer.Exit(1 if failed else 0)
-
-
-def _test_data(results: tuple[TestResult, ...], covered: tuple[Coverage, ...]) -> dict[str, Any]:
-    return {
-        "ok": all(result.passed for result in results),
-        "tests": [
-            {"rule": r.rule, "test": r.number, "expected": r.expected, "got": r.got, "passed": r.passed, "call": r.call}
-            for r in results
-        ],
-        "coverage": [
-            {"rule": c.rule, "matching": c.matching, "silent": c.silent, "complete": c.complete} for c in covered
-        ],
-    }
 
 
 def _show_tests(results: tuple[TestResult, ...], covered: tuple[Coverage, ...]) -> None:

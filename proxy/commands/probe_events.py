@@ -9,23 +9,19 @@ from proxy.audit.local_log_files import RunLog
 from proxy.core.ids import new_id
 from proxy.core.model import AuditEvent
 from proxy.gate.event_recorder import RECORDED
-from proxy.redact.reloader import LiveMasker
-from proxy.runtime.wiring import MASK_KEY_BYTES
-from proxy.system.secret_files import FileCache, read_or_make_key
+from proxy.runtime.wiring import open_masker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from proxy.config import Settings
     from proxy.probe.findings import ProbeReport
+    from proxy.redact.reloader import LiveMasker
 
 
 def record(settings: Settings, name: str, report: ProbeReport, now: float) -> None:
     """Write one event for the probe and one for each finding. Raises AuditUnavailableError."""
-    masker = LiveMasker(
-        read_or_make_key(settings.state_dir / "keys" / "mask.key", MASK_KEY_BYTES),
-        cache=FileCache(settings.state_dir / "cache"),
-    )
+    masker = open_masker(settings.state_dir)
     masker.prepare(())()
     with contextlib.closing(RunLog(settings.state_dir, max_bytes=settings.audit_log_limit)) as log:
         for event in _events(name, report, now, masker):

@@ -55,18 +55,12 @@ def clock(newest: float | None = None, now: float | None = None) -> Iterator[Che
         when = time.strftime("%Y-%m-%d", time.gmtime(newest))
         yield warn("clock", f"it says {said}, but files in the state folder are from {when}", mend)
     else:
-        yield from _pace(said, mend)
-
-
-def _pace(said: str, mend: str) -> Iterator[CheckResult]:
-    # The monotonic clock cannot be set: a difference means that somebody or something steps the wall clock.
-    wall, steady = time.time(), time.monotonic()
-    time.sleep(WATCHED_SECONDS)
-    off = (time.time() - wall) - (time.monotonic() - steady)
-    if abs(off) > TOLERATED:
-        yield warn("clock", f"it says {said}, and jumped by {off:+.2f} s during the check", mend)
-    else:
-        yield ok("clock", said)
+        # The monotonic clock cannot be set: a difference means that somebody or something steps the wall clock.
+        wall, steady = time.time(), time.monotonic()
+        time.sleep(WATCHED_SECONDS)
+        off = (time.time() - wall) - (time.monotonic() - steady)
+        jumped = f"it says {said}, and jumped by {off:+.2f} s during the check"
+        yield warn("clock", jumped, mend) if abs(off) > TOLERATED else ok("clock", said)
 
 
 def strace(setting: str, environ: Mapping[str, str]) -> Iterator[CheckResult]:

@@ -106,20 +106,17 @@ class Tokens:
             return {}
         # Every write replaces the file, so a second write within one tick of the clock still changes the inode.
         stamp = (stat.st_mtime_ns, stat.st_ino)
-        if stamp != self._stamp:
-            self._entries = self._parse(self.path.read_bytes())
-            self._stamp = stamp
-        return self._entries
-
-    def _parse(self, data: bytes) -> dict[str, dict[str, Any]]:
+        if stamp == self._stamp:
+            return self._entries
         try:
-            entries = json.loads(data)
+            entries = json.loads(self.path.read_bytes())
         except ValueError as error:
             raise ConfigError(f"{self.path} is not valid JSON ({error}); restore it or delete it") from error
         # Fail closed: an entry without a proper hash could otherwise match the empty string.
         if not isinstance(entries, dict) or not all(_is_entry(entry) for entry in entries.values()):
             raise ConfigError(f"{self.path} does not contain {self.role}s and token hashes; restore it or delete it")
-        return entries
+        self._entries, self._stamp = entries, stamp
+        return self._entries
 
 
 class AgentTokens(Tokens):

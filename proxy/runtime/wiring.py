@@ -27,6 +27,7 @@ from proxy.twophase.keys import open_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from proxy.audit.local_log import LocalLog
     from proxy.config import Settings
@@ -44,12 +45,14 @@ class Preloaded:
     masker: LiveMasker
 
 
+def open_masker(state_dir: Path) -> LiveMasker:
+    key = read_or_make_key(state_dir / "keys" / "mask.key", MASK_KEY_BYTES)
+    return LiveMasker(key, cache=FileCache(state_dir / "cache"))
+
+
 def preload(settings: Settings) -> Preloaded:
     """Load the policy and compile its detectors. Raises ConfigError or PolicyError."""
-    masker = LiveMasker(
-        read_or_make_key(settings.state_dir / "keys" / "mask.key", MASK_KEY_BYTES),
-        cache=FileCache(settings.state_dir / "cache"),
-    )
+    masker = open_masker(settings.state_dir)
     policy = LivePolicy(settings.policy, prepare=lambda policy: masker.prepare(policy.detectors), book=builtin())
     return Preloaded(policy, masker)
 

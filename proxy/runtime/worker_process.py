@@ -6,7 +6,6 @@ A worker ends with its supervisor, however the supervisor ends. It reports its s
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import signal
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import structlog
 
 from proxy.errors import InterlockError
+from proxy.sandbox.process_reaper import PR_SET_PDEATHSIG, prctl
 from proxy.system import gc_tuning
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("interlock.workers")
 
-PR_SET_PDEATHSIG: Final = 1
 MAX_TEXT: Final = 8000
 MAX_REPORT: Final = 1 << 16
 FORWARDED_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -130,7 +129,7 @@ def _run_worker(
     code = 1
     try:
         # A worker without a supervisor would hold the port and be replaced by nobody: the kernel kills it.
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != supervisor:  # the supervisor died before prctl took effect
             os._exit(code)
         signal.set_wakeup_fd(-1)

@@ -39,6 +39,5 @@ def share_one_arena() -> None:
     import ctypes  # noqa: PLC0415
 
     # glibc gives each thread an arena of its own, and memory that one thread frees is not reused by the others.
-
     with contextlib.suppress(AttributeError):
         ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1)
