@@ -195,7 +195,7 @@ def _same_port(request: http.Request, authority: str) -> bool:
 
 
 def settle_framing(request: http.Request) -> None:
-    """Return a buffered request the one framing that every server reads alike: its length, and no more.
+    """Give a buffered request the one framing that every server reads alike: its length, and no more.
 
     What came over HTTP/2 needs none; without one its body would be the next request of an HTTP/1 server.
     """

@@ -1,18 +1,38 @@
-"""The exceptions that Interlock raises on purpose. Each message is meant for a person."""
+"""The exceptions that Interlock raises on purpose. Each message is meant for a person.
+
+InterlockError
+├── ConfigError            a setting cannot be used; the message names it and says what to do
+├── PolicyError            a policy cannot be used; the message has file, line and what to write
+├── ReasonError            refused for a stable reason code (docs/reason-codes.md)
+│   ├── WireError          bytes that are not one well-formed message
+│   └── PhaseError         a proposal or a commit is refused
+├── AuditUnavailableError  the durable log did not take an event, so nothing may be forwarded
+├── StartError             a server's program cannot be started; `code` is the exit code that shells use
+├── TracingError           strace is missing or may not trace; the message says what to allow
+├── ServerError            a server ended or does not answer; the message has its last output
+├── SharedCallsUnavailableError  the calls that workers share cannot be read or written
+├── PinsUnavailableError   a server's pins cannot be read or written, so its tools are unknown
+├── StoreUnavailableError  the store does not answer, so nothing can be proposed or committed
+│   ├── SchemaError        the store's tables do not fit this version; the message says what to do
+│   └── StoreRefusedError  the store answers and refuses the data: a retry would fail too
+├── SamplerError           no candidate outputs; the message repeats nothing that the endpoint said
+└── ReviewError            a proposal cannot be shown or decided; `code` is stable (docs/approval.md)
+"""
 
 from __future__ import annotations
 
 
-class InterlockError(Exception): ...  # the base of all of them
+class InterlockError(Exception):
+    """Base of every error whose message is meant for a person."""
 
 
-class ConfigError(InterlockError): ...  # a setting cannot be used; the message names it and says what to do
+class ConfigError(InterlockError): ...
 
 
-class PolicyError(InterlockError): ...  # a policy cannot be used; the message has file, line and what to write
+class PolicyError(InterlockError): ...
 
 
-class ReasonError(InterlockError):  # refused for a stable reason code (docs/reason-codes.md)
+class ReasonError(InterlockError):
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(f"{reason}: {detail}")
         self.reason = reason
@@ -20,46 +40,46 @@ class ReasonError(InterlockError):  # refused for a stable reason code (docs/rea
 
 
 # Siblings, not one class: a handler of malformed bytes must never swallow a refused commit.
-class WireError(ReasonError): ...  # bytes that are not one well-formed message
+class WireError(ReasonError): ...
 
 
-class PhaseError(ReasonError): ...  # a proposal or a commit is refused
+class PhaseError(ReasonError): ...
 
 
-class AuditUnavailableError(InterlockError): ...  # the log did not take an event, so nothing may be forwarded
+class AuditUnavailableError(InterlockError): ...
 
 
-class StartError(InterlockError):  # a server's program cannot be started; `code` is the exit code that shells use
+class StartError(InterlockError):
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
         self.code = code
 
 
-class TracingError(InterlockError): ...  # strace is missing or may not trace; the message says what to allow
+class TracingError(InterlockError): ...
 
 
-class ServerError(InterlockError): ...  # a server ended or does not answer; the message has its last output
+class ServerError(InterlockError): ...
 
 
-class SharedCallsUnavailableError(InterlockError): ...  # the calls that workers share cannot be read or written
+class SharedCallsUnavailableError(InterlockError): ...
 
 
-class PinsUnavailableError(InterlockError): ...  # a server's pins cannot be read or written: its tools are unknown
+class PinsUnavailableError(InterlockError): ...
 
 
-class StoreUnavailableError(InterlockError): ...  # it does not answer, so nothing can be proposed or committed
+class StoreUnavailableError(InterlockError): ...
 
 
-class SchemaError(StoreUnavailableError): ...  # its tables do not fit this version; the message says what to do
+class SchemaError(StoreUnavailableError): ...
 
 
-class StoreRefusedError(StoreUnavailableError): ...  # it answers and refuses the data: a retry would fail too
+class StoreRefusedError(StoreUnavailableError): ...
 
 
-class SamplerError(InterlockError): ...  # no candidate outputs; the message repeats nothing that the endpoint said
+class SamplerError(InterlockError): ...
 
 
-class ReviewError(InterlockError):  # a proposal cannot be shown or decided; `code` is stable (docs/approval.md)
+class ReviewError(InterlockError):
     def __init__(self, code: str, detail: str) -> None:
         super().__init__(detail)
         self.code = code

@@ -22,6 +22,7 @@ from proxy.runtime.pin_watcher import watch_approvals
 from proxy.store.open_store import check_at_start, open_database
 from proxy.store.pin_files import PinFiles
 from proxy.store.proposal_store import Proposals
+from proxy.store.queries import Queries
 from proxy.system.secret_files import FileCache, read_or_make_key
 from proxy.twophase.keys import open_keys
 
@@ -51,7 +52,8 @@ def open_masker(state_dir: Path) -> LiveMasker:
 
 
 def preload(settings: Settings) -> Preloaded:
-    """Load the policy and compile its detectors. Raises ConfigError or PolicyError."""
+    """Load the policy, compile its detectors and read the SQL statements. Raises ConfigError or PolicyError."""
+    Queries.load_all()
     masker = open_masker(settings.state_dir)
     policy = LivePolicy(settings.policy, prepare=lambda policy: masker.prepare(policy.detectors), book=builtin())
     return Preloaded(policy, masker)

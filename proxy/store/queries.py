@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
+from typing import ClassVar
+from weakref import WeakSet
 
 from proxy.system.package_data import sql_dir
 
@@ -15,8 +17,19 @@ _COMMENT = re.compile(r"^ *--.*\n", re.MULTILINE)
 class Queries:
     """The statements of one or several files, by name. The files are read once, when the first statement is used."""
 
+    _made: ClassVar[WeakSet[Queries]] = WeakSet()
+
     def __init__(self, *subjects: str) -> None:
         self._subjects = subjects
+        self._made.add(self)
+
+    @classmethod
+    def load_all(cls) -> None:
+        """Read the statements of every module that is imported."""
+        # Before workers are forked. One that replaces another after an upgrade in place runs the old code, and must not
+        # run it with the new files' statements: a nonce is consumed, and rows are read, by what they say.
+        for queries in cls._made:
+            assert queries._statements  # noqa: SLF001  its own class
 
     def __getitem__(self, name: str) -> str:
         try:

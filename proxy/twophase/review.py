@@ -1,4 +1,4 @@
-"""The desk where operators look at proposals and decide on them. Knows no transport.
+"""Operators look at proposals and decide on them. Knows no transport.
 
 A decision is recorded first, durably, and made after that. So nothing is ever approved without a record; a crash
 between the two leaves a record of a decision that was not made, and a proposal that still waits, which is the harmless

@@ -13,7 +13,7 @@ from proxy import cli
 POINTS = {
     "before the nonce": ("proxy.gate.two_phase", "TwoPhase", "_consume", "before"),
     "after the nonce": ("proxy.gate.two_phase", "TwoPhase", "_consume", "after"),
-    "after the record": ("proxy.gate.request", "RequestGate", "_begin", "before"),
+    "after the record": ("proxy.gate.in_flight", "InFlightCalls", "begin", "before"),
     "after forwarding": ("proxy.gate.response", "ResponseGate", "observe", "before"),
 }
 

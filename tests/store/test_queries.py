@@ -10,6 +10,7 @@ import apsw
 import apsw.ext
 import pytest
 
+from proxy.store import proposal_store, queries
 from proxy.store.migrate import migrations
 from proxy.store.postgres import connect
 from proxy.store.queries import Queries, parse_queries
@@ -168,3 +169,14 @@ def test_a_file_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert reads == []
     assert queries["find_commit"] != queries["find_proposal"]
     assert reads == ["proposals.sql"]
+
+
+def test_statements_that_were_loaded_are_read_from_disk_no_more(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A worker that is forked after an upgrade in place must not run the old code with the new statements."""
+    Queries.load_all()
+    monkeypatch.setattr(queries, "sql_dir", lambda: tmp_path)
+    assert "INSERT" in proposal_store.SQL["consume_nonce"]
+    with pytest.raises(FileNotFoundError):
+        _ = Queries("proposals")["consume_nonce"]
