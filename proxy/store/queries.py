@@ -29,7 +29,7 @@ class Queries:
         # Before workers are forked. One that replaces another after an upgrade in place runs the old code, and must not
         # run it with the new files' statements: a nonce is consumed, and rows are read, by what they say.
         for queries in cls._made:
-            assert queries._statements  # noqa: SLF001  its own class
+            queries._load()  # noqa: SLF001  its own class
 
     def __getitem__(self, name: str) -> str:
         try:
@@ -44,6 +44,10 @@ class Queries:
             # Not str.format: a statement may hold braces of its own, of a JSON object.
             text = text.replace(f"{{{part}}}", replacement)
         return text
+
+    def _load(self) -> dict[str, str]:
+        # Not in an assert: `python -O` would leave the reading out.
+        return self._statements
 
     @cached_property
     def _statements(self) -> dict[str, str]:
