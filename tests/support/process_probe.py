@@ -56,7 +56,8 @@ def main() -> None:
         raise RuntimeError(rest[0])
     elif verb == "wait":
         say("waiting")
-        time.sleep(60)
+        for _ in range(600):  # one long sleep would outlast a signal that comes just before it begins
+            time.sleep(0.1)
 
 
 if __name__ == "__main__":
