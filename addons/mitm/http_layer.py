@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 class GuardedHttpLayer(HttpLayer):
     """mitmproxy's HTTP layer with bounded parts."""
 
+    http1_server = GuardedHttp1Server
+    http2_server = GuardedHttp2Server
     stream = GuardedHttpStream
 
     def __init__(self, context: Context, mode: HTTPMode, limits: Limits) -> None:
@@ -33,9 +35,9 @@ class GuardedHttpLayer(HttpLayer):
     def _handle_event(self, event: events.Event) -> CommandGenerator[None]:
         alpn = self.context.client.alpn
         if isinstance(event, events.Start) and alpn != b"h2" and not is_h3_alpn(alpn):
-            self.connections[self.context.client] = GuardedHttp1Server(self.context.fork(), self._limits)
+            self.connections[self.context.client] = self.http1_server(self.context.fork(), self._limits)
         elif isinstance(event, events.Start) and alpn == b"h2":
-            self.connections[self.context.client] = GuardedHttp2Server(self.context.fork(), self._limits)
+            self.connections[self.context.client] = self.http2_server(self.context.fork(), self._limits)
         if isinstance(event, EventPushed | BodyOverdue):
             for stream in self._streams_for(event.flow):
                 yield from self.event_to_child(stream, event)

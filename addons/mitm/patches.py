@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from mitmproxy.addonmanager import AddonManager
+    from mitmproxy.proxy.layers.http._http1 import Http1Client
 
     from proxy.system.listen_ports import Address
 
@@ -42,6 +43,8 @@ class Replacements:
     certificates: type[Certificates] = Certificates
     connection_handler: type[GuardedConnectionHandler] = GuardedConnectionHandler
     http_layer: type[GuardedHttpLayer] = GuardedHttpLayer
+    http_client: type[http_layers.HttpClient] = http_layers.HttpClient
+    http1_client: type[Http1Client] = GuardedHttp1Client
     client_tls: type[tls_layers.ClientTLSLayer] = tls_layers.ClientTLSLayer
     server_tls: type[tls_layers.ServerTLSLayer] = tls_layers.ServerTLSLayer
     addons: tuple[Callable[[], object], ...] = ()
@@ -60,7 +63,8 @@ def install(replacements: Replacements, addresses: Sequence[Address]) -> None:
     server.asyncio = DiallingAsyncio()  # type: ignore[assignment]
     mode_servers.ProxyConnectionHandler = replacements.connection_handler  # type: ignore[misc]
     # The layers of a client's connection are ours to choose (next_layer.py); those of a server's are named in these.
-    http_layers.Http1Client = GuardedHttp1Client  # type: ignore[misc]
+    http_layers.Http1Client = replacements.http1_client  # type: ignore[misc]
+    http_layers.HttpClient = replacements.http_client  # type: ignore[misc]
     tls_layers.ServerTLSLayer = replacements.server_tls  # type: ignore[misc]
     for replace in replacements.functions:
         replace()

@@ -1,10 +1,11 @@
-"""The HTTP layer with fewer steps for each command.
+"""The HTTP layer with fewer steps for each command, and with the parts of one message handed on together.
 
-mitmproxy's layer tests every command for eight kinds in turn and stops for none of its own, yet every event passes the
-machinery for stopping. Here the frequent kinds come first, and events go straight to the layer inside.
+mitmproxy's layer tests every command for eight kinds in turn, and passes head, body and end of a message one by one
+through every layer. Here the frequent kinds come first, and what a stream sends at once reaches its connection as
+one EventBatch.
 
-Gain: without it, a call takes 5.3 % ± 2.2 % more processor time.
-Unnecessary once mitmproxy's HttpLayer dispatches commands by type.
+Gain: @@
+Unnecessary once mitmproxy's HttpLayer dispatches by type and its HTTP/1 connections write a message at once.
 """
 
 from __future__ import annotations
@@ -12,31 +13,63 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mitmproxy.proxy import commands, events
+from mitmproxy.proxy.layer import Layer
 from mitmproxy.proxy.layers.http import (
     DropStream,
     GetHttpConnection,
+    HttpClient,
     ReceiveHttp,
     RegisterHttpConnection,
     RequestHeaders,
     SendHttp,
 )
+from mitmproxy.proxy.layers.http._http1 import Http1Client, Http1Server
 
+from addons.mitm.fast.http1_batch import BatchingHttp1, EventBatch, together
 from addons.mitm.fast.sync_hooks import SyncHooks, is_done
+from addons.mitm.http_connections import GuardedHttp1Client, GuardedHttp1Server, GuardedHttp2Server
 from addons.mitm.http_layer import GuardedHttpLayer
 from addons.mitm.http_stream import GuardedHttpStream
 
 if TYPE_CHECKING:
-    from mitmproxy.proxy.layer import CommandGenerator, Layer
+    from mitmproxy.proxy.layer import CommandGenerator
     from mitmproxy.proxy.layers.http._base import HttpEvent
 
 
-class FastHttpStream(SyncHooks, GuardedHttpStream):
-    """One request and its response. SyncHooks changes how it stops at a hook; every bound is GuardedHttpStream's."""
+# In both classes below the guarded class comes first, so that each of its bounds is checked around the faster
+# method, which stands between it and mitmproxy's own.
+class FastHttp1Server(GuardedHttp1Server, BatchingHttp1, Http1Server):
+    """HTTP/1 with a client."""
+
+
+class FastHttp1Client(GuardedHttp1Client, BatchingHttp1, Http1Client):
+    """HTTP/1 with a server."""
+
+
+class PartByPart(Layer):
+    """Handles the parts of a batch as if each had come alone: each passes the same bounds."""
+
+    def _handle_event(self, event: events.Event) -> CommandGenerator[None]:
+        if isinstance(event, EventBatch):
+            for part in event.parts:
+                yield from self._handle_event(part)  # not `super()`: a part may have set another handler
+        else:
+            yield from super()._handle_event(event)
+
+
+class FastHttp2Server(PartByPart, GuardedHttp2Server):
+    """HTTP/2 with a client."""
+
+
+class FastHttpStream(PartByPart, SyncHooks, GuardedHttpStream):
+    """One request and its response."""
 
 
 class FastHttpLayer(GuardedHttpLayer):
     """The bounded HTTP layer, which never waits itself: the commands that block are those of the layers inside it."""
 
+    http1_server = FastHttp1Server
+    http2_server = FastHttp2Server
     stream = FastHttpStream
 
     def handle_event(self, event: events.Event) -> CommandGenerator[None]:
@@ -50,11 +83,22 @@ class FastHttpLayer(GuardedHttpLayer):
     def event_to_child(self, child: Layer, event: events.Event) -> CommandGenerator[None]:
         """Pass an event to a layer inside, and carry out or hand on its commands."""
         command: Any
+        to: Any = None
+        leaving: list[HttpEvent] = []
         for command in child.handle_event(event):
             kind = type(command)
             if kind is SendHttp:
-                yield from self.event_to_child(self.connections[command.connection], command.event)
-            elif kind is ReceiveHttp:
+                if leaving and command.connection is not to:
+                    yield from self.event_to_child(self.connections[to], together(leaving))
+                    leaving = []
+                to = command.connection
+                leaving.append(command.event)
+                continue
+            # Hooks do not part a message: of one that waits, the child awaits the end, so it is its last command.
+            if leaving and not isinstance(command, commands.StartHook | commands.Log):
+                yield from self.event_to_child(self.connections[to], together(leaving))
+                leaving = []
+            if kind is ReceiveHttp:
                 yield from self._receive(command.event)
             elif kind is commands.SendData:
                 yield command
@@ -64,19 +108,23 @@ class FastHttpLayer(GuardedHttpLayer):
                 yield from self._start_hook(command, child)
             else:
                 yield from self._carry_out(command, child)
+        if leaving:
+            yield from self.event_to_child(self.connections[to], together(leaving))
 
     def _receive(self, event: HttpEvent) -> CommandGenerator[None]:
-        if isinstance(event, RequestHeaders):
+        """Pass what was read to its stream, if there still is one: a dropped stream may still be sent things."""
+        first = event.parts[0] if isinstance(event, EventBatch) else event
+        if isinstance(first, RequestHeaders):
             yield from self.make_stream(event.stream_id)
         stream = self.streams.get(event.stream_id)
-        if stream is not None:  # as in mitmproxy: a dropped stream may still be sent things
+        if stream is not None:
             yield from self.event_to_child(stream, event)
 
     def _start_hook(self, hook: commands.StartHook, child: Layer) -> CommandGenerator[None]:
+        """Hand a hook on; remember which layer waits for its end, unless it ends at once."""
         if is_done(hook):
             yield hook
             return
-        # Before the hook is out: where it ends at once, nothing will look for the layer that waits.
         self.command_sources[hook] = child
         yield hook
         if is_done(hook):
@@ -93,3 +141,21 @@ class FastHttpLayer(GuardedHttpLayer):
             if isinstance(command, commands.OpenConnection):
                 self.connections[command.connection] = child
             yield command
+
+
+class FastHttpClient(HttpClient):
+    """Opens a connection to a server; from then on, the layer that speaks HTTP on it takes what comes."""
+
+    def handle_event(self, event: events.Event) -> CommandGenerator[None]:
+        """Pass an event to the layer that speaks HTTP, once there is one; HTTP/2 gets a batch part by part."""
+        child: Layer | None = self.__dict__.get("child_layer")
+        if child is None or self._paused:
+            return super().handle_event(event)
+        if isinstance(event, EventBatch) and not isinstance(child, BatchingHttp1):
+            return _one_by_one(child, event)
+        return child.handle_event(event)
+
+
+def _one_by_one(child: Layer, event: EventBatch) -> CommandGenerator[None]:
+    for part in event.parts:
+        yield from child.handle_event(part)

@@ -27,6 +27,7 @@ from mitmproxy.proxy.layers.http import HttpStream
 from mitmproxy.proxy.layers.http._http1 import Http1Client, Http1Connection, Http1Server
 from mitmproxy.proxy.tunnel import TunnelLayer
 
+from addons.mitm.connection_handler import GuardedConnectionHandler
 from addons.mitm.fast.header_index import METHODS
 from addons.mitm.fast.replacements import FAST
 from addons.mitm.http_connections import GuardedHttp1Client
@@ -77,6 +78,7 @@ SOURCES = {
 PATCHED = (
     (server, "asyncio"),
     (http_layers, "Http1Client"),
+    (http_layers, "HttpClient"),
     (tls, "ServerTLSLayer"),
     (mode_servers, "ProxyConnectionHandler"),
     (mode_servers.AsyncioServerInstance, "listen"),
@@ -108,7 +110,8 @@ def test_mitmproxy_uses_our_parts(replacements):
     install(replacements, [])
     assert server.asyncio.open_connection is dial
     assert server.asyncio.CancelledError is asyncio.CancelledError
-    assert http_layers.Http1Client is GuardedHttp1Client
+    assert http_layers.Http1Client is replacements.http1_client
+    assert http_layers.HttpClient is replacements.http_client
     assert http_layers.tls.ServerTLSLayer is replacements.server_tls
     assert mode_servers.ProxyConnectionHandler is replacements.connection_handler
 
@@ -123,9 +126,11 @@ def test_nothing_of_fast_is_installed_with_the_switch_off():
 
 def test_what_is_there_for_speed_builds_on_what_is_there_for_safety():
     plain = Replacements()
-    for name in ("addon_manager", "certificates", "connection_handler", "http_layer"):
+    for name in ("addon_manager", "certificates", "connection_handler", "http_layer", "http1_client"):
         assert issubclass(getattr(FAST, name), getattr(plain, name))
-    assert issubclass(FAST.http_layer.stream, plain.http_layer.stream)
+    for name in ("http1_server", "http2_server", "stream"):
+        assert issubclass(getattr(FAST.http_layer, name), getattr(plain.http_layer, name))
+    assert (plain.connection_handler, plain.http1_client) == (GuardedConnectionHandler, GuardedHttp1Client)
 
 
 @pytest.mark.parametrize("other", ["12.2.2", "13.0.0"])

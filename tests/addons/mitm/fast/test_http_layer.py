@@ -5,22 +5,27 @@ from __future__ import annotations
 from mitmproxy.proxy import commands
 from mitmproxy.proxy.layers.http import HttpStream
 
-from addons.mitm.fast.http_layer import FastHttpLayer, FastHttpStream
+from addons.mitm.fast.http1_batch import BatchingHttp1
+from addons.mitm.fast.http_layer import FastHttp1Client, FastHttp1Server, FastHttpLayer, FastHttpStream
 from addons.mitm.fast.sync_hooks import SyncHooks
+from addons.mitm.http_connections import GuardedHttp1Client, GuardedHttp1Server
+from addons.mitm.http_layer import GuardedHttpLayer
 from addons.mitm.http_stream import GuardedHttpStream
 from tests.addons.mitm.test_http_stream import REQUEST, Conversation
 
 
-def test_a_stream_stops_at_hooks_in_another_way_and_is_bounded_in_the_same() -> None:
+def test_bounds_are_checked_around_the_faster_methods() -> None:
+    for fast, guarded in ((FastHttp1Server, GuardedHttp1Server), (FastHttp1Client, GuardedHttp1Client)):
+        order = fast.__mro__
+        assert order.index(guarded) < order.index(BatchingHttp1)
     order = FastHttpStream.__mro__
     assert order.index(SyncHooks) < order.index(GuardedHttpStream) < order.index(HttpStream)
-    assert "_handle_event" not in {*vars(FastHttpStream), *vars(SyncHooks)}
 
 
-def test_nothing_is_stored_of_hooks_that_ended_and_of_streams_that_are_over() -> None:
-    conversation = Conversation(FastHttpLayer)
-    for _ in range(3):
+def test_a_response_leaves_in_one_write() -> None:
+    sent = {}
+    for kind in (GuardedHttpLayer, FastHttpLayer):
+        conversation = Conversation(kind)
         conversation.ask(REQUEST)
-    assert any(isinstance(one, commands.StartHook) for one in conversation.commands)
-    assert conversation.layer.command_sources == {}
-    assert conversation.layer.streams == {}
+        sent[kind] = [one for one in conversation.commands if isinstance(one, commands.SendData)]
+    assert len(sent[FastHttpLayer]) == 1 < len(sent[GuardedHttpLayer])
