@@ -27,8 +27,16 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Coroutine
 
     from mitmproxy.connection import Connection
+    from mitmproxy.proxy.layer import Layer
 
     from addons.mitm.fast.hook_table import HookTable
+
+
+class EnterTunnel(commands.Command):
+    """From now on the layer inside a tunnel takes what comes; those around it would only hand it on."""
+
+    def __init__(self, layer: Layer) -> None:
+        self.layer = layer
 
 
 class FastConnectionHandler(GuardedConnectionHandler):
@@ -37,6 +45,7 @@ class FastConnectionHandler(GuardedConnectionHandler):
         self._table = cast("HookTable", self.master.addons)
         self._queue: collections.deque[events.Event] = collections.deque()
         self._busy = False
+        self._in_tunnel = False
         self._starting: commands.StartHook | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._sockets: dict[Connection, SocketProtocol] = {}
@@ -87,18 +96,33 @@ class FastConnectionHandler(GuardedConnectionHandler):
             handler = self._begin(self.open_connection(command))
             # It may have got as far as an open socket already, which is not to be replaced.
             self.transports.setdefault(command.connection, ConnectionIO(handler=handler))
+        elif isinstance(command, EnterTunnel):
+            self._enter_tunnel(command.layer)
         elif isinstance(command, commands.RequestWakeup):
             self.wakeup_timer.add(self._begin(self.wakeup(command)))
         elif isinstance(command, commands.ConnectionCommand) and command.connection not in self.transports:
             pass  # it is closed already
         elif isinstance(command, commands.CloseTcpConnection):
-            self.close_connection(command.connection, command.half_close)
+            # mitmproxy's tunnel layers make a full close of every half close, and they are not passed any more.
+            self.close_connection(command.connection, command.half_close and not self._in_tunnel)
         elif isinstance(command, commands.CloseConnection):
             self.close_connection(command.connection, half_close=False)
         elif isinstance(command, commands.Log):
             self.log(command.message, command.level)
         else:
             raise TypeError(f"unexpected command {command!r}")
+
+    def _enter_tunnel(self, layer: Layer) -> None:
+        """Let the layer inside a tunnel take what comes. The timers that run are those of the layers around it.
+
+        Where these have other connections open, they stay: no one else would know what to do when one ends.
+        """
+        if self.transports.keys() != {self.client}:
+            return
+        self.layer = layer
+        self._in_tunnel = True
+        while self.wakeup_timer:
+            self.wakeup_timer.pop().cancel()
 
     def _start(self, hook: commands.StartHook) -> None:
         waiting = self._call(hook)

@@ -2,7 +2,7 @@
 
 mitmproxy's layer tests every command for eight kinds in turn, and passes head, body and end of a message one by one
 through every layer. Here the frequent kinds come first, and what a stream sends at once reaches its connection as
-one EventBatch.
+one EventBatch. It also drops the layers around a tunnel once the tunnel is open: they would only hand bytes on.
 
 Gain: @@
 Unnecessary once mitmproxy's HttpLayer dispatches by type and its HTTP/1 connections write a message at once.
@@ -25,6 +25,7 @@ from mitmproxy.proxy.layers.http import (
 )
 from mitmproxy.proxy.layers.http._http1 import Http1Client, Http1Server
 
+from addons.mitm.fast.connection_handler import EnterTunnel
 from addons.mitm.fast.http1_batch import BatchingHttp1, EventBatch, together
 from addons.mitm.fast.sync_hooks import SyncHooks, is_done
 from addons.mitm.http_connections import GuardedHttp1Client, GuardedHttp1Server, GuardedHttp2Server
@@ -63,6 +64,13 @@ class FastHttp2Server(PartByPart, GuardedHttp2Server):
 
 class FastHttpStream(PartByPart, SyncHooks, GuardedHttpStream):
     """One request and its response."""
+
+    def handle_connect_finish(self) -> CommandGenerator[None]:
+        """Leave the connection to what is in a tunnel, once there is one."""
+        yield from super().handle_connect_finish()
+        # Where the client speaks TLS with the proxy itself, that layer has to decrypt what is in the tunnel.
+        if self._handle_event == self.passthrough and self.child_layer is not None and not self.context.client.tls:
+            yield EnterTunnel(self.child_layer)
 
 
 class FastHttpLayer(GuardedHttpLayer):
