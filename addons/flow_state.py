@@ -75,23 +75,26 @@ def state_of(flow: http.HTTPFlow) -> FlowState:
 
 def principal(flow: http.HTTPFlow) -> Principal:
     """Return who is calling. Raises LookupError before that is known: nothing is decided for nobody."""
-    known = state_of(flow).principal
-    if known is None:
+    return _known(state_of(flow))
+
+
+def _known(state: FlowState) -> Principal:
+    if state.principal is None:
         raise LookupError("the caller of a flow is not known yet")
-    return known
+    return state.principal
 
 
 def context(flow: http.HTTPFlow) -> Context:
     """Return what the gate knows of a flow beside its body."""
-    headers = flow.request.headers
+    headers, state = flow.request.headers, state_of(flow)
     legacy = legacy_session(flow.request.path)
     return Context(
-        principal=principal(flow),
+        principal=_known(state),
         server=server_name(flow),
         transport="sse" if legacy and "mcp-session-id" not in headers else "http",
         revision=headers.get("mcp-protocol-version"),
         session=headers.get("mcp-session-id") or legacy,
-        egress=egress(flow),
+        egress=state.egress,
         target=flow.request.path,
     )
 

@@ -50,3 +50,9 @@ def replace_fields(headers: Headers, drop: Collection[bytes], put: Mapping[bytes
         elif key not in drop:
             fields.append(field)
     headers.fields = (*fields, *left.items())
+
+
+def drop_fields(headers: Headers, names: Collection[bytes]) -> None:
+    """Drop the fields of these names, in lower case. Where there are none, the fields stay the same object."""
+    if not index(headers).keys().isdisjoint(names):
+        replace_fields(headers, names, {})

@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 import structlog
 
 from addons.flow_state import answer_refused, server_name, state_of
+from addons.header_fields import drop_fields
 from proxy.core import reasons
 from proxy.core.model import Context, Denial, Principal
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("interlock.identity")
 
 HEADER = "proxy-authorization"
+_HOP_BY_HOP = (HEADER.encode(), b"proxy-connection")
 
 
 class Agents(Protocol):
@@ -66,10 +68,10 @@ class Identity:
 
     def _identify(self, flow: http.HTTPFlow, credentials: list[str], otherwise: Principal) -> Principal | None:
         """Put the agent that the credentials name on the flow, or refuse the flow in the name of `otherwise`."""
-        state_of(flow).principal = otherwise  # first, so that a failure below leaves a caller to record
-        # Popped before anything can fail: these are hop-by-hop, and a server must not see an agent's token.
-        flow.request.headers.pop(HEADER, None)
-        flow.request.headers.pop("proxy-connection", None)
+        state = state_of(flow)
+        state.principal = otherwise  # first, so that a failure below leaves a caller to record
+        # Dropped before anything can fail: these are hop-by-hop, and a server must not see an agent's token.
+        drop_fields(flow.request.headers, _HOP_BY_HOP)
         principal = None
         try:
             principal = self._principal(credentials)
@@ -79,7 +81,7 @@ class Identity:
             _refuse(flow)
             self._gate.recorder.note("request_refused", "agent_auth", Context(otherwise, server_name(flow)), status=407)
             return None
-        state_of(flow).principal = principal
+        state.principal = principal
         return principal
 
     def _principal(self, headers: list[str]) -> Principal | None:

@@ -2,7 +2,8 @@
 
 Every variant is a worker of its own that lacks one replacement; all are up at once. One client holds connections to
 all of them and makes short bursts of calls in turn, each variant's between two of the one it is compared with, so
-that what else the machine does falls on both alike. Printed is the ratio of the worker's processor time for a call.
+that what else the machine does falls on both alike. All are started anew several times: two processes of the same code
+differ by some percent, by how their memory happens to be laid out. Printed is what a call takes more without each.
 
 `python -m bench.patches up …` is such a worker: `interlock up`, with the replacements that BENCH_VARIANT names.
 """
@@ -18,17 +19,21 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from mitmproxy.proxy.layers.http import HttpClient
 from mitmproxy.proxy.layers.tls import ClientTLSLayer, ServerTLSLayer
 
 from addons.mitm.addon_manager import FailClosedAddonManager
 from addons.mitm.certificates import Certificates
 from addons.mitm.connection_handler import GuardedConnectionHandler
-from addons.mitm.fast import connection_handler, header_index, message_types
-from addons.mitm.fast.http_layer import FastHttpLayer
+from addons.mitm.fast import connection_handler, fewer_copies, header_checks, header_index, message_types
+from addons.mitm.fast.http1_batch import BatchingHttp1
+from addons.mitm.fast.http_layer import FastHttpLayer, FastHttpStream, PartByPart
 from addons.mitm.fast.replacements import FAST
+from addons.mitm.http_connections import GuardedHttp1Client
 from addons.mitm.http_layer import GuardedHttpLayer
 from addons.mitm.http_stream import GuardedHttpStream
 from addons.mitm.patches import Replacements
@@ -43,7 +48,7 @@ from proxy.runtime import worker
 
 VARIANT = "BENCH_VARIANT"
 ALL = "all"
-CONNECTIONS = 4
+CONNECTIONS = 32
 # What is compared with something other than all of them: it works only together with what that lacks, too.
 COMPARED_WITH = {"hook_table": "connection_handler"}
 KEPT = (
@@ -51,9 +56,13 @@ KEPT = (
     "hook_table",
     "sync_hooks",
     "http_layer",
+    "http1_batch",
+    "tunnel",
     "tls_records",
     "header_index",
+    "header_checks",
     "message_types",
+    "fewer_copies",
     "everything",
 )
 """Measured on connections that stay open."""
@@ -65,26 +74,47 @@ def without(name: str) -> Replacements:
     """Return the replacements without one."""
     if name == "sync_hooks":
         connection_handler.complete_now = lambda _: False  # type: ignore[assignment]
+    if name == "http1_batch":
+        for method in ("handle_event", "read_headers", "read_body", "mark_done"):
+            delattr(BatchingHttp1, method)
+        BatchingHttp1.send = _send_one_by_one  # type: ignore[method-assign]
+    if name == "tunnel":
+        del FastHttpStream.handle_connect_finish
     handler = {"connection_handler": GuardedConnectionHandler}
     changes: dict[str, dict[str, Any]] = {
-        ALL: {},
+        **{plain: {} for plain in (ALL, "http1_batch", "tunnel")},
         "connection_handler": handler,
         "hook_table": {**handler, "addon_manager": FailClosedAddonManager},
         "sync_hooks": {"http_layer": PausingLayer},
-        "http_layer": {"http_layer": GuardedHttpLayer},
+        "http_layer": {
+            "http_layer": GuardedHttpLayer,
+            "http_client": HttpClient,
+            "http1_client": GuardedHttp1Client,
+        },
         "tls_records": {"client_tls": ClientTLSLayer, "server_tls": ServerTLSLayer},
-        "header_index": {"functions": (message_types.install,)},
-        "message_types": {"functions": (header_index.install,)},
+        **{
+            module.__name__.rpartition(".")[2]: {"functions": tuple({*FAST.functions} - {module.install})}
+            for module in (header_index, header_checks, message_types, fewer_copies)
+        },
         "tls_contexts": {"certificates": Certificates},
         "tls_sessions": {"addons": ()},
     }
     return Replacements() if name == "everything" else dataclasses.replace(FAST, **changes[name])
 
 
+class PausingStream(PartByPart, GuardedHttpStream):
+    """Stops at every hook."""
+
+
 class PausingLayer(FastHttpLayer):
     """Its streams stop at every hook."""
 
-    stream = GuardedHttpStream  # type: ignore[assignment]
+    stream = PausingStream  # type: ignore[assignment]
+
+
+def _send_one_by_one(self: BatchingHttp1, event: Any) -> Any:
+    for part in getattr(event, "parts", (event,)):
+        yield from super(BatchingHttp1, self).send(part)
 
 
 def serve() -> None:
@@ -137,38 +167,24 @@ async def _calls(one: Answers, request: bytes, count: int) -> None:
             raise RuntimeError(problem)
 
 
-async def compare(variants: dict[str, Variant], calls: int, seconds: float) -> None:
-    """Take turns for so long, each between two of the whole, and print what came of it."""
+async def compare(variants: dict[str, Variant], calls: int, seconds: float) -> dict[str, float]:
+    """Take turns for so long, each between two of the whole; return what each takes, the whole taking 1."""
     whole = variants.pop(ALL)
     ratios: dict[str, list[float]] = {name: [] for name in variants}
-    times: list[float] = []
     for variant in (whole, *variants.values()):
-        await variant.start(20 * calls)
-    end = time.monotonic() + seconds
+        await variant.start(10 * calls)
+    end, before = time.monotonic() + seconds, await whole.burst(calls)
     while time.monotonic() < end:
-        times.append(await whole.burst(calls))
         for name, variant in variants.items():
             mine = await variant.burst(calls)
-            times.append(await whole.burst(calls))
-            ratios[name].append(2 * mine / (times[-2] + times[-1]))
-    print(f"all: {statistics.median(times):.0f} µs a call; {len(next(iter(ratios.values())))} rounds of {calls} calls")
-    for name, taken in ratios.items():
-        low, middle, high = statistics.quantiles(taken, n=4)
-        gain = middle / (statistics.median(ratios[COMPARED_WITH[name]]) if name in COMPARED_WITH else 1.0) - 1
-        error = 1.25 * (high - low) / 1.35 / len(taken) ** 0.5  # of a median, where the errors are normal
-        print(f"without {name:20} {gain:+7.1%} ± {error:.1%}   quartiles {low - 1:+.1%} to {high - 1:+.1%}", flush=True)
+            after = await whole.burst(calls)
+            ratios[name].append(2 * mine / (before + after))
+            before = after
+    return {name: statistics.median(taken) for name, taken in ratios.items()}
 
 
-def main() -> None:
+def start_and_compare(names: Iterable[str], calls: int, seconds: float, *, fresh: bool) -> dict[str, float]:
     """Start the workers, and compare them."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", help="replacements to measure; all of them unless named")
-    parser.add_argument("--fresh", action="store_true", help="a connection for each call")
-    parser.add_argument("--seconds", type=float, default=120.0)
-    parser.add_argument("--calls", type=int, default=0)
-    asked = parser.parse_args()
-    names = dict.fromkeys(asked.names or (FRESH if asked.fresh else KEPT))
-    names |= dict.fromkeys([ALL, *(COMPARED_WITH[name] for name in names if name in COMPARED_WITH)])
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         upstream = stack.enter_context(servers(folder / "servers", Installed()))
@@ -178,8 +194,27 @@ def main() -> None:
             os.environ[VARIANT] = name
             running = stack.enter_context(Interlock(f"variant-{name}", module="bench.patches")(world, "tls"))
             spec = Spec(running.port, AUTHORITY.format(upstream.tls), "/small.json", tunnel=True, tls=True)
-            variants[name] = Variant(running, dataclasses.replace(spec, fresh=asked.fresh))
-        asyncio.run(compare(variants, asked.calls or (4 if asked.fresh else 16), asked.seconds))
+            variants[name] = Variant(running, dataclasses.replace(spec, fresh=fresh))
+        return asyncio.run(compare(variants, calls, seconds))
+
+
+def main() -> None:
+    """Compare as often as asked, and print what came of it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help="replacements to measure; all of them unless named")
+    parser.add_argument("--fresh", action="store_true", help="a connection for each call")
+    parser.add_argument("--starts", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=30.0, help="after each start")
+    parser.add_argument("--calls", type=int, default=0, help="in one burst")
+    asked = parser.parse_args()
+    names = dict.fromkeys(asked.names or (FRESH if asked.fresh else KEPT))
+    names |= dict.fromkeys([ALL, *(COMPARED_WITH[name] for name in names if name in COMPARED_WITH)])
+    calls = asked.calls or (4 if asked.fresh else 2 * CONNECTIONS)
+    found = [start_and_compare(names, calls, asked.seconds, fresh=asked.fresh) for _ in range(asked.starts)]
+    for name in found[0]:
+        taken = [ratios[name] / ratios.get(COMPARED_WITH.get(name, ""), 1.0) - 1 for ratios in found]
+        spread = statistics.stdev(taken) / len(taken) ** 0.5 if len(taken) > 1 else 0.0
+        print(f"without {name:20} {statistics.mean(taken):+7.1%} ± {spread:.1%}", flush=True)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ PATIENCE = 10.0
 class Gate:
     def __init__(self) -> None:
         self.notes: list[tuple[str, str]] = []
+        self.recorder = self
 
     def note(self, kind: str, reason: str, _: Any, **__: Any) -> None:
         self.notes.append((kind, reason))

@@ -18,6 +18,7 @@ TOKENS = {"robot": "right"}
 class Gate:
     def __init__(self) -> None:
         self.notes: list[tuple[str, str, str]] = []
+        self.recorder = self
 
     def note(self, kind: str, reason: str, context: Any, **_: Any) -> None:
         self.notes.append((kind, reason, context.principal.agent))

@@ -1,7 +1,11 @@
-"""What every HTTP/1 connection does for every message, with fewer steps where a message is of the usual form.
+"""HTTP/1 connections that read and write a message in one step, where the message has the usual form.
 
-The usual form is a body, or chunks of one, that is here already, on a connection that stays. What is read of a message
-at once is told as one, and what is to be sent at once leaves as one. All else is mitmproxy's.
+The usual form is a body, or chunks of one, that has arrived already, on a connection that stays open. What was read
+at once goes through the layers as one EventBatch, and what is to be sent at once leaves in one write. Every other form
+is left to mitmproxy's own methods: each method here tests for the usual form and else calls `super()`.
+
+Gain: @@
+Unnecessary once mitmproxy reads a whole message in one event, and writes one in one command.
 """
 
 from __future__ import annotations
@@ -22,13 +26,13 @@ if TYPE_CHECKING:
     from mitmproxy.proxy.layer import CommandGenerator
 
 TOGETHER_BYTES = 64 << 10
-"""How large a piece of a message may be that is copied to leave with others."""
+"""A larger piece of a message is sent by itself: copying it would cost more than a write."""
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})\r\n")
 
 
 @dataclass
 class EventBatch(HttpEvent):
-    """Parts of one message that come at once: one way through the layers instead of one for each."""
+    """Parts of one message that arrived together, passed through the layers once instead of once for each."""
 
     parts: tuple[HttpEvent, ...]
 
@@ -39,17 +43,17 @@ def together(parts: list[HttpEvent]) -> HttpEvent:
 
 
 class BatchingHttp1(Http1Connection):
-    """Stands before mitmproxy's classes in ours."""
+    """A mixin: in the classes that use it, it comes before mitmproxy's class."""
 
     _is_coded = False
-    """Whether the body that is read is encoded. Then its chunks are told one by one: a broken one spoils no other."""
+    """Whether the body is encoded. Then its chunks are passed one by one, so that a broken chunk spoils no other."""
 
     def handle_event(self, event: events.Event) -> CommandGenerator[None]:
-        """Take an event. None of what this layer asks for blocks it."""
+        """Handle an event. No command of this layer blocks, so it needs no queue of events."""
         return self._handle_event(event)
 
     def send(self, event: HttpEvent) -> CommandGenerator[None]:
-        """Send part of a message; several leave as one piece."""
+        """Send a part of a message, or several parts in one write."""
         if type(event) is not EventBatch:
             yield from super().send(event)
             return
@@ -67,15 +71,15 @@ class BatchingHttp1(Http1Connection):
             yield commands.SendData(self.conn, b"".join(leaving))
 
     def read_headers(self, event: events.ConnectionEvent) -> CommandGenerator[None]:
-        """Read a head, and with it what is here of its body."""
+        """Read a head, and what has arrived of its body."""
         return self._gather(super().read_headers(event))
 
     def read_body(self, event: events.Event) -> CommandGenerator[None]:
-        """Take what is here of a body in one step."""
+        """Read what has arrived of a body."""
         return self._gather(self._read_here(event))
 
     def _read_here(self, event: events.Event) -> CommandGenerator[None]:
-        """Read a body that is here whole, or the chunks that are; of all else mitmproxy reads piece after piece."""
+        """Read a body that has arrived as a whole, or whole chunks; mitmproxy reads everything else piece by piece."""
         reader = self.body_reader
         if isinstance(event, events.DataReceived):
             if type(reader) is ContentLengthReader and reader._remaining <= len(self.buf):  # noqa: SLF001
@@ -85,7 +89,7 @@ class BatchingHttp1(Http1Connection):
             if type(reader) is ChunkedReader and _is_between_chunks(reader):
                 chunks, size, is_end = whole_chunks(bytes(self.buf))
                 self.buf.maybe_extract_at_most(size)
-                reader._reading_trailer = is_end  # noqa: SLF001  what comes behind its end is no chunk
+                reader._reading_trailer = is_end  # noqa: SLF001  what follows the last chunk is no chunk
                 yield from self._read_whole(chunks if self._is_coded else [b"".join(chunks)], is_end=is_end)
                 if is_end or not self.buf:
                     return
@@ -104,9 +108,9 @@ class BatchingHttp1(Http1Connection):
             yield from self.mark_done(request=is_request, response=not is_request)
 
     def _gather(self, reading: CommandGenerator[None]) -> CommandGenerator[None]:
-        """Tell of what is read at once as one.
+        """Yield what is read at once as one batch.
 
-        Of the end of an answer once the connection is free: who hears of it may ask the next one at once.
+        The end of a response comes after the connection is marked free: the one who gets it may send the next request.
         """
         parts: list[HttpEvent] = []
         try:
@@ -120,7 +124,7 @@ class BatchingHttp1(Http1Connection):
                     parts = []
                 if not is_read:
                     yield command
-        except NotImplementedError:  # trailers, which mitmproxy does not take: what came before them counts
+        except NotImplementedError:  # trailers, which mitmproxy refuses: what came before them counts
             if parts:
                 yield ReceiveHttp(together(parts))
             raise
@@ -128,20 +132,20 @@ class BatchingHttp1(Http1Connection):
             yield ReceiveHttp(together(parts))
 
     def _note_head(self, event: HttpEvent) -> None:
-        """Note whether a body is encoded, before anybody who hears of its head changes that."""
+        """Note whether a body is encoded, before an addon changes the head."""
         if isinstance(event, RequestHeaders):
             self._is_coded = b"content-encoding" in index(event.request.headers)
         elif isinstance(event, ResponseHeaders):
             self._is_coded = b"content-encoding" in index(event.response.headers)
 
     def _goes_on(self, event: HttpEvent) -> bool:
-        """Return whether more may be read before anybody has heard of `event`."""
+        """Return whether more may be read before `event` is passed on."""
         if isinstance(event, ResponseEndOfMessage):
             return not self.buf and self._stays()
         return isinstance(event, (RequestHeaders, ResponseHeaders, self.ReceiveData))
 
     def mark_done(self, *, request: bool = False, response: bool = False) -> CommandGenerator[None]:
-        """Note that a message is whole; begin anew where both are, and the connection plainly stays."""
+        """Note that a message is complete. If both are and the connection surely stays open, start the next."""
         if not (request or self.request_done) or not (response or self.response_done) or not self._stays():
             yield from super().mark_done(request=request, response=response)
             return
@@ -153,7 +157,7 @@ class BatchingHttp1(Http1Connection):
             yield from self.state(events.DataReceived(self.conn, b""))
 
     def _stays(self) -> bool:
-        """Return whether mitmproxy would keep the connection; False where it takes more than a look to say so."""
+        """Return whether mitmproxy would surely keep the connection open; False in every other case."""
         request, response = self.request, self.response
         if request is None or response is None or response.data.status_code == 101:
             return False
@@ -169,9 +173,9 @@ class BatchingHttp1(Http1Connection):
 
 
 def whole_chunks(data: bytes) -> tuple[list[bytes], int, bool]:
-    """Return the chunks that `data` begins with and holds whole, where they end, and whether the body ends there, too.
+    """Return the whole chunks at the start of `data`, where they end, and whether the body ends there.
 
-    What is not of the plain form, or not all here, is not for this reader: it stops before that.
+    Stops before a chunk that is incomplete or has an extension, and before trailers: mitmproxy reads those.
     """
     chunks: list[bytes] = []
     at = 0

@@ -51,11 +51,11 @@ class PartByPart(Layer):
     """Handles the parts of a batch as if each had come alone: each passes the same bounds."""
 
     def _handle_event(self, event: events.Event) -> CommandGenerator[None]:
-        if isinstance(event, EventBatch):
-            for part in event.parts:
-                yield from self._handle_event(part)  # not `super()`: a part may have set another handler
-        else:
-            yield from super()._handle_event(event)
+        return self._each(event) if isinstance(event, EventBatch) else super()._handle_event(event)
+
+    def _each(self, batch: EventBatch) -> CommandGenerator[None]:
+        for part in batch.parts:
+            yield from self._handle_event(part)  # not `super()`: a part may have set another handler
 
 
 class FastHttp2Server(PartByPart, GuardedHttp2Server):
