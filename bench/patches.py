@@ -1,9 +1,9 @@
 """What each replacement in addons/mitm/fast gains: `python -m bench.patches`.
 
 Every variant is a worker of its own that lacks one replacement; all are up at once. One client holds connections to
-all of them and makes short bursts of calls in turn, each variant's between two of the one it is compared with, so
-that what else the machine does falls on both alike. All are started anew several times: two processes of the same code
-differ by some percent, by how their memory happens to be laid out. Printed is what a call takes more without each.
+all of them and makes short bursts of calls in turn, so that what else the machine does falls on all alike. All are
+started anew several times: two processes of the same code differ by some percent, by how their memory happens to be
+laid out. Printed is how much more processor time a call takes without each replacement.
 
 `python -m bench.patches up …` is such a worker: `interlock up`, with the replacements that BENCH_VARIANT names.
 """
@@ -29,7 +29,7 @@ from mitmproxy.proxy.layers.tls import ClientTLSLayer, ServerTLSLayer
 from addons.mitm.addon_manager import FailClosedAddonManager
 from addons.mitm.certificates import Certificates
 from addons.mitm.connection_handler import GuardedConnectionHandler
-from addons.mitm.fast import connection_handler, fewer_copies, header_checks, header_index, message_types
+from addons.mitm.fast import connection_handler, fewer_copies, header_index, message_types
 from addons.mitm.fast.http1_batch import BatchingHttp1
 from addons.mitm.fast.http_layer import FastHttpLayer, FastHttpStream, PartByPart
 from addons.mitm.fast.replacements import FAST
@@ -60,7 +60,6 @@ KEPT = (
     "tunnel",
     "tls_records",
     "header_index",
-    "header_checks",
     "message_types",
     "fewer_copies",
     "everything",
@@ -94,7 +93,7 @@ def without(name: str) -> Replacements:
         "tls_records": {"client_tls": ClientTLSLayer, "server_tls": ServerTLSLayer},
         **{
             module.__name__.rpartition(".")[2]: {"functions": tuple({*FAST.functions} - {module.install})}
-            for module in (header_index, header_checks, message_types, fewer_copies)
+            for module in (header_index, message_types, fewer_copies)
         },
         "tls_contexts": {"certificates": Certificates},
         "tls_sessions": {"addons": ()},
@@ -148,15 +147,14 @@ class Variant:
         await self.burst(calls)
         self.tasks = [task for pid in proc.tree(self.running.pid) for task in proc.tasks(pid)]
 
-    async def burst(self, calls: int) -> float:
-        """Make so many calls; return the microseconds of processor time for each."""
-        before, request = self.cpu_seconds(), self.spec.request()
+    async def burst(self, calls: int) -> None:
+        """Make so many calls."""
+        request = self.spec.request()
         if self.spec.fresh:
             for _ in range(calls):
                 await once(self.spec, self.spec.context, Tally(self.spec), request)
         else:
             await asyncio.gather(*(_calls(one, request, calls // CONNECTIONS) for one in self.open))
-        return (self.cpu_seconds() - before) / calls * 1e6
 
 
 async def _calls(one: Answers, request: bytes, count: int) -> None:
@@ -168,19 +166,19 @@ async def _calls(one: Answers, request: bytes, count: int) -> None:
 
 
 async def compare(variants: dict[str, Variant], calls: int, seconds: float) -> dict[str, float]:
-    """Take turns for so long, each between two of the whole; return what each takes, the whole taking 1."""
-    whole = variants.pop(ALL)
-    ratios: dict[str, list[float]] = {name: [] for name in variants}
-    for variant in (whole, *variants.values()):
+    """Take turns for so long; return what each takes, the whole taking 1.
+
+    All of a process's time counts, also what it spends after its burst: it writes its log then.
+    """
+    for variant in variants.values():
         await variant.start(10 * calls)
-    end, before = time.monotonic() + seconds, await whole.burst(calls)
+    end, before = time.monotonic() + seconds, {name: each.cpu_seconds() for name, each in variants.items()}
     while time.monotonic() < end:
-        for name, variant in variants.items():
-            mine = await variant.burst(calls)
-            after = await whole.burst(calls)
-            ratios[name].append(2 * mine / (before + after))
-            before = after
-    return {name: statistics.median(taken) for name, taken in ratios.items()}
+        for variant in variants.values():
+            await variant.burst(calls)
+    await asyncio.sleep(1.0)
+    used = {name: each.cpu_seconds() - before[name] for name, each in variants.items()}
+    return {name: used[name] / used[ALL] for name in variants if name != ALL}
 
 
 def start_and_compare(names: Iterable[str], calls: int, seconds: float, *, fresh: bool) -> dict[str, float]:

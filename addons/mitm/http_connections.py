@@ -87,9 +87,9 @@ class GuardedHttp1Server(Http1Server):
 
     def send(self, event: HttpEvent) -> CommandGenerator[None]:
         status = _error_status(event)
-        if status is None or self.response:
-            yield from super().send(event)
-            return
+        return super().send(event) if status is None or self.response else self._send_error(event, status)
+
+    def _send_error(self, event: HttpEvent, status: int) -> CommandGenerator[None]:
         assert isinstance(event, ResponseProtocolError)
         if not self.conn.state & ConnectionState.CAN_WRITE:
             return
@@ -186,7 +186,7 @@ class GuardedHttp1Client(Http1Client):
             # mitmproxy would take 100 Continue for the response, and the response for one that nobody asked for.
             while _INTERIM.match(bytes(self.buf)) and self.buf.maybe_extract_lines():
                 pass
-        yield from super().read_headers(event)
+        return super().read_headers(event)
 
 
 class GuardedHttp2Server(Http2Server):

@@ -70,6 +70,11 @@ class GuardedHttpStream(HttpStream):
         self._lingering: commands.RequestWakeup | None = None
 
     def _handle_event(self, event: events.Event) -> CommandGenerator[None]:
+        is_own = isinstance(event, events.Wakeup | BodyOverdue | EventPushed)
+        return self._handle_own(event) if is_own else super()._handle_event(event)
+
+    def _handle_own(self, event: events.Event) -> CommandGenerator[None]:
+        """Handle what mitmproxy's streams do not know."""
         if isinstance(event, events.Wakeup):
             if event.command is self._lingering:
                 # A refused client that still sends after its time is cut off.
@@ -79,12 +84,13 @@ class GuardedHttpStream(HttpStream):
             if self.client_state == self.state_consume_request_body:
                 text = f"the request body took longer than {self._limits.body_seconds:g} s (body_timeout)"
                 yield from self._refuse_request(408, "body_too_slow", text)
-        elif isinstance(event, EventPushed):
-            # The rewriter passes only whole events on, so at any time this one falls between two of the server's.
-            if state_of(self.flow).rewriter is not None and self.server_state == self.state_stream_response_body:
-                yield SendHttp(ResponseData(self.stream_id, event.message), self.context.client)
-        else:
-            yield from super()._handle_event(event)
+        # The rewriter passes only whole events on, so at any time this one falls between two of the server's.
+        elif (
+            isinstance(event, EventPushed)
+            and state_of(self.flow).rewriter is not None
+            and self.server_state == self.state_stream_response_body
+        ):
+            yield SendHttp(ResponseData(self.stream_id, event.message), self.context.client)
 
     def check_invalid(self, request: bool) -> CommandGenerator[bool]:  # noqa: FBT001  mitmproxy's signature
         """Refuse a request that servers may read differently."""
