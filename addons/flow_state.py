@@ -13,7 +13,6 @@ from urllib.parse import parse_qsl, urlsplit
 
 from mitmproxy import http
 from mitmproxy.net.http import url
-from mitmproxy.proxy.mode_specs import TransparentMode
 
 from addons.header_fields import index, replace_fields
 from proxy.core import reasons
@@ -250,7 +249,7 @@ def odd_framing(request: http.Request) -> str | None:
 
 def is_transparent(flow: http.HTTPFlow) -> bool:
     """Return whether the client does not know of the proxy."""
-    return isinstance(flow.client_conn.proxy_mode, TransparentMode)
+    return flow.client_conn.proxy_mode.type_name == "transparent"
 
 
 def _is_reverse(flow: http.HTTPFlow) -> bool:

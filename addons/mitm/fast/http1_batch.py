@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from h11._readers import ChunkedReader, ContentLengthReader
 from mitmproxy.proxy import commands, events
 from mitmproxy.proxy.layers.http import ReceiveHttp, RequestHeaders, ResponseEndOfMessage, ResponseHeaders
 from mitmproxy.proxy.layers.http._base import HttpEvent
-from mitmproxy.proxy.layers.http._http1 import Http1Connection, Http1Server
+from mitmproxy.proxy.layers.http._http1 import Http1Connection
 
 from addons.header_fields import index
 
@@ -45,6 +45,8 @@ def together(parts: list[HttpEvent]) -> HttpEvent:
 class BatchingHttp1(Http1Connection):
     """A mixin: in the classes that use it, it comes before mitmproxy's class."""
 
+    _is_server: ClassVar[bool]
+    """Whether it reads requests. Not `isinstance`: layers are abstract classes, for which that is slow."""
     _is_coded = False
     """Whether the body is encoded. Then its chunks are passed one by one, so that a broken chunk spoils no other."""
 
@@ -104,8 +106,7 @@ class BatchingHttp1(Http1Connection):
         if is_end:
             if self.request.data.method.upper() != b"CONNECT":
                 yield ReceiveHttp(self.ReceiveEndOfMessage(self.stream_id))
-            is_request = isinstance(self, Http1Server)
-            yield from self.mark_done(request=is_request, response=not is_request)
+            yield from self.mark_done(request=self._is_server, response=not self._is_server)
 
     def _gather(self, reading: CommandGenerator[None]) -> CommandGenerator[None]:
         """Yield what is read at once as one batch.
@@ -151,7 +152,7 @@ class BatchingHttp1(Http1Connection):
             return
         self.request_done = self.response_done = False
         self.request = self.response = None
-        self.stream_id = self.stream_id + 2 if self.stream_id and isinstance(self, Http1Server) else None
+        self.stream_id = self.stream_id + 2 if self.stream_id and self._is_server else None
         self.state = self.read_headers
         if self.buf:
             yield from self.state(events.DataReceived(self.conn, b""))

@@ -42,9 +42,13 @@ if TYPE_CHECKING:
 class FastHttp1Server(GuardedHttp1Server, BatchingHttp1, Http1Server):
     """HTTP/1 with a client."""
 
+    _is_server = True
+
 
 class FastHttp1Client(GuardedHttp1Client, BatchingHttp1, Http1Client):
     """HTTP/1 with a server."""
+
+    _is_server = False
 
 
 class PartByPart(Layer):

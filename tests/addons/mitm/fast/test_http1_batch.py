@@ -27,11 +27,11 @@ from addons.mitm.fast.http1_batch import TOGETHER_BYTES, BatchingHttp1, EventBat
 
 
 class QuickServer(BatchingHttp1, Http1Server):
-    pass
+    _is_server = True
 
 
 class QuickClient(BatchingHttp1, Http1Client):
-    pass
+    _is_server = False
 
 
 FIELDS = st.lists(
