@@ -79,7 +79,7 @@ class ConnectionGuard:
             if writer is not None:
                 writer.write(plain_response(503, f"there are {client.error}", Retry_After="1"))
             context = Context(Principal(self._agent), "unknown")
-            self._gate.recorder.note("connection_refused", "too_many_connections", context, status=503)
+            self._gate.recorder.record_refusal("connection_refused", "too_many_connections", context, status=503)
             return
         loop = asyncio.get_running_loop()
         self._deadlines[client.id] = loop.call_later(self._seconds, self._refuse_silent, client)
@@ -128,7 +128,7 @@ class ConnectionGuard:
         state = state_of(flow)
         if state.refused:
             context = Context(state.principal or Principal(self._agent), server_name(flow))
-            self._gate.recorder.note("request_refused", state.refused, context)
+            self._gate.recorder.record_refusal("request_refused", state.refused, context)
 
     async def read_ahead(self, _: Client) -> None:
         """Let other connections have their turn between two pipelined requests."""
@@ -136,14 +136,14 @@ class ConnectionGuard:
 
     def http_refused(self, refusal: Refusal) -> None:
         context = Context(Principal(self._agent), refusal.server)
-        self._gate.recorder.note("connection_refused", refusal.reason, context, status=refusal.status)
+        self._gate.recorder.record_refusal("connection_refused", refusal.reason, context, status=refusal.status)
 
     def tcp_start(self, flow: Flow) -> None:
         """Kill what is not HTTP. HttpOnly chooses no such layer; this holds if it ever did."""
         flow.kill()
         server = "{}:{}".format(*(flow.server_conn.address or ("?", 0))[:2])
         context = Context(Principal(self._agent), server)
-        self._gate.recorder.note("connection_refused", "not_http", context, protocol=flow.type)
+        self._gate.recorder.record_refusal("connection_refused", "not_http", context, protocol=flow.type)
 
     udp_start = dns_request = tcp_start
 
@@ -187,7 +187,7 @@ class ConnectionGuard:
         io = handler.transports.get(client) if handler else None
         if io is not None and io.handler is not None:
             context = Context(Principal(self._agent), "unknown")
-            self._gate.recorder.note("connection_refused", "no_request", context, seconds=self._seconds)
+            self._gate.recorder.record_refusal("connection_refused", "no_request", context, seconds=self._seconds)
             io.handler.cancel("no request in time")
 
 

@@ -262,7 +262,7 @@ def _bare(host: str) -> str:
 
 @functools.lru_cache(maxsize=1024)
 def is_address(host: str) -> bool:
-    """Return whether a host is an address in its plain spelling."""
+    """Return whether a host is an IP address in canonical form."""
     try:
         ipaddress.ip_address(host)
     except ValueError:

@@ -135,7 +135,7 @@ class McpGate:
             self._report_upload(flow)
             return False
         if self._connections.stopping:
-            self._gate.recorder.note("request_refused", "stopping", flows.context(flow))
+            self._gate.recorder.record_refusal("request_refused", "stopping", flows.context(flow))
             self._refuse(flow, 503, "stopping")
             return False
         return self._names_agree(flow) and self._framing_is_plain(flow) and self._may_stream(flow)
@@ -153,7 +153,7 @@ class McpGate:
         problem = flows.misdirected(flow)
         if problem is None:
             return True
-        self._gate.recorder.note("request_refused", "host_mismatch", flows.context(flow), problem=problem)
+        self._gate.recorder.record_refusal("request_refused", "host_mismatch", flows.context(flow), problem=problem)
         self._refuse(flow, 421, "host_mismatch", f"{problem[:1].upper()}{problem[1:]}.")
         return False
 
@@ -164,7 +164,7 @@ class McpGate:
             return True
         if self._streams_of(flows.principal(flow).agent) < self._limits.streams:
             return True
-        self._gate.recorder.note("request_refused", "too_many_streams", flows.context(flow))
+        self._gate.recorder.record_refusal("request_refused", "too_many_streams", flows.context(flow))
         self._refuse(flow, 503, "too_many_streams")
         return False
 
@@ -179,7 +179,7 @@ class McpGate:
         reason = flows.odd_framing(flow.request)
         if reason is None:
             return True
-        self._gate.recorder.note("request_refused", reason, flows.context(flow))
+        self._gate.recorder.record_refusal("request_refused", reason, flows.context(flow))
         self._refuse(flow, 400, reason)
         return False
 
@@ -313,7 +313,7 @@ class McpGate:
         log.error("refusing after a failure", flow=flow.id, exc_info=error)
         self._refuse(flow, 502, "internal_error")
         try:
-            self._gate.recorder.note(
+            self._gate.recorder.record_refusal(
                 "request_refused", "internal_error", flows.context(flow), error=type(error).__name__
             )
         except Exception as second:

@@ -71,7 +71,7 @@ class WebsocketGate:
 
     def _refuse(self, flow: http.HTTPFlow, message: WebSocketMessage, reason: str) -> None:
         message.drop()
-        self._gate.recorder.note("request_refused", reason, flows.context(flow))
+        self._gate.recorder.record_refusal("request_refused", reason, flows.context(flow))
         _inject(flow, flows.refusal_body(flows.denial(reason, "the message")), is_text=message.is_text)
 
 

@@ -28,7 +28,7 @@ from proxy.redact import Masker
 from proxy.store.open_store import open_store
 from proxy.store.pin_files import PinFiles
 from proxy.system import log_setup
-from proxy.twophase.tokens import Key, KeyRing
+from proxy.twophase.tokens import SigningKey, KeyRing
 from tests.support.postgres import DURABLE, Postgres
 
 RULES = {"version": 1, "rules": [{"id": "pay", "action": "two_phase", "tools": ["transfer_funds"]}]}
@@ -43,7 +43,7 @@ ARGUMENTS = {"amount": 100, "to": "bob"}
 async def open_gate(folder: Path, url: str | None) -> AsyncIterator[Gate]:
     policy = CompiledPolicy(PolicyFile.model_validate(RULES).rules, default="allow")
     log = LocalLog(folder / "events.db")
-    ring = KeyRing(Key("k", b"k" * 32))
+    ring = KeyRing(SigningKey("k", b"k" * 32))
     catalog = ToolCatalog(policy=lambda: policy, pins=PinFiles(folder))
     two_phase = TwoPhase(store=open_store(url, folder), ring=lambda: ring, catalog=catalog)
     gate = Gate(policy=lambda: policy, redactor=Masker(b"m" * 32), sink=log, catalog=catalog, two_phase=two_phase)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from proxy.redact.detector_catalog import encode_catalogue
+from proxy.redact.detector_catalog import encode_catalog
 
 FOLDER = Path(__file__).resolve().parent.parent / "proxy" / "redact"
 
@@ -16,7 +16,7 @@ FOLDER = Path(__file__).resolve().parent.parent / "proxy" / "redact"
 def main(arguments: list[str]) -> int:
     """Write the file, or say that it should be."""
     file = FOLDER / "detectors.json"
-    text = encode_catalogue((FOLDER / "detectors.yaml").read_bytes())
+    text = encode_catalog((FOLDER / "detectors.yaml").read_bytes())
     if "--check" not in arguments:
         file.write_text(text)
     elif not file.exists() or file.read_text() != text:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from proxy.audit.checkpoints import Signed
     from proxy.audit.event import Head
     from proxy.audit.event_store import Events
-    from proxy.audit.verify import Problem
+    from proxy.audit.verify import ChainProblem
 
 DAY = 86_400.0
 
@@ -32,7 +32,7 @@ class Pruned:
     """The result of pruning: how many events are gone, and why those of some writers are not."""
 
     gone: int
-    problems: Sequence[Problem] = ()
+    problems: Sequence[ChainProblem] = ()
 
 
 async def prune(
@@ -55,7 +55,7 @@ async def prune(
     except ConfigError as error:
         raise AuditUnavailableError(f"nothing was pruned: {error}") from error
     heads: list[Head] = []
-    problems: list[Problem] = []
+    problems: list[ChainProblem] = []
     chains = StoreChains(store)
     for writer in await chains.heads():
         head = await chains.last_old(writer, before, clock() + DAY, step)
@@ -70,7 +70,7 @@ async def prune(
     return Pruned(await store.prune(before, heads), problems)
 
 
-async def _verify(store: Events, head: Head, signed: Signed, progress: Callable[[int], None]) -> Problem | None:
+async def _verify(store: Events, head: Head, signed: Signed, progress: Callable[[int], None]) -> ChainProblem | None:
     """Verify a chain up to `head` and on to the next signature; return the first problem."""
     walk, chains, after = ChainVerifier(head.writer, signed), StoreChains(store), START
     until = min((seq for seq in signed.links if seq >= head.seq), default=head.seq)

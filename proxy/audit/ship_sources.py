@@ -67,7 +67,7 @@ class RecentEvents:
         self._first += 1
 
 
-class Source(abc.ABC):
+class LogSource(abc.ABC):
     """A log to be emptied. Methods wait for the disk, and raise apsw.Error or AuditUnavailableError."""
 
     def __init__(self, path: Path, connection: apsw.Connection) -> None:
@@ -91,7 +91,7 @@ class Source(abc.ABC):
         """Delete events up to number `last`, and set aside those that were rejected."""
 
 
-class OwnSource(Source):
+class OwnSource(LogSource):
     """The log of this process: its own writer discards, so that the two never wait for each other."""
 
     def __init__(self, log: LocalLog, destination: str) -> None:
@@ -116,7 +116,7 @@ class OwnSource(Source):
         self._recent.drop(last)
 
 
-class LeftSource(Source):
+class LeftSource(LogSource):
     """A log that nobody writes to."""
 
     def __init__(self, path: Path, clock: float) -> None:
@@ -128,7 +128,7 @@ class LeftSource(Source):
 
 
 @contextlib.contextmanager
-def left_behind(path: Path, destination: str, now: float, *, any_destination: bool) -> Iterator[Source | None]:
+def left_behind(path: Path, destination: str, now: float, *, any_destination: bool) -> Iterator[LogSource | None]:
     """Lock a log for as long as the block lasts; yield None where it is in use, empty, or meant for another store."""
     held = take_file(path)
     if held is None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from proxy.audit.event import LogEntry, Written
     from proxy.audit.event_store import Events
     from proxy.audit.local_log import LocalLog
-    from proxy.audit.ship_sources import Source
+    from proxy.audit.ship_sources import LogSource
 
 log = structlog.get_logger("interlock.shipper")
 
@@ -108,7 +108,7 @@ class Shipper:
                 log.warning("a log that was left behind cannot be shipped", path=str(path), error=str(error))
         return moved
 
-    async def _move(self, source: Source) -> int:
+    async def _move(self, source: LogSource) -> int:
         """Ship the oldest events of a log. While a full page is written, the next is read and the last deleted."""
         limit = BATCH * self._store.parallel_batches
         moved, last, rejected = 0, 0, dict[int, str]()
@@ -124,7 +124,7 @@ class Shipper:
             source.discard(last, rejected)
         return moved
 
-    async def _write(self, source: Source, entries: Sequence[LogEntry]) -> dict[int, str]:
+    async def _write(self, source: LogSource, entries: Sequence[LogEntry]) -> dict[int, str]:
         """Write a page to the store; return the numbers of the events that it does not take, and why."""
         # At once, each on its own connection. If one fails, all are written again: the store ignores what it has.
         parts = [entries[start : start + BATCH] for start in range(0, len(entries), BATCH)]
@@ -192,7 +192,7 @@ async def _all_done(steps: Sequence[Coroutine[Any, Any, Any]]) -> list[Any]:
     return ended
 
 
-def _advance(source: Source, last: int, rejected: Mapping[int, str], after: int, limit: int) -> Sequence[LogEntry]:
+def _advance(source: LogSource, last: int, rejected: Mapping[int, str], after: int, limit: int) -> Sequence[LogEntry]:
     """Delete up to number `last`, which is in the store, and read what comes after number `after`."""
     if last:
         source.discard(last, rejected)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class ChainProblem:
     """The first event of a writer that is not what it was. `what` is stable (docs/audit.md)."""
 
     writer: str
@@ -36,16 +36,16 @@ class WriterReport:
     set_aside: int
     proven: int
     signed: bool
-    problem: Problem | None = None
+    problem: ChainProblem | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
     writers: list[WriterReport] = field(default_factory=list[WriterReport])
-    loose: Problem | None = None  # an event that belongs to no chain
+    loose: ChainProblem | None = None  # an event that belongs to no chain
 
     @property
-    def problems(self) -> list[Problem]:
+    def problems(self) -> list[ChainProblem]:
         found = [report.problem for report in self.writers if report.problem is not None]
         return found + ([self.loose] if self.loose else [])
 
@@ -72,7 +72,7 @@ async def verify(
     report = Report()
     if (loose := await chains.unchained()) is not None:
         what = "unchained", "it belongs to no writer's chain, so nothing proves it"
-        report = Report(loose=Problem("", None, loose, *what))
+        report = Report(loose=ChainProblem("", None, loose, *what))
     for writer in sorted({*heads, *signed}):  # signed ones too: a chain may have been deleted as a whole
         report.writers.append(await _verify_writer(chains, writer, signed.get(writer), heads.get(writer), progress))
     return report
@@ -83,7 +83,7 @@ async def _verify_writer(
 ) -> WriterReport:
     walk = ChainVerifier(writer, signed or Signed(), head)
     after = START
-    problem: Problem | None = None
+    problem: ChainProblem | None = None
     while problem is None and (events := await chains.page(writer, after)):
         problem = next(filter(None, map(walk.check, events)), None)
         after = events[-1].position
@@ -108,7 +108,7 @@ class ChainVerifier:
         self._next = 1
         self._tip: str | None = start(writer).hash
 
-    def check(self, event: ChainedEvent) -> Problem | None:
+    def check(self, event: ChainedEvent) -> ChainProblem | None:
         """Check the next event; return what is wrong with it, if anything is."""
         seq, body, chain = event.entry.seq, event.entry.body, event.entry.chain
         if seq is None or chain is None:
@@ -133,7 +133,7 @@ class ChainVerifier:
         self.checked += 1
         return None
 
-    def end(self) -> Problem | None:
+    def end(self) -> ChainProblem | None:
         """Return what is wrong at the end: events that were signed, or that the log has, and that are not there."""
         last = max(self._signed.last, self._head.seq if self._head else 0)
         self._skip(last + 1)
@@ -164,9 +164,9 @@ class ChainVerifier:
         self._tip = chain
         self._next += 1
 
-    def _missing(self, until: int) -> Problem:
+    def _missing(self, until: int) -> ChainProblem:
         detail = f"events {self._next} to {until} are missing" if until > self._next else "it is missing"
         return self._problem(self._next, None, "missing", detail)
 
-    def _problem(self, seq: int | None, event_id: str | None, what: str, detail: str) -> Problem:
-        return Problem(self.writer, seq, event_id, what, detail)
+    def _problem(self, seq: int | None, event_id: str | None, what: str, detail: str) -> ChainProblem:
+        return ChainProblem(self.writer, seq, event_id, what, detail)

@@ -31,7 +31,7 @@ from proxy.system.package_data import policies_dir
 if TYPE_CHECKING:
     from proxy.policy.decide import CompiledPolicy
     from proxy.policy.explain import ConditionTrace, Explanation
-    from proxy.policy.load import Source
+    from proxy.policy.load import PolicySource
     from proxy.policy.rule_tests import Coverage, TestResult
     from proxy.policy.rules import EgressRule, Rule
 
@@ -58,7 +58,7 @@ def _fail(error: PolicyError, *, as_json: bool) -> NoReturn:
     raise typer.Exit(1)
 
 
-def _load(path: Path, *, as_json: bool) -> tuple[Source, ...]:
+def _load(path: Path, *, as_json: bool) -> tuple[PolicySource, ...]:
     try:
         return load_sources(path, builtin())
     except PolicyError as error:
@@ -87,7 +87,7 @@ def check(path: PolicyPath = None, *, as_json: AsJson = False, strict: bool = Fa
     raise typer.Exit(1 if failed else 0)
 
 
-def _remarks(sources: tuple[Source, ...], policy: CompiledPolicy) -> list[dict[str, str]]:
+def _remarks(sources: tuple[PolicySource, ...], policy: CompiledPolicy) -> list[dict[str, str]]:
     rules = [rule for source in sources for rule in source.content.rules]
     positions = {}
     for source in sources:
@@ -105,7 +105,7 @@ def _remarks(sources: tuple[Source, ...], policy: CompiledPolicy) -> list[dict[s
     ]
 
 
-def _position(source: Source, *steps: str | int) -> str:
+def _position(source: PolicySource, *steps: str | int) -> str:
     line, column = source.at(*steps)
     return f"{source.path}:{line}:{column}"
 

@@ -95,7 +95,7 @@ def find_running(options: ProxyOptions, *, up: bool = False) -> FoundProxy:
     return FoundProxy(settings, running.listen, options.agent, token, _policy(running))
 
 
-def _policy(running: run_file.Running) -> str | None:
+def _policy(running: run_file.RunningProxy) -> str | None:
     # A relative path is relative to the proxy's working directory, not to ours.
     path = Path(running.policy)
     try:
@@ -140,7 +140,7 @@ def _settings(options: ProxyOptions) -> Settings:
     return load_settings(flags, config_file=options.config).settings
 
 
-def _check_mode(running: run_file.Running) -> None:
+def _check_mode(running: run_file.RunningProxy) -> None:
     if running.mode != "regular":
         raise ConfigError(
             f"the proxy on {running.listen} runs in mode {running.mode!r}, but agents need one in mode "
@@ -167,7 +167,7 @@ def _token(options: ProxyOptions, settings: Settings) -> str | None:
     return token
 
 
-def start_proxy(state_dir: Path, config: Path | None) -> run_file.Running:
+def start_proxy(state_dir: Path, config: Path | None) -> run_file.RunningProxy:
     """Start a proxy that ends with this process, and log to up.log in the state folder.
 
     Raises ConfigError with its last line of output if it does not start.

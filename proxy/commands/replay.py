@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from proxy.config import Settings
-    from proxy.policy.replay import Change, Replay
+    from proxy.policy.replay import ChangedDecision, Replay
 
 EXIT_CHANGES = 3
 EPILOG = "Example:  interlock policy replay --since 7d new.yaml"
@@ -96,7 +96,7 @@ def _show(outcome: Replay) -> None:
         )
 
 
-def _row(change: Change) -> tuple[str, ...]:
+def _row(change: ChangedDecision) -> tuple[str, ...]:
     when = f"{dt.datetime.fromtimestamp(change.time, dt.UTC):%m-%d %H:%M:%S}" if change.time is not None else ""
     return (
         when,

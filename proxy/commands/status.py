@@ -18,7 +18,7 @@ from proxy.system import run_file
 
 if TYPE_CHECKING:
     from proxy.audit.backlog import Backlog
-    from proxy.system.run_file import Running
+    from proxy.system.run_file import RunningProxy
 
 EPILOG = "Example:  interlock status --json"
 
@@ -59,7 +59,7 @@ def _show_audit(audit: Backlog) -> None:
         console.print(f"[bold red]AUDIT PROBLEM[/]: [red]{escape(problem)}[/]")
 
 
-def _workers(running: Running) -> str:
+def _workers(running: RunningProxy) -> str:
     serving = sum(worker.serves for worker in running.workers)
     each = ", ".join(
         f"{worker.number}: {f'process {worker.pid}' if worker.pid else 'being replaced'}"
@@ -69,7 +69,7 @@ def _workers(running: Running) -> str:
     return f"{serving} of {len(running.workers)} serve ({each})"
 
 
-def _show(running: Running) -> None:
+def _show(running: RunningProxy) -> None:
     console = Console(soft_wrap=True, highlight=False)
     console.print(f"interlock runs (process {running.pid}, since {format_time(running.started)[:19]} UTC).")
     for name, value in (

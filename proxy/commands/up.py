@@ -18,7 +18,7 @@ from proxy.agent.env import SHOWN, ProxyEndpoint, proxy_url, through_proxy
 from proxy.commands.env import shell_line
 from proxy.commands.options import ConfigFile
 from proxy.config import Settings, load_settings
-from proxy.system.run_file import Running
+from proxy.system.run_file import RunningProxy
 
 EPILOG = """
 Examples:
@@ -66,7 +66,7 @@ up.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # typer rea
 )
 
 
-def _announce(running: Running) -> None:
+def _announce(running: RunningProxy) -> None:
     if running.mode == "regular":
         bundle = str(Path(running.ca).with_name("bundle.pem"))
         changes = through_proxy(ProxyEndpoint(proxy_url(running.listen), running.ca, bundle))

@@ -44,7 +44,7 @@ _LARGEST: Final = 1e16
 _SIGNS: Final = (b"null", b"0.0000", b"e-", orjson.dumps(_LARGEST).strip(b"0123456789"))
 LIMIT: Final = 1 << 20
 """Bytes up to which a body is read in one go: larger ones are read in steps, in which other threads have a turn."""
-# What stands in the spelling of every float as large as an integer past 64 bits is.
+# In the text of every float that is as large as an integer of more than 64 bits.
 _EXPONENT: Final = orjson.dumps(1e19).strip(b"0123456789")
 _SHORT: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
 _CONTROLS: Final = {chr(code): _SHORT.get(chr(code), f"\\u{code:04x}") for code in range(32)}

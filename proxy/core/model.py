@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, dataclass_transform
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from proxy.core.proposals import Running, Terms
+    from proxy.core.proposals import RunningCommit, Terms
 
 type Json = bool | int | float | str | list[Json] | dict[str, Json] | None
 type JsonObject = dict[str, Any]
@@ -319,7 +319,7 @@ class InFlightCall:
     started: float
     forwarded: float
     closed: bool = False
-    commit: Running | None = None
+    commit: RunningCommit | None = None
     """The commit of a proposal that this call is."""
     said: str = ""
     """The end of what the server sent beside the answer, masked: a secret may continue in the next message."""

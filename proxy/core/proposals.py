@@ -117,7 +117,7 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RunningCommit:
     """A commit under way: whose nonce was used up, and by which attempt."""
 
     nonce: str

@@ -37,7 +37,7 @@ REASONS: dict[str, Reason] = {
             "Policy allows this tool only in two steps: a proposal, then a commit.",
             "Propose it first.",
         ),
-        Reason("bad_signature", "This proxy did not issue the commit token.", _PROPOSE),
+        Reason("bad_signature", "No key of this proxy verifies the commit token.", _PROPOSE),
         Reason("expired", "The commit token has expired.", _PROPOSE),
         Reason("unknown_proposal", "No proposal with this id can be committed.", _PROPOSE),
         Reason(

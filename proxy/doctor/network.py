@@ -16,10 +16,10 @@ from proxy.identity.ca import Authority, holds
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from proxy.system.run_file import Running
+    from proxy.system.run_file import RunningProxy
 
 
-def proxy(running: Running | None, state_dir: Path) -> Iterator[CheckResult]:
+def proxy(running: RunningProxy | None, state_dir: Path) -> Iterator[CheckResult]:
     if running is None:
         yield ok("proxy", f"no proxy runs on {state_dir}")
     elif running.policy_problem:
@@ -29,7 +29,7 @@ def proxy(running: Running | None, state_dir: Path) -> Iterator[CheckResult]:
         yield ok("proxy", f"process {running.pid} listens on {running.listen}")
 
 
-def addresses(settings: Settings, running: Running | None) -> Iterator[CheckResult]:
+def addresses(settings: Settings, running: RunningProxy | None) -> Iterator[CheckResult]:
     """Check that every listen address is free, or already the running proxy's."""
     taken = {getattr(running, name, None) for name in ("listen", "operator_listen", "health")} if running else set()
     for name in Settings.model_fields:
@@ -59,7 +59,7 @@ def _free(name: str, address: str) -> CheckResult:
     return ok(name, f"{address} is free")
 
 
-def environment(settings: Settings, running: Running | None, environ: Mapping[str, str]) -> Iterator[CheckResult]:
+def environment(settings: Settings, running: RunningProxy | None, environ: Mapping[str, str]) -> Iterator[CheckResult]:
     """Check whether programs started from this shell go through the proxy and trust its CA."""
     url = environ.get("HTTPS_PROXY") or environ.get("https_proxy") or ""
     ours = reached(running.listen if running else settings.listen)

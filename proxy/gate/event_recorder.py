@@ -114,12 +114,12 @@ class EventRecorder:
             )
         )
 
-    def note(self, kind: str, reason: str, context: Context, **detail: Any) -> str:
+    def record_refusal(self, kind: str, reason: str, context: Context, **detail: Any) -> str:
         """Log and record something that was refused outside any call; return the event's id."""
         log.warning(kind, reason=reason, agent=context.principal.agent, server=context.server, **detail)
-        return self.noted(kind, reason, context, "deny", detail)
+        return self.record_event(kind, reason, context, "deny", detail)
 
-    def noted(
+    def record_event(
         self,
         kind: str,
         reason: str,

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import Any
 
 from proxy.core import model
-from proxy.core.proposals import Running
+from proxy.core.proposals import RunningCommit
 
 
 def to_json(in_flight: model.InFlightCall) -> str:
@@ -52,7 +52,7 @@ def from_json(text: str, *, is_open: bool) -> model.InFlightCall:
         started=started,
         forwarded=forwarded,
         closed=not is_open,
-        commit=Running(**value["commit"]) if value["commit"] else None,
+        commit=RunningCommit(**value["commit"]) if value["commit"] else None,
         said=value["said"],
         findings=tuple(model.Finding(**finding) for finding in value["findings"]),
         begun=value["begun"],

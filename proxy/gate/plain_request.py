@@ -32,7 +32,7 @@ class PlainRequests:
         if (denial := self.report(context, carried)) is not None:
             return Reject(denial, 403)
         if context.egress is not None and context.egress.shadow:
-            self._recorder.noted("request_shadowed", context.egress.reason, context, "allow")
+            self._recorder.record_event("request_shadowed", context.egress.reason, context, "allow")
         return Pass()
 
     def watch_upload(self, context: Context, headers: Headers, limit: int) -> UploadWatch | Denial | None:
@@ -46,9 +46,9 @@ class PlainRequests:
             return None
         kind, decision = ("request_refused", "deny") if carried.refused else ("request_reported", "allow")
         log.warning(kind, reason=carried.reason, agent=context.principal.agent, server=context.server)
-        audit_id = self._recorder.noted(kind, carried.reason, context, decision, carried=carried)
+        audit_id = self._recorder.record_event(kind, carried.reason, context, decision, carried=carried)
         return carried_denial(carried, context.server, audit_id) if carried.refused else None
 
     def refuse_egress(self, kind: str, context: Context) -> Denial:
         """Record that something may not go where `context` says, and return the refusal."""
-        return egress_denial(context, self._recorder.note(kind, egress_reason(context), context))
+        return egress_denial(context, self._recorder.record_refusal(kind, egress_reason(context), context))

@@ -13,7 +13,7 @@ from proxy.wire.jsonrpc import is_id
 
 if TYPE_CHECKING:
     from proxy.core.model import Call, Context, Decision, Finding, JsonObject, Message, Verdict
-    from proxy.core.proposals import Running
+    from proxy.core.proposals import RunningCommit
     from proxy.gate.outbound_scan import Carried
     from proxy.wire.body import ParsedBody
 
@@ -40,7 +40,7 @@ class CallState:
     phase: str | None = None
     called_as: str | None = None
     proposal_id: str | None = None
-    commit: Running | None = None
+    commit: RunningCommit | None = None
     recorded_reason: str | None = None  # what the event gives as its reason, in place of the decision's
 
     @property

@@ -1,4 +1,4 @@
-"""Whether a value that was masked is still what its JSON Schema takes. Pure; the work is bounded.
+"""Whether a masked value still validates against its JSON Schema. Pure; the work is bounded.
 
 Only what the mask changed is checked. Schemas are a server's own words, so patterns are
 RE2's, and what cannot be read, or takes too long, counts as not fitting.
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 MAX_DEPTH: Final = 100
 MAX_WORK: Final = 20_000
-"""Schemas met on the way to what changed, over all of it; a kilobyte that a pattern is tried on counts as one."""
+"""Subschemas to visit in one check; a kilobyte that a pattern is matched against counts as one."""
 
-# Formats that no text fails.
+# Formats that every text satisfies.
 _FREE_FORMATS: Final = ("text", "password", "path", "markdown", "binary")
 _TOGETHER: Final = ("allOf", "if", "then", "else", "not")
 _TYPES: Final = {"object": dict, "array": list, "string": str}
 
 
 class _TooMuchError(Exception):
-    """The schema takes more work than it is given."""
+    """The check exceeds its bound on work."""
 
 
 def still_fits(schema: Any, before: Json, after: Json) -> bool:
@@ -40,7 +40,7 @@ def still_fits(schema: Any, before: Json, after: Json) -> bool:
 
 
 class _Fit:
-    """One check of one value; its work is counted."""
+    """One check of one value, with its work counted."""
 
     def __init__(self, root: Any) -> None:
         self._root = root
@@ -62,7 +62,7 @@ class _Fit:
             return False
         schemas = _members(schema, before, after) if isinstance(after, dict) else _elements(schema, after)
         children = zip(_children(before), _children(after), schemas, strict=True)
-        # The alternatives that the object or array may have been taken by.
+        # The alternatives that may have accepted the object or array.
         listed = (branch for name in ("anyOf", "oneOf") for branch in _listed(schema.get(name, [])))
         branches = (branch for branch in listed if self._may_take(branch, before, depth))
         return (
@@ -80,7 +80,7 @@ class _Fit:
             raise _TooMuchError
 
     def _beside(self, schema: JsonObject) -> Iterator[Any]:
-        """Return the schemas that speak of the same value. Negated ones too: what they do not speak of may change."""
+        """Return the schemas that apply to the same value, negated ones included."""
         if "$ref" in schema:
             yield self._resolve(schema["$ref"])
         if "$dynamicRef" in schema or "$recursiveRef" in schema:
@@ -93,7 +93,7 @@ class _Fit:
         yield from dependent.values() if isinstance(dependent, dict) else ()
 
     def _takes_text(self, schema: JsonObject, text: str, depth: int) -> bool:
-        """Return whether text is taken, apart from what alternatives say of it."""
+        """Return whether text is valid, alternatives aside."""
         self._spend(len(text) // 1024, depth)
         return (
             _may_be(schema, "string")
@@ -133,7 +133,7 @@ class _Fit:
         return all(_may_equal(said, value[name]) for name, said in declared if name in value and isinstance(said, dict))
 
     def _may_rename(self, schema: JsonObject, before: JsonObject, after: JsonObject, depth: int) -> bool:
-        """Return whether members whose names were masked may be called so."""
+        """Return whether the masked names of members are valid."""
         names = schema.get("propertyNames", True)
         return all(
             old == new or (not _is_declared(schema, old) and self.holds(names, None, new, depth + 1))
@@ -141,7 +141,7 @@ class _Fit:
         )
 
     def _resolve(self, reference: Any) -> Any:
-        """Return what a local reference leads to; False, which takes nothing, where it leads nowhere."""
+        """Return the target of a local reference; False, which accepts nothing, if there is none."""
         if not isinstance(reference, str) or not reference.startswith("#"):
             return False
         node = self._root
@@ -181,7 +181,7 @@ def _is_length(bound: Any, *, at_least: int | None = None, at_most: int | None =
 
 
 def _members(schema: JsonObject, before: JsonObject, after: JsonObject) -> Iterator[Any]:
-    """Give, for each member, the schemas that speak of it; none where it was not changed."""
+    """Yield the schemas that apply to each member; none for an unchanged one."""
     for was, (name, now) in zip(before.values(), after.items(), strict=True):
         yield () if was is now else _of_member(schema, name)
 
@@ -203,7 +203,7 @@ def _of_member(schema: JsonObject, name: str) -> Iterator[Any]:
 
 
 def _is_declared(schema: JsonObject, name: str) -> bool:
-    """Return whether a schema speaks of a member by its name, so that it may have no other."""
+    """Return whether a schema names a member, so that the name must not change."""
     lists = [schema.get(place) for place in ("properties", "required")]
     by_name = any(name in said for said in lists if isinstance(said, dict | list))
     closed = any(schema.get(place) is False for place in ("additionalProperties", "unevaluatedProperties"))
@@ -212,7 +212,7 @@ def _is_declared(schema: JsonObject, name: str) -> bool:
 
 
 def _elements(schema: JsonObject, value: list[Any]) -> Iterator[Any]:
-    """Give, for each element, the schemas that speak of it."""
+    """Yield the schemas that apply to each element."""
     items = schema.get("items", True)
     first, rest = (items, "additionalItems") if isinstance(items, list) else (schema.get("prefixItems"), "items")
     first = first if isinstance(first, list) else []
@@ -222,12 +222,12 @@ def _elements(schema: JsonObject, value: list[Any]) -> Iterator[Any]:
 
 
 def _if_object(schema: Any) -> Any:
-    # Of the unevaluated: whether there may be any is not changed by a mask.
+    # A mask does not change whether unevaluated elements are allowed.
     return schema if isinstance(schema, dict) else True
 
 
 def _search(pattern: Any) -> Callable[[str], bool] | None:
-    """Return the test of a pattern; None where it is none, or RE2 refuses it."""
+    """Return the matcher of a pattern; None if it is no pattern, or RE2 refuses it."""
     return _compile(pattern) if isinstance(pattern, str) else None
 
 

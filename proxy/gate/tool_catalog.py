@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from proxy.core.model import UNSAID, Call, Hints
 from proxy.gate.schema_check import still_fits
 from proxy.gate.tool_descriptions import find_phrases
-from proxy.gate.tool_pins import Change, Page, print_tool, take_page
+from proxy.gate.tool_pins import ToolChange, Page, print_tool, take_page
 from proxy.twophase.listing import PHASE_SUFFIXES, commit_tool, is_addressed, phase_names, propose_tool, read_name
 from proxy.wire.mcp import MODERN
 
@@ -142,8 +142,8 @@ class ToolCatalog:
         fresh = FRESH if context.revision == MODERN or not {"resultType", *FRESH}.isdisjoint(result) else {}
         return {**result, "tools": shown, **fresh}, tuple(_findings(changes, listed, policy.pins))
 
-    def _take(self, server: str, page: Page, rules: PinRules) -> tuple[ServerPins | None, tuple[Change, ...]]:
-        changes: tuple[Change, ...] = ()
+    def _take(self, server: str, page: Page, rules: PinRules) -> tuple[ServerPins | None, tuple[ToolChange, ...]]:
+        changes: tuple[ToolChange, ...] = ()
 
         def change(known: ServerPins | None) -> ServerPins:
             nonlocal changes
@@ -202,7 +202,7 @@ def _is_in_order(name: str, made: ToolPrint, pins: ServerPins | None, rules: Pin
     return rules.mode != "enforce" or (pins is not None and name in pins.tools and pins.tools[name].stands)
 
 
-def _findings(changes: tuple[Change, ...], listed: Listed, rules: PinRules) -> Iterator[ToolFinding]:
+def _findings(changes: tuple[ToolChange, ...], listed: Listed, rules: PinRules) -> Iterator[ToolFinding]:
     """Yield what is new in a list; a list that was seen before yields nothing."""
     latest = {tool["name"]: (tool, made) for tool, made in listed}
     for change in changes:

@@ -91,7 +91,7 @@ class Page:
 
 
 @frozen()
-class Change:
+class ToolChange:
     """What one tool of a page brings that was not known before."""
 
     tool: str
@@ -120,7 +120,7 @@ def changed_fields(before: ToolPrint, after: ToolPrint) -> tuple[str, ...]:
 
 def take_page(
     known: ServerPins | None, page: Page, *, adopt: bool, now: float
-) -> tuple[ServerPins, tuple[Change, ...]]:
+) -> tuple[ServerPins, tuple[ToolChange, ...]]:
     """Return the pins after `page`, and what was new in it. A tool that a page lacks is not gone.
 
     `adopt` takes everything as it comes. The same object is given back where
@@ -128,7 +128,7 @@ def take_page(
     """
     first = known is None or (page.continued and known.listing and now - known.first_seen < FIRST_LIST_SECONDS)
     pins = dict(known.tools) if known else {}
-    changes: list[Change] = []
+    changes: list[ToolChange] = []
     for name, seen in page.tools:
         change = _take(pins, name, seen, trusted=adopt or (first and name not in pins), now=now)
         changes += [change] if change else []
@@ -143,25 +143,25 @@ def take_page(
     return replace(known, listing=listing, tools=pins), tuple(changes)
 
 
-def _take(pins: dict[str, Pin], name: str, seen: ToolPrint, *, trusted: bool, now: float) -> Change | None:
+def _take(pins: dict[str, Pin], name: str, seen: ToolPrint, *, trusted: bool, now: float) -> ToolChange | None:
     """Put one tool of a page into `pins`; return what was new about it."""
     known = pins.get(name)
     if trusted:
         was_seen = known is not None and known.seen.digest == seen.digest
         if known is None or not was_seen or not known.stands:
             pins[name] = Pin(seen, seen, drifted=False, since=now)
-        return None if was_seen else Change(name, "pinned")
+        return None if was_seen else ToolChange(name, "pinned")
     if known is None:
         # The name under which the same tool was known.
         bodies = ((each, (pin.seen.body, pin.approved.body if pin.approved else None)) for each, pin in pins.items())
         former = next((each for each, known_as in bodies if seen.body in known_as), None)
         pins[name] = Pin(seen, None, drifted=True, since=now)
-        return Change(name, "renamed" if former else "new", tuple(sorted(seen.fields)), former)
+        return ToolChange(name, "renamed" if former else "new", tuple(sorted(seen.fields)), former)
     if known.seen.digest == seen.digest:
         return None
     departs = known.approved is None or known.approved.digest != seen.digest
     pins[name] = replace(known, seen=seen, drifted=known.drifted or departs, since=now)
-    return Change(name, "changed", changed_fields(known.approved or known.seen, seen)) if departs else None
+    return ToolChange(name, "changed", changed_fields(known.approved or known.seen, seen)) if departs else None
 
 
 def approve(known: ServerPins | None, tool: str | None, now: float) -> ServerPins | None:

@@ -15,7 +15,7 @@ import structlog
 
 from proxy.core.ids import new_id
 from proxy.core.model import Answer, Call
-from proxy.core.proposals import COMMITTABLE, Commit, Consumed, Running, State
+from proxy.core.proposals import COMMITTABLE, Commit, Consumed, RunningCommit, State
 from proxy.errors import PhaseError, SamplerError, StoreUnavailableError
 from proxy.gate.refusal import sentence
 from proxy.twophase import tokens
@@ -249,7 +249,7 @@ class TwoPhase:
         state.proposal_id = proposal.proposal_id
         check_terms(proposal, state.decision.terms)
         self._loop = asyncio.get_running_loop()
-        running = Running(checked.token.nonce, state.call_id, proposal.proposal_id)
+        running = RunningCommit(checked.token.nonce, state.call_id, proposal.proposal_id)
         try:
             await self._consume(checked, state.call_id)
         except PhaseError:
@@ -289,7 +289,7 @@ class TwoPhase:
         if not resumed or not await self._store.resume(begun.nonce, attempt_id, question):
             raise PhaseError("nonce_replay", "the token was used before, and the server has not asked this since")
 
-    def ended(self, commit: Running, outcome: str, answer: JsonObject | None = None) -> None:
+    def ended(self, commit: RunningCommit, outcome: str, answer: JsonObject | None = None) -> None:
         """Store how a commit ended, by the `answer` that the client gets, in the background. Safe in any thread."""
         assert self._loop is not None
         result = (answer or {}).get("result")
@@ -305,7 +305,7 @@ class TwoPhase:
 
         self._loop.call_soon_threadsafe(start)
 
-    async def _end(self, commit: Running, outcome: str, question: str | None) -> None:
+    async def _end(self, commit: RunningCommit, outcome: str, question: str | None) -> None:
         for pause in (*_RETRIES, None):
             try:
                 await self._store.end(commit.nonce, commit.attempt_id, outcome, self._clock(), question)

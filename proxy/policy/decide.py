@@ -16,8 +16,8 @@ from proxy.policy.compiled_rule import POLICY_ERROR, CompiledRule, Hit
 from proxy.policy.detector_rules import CompiledSuppression
 from proxy.policy.egress import CompiledEgress
 from proxy.policy.globs import is_glob
-from proxy.policy.rule_index import Plan
-from proxy.policy.rules import AllowRule, DenyRule, Egress, RedactRule, TwoPhaseRule
+from proxy.policy.rule_index import RuleIndex
+from proxy.policy.rules import AllowRule, DenyRule, EgressPolicy, RedactRule, TwoPhaseRule
 from proxy.policy.text import fold
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class CompiledPolicy:
     ) -> None:
         self.version = version
         self.pins = pins or PinRules()
-        self.egress = egress or CompiledEgress(Egress(), version=version)
+        self.egress = egress or CompiledEgress(EgressPolicy(), version=version)
         self.default = default
         self.detectors = tuple(detectors)
         self._suppressions = tuple(map(CompiledSuppression, suppressions))
@@ -112,8 +112,8 @@ class CompiledPolicy:
         self._default_deny = Decision(Outcome.DENY, DEFAULT_DENY, message=_DEFAULT_MESSAGE, policy_version=version)
         self._index = _Index(self.compiled)
         self._buckets: dict[_Key, tuple[CompiledRule, ...]] = {}
-        self._prepared: dict[_Key, tuple[Plan, Decision]] = {}
-        self._plans: dict[tuple[CompiledRule, ...], Plan] = {}
+        self._prepared: dict[_Key, tuple[RuleIndex, Decision]] = {}
+        self._plans: dict[tuple[CompiledRule, ...], RuleIndex] = {}
         self._most_plans = _MAX_PLANS
         self._conclusions: dict[tuple[str, str, str | None, tuple[Hit, ...]], Decision] = {}
 
@@ -175,7 +175,7 @@ class CompiledPolicy:
             found = self._buckets[key] = self._index.rules_for(call)
         return found
 
-    def _plan_for(self, call: Call) -> tuple[Plan, Decision]:
+    def _plan_for(self, call: Call) -> tuple[RuleIndex, Decision]:
         """Return the plan for the rules whose globs fit, and the decision where none of their conditions holds."""
         key = (call.method, call.server, call.tool, call.agent, call.hints)
         found = self._prepared.get(key)
@@ -190,13 +190,13 @@ class CompiledPolicy:
             found = self._prepared[key] = (plan, self.conclude(call, certain) if certain else default)
         return found
 
-    def _plan(self, rules: tuple[CompiledRule, ...]) -> Plan:
+    def _plan(self, rules: tuple[CompiledRule, ...]) -> RuleIndex:
         plan = self._plans.get(rules)
         if plan is None:
             if len(self._plans) >= self._most_plans:
                 self._prepared.clear()
                 self._plans.clear()
-            plan = self._plans[rules] = Plan(rules)
+            plan = self._plans[rules] = RuleIndex(rules)
         return plan
 
     def prepare(self) -> None:

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
     from proxy.core.interfaces import KnownDetectors
     from proxy.core.model import Call
-    from proxy.policy.load import Source
+    from proxy.policy.load import PolicySource
 
 type Keyword = Annotated[StrictStr, Field(min_length=1, max_length=64)]
 type Glob = Annotated[StrictStr, Field(min_length=1, max_length=200)]
 # A file, the steps to a value in it, and what is wrong there.
-type Complaint = tuple[Source, tuple[str | int, ...], str]
+type Complaint = tuple[PolicySource, tuple[str | int, ...], str]
 
 _named = compile_search(r"^custom\.[a-z0-9]+(-[a-z0-9]+)*$")
 
@@ -106,7 +106,7 @@ def _fits(glob: str | None) -> Callable[[str], bool]:
     return compile_globs(None if glob is None else [glob])
 
 
-def detector_problems(sources: Sequence[Source], book: KnownDetectors) -> Iterator[Complaint]:
+def detector_problems(sources: Sequence[PolicySource], book: KnownDetectors) -> Iterator[Complaint]:
     """Return which detectors are wrong or have the same id, and which names in redact rules are unknown."""
     declared: dict[str, str] = {}
     for source in sources:
@@ -122,7 +122,7 @@ def detector_problems(sources: Sequence[Source], book: KnownDetectors) -> Iterat
         yield from _unknown_names(source, {*declared}, book)
 
 
-def _unknown_names(source: Source, declared: set[str], book: KnownDetectors) -> Iterator[Complaint]:
+def _unknown_names(source: PolicySource, declared: set[str], book: KnownDetectors) -> Iterator[Complaint]:
     for index, rule in enumerate(source.content.rules):
         for position, name in enumerate(rule.detectors if rule.action == "redact" else ()):
             if name not in declared and not book.knows(name):
@@ -142,13 +142,13 @@ def _near(name: str, names: Iterable[str]) -> str:
 class SectionRemark:
     """One remark on a detector or a suppression, with a kind to filter by."""
 
-    source: Source
+    source: PolicySource
     steps: tuple[str | int, ...]
     kind: str
     message: str
 
 
-def lint_detectors(sources: Sequence[Source], book: KnownDetectors) -> Iterator[SectionRemark]:
+def lint_detectors(sources: Sequence[PolicySource], book: KnownDetectors) -> Iterator[SectionRemark]:
     """Return which detectors and suppressions probably do not do what their author means."""
     rules = [rule for source in sources for rule in source.content.rules if rule.action == "redact"]
     named = {name for rule in rules for name in rule.detectors}

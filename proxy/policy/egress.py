@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from proxy.core.model import EgressRequest
     from proxy.policy.ip_address import Address
-    from proxy.policy.rules import Egress, EgressRule
+    from proxy.policy.rules import EgressPolicy, EgressRule
 
 DENIED: Final = "egress_denied"
 DEFAULT_DENY: Final = "egress_default_deny"
@@ -57,7 +57,7 @@ class _Target(NamedTuple):
 class CompiledEgress:
     """The compiled egress section; `allows_by_address`: addresses can turn a refusal by default into an allow."""
 
-    def __init__(self, section: Egress, *, version: str = "") -> None:
+    def __init__(self, section: EgressPolicy, *, version: str = "") -> None:
         self.section = section
         self.version = version
         self._rules = tuple(CompiledEgressRule(rule) for rule in sorted(section.rules, key=lambda r: r.id))

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from proxy.policy.conditions import When
-    from proxy.policy.rules import Egress, EgressRule, Rule
+    from proxy.policy.rules import EgressPolicy, EgressRule, Rule
 
 _STRICTNESS: Final = {"allow": 0, "two_phase": 1, "deny": 2}
 
@@ -39,12 +39,12 @@ def lint(rules: Sequence[Rule], default: str) -> tuple[Remark, ...]:
     return tuple(remarks)
 
 
-def lint_egress(section: Egress) -> tuple[Remark, ...]:
+def lint_egress(section: EgressPolicy) -> tuple[Remark, ...]:
     """Return the remarks on the egress rules of a whole policy, in their order."""
     return tuple(remark for rule in section.rules for remark in _egress_alone(rule, section))
 
 
-def _egress_alone(rule: EgressRule, section: Egress) -> Iterator[Remark]:
+def _egress_alone(rule: EgressRule, section: EgressPolicy) -> Iterator[Remark]:
     if rule.action == "allow" and rule.mode == "enforce" and section.default == "allow":
         yield Remark(rule.id, "no-effect", "allows what the default already allows; an allow overrides no deny")
     alike = rule.action == "secrets" and all(r.secrets in (None, section.secrets) for r in section.rules)

@@ -23,7 +23,7 @@ from proxy.policy.conditions import Condition
 from proxy.policy.decide import CompiledPolicy
 from proxy.policy.detector_rules import Detector, Suppression, detector_problems
 from proxy.policy.egress import SECRETS, CompiledEgress
-from proxy.policy.rules import Annotations, DenyRule, Egress, EgressRule, Pins, PolicyFile, RedactRule, TwoPhaseRule
+from proxy.policy.rules import Annotations, DenyRule, EgressPolicy, EgressRule, Pins, PolicyFile, RedactRule, TwoPhaseRule
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -41,7 +41,7 @@ _MARKERS: Final = {"allow", "deny", "redact", "two_phase", "condition", "str", "
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class PolicyProblem:
     """One thing wrong with a policy file."""
 
     file: str
@@ -56,13 +56,13 @@ class Problem:
 class PolicyFileError(PolicyError):
     """Policy files that cannot be used; `problems` has each reason."""
 
-    def __init__(self, problems: Sequence[Problem]) -> None:
+    def __init__(self, problems: Sequence[PolicyProblem]) -> None:
         super().__init__("\n".join(str(problem) for problem in problems))
         self.problems = tuple(problems)
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class PolicySource:
     """One file: its typed content, and its YAML nodes, which know their line and column."""
 
     path: Path
@@ -85,10 +85,10 @@ def load_policy(path: Path, book: KnownDetectors | None = None) -> CompiledPolic
     return policy
 
 
-def load_sources(path: Path, book: KnownDetectors | None = None) -> tuple[Source, ...]:
+def load_sources(path: Path, book: KnownDetectors | None = None) -> tuple[PolicySource, ...]:
     """Read and check the files of a policy; raise PolicyError."""
-    sources: list[Source] = []
-    problems: list[Problem] = []
+    sources: list[PolicySource] = []
+    problems: list[PolicyProblem] = []
     for file in policy_files(path):
         try:
             sources.append(_load_file(file))
@@ -97,7 +97,7 @@ def load_sources(path: Path, book: KnownDetectors | None = None) -> tuple[Source
     problems.extend(_duplicate_ids(sources))
     if book is not None and not problems:
         found = detector_problems(sources, book)
-        problems.extend(Problem(str(source.path), *source.at(*steps), message) for source, steps, message in found)
+        problems.extend(PolicyProblem(str(source.path), *source.at(*steps), message) for source, steps, message in found)
     if problems:
         raise PolicyFileError(problems)
     return tuple(sources)
@@ -115,7 +115,7 @@ def policy_files(path: Path) -> tuple[Path, ...]:
     return (path,)
 
 
-def compile_sources(sources: Sequence[Source], *, version: str = "") -> CompiledPolicy:
+def compile_sources(sources: Sequence[PolicySource], *, version: str = "") -> CompiledPolicy:
     """Compile several files to one policy: rules add up, and the stricter default holds."""
     defaults = {source.content.default for source in sources} - {None}
     return CompiledPolicy(
@@ -129,7 +129,7 @@ def compile_sources(sources: Sequence[Source], *, version: str = "") -> Compiled
     )
 
 
-def _merge_pins(sources: Iterable[Source]) -> PinRules:
+def _merge_pins(sources: Iterable[PolicySource]) -> PinRules:
     # The strictest value of each field that some file sets; a field that none sets keeps its default.
     sections = [source.content.pins for source in sources if source.content.pins is not None]
     strictest = {
@@ -140,16 +140,16 @@ def _merge_pins(sources: Iterable[Source]) -> PinRules:
     return PinRules(**strictest)
 
 
-def _merge_egress(sources: Iterable[Source]) -> Egress:
+def _merge_egress(sources: Iterable[PolicySource]) -> EgressPolicy:
     sections = [source.content.egress for source in sources if source.content.egress is not None]
     if not sections:
-        return Egress()
+        return EgressPolicy()
     settings = {
         name: "deny" if any(getattr(section, name) == "deny" for section in sections) else "allow"
         for name in ("default", "metadata", "link_local", "private", "loopback")
     }
     settings["secrets"] = max((section.secrets for section in sections), key=SECRETS.index)
-    return Egress.model_validate({**settings, "rules": [r for section in sections for r in section.rules]})
+    return EgressPolicy.model_validate({**settings, "rules": [r for section in sections for r in section.rules]})
 
 
 def _version(path: Path) -> str:
@@ -169,13 +169,13 @@ def _read(file: Path) -> bytes:
 
 
 def _refuse(file: Path, message: str, line: int = 1, column: int = 1) -> PolicyFileError:
-    return PolicyFileError([Problem(str(file), line, column, message)])
+    return PolicyFileError([PolicyProblem(str(file), line, column, message)])
 
 
-def _load_file(file: Path) -> Source:
+def _load_file(file: Path) -> PolicySource:
     nodes = _parse(file)
     try:
-        return Source(file, PolicyFile.model_validate(_plain(nodes, count(1))), nodes)
+        return PolicySource(file, PolicyFile.model_validate(_plain(nodes, count(1))), nodes)
     except RecursionError:
         raise _refuse(file, "an alias refers to itself") from None
     except ValidationError as error:
@@ -252,11 +252,11 @@ def _locate(nodes: Any, steps: Iterable[str | int]) -> tuple[int, int]:
     return line + 1, column + 1
 
 
-def _explain(file: Path, nodes: Any, error: ErrorDetails) -> Problem:
+def _explain(file: Path, nodes: Any, error: ErrorDetails) -> PolicyProblem:
     line, column = _locate(nodes, error["loc"])
     steps = [s for s in error["loc"] if isinstance(s, int) or (s not in _MARKERS and not any(c in s for c in "[(<"))]
     where = ".".join(map(str, steps))
-    return Problem(str(file), line, column, f"{where + ': ' if where else ''}{_advice(error)}")
+    return PolicyProblem(str(file), line, column, f"{where + ': ' if where else ''}{_advice(error)}")
 
 
 def _advice(error: ErrorDetails) -> str:
@@ -281,7 +281,7 @@ def _advice(error: ErrorDetails) -> str:
             return f"{error['msg']}, got {given}"
 
 
-_MODELS: Final = (PolicyFile, Annotations, DenyRule, RedactRule, TwoPhaseRule, Condition, Egress, EgressRule, Pins)
+_MODELS: Final = (PolicyFile, Annotations, DenyRule, RedactRule, TwoPhaseRule, Condition, EgressPolicy, EgressRule, Pins)
 
 
 def _did_you_mean(name: str) -> str:
@@ -302,9 +302,9 @@ def _guess(given: Any, expected: str) -> str:
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 
-def _duplicate_ids(sources: Sequence[Source]) -> list[Problem]:
+def _duplicate_ids(sources: Sequence[PolicySource]) -> list[PolicyProblem]:
     seen: dict[str, str] = {}
-    problems: list[Problem] = []
+    problems: list[PolicyProblem] = []
     for source in sources:
         egress = source.content.egress.rules if source.content.egress else []
         sections = ((("rules",), source.content.rules), (("egress", "rules"), egress))
@@ -313,6 +313,6 @@ def _duplicate_ids(sources: Sequence[Source]) -> list[Problem]:
             line, column = source.at(*steps)
             if identity in seen:
                 message = f"id {identity!r} is already used at {seen[identity]}; give each rule its own id"
-                problems.append(Problem(str(source.path), line, column, message))
+                problems.append(PolicyProblem(str(source.path), line, column, message))
             seen.setdefault(identity, f"{source.path}:{line}")
     return problems

@@ -26,7 +26,7 @@ _MASK: Final = re.compile(r"\[(?:secret|pii|custom):[^\[\]]+\]")
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ChangedDecision:
     """A recorded call that the candidate decides differently.
 
     `masked` says that rules tested arguments that were recorded with masks in place of
@@ -56,7 +56,7 @@ class Replay:
     decided: int
     passed_over: int
     masked: int
-    changes: tuple[Change, ...]
+    changes: tuple[ChangedDecision, ...]
 
     def data(self) -> dict[str, Any]:
         """Return the figures as a JSON object, without the changes themselves."""
@@ -67,7 +67,7 @@ class Replay:
 def replay(policy: CompiledPolicy, events: Iterable[Mapping[str, Any]]) -> Replay:
     """Decide the calls of `decided` events again by `policy`."""
     decided = passed_over = masked = 0
-    changes: list[Change] = []
+    changes: list[ChangedDecision] = []
     for event in events:
         if event.get("kind") != "decided":
             continue
@@ -93,10 +93,10 @@ def recorded_outcome(event: Mapping[str, Any]) -> str | None:
     return "deny" if reason in DENIALS else None
 
 
-def _decide_again(policy: CompiledPolicy, event: Mapping[str, Any], was: str) -> Change:
+def _decide_again(policy: CompiledPolicy, event: Mapping[str, Any], was: str) -> ChangedDecision:
     call = recorded_call(event)
     decision = policy.decide(call)
-    return Change(
+    return ChangedDecision(
         *(event.get("call_id"), event.get("time"), call.agent, call.server, call.method, call.tool),
         *(was, event.get("reason"), event.get("rule")),
         *(decision.outcome.value, decision.reason, decision.rule),

@@ -271,7 +271,7 @@ INDEXES: Final[dict[str, Build]] = {
 type _Need = tuple[str, Build, Any]
 
 
-class Plan:
+class RuleIndex:
     """The rules for a tool, and the indexes that choose among them; `certain` has the hits without a condition."""
 
     __slots__ = ("_always", "_indexes", "_rules", "certain")

@@ -213,7 +213,7 @@ class EgressRule(_NamedRule):
         return self
 
 
-class Egress(Strict):
+class EgressPolicy(Strict):
     """Plain HTTP and any other traffic through the proxy that is not MCP."""
 
     default: AllowOrDeny = Field(default="allow", description="For requests that no rule matches.")
@@ -245,7 +245,7 @@ class PolicyFile(Strict):
     version: Literal[1] = Field(description="Version of this format.")
     default: AllowOrDeny | None = Field(default=None, description="For calls that no rule matches; deny if absent.")
     rules: list[Rule] = Field(default_factory=list, description="The rules, in any order: every match counts.")
-    egress: Egress | None = Field(default=None, description="Traffic that is not MCP.")
+    egress: EgressPolicy | None = Field(default=None, description="Traffic that is not MCP.")
     pins: Pins | None = Field(default=None, description="Tools that change.")
     detectors: list[Detector] = Field(default_factory=list, description="Detectors besides the built-in ones.")
     suppressions: list[Suppression] = Field(

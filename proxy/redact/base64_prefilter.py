@@ -40,13 +40,13 @@ _TEXT: Final = frozenset((0, *range(9, 14), *range(32, 127)))
 _HEX: Final = frozenset(b"0123456789abcdefABCDEF")
 
 
-def unproven(catalogue: DetectorCatalog) -> frozenset[int]:
+def unproven(catalog: DetectorCatalog) -> frozenset[int]:
     """Return the indexes of the detectors that may find something in noise."""
     proven = {id(detector) for detector in builtin().detectors}
     # A finding needs one of its keywords near, and a long keyword alone is LEAST_TEXT printable bytes in a row.
     return frozenset(
         index
-        for index, detector in enumerate(catalogue.detectors)
+        for index, detector in enumerate(catalog.detectors)
         if id(detector) not in proven
         and not (
             detector.keywords

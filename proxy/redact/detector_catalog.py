@@ -1,6 +1,6 @@
-"""The catalogue of detectors: reading it, checking what a policy adds to it, choosing from it by name.
+"""The catalog of detectors: reading it, checking what a policy adds to it, choosing from it by name.
 
-Pure but for reading two packaged files: `detectors.yaml`, and `detectors.json`, which is the same catalogue as it was
+Pure but for reading two packaged files: `detectors.yaml`, and `detectors.json`, which is the same catalog as it was
 parsed and checked when the YAML last changed. Parsing the YAML at every start would take a hundred times as long.
 """
 
@@ -76,7 +76,7 @@ class DetectorCatalog:
         return chosen
 
     def extended(self, custom: Iterable[Mapping[str, Any]]) -> DetectorCatalog:
-        """Return a catalogue with a policy's own detectors last. Raises PolicyError: malformed, or a taken id."""
+        """Return a catalog with a policy's own detectors last. Raises PolicyError: malformed, or a taken id."""
         added = tuple(parse_detector(raw) for raw in custom)
         return _checked((*self.detectors, *added)) if added else self
 
@@ -106,22 +106,22 @@ def builtin() -> DetectorCatalog:
     stored = json.loads(folder.joinpath("detectors.json").read_bytes())
     if stored["of"] != _digest(text):
         # The YAML was edited and the JSON not yet written: the YAML counts.
-        return parse_catalogue(text)
+        return parse_catalog(text)
     tuples = [{k: tuple(v) if isinstance(v, list) else v for k, v in row.items()} for row in stored["detectors"]]
     # Checked when the JSON was written; to check again would compile each regex at every start.
     return DetectorCatalog(tuple(Detector.model_construct(None, **row) for row in tuples))
 
 
-def parse_catalogue(text: bytes) -> DetectorCatalog:
+def parse_catalog(text: bytes) -> DetectorCatalog:
     """Parse and check what `detectors.yaml` says. Raises PolicyError."""
     from ruamel.yaml import YAML  # noqa: PLC0415  only after a change of the detectors
 
     return _checked(tuple(parse_detector(raw) for raw in YAML(typ="safe", pure=True).load(text.decode())))
 
 
-def encode_catalogue(text: bytes) -> str:
+def encode_catalog(text: bytes) -> str:
     """Return what `detectors.json` must hold for this `detectors.yaml`: a line a detector. Raises PolicyError."""
-    found = parse_catalogue(text).detectors
+    found = parse_catalog(text).detectors
     lines = ",\n".join(detector.model_dump_json(exclude_defaults=True) for detector in found)
     return f'{{"of": "{_digest(text)}", "detectors": [\n{lines}\n]}}\n'
 

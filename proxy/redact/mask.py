@@ -56,12 +56,12 @@ class DecodingLimitError(Exception):
 
 
 class Masker:
-    """Masks with one catalogue and one key. Safe to share between threads; satisfies `Redactor`."""
+    """Masks with one catalog and one key. Safe to share between threads; satisfies `Redactor`."""
 
     def __init__(
         self,
         key: bytes,
-        catalogue: DetectorCatalog | None = None,
+        catalog: DetectorCatalog | None = None,
         *,
         engine: EngineName = "auto",
         cache: DatabaseCache | None = None,
@@ -70,9 +70,9 @@ class Masker:
         if len(key) < _MIN_KEY:
             raise ValueError(f"the masking key has {len(key)} bytes; give at least {_MIN_KEY}")
         self._key = hashlib.sha256(key).digest()
-        self.catalogue = catalogue or builtin()
-        self._scanner = scanner_for(self.catalogue, engine, cache)
-        labels = "|".join(sorted(detector.label for detector in self.catalogue.detectors))
+        self.catalog = catalog or builtin()
+        self._scanner = scanner_for(self.catalog, engine, cache)
+        labels = "|".join(sorted(detector.label for detector in self.catalog.detectors))
         self._mask_regex = compile_bytes(rf"\[(?:{labels}):[0-9a-f]{{{_MASK_DIGITS}}}\]")
 
     def mask(
@@ -91,7 +91,7 @@ class Masker:
 
     def _select(self, detectors: Sequence[str]) -> frozenset[int]:
         # Rules name a few lists over and over, so nearly always it was selected before.
-        return self.catalogue.selections.get(tuple(detectors)) or self.catalogue.select(detectors)
+        return self.catalog.selections.get(tuple(detectors)) or self.catalog.select(detectors)
 
     def is_clean(self, value: Json, part: Json, detectors: Sequence[str]) -> bool:
         """Return True where nothing is found in `value`, nor in `part` of it by itself; False decides nothing."""
@@ -100,7 +100,7 @@ class Masker:
 
     def finding(self, hit: MaskHit, path: str, *, maskable: bool = True) -> Finding:
         """Return what to report of `hit`."""
-        return Finding(self.catalogue.detectors[hit.detector].id, path, hit.fingerprint, maskable)
+        return Finding(self.catalog.detectors[hit.detector].id, path, hit.fingerprint, maskable)
 
     def fingerprint(self, secret: bytes) -> str:
         """Return the sixteen digits that stand for `secret` in findings and suppressions."""
@@ -108,7 +108,7 @@ class Masker:
 
     def mask_for(self, detector: int, fingerprint: str) -> str:
         """Return the text that replaces a secret."""
-        return f"[{self.catalogue.detectors[detector].label}:{fingerprint[:_MASK_DIGITS]}]"
+        return f"[{self.catalog.detectors[detector].label}:{fingerprint[:_MASK_DIGITS]}]"
 
     def blank_masks(self, texts: list[bytes]) -> list[bytes]:
         """Return `texts` with a barrier for each byte of the masks in them, so that masks are not masked again."""
@@ -214,7 +214,7 @@ class _Masking:
             for hit in parts:
                 (self._spared if self._is_suppressed(hit) else hits).append(hit)
         elif (
-            self._masker.catalogue.detectors[match.detector].crosses_fields
+            self._masker.catalog.detectors[match.detector].crosses_fields
             and len({hit.leaf for hit in parts}) > 1
             and not all(map(self._is_suppressed, parts))
         ):

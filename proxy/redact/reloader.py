@@ -72,6 +72,6 @@ class LiveMasker:
             maskers = self._maskers
             if not maskers:
                 raise PolicyError("nothing can be masked before a policy is in force")
-            masker = next((each for each in maskers if each.catalogue.knows(*names)), maskers[0])
+            masker = next((each for each in maskers if each.catalog.knows(*names)), maskers[0])
             chosen[names] = masker
         return masker

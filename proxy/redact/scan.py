@@ -52,7 +52,7 @@ type EngineName = Literal["auto", "hyperscan", "keywords"]
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Where a detector, by its index in the catalogue, found something."""
+    """Where a detector, by its index in the catalog, found something."""
 
     detector: int
     start: int
@@ -159,19 +159,19 @@ def entropy(value: bytes) -> float:
 
 
 class Scanner:
-    """Runs a catalogue over buffers; finds the detectors to run by their keywords. Safe to share between threads."""
+    """Runs a catalog over buffers; finds the detectors to run by their keywords. Safe to share between threads."""
 
     signs_of_none = ANY_SIGN  # what `signs` returns where the prescan finds no candidates
 
-    def __init__(self, catalogue: DetectorCatalog) -> None:
-        self.catalogue = catalogue
+    def __init__(self, catalog: DetectorCatalog) -> None:
+        self.catalog = catalog
         # Compiled on first use: to compile all of them takes 0.12 s, and most never match.
         self._matchers: dict[int, DetectorMatcher] = {}
         self._keywords = [
             (index, tuple(word.encode() for word in detector.keywords))
-            for index, detector in enumerate(catalogue.detectors)
+            for index, detector in enumerate(catalog.detectors)
         ]
-        self.unproven = unproven(catalogue)  # the detectors that may find something in what `is_noise`
+        self.unproven = unproven(catalog)  # the detectors that may find something in what `is_noise`
 
     def prescan(self, data: bytes) -> Candidates:
         """Return where in `data` which detectors may match. Too much makes a scan slow, too little makes it wrong."""
@@ -199,7 +199,7 @@ class Scanner:
         found: list[Match] = []
         for index in chosen:
             if (matcher := self._matchers.get(index)) is None:
-                matcher = self._matchers[index] = DetectorMatcher(index, self.catalogue.detectors[index])
+                matcher = self._matchers[index] = DetectorMatcher(index, self.catalog.detectors[index])
             found += matcher.find(data, candidates[index], strictly=strictly)
         return found
 
@@ -213,10 +213,10 @@ class HyperscanScanner(Scanner):
 
     signs_of_none = NO_SIGN  # the signs are searched for in the same pass: none were there
 
-    def __init__(self, catalogue: DetectorCatalog, cache: DatabaseCache | None = None) -> None:
-        super().__init__(catalogue)
+    def __init__(self, catalog: DetectorCatalog, cache: DatabaseCache | None = None) -> None:
+        super().__init__(catalog)
         # A hint is found in every match of its regex (a test proves it of each), so searching for it misses nothing.
-        described = [detector.hint or detector.pattern for detector in catalogue.detectors]
+        described = [detector.hint or detector.pattern for detector in catalog.detectors]
         self._sign_indexes = range(len(described), len(described) + len(_SIGNS))
         self._patterns = PatternSet([*described, *_SIGNS], cache)
         self._clues = _clues(cache)
@@ -253,10 +253,10 @@ def unclaimed(matches: Iterable[Match], data: bytes) -> bytes:
 
 
 @functools.lru_cache(maxsize=8)
-def scanner_for(catalogue: DetectorCatalog, engine: EngineName = "auto", cache: DatabaseCache | None = None) -> Scanner:
-    """Return the scanner of `catalogue`, compiled once. Raises RuntimeError where hyperscan is wanted and missing."""
+def scanner_for(catalog: DetectorCatalog, engine: EngineName = "auto", cache: DatabaseCache | None = None) -> Scanner:
+    """Return the scanner of `catalog`, compiled once. Raises RuntimeError where hyperscan is wanted and missing."""
     if engine == "keywords" or (engine == "auto" and not AVAILABLE):
-        return Scanner(catalogue)
+        return Scanner(catalog)
     if not AVAILABLE:
         raise RuntimeError("hyperscan is not installed; use the engine 'keywords' or 'auto'")
-    return HyperscanScanner(catalogue, cache)
+    return HyperscanScanner(catalog, cache)

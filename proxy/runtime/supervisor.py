@@ -84,7 +84,7 @@ class Supervisor:
         self._in_force: str | None = None
         self._ended_badly: list[str] = []
         self._looked = 0.0
-        self._noted: run_file.Running | None = None
+        self._noted: run_file.RunningProxy | None = None
         self._wakeup, self._waker = socket.socketpair()
         self._closing.callback(self._wakeup.close)
         self._closing.callback(self._waker.close)
@@ -129,7 +129,7 @@ class Supervisor:
         self._closing.callback(server.close)
         return server
 
-    def run(self, on_ready: Callable[[run_file.Running], None] = lambda _: None) -> None:
+    def run(self, on_ready: Callable[[run_file.RunningProxy], None] = lambda _: None) -> None:
         """Run the workers until a signal stops them and they have drained.
 
         Raises InterlockError if they cannot be started, keep failing, or did not end well.
@@ -299,7 +299,7 @@ class Supervisor:
                 slot.worker.reap()
                 slot.worker = None
 
-    def _note(self, on_ready: Callable[[run_file.Running], None]) -> None:
+    def _note(self, on_ready: Callable[[run_file.RunningProxy], None]) -> None:
         """Write the run file if it changed; call `on_ready` once, when all workers serve."""
         if self._stopping_since is not None or not (self._ready or all(slot.serves for slot in self._slots)):
             return
@@ -314,11 +314,11 @@ class Supervisor:
             self._ready = True
             on_ready(running)
 
-    def _running(self) -> run_file.Running:
+    def _running(self) -> run_file.RunningProxy:
         settings, reports = self._settings, self._health_report.reports()
         versions = {report.policy_version for report in reports}
         before = self._noted.policy_version if self._noted else self._preloaded.policy.current().version
-        return run_file.Running(
+        return run_file.RunningProxy(
             pid=os.getpid(),
             listen=format_address(self._listening.addresses[0]),
             mode=settings.mode,

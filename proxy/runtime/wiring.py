@@ -87,8 +87,8 @@ class Components:
         preloaded = preloaded or preload(settings)
         self.policy, self.masker = preloaded.policy, preloaded.masker
         self.policy.on_change = self._policy_reloaded
-        self.recording = AuditPipeline(settings, open_sink(), adopts_all=server is None)
-        self.sink = wrap_sink(self.recording.sink)
+        self.audit = AuditPipeline(settings, open_sink(), adopts_all=server is None)
+        self.sink = wrap_sink(self.audit.sink)
         self.pins = PinFiles(settings.state_dir)
         self._database = open_database(settings.postgres, settings.state_dir)
         self.store = Proposals(self._database)
@@ -127,7 +127,7 @@ class Components:
         await self.two_phase.close()
         if self.sampler is not None:
             await self.sampler.close()
-        await asyncio.to_thread(self.recording.close)
+        await asyncio.to_thread(self.audit.close)
 
     def _policy_reloaded(self) -> None:
         self._on_reload()

@@ -153,7 +153,7 @@ class Worker:
             counters.set(UNDER_WAY, len(self.gate.in_flight))
             counters.set(STREAMS, self.announcer.count)
             self.gate.in_flight.catch_up()
-            self.components.recording.look_after()
+            self.components.audit.look_after()
             self._report()
 
     async def _listening(self, serving: asyncio.Task[None]) -> None:
@@ -173,7 +173,7 @@ class Worker:
 
     def _report(self) -> None:
         version, problem = self.policy.current().version, self.policy.problem
-        self._context.channel.report(WorkerStatus(version, problem, self.components.recording.problem))
+        self._context.channel.report(WorkerStatus(version, problem, self.components.audit.problem))
 
     async def _drain(self) -> None:
         # Order: refuse new requests, stop accepting connections, then wait for the calls in flight.

@@ -93,7 +93,7 @@ class Session:
     async def _refuse(self, reason: str, message_id: MessageId | None = None, method: str | None = None) -> None:
         """Record a line that is left out; answer it where it has an id."""
         named = {"method": method[:60]} if method else {}
-        audit_id = self._gate.recorder.note("line_refused", reason, self.context, **named)
+        audit_id = self._gate.recorder.record_refusal("line_refused", reason, self.context, **named)
         if message_id is not None:
             text = f"{reasons.explain(reason, repr(method) if method else 'the message')} Audit id: {audit_id}."
             denial = Denial(reason, sendable(text), audit_id=audit_id, respond="error")
@@ -102,7 +102,7 @@ class Session:
     async def from_server(self, line: bytes | TooLong) -> None:
         """Handle a line of the server's. Raises OSError where the client takes no more."""
         if isinstance(line, TooLong):
-            self._gate.recorder.note("line_refused", "event_too_large", self.context)
+            self._gate.recorder.record_refusal("line_refused", "event_too_large", self.context)
             await self._withhold(line, "event_too_large")
             return
         try:

@@ -23,7 +23,7 @@ class RunningWorker:
 
 
 @dataclass(frozen=True)
-class Running:
+class RunningProxy:
     """Addresses of a running proxy, and the policy in force."""
 
     pid: int  # the supervisor's
@@ -40,16 +40,16 @@ class Running:
     workers: tuple[RunningWorker, ...] = ()
 
 
-def write(state_dir: Path, running: Running) -> None:
+def write(state_dir: Path, running: RunningProxy) -> None:
     write_private(_path(state_dir), json.dumps(asdict(running), indent=1).encode())
 
 
-def read(state_dir: Path) -> Running | None:
+def read(state_dir: Path) -> RunningProxy | None:
     """Return the running proxy; None if none runs."""
     try:
         fields = json.loads(_path(state_dir).read_bytes())
         fields["workers"] = tuple(RunningWorker(**worker) for worker in fields.get("workers", ()))
-        running = Running(**fields)
+        running = RunningProxy(**fields)
         os.kill(running.pid, 0)  # a proxy that was killed leaves its file behind
     except (OSError, ValueError, TypeError, AttributeError, OverflowError):
         return None

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from proxy.trace.capability import Observation
     from proxy.trace.strace import Event
 
-type Phase = Literal["startup", "call", "ambient"]
+type TracePhase = Literal["startup", "call", "ambient"]
 
 MAX_OPEN = 256
 MAX_HELD = 20_000
@@ -47,7 +47,7 @@ BY_ARGUMENT, BY_AUTHOR, BY_THREAD, BY_ORDER = 0.9, 0.9, 0.7, 0.6
 class Attribution:
     """Which call something belongs to: `calls`, the likeliest first, and the confidence in that one."""
 
-    phase: Phase
+    phase: TracePhase
     calls: tuple[str, ...] = ()
     confidence: float = 1.0
     how: str = "alone"  # or argument, process, thread, author (of the response), order; window where none applied

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from proxy.config import COMMIT_SECRET
 from proxy.errors import ConfigError
 from proxy.system.secret_files import make_private, read_private, write_private
-from proxy.twophase.tokens import MIN_SECRET, Key, KeyRing
+from proxy.twophase.tokens import MIN_SECRET, SigningKey, KeyRing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -33,23 +33,23 @@ _BASE64: Final = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A key and when it was made; None where nobody knows."""
+    """A key and when it was created; None if that is unknown."""
 
-    key: Key
+    key: SigningKey
     created_at: float | None = None
 
 
 class CommitKeys(Protocol):
-    """Where the keys are. What cannot be read or is no key raises ConfigError: then nothing is signed or verified."""
+    """A store of keys. A key that cannot be read or used raises ConfigError; nothing is signed or verified then."""
 
     def ring(self, now: float) -> KeyRing:
-        """Return the keys as they are now, without those whose time has passed."""
+        """Return the current keys, without those that have expired."""
 
     def entries(self, now: float) -> Sequence[Entry]:
-        """Return the keys for people to look at, the one that signs first; none where none was made yet."""
+        """Return the keys for display, the signing key first; none before the first one is created."""
 
     def rotate(self, now: float, keep_seconds: float = KEEP_SECONDS) -> Entry:
-        """Let a new key sign; the old one verifies `keep_seconds` longer."""
+        """Sign with a new key from now on; the old one verifies for `keep_seconds` more."""
 
 
 def open_keys(settings: Settings, environ: Mapping[str, str]) -> CommitKeys:
@@ -67,11 +67,11 @@ class EnvironmentKeys:
         made = [_key_of(_decode(part.strip(), place)) for place, part in enumerate(text.split(","), 1)]
         self._ring = KeyRing(made[0], tuple(made[1:]))
 
-    def ring(self, now: float) -> KeyRing:  # noqa: ARG002  they have no time
+    def ring(self, now: float) -> KeyRing:  # noqa: ARG002  these do not expire
         return self._ring
 
     def entries(self, now: float) -> Sequence[Entry]:  # noqa: ARG002
-        """Return the keys; nobody knows when they were made."""
+        """Return the keys; when they were created is unknown."""
         return [Entry(key) for key in (self._ring.current, *self._ring.older)]
 
     def rotate(self, now: float, keep_seconds: float = KEEP_SECONDS) -> Entry:  # noqa: ARG002
@@ -83,7 +83,7 @@ class EnvironmentKeys:
 
 
 class KeyFile:
-    """Keys in a file of their owner's alone, made at random on first use."""
+    """Random keys in a file that only its owner can read, created on first use."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -91,7 +91,7 @@ class KeyFile:
         self._entries: tuple[Entry, ...] = ()
 
     def ring(self, now: float) -> KeyRing:
-        """Return the keys as they are now, and make the first one where there is none."""
+        """Return the current keys; create the first one if there is none."""
         # Several workers start at once; `make_private` lets one of them make the file, and all read that one.
         if not self.path.exists():
             make_private(self.path, _to_json([_new_entry(now)]))
@@ -102,7 +102,7 @@ class KeyFile:
         return self._read(now) if self.path.exists() else []
 
     def rotate(self, now: float, keep_seconds: float = KEEP_SECONDS) -> Entry:
-        """Let a new key sign and write that down, without the keys whose time has passed."""
+        """Write a new signing key to the file, and drop the expired ones."""
         new = _new_entry(now)
         with self._alone():
             # Older keys go on verifying until every token that they signed has expired.
@@ -112,7 +112,7 @@ class KeyFile:
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        """Let one process at a time change the file, so that no change undoes another."""
+        """Hold the file's lock, so that no process overwrites another's change."""
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with self.path.with_suffix(".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -140,13 +140,13 @@ def _new_entry(now: float) -> Entry:
     return Entry(_key_of(secrets.token_bytes(MIN_SECRET)), now)
 
 
-def _key_of(secret: bytes) -> Key:
+def _key_of(secret: bytes) -> SigningKey:
     """Name a key by a hash of it, so that replicas with the same secret have the same name for it."""
-    return Key(hashlib.sha256(b"interlock commit key\0" + secret).hexdigest()[:16], secret)
+    return SigningKey(hashlib.sha256(b"interlock commit key\0" + secret).hexdigest()[:16], secret)
 
 
 def _until(entry: Entry, end: float) -> Entry:
-    """Give the key an end, or leave it the earlier one that it has."""
+    """Return the key with an expiry time; an earlier one that it has stays."""
     known = entry.key.not_after
     return replace(entry, key=replace(entry.key, not_after=end if known is None else min(end, known)))
 
@@ -178,7 +178,7 @@ def _from_json(data: bytes) -> tuple[Entry, ...]:
 
 
 def _decode(text: str, place: int) -> bytes:
-    """Read a secret: hex or base64 where it is that, else the text itself."""
+    """Decode a secret from hex or base64; any other text is the secret itself."""
     form, secret = "text", text.encode("utf-8", "surrogateescape")
     with contextlib.suppress(ValueError):
         form, secret = "hex", bytes.fromhex(text)

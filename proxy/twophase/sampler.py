@@ -33,7 +33,7 @@ _TASK: Final = (
 
 
 class Sampler:
-    """Asks one endpoint. Made once for a process; safe for many calls at a time."""
+    """A client of one endpoint. One for each process; safe for many calls at a time."""
 
     def __init__(
         self, url: str, model: str, *, key: str | None, timeout: float, tls: ssl.SSLContext | None = None
@@ -63,7 +63,7 @@ class Sampler:
         return first.result(), second.result()
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""
         await self._client.aclose()
 
     async def _ask(self, call: JsonObject, temperature: float) -> str:

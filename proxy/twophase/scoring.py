@@ -1,4 +1,4 @@
-"""How far a proposal is to be trusted, from 0 (steady) to 1. Pure, no I/O.
+"""The risk score of a proposal, from 0 (steady) to 1. Pure, no I/O.
 
 Three signals: two candidate outputs that use other words, that name other numbers, and a prompt that is not the tool's
 baseline. A signal that cannot be had is absent, never 0: the weights are shared out among those present, and where
@@ -35,7 +35,7 @@ _SEPARATORS: Final = dict.fromkeys(map(ord, ",_'\u2019\u00a0\u2009\u202f"))
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """What a proposal scored: the signals there are, why others are not, and what comes of it."""
+    """The score of a proposal: its signals, why others are missing, and whether it is blocked."""
 
     composite: float | None
     signals: Mapping[str, float]
@@ -53,7 +53,7 @@ def score(
     *,
     no_candidates: str = "no candidate outputs were given",
 ) -> Score:
-    """Score a proposal; it is blocked from `threshold` on, or without any signal that weighs."""
+    """Score a proposal. It is blocked at `threshold` and above, and if no signal has a weight."""
     found: dict[str, float | str] = {
         **_compare(candidates, no_candidates),
         "prompt_drift": prompt_drift(prompt, baseline_hash),
@@ -68,7 +68,7 @@ def score(
 
 
 def combine(signals: Mapping[str, float], weights: Mapping[str, float]) -> float | None:
-    """Return the mean of `signals` by their weights; None where there is nothing to weigh."""
+    """Return the weighted mean of `signals`; None if none has a weight."""
     total = math.fsum(weights.get(name, 0.0) for name in signals)
     if not total > 0:
         return None
@@ -117,14 +117,14 @@ def _difference(a: float | None, b: float | None) -> float:
     if a is None or b is None:
         return 1.0
     if a == b:
-        # Two numbers past what a float holds may be any two numbers.
+        # Two numbers too large for a float may be any two numbers.
         return 0.0 if math.isfinite(a) else 1.0
     difference = abs(a - b) / max(abs(a), abs(b))
     return min(difference, 1.0) if math.isfinite(difference) else 1.0
 
 
 def prompt_drift(prompt: str | None, baseline_hash: str | None) -> float | str:
-    """Return 0 where the prompt is the baseline's, else 1; or why that cannot be said."""
+    """Return 0 if the prompt is the baseline's, else 1; or the reason why they cannot be compared."""
     if prompt is None or not normal_prompt(prompt):
         return "no prompt was given"
     if baseline_hash is None:

@@ -55,7 +55,7 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class SigningKey:
     """A secret that signs tokens, and its name; it verifies only tokens that expire by `not_after`."""
 
     key_id: str
@@ -74,10 +74,10 @@ class Key:
 class KeyRing:
     """The key that signs, and older ones that still verify."""
 
-    current: Key
-    older: tuple[Key, ...] = ()
+    current: SigningKey
+    older: tuple[SigningKey, ...] = ()
 
-    def find(self, key_id: str) -> Key | None:
+    def find(self, key_id: str) -> SigningKey | None:
         """Return the key of that name, if there is one."""
         return next((key for key in (self.current, *self.older) if key.key_id == key_id), None)
 
@@ -156,7 +156,7 @@ def _checked(value: Any) -> Token:
     return Token(**{**value, "composite_score": None if score is None else float(score)})
 
 
-def _mac(key: Key, signed: str) -> hmac.HMAC:
+def _mac(key: SigningKey, signed: str) -> hmac.HMAC:
     made = hmac.HMAC(key.secret, hashes.SHA256())
     made.update(signed.encode("ascii"))
     return made
@@ -170,5 +170,5 @@ def _decode(text: str) -> bytes:
     """Decode base64url. Raises ValueError where `text` is not what `_encode` gives."""
     data = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     if _encode(data) != text:
-        raise ValueError("not the one spelling of these bytes")
+        raise ValueError("not the canonical base64url of these bytes")
     return data

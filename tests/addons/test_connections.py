@@ -23,7 +23,7 @@ class Gate:
         self.notes: list[tuple[str, str]] = []
         self.recorder = self
 
-    def note(self, kind: str, reason: str, _: Any, **__: Any) -> None:
+    def record_refusal(self, kind: str, reason: str, _: Any, **__: Any) -> None:
         self.notes.append((kind, reason))
 
 

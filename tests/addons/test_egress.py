@@ -17,7 +17,7 @@ from proxy.egress.guard import UNJUDGED, EgressGuard
 from proxy.gate.gate import Gate
 from proxy.policy.decide import CompiledPolicy
 from proxy.policy.egress import CompiledEgress
-from proxy.policy.rules import Egress as Section
+from proxy.policy.rules import EgressPolicy as Section
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

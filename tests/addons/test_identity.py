@@ -20,7 +20,7 @@ class Gate:
         self.notes: list[tuple[str, str, str]] = []
         self.recorder = self
 
-    def note(self, kind: str, reason: str, context: Any, **_: Any) -> None:
+    def record_refusal(self, kind: str, reason: str, context: Any, **_: Any) -> None:
         self.notes.append((kind, reason, context.principal.agent))
 
 

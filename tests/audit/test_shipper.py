@@ -21,7 +21,7 @@ from proxy.audit.event_store import Events
 from proxy.audit.local_log import LOG_FILE
 from proxy.audit.local_log_files import DaemonLog, RunLog, log_states, worker_log
 from proxy.audit.open_events import open_events
-from proxy.audit.ship_sources import OwnSource, Source
+from proxy.audit.ship_sources import OwnSource, LogSource
 from proxy.audit.shipper import Route, Shipper, ShippingThread
 from proxy.core.model import Finding
 from proxy.errors import AuditUnavailableError, StoreUnavailableError
@@ -126,9 +126,9 @@ async def test_what_is_moved_from_memory_is_what_the_file_holds(
 ) -> None:
     for number, fields in enumerate(ODD):
         await log.record(event(number, **fields))
-    read = Source.read(own, 10)
+    read = LogSource.read(own, 10)
     with monkeypatch.context() as patched:
-        patched.setattr(Source, "read", None)
+        patched.setattr(LogSource, "read", None)
         fresh = own.read(10)
     assert [entry[:4] for entry in fresh] == [entry[:4] for entry in read]
     assert any(entry.columns for entry in fresh)

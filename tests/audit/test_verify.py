@@ -17,7 +17,7 @@ from proxy.audit.event_store import Events
 from proxy.audit.local_log import LOG_FILE
 from proxy.audit.local_log_files import log_states
 from proxy.audit.retention import prune
-from proxy.audit.verify import ChainVerifier, Problem, Report, expected
+from proxy.audit.verify import ChainVerifier, ChainProblem, Report, expected
 from tests.support.trail_fixture import START, execute, move, sign, signed, signer, verified, write
 
 COUNT = 30
@@ -317,7 +317,7 @@ def checkpoint(event: ChainedEvent, kind: str = "head") -> Checkpoint:
 
 def walked(
     events: list[ChainedEvent], *checkpoints: Checkpoint, head: Head | None = None
-) -> tuple[ChainVerifier, Problem | None]:
+) -> tuple[ChainVerifier, ChainProblem | None]:
     walk = ChainVerifier("w", by_writer(checkpoints).get("w", Signed()), head)
     problem = next(filter(None, map(walk.check, events)), None)
     return walk, problem or walk.end()

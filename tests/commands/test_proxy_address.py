@@ -24,7 +24,7 @@ from proxy.system import run_file
 
 
 def leave_note(folder: Path, mode: str = "regular", policy: str = "/p.yaml") -> None:
-    running = run_file.Running(os.getpid(), "0.0.0.0:7", mode, str(folder / "ca" / "ca.pem"), policy, "v", 0.0)
+    running = run_file.RunningProxy(os.getpid(), "0.0.0.0:7", mode, str(folder / "ca" / "ca.pem"), policy, "v", 0.0)
     run_file.write(folder, running)
 
 

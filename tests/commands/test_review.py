@@ -17,7 +17,7 @@ from proxy.identity.token_file import AgentTokens, OperatorTokens
 from proxy.system import run_file
 from tests.support.proposal_fixture import ReviewFixture, new_proposal
 
-RUNNING = run_file.Running(os.getpid(), "127.0.0.1:1", "regular", "", "", "", 0.0)
+RUNNING = run_file.RunningProxy(os.getpid(), "127.0.0.1:1", "regular", "", "", "", 0.0)
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +48,7 @@ async def test_where_a_proxy_runs_its_socket_is_used(tmp_path: Path) -> None:
     admin_api = AdminApiServer(world.review, tokens, world, tmp_path)
     admin_api.start()
     token = tokens.add("alice")
-    run_file.write(tmp_path, run_file.Running(**{**vars(RUNNING), "operator_socket": str(admin_api.path)}))
+    run_file.write(tmp_path, run_file.RunningProxy(**{**vars(RUNNING), "operator_socket": str(admin_api.path)}))
     async with open_review(Settings(state_dir=tmp_path), token) as review:
         assert isinstance(review, RemoteReview)
         assert (await review.approve(new_proposal().proposal_id, ""))["operator"] == "alice"
@@ -58,7 +58,7 @@ async def test_where_a_proxy_runs_its_socket_is_used(tmp_path: Path) -> None:
 
 async def test_a_proxy_that_does_not_answer_is_told_and_not_gone_around(tmp_path: Path) -> None:
     token = OperatorTokens(tmp_path).add("alice")
-    run_file.write(tmp_path, run_file.Running(**{**vars(RUNNING), "operator_socket": str(tmp_path / "gone.sock")}))
+    run_file.write(tmp_path, run_file.RunningProxy(**{**vars(RUNNING), "operator_socket": str(tmp_path / "gone.sock")}))
     async with open_review(Settings(state_dir=tmp_path), token) as review:
         with pytest.raises(ReviewError, match="does not answer"):
             await review.list([], 1)

@@ -9,10 +9,10 @@ import pytest
 
 from proxy.commands.up import _announce, up
 from proxy.config import Settings
-from proxy.system.run_file import Running
+from proxy.system.run_file import RunningProxy
 from tests.commands.conftest import Run, complaint
 
-RUNNING = Running(1, "127.0.0.1:8080", "regular", "/s/ca/ca.pem", "p.yaml", "v", 0.0)
+RUNNING = RunningProxy(1, "127.0.0.1:8080", "regular", "/s/ca/ca.pem", "p.yaml", "v", 0.0)
 
 
 def test_every_setting_has_its_flag() -> None:
@@ -75,12 +75,12 @@ def test_a_running_proxy_says_what_to_export(capsys: pytest.CaptureFixture[str])
 
 
 def test_an_address_for_all_is_shown_as_one_that_can_be_used(capsys: pytest.CaptureFixture[str]) -> None:
-    _announce(Running(1, "0.0.0.0:1", "regular", "c", "p", "v", 0.0))
+    _announce(RunningProxy(1, "0.0.0.0:1", "regular", "c", "p", "v", 0.0))
     assert "HTTPS_PROXY=http://127.0.0.1:1\n" in capsys.readouterr().out
 
 
 def test_other_modes_need_no_exports(capsys: pytest.CaptureFixture[str]) -> None:
-    _announce(Running(1, "127.0.0.1:1", "reverse:https://x", "c", "p", "v", 0.0))
+    _announce(RunningProxy(1, "127.0.0.1:1", "reverse:https://x", "c", "p", "v", 0.0))
     out = capsys.readouterr().out
     assert "reverse:https://x" in out
     assert "export" not in out

@@ -10,11 +10,11 @@ from proxy.agent.env import ProxyEndpoint, change, proxy_url, through_proxy
 from proxy.config import Settings
 from proxy.doctor import network
 from proxy.identity.ca import Authority
-from proxy.system.run_file import Running
+from proxy.system.run_file import RunningProxy
 
 
-def running(listen: str, problem: str | None = None) -> Running:
-    return Running(os.getpid(), listen, "regular", "ca.pem", "p.yaml", "v", 1.0, problem)
+def running(listen: str, problem: str | None = None) -> RunningProxy:
+    return RunningProxy(os.getpid(), listen, "regular", "ca.pem", "p.yaml", "v", 1.0, problem)
 
 
 def test_an_address_is_free_or_ours_or_taken(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from proxy.core.model import EgressRequest
 from proxy.egress.guard import EgressGuard, Resolver, is_local
 from proxy.policy.decide import CompiledPolicy
 from proxy.policy.egress import CompiledEgress
-from proxy.policy.rules import Egress
+from proxy.policy.rules import EgressPolicy
 
 NAMES = {"allowed.test": ("192.0.2.1",), "own.test": ("127.0.0.5",), "far.test": ("192.0.2.9",)}
 
@@ -20,7 +20,7 @@ async def look_up(host: str, port: int) -> tuple[str, ...]:
 
 
 def guard(own=("127.0.0.1", 8080), **section) -> EgressGuard:
-    policy = CompiledPolicy([], default="allow", egress=CompiledEgress(Egress.model_validate(section)))
+    policy = CompiledPolicy([], default="allow", egress=CompiledEgress(EgressPolicy.model_validate(section)))
     return EgressGuard(lambda: policy, lambda: [own], look_up)
 
 

@@ -109,13 +109,13 @@ def test_what_happened_after_the_fact_is_kept_or_logged_and_never_raises():
     in_flight = InFlightCall("c", Message(Kind.REQUEST, {}, "tools/call", 1), CONTEXT, step().call, ALLOW, 10.0, 11.0)
     fakes = Fakes()
     recorder(fakes).completed(in_flight, outcome="done")
-    noted = recorder(fakes).noted("request_refused", "not_http", CONTEXT, "deny", {"status": 400})
+    noted = recorder(fakes).record_event("request_refused", "not_http", CONTEXT, "deny", {"status": 400})
     completed, refused = fakes.events
     assert (completed.outcome, completed.upstream_ms, completed.total_ms) == ("done", 1500.0, 2500.0)
     assert (refused.event_id, refused.reason, refused.detail) == (noted, "not_http", {"status": 400})
     broken = recorder(Fakes(RuntimeError("boom")))
     broken.completed(in_flight, outcome="done")
-    assert broken.noted("request_refused", "not_http", CONTEXT, "deny")
+    assert broken.record_event("request_refused", "not_http", CONTEXT, "deny")
 
 
 def test_what_a_server_did_is_masked_and_joined_to_its_call():

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from proxy.core.model import Call, Finding, Hints, InFlightCall, Kind, Message, Redaction, Suppression
-from proxy.core.proposals import Running
+from proxy.core.proposals import RunningCommit
 from proxy.gate.in_flight_json import from_json, to_json
 from tests.support.gate_fixture import ALLOW, CONTEXT
 
@@ -24,7 +24,7 @@ WHOLE = InFlightCall(
     decision=DECISION,
     started=1.0,
     forwarded=2.0,
-    commit=Running("nonce", "c1", "p1"),
+    commit=RunningCommit("nonce", "c1", "p1"),
     said="sk_li",
     findings=(Finding("pii.email", "a", "f"),),
     begun=True,

@@ -145,12 +145,12 @@ async def test_an_end_that_cannot_be_recorded_does_not_raise() -> None:
     world.fail["record_later"] = BOOM
     response = {"id": 7, "result": {}}
     assert world.gate.responses.observe(in_flight, response, b"") is response
-    world.gate.recorder.note("x", "not_http", CONTEXT)
+    world.gate.recorder.record_refusal("x", "not_http", CONTEXT)
 
 
 async def test_a_note_is_an_event_of_its_own() -> None:
     world = World()
-    world.gate.recorder.note("connection_refused", "not_http", CONTEXT, protocol="tcp")
+    world.gate.recorder.record_refusal("connection_refused", "not_http", CONTEXT, protocol="tcp")
     (event,) = world.events
     assert (event.kind, event.reason, event.decision) == ("connection_refused", "not_http", "deny")
     assert event.detail == {"protocol": "tcp"}

@@ -30,7 +30,7 @@ def tool(name: Any, description: Any = None, **more: Any) -> dict[str, Any]:
 
 @dataclass
 class World:
-    """A catalogue and a gate over pins in memory."""
+    """A catalog and a gate over pins in memory."""
 
     rules: PinRules = field(default_factory=PinRules)
     pins: dict[str, ServerPins] = field(default_factory=dict)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from proxy.errors import PinsUnavailableError
 from proxy.gate import tool_pins
-from proxy.gate.tool_pins import Change, Page, ServerPins, print_tool, take_page
+from proxy.gate.tool_pins import ToolChange, Page, ServerPins, print_tool, take_page
 
 TOOL = {
     "name": "echo",
@@ -94,7 +94,7 @@ def test_a_first_list_does_not_go_on_for_ever() -> None:
 def test_a_changed_tool_on_a_page_of_the_first_list_is_a_change() -> None:
     known, _ = take(None, named("a"), last=False)
     known, changes = take(known, named("a", "Another."), continued=True)
-    assert changes == (Change("a", "changed", ("description",)),)
+    assert changes == (ToolChange("a", "changed", ("description",)),)
     assert not known.tools["a"].stands
 
 
@@ -108,7 +108,7 @@ def test_what_was_seen_before_changes_nothing() -> None:
 def test_a_change_is_told_once_and_stays_one_when_the_server_goes_back() -> None:
     known, _ = take(None, named("a"))
     known, changes = take(known, named("a", "Another."))
-    assert changes == (Change("a", "changed", ("description",)),)
+    assert changes == (ToolChange("a", "changed", ("description",)),)
     known, changes = take(known, named("a", "Another."))
     assert changes == ()
     known, changes = take(known, named("a"))

@@ -14,7 +14,7 @@ import pytest
 from proxy.core.model import Answer, Forward, Principal
 from proxy.core.proposals import State
 from proxy.policy.rules import PolicyFile
-from proxy.twophase.tokens import Key, KeyRing
+from proxy.twophase.tokens import SigningKey, KeyRing
 from tests.support.two_phase_fixture import (
     ARGUMENTS,
     CONTEXT,
@@ -357,9 +357,9 @@ async def test_a_commit_may_repeat_what_the_proposal_was_scored_by(make: Make) -
 async def test_a_rotated_key_verifies_what_it_signed_and_a_dropped_one_does_not(make: Make) -> None:
     world = make()
     old, dropped = await world.propose(), await world.propose()
-    world.ring = KeyRing(Key("k2", b"n" * 32), (Key("k1", b"k" * 32, not_after=world.now + 300),))
+    world.ring = KeyRing(SigningKey("k2", b"n" * 32), (SigningKey("k1", b"k" * 32, not_after=world.now + 300),))
     assert isinstance(await world.commit(old), Forward)
-    world.ring = KeyRing(Key("k2", b"n" * 32))
+    world.ring = KeyRing(SigningKey("k2", b"n" * 32))
     assert await world.commit(dropped) == "bad_signature"
     world.ring = RING
 
@@ -367,7 +367,7 @@ async def test_a_rotated_key_verifies_what_it_signed_and_a_dropped_one_does_not(
 async def test_another_proxys_key_signs_nothing_here(make: Make) -> None:
     world = make()
     proposed = await world.propose()
-    world.ring = KeyRing(Key("k1", b"x" * 32))
+    world.ring = KeyRing(SigningKey("k1", b"x" * 32))
     assert await world.commit(proposed) == "bad_signature"
 
 

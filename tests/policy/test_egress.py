@@ -4,11 +4,11 @@ import pytest
 
 from proxy.core.model import EgressRequest, Outcome
 from proxy.policy.egress import CompiledEgress
-from proxy.policy.rules import Egress
+from proxy.policy.rules import EgressPolicy
 
 
 def egress(**section):
-    return CompiledEgress(Egress.model_validate(section), version="v1")
+    return CompiledEgress(EgressPolicy.model_validate(section), version="v1")
 
 
 def ask(made, host, port=443, method="GET", *, addresses=(), operator=(), agent="agent"):

@@ -3,7 +3,7 @@
 import pytest
 
 from proxy.policy.lint import lint, lint_egress
-from proxy.policy.rules import Egress, PolicyFile
+from proxy.policy.rules import EgressPolicy, PolicyFile
 
 
 def rules(*written):
@@ -93,7 +93,7 @@ SECRETS = {
     ],
 )
 def test_lint_remarks_on_egress_rules_that_change_nothing(section, expected):
-    assert [(r.rule, r.kind) for r in lint_egress(Egress.model_validate(section))] == expected
+    assert [(r.rule, r.kind) for r in lint_egress(EgressPolicy.model_validate(section))] == expected
 
 
 def test_a_remark_names_the_rule_that_hides_another():

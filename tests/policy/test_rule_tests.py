@@ -1,7 +1,7 @@
 """The tests that policy files have beside their rules."""
 
 from proxy.policy.rule_tests import coverage, run_tests
-from proxy.policy.rules import Egress, PolicyFile
+from proxy.policy.rules import EgressPolicy, PolicyFile
 
 DENY = {"id": "d", "action": "deny", "when": {"all": [{"arg": "path", "path_under": "/etc"}]}}
 
@@ -39,7 +39,7 @@ SECRETS = {
 
 def test_the_tests_beside_a_secrets_rule_run():
     tests = [{"request": {"host": host}, "expect": "secrets"} for host in ("A.com.", "b.com")]
-    section = Egress.model_validate({"rules": [{**SECRETS, "tests": tests}]})
+    section = EgressPolicy.model_validate({"rules": [{**SECRETS, "tests": tests}]})
     assert [result.passed for result in run_tests((), section.rules)] == [True, False]
 
 

@@ -6,7 +6,7 @@ from proxy.core.model import Call, Outcome
 from proxy.policy.lint import lint, lint_egress
 from proxy.policy.load import load_policy, load_sources
 from proxy.policy.rule_tests import coverage, run_tests
-from proxy.policy.rules import Egress
+from proxy.policy.rules import EgressPolicy
 from proxy.system.package_data import policies_dir
 
 FILES = sorted(policies_dir().glob("*.yaml"))
@@ -37,7 +37,7 @@ def test_every_rule_is_seen_to_match_and_seen_not_to(file):
 def test_lint_has_nothing_to_say(file):
     (source,) = load_sources(file)
     assert lint(source.content.rules, source.content.default) == ()
-    assert lint_egress(source.content.egress or Egress()) == ()
+    assert lint_egress(source.content.egress or EgressPolicy()) == ()
 
 
 def test_all_of_them_load_together():

@@ -110,8 +110,8 @@ def test_a_policys_own_detector_is_proven_by_long_keywords_alone():
     plain = {"description": "A badge", "regex": "[0-9]{3}"}
     words = ((), ("badge",), ("badge-", "id"), ("badge-", "badge_"), ("b\nadge",), ("bad\u00e9ge",))
     own = [{**plain, "id": f"secrets.own{number}", "keywords": list(each)} for number, each in enumerate(words)]
-    catalogue = builtin().extended(own)
-    assert {catalogue.detectors[index].keywords for index in unproven(catalogue)} == {*words} - {words[3]}
+    catalog = builtin().extended(own)
+    assert {catalog.detectors[index].keywords for index in unproven(catalog)} == {*words} - {words[3]}
     assert not unproven(builtin())
 
 

@@ -1,4 +1,4 @@
-"""The catalogue of detectors knows names, and what makes a good detector."""
+"""The catalog of detectors knows names, and what makes a good detector."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from proxy.errors import PolicyError
 from proxy.redact import Masker, builtin, detector_catalog, hyperscan_db
-from proxy.redact.detector_catalog import encode_catalogue, parse_catalogue
+from proxy.redact.detector_catalog import encode_catalog, parse_catalog
 
 GOOD = {"id": "custom.badge", "description": "Badge", "regex": r"BADGE-\d{6}"}
 
@@ -55,15 +55,15 @@ def test_without_hyperscan_nothing_is_asked_of_it(monkeypatch: pytest.MonkeyPatc
 def test_what_a_start_reads_is_what_the_yaml_says():
     folder = Path(detector_catalog.__file__).parent
     text = (folder / "detectors.yaml").read_bytes()
-    current = (folder / "detectors.json").read_text() == encode_catalogue(text)
+    current = (folder / "detectors.json").read_text() == encode_catalog(text)
     assert current, "run python scripts/detector_data.py"
-    kept, read = builtin().detectors, parse_catalogue(text).detectors
+    kept, read = builtin().detectors, parse_catalog(text).detectors
     assert [vars(one) for one in kept] == [vars(one) for one in read]
 
 
 def test_detectors_that_changed_since_are_read_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "detectors.yaml").write_text(json.dumps([GOOD]))
-    (tmp_path / "detectors.json").write_text(encode_catalogue(b"[]"))
+    (tmp_path / "detectors.json").write_text(encode_catalog(b"[]"))
     monkeypatch.setattr(detector_catalog, "files", lambda _: tmp_path)
     assert [detector.id for detector in builtin.__wrapped__().detectors] == ["custom.badge"]
 
@@ -73,15 +73,15 @@ def test_there_are_at_least_sixty_kinds_of_secret():
 
 
 def test_a_family_selects_its_detectors_and_nothing_else():
-    catalogue = builtin()
-    ids = {catalogue.detectors[index].id for index in catalogue.select(["pii"])}
+    catalog = builtin()
+    ids = {catalog.detectors[index].id for index in catalog.select(["pii"])}
     assert "pii.card" in ids
     assert all(name.startswith("pii.") for name in ids)
 
 
 def test_an_id_selects_itself_alone():
-    catalogue = builtin()
-    assert [catalogue.detectors[index].id for index in catalogue.select(["pii.us-ssn"])] == ["pii.us-ssn"]
+    catalog = builtin()
+    assert [catalog.detectors[index].id for index in catalog.select(["pii.us-ssn"])] == ["pii.us-ssn"]
 
 
 @pytest.mark.parametrize("name", ["secret", "pii.", "", "secrets.aws", "*"])
@@ -102,5 +102,5 @@ def test_an_id_that_is_taken_is_refused():
         builtin().extended([{**GOOD, "id": "secrets.jwt"}])
 
 
-def test_no_custom_detectors_leave_the_catalogue_as_it_is():
+def test_no_custom_detectors_leave_the_catalog_as_it_is():
     assert builtin().extended([]) is builtin()

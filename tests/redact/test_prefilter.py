@@ -20,7 +20,7 @@ from tests.redact import labelled
 
 KEY = "AKIA" + "Z7QJ3LMNB4KXTW2V"
 MASKER = Masker(b"k" * 32)
-ALL = MASKER.catalogue.select(("secrets", "pii"))
+ALL = MASKER.catalog.select(("secrets", "pii"))
 PLAIN = [
     {},
     "hello",

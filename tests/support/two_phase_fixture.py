@@ -17,14 +17,14 @@ from proxy.policy.rules import PolicyFile
 from proxy.redact import Masker
 from proxy.store.open_store import open_store
 from proxy.store.pin_files import PinFiles
-from proxy.twophase.tokens import Key, KeyRing
+from proxy.twophase.tokens import SigningKey, KeyRing
 
 CONTEXT = Context(Principal("bot", authenticated=True), "bank.example.com", revision="2025-06-18", session="s1")
 PAY: dict[str, Any] = {"id": "pay", "action": "two_phase", "tools": ["transfer_funds"], "description": "Money"}
 ARGUMENTS = {"amount": 100, "to": "bob"}
 STABLE = {"candidate_outputs": ["moved 100 to bob", "moved 100 to bob"]}
 UNSTABLE = {"candidate_outputs": ["moved 100 to bob", "declined: no such account 7"]}
-RING = KeyRing(Key("k1", b"k" * 32))
+RING = KeyRing(SigningKey("k1", b"k" * 32))
 
 
 @dataclass

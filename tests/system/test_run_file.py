@@ -13,7 +13,7 @@ import pytest
 
 from proxy.system import run_file
 
-RUNNING = run_file.Running(os.getpid(), "127.0.0.1:8080", "regular", "ca.pem", "p.yaml", "v", 1.0)
+RUNNING = run_file.RunningProxy(os.getpid(), "127.0.0.1:8080", "regular", "ca.pem", "p.yaml", "v", 1.0)
 
 
 def test_a_note_is_read_back_while_its_process_lives(tmp_path: Path) -> None:

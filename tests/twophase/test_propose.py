@@ -25,9 +25,9 @@ from proxy.twophase.propose import (
     timestamp,
 )
 from proxy.twophase.scoring import Score
-from proxy.twophase.tokens import Key, KeyRing, read
+from proxy.twophase.tokens import SigningKey, KeyRing, read
 
-RING = KeyRing(Key("k1", b"k" * 32))
+RING = KeyRing(SigningKey("k1", b"k" * 32))
 ARGUMENTS = {"amount": 100}
 PLAN = Plan(
     call=Call("tools/call", "bank", "bot", "transfer", ARGUMENTS),

@@ -13,9 +13,9 @@ from cryptography.hazmat.primitives import hashes, hmac
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.twophase.tokens import MAX_SKEW, MAX_TOKEN, BadTokenError, Key, KeyRing, Token, check_time, issue, read
+from proxy.twophase.tokens import MAX_SKEW, MAX_TOKEN, BadTokenError, SigningKey, KeyRing, Token, check_time, issue, read
 
-NEW, OLD = Key("new", b"n" * 32), Key("old", b"o" * 40, not_after=1000.0)
+NEW, OLD = SigningKey("new", b"n" * 32), SigningKey("old", b"o" * 40, not_after=1000.0)
 RING = KeyRing(NEW, (OLD,))
 TOKEN = Token(
     token_id="t1",
@@ -36,7 +36,7 @@ def encoded(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
-def signed(payload: bytes, key: Key = NEW, version: str = "ilk1") -> str:
+def signed(payload: bytes, key: SigningKey = NEW, version: str = "ilk1") -> str:
     """A token of any payload, with a right signature."""
     start = f"{version}.{key.key_id}.{encoded(payload)}"
     made = hmac.HMAC(key.secret, hashes.SHA256())
@@ -220,11 +220,11 @@ def test_a_key_that_is_gone_verifies_nothing() -> None:
 
 
 def test_a_key_of_the_same_name_with_another_secret_verifies_nothing() -> None:
-    refusal(TEXT, KeyRing(Key("new", b"m" * 32)))
+    refusal(TEXT, KeyRing(SigningKey("new", b"m" * 32)))
 
 
 def test_a_keys_bytes_are_never_shown() -> None:
-    ring = KeyRing(Key("k", b"SECRETSECRETSECRETSECRETSECRET!!"))
+    ring = KeyRing(SigningKey("k", b"SECRETSECRETSECRETSECRETSECRET!!"))
     assert "SECRET" not in f"{ring!r} {ring} {ring.current!r}"
 
 
@@ -233,7 +233,7 @@ def test_a_keys_bytes_are_never_shown() -> None:
 )
 def test_a_weak_or_odd_key_is_refused(key_id: str, secret: bytes) -> None:
     with pytest.raises(ValueError) as caught:
-        Key(key_id, secret)
+        SigningKey(key_id, secret)
     assert "xxxx" not in str(caught.value)
 
 

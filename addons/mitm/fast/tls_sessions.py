@@ -27,7 +27,7 @@ SECONDS = 300.0
 MAX_SESSIONS = 256
 
 
-class _Key(NamedTuple):
+class _SessionKey(NamedTuple):
     """What a session may be resumed for. The context has the trusted roots, the verify mode and client certificates."""
 
     context: SSL.Context
@@ -37,7 +37,7 @@ class _Key(NamedTuple):
 
 
 class _Open(NamedTuple):
-    key: _Key
+    key: _SessionKey
     connection: SSL.Connection
     until: float
     """When the server's certificate is to be verified again. Resuming a session does not put that off."""
@@ -54,7 +54,7 @@ class ServerTlsSessions:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._open: dict[str, _Open] = {}
-        self._stored: dict[_Key, _Stored] = {}
+        self._stored: dict[_SessionKey, _Stored] = {}
 
     def tls_start_server(self, tls_start: TlsData) -> None:
         """Offer the server its last session."""
@@ -102,7 +102,7 @@ def _seconds(server: Connection) -> float:
     return min([SECONDS, *((certificate.notafter - now).total_seconds() for certificate in server.certificate_list)])
 
 
-def _key(connection: SSL.Connection, server: Connection) -> _Key:
+def _key(connection: SSL.Connection, server: Connection) -> _SessionKey:
     assert isinstance(server, Server)
     address = (str(server.address[0]), server.address[1]) if server.address else None
-    return _Key(connection.get_context(), server.sni, address, tuple(server.alpn_offers))
+    return _SessionKey(connection.get_context(), server.sni, address, tuple(server.alpn_offers))
