@@ -79,7 +79,9 @@ class Identity:
             log.exception("an agent cannot be identified", error=str(error))
         if principal is None:
             _refuse(flow)
-            self._gate.recorder.record_refusal("request_refused", "agent_auth", Context(otherwise, server_name(flow)), status=407)
+            self._gate.recorder.record_refusal(
+                "request_refused", "agent_auth", Context(otherwise, server_name(flow)), status=407
+            )
             return None
         state.principal = principal
         return principal

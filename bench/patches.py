@@ -29,7 +29,7 @@ from mitmproxy.proxy.layers.tls import ClientTLSLayer, ServerTLSLayer
 from addons.mitm.addon_manager import FailClosedAddonManager
 from addons.mitm.certificates import Certificates
 from addons.mitm.connection_handler import GuardedConnectionHandler
-from addons.mitm.fast import connection_handler, fewer_copies, header_index, message_types
+from addons.mitm.fast import connection_handler, header_index, message_types
 from addons.mitm.fast.http1_batch import BatchingHttp1
 from addons.mitm.fast.http_layer import FastHttpLayer, FastHttpStream, PartByPart
 from addons.mitm.fast.replacements import FAST
@@ -61,7 +61,6 @@ KEPT = (
     "tls_records",
     "header_index",
     "message_types",
-    "fewer_copies",
     "everything",
 )
 """Measured on connections that stay open."""
@@ -93,7 +92,7 @@ def without(name: str) -> Replacements:
         "tls_records": {"client_tls": ClientTLSLayer, "server_tls": ServerTLSLayer},
         **{
             module.__name__.rpartition(".")[2]: {"functions": tuple({*FAST.functions} - {module.install})}
-            for module in (header_index, message_types, fewer_copies)
+            for module in (header_index, message_types)
         },
         "tls_contexts": {"certificates": Certificates},
         "tls_sessions": {"addons": ()},

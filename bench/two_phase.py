@@ -28,7 +28,7 @@ from proxy.redact import Masker
 from proxy.store.open_store import open_store
 from proxy.store.pin_files import PinFiles
 from proxy.system import log_setup
-from proxy.twophase.tokens import SigningKey, KeyRing
+from proxy.twophase.tokens import KeyRing, SigningKey
 from tests.support.postgres import DURABLE, Postgres
 
 RULES = {"version": 1, "rules": [{"id": "pay", "action": "two_phase", "tools": ["transfer_funds"]}]}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mitmproxy.proxy import events
+from mitmproxy.proxy.context import Context
 from mitmproxy.proxy.layers.http import HttpLayer, HTTPMode, HttpStream, is_h3_alpn
 
 from addons.limits import BodyOverdue, EventPushed, Limits
@@ -17,7 +18,6 @@ from addons.mitm.http_stream import GuardedHttpStream, GuardedWebsocketLayer
 
 if TYPE_CHECKING:
     from mitmproxy import flow as mflow
-    from mitmproxy.proxy.context import Context
     from mitmproxy.proxy.layer import CommandGenerator
 
 
@@ -53,5 +53,16 @@ class GuardedHttpLayer(HttpLayer):
         return [s for s in streams if s.child_layer and not isinstance(s.child_layer, GuardedWebsocketLayer)]
 
     def make_stream(self, stream_id: int) -> CommandGenerator[None]:
-        stream = self.streams[stream_id] = self.stream(self.context.fork(), stream_id, self._limits)
+        stream = self.streams[stream_id] = self.stream(fork(self.context), stream_id, self._limits)
         yield from self.event_to_child(stream, events.Start())
+
+
+def fork(context: Context) -> Context:
+    """Return a copy of a context with its own list of layers.
+
+    `Context.fork` creates a Server with an id and twenty checked fields for it, and replaces it by the context's own.
+    """
+    made = Context.__new__(Context)
+    made.client, made.server, made.options = context.client, context.server, context.options
+    made.layers = context.layers.copy()
+    return made

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from proxy.core.model import UNSAID, Call, Hints
 from proxy.gate.schema_check import still_fits
 from proxy.gate.tool_descriptions import find_phrases
-from proxy.gate.tool_pins import ToolChange, Page, print_tool, take_page
+from proxy.gate.tool_pins import Page, ToolChange, print_tool, take_page
 from proxy.twophase.listing import PHASE_SUFFIXES, commit_tool, is_addressed, phase_names, propose_tool, read_name
 from proxy.wire.mcp import MODERN
 

@@ -23,7 +23,16 @@ from proxy.policy.conditions import Condition
 from proxy.policy.decide import CompiledPolicy
 from proxy.policy.detector_rules import Detector, Suppression, detector_problems
 from proxy.policy.egress import SECRETS, CompiledEgress
-from proxy.policy.rules import Annotations, DenyRule, EgressPolicy, EgressRule, Pins, PolicyFile, RedactRule, TwoPhaseRule
+from proxy.policy.rules import (
+    Annotations,
+    DenyRule,
+    EgressPolicy,
+    EgressRule,
+    Pins,
+    PolicyFile,
+    RedactRule,
+    TwoPhaseRule,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -97,7 +106,9 @@ def load_sources(path: Path, book: KnownDetectors | None = None) -> tuple[Policy
     problems.extend(_duplicate_ids(sources))
     if book is not None and not problems:
         found = detector_problems(sources, book)
-        problems.extend(PolicyProblem(str(source.path), *source.at(*steps), message) for source, steps, message in found)
+        problems.extend(
+            PolicyProblem(str(source.path), *source.at(*steps), message) for source, steps, message in found
+        )
     if problems:
         raise PolicyFileError(problems)
     return tuple(sources)
@@ -281,7 +292,17 @@ def _advice(error: ErrorDetails) -> str:
             return f"{error['msg']}, got {given}"
 
 
-_MODELS: Final = (PolicyFile, Annotations, DenyRule, RedactRule, TwoPhaseRule, Condition, EgressPolicy, EgressRule, Pins)
+_MODELS: Final = (
+    PolicyFile,
+    Annotations,
+    DenyRule,
+    RedactRule,
+    TwoPhaseRule,
+    Condition,
+    EgressPolicy,
+    EgressRule,
+    Pins,
+)
 
 
 def _did_you_mean(name: str) -> str:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from proxy.config import COMMIT_SECRET
 from proxy.errors import ConfigError
 from proxy.system.secret_files import make_private, read_private, write_private
-from proxy.twophase.tokens import MIN_SECRET, SigningKey, KeyRing
+from proxy.twophase.tokens import MIN_SECRET, KeyRing, SigningKey
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

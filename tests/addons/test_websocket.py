@@ -22,7 +22,7 @@ async def test_a_message_that_comes_while_the_proxy_stops_is_refused(monkeypatch
     assert message.dropped
     assert b"stopping" in said[0]
     gate.requests.inspect.assert_not_called()
-    assert gate.recorder.note.call_args.args[:2] == ("request_refused", "stopping")
+    assert gate.recorder.record_refusal.call_args.args[:2] == ("request_refused", "stopping")
 
 
 async def test_others_have_their_turn_before_each_message():

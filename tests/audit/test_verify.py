@@ -17,7 +17,7 @@ from proxy.audit.event_store import Events
 from proxy.audit.local_log import LOG_FILE
 from proxy.audit.local_log_files import log_states
 from proxy.audit.retention import prune
-from proxy.audit.verify import ChainVerifier, ChainProblem, Report, expected
+from proxy.audit.verify import ChainProblem, ChainVerifier, Report, expected
 from tests.support.trail_fixture import START, execute, move, sign, signed, signer, verified, write
 
 COUNT = 30

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from proxy.errors import PinsUnavailableError
 from proxy.gate import tool_pins
-from proxy.gate.tool_pins import ToolChange, Page, ServerPins, print_tool, take_page
+from proxy.gate.tool_pins import Page, ServerPins, ToolChange, print_tool, take_page
 
 TOOL = {
     "name": "echo",

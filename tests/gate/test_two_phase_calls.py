@@ -14,7 +14,7 @@ import pytest
 from proxy.core.model import Answer, Forward, Principal
 from proxy.core.proposals import State
 from proxy.policy.rules import PolicyFile
-from proxy.twophase.tokens import SigningKey, KeyRing
+from proxy.twophase.tokens import KeyRing, SigningKey
 from tests.support.two_phase_fixture import (
     ARGUMENTS,
     CONTEXT,

@@ -17,7 +17,7 @@ from proxy.policy.rules import PolicyFile
 from proxy.redact import Masker
 from proxy.store.open_store import open_store
 from proxy.store.pin_files import PinFiles
-from proxy.twophase.tokens import SigningKey, KeyRing
+from proxy.twophase.tokens import KeyRing, SigningKey
 
 CONTEXT = Context(Principal("bot", authenticated=True), "bank.example.com", revision="2025-06-18", session="s1")
 PAY: dict[str, Any] = {"id": "pay", "action": "two_phase", "tools": ["transfer_funds"], "description": "Money"}

@@ -25,7 +25,7 @@ from proxy.twophase.propose import (
     timestamp,
 )
 from proxy.twophase.scoring import Score
-from proxy.twophase.tokens import SigningKey, KeyRing, read
+from proxy.twophase.tokens import KeyRing, SigningKey, read
 
 RING = KeyRing(SigningKey("k1", b"k" * 32))
 ARGUMENTS = {"amount": 100}

@@ -13,7 +13,17 @@ from cryptography.hazmat.primitives import hashes, hmac
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.twophase.tokens import MAX_SKEW, MAX_TOKEN, BadTokenError, SigningKey, KeyRing, Token, check_time, issue, read
+from proxy.twophase.tokens import (
+    MAX_SKEW,
+    MAX_TOKEN,
+    BadTokenError,
+    KeyRing,
+    SigningKey,
+    Token,
+    check_time,
+    issue,
+    read,
+)
 
 NEW, OLD = SigningKey("new", b"n" * 32), SigningKey("old", b"o" * 40, not_after=1000.0)
 RING = KeyRing(NEW, (OLD,))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from addons.mitm.fast import fewer_copies, header_index, message_types
+from addons.mitm.fast import header_index, message_types
 from addons.mitm.fast.connection_handler import FastConnectionHandler
 from addons.mitm.fast.hook_table import HookTable
 from addons.mitm.fast.http_layer import FastHttp1Client, FastHttpClient, FastHttpLayer
@@ -21,5 +21,5 @@ FAST = Replacements(
     client_tls=FastClientTls,
     server_tls=FastServerTls,
     addons=(ServerTlsSessions,),
-    functions=(header_index.install, message_types.install, fewer_copies.install),
+    functions=(header_index.install, message_types.install),
 )

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from mitmproxy.connection import Client
+from mitmproxy.options import Options
 from mitmproxy.proxy import events
+from mitmproxy.proxy.context import Context
+from mitmproxy.proxy.layer import NextLayer
 
 from addons.limits import BodyOverdue, Limits
 from addons.mitm.fast.http_layer import FastHttpLayer
 from addons.mitm.http_connections import GuardedHttp1Server, GuardedHttp2Server
-from addons.mitm.http_layer import GuardedHttpLayer
+from addons.mitm.http_layer import GuardedHttpLayer, fork
 from addons.mitm.http_stream import GuardedHttpStream
 from tests.addons.mitm.test_http_stream import Conversation
 
@@ -45,3 +49,14 @@ def test_both_layers_send_the_same_bytes() -> None:
     for piece in (HEAD, b"{", b"}" + HEAD, b"{}" + HEAD + b"{}"):
         assert plain.ask(piece) == fast.ask(piece)
     assert plain.tell(events.ConnectionClosed(plain.client)) == fast.tell(events.ConnectionClosed(fast.client)) == b""
+
+
+def test_a_fork_is_what_mitmproxy_makes_of_a_context() -> None:
+    client = Client(peername=("127.0.0.1", 1), sockname=("127.0.0.1", 2), timestamp_start=1)
+    context = Context(client, Options())
+    context.layers.append(NextLayer(context))
+    ours, theirs = fork(context), context.fork()
+    assert vars(ours) == vars(theirs)
+    assert ours.server is context.server
+    ours.layers.clear()
+    assert len(context.layers) == 1

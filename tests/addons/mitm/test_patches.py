@@ -18,7 +18,6 @@ from h11._readers import ContentLengthReader
 from mitmproxy import addonmanager, http, master, version
 from mitmproxy.addons import tlsconfig
 from mitmproxy.coretypes import multidict
-from mitmproxy.optmanager import _Option
 from mitmproxy.proxy import mode_servers, server
 from mitmproxy.proxy.context import Context
 from mitmproxy.proxy.layer import Layer
@@ -72,7 +71,6 @@ SOURCES = {
     http_layers.HttpClient: "8401d422afdaff15",
     tlsconfig.TlsConfig.tls_start_client: "05334c27c22a10ed",
     tlsconfig.TlsConfig.request: "84c6d74b564dde72",
-    _Option: "eb3f037b6cc43fb7",
     Context: "dd52bbec90eacace",
     websocket.WebsocketLayer.relay_messages: "2d451252c7287da0",
 }
@@ -85,8 +83,6 @@ PATCHED = (
     (mode_servers, "ProxyConnectionHandler"),
     (mode_servers.AsyncioServerInstance, "listen"),
     (http.MessageData, "__post_init__"),
-    (Context, "fork"),
-    (_Option, "current"),
     *((http.Headers, name) for name in METHODS),
 )
 
