@@ -9,7 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING, Protocol
 
 import structlog
-from mitmproxy import ctx
+from mitmproxy import ctx, http
 
 from addons.flow_state import EVENT_STREAM, media_type, server_name, state_of
 from addons.limits import BodyOverdue, Refusal, plain_response
@@ -17,7 +17,6 @@ from proxy.core.model import Context, Principal
 from proxy.metrics.counters import ACCEPTED, CONNECTIONS
 
 if TYPE_CHECKING:
-    from mitmproxy import http
     from mitmproxy.connection import Client, Connection
     from mitmproxy.flow import Flow
     from mitmproxy.proxy.mode_servers import ProxyConnectionHandler

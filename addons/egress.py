@@ -14,8 +14,8 @@ import structlog
 
 from addons import flow_state as flows
 from addons.mitm.pinned_dial import PinnedHost
-from proxy.core.model import Context, EgressRequest, Outcome, Principal
-from proxy.egress.guard import UNJUDGED
+from proxy.core.model import Context, Decision, EgressRequest, Outcome, Principal
+from proxy.egress.guard import UNJUDGED, EgressGuard
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from mitmproxy.connection import Client
     from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 
-    from proxy.core.model import Decision
-    from proxy.egress.guard import EgressGuard
     from proxy.gate.gate import Gate
 
 log = structlog.get_logger("interlock.egress")

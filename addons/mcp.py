@@ -15,7 +15,7 @@ import structlog
 
 from addons import flow_state as flows
 from addons.sse_rewriter import EventStream
-from proxy.core.model import Denial
+from proxy.core.model import Answer, Context, Denial, Forward, InFlightCall, Reject
 from proxy.gate.request import carry_out
 from proxy.gate.router import ResponseRouter
 from proxy.wire.body import READ_AT_ONCE
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from addons.connections import ConnectionGuard
     from addons.limits import Limits, ResponseChunk
     from proxy.core.interfaces import SharedCalls
-    from proxy.core.model import Answer, Context, Forward, InFlightCall, Reject
     from proxy.gate.gate import Gate
 
 log = structlog.get_logger("interlock.http")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
 from addons.flow_state import legacy_session
-from proxy.gate.router import subscription, tools_changed
+from proxy.gate.router import ResponseRouter, subscription, tools_changed
 from proxy.wire.jsonrpc import reencode
 from proxy.wire.sse import SseEvent, SseSplitter
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from mitmproxy import http
 
-    from proxy.gate.router import ResponseRouter
     from proxy.wire.content_coding import Inflater
 
 

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import structlog
-from mitmproxy import ctx
+from mitmproxy import ctx, http
 
 from addons.flow_state import principal, state_of
 from addons.limits import EventPushed
-
-if TYPE_CHECKING:
-    from mitmproxy import http
 
 log = structlog.get_logger("interlock.tools_changed")
 

@@ -20,15 +20,11 @@ import contextlib
 import logging
 import sys
 import traceback
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from mitmproxy.connection import ConnectionState
-from mitmproxy.proxy import events
+from mitmproxy.connection import Connection, ConnectionState
+from mitmproxy.proxy import commands, events
 from mitmproxy.proxy.mode_servers import ProxyConnectionHandler
-
-if TYPE_CHECKING:
-    from mitmproxy.connection import Connection
-    from mitmproxy.proxy import commands
 
 UNREAD_BYTES = 1 << 20
 """How much a connection may bring while a hook or another connection is waited for, before it is read no further."""

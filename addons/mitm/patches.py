@@ -22,7 +22,7 @@ from addons.mitm.connection_handler import GuardedConnectionHandler
 from addons.mitm.http_connections import GuardedHttp1Client
 from addons.mitm.http_layer import GuardedHttpLayer
 from addons.mitm.pinned_dial import DiallingAsyncio
-from proxy.system.listen_ports import BACKLOG, listen_shared
+from proxy.system.listen_ports import BACKLOG, Address, listen_shared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from mitmproxy.addonmanager import AddonManager
     from mitmproxy.proxy.layers.http._http1 import Http1Client
 
-    from proxy.system.listen_ports import Address
 
 MADE_FOR: Final = "12.2.3"
 

@@ -11,19 +11,17 @@ from typing import TYPE_CHECKING, Final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from proxy.admin_api.auth import ApiError
+from proxy.admin_api.auth import ApiError, OperatorAuth
 from proxy.core.proposals import State
 from proxy.errors import AuditUnavailableError, ReviewError, StoreUnavailableError
 
 if TYPE_CHECKING:
-    from starlette.requests import Request
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from proxy.admin_api.auth import OperatorAuth
     from proxy.core.model import JsonObject
     from proxy.twophase.review import ProposalReview
 

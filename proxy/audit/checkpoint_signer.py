@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from proxy.audit.checkpoints import Checkpoint, append, by_writer, read, sign
+from proxy.audit.checkpoints import Checkpoint, Kind, Signed, append, by_writer, read, sign
 from proxy.audit.signing_keys import AuditKeys
 from proxy.errors import InterlockError
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from proxy.audit.checkpoints import Kind, Signed
     from proxy.audit.event import Head
 
 log = structlog.get_logger("interlock.checkpoints")

@@ -11,12 +11,11 @@ import uuid_utils
 
 from proxy.audit.event_columns import COLUMNS, VALUES
 from proxy.core.json_codec import encode_canonical, encode_fast, encode_json, is_heavy
-from proxy.core.model import AS_RECORDED
+from proxy.core.model import AS_RECORDED, AuditEvent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from proxy.core.model import AuditEvent
 
 _PROPOSAL = COLUMNS.index("proposal_id")  # the one column that is no field: it is in `detail`
 # Fields that are no JSON values, in the order of their columns; the last has none.

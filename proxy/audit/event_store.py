@@ -12,6 +12,8 @@ from proxy.audit.event import (
     Cursor,
     DayStats,
     DenialStats,
+    Filter,
+    Head,
     LogEntry,
     SecretStats,
     Stats,
@@ -24,7 +26,6 @@ from proxy.errors import StoreRefusedError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from proxy.audit.event import Filter, Head
     from proxy.store.database import Database, Row, Transaction
     from proxy.store.queries import Queries
 

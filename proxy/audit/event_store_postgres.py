@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from proxy.audit.event_columns import encoded, is_index, readable, segments
-from proxy.audit.event_store import Conditions, Events
+from proxy.audit.event_store import Conditions, Events, Read
 from proxy.errors import StoreRefusedError
 from proxy.store.queries import Queries
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from proxy.audit.event import Head, LogEntry
-    from proxy.audit.event_store import Read
 
 DAYS_AHEAD = 14
 SEPARATOR = "\x1e"  # JSON writes it as an escape

@@ -8,14 +8,13 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from proxy.audit.event_columns import COLUMNS, MAX_INTEGER, columns, encoded, is_index, segments
-from proxy.audit.event_store import Conditions, Events
+from proxy.audit.event_store import Conditions, Events, Read
 from proxy.store.queries import Queries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from proxy.audit.event import Head, LogEntry
-    from proxy.audit.event_store import Read
     from proxy.store.database import Transaction
 
 PRUNE_ROWS = 5000

@@ -29,7 +29,7 @@ import structlog
 
 from proxy.audit import local_log_sql
 from proxy.audit.encoder import Encoder
-from proxy.audit.event import LogEntry
+from proxy.audit.event import Head, LogEntry
 from proxy.errors import AuditUnavailableError
 from proxy.system.package_data import version
 from proxy.system.secret_files import room_hint
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from proxy.audit.event import Head
     from proxy.audit.ship_sources import RecentEvents
     from proxy.core.model import AuditEvent
 

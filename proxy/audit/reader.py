@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from proxy.audit import local_log_sql
-from proxy.audit.chain_reader import START, AllChains, LogChains, StoreChains
-from proxy.audit.event import Filter, Stats, ToolStats
+from proxy.audit.chain_reader import START, AllChains, Chains, LogChains, StoreChains
+from proxy.audit.event import CallRecord, Cursor, DayStats, DenialStats, Filter, LogEntry, SecretStats, Stats, ToolStats
 from proxy.audit.local_log_files import log_files, open_reader, read_logs
 from proxy.audit.open_events import EVENTS_TIMEOUT, open_events
 from proxy.errors import StoreUnavailableError
@@ -26,8 +26,6 @@ from proxy.store.open_store import store_exists
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
-    from proxy.audit.chain_reader import Chains
-    from proxy.audit.event import CallRecord, Cursor, DayStats, DenialStats, LogEntry, SecretStats
     from proxy.audit.event_store import Events
 
     type CountRow = DayStats | DenialStats | SecretStats

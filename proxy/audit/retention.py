@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from proxy.audit.chain_reader import START, StoreChains
-from proxy.audit.verify import ChainVerifier
+from proxy.audit.verify import ChainProblem, ChainVerifier
 from proxy.errors import AuditUnavailableError, ConfigError
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from proxy.audit.checkpoints import Signed
     from proxy.audit.event import Head
     from proxy.audit.event_store import Events
-    from proxy.audit.verify import ChainProblem
 
 DAY = 86_400.0
 

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 import apsw
 import structlog
 
-from proxy.audit.event import Head
+from proxy.audit.event import Head, LogEntry, Written
 from proxy.audit.retention import DAY, prune
-from proxy.audit.ship_sources import OwnSource, left_behind, others
+from proxy.audit.ship_sources import LogSource, OwnSource, left_behind, others
 from proxy.errors import InterlockError
 
 if TYPE_CHECKING:
@@ -28,10 +28,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from proxy.audit.checkpoint_signer import CheckpointSigner
-    from proxy.audit.event import LogEntry, Written
     from proxy.audit.event_store import Events
     from proxy.audit.local_log import LocalLog
-    from proxy.audit.ship_sources import LogSource
 
 log = structlog.get_logger("interlock.shipper")
 

@@ -5,15 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from proxy.audit.chain_reader import START
+from proxy.audit.chain_reader import START, ChainedEvent, Chains
 from proxy.audit.checkpoints import Signed
-from proxy.audit.event import link, start
+from proxy.audit.event import Head, link, start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-    from proxy.audit.chain_reader import ChainedEvent, Chains
-    from proxy.audit.event import Head
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,20 +20,17 @@ from proxy.commands import replay
 from proxy.core.model import Call
 from proxy.errors import PolicyError
 from proxy.policy.detector_rules import lint_detectors
+from proxy.policy.explain import ConditionTrace, Explanation
 from proxy.policy.explain import explain as explain_call
 from proxy.policy.lint import lint, lint_egress
-from proxy.policy.load import PolicyFileError, compile_sources, load_policy, load_sources
-from proxy.policy.rule_tests import coverage, run_tests
-from proxy.policy.rules import PolicyFile, TestCall
+from proxy.policy.load import PolicyFileError, PolicySource, compile_sources, load_policy, load_sources
+from proxy.policy.rule_tests import Coverage, TestResult, coverage, run_tests
+from proxy.policy.rules import EgressRule, PolicyFile, Rule, TestCall
 from proxy.redact import builtin
 from proxy.system.package_data import policies_dir
 
 if TYPE_CHECKING:
     from proxy.policy.decide import CompiledPolicy
-    from proxy.policy.explain import ConditionTrace, Explanation
-    from proxy.policy.load import PolicySource
-    from proxy.policy.rule_tests import Coverage, TestResult
-    from proxy.policy.rules import EgressRule, Rule
 
 app = typer.Typer(help="Check, test, explain and replay policies.", no_args_is_help=True)
 app.command("replay", epilog=replay.EPILOG)(replay.replay)

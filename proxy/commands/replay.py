@@ -20,6 +20,7 @@ from proxy.audit.reader import open_audit
 from proxy.commands.options import AsJson, ConfigFile, DatabaseUrl, StateDir, trail_settings
 from proxy.commands.time_format import parse_age
 from proxy.policy.load import load_policy
+from proxy.policy.replay import ChangedDecision, Replay
 from proxy.policy.replay import replay as decide_again
 from proxy.redact import builtin
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from proxy.config import Settings
-    from proxy.policy.replay import ChangedDecision, Replay
 
 EXIT_CHANGES = 3
 EPILOG = "Example:  interlock policy replay --since 7d new.yaml"

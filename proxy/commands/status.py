@@ -11,13 +11,12 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from proxy.audit.backlog import read_backlog
+from proxy.audit.backlog import Backlog, read_backlog
 from proxy.commands.options import AsJson, ConfigFile, StateDir, state_folder
 from proxy.commands.time_format import format_time
 from proxy.system import run_file
 
 if TYPE_CHECKING:
-    from proxy.audit.backlog import Backlog
     from proxy.system.run_file import RunningProxy
 
 EPILOG = "Example:  interlock status --json"

@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import structlog
 
-from proxy.core.model import Decision, Outcome
+from proxy.core.model import Decision, EgressRequest, Outcome
 from proxy.policy.egress import DEFAULT_DENY
 from proxy.policy.ip_address import parse_address
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from proxy.core.model import EgressRequest
     from proxy.policy.decide import CompiledPolicy
 
     type LookUp = Callable[[str, int], Awaitable[tuple[str, ...]]]

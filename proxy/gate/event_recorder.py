@@ -9,14 +9,24 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from proxy.core.ids import new_id
-from proxy.core.model import AS_RECORDED, UNSAID, AuditEvent, Outcome
+from proxy.core.model import (
+    AS_RECORDED,
+    UNSAID,
+    AuditEvent,
+    Context,
+    Decision,
+    Finding,
+    InFlightCall,
+    Json,
+    JsonObject,
+    Outcome,
+)
 from proxy.wire.jsonrpc import serialise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from proxy.core.interfaces import EventSink, Redactor
-    from proxy.core.model import Context, Decision, Finding, InFlightCall, Json, JsonObject
     from proxy.gate.gate import ReaderThreads
     from proxy.gate.outbound_scan import Carried
     from proxy.gate.refusal import CallState

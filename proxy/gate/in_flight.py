@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from proxy.core.model import Call, InFlightCall, Kind, Message
+from proxy.core.model import Call, Context, InFlightCall, JsonObject, Kind, Message, MessageId
 from proxy.errors import SharedCallsUnavailableError
 from proxy.wire.jsonrpc import is_id
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from proxy.core.interfaces import SharedCalls
-    from proxy.core.model import Context, JsonObject, MessageId
     from proxy.gate.refusal import CallState
 
     type Key = tuple[str, str, MessageId]

@@ -15,17 +15,24 @@ from urllib.parse import parse_qsl
 
 from proxy.errors import WireError
 from proxy.gate.result_masking import mask_after, said_after
-from proxy.wire.content_coding import BROKEN, codings, decode_body, decode_text, inflater, odd_charsets, sniff_coding
+from proxy.wire.content_coding import (
+    BROKEN,
+    Inflater,
+    codings,
+    decode_body,
+    decode_text,
+    inflater,
+    odd_charsets,
+    sniff_coding,
+)
 from proxy.wire.jsonrpc import parse_json
-from proxy.wire.mcp import RequestHead
+from proxy.wire.mcp import Headers, RequestHead
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from proxy.core.interfaces import Redactor
     from proxy.core.model import Context, Finding, Json, JsonObject, Redaction
-    from proxy.wire.content_coding import Inflater
-    from proxy.wire.mcp import Headers
 
 # Words of which one in a header's name makes it a credential.
 CREDENTIALS: Final = frozenset(

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from proxy.core.model import Pass, Reject
+from proxy.core.model import Context, Denial, Pass, Reject, Verdict
 from proxy.gate.refusal import carried_denial, egress_denial, egress_reason, may_leave
 
 if TYPE_CHECKING:
-    from proxy.core.model import Context, Denial, Verdict
     from proxy.gate.event_recorder import EventRecorder
     from proxy.gate.outbound_scan import Carried, OutboundScanner, UploadWatch
     from proxy.wire.mcp import Headers

@@ -6,16 +6,27 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from proxy.core import reasons
-from proxy.core.model import Answer, Denial, Kind, Outcome, Reject
+from proxy.core.model import (
+    Answer,
+    Call,
+    Context,
+    Decision,
+    Denial,
+    Finding,
+    JsonObject,
+    Kind,
+    Message,
+    Outcome,
+    Reject,
+    Verdict,
+)
 from proxy.wire import refusal_messages
-from proxy.wire.body import MessageBatch
+from proxy.wire.body import MessageBatch, ParsedBody
 from proxy.wire.jsonrpc import is_id
 
 if TYPE_CHECKING:
-    from proxy.core.model import Call, Context, Decision, Finding, JsonObject, Message, Verdict
     from proxy.core.proposals import RunningCommit
     from proxy.gate.outbound_scan import Carried
-    from proxy.wire.body import ParsedBody
 
 MAX_PLACES = 5
 

@@ -13,27 +13,50 @@ from typing import TYPE_CHECKING, Protocol
 import structlog
 from uuid_utils import uuid7
 
-from proxy.core.model import UNSAID, Answer, Call, Decision, Forward, Kind, Message, Outcome, Pass, Reject
+from proxy.core.model import (
+    UNSAID,
+    Answer,
+    Call,
+    Context,
+    Decision,
+    Forward,
+    InFlightCall,
+    Json,
+    Kind,
+    Message,
+    Outcome,
+    Pass,
+    Redaction,
+    Reject,
+    ToolCall,
+    Verdict,
+)
 from proxy.errors import AuditUnavailableError, PhaseError, StoreUnavailableError, WireError
 from proxy.gate.event_recorder import RECORDED
 from proxy.gate.refusal import CallState, carried_why, egress_reason, egress_why, refused_verdict, sentence
 from proxy.twophase.listing import PHASE_SUFFIXES
-from proxy.wire.body import READ_AT_ONCE, MessageBatch, NotMcp, RefusedBody, SingleMessage, read_body, read_lines
+from proxy.wire.body import (
+    READ_AT_ONCE,
+    MessageBatch,
+    NotMcp,
+    ParsedBody,
+    RefusedBody,
+    SingleMessage,
+    read_body,
+    read_lines,
+)
 from proxy.wire.content_coding import CODING_MARKS
 from proxy.wire.jsonrpc import serialise
-from proxy.wire.mcp import RequestHead, check_headers, mirrored_headers, parse_tool_call, read_head
+from proxy.wire.mcp import Headers, RequestHead, check_headers, mirrored_headers, parse_tool_call, read_head
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy.core.model import Context, InFlightCall, Json, Redaction, ToolCall, Verdict
     from proxy.gate.gate import GateParts
     from proxy.gate.outbound_scan import Carried
     from proxy.gate.plain_request import PlainRequests
     from proxy.gate.two_phase import PhaseCall
     from proxy.twophase.commit import Checked
-    from proxy.wire.body import ParsedBody
-    from proxy.wire.mcp import Headers
 
 log = structlog.get_logger("interlock.gate")
 

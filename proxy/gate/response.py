@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from proxy.core.ids import new_id
-from proxy.core.model import Call, InFlightCall, Kind, Message
+from proxy.core.model import Call, Context, Finding, InFlightCall, JsonObject, Kind, Message
 from proxy.errors import SharedCallsUnavailableError
 from proxy.gate.refusal import withheld
 from proxy.gate.result_masking import mask_beside, mask_result
@@ -20,7 +20,6 @@ from proxy.wire import refusal_messages
 from proxy.wire.jsonrpc import reencode
 
 if TYPE_CHECKING:
-    from proxy.core.model import Context, Finding, JsonObject
     from proxy.gate.gate import GateParts
 
 log = structlog.get_logger("interlock.gate")

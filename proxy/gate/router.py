@@ -7,13 +7,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from proxy.core.json_codec import read_quickly
-from proxy.core.model import Kind, Message
+from proxy.core.model import Context, InFlightCall, JsonObject, Kind, Message, MessageId, Redaction
 from proxy.wire.jsonrpc import reencode
 from proxy.wire.mcp import PROTOCOL_VERSION
 from proxy.wire.sse_ping_carrier import PREFIX, carried
 
 if TYPE_CHECKING:
-    from proxy.core.model import Context, InFlightCall, JsonObject, MessageId, Redaction
     from proxy.gate.response import ResponseGate
 
 TOOLS_CHANGED = "notifications/tools/list_changed"

@@ -10,20 +10,26 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from proxy.core.model import UNSAID, Call, Hints
+from proxy.core.model import UNSAID, Call, Context, Governed, Hints, JsonObject, PinRules
 from proxy.gate.schema_check import still_fits
 from proxy.gate.tool_descriptions import find_phrases
-from proxy.gate.tool_pins import Page, ToolChange, print_tool, take_page
-from proxy.twophase.listing import PHASE_SUFFIXES, commit_tool, is_addressed, phase_names, propose_tool, read_name
+from proxy.gate.tool_pins import Page, Pin, PinStore, ServerPins, ToolChange, ToolPrint, print_tool, take_page
+from proxy.twophase.listing import (
+    PHASE_SUFFIXES,
+    Names,
+    Phase,
+    commit_tool,
+    is_addressed,
+    phase_names,
+    propose_tool,
+    read_name,
+)
 from proxy.wire.mcp import MODERN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
 
     from proxy.core.interfaces import Policy
-    from proxy.core.model import Context, Governed, JsonObject, PinRules
-    from proxy.gate.tool_pins import Pin, PinStore, ServerPins, ToolPrint
-    from proxy.twophase.listing import Names, Phase
 
 TOOLS_LIST: Final = "tools/list"
 NOT_PINNED: Final = "tool_not_pinned"

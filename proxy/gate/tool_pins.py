@@ -11,14 +11,13 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
-from proxy.core.model import frozen
+from proxy.core.model import JsonObject, frozen
 from proxy.errors import PinsUnavailableError
 from proxy.gate.tool_descriptions import find_hidden
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from proxy.core.model import JsonObject
 
 MAX_TOOLS: Final = 2000
 MAX_DEFINITION: Final = 32 << 10

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from proxy.core.ids import new_id
-from proxy.core.model import Answer, Call
-from proxy.core.proposals import COMMITTABLE, Commit, Consumed, RunningCommit, State
+from proxy.core.model import Answer, Call, JsonObject, Message
+from proxy.core.proposals import COMMITTABLE, Commit, Consumed, Proposal, ProposalStore, RunningCommit, State, Terms
 from proxy.errors import PhaseError, SamplerError, StoreUnavailableError
-from proxy.gate.refusal import sentence
+from proxy.gate.refusal import CallState, sentence
 from proxy.twophase import tokens
 from proxy.twophase.commit import (
     INPUT_REQUIRED,
@@ -33,6 +33,7 @@ from proxy.twophase.propose import (
     NO_EVIDENCE,
     Evidence,
     Plan,
+    Sampler,
     answer_not_required,
     answer_proposal,
     describe,
@@ -40,7 +41,7 @@ from proxy.twophase.propose import (
     exact_hash,
     split_evidence,
 )
-from proxy.twophase.scoring import score
+from proxy.twophase.scoring import Score, score
 from proxy.wire.body import SingleMessage
 from proxy.wire.mcp import TOOLS_CALL, parse_tool_call
 from proxy.wire.refusal_messages import AUDIT_META
@@ -48,14 +49,9 @@ from proxy.wire.refusal_messages import AUDIT_META
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from proxy.core.model import JsonObject, Message
-    from proxy.core.proposals import Proposal, ProposalStore, Terms
     from proxy.gate.event_recorder import EventRecorder
-    from proxy.gate.refusal import CallState
     from proxy.gate.tool_catalog import ToolCatalog
     from proxy.twophase.listing import Phase
-    from proxy.twophase.propose import Sampler
-    from proxy.twophase.scoring import Score
     from proxy.twophase.tokens import KeyRing
 
 log = structlog.get_logger("interlock.two_phase")

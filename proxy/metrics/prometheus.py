@@ -13,12 +13,11 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from proxy.metrics.counters import BUCKETS
+from proxy.metrics.counters import BUCKETS, Counters, Family, Series
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from proxy.metrics.counters import Counters, Family, Series
 
 __all__ = ["CONTENT_TYPE", "counted", "expose", "gauge"]
 

@@ -11,14 +11,13 @@ from proxy.policy.globs import compile_globs
 from proxy.policy.shell import SimpleCommand
 from proxy.policy.shell_words import Word, may_be_all, plain_path
 from proxy.policy.text import read_text
-from proxy.policy.views import MAY, NO, YES, WrongTypeError, gather, judge_each
+from proxy.policy.views import MAY, NO, YES, Test, WrongTypeError, gather, judge_each
 from proxy.policy.wrappers import LONG
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy.policy.arg_path import ArgPath
-    from proxy.policy.views import Test
 
 # An allow of `ls` covers /bin/ls but not ./ls or /tmp/ls, which anybody may have put there.
 _TRUSTED: Final = frozenset({"/bin", "/sbin", "/usr/bin", "/usr/sbin"})

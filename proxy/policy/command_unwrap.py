@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from proxy.policy import wrappers
 from proxy.policy.shell import MAX_DEPTH, SimpleCommand, parse_script
-from proxy.policy.shell_words import shape_below
+from proxy.policy.shell_words import Word, shape_below
 from proxy.policy.text import fold
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from proxy.policy.shell_words import Word
 
 # Where a program is expected these are none; the program follows: `sudo { curl x; }`, `! curl x`.
 _OPENERS: Final = frozenset({"{", "!", "then", "do"})

@@ -6,16 +6,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from proxy.policy.globs import compile_globs
 from proxy.policy.operators import compile_when
-from proxy.policy.rules import AllowRule
-from proxy.policy.views import YES
+from proxy.policy.rules import AllowRule, Rule
+from proxy.policy.views import YES, Test
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from proxy.core.model import Call, Hints
     from proxy.policy.arg_path import EvalContext
-    from proxy.policy.rules import Rule
-    from proxy.policy.views import Test
 
 POLICY_ERROR: Final = "policy_error"
 

@@ -10,22 +10,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from proxy.core.model import Call, Decision, Outcome, PinRules, Redaction
+from proxy.core.model import Call, Decision, Governed, Hints, Outcome, PinRules, Redaction
 from proxy.core.proposals import Terms
 from proxy.policy.compiled_rule import POLICY_ERROR, CompiledRule, Hit
-from proxy.policy.detector_rules import CompiledSuppression
+from proxy.policy.detector_rules import CompiledSuppression, Suppression
 from proxy.policy.egress import CompiledEgress
 from proxy.policy.globs import is_glob
 from proxy.policy.rule_index import RuleIndex
-from proxy.policy.rules import AllowRule, DenyRule, EgressPolicy, RedactRule, TwoPhaseRule
+from proxy.policy.rules import AllowRule, DenyRule, EgressPolicy, RedactRule, Rule, TwoPhaseRule
 from proxy.policy.text import fold
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from proxy.core.model import Governed, Hints
-    from proxy.policy.detector_rules import Suppression
-    from proxy.policy.rules import Rule
 
 DENIED: Final = "policy_denied"
 DEFAULT_DENY: Final = "default_deny"

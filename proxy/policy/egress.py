@@ -10,17 +10,15 @@ import ipaddress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from proxy.core.model import Decision, Outcome, Redaction
+from proxy.core.model import Decision, EgressRequest, Outcome, Redaction
 from proxy.policy.globs import compile_globs
 from proxy.policy.host_operators import compile_hosts
 from proxy.policy.hosts import Host, canonical_host, lookalikes
-from proxy.policy.ip_address import parse_address, unwrap
+from proxy.policy.ip_address import Address, parse_address, unwrap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from proxy.core.model import EgressRequest
-    from proxy.policy.ip_address import Address
     from proxy.policy.rules import EgressPolicy, EgressRule
 
 DENIED: Final = "egress_denied"

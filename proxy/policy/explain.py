@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from proxy.policy.arg_path import EvalContext, parse_arg
 from proxy.policy.command_operator import CommandView
-from proxy.policy.conditions import All, Any_, Condition, Not
-from proxy.policy.decide import name_variants
+from proxy.policy.conditions import All, Any_, Condition, Not, When
+from proxy.policy.decide import CompiledPolicy, name_variants
 from proxy.policy.hosts import UrlViews
 from proxy.policy.operators import OPERATORS, compile_when
 from proxy.policy.path_operator import PathSet
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from proxy.core.model import Call, Decision
     from proxy.policy.compiled_rule import CompiledRule, Hit
-    from proxy.policy.conditions import When
-    from proxy.policy.decide import CompiledPolicy
 
 _ANSWERS: Final = {0: "no", 1: "some views", 3: "yes"}
 

@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from proxy.policy.conditions import as_tuple
 from proxy.policy.globs import compile_globs
-from proxy.policy.hosts import UrlViews, canonical_host, read_url
-from proxy.policy.views import MAY, NO, YES, WrongTypeError, gather, judge_each
+from proxy.policy.hosts import Host, UrlViews, canonical_host, read_url
+from proxy.policy.views import MAY, NO, YES, Test, WrongTypeError, gather, judge_each
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy.policy.arg_path import ArgPath
-    from proxy.policy.hosts import Host
     from proxy.policy.ip_address import Address
-    from proxy.policy.views import Test
 
 
 def view_url(value: Any) -> UrlViews:

@@ -10,16 +10,13 @@ import contextlib
 import ipaddress
 import string
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 import ada_url
 
-from proxy.policy.ip_address import classes_of, classes_of_name, parse_address, unwrap
+from proxy.policy.ip_address import Address, classes_of, classes_of_name, parse_address, unwrap
 from proxy.policy.text import clean, read_text
-
-if TYPE_CHECKING:
-    from proxy.policy.ip_address import Address
 
 _SPECIAL: Final = frozenset({"http", "https", "ws", "wss", "ftp"})
 _SCHEME: Final = frozenset(string.ascii_letters + string.digits + "+-.")

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from proxy.policy.conditions import All, Condition
+from proxy.policy.conditions import All, Condition, When
 from proxy.policy.globs import compile_globs, is_glob
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from proxy.policy.conditions import When
     from proxy.policy.rules import EgressPolicy, EgressRule, Rule
 
 _STRICTNESS: Final = {"allow": 0, "two_phase": 1, "deny": 2}

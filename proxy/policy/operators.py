@@ -9,18 +9,15 @@ import operator
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy.policy import command_operator, host_operators, path_operator, views
-from proxy.policy.arg_path import parse_arg
-from proxy.policy.conditions import All, Any_, Bounds, Condition, Not, as_tuple
+from proxy.policy.arg_path import ArgPath, EvalContext, parse_arg
+from proxy.policy.conditions import All, Any_, Bounds, Condition, Not, When, as_tuple
 from proxy.policy.regex import compile_search
 from proxy.policy.text import fold, read_text
-from proxy.policy.views import MAY, NO, YES, TextView, gather, judge_each
+from proxy.policy.views import MAY, NO, YES, Judge, NumberView, ScalarView, Test, TextView, gather, judge_each
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy.policy.arg_path import ArgPath, EvalContext
-    from proxy.policy.conditions import When
-    from proxy.policy.views import Judge, NumberView, ScalarView, Test
 
 type Build = Callable[[ArgPath, Any], Test]
 

@@ -7,18 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from proxy.policy.arg_path import AMBIGUOUS, NOTHING, Trouble
+from proxy.policy.arg_path import AMBIGUOUS, NOTHING, ArgPath, EvalContext, Selection, Trouble
 from proxy.policy.conditions import as_tuple
 from proxy.policy.path_fastpath import read_plain_path
 from proxy.policy.paths import GLOB_MARKS, PathViews, join_parts, read_path, search_endings
 from proxy.policy.regex import compile_search, escape
-from proxy.policy.views import MAY, NO, YES, WrongTypeError, gather
+from proxy.policy.views import MAY, NO, YES, Test, Views, WrongTypeError, gather
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-
-    from proxy.policy.arg_path import ArgPath, EvalContext, Selection
-    from proxy.policy.views import Test, Views
 
 
 class PathSet(NamedTuple):

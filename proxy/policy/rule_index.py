@@ -17,28 +17,23 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from proxy.policy.arg_path import EvalContext, parse_arg
-from proxy.policy.command_operator import parse_pattern, view_command
-from proxy.policy.compiled_rule import Hit
-from proxy.policy.conditions import All, Any_, Condition, as_tuple
+from proxy.policy.arg_path import ArgPath, EvalContext, parse_arg
+from proxy.policy.command_operator import CommandView, parse_pattern, view_command
+from proxy.policy.compiled_rule import CompiledRule, Hit
+from proxy.policy.conditions import All, Any_, Condition, When, as_tuple
 from proxy.policy.globs import is_glob
 from proxy.policy.host_operators import compile_hosts, view_url
 from proxy.policy.operators import text_variants
 from proxy.policy.path_fastpath import read_plain_path
 from proxy.policy.path_operator import compile_roots, gather_paths, glob_search
 from proxy.policy.regex import bundle, compile_search
-from proxy.policy.views import TextView, gather, single_text, view_contents, view_scalar, view_text
+from proxy.policy.views import TextView, Views, gather, single_text, view_contents, view_scalar, view_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from proxy.core.model import JsonObject
-    from proxy.policy.arg_path import ArgPath
-    from proxy.policy.command_operator import CommandView
-    from proxy.policy.compiled_rule import CompiledRule
-    from proxy.policy.conditions import When
     from proxy.policy.hosts import Host, UrlViews
-    from proxy.policy.views import Views
 
 type Index = Callable[[EvalContext], Collection[int]]
 type Build = Callable[[ArgPath, Sequence[Leaf]], Index]

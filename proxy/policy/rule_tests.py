@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from proxy.core.model import EgressRequest
+from proxy.core.model import Call, EgressRequest
 from proxy.policy.arg_path import EvalContext
 from proxy.policy.compiled_rule import CompiledRule
 from proxy.policy.decide import name_variants
@@ -16,7 +16,6 @@ from proxy.policy.egress import CompiledEgressRule, read_target
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from proxy.core.model import Call
     from proxy.policy.rules import EgressRule, Rule
 
 

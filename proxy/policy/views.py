@@ -12,13 +12,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard
 
-from proxy.policy.arg_path import AMBIGUOUS, NOTHING, WRONG_TYPE, Trouble, inner_strings
+from proxy.policy.arg_path import AMBIGUOUS, NOTHING, WRONG_TYPE, ArgPath, EvalContext, Trouble, inner_strings
 from proxy.policy.text import NOT_UTF8, AmbiguousError, fold, has_one_reading, looks_like_json, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from proxy.policy.arg_path import ArgPath, EvalContext
 
 NO: Final = 0
 MAY: Final = 1

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from proxy.gate.tool_descriptions import find_hidden
 from proxy.gate.tool_pins import changed_fields, print_tool
-from proxy.probe.observation_facts import canaries_sent, facts
+from proxy.probe.observation_facts import ProbeObservation, RunContext, canaries_sent, facts
 from proxy.trace.capability import Capability
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from proxy.core.model import JsonObject
     from proxy.probe.declared_scope import DeclaredScope
-    from proxy.probe.observation_facts import ProbeObservation, RunContext
     from proxy.probe.rulebook import ProbeRule, Rulebook, Severity
 
 MAX_EVIDENCE = 5

@@ -10,13 +10,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from proxy.probe.declared_scope import is_under
-from proxy.trace.capability import Capability
+from proxy.probe.declared_scope import DeclaredScope, is_under
+from proxy.trace.capability import Capability, Observation
 
 if TYPE_CHECKING:
     from proxy.probe.canary import Canary, CanaryWatch
-    from proxy.probe.declared_scope import DeclaredScope
-    from proxy.trace.capability import Observation
 
 SHELLS = frozenset({"sh", "dash", "bash", "zsh", "busybox"})
 TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  names, not places to write

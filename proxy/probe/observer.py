@@ -12,18 +12,16 @@ from bisect import bisect_right
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from proxy.probe.observation_facts import ProbeObservation
+from proxy.probe.observation_facts import ProbeObservation, RunContext
 from proxy.trace.capability import Capability, Observation
 from proxy.trace.normalise import Normaliser
-from proxy.trace.process_tree import STARTERS
+from proxy.trace.process_tree import STARTERS, Process
 from proxy.trace.strace import Ended, Syscall, TraceReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy.core.model import JsonObject
-    from proxy.probe.observation_facts import RunContext
-    from proxy.trace.process_tree import Process
 
 MAX_SAME = 3
 # Of one capability during one call, so that many files read do not crowd out the one connection made.

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 from proxy.errors import ServerError, TracingError
 from proxy.probe import findings
 from proxy.probe.canary import restore_documents
-from proxy.probe.declared_scope import declare_call, declare_server, declare_tool
+from proxy.probe.declared_scope import DeclaredScope, declare_call, declare_server, declare_tool
 from proxy.probe.mcp_client import McpClient, RequestRefusedError, RequestTimeoutError, ServerGoneError
 from proxy.probe.observer import Observer
 from proxy.probe.rulebook import rulebook
 from proxy.probe.sinkhole import Sinkhole, environment, plan_sinkhole
 from proxy.probe.synthesise import Input, synthesise
 from proxy.probe.workspace import Workspace, find_package_cache
-from proxy.sandbox.server_process import plan_launch, start_server
+from proxy.sandbox.server_process import ServerProcess, plan_launch, start_server
 from proxy.trace.capability import Capability
 from proxy.trace.tamper_guard import find_tracer, tracer_state
 from proxy.trace.tracer import options
@@ -32,9 +32,7 @@ if TYPE_CHECKING:
 
     from proxy.core.model import JsonObject
     from proxy.probe.baseline import ServerBaseline
-    from proxy.probe.declared_scope import DeclaredScope
     from proxy.probe.findings import ProbeFinding, ProbeReport
-    from proxy.sandbox.server_process import ServerProcess
 
 CHUNK = 1 << 16
 QUIET_SECONDS, SETTLE_LOOKS = 0.03, 40

@@ -18,14 +18,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from proxy.redact.detector_catalog import builtin
+from proxy.redact.detector_catalog import DetectorCatalog, builtin
 from proxy.redact.encoded_spans import BROKEN_RUN, LONG_DIGITS
 from proxy.redact.views import ESCAPES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from proxy.redact.detector_catalog import DetectorCatalog
 
 LEAST_TEXT: Final = 6  # printable bytes that a finding has in a row
 WORDS: Final = ("pwd", "pass", "curl", "://")  # one of them is in each keyword of a detector that may find fewer

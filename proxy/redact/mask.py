@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from proxy.core.model import Finding
+from proxy.core.model import Finding, Json, Suppression
 from proxy.redact.decode import GROWTH, MAX_DEPTH, SLACK, Layer, RootLayer, next_layer
 from proxy.redact.detector_catalog import DetectorCatalog, builtin
 from proxy.redact.detectors import compile_bytes
@@ -24,7 +24,6 @@ from proxy.redact.scan import EngineName, Match, scanner_for, unclaimed
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from proxy.core.model import Json, Suppression
     from proxy.redact.hyperscan_db import DatabaseCache
     from proxy.redact.views import Span
 

@@ -10,21 +10,20 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from proxy.redact.decode import MAX_DEPTH, Layer, RootLayer, next_layer
+from proxy.redact.decode import MAX_DEPTH, EncodingSigns, Layer, RootLayer, next_layer
 from proxy.redact.json_text import (
     BARRIER,
     FRAGMENT,
     MASK_START,
     PROTOCOL,
     SMALLEST_NUMBER,
+    PathStep,
     is_protocol_word,
     is_text_as_codes,
 )
 from proxy.redact.views import ESCAPE_START, escapes_in
 
 if TYPE_CHECKING:
-    from proxy.redact.decode import EncodingSigns
-    from proxy.redact.json_text import PathStep
     from proxy.redact.scan import Scanner
 
 SMALL: Final = 1 << 20

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from proxy.errors import PolicyError
 from proxy.redact import Masker, builtin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from typing import Any
 
     from proxy.core.model import Finding, Json, Suppression
     from proxy.redact.hyperscan_db import DatabaseCache

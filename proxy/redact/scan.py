@@ -16,7 +16,7 @@ from proxy.redact.base64_prefilter import LARGEST_NOISE, clue_patterns, unproven
 from proxy.redact.decode import ANY_SIGN, NO_SIGN, EncodingSigns
 from proxy.redact.detectors import KEYWORD_REACH, Detector, compile_bytes, compile_search
 from proxy.redact.encoded_spans import HEX_LINE, RUN
-from proxy.redact.hyperscan_db import AVAILABLE, PatternSet
+from proxy.redact.hyperscan_db import AVAILABLE, DatabaseCache, PatternSet
 from proxy.redact.json_text import BARRIER, MASK_START
 from proxy.redact.validators import VALIDATORS
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from proxy.redact.detector_catalog import DetectorCatalog
-    from proxy.redact.hyperscan_db import DatabaseCache
 
 MAX_MATCHES = 10_000  # matches of one detector in one buffer after which all that follows counts as matched
 

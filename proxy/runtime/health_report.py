@@ -9,7 +9,7 @@ import time
 from importlib import metadata
 from typing import TYPE_CHECKING, Final
 
-from proxy.audit.backlog import read_backlog
+from proxy.audit.backlog import Backlog, read_backlog
 from proxy.audit.local_log_files import log_bytes
 from proxy.metrics.http_server import Reply
 from proxy.system.package_data import version
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from prometheus_client.metrics_core import Metric
 
-    from proxy.audit.backlog import Backlog
     from proxy.config import Settings
     from proxy.metrics.counters import Counters
     from proxy.policy.reloader import LivePolicy

@@ -34,7 +34,7 @@ from proxy.egress.guard import EgressGuard
 from proxy.errors import ConfigError
 from proxy.identity.ca import Authority
 from proxy.identity.token_file import AgentTokens
-from proxy.metrics.counters import CONNECTIONS, STREAMS, UNDER_WAY, CountingSink
+from proxy.metrics.counters import CONNECTIONS, STREAMS, UNDER_WAY, CountingSink, WorkerCounters
 from proxy.runtime.wiring import Components, Preloaded
 from proxy.runtime.worker_process import Channel, WorkerStatus
 from proxy.store.shared_calls import SharedCalls
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 
     from proxy.admin_api.sockets import Listeners
     from proxy.config import Settings
-    from proxy.metrics.counters import WorkerCounters
     from proxy.system.listen_ports import Address
 
 log = structlog.get_logger("interlock")

@@ -11,19 +11,17 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from proxy.sandbox.process_reaper import FORWARDED, NOT_EXECUTABLE, NOT_FOUND
-from proxy.sandbox.server_process import start_server
+from proxy.sandbox.server_process import Launch, ServerProcess, start_server
 from proxy.stdio.session import Session
-from proxy.wire.stdio_lines import LineSplitter
+from proxy.wire.stdio_lines import LineSplitter, TooLong
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from proxy.core.model import Context
     from proxy.gate.gate import Gate
-    from proxy.sandbox.server_process import Launch, ServerProcess
     from proxy.stdio.pipes import DescriptorReader, DescriptorWriter
     from proxy.trace.live_trace import LiveTrace
-    from proxy.wire.stdio_lines import TooLong
 
 log = structlog.get_logger("interlock.stdio")
 

@@ -13,7 +13,18 @@ from typing import TYPE_CHECKING
 import structlog
 
 from proxy.core import reasons
-from proxy.core.model import Denial, Kind
+from proxy.core.model import (
+    Answer,
+    Context,
+    Denial,
+    Forward,
+    InFlightCall,
+    JsonObject,
+    Kind,
+    Message,
+    MessageId,
+    Reject,
+)
 from proxy.errors import WireError
 from proxy.gate.refusal import sendable, withheld
 from proxy.gate.request import carry_out
@@ -25,7 +36,6 @@ from proxy.wire.stdio_lines import BLANK, TooLong, as_line, edge_id
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from proxy.core.model import Answer, Context, Forward, InFlightCall, JsonObject, Message, MessageId, Reject
     from proxy.gate.gate import Gate
 
     type Write = Callable[[bytes], Awaitable[None]]

@@ -15,14 +15,13 @@ import time
 from typing import TYPE_CHECKING
 
 from proxy.errors import PinsUnavailableError
-from proxy.gate.tool_pins import from_json, to_json
+from proxy.gate.tool_pins import ServerPins, from_json, to_json
 from proxy.system.secret_files import write_private
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from proxy.gate.tool_pins import ServerPins
 
 FOLDER = "pins"
 MAX_BYTES = 32 << 20

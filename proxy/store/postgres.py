@@ -14,8 +14,8 @@ import asyncpg
 import structlog
 
 from proxy.errors import StoreRefusedError, StoreUnavailableError
-from proxy.store.database import Database, Rollback
-from proxy.store.migrate import apply_missing, check_schema, read_schema
+from proxy.store.database import Database, Rollback, Row, Work
+from proxy.store.migrate import Migration, Schema, apply_missing, check_schema, read_schema
 from proxy.system.database_url import check_database_url, shown
 
 if TYPE_CHECKING:
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 
     from asyncpg import Connection, Pool
     from asyncpg.pool import PoolConnectionProxy
-
-    from proxy.store.database import Row, Work
-    from proxy.store.migrate import Migration, Schema
 
     type Link = Connection[Any] | PoolConnectionProxy[Any]
 

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from proxy.core.proposals import AWAITED, Baseline, Commit, Consumed, Proposal, State
 from proxy.errors import StoreUnavailableError
-from proxy.store.database import Rollback
+from proxy.store.database import Database, Rollback, Row, Transaction
 from proxy.store.queries import Queries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from proxy.store.database import Database, Row, Transaction
 
 SQL = Queries("proposals")
 SWEEP_ROWS = 1000

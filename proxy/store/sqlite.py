@@ -17,16 +17,14 @@ import apsw
 import structlog
 
 from proxy.errors import SchemaError, StoreRefusedError, StoreUnavailableError
-from proxy.store.database import Database, Rollback
-from proxy.store.migrate import migrations
+from proxy.store.database import Database, Rollback, Row, Work
+from proxy.store.migrate import Migration, migrations
 from proxy.system.secret_files import room_hint
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
     from pathlib import Path
 
-    from proxy.store.database import Row, Work
-    from proxy.store.migrate import Migration
 
 log = structlog.get_logger("interlock.store")
 

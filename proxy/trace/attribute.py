@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from proxy.trace.arguments import descriptor, split_arguments
-from proxy.trace.capability import Capability
+from proxy.trace.capability import Capability, Observation
 from proxy.trace.normalise import COPIERS, WRITERS
-from proxy.trace.strace import Syscall
+from proxy.trace.strace import Event, Syscall
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from proxy.trace.capability import Observation
-    from proxy.trace.strace import Event
 
 type TracePhase = Literal["startup", "call", "ambient"]
 

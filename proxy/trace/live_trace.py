@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from proxy.trace.attribute import Attributor
+from proxy.trace.attribute import AttributedObservation, Attributor
 from proxy.trace.normalise import EVERYBODY, Normaliser
 from proxy.trace.observation_log import ObservationLog
 from proxy.trace.strace import Syscall, TraceReader
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from proxy.core.model import InFlightCall, JsonObject, Message
     from proxy.sandbox.server_process import ServerProcess
-    from proxy.trace.attribute import AttributedObservation
     from proxy.trace.tracer import TracePipe
 
     type Report = Callable[[InFlightCall | None, JsonObject], None]

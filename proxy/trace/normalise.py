@@ -12,16 +12,13 @@ from typing import TYPE_CHECKING
 
 from proxy.trace.arguments import Descriptor, descriptor, flags, quoted, returned, split_arguments, words
 from proxy.trace.capability import Capability, Observation, text
-from proxy.trace.process_tree import STARTERS, ProcessTree
-from proxy.trace.sockets import SocketTable
-from proxy.trace.strace import Ended, Superseded, Syscall, Unfinished
+from proxy.trace.process_tree import STARTERS, Process, ProcessTree
+from proxy.trace.sockets import Made, Make, SocketTable
+from proxy.trace.strace import Ended, Event, Superseded, Syscall, Unfinished
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from proxy.trace.process_tree import Process
-    from proxy.trace.sockets import Made, Make
-    from proxy.trace.strace import Event
 
 OPENERS = {"open": 0, "creat": 0, "openat": 1, "openat2": 1}
 WRITERS = frozenset({"write", "pwrite64", "writev", "pwritev", "pwritev2"})

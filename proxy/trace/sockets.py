@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 from proxy.egress.dns import PORTS, query_names
 from proxy.trace.arguments import Address, address, buffers, descriptor, message, messages, quoted, returned
-from proxy.trace.capability import Capability, text
+from proxy.trace.capability import Capability, Observation, text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from proxy.trace.capability import Observation
     from proxy.trace.strace import Syscall
 
     type Made = Iterator[Observation]

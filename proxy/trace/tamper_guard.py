@@ -11,13 +11,9 @@ import ctypes
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from proxy.sandbox.process_reaper import PR_SET_DUMPABLE, descendants, prctl
-from proxy.trace.capability import Capability
-
-if TYPE_CHECKING:
-    from proxy.trace.capability import Observation
+from proxy.trace.capability import Capability, Observation
 
 IN_OPEN = 0x20
 EVENT_BYTES = 16

@@ -15,7 +15,7 @@ import secrets
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Protocol
 
-from proxy.config import COMMIT_SECRET
+from proxy.config import COMMIT_SECRET, Settings
 from proxy.errors import ConfigError
 from proxy.system.secret_files import make_private, read_private, write_private
 from proxy.twophase.tokens import MIN_SECRET, KeyRing, SigningKey
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from proxy.config import Settings
 
 KEEP_SECONDS: Final = 2 * 86_400.0  # how long a key that was replaced still verifies: longer than any token lives
 MIN_DIFFERENT: Final = 8

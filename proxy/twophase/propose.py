@@ -8,17 +8,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from proxy.core.proposals import Proposal, State
+from proxy.core.proposals import Proposal, State, Terms
 from proxy.errors import PhaseError
 from proxy.twophase.hashing import NotExactError, hash_arguments
 from proxy.twophase.listing import EXTRA
-from proxy.twophase.tokens import Token, issue
+from proxy.twophase.tokens import KeyRing, Token, issue
 
 if TYPE_CHECKING:
     from proxy.core.model import Call, Json, JsonObject
-    from proxy.core.proposals import Terms
     from proxy.twophase.scoring import Score
-    from proxy.twophase.tokens import KeyRing
 
 MAX_TEXT: Final = 64 << 10  # characters of a prompt or of one candidate output that are taken
 CANDIDATES: Final = 2

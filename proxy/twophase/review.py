@@ -13,16 +13,14 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from proxy.core.ids import new_id
-from proxy.core.model import AuditEvent
-from proxy.core.proposals import State
+from proxy.core.model import AuditEvent, JsonObject
+from proxy.core.proposals import Commit, Proposal, ProposalStore, State
 from proxy.errors import ReviewError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from proxy.core.interfaces import EventSink
-    from proxy.core.model import JsonObject
-    from proxy.core.proposals import Commit, Proposal, ProposalStore
 
 MIN_PREFIX = 8
 SEARCHED = 1000  # among how many of the newest proposals an abbreviated id is searched for

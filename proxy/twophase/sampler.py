@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import httpx2
 
-from proxy.config import SAMPLER_KEY
+from proxy.config import SAMPLER_KEY, Settings
 from proxy.errors import ConfigError, SamplerError
 from proxy.system.secret_files import read_private
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from proxy.config import Settings
     from proxy.core.model import Json, JsonObject
 
 TEMPERATURES: Final = (0.0, 0.8)

@@ -11,7 +11,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from proxy.core.model import frozen
+from proxy.core.model import Json, JsonObject, Message, MessageId, ToolCall, frozen
 from proxy.errors import WireError
 from proxy.wire.content_coding import (
     MAX_CODINGS,
@@ -31,8 +31,6 @@ from proxy.wire.mcp import METHOD_PREFIXES, PLAIN_METHODS, SURELY_MCP, check_mes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-
-    from proxy.core.model import Json, JsonObject, Message, MessageId, ToolCall
 
 
 @frozen()

@@ -11,14 +11,13 @@ import unicodedata
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
-from proxy.core.model import Message, ToolCall, frozen
+from proxy.core.model import JsonObject, Message, ToolCall, frozen
 from proxy.errors import WireError
 from proxy.wire.jsonrpc import FoldedNames, parse_json, parse_message, refuse_misspelt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from proxy.core.model import JsonObject
 
 TOOLS_CALL = "tools/call"
 MODERN = "2026-07-28"

@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING, Any, cast
 from mitmproxy import exceptions
 from mitmproxy.addonmanager import traverse
 from mitmproxy.flow import Flow
-from mitmproxy.hooks import UpdateHook
+from mitmproxy.hooks import Hook, UpdateHook
 
 from addons.mitm.addon_manager import FailClosedAddonManager, end_flow
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from mitmproxy.hooks import Hook
     from mitmproxy.master import Master
 
     type Method = Callable[..., Awaitable[None] | None]

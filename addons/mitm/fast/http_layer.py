@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mitmproxy.proxy import commands, events
-from mitmproxy.proxy.layer import Layer
+from mitmproxy.proxy.layer import CommandGenerator, Layer
 from mitmproxy.proxy.layers.http import (
     DropStream,
     GetHttpConnection,
@@ -33,7 +33,6 @@ from addons.mitm.http_layer import GuardedHttpLayer
 from addons.mitm.http_stream import GuardedHttpStream
 
 if TYPE_CHECKING:
-    from mitmproxy.proxy.layer import CommandGenerator
     from mitmproxy.proxy.layers.http._base import HttpEvent
 
 

@@ -6,13 +6,10 @@ Part of connection_handler.py, where its gain is written down.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import Protocol, cast
 
-from mitmproxy.connection import ConnectionState
+from mitmproxy.connection import Connection, ConnectionState
 from mitmproxy.proxy import events
-
-if TYPE_CHECKING:
-    from mitmproxy.connection import Connection
 
 
 class Receiver(Protocol):

@@ -12,11 +12,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from mitmproxy.proxy import events
-from mitmproxy.proxy.layer import Layer, Paused
+from mitmproxy.proxy.layer import CommandGenerator, Layer, Paused
 
 if TYPE_CHECKING:
     from mitmproxy.proxy.commands import Command
-    from mitmproxy.proxy.layer import CommandGenerator
 
 
 class SyncHooks(Layer):

@@ -13,13 +13,12 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from mitmproxy.connection import Server
+from mitmproxy.connection import Connection, Server
 from OpenSSL import SSL
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mitmproxy.connection import Connection
     from mitmproxy.proxy.server_hooks import ServerConnectionHookData
     from mitmproxy.tls import TlsData
 
