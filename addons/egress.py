@@ -100,7 +100,7 @@ class Egress:
         return self._judge_anew(flow)
 
     def _judge_anew(self, flow: http.HTTPFlow) -> Awaitable[None] | None:
-        return self._judge(flow) if flows.egress(flow).policy_version != self._guard.policy().version else None
+        return self._judge(flow) if flows.state_of(flow).egress.policy_version != self._guard.policy().version else None
 
     def _known(self, flow: http.HTTPFlow) -> Decision | None:
         """Return the decision on the same claim on this connection, if the policy is still the same."""

@@ -74,26 +74,23 @@ def state_of(flow: http.HTTPFlow) -> FlowState:
 
 def principal(flow: http.HTTPFlow) -> Principal:
     """Return who is calling. Raises LookupError before that is known: nothing is decided for nobody."""
-    return _known(state_of(flow))
-
-
-def _known(state: FlowState) -> Principal:
-    if state.principal is None:
+    known = state_of(flow).principal
+    if known is None:
         raise LookupError("the caller of a flow is not known yet")
-    return state.principal
+    return known
 
 
 def context(flow: http.HTTPFlow) -> Context:
     """Return what the gate knows of a flow beside its body."""
-    headers, state = flow.request.headers, state_of(flow)
+    headers = flow.request.headers
     legacy = legacy_session(flow.request.path)
     return Context(
-        principal=_known(state),
+        principal=principal(flow),
         server=server_name(flow),
         transport="sse" if legacy and "mcp-session-id" not in headers else "http",
         revision=headers.get("mcp-protocol-version"),
         session=headers.get("mcp-session-id") or legacy,
-        egress=state.egress,
+        egress=state_of(flow).egress,
         target=flow.request.path,
     )
 
@@ -117,14 +114,9 @@ def head(request: http.Request) -> RequestHead:
     )
 
 
-def egress(flow: http.HTTPFlow) -> Decision:
-    """Return what policy says of where a flow goes; a refusal where that was not judged."""
-    return state_of(flow).egress
-
-
 def may_leave(flow: http.HTTPFlow) -> bool:
     """Return whether policy lets a flow go where it wants to."""
-    return egress(flow).outcome is Outcome.ALLOW
+    return state_of(flow).egress.outcome is Outcome.ALLOW
 
 
 def legacy_session(path: str) -> str | None:
@@ -167,11 +159,13 @@ def misdirected(flow: http.HTTPFlow) -> str | None:
     if len(index(request.headers).get(b"host", ())) > 1:
         return "the Host header stands twice"
     scheme, authority, header = request.scheme, request.authority, request.host_header
-    sni = flow.client_conn.sni if scheme == "https" and not _is_reverse(flow) else None
+    is_reverse = flow.client_conn.proxy_mode.type_name == "reverse"
+    sni = flow.client_conn.sni if scheme == "https" and not is_reverse else None
     host = _bare(request.host)
     if sni and not is_address(host) and _bare(sni) != host:
         return f"the TLS server name {sni!r} is not the host {host!r}"
-    if authority and not request.is_http2 and not _same_place(request, authority):
+    in_line = authority and not request.is_http2
+    if in_line and not (_host_of(authority) == host and _same_port(request, authority)):
         return f"the request line names {authority!r}, not the host {host!r}"
     if header and not _same_port(request, header):
         return f"the Host header {header!r} names another port than {request.port}"
@@ -182,10 +176,6 @@ def misdirected(flow: http.HTTPFlow) -> str | None:
     if (claimable and not is_address(named)) or named == _bare(sni or host):
         return None
     return f"the Host header {named!r} is not the host {host!r}"
-
-
-def _same_place(request: http.Request, authority: str) -> bool:
-    return _host_of(authority) == _bare(request.host) and _same_port(request, authority)
 
 
 def _same_port(request: http.Request, authority: str) -> bool:
@@ -250,10 +240,6 @@ def odd_framing(request: http.Request) -> str | None:
 def is_transparent(flow: http.HTTPFlow) -> bool:
     """Return whether the client does not know of the proxy."""
     return flow.client_conn.proxy_mode.type_name == "transparent"
-
-
-def _is_reverse(flow: http.HTTPFlow) -> bool:
-    return flow.client_conn.proxy_mode.type_name == "reverse"
 
 
 def _bare(host: str) -> str:

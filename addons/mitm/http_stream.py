@@ -36,7 +36,7 @@ from mitmproxy.proxy.layers.http import (
 from wsproto import events as wsevents
 from wsproto.handshake import WEBSOCKET_VERSION
 
-from addons.flow_state import egress, state_of
+from addons.flow_state import state_of
 from addons.limits import (
     BodyOverdue,
     EventPushed,
@@ -290,5 +290,5 @@ class GuardedWebsocketLayer(websocket.WebsocketLayer):
 
     def _is_hidden(self, payload: bytes) -> bool:
         """Return whether a payload could be a message, or a secret on its way to where none may go."""
-        guarded = any(redaction.action == "deny" for redaction in egress(self.flow).redactions)
+        guarded = any(redaction.action == "deny" for redaction in state_of(self.flow).egress.redactions)
         return could_be_json(payload) or (guarded and len(payload) > MAX_CONTROL)

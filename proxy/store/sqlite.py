@@ -46,7 +46,7 @@ class _SqliteTransaction:
         self._connection = connection
 
     async def fetch(self, sql: str, *values: Any) -> Sequence[Row]:
-        return _execute(self._connection, sql, values)
+        return self._connection.execute(_numbered(sql), values).fetchall()
 
 
 class SqliteDatabase(Database):
@@ -150,10 +150,6 @@ def _run[T](work: Awaitable[T]) -> T:
         result: T = done.value
         return result
     raise RuntimeError("the work of a transaction waits for something other than its database")
-
-
-def _execute(connection: apsw.Connection, sql: str, values: tuple[Any, ...]) -> Sequence[Row]:
-    return connection.execute(_numbered(sql), values).fetchall()
 
 
 @lru_cache(maxsize=256)

@@ -39,14 +39,10 @@ if TYPE_CHECKING:
 # In both classes below the guarded class comes first, so that each of its bounds is checked around the faster
 # method, which stands between it and mitmproxy's own.
 class FastHttp1Server(GuardedHttp1Server, BatchingHttp1, Http1Server):
-    """HTTP/1 with a client."""
-
     _is_server = True
 
 
 class FastHttp1Client(GuardedHttp1Client, BatchingHttp1, Http1Client):
-    """HTTP/1 with a server."""
-
     _is_server = False
 
 
@@ -163,10 +159,5 @@ class FastHttpClient(HttpClient):
         if child is None or self._paused:
             return super().handle_event(event)
         if isinstance(event, EventBatch) and not isinstance(child, BatchingHttp1):
-            return _one_by_one(child, event)
+            return (command for part in event.parts for command in child.handle_event(part))
         return child.handle_event(event)
-
-
-def _one_by_one(child: Layer, event: EventBatch) -> CommandGenerator[None]:
-    for part in event.parts:
-        yield from child.handle_event(part)
