@@ -99,7 +99,7 @@ async def test_a_judged_request_is_dialled_at_every_judged_address_and_under_its
 async def test_one_denied_address_denies_the_name(scene: Scene):
     scene.rule("two", **NO_TWO)
     await scene.told(scene.addon.requestheaders)
-    assert flows.egress(scene.flow).rule == "no-two"
+    assert flows.state_of(scene.flow).egress.rule == "no-two"
     assert (await scene.dial()).error is not None
 
 
@@ -138,7 +138,7 @@ async def test_a_kept_connection_is_judged_by_the_address_it_leads_to(scene: Sce
     scene.names["name.test"] = ("192.0.2.1",)
     scene.rule("two", **NO_TWO)
     await scene.told(scene.addon.request)
-    assert flows.egress(scene.flow).rule == "no-two"
+    assert flows.state_of(scene.flow).egress.rule == "no-two"
     scene.addon.server_disconnected(data)
     await scene.told(scene.addon.requestheaders)
     assert flows.may_leave(scene.flow)

@@ -172,7 +172,7 @@ async def test_a_disk_that_never_answers_is_given_up_in_time(path: Path, monkeyp
     database, answers = SqliteDatabase(path, timeout=PATIENCE), threading.Event()
     await database.check()
     database._timeout = 0.1
-    monkeypatch.setattr(room, "_execute", lambda *_: answers.wait(PATIENCE))
+    monkeypatch.setattr(room, "_numbered", lambda sql: sql if answers.wait(PATIENCE) else "")
     async with asyncio.timeout(PATIENCE / 2):
         with pytest.raises(StoreUnavailableError, match="does not answer"):
             await database.fetch("SELECT 1")
