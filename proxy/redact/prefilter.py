@@ -21,7 +21,7 @@ from proxy.redact.json_text import (
     is_protocol_word,
     is_text_as_codes,
 )
-from proxy.redact.views import ESCAPE_START, escapes_in
+from proxy.redact.views import escapes_in
 
 if TYPE_CHECKING:
     from proxy.redact.scan import Scanner
@@ -75,7 +75,7 @@ def is_surely_clean(
 def _is_noise(data: bytes, signs: EncodingSigns, scanner: Scanner, *, is_text: bool) -> bool:
     """Return whether nothing is encoded in `data`, or nothing but what proven detectors find nothing in."""
     # These three cover every view that `next_layer` makes beside base64: hex lines, folding, escapes.
-    if signs.hex_lines or (is_text and not data.isascii()) or (ESCAPE_START.search(data) and escapes_in(data)):
+    if signs.hex_lines or (is_text and not data.isascii()) or escapes_in(data):
         return False
     return not signs.base64_runs or scanner.is_noise(data)
 

@@ -165,13 +165,12 @@ ESCAPES: Final = (
     _escape(b"%u00"),
     _escape(b"&#x", b";"),
 )
-# Every marker begins with one of these three: without them there is nothing to search for.
-ESCAPE_START: Final = re.compile(rb"[%\\&]")
 
 
 def escapes_in(data: bytes) -> list[Escape]:
     """Return the kinds of escapes that may be in `data`; never leaves out one that is."""
-    if ESCAPE_START.search(data) is None:
+    # Every marker begins with one of these three. Each test is one memchr; a regular expression would take ten times.
+    if b"%" not in data and b"\\" not in data and b"&" not in data:
         return []
     # In large data the first escape of a kind comes early, while hyperscan would scan to the end.
     if not AVAILABLE or len(data) > _LARGE:
