@@ -26,7 +26,6 @@ _KEYS: dict[str | bytes, bytes] = {}
 
 
 def install() -> None:
-    """Give mitmproxy's class these methods."""
     for name, method in METHODS.items():
         setattr(http.Headers, name, method)
 

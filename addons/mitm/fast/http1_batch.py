@@ -88,7 +88,10 @@ class BatchingHttp1(Http1Connection):
                 size, reader._remaining = reader._remaining, 0  # noqa: SLF001
                 yield from self._read_whole([bytes(self.buf.maybe_extract_at_most(size) or b"")], is_end=True)
                 return
-            if type(reader) is ChunkedReader and _is_between_chunks(reader):
+            # Between two chunks: within one, mitmproxy's reader knows how much of it is left.
+            if type(reader) is ChunkedReader and not (
+                reader._bytes_in_chunk or reader._bytes_to_discard or reader._reading_trailer  # noqa: SLF001
+            ):
                 chunks, size, is_end = whole_chunks(bytes(self.buf))
                 self.buf.maybe_extract_at_most(size)
                 reader._reading_trailer = is_end  # noqa: SLF001  what follows the last chunk is no chunk
@@ -190,10 +193,6 @@ def whole_chunks(data: bytes) -> tuple[list[bytes], int, bool]:
             return chunks, at, True
         chunks.append(data[start:end])
     return chunks, at, False
-
-
-def _is_between_chunks(reader: ChunkedReader) -> bool:
-    return not (reader._bytes_in_chunk or reader._bytes_to_discard or reader._reading_trailer)  # noqa: SLF001
 
 
 def _is_kept(connection: list[bytes] | None) -> bool:

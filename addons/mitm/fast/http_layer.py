@@ -21,6 +21,7 @@ from mitmproxy.proxy.layers.http import (
     ReceiveHttp,
     RegisterHttpConnection,
     RequestHeaders,
+    ResponseHeaders,
     SendHttp,
 )
 from mitmproxy.proxy.layers.http._http1 import Http1Client, Http1Server
@@ -62,7 +63,11 @@ class FastHttp2Server(PartByPart, GuardedHttp2Server):
 
 
 class FastHttpStream(PartByPart, SyncHooks, GuardedHttpStream):
-    """One request and its response."""
+    def start_response_stream(self) -> CommandGenerator[None]:
+        """Send the head of a response that streams. mitmproxy's own also logs a line for each."""
+        assert self.flow.response
+        yield SendHttp(ResponseHeaders(self.stream_id, self.flow.response), self.context.client)
+        self.server_state = self.state_stream_response_body
 
     def handle_connect_finish(self) -> CommandGenerator[None]:
         """Leave the connection to what is in a tunnel, once there is one."""
@@ -102,7 +107,7 @@ class FastHttpLayer(GuardedHttpLayer):
                 leaving.append(command.event)
                 continue
             # Hooks do not part a message: of one that waits, the child awaits the end, so it is its last command.
-            if leaving and not isinstance(command, commands.StartHook | commands.Log):
+            if leaving and not isinstance(command, commands.StartHook):
                 yield from self.event_to_child(self.connections[to], together(leaving))
                 leaving = []
             if kind is ReceiveHttp:

@@ -62,6 +62,7 @@ SOURCES = {
     Http1Client: "706b7a68f2809929",
     ContentLengthReader: "fdf438f5ca7e0d9d",
     HttpStream.handle_connect_finish: "eb3a0054cb5b716e",
+    HttpStream.start_response_stream: "b0de9e9a5ee27276",
     HttpStream.passthrough: "a6df32aba1ae251a",
     Layer: "e98dedd896fb7cd2",
     TunnelLayer: "a0a2a31af17dfacb",
