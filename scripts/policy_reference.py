@@ -41,7 +41,7 @@ TITLES = {
     "Not": "Condition: not",
     "RuleTest": "Rule test",
     "TestCall": "Call of a test",
-    "Egress": "Egress",
+    "EgressPolicy": "Egress",
     "EgressRule": "Egress rule",
     "EgressTest": "Egress test",
     "EgressCall": "Request of an egress test",

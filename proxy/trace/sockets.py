@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from proxy.trace.strace import Syscall
 
-    type Made = Iterator[Observation]
-    type Make = Callable[..., Observation]
+type Made = Iterator[Observation]
+type Make = Callable[..., Observation]
 
 MAX_SOCKETS = 1 << 14
 INTERNET = frozenset({"AF_INET", "AF_INET6"})
