@@ -40,9 +40,12 @@ PLAIN := tests/daemon/test_failures.py tests/daemon/test_limits.py tests/daemon/
 test-fast: $(VENV)/.dev system-packages $(NODE) ## the tests that start no proxy, about a minute: for the inner loop
 	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile $(addprefix --ignore=tests/,$(SLOW)) $(ARGS)
 
-# These start proxies, traced servers, namespaces or containers for most of their tests.
-SLOW := acceptance bypass confine daemon faults probe soak commands/test_probe.py stdio/test_runner.py \
-	test_container.py test_conformance_script.py test_entrypoint.py test_examples.py test_shell_blocks.py test_wheel.py
+# These start proxies, other processes, Postgres, traced servers, namespaces or containers for most of their tests.
+SLOW := acceptance admin_api bypass commands confine daemon faults probe runtime sandbox soak stdio store support \
+	audit/test_event_store_postgres.py core/test_json_codec_reading.py redact/test_reloader.py trace/test_live.py \
+	trace/test_live_trace.py wire/test_body_work.py test_bench.py test_cli.py test_container.py \
+	test_conformance_script.py test_deploy.py test_docs.py test_entrypoint.py test_examples.py test_shell_blocks.py \
+	test_walk_script.py test_wheel.py
 
 .PHONY: check
 check: ## lint + types + tests: what CI runs
