@@ -34,7 +34,7 @@ class PathSet(NamedTuple):
     may_reach: Callable[[str], bool] | None = None
 
 
-_NO_PATHS: Final = PathSet((), (), (), False, None)
+NO_PATHS: Final = PathSet((), (), (), False, None)
 
 
 def view_path(value: Any) -> PathViews:
@@ -67,14 +67,15 @@ def gather_paths(arg: ArgPath) -> Callable[[EvalContext], PathSet]:
         if paths is None:
             selection = arg.select(context)
             if selection is NOTHING:
-                return _NO_PATHS
-            paths = context.memo[key] = _plain_paths(selection) or _merge(views(context))
+                return NO_PATHS
+            paths = context.memo[key] = _plain_paths(selection) or merge_paths(views(context))
         return paths
 
     return paths_of
 
 
-def _merge(views: Views) -> PathSet:
+def merge_paths(views: Views) -> PathSet:
+    """Return the paths of all views of a call as one set."""
     items: tuple[PathViews, ...] = views.items
     extra: tuple[PathViews, ...] = views.extra
     problems = [item.problem for item in items if item.problem]
@@ -110,14 +111,18 @@ class RootSet(NamedTuple):
 
 
 def path_under(arg: ArgPath, operand: Any) -> Test:
+    return under_roots(gather_paths(arg), operand)
+
+
+def under_roots(paths_of: Callable[[EvalContext], PathSet], operand: Any) -> Test:
+    """Return the test whether the paths of a call are under one of the folders of `operand`."""
     roots = compile_roots(as_tuple(operand))
-    paths_of = gather_paths(arg)
     folded_roots = roots.folded
     simple = roots.folded_glob is None and not roots.relative
 
     def test(context: EvalContext) -> int:
         paths = paths_of(context)
-        if paths is _NO_PATHS:
+        if paths is NO_PATHS:
             return NO
         if simple and paths.plain is not None:
             return _how_sure(paths, roots, context) if paths.plain.startswith(folded_roots) else NO
