@@ -11,7 +11,7 @@ from fnmatch import translate
 from itertools import islice, product
 from typing import TYPE_CHECKING, Final
 
-from proxy.policy.command_unwrap import program_name
+from proxy.policy.command_mentions import program_name
 from proxy.policy.shell import parse_script
 from proxy.policy.shell_words import Word, read_ansi_c
 
@@ -77,7 +77,7 @@ def _filled(templates: Iterator[str], slots: list[Values]) -> Iterator[str]:
 
 
 def _values(piece: Piece, variables: Mapping[str, Values], depth: int) -> Values:
-    if depth > _MAX_NESTED:
+    if depth > _MAX_NESTED or piece.kind == "process":
         return (UNKNOWN_TEXT,)
     if piece.kind == "unknown":
         return (_output(piece.text, variables, depth + 1),)

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from proxy.policy import command_programs as programs
 from proxy.policy import wrappers
 from proxy.policy.command_expand import MAX_TEXTS, UNKNOWN_TEXT, expand_word, spoken_text
-from proxy.policy.command_unwrap import ProgramFinder, program_name
+from proxy.policy.command_mentions import program_name
+from proxy.policy.command_unwrap import ProgramFinder
 from proxy.policy.globs import is_glob
 
 if TYPE_CHECKING:
@@ -211,7 +212,7 @@ class _PathFinder(ProgramFinder):
             self._hosts(name, text)
         if base in wrappers.INTERPRETERS:
             for text in (*args, *simple.fed):
-                self._code(text, sed=base.endswith("sed"))
+                self._literals(text, sed=base.endswith("sed"))
         elif name in programs.CONSUMERS or name in wrappers.FED:
             for text in simple.fed:
                 self._word(text, sure=False)
@@ -241,7 +242,7 @@ class _PathFinder(ProgramFinder):
             else:
                 yield arg
 
-    def _code(self, code: str, *, sed: bool = False) -> None:
+    def _literals(self, code: str, *, sed: bool = False) -> None:
         """Take the paths and URLs that code for an interpreter holds as literals."""
         self.complete = False
         for text in (code, _JOINED_LITERALS.sub("", code)):

@@ -5,13 +5,14 @@ Code for an interpreter is not parsed, but a program that is named in it counts 
 
 from __future__ import annotations
 
+import re
 from itertools import takewhile
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from proxy.policy import wrappers
-from proxy.policy.shell import MAX_DEPTH, SimpleCommand, parse_script
+from proxy.policy.command_mentions import is_script, leading_names, may_hold_program, names_in, program_name
+from proxy.policy.shell import MAX_DEPTH, SimpleCommand, parse_script, parse_substitutions
 from proxy.policy.shell_words import Word, shape_below
-from proxy.policy.text import fold
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,9 +21,18 @@ if TYPE_CHECKING:
 # Where a program is expected these are none; the program follows: `sudo { curl x; }`, `! curl x`.
 _OPENERS: Final = frozenset({"{", "!", "then", "do"})
 _STDIN: Final = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
+_TOO_DEEP: Final = "a command too deeply nested"
 _LATE: Final = "a program whose name is known only when it runs"
 _LATE_SCRIPT: Final = "a script whose text is known only when it runs"
 _IS_FED: Final = "a program that reads its commands from standard input"
+
+
+# The running shell itself, by its process.
+_OWN_EXECUTABLE: Final = re.compile(r"^/+proc/+[^/]+/+(?:task/+[^/]+/+)?exe$")
+_IN_BIN: Final = re.compile(r"(?:^|/)s?bin/[^/]+$")
+_DESCRIPTOR: Final = re.compile(r"^/+(?:proc/+[^/]+|dev)/+fd/")
+# How far the words that say what a program does may be from its start.
+_NEAR: Final = 64
 
 
 class Program(NamedTuple):
@@ -36,12 +46,17 @@ class Program(NamedTuple):
 class ProgramFinder:
     """Collects the programs that scripts would run.
 
+    `maybe` are programs that others may run, such as the words of a program that no table knows;
     `mentioned` are names in code that is not parsed; `problem` says why programs may be missing, `unreadable`
     that a line cannot be parsed; `plain` is False where a command also sets variables for programs or writes to a file.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, guess: bool = True) -> None:
+        self._guess = guess
         self.programs: list[Program] = []
+        self.maybe: list[Program] = []
+        self.written: dict[str, str] = {}
+        self.said = ""
         self.mentioned: set[str] = set()
         self.problem: str | None = None
         self.unreadable: str | None = None
@@ -55,7 +70,22 @@ class ProgramFinder:
         for simple in script.commands:
             self.simple(simple, depth)
 
+    def maybe_script(self, text: str, depth: int) -> None:
+        """Add what a text would run if it were a command line: another program may take it for one."""
+        if depth > MAX_DEPTH:
+            self.problem = self.unreadable = _TOO_DEEP
+            return
+        # In prose, only the first word of a sentence may be a program: "please use curl".
+        finder = ProgramFinder(guess=False)
+        finder.script(text, depth + 1)
+        self.mentioned |= leading_names(text)
+        self.maybe += (*finder.programs, *finder.maybe)
+        self.mentioned |= finder.mentioned
+
     def simple(self, simple: SimpleCommand, depth: int = 0) -> None:
+        for text in (*(word.text for word in simple.words), *simple.fed):
+            self._subscripts(text, depth)
+        self._texts(simple, depth)
         words = [] if simple.loop else list(simple.words)
         # `X=1 curl` runs curl. A leading option is what is left of an argv such as `-c "curl x"`.
         while words and (_is_assignment(words[0]) or (words[0].text.startswith("-") and len(words) > 1)):
@@ -63,10 +93,38 @@ class ProgramFinder:
         if words:
             self.run(words, simple, depth)
 
+    def _subscripts(self, text: str, depth: int) -> None:
+        """Read the substitutions in a subscript: arithmetic runs them, however they are quoted (`a[$(curl x)]`)."""
+        inside = text.partition("[")[2]
+        if "$(" in inside or "`" in inside or (inside and "${" in inside):
+            script = parse_substitutions(inside, depth + 1)
+            for simple in script.commands:
+                self.simple(simple, depth + 1)
+
+    def _texts(self, simple: SimpleCommand, depth: int) -> None:
+        """Follow text that the line says or writes to a file, to a program that may run it."""
+        name = program_name(simple.words[0].text) if simple.words else ""
+        inert = name in wrappers.INERT and name != "chmod"
+        said, self.said = self.said, ""
+        if said and simple.piped and not inert:
+            self.maybe_script(said, depth)
+        if self.written and simple.words:
+            used = [word.text for word in simple.words[: 1 if inert else None]]
+            for path in [path for path in self.written if any(path in word for word in used)]:
+                self.maybe_script(self.written.pop(path), depth)
+        if name in wrappers.WRITES_TEXT:
+            text = "\n".join((*(word.text for word in simple.words[1:]), *simple.fed))
+            targets = [redirect.target.text for redirect in simple.redirects if ">" in redirect.operator]
+            if name == "tee":
+                text = said or text
+                targets += [word.text for word in simple.words[1:]]
+            self.written.update((target.rpartition("/")[2], text) for target in targets if target)
+            self.said = text if simple.feeds == "pipe" else ""
+
     def _assignment(self, word: Word) -> None:
         name, _, value = word.text.partition("=")
         self.plain = False
-        self.mentioned.update(_names_in(value))
+        self.mentioned.update(names_in(value))
         if name.startswith(wrappers.LOADING):
             self.problem = f"a command that sets {name}"
 
@@ -74,20 +132,36 @@ class ProgramFinder:
         """Add `words` as a program with its arguments, and whatever that program runs."""
         head, args = words[0], tuple(words[1:])
         if depth > MAX_DEPTH:
-            self.problem = self.unreadable = "a command too deeply nested"
+            self.problem = self.unreadable = _TOO_DEEP
             return
         if head.text in _OPENERS and args:
             self.simple(simple._replace(words=args), depth + 1)
             return
-        name = program_name(head.text)
+        name = "sh" if _OWN_EXECUTABLE.search(head.text) else program_name(head.text)
         # `$CMD x`, `find -exec {} ;` and cmd.exe's `%COMSPEC% /c x` can be any program.
-        if head.dynamic or "{}" in head.text or name.count("%") > 1:
+        if head.dynamic or "{}" in head.text or name.count("%") > 1 or _DESCRIPTOR.search(head.text):
             self.problem = _LATE
+        if head.text[:1] in ("!", "@", ":", "^"):
+            # What some programs take for a command of the shell: `less x`, then `!curl y`.
+            self.maybe += (Program(inner, args, head.text) for inner in leading_names(head.text))
         self.programs.append(Program(name, args, head.text))
-        self._mentions(name, args, simple)
+        self._mentions(name, args, simple, depth)
         self._see_through(name, args, simple, depth)
 
     def _see_through(self, name: str, args: tuple[Word, ...], simple: SimpleCommand, depth: int) -> None:
+        self._builtin(name, args, simple, depth)
+        if name in wrappers.FED:
+            self._fed(name, simple, depth)
+        if name in wrappers.SCRIPT_OPTIONS:
+            self._script_option(wrappers.SCRIPT_OPTIONS[name], args, depth)
+        if name in wrappers.LONG_SCRIPT_OPTIONS:
+            self._long_script_option(wrappers.LONG_SCRIPT_OPTIONS[name], args, depth)
+        if name in wrappers.SUBCOMMANDS:
+            self._subcommand(*wrappers.SUBCOMMANDS[name], args, simple, depth)
+        if name in wrappers.WRAPPERS:
+            self._wrapped(name, args, simple, depth)
+
+    def _builtin(self, name: str, args: tuple[Word, ...], simple: SimpleCommand, depth: int) -> None:
         if name in wrappers.SHELLS:
             self._shell(args, simple, depth)
         elif name in wrappers.WINDOWS_SHELLS:
@@ -96,14 +170,10 @@ class ProgramFinder:
             self._joined(name, args, depth)
         elif name in ("find", "fd", "fdfind"):
             self._executing(args, simple, depth)
-        elif name in (".", "source") and any(word.dynamic or word.text in _STDIN for word in args[:1]):
+        elif name in (".", "source") and args and (args[0].text in _STDIN or not _is_emitted(args[0])):
             self.problem = _LATE_SCRIPT
-        if name in wrappers.FED:
-            self._fed(name, simple, depth)
-        if name in wrappers.SCRIPT_OPTIONS:
-            self._script_option(wrappers.SCRIPT_OPTIONS[name], args, depth)
-        if name in wrappers.WRAPPERS:
-            self._wrapped(name, args, simple, depth)
+        elif name in wrappers.SETS_VARIABLES:
+            self._variables(args)
 
     def _shell(self, args: tuple[Word, ...], simple: SimpleCommand, depth: int) -> None:
         options = ""
@@ -111,8 +181,8 @@ class ProgramFinder:
         while operands and operands[0].text.startswith(("-", "+")) and not operands[0].dynamic:
             option = operands.pop(0).text
             options += "" if option.startswith("--") else option[1:]
-            if option in wrappers.SHELL_VALUE_OPTIONS and operands:
-                operands.pop(0)
+            if option in wrappers.SHELL_VALUE_OPTIONS and operands and operands.pop(0).dynamic:
+                self.problem = _LATE_SCRIPT
         # `bash`, `bash -s` and `bash /dev/stdin` run whatever comes in: `base64 -d x | sh`.
         reads_stdin = not operands or "s" in options or operands[0].text in _STDIN
         if "c" in options:
@@ -135,7 +205,7 @@ class ProgramFinder:
         texts = [word.text for word in args]
         for i, text in enumerate(texts):
             lowered = text.lower()
-            self.mentioned.update(_names_in(text))
+            self.mentioned.update(names_in(text))
             # cmd.exe needs no blank behind the option: `cmd /ccurl x`.
             if lowered.startswith(("/c", "/k")) and len(text) > 2:
                 self.script(" ".join((text[2:], *texts[i + 1 :])), depth + 1)
@@ -147,8 +217,16 @@ class ProgramFinder:
         if not texts or texts[-1] == "-":
             self.problem = _IS_FED
 
+    def _variables(self, args: tuple[Word, ...]) -> None:
+        for word in filter(_is_assignment, args):
+            variable, _, value = word.text.partition("=")
+            self.mentioned.update(names_in(value))
+            # `export PATH=$PATH:~/bin` is in every setup script.
+            if variable.startswith(wrappers.LOADING) and variable != "PATH":
+                self.problem = f"a command that sets {variable}"
+
     def _joined(self, name: str, args: tuple[Word, ...], depth: int) -> None:
-        self._dynamic(args)
+        self._dynamic([word for word in args if name != "eval" or not _is_emitted(word)])
         texts = [word.text for word in args]
         if name == "alias":
             texts = [text.partition("=")[2] for text in texts]
@@ -184,6 +262,24 @@ class ProgramFinder:
             if bundled or text == long or text.startswith(long + "="):
                 self._script_word(word._replace(text=attached) if attached else following, depth)
 
+    def _long_script_option(self, options: Sequence[str], args: tuple[Word, ...], depth: int) -> None:
+        for i, word in enumerate(args):
+            given, equals, value = word.text.partition("=")
+            # getopt takes any start of a long option: `split --filt='curl x'`.
+            if len(given) > 2 and any(option.startswith(given) for option in options):
+                following = args[i + 1] if i + 1 < len(args) else None
+                self._script_word(word._replace(text=value) if equals else following, depth)
+
+    def _subcommand(
+        self, words: frozenset[str], skipped: int, args: tuple[Word, ...], simple: SimpleCommand, depth: int
+    ) -> None:
+        """Add the program behind `uv run`, `bundle exec` or `direnv exec DIR`."""
+        at = next((i for i, word in enumerate(args[:_NEAR]) if word.text in words), None)
+        if at is not None:
+            rest = self._operands(args[at + 1 :], "", skipped, depth)
+            if rest:
+                self.run(rest, simple, depth + 1)
+
     def _wrapped(self, name: str, args: tuple[Word, ...], simple: SimpleCommand, depth: int) -> None:
         # `command -v curl` only looks a program up.
         if name == "command" and any(word.text in ("-v", "-V") for word in args[:1]):
@@ -192,7 +288,7 @@ class ProgramFinder:
             # Their input becomes arguments, so a shell behind them is fed even where no pipe is written.
             simple = simple._replace(piped=True, fed=())
             args = _replaced(args)
-        rest = self._operands(args, *wrappers.WRAPPERS[name])
+        rest = self._operands(args, *wrappers.WRAPPERS[name], depth)
         if not rest:
             if simple.piped and name != "xargs":
                 self.problem = _IS_FED
@@ -202,7 +298,7 @@ class ProgramFinder:
         else:
             self.run(rest, simple, depth + 1)
 
-    def _operands(self, args: tuple[Word, ...], with_value: str, skipped: int) -> list[Word]:
+    def _operands(self, args: tuple[Word, ...], with_value: str, skipped: int, depth: int) -> list[Word]:
         """Drop a wrapper's own options, assignments and first `skipped` operands."""
         rest = list(args)
         while rest:
@@ -213,6 +309,9 @@ class ProgramFinder:
                 # `-u5` has its value in itself, `-Eu` takes the next word.
                 short = text[-1] in with_value and not any(letter in with_value for letter in text[1:-1])
                 takes_value = text in wrappers.LONG_WITH_VALUE if text.startswith("--") else short
+                if takes_value and len(rest) > 1:
+                    # `--user` takes a value behind sudo and none behind systemd-run.
+                    self._unknown_word(rest[1], tuple(rest[2:]), depth)
                 del rest[: 2 if takes_value else 1]
             elif _is_assignment(rest[0]):
                 self._assignment(rest.pop(0))
@@ -223,34 +322,68 @@ class ProgramFinder:
                 break
         return rest
 
-    def _mentions(self, name: str, args: tuple[Word, ...], simple: SimpleCommand) -> None:
+    def _mentions(self, name: str, args: tuple[Word, ...], simple: SimpleCommand, depth: int) -> None:
         if name.rstrip("0123456789.-") in wrappers.INTERPRETERS:
-            for text in (*(word.text for word in args), *simple.fed):
-                self.mentioned.update(_names_in(text))
-            if simple.piped and (not args or args[-1].text in _STDIN):
-                self.problem = _IS_FED
-            if any(word.dynamic and not word.text for word in args):
-                self.problem = _LATE_SCRIPT
+            self._code(args, simple)
             return
+        if name in wrappers.FINDS and simple.feeds:
+            self.mentioned.update(program_name(word.text) for word in args)
+        if name in wrappers.INERT or name in wrappers.WRAPPERS or name in wrappers.SHELLS:
+            self._options(name, args)
+            return
+        for i, word in enumerate(args if self._guess or name in wrappers.RUNNERS else ()):
+            self.mentioned.update(names_in(word.text) if name in wrappers.RUNNERS else ())
+            self._unknown_word(word, args[i + 1 :] if i < _NEAR else (), depth)
+
+    def _code(self, args: tuple[Word, ...], simple: SimpleCommand) -> None:
+        for text in (*(word.text for word in args), *simple.fed):
+            self.mentioned.update(names_in(text))
+        if simple.piped and (not args or args[-1].text in _STDIN):
+            self.problem = _IS_FED
+        if any((word.dynamic and not word.text) or any(p.kind == "process" for p in word.pieces) for word in args):
+            self.problem = _LATE_SCRIPT
+        # Code that the line feeds it: an allow of the interpreter does not cover that.
+        self.plain = self.plain and not simple.fed
+
+    def _options(self, name: str, args: tuple[Word, ...]) -> None:
+        """Note the programs that options of a program with harmless words may name: `tar -I curl`."""
+        if name in wrappers.COPIES:
+            self.mentioned.update(program_name(word.text) for word in args if _IN_BIN.search(word.text))
         after = wrappers.RUNNING_OPTIONS.get(name, ())
         for i, word in enumerate(args):
             before = args[i - 1].text if i else ""
-            if name in wrappers.RUNNERS or before in after or _may_hold_program(name, word.text):
-                self.mentioned.update(_names_in(word.text))
+            if before in after or may_hold_program(name, word.text) or (name == "git" and args[0].text == "config"):
+                self.mentioned.update(names_in(word.text))
             for option in after:
                 if word.text.startswith(option) and len(word.text) > len(option):
-                    self.mentioned.update(_names_in(word.text[len(option) :]))
+                    self.mentioned.update(names_in(word.text[len(option) :]))
+
+    def _unknown_word(self, word: Word, rest: tuple[Word, ...], depth: int) -> None:
+        """Note what a word would run, of a program that may run its words."""
+        if is_script(word.text):
+            self.maybe_script(word.text, depth)
+            return
+        for name in leading_names(word.text):
+            self.maybe.append(Program(name, rest, word.text))
 
 
-def _may_hold_program(name: str, text: str) -> bool:
-    # Such as `git -c core.pager=curl log`, `-c alias.x='!curl y'`, `tar --checkpoint-action=exec=curl`.
-    lowered = text.lower()
-    return (
-        any(mark in lowered for mark in ("exec=", "command=", "program=", "pager=", "editor=", "system("))
-        or text.startswith("!")
-        or "=!" in text
-        or (name == "git" and "=" in text)
-    )
+def _is_emitted(word: Word) -> bool:
+    """Return whether a word is static, or made by programs that write code for a shell: `$(direnv hook bash)`."""
+    if not word.dynamic:
+        return True
+    scripts = [piece.text for piece in word.pieces if piece.kind in ("unknown", "process")]
+    others = [piece for piece in word.pieces if piece.kind == "variable"]
+    return bool(scripts) and not others and all(map(_is_emitter, scripts))
+
+
+def _is_emitter(script: str) -> bool:
+    parsed = parse_script(script)
+    if parsed.problem or len(parsed.commands) != 1 or parsed.commands[0].fed:
+        return False
+    words = parsed.commands[0].words
+    if not words or any(word.dynamic for word in words) or words[0].text not in wrappers.EMITTERS:
+        return False
+    return words[0].text in wrappers.ALWAYS_EMITTING or (len(words) > 1 and words[1].text in wrappers.EMITTING_WORDS)
 
 
 def _replaced(args: tuple[Word, ...]) -> tuple[Word, ...]:
@@ -278,22 +411,7 @@ def _fill_in(word: Word, before: Sequence[Word]) -> Word:
     return word._replace(dynamic=True, shape=shape_below([root.text for root in roots]))
 
 
-def _names_in(text: str) -> set[str]:
-    # Once with paths whole and once in parts: `s/x/curl/e` of sed has the name between slashes.
-    cleaned = "".join(c if c.isalnum() or c in "_.+-/" else " " for c in text)
-    names = {program_name(part) for part in cleaned.split()}
-    return names | {program_name(part) for part in cleaned.replace("/", " ").split()}
-
-
 def _is_assignment(word: Word) -> bool:
     name, equals, _ = word.text.partition("=")
     name = name.removesuffix("+").partition("[")[0]
     return bool(equals) and name.isidentifier() and name.isascii()
-
-
-def program_name(text: str) -> str:
-    """Return the name of a program without folder, case and Windows suffix."""
-    name = fold(text.replace("\\", "/").rstrip("/").rpartition("/")[2])
-    for suffix in wrappers.SUFFIXES:
-        name = name.removesuffix(suffix)
-    return name or fold(text)

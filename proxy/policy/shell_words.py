@@ -44,9 +44,9 @@ class Shape(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """A part of a word: text, a `variable` with its modifiers (`x:-/etc`), or `unknown` with its script."""
+    """A part of a word: text, a `variable` with its modifiers (`x:-/etc`), or one that a script makes."""
 
-    kind: Literal["bare", "quoted", "variable", "unknown"]
+    kind: Literal["bare", "quoted", "variable", "unknown", "process"]
     text: str = ""
 
 
@@ -91,6 +91,11 @@ class Draft:
         self.loose = self.loose or not whole
         if piece is not None:
             self.pieces.append(piece)
+
+    def process(self, path: str, script: str) -> None:
+        """Add a process substitution: a path that the shell makes up."""
+        self.text.append(path)
+        self.expand(whole=False, piece=Piece("process", script))
 
     def glob(self, char: str) -> None:
         self._unknown()
