@@ -7,14 +7,26 @@ counts as a program where a program could stand in it. Only programs that are kn
 from __future__ import annotations
 
 import re
-from typing import Final
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Final
 
 from proxy.policy import wrappers
 from proxy.policy.text import fold
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 # Where a command may begin inside a word: `--x=curl`, `system("curl")`, `a;curl`, `exec:curl`, `!curl`, `%(curl`.
 _BEGINNINGS: Final = re.compile(r"(?:^|[=(;|&!`\"'{,:\n<>@^])[ \t]*([\w.+/~\\-]+)(?!://)\b")
 _SHORTEST: Final = 5
+_LITERAL: Final = re.compile(r"""'((?:[^'\\]|\\.){1,2000})'|"((?:[^"\\]|\\.){1,2000})"|`([^`]{1,2000})`""", re.DOTALL)
+_STARTER: Final = re.compile(
+    r"system|exec|popen|spawn|subprocess|child_process|\bqx\b|`|\bsh\b|shell|Runtime|command|(?<!\|)\|(?!\|)"
+)
+_SED_RUN: Final = re.compile(r"(?:^|[\s;{}\d$/!,|])e[ \t\\]+([^\n]+)")
+# How programs of awk and sed begin, and no command line.
+_EDITING: Final = re.compile(r"\s*(?:/|\{|\$(?:[\d!,]|\{\w+\s|[pdq]\b)|\d|!|BEGIN|END|NR|[sy]\W)")
+_MAX_SCRIPTS: Final = 50
 _MARKS: Final = frozenset(" ;|&$`\n(")
 
 
@@ -58,3 +70,18 @@ def may_hold_program(name: str, text: str) -> bool:
         or "=!" in text
         or (name == "git" and ("=" in text or text.startswith("ext::")))
     )
+
+
+def starts_programs(code: str, *, sed: bool = False) -> bool:
+    """Return whether code for an interpreter seems to start programs."""
+    return (_SED_RUN if sed else _STARTER).search(code) is not None
+
+
+def scripts_in(text: str, *, sed: bool = False) -> Iterator[str]:
+    """Return the parts of code or of an option's value that may be command lines."""
+    if not _EDITING.match(text):
+        yield text
+    if "=" in text or text.startswith("!"):
+        yield text.rpartition("=")[2].lstrip("!")
+    found = chain(_LITERAL.finditer(text), _SED_RUN.finditer(text) if sed else ())
+    yield from (match[match.lastindex or 0] for match in islice(found, _MAX_SCRIPTS))

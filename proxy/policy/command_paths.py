@@ -20,6 +20,7 @@ from proxy.policy.command_expand import MAX_TEXTS, UNKNOWN_TEXT, expand_word, sp
 from proxy.policy.command_mentions import program_name
 from proxy.policy.command_unwrap import ProgramFinder
 from proxy.policy.globs import is_glob
+from proxy.policy.shell import MAX_DEPTH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -86,8 +87,8 @@ def read_argv_paths(argv: Sequence[str]) -> CommandPaths:
 
 
 class _PathFinder(ProgramFinder):
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, *, guess: bool = True) -> None:
+        super().__init__(guess=guess)
         self.variables: dict[str, tuple[str, ...]] = dict(_KNOWN)
         self.paths: dict[CommandPath, None] = {}
         self.hosts: dict[str, None] = {}
@@ -116,10 +117,27 @@ class _PathFinder(ProgramFinder):
         if simple.after not in ("", "&&", "|", "|&"):
             # A `cd` may have failed: what follows may run where the line started.
             self.certain = False
+        fed = list(simple.fed)
         for redirect in simple.redirects:
-            self._redirect(redirect.operator, expand_word(redirect.target, self.variables))
+            targets = expand_word(redirect.target, self.variables)
+            if redirect.operator == "<<<":
+                fed += [target.text for target in targets]
+            else:
+                self._redirect(redirect.operator, targets)
+        simple = simple._replace(fed=tuple(dict.fromkeys(fed)))
         self._compute(words, simple)
         super().simple(simple._replace(words=words), depth)
+
+    def maybe_script(self, text: str, depth: int, *, sure: bool = False) -> None:
+        super().maybe_script(text, depth, sure=sure)
+        if depth > MAX_DEPTH:
+            return
+        finder = _PathFinder(guess=False)
+        finder.variables, finder.folders = dict(self.variables), list(self.folders)
+        finder.script(text, depth + 1)
+        self.paths |= dict.fromkeys(path._replace(sure=False) for path in finder.paths)
+        self.hosts |= finder.hosts
+        self.computed = self.computed or (finder.computed and sure)
 
     def _redirect(self, operator: str, targets: Sequence[Word]) -> None:
         for target in targets:
@@ -135,15 +153,17 @@ class _PathFinder(ProgramFinder):
             self.changed = False
         elif not programs.TRANSFORMERS.isdisjoint((name, name.rstrip("0123456789.-"))):
             self.spoken = self.spoken or any(text.strip() for text in simple.fed)
-            self.changed = self.spoken
+            self.changed = self.spoken and not _encodes(name, words)
         reads = simple.piped and (name in programs.CONSUMERS or name in wrappers.SHELLS)
-        if self.spoken and self.changed and (reads or simple.feeds == "substitution"):
+        if self.spoken and self.changed and (reads or simple.feeds in ("substitution", "process")):
             self.computed = True
 
     def _assignment(self, word: Word) -> None:
         super()._assignment(word)
         name, _, value = word.text.partition("=")
-        self._set(name.rstrip("+").partition("[")[0], [value])
+        base = name.rstrip("+").partition("[")[0]
+        before = self.variables.get(base, ()) if name.endswith("+") else ()
+        self._set(base, [value, *(known + value for known in before)])
         self._word(value)
         self._hosts("curl" if name.lower().endswith("_proxy") else "", value)
 
@@ -312,6 +332,10 @@ def _known_forms(text: str) -> Iterator[str]:
         *folders, last = text.split("/")
         end = "**" if UNKNOWN_TEXT in last else last
         yield "/".join([*(folder.replace(UNKNOWN_TEXT, "*") for folder in folders), end])
+
+
+def _encodes(name: str, words: Sequence[Word]) -> bool:
+    return name in programs.ENCODERS and not any(word.text.lower().startswith(("-d", "--d")) for word in words[1:])
 
 
 def _joined(folder: str | None, target: str) -> str:

@@ -9,7 +9,7 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-CHANGES_FOLDER: Final = _names("cd pushd chdir set-location sl")
+CHANGES_FOLDER: Final = _names("cd pushd chdir set-location")
 # These only say their words, unless something reads what they say: `cat $(echo /etc/shadow)`.
 SPEAKERS: Final = _names("echo printf : true false print say logger notify-send write-host")
 # Options whose value is prose.
@@ -45,6 +45,8 @@ TRANSFORMERS: Final = _names(
     "zstd gpg uudecode jq python perl ruby node php lua bc dc m4 cpp fold paste column expand numfmt printf echo head "
     "tail dd rot13 figlet envsubst sort uniq join factor crypt"
 )
+# These of them only write codes, unless they are told to decode.
+ENCODERS: Final = _names("base64 base32 basenc")
 CONSUMERS: Final = _names("xargs parallel read mapfile readarray eval source . tee")
 # Every operand may be a host. `git`, `docker` and package managers name theirs by URLs alone.
 NETWORK: Final = _names(

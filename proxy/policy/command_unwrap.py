@@ -7,10 +7,19 @@ from __future__ import annotations
 
 import re
 from itertools import takewhile
+from shlex import quote
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from proxy.policy import wrappers
-from proxy.policy.command_mentions import is_script, leading_names, may_hold_program, names_in, program_name
+from proxy.policy.command_mentions import (
+    is_script,
+    leading_names,
+    may_hold_program,
+    names_in,
+    program_name,
+    scripts_in,
+    starts_programs,
+)
 from proxy.policy.shell import MAX_DEPTH, SimpleCommand, parse_script, parse_substitutions
 from proxy.policy.shell_words import Word, shape_below
 
@@ -53,6 +62,7 @@ class ProgramFinder:
 
     def __init__(self, *, guess: bool = True) -> None:
         self._guess = guess
+        self._prompts = False
         self.programs: list[Program] = []
         self.maybe: list[Program] = []
         self.written: dict[str, str] = {}
@@ -63,6 +73,8 @@ class ProgramFinder:
         self.plain = True
 
     def script(self, text: str, depth: int = 0) -> None:
+        # `${x@P}` runs the substitutions that a variable holds.
+        self._prompts = self._prompts or "@P" in text
         script = parse_script(text, depth)
         self.unreadable = "a NUL character" if "\0" in text else self.unreadable or script.problem
         self.problem = self.problem or self.unreadable
@@ -70,8 +82,11 @@ class ProgramFinder:
         for simple in script.commands:
             self.simple(simple, depth)
 
-    def maybe_script(self, text: str, depth: int) -> None:
-        """Add what a text would run if it were a command line: another program may take it for one."""
+    def maybe_script(self, text: str, depth: int, *, sure: bool = False) -> None:
+        """Add what a text would run if it were a command line: another program may take it for one.
+
+        With `sure` it does, so what cannot be known of it is a problem.
+        """
         if depth > MAX_DEPTH:
             self.problem = self.unreadable = _TOO_DEEP
             return
@@ -81,11 +96,16 @@ class ProgramFinder:
         self.mentioned |= leading_names(text)
         self.maybe += (*finder.programs, *finder.maybe)
         self.mentioned |= finder.mentioned
+        self.problem = self.problem or (finder.problem if sure else None)
 
     def simple(self, simple: SimpleCommand, depth: int = 0) -> None:
-        for text in (*(word.text for word in simple.words), *simple.fed):
+        for word in (*simple.words, *map(Word, simple.fed)):
+            text = word.text
             self._subscripts(text, depth)
-        self._texts(simple, depth)
+            if word.dynamic and "[" in text and "$(" in text:
+                self.problem = _LATE_SCRIPT
+            if self._prompts and ("$(" in text or "`" in text):
+                self.maybe_script(text, depth, sure=True)
         words = [] if simple.loop else list(simple.words)
         # `X=1 curl` runs curl. A leading option is what is left of an argv such as `-c "curl x"`.
         while words and (_is_assignment(words[0]) or (words[0].text.startswith("-") and len(words) > 1)):
@@ -101,25 +121,27 @@ class ProgramFinder:
             for simple in script.commands:
                 self.simple(simple, depth + 1)
 
-    def _texts(self, simple: SimpleCommand, depth: int) -> None:
+    def _texts(self, words: Sequence[Word], simple: SimpleCommand, depth: int) -> None:
         """Follow text that the line says or writes to a file, to a program that may run it."""
-        name = program_name(simple.words[0].text) if simple.words else ""
+        name = program_name(words[0].text)
         inert = name in wrappers.INERT and name != "chmod"
         said, self.said = self.said, ""
         if said and simple.piped and not inert:
-            self.maybe_script(said, depth)
-        if self.written and simple.words:
-            used = [word.text for word in simple.words[: 1 if inert else None]]
+            self.maybe_script(said, depth, sure=name in wrappers.FED)
+        if self.written:
+            used = [word.text for word in words[: 1 if inert else None]]
             for path in [path for path in self.written if any(path in word for word in used)]:
-                self.maybe_script(self.written.pop(path), depth)
+                self.maybe_script(self.written.pop(path), depth, sure=name != "chmod")
         if name in wrappers.WRITES_TEXT:
-            text = "\n".join((*(word.text for word in simple.words[1:]), *simple.fed))
+            text = "\n".join((*(word.text for word in words[1:]), *simple.fed))
             targets = [redirect.target.text for redirect in simple.redirects if ">" in redirect.operator]
             if name == "tee":
                 text = said or text
-                targets += [word.text for word in simple.words[1:]]
+                targets += [word.text for word in words[1:]]
             self.written.update((target.rpartition("/")[2], text) for target in targets if target)
             self.said = text if simple.feeds == "pipe" else ""
+            if simple.feeds == "process":
+                self.maybe_script(text, depth)
 
     def _assignment(self, word: Word) -> None:
         name, _, value = word.text.partition("=")
@@ -137,6 +159,7 @@ class ProgramFinder:
         if head.text in _OPENERS and args:
             self.simple(simple._replace(words=args), depth + 1)
             return
+        self._texts(words, simple, depth)
         name = "sh" if _OWN_EXECUTABLE.search(head.text) else program_name(head.text)
         # `$CMD x`, `find -exec {} ;` and cmd.exe's `%COMSPEC% /c x` can be any program.
         if head.dynamic or "{}" in head.text or name.count("%") > 1 or _DESCRIPTOR.search(head.text):
@@ -170,6 +193,9 @@ class ProgramFinder:
             self._joined(name, args, depth)
         elif name in ("find", "fd", "fdfind"):
             self._executing(args, simple, depth)
+        elif name in (".", "source") and simple.fed:
+            for text in simple.fed:
+                self.script(text, depth + 1)
         elif name in (".", "source") and args and (args[0].text in _STDIN or not _is_emitted(args[0])):
             self.problem = _LATE_SCRIPT
         elif name in wrappers.SETS_VARIABLES:
@@ -187,6 +213,9 @@ class ProgramFinder:
         reads_stdin = not operands or "s" in options or operands[0].text in _STDIN
         if "c" in options:
             self._script_word(operands[0] if operands else None, depth)
+            # The words behind it are `$0`, `$1`, …, which the script may run.
+            self.maybe_script(" ".join(word.text for word in operands[1:]), depth)
+            self.maybe_script(" ".join(quote(word.text) for word in operands[2:]), depth)
         elif reads_stdin and (simple.piped or not simple.fed):
             self.problem = _IS_FED
         elif operands and operands[0].dynamic:
@@ -324,20 +353,25 @@ class ProgramFinder:
 
     def _mentions(self, name: str, args: tuple[Word, ...], simple: SimpleCommand, depth: int) -> None:
         if name.rstrip("0123456789.-") in wrappers.INTERPRETERS:
-            self._code(args, simple)
+            self._code(name, args, simple, depth)
             return
         if name in wrappers.FINDS and simple.feeds:
             self.mentioned.update(program_name(word.text) for word in args)
         if name in wrappers.INERT or name in wrappers.WRAPPERS or name in wrappers.SHELLS:
-            self._options(name, args)
+            self._options(name, args, depth)
             return
         for i, word in enumerate(args if self._guess or name in wrappers.RUNNERS else ()):
             self.mentioned.update(names_in(word.text) if name in wrappers.RUNNERS else ())
-            self._unknown_word(word, args[i + 1 :] if i < _NEAR else (), depth)
+            self._unknown_word(word, args[i + 1 :] if i < _NEAR else (), depth, sure=name in wrappers.RUNNERS)
 
-    def _code(self, args: tuple[Word, ...], simple: SimpleCommand) -> None:
-        for text in (*(word.text for word in args), *simple.fed):
+    def _code(self, name: str, args: tuple[Word, ...], simple: SimpleCommand, depth: int) -> None:
+        texts = [*(word.text for word in args), *simple.fed]
+        sed = name.endswith("sed")
+        starts = any(starts_programs(text, sed=sed) for text in texts)
+        for text in texts:
             self.mentioned.update(names_in(text))
+            for inner in scripts_in(text, sed=sed) if self._guess else ():
+                self.maybe_script(inner, depth, sure=starts)
         if simple.piped and (not args or args[-1].text in _STDIN):
             self.problem = _IS_FED
         if any((word.dynamic and not word.text) or any(p.kind == "process" for p in word.pieces) for word in args):
@@ -345,7 +379,7 @@ class ProgramFinder:
         # Code that the line feeds it: an allow of the interpreter does not cover that.
         self.plain = self.plain and not simple.fed
 
-    def _options(self, name: str, args: tuple[Word, ...]) -> None:
+    def _options(self, name: str, args: tuple[Word, ...], depth: int) -> None:
         """Note the programs that options of a program with harmless words may name: `tar -I curl`."""
         if name in wrappers.COPIES:
             self.mentioned.update(program_name(word.text) for word in args if _IN_BIN.search(word.text))
@@ -353,15 +387,20 @@ class ProgramFinder:
         for i, word in enumerate(args):
             before = args[i - 1].text if i else ""
             if before in after or may_hold_program(name, word.text) or (name == "git" and args[0].text == "config"):
-                self.mentioned.update(names_in(word.text))
+                self._run_by_option(word.text, depth)
             for option in after:
                 if word.text.startswith(option) and len(word.text) > len(option):
-                    self.mentioned.update(names_in(word.text[len(option) :]))
+                    self._run_by_option(word.text[len(option) :], depth)
 
-    def _unknown_word(self, word: Word, rest: tuple[Word, ...], depth: int) -> None:
+    def _run_by_option(self, text: str, depth: int) -> None:
+        self.mentioned.update(names_in(text))
+        for inner in scripts_in(text):
+            self.maybe_script(inner, depth, sure=True)
+
+    def _unknown_word(self, word: Word, rest: tuple[Word, ...], depth: int, *, sure: bool = False) -> None:
         """Note what a word would run, of a program that may run its words."""
         if is_script(word.text):
-            self.maybe_script(word.text, depth)
+            self.maybe_script(word.text, depth, sure=sure)
             return
         for name in leading_names(word.text):
             self.maybe.append(Program(name, rest, word.text))

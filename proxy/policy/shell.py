@@ -25,6 +25,9 @@ _KEYWORDS: Final = frozenset(
 _SWALLOWING: Final = frozenset({"for", "select", "case"})
 # The inside of braces that the shell may expand: no blank or operator in it, unless it is quoted.
 _BRACES: Final = re.compile(r"""(?:[^\s;&|<>()'"\\}]++|\\.|'[^']*+'|"(?:[^"\\]|\\.)*+")*+\}""", re.DOTALL)
+_DESCRIPTOR: Final = re.compile(r"\d+|\{\w+\}")
+_ARRAY: Final = re.compile(r"\w+(?:\[.*\])?\+?=", re.DOTALL)
+_INDEX: Final = re.compile(r"\[[^\]]*\]\+?=")
 _NAME: Final = frozenset(string.ascii_letters + string.digits + "_")
 
 
@@ -47,7 +50,7 @@ class SimpleCommand(NamedTuple):
     fed: tuple[str, ...] = ()
     redirects: tuple[Redirect, ...] = ()
     after: str = ""
-    feeds: Literal["", "pipe", "substitution"] = ""
+    feeds: Literal["", "pipe", "substitution", "process"] = ""
     loop: bool = False
 
 
@@ -137,6 +140,9 @@ class _Reader:
         if char == "(" and self.text.startswith("((", self.at) and not self.words and not self.draft.started:
             self._arithmetic(self._balanced(self.at))
             return
+        if char == "(" and _ARRAY.fullmatch("".join(self.draft.text)) and not self.draft.quoted:
+            self._array("".join(self.draft.text).partition("=")[0])
+            return
         in_head = bool(self.words) and self.words[0].text == "case"
         if char == ")" and self.cases and not self.parens and not in_head:
             # The pattern of an arm, `*) ls ;;`, is no command.
@@ -156,16 +162,30 @@ class _Reader:
             # Inside `case`, an unpaired `)` ends a pattern.
             raise ShellError("a closing parenthesis without an opening one")
 
+    def _array(self, name: str) -> None:
+        """Read the words of `x=(a b)`: they set a variable, as those of a `for` do."""
+        self.draft = Draft()
+        script = parse_script(self._balanced(self.at), self.depth + 1)
+        words = [Word(name.rstrip("+").partition("[")[0])]
+        for command in script.commands:
+            if command.feeds:
+                self.commands.append(command)
+            else:
+                words += [word._replace(text=_INDEX.sub("", word.text, count=1)) for word in command.words]
+        self.problem = self.problem or script.problem
+        self.commands.append(SimpleCommand(tuple(words), loop=True))
+
     def _redirection(self, char: str) -> None:
         if self.text.startswith(char + "(", self.at):
             self.at += 1
             # Process substitution runs a command and leaves a file name: `cat <(curl x)`.
             inside = self._balanced(self.at)
-            self._sub_script(inside)
+            self._sub_script(inside, "process")
             self.draft.process("/dev/fd/63", inside)
             return
         # `2>x` names a file descriptor; `2 >x` and `'2'>x` are an argument and a redirection.
-        if "".join(self.draft.text).isdecimal() and not self.draft.quoted:
+        # bash also takes a variable for the number: `{fd}>x`.
+        if _DESCRIPTOR.fullmatch("".join(self.draft.text)) and not self.draft.quoted:
             self.draft = Draft()
         self._end_word()
         operators = ("<<<", "<<-", "<<", "<>", "<&", "<", ">>", ">&", ">|", ">")
@@ -300,9 +320,9 @@ class _Reader:
         self._sub_script("".join(out))
         self.draft.expand(whole=quoted, piece=Piece("unknown", "".join(out)))
 
-    def _sub_script(self, text: str) -> None:
+    def _sub_script(self, text: str, feeds: Literal["substitution", "process"] = "substitution") -> None:
         script = parse_script(text, self.depth + 1)
-        self.commands.extend(command._replace(feeds=command.feeds or "substitution") for command in script.commands)
+        self.commands.extend(command._replace(feeds=command.feeds or feeds) for command in script.commands)
         self.problem = self.problem or script.problem
         self.writes = self.writes or script.writes
 
@@ -358,6 +378,7 @@ class _Reader:
             self._take(word, quoted=draft.quoted)
         elif redirect == "<<<":
             self.fed.append(word.text)
+            self.redirects.append(Redirect(redirect, word))
         elif redirect in ("<<", "<<-"):
             self.heredocs.append((word.text, draft.quoted, redirect == "<<-"))
         else:
