@@ -10,6 +10,7 @@ an allow does not cover it. Text that the line itself computes (`cat $(echo L2V0
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from itertools import pairwise
 from posixpath import join
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -18,7 +19,7 @@ from proxy.policy import command_programs as programs
 from proxy.policy import wrappers
 from proxy.policy.command_expand import MAX_TEXTS, UNKNOWN_TEXT, expand_word, spoken_text
 from proxy.policy.command_mentions import program_name
-from proxy.policy.command_unwrap import ProgramFinder
+from proxy.policy.command_unwrap import Budget, ProgramFinder
 from proxy.policy.globs import is_glob
 from proxy.policy.shell import MAX_DEPTH
 
@@ -74,6 +75,7 @@ class CommandPaths(NamedTuple):
     complete: bool = True
 
 
+@lru_cache(maxsize=16)
 def read_command_paths(line: str) -> CommandPaths:
     """Return the paths and hosts that a shell command line names."""
     finder = _PathFinder()
@@ -87,8 +89,8 @@ def read_argv_paths(argv: Sequence[str]) -> CommandPaths:
 
 
 class _PathFinder(ProgramFinder):
-    def __init__(self, *, guess: bool = True) -> None:
-        super().__init__(guess=guess)
+    def __init__(self, *, guess: bool = True, budget: Budget | None = None) -> None:
+        super().__init__(guess=guess, budget=budget)
         self.variables: dict[str, tuple[str, ...]] = dict(_KNOWN)
         self.paths: dict[CommandPath, None] = {}
         self.hosts: dict[str, None] = {}
@@ -129,15 +131,16 @@ class _PathFinder(ProgramFinder):
         super().simple(simple._replace(words=words), depth)
 
     def maybe_script(self, text: str, depth: int, *, sure: bool = False) -> None:
-        super().maybe_script(text, depth, sure=sure)
         if depth > MAX_DEPTH:
+            self.problem = self.unreadable = "a command too deeply nested"
             return
-        finder = _PathFinder(guess=False)
+        finder = _PathFinder(guess=False, budget=self._budget)
         finder.variables, finder.folders = dict(self.variables), list(self.folders)
         finder.script(text, depth + 1)
         self.paths |= dict.fromkeys(path._replace(sure=False) for path in finder.paths)
         self.hosts |= finder.hosts
         self.computed = self.computed or (finder.computed and sure)
+        self.problem = self.problem or (finder.problem if sure else None)
 
     def _redirect(self, operator: str, targets: Sequence[Word]) -> None:
         for target in targets:

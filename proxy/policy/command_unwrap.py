@@ -20,7 +20,7 @@ from proxy.policy.command_mentions import (
     scripts_in,
     starts_programs,
 )
-from proxy.policy.shell import MAX_DEPTH, SimpleCommand, parse_script, parse_substitutions
+from proxy.policy.shell import MAX_DEPTH, MAX_SCRIPT, SimpleCommand, parse_script, parse_substitutions
 from proxy.policy.shell_words import Word, shape_below
 
 if TYPE_CHECKING:
@@ -52,6 +52,18 @@ class Program(NamedTuple):
     path: str
 
 
+class Budget:
+    """How much text may still be read: scripts in scripts in words would otherwise take forever."""
+
+    def __init__(self) -> None:
+        self._left = 8 * MAX_SCRIPT
+
+    def take(self, length: int) -> bool:
+        """Return whether `length` more characters may be read."""
+        self._left -= length + 16
+        return self._left > 0
+
+
 class ProgramFinder:
     """Collects the programs that scripts would run.
 
@@ -60,8 +72,9 @@ class ProgramFinder:
     that a line cannot be parsed; `plain` is False where a command also sets variables for programs or writes to a file.
     """
 
-    def __init__(self, *, guess: bool = True) -> None:
+    def __init__(self, *, guess: bool = True, budget: Budget | None = None) -> None:
         self._guess = guess
+        self._budget = budget or Budget()
         self._prompts = False
         self.programs: list[Program] = []
         self.maybe: list[Program] = []
@@ -73,6 +86,9 @@ class ProgramFinder:
         self.plain = True
 
     def script(self, text: str, depth: int = 0) -> None:
+        if not self._budget.take(len(text)):
+            self.problem = self.unreadable = _TOO_DEEP
+            return
         # `${x@P}` runs the substitutions that a variable holds.
         self._prompts = self._prompts or "@P" in text
         script = parse_script(text, depth)
@@ -91,7 +107,7 @@ class ProgramFinder:
             self.problem = self.unreadable = _TOO_DEEP
             return
         # In prose, only the first word of a sentence may be a program: "please use curl".
-        finder = ProgramFinder(guess=False)
+        finder = ProgramFinder(guess=False, budget=self._budget)
         finder.script(text, depth + 1)
         self.mentioned |= leading_names(text)
         self.maybe += (*finder.programs, *finder.maybe)
@@ -214,8 +230,9 @@ class ProgramFinder:
         if "c" in options:
             self._script_word(operands[0] if operands else None, depth)
             # The words behind it are `$0`, `$1`, …, which the script may run.
-            self.maybe_script(" ".join(word.text for word in operands[1:]), depth)
-            self.maybe_script(" ".join(quote(word.text) for word in operands[2:]), depth)
+            if self._guess and len(operands) > 1:
+                self.maybe_script(" ".join(word.text for word in operands[1:]), depth)
+                self.maybe_script(" ".join(quote(word.text) for word in operands[2:]), depth)
         elif reads_stdin and (simple.piped or not simple.fed):
             self.problem = _IS_FED
         elif operands and operands[0].dynamic:
