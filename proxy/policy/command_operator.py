@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from proxy.policy.command_escapes import escapes_of
 from proxy.policy.command_mentions import program_name
-from proxy.policy.command_unwrap import Program, ProgramFinder
+from proxy.policy.command_unwrap import ProgramFinder
 from proxy.policy.conditions import as_tuple
 from proxy.policy.globs import compile_globs
 from proxy.policy.shell import SimpleCommand
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy.policy.arg_path import ArgPath
+    from proxy.policy.command_guess import Program
 
 # An allow of `ls` covers /bin/ls but not ./ls or /tmp/ls, which anybody may have put there.
 _TRUSTED: Final = frozenset({"/bin", "/sbin", "/usr/bin", "/usr/sbin"})

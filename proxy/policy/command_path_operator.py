@@ -69,23 +69,22 @@ def _read(value: Any) -> CommandPaths:
 def view_command_paths(value: Any) -> PathViews:
     """View a command line as all the paths that it names."""
     command = _read(value)
-    sure = [_view(path) for path in command.paths if path.sure]
-    loose = [_view(path) for path in command.paths if not path.sure]
-    problems = [problem for path in command.paths if (problem := _problem_of(path))]
+    views = [(path, _view(path)) for path in command.paths]
+    sure = [view for path, view in views if path.sure]
+    every = [view for _, view in views]
+    problems = [view.problem for path, view in views if view.problem and not _is_no_path(path.text)]
     return PathViews(
         _united(view.exact for view in sure) if command.complete else (),
-        _united(view.folded for view in (*sure, *loose)),
+        _united(view.folded for view in every),
         _united(view.relative for view in sure) if command.complete else (),
-        _united(view.globs for view in (*sure, *loose)),
+        _united(view.globs for view in every),
         command.problem or (problems[0] if problems else None),
     )
 
 
-def _problem_of(path: CommandPath) -> str | None:
-    """Return why a word cannot be judged; None for words that only look like such a path, as `~> 1.0` does."""
-    if _NO_PATH.match(path.text) or "/fd/" in path.text:
-        return None
-    return _view(path).problem
+def _is_no_path(text: str) -> bool:
+    """Return whether a word only looks like a path that cannot be judged, as `~> 1.0` and `/dev/fd/0` do."""
+    return _NO_PATH.match(text) is not None or "/fd/" in text
 
 
 def _view(path: CommandPath) -> PathViews:

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from proxy.policy import command_programs as programs
 from proxy.policy import wrappers
 from proxy.policy.command_expand import MAX_TEXTS, UNKNOWN_TEXT, expand_word, spoken_text
+from proxy.policy.command_guess import TOO_DEEP, Budget
 from proxy.policy.command_mentions import program_name
-from proxy.policy.command_unwrap import Budget, ProgramFinder
+from proxy.policy.command_unwrap import ProgramFinder
 from proxy.policy.globs import is_glob
 from proxy.policy.shell import MAX_DEPTH
 
@@ -101,6 +102,9 @@ class _PathFinder(ProgramFinder):
         self.spoken = False
         self.changed = False
 
+    def fresh(self) -> _PathFinder:
+        return _PathFinder(guess=False, budget=self.budget)
+
     def result(self) -> CommandPaths:
         problem = self.unreadable or (_COMPUTED if self.computed else None)
         if len(self.paths) + len(self.hosts) > MAX_PATHS:
@@ -132,9 +136,9 @@ class _PathFinder(ProgramFinder):
 
     def maybe_script(self, text: str, depth: int, *, sure: bool = False) -> None:
         if depth > MAX_DEPTH:
-            self.problem = self.unreadable = "a command too deeply nested"
+            self.problem = self.unreadable = TOO_DEEP
             return
-        finder = _PathFinder(guess=False, budget=self._budget)
+        finder = self.fresh()
         finder.variables, finder.folders = dict(self.variables), list(self.folders)
         finder.script(text, depth + 1)
         self.paths |= dict.fromkeys(path._replace(sure=False) for path in finder.paths)

@@ -8,19 +8,12 @@ from __future__ import annotations
 import re
 from itertools import takewhile
 from shlex import quote
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from proxy.policy import wrappers
-from proxy.policy.command_mentions import (
-    is_script,
-    leading_names,
-    may_hold_program,
-    names_in,
-    program_name,
-    scripts_in,
-    starts_programs,
-)
-from proxy.policy.shell import MAX_DEPTH, MAX_SCRIPT, SimpleCommand, parse_script, parse_substitutions
+from proxy.policy.command_guess import IS_FED, LATE_SCRIPT, NEAR, STDIN, TOO_DEEP, GuessingFinder, Program
+from proxy.policy.command_mentions import leading_names, names_in, program_name
+from proxy.policy.shell import MAX_DEPTH, SimpleCommand, parse_script
 from proxy.policy.shell_words import Word, shape_below
 
 if TYPE_CHECKING:
@@ -29,68 +22,26 @@ if TYPE_CHECKING:
 
 # Where a program is expected these are none; the program follows: `sudo { curl x; }`, `! curl x`.
 _OPENERS: Final = frozenset({"{", "!", "then", "do"})
-_STDIN: Final = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
-_TOO_DEEP: Final = "a command too deeply nested"
 _LATE: Final = "a program whose name is known only when it runs"
-_LATE_SCRIPT: Final = "a script whose text is known only when it runs"
-_IS_FED: Final = "a program that reads its commands from standard input"
 
 
 # The running shell itself, by its process.
 _OWN_EXECUTABLE: Final = re.compile(r"^/+proc/+[^/]+/+(?:task/+[^/]+/+)?exe$")
-_IN_BIN: Final = re.compile(r"(?:^|/)s?bin/[^/]+$")
 _DESCRIPTOR: Final = re.compile(r"^/+(?:proc/+[^/]+|dev)/+fd/")
-# How far the words that say what a program does may be from its start.
-_NEAR: Final = 64
 
 
-class Program(NamedTuple):
-    """One program that would run, its arguments, and how it was called."""
+class ProgramFinder(GuessingFinder):
+    """Collects the programs that scripts would run."""
 
-    name: str
-    args: tuple[Word, ...]
-    path: str
-
-
-class Budget:
-    """How much text may still be read: scripts in scripts in words would otherwise take forever."""
-
-    def __init__(self) -> None:
-        self._left = 8 * MAX_SCRIPT
-
-    def take(self, length: int) -> bool:
-        """Return whether `length` more characters may be read."""
-        self._left -= length + 16
-        return self._left > 0
-
-
-class ProgramFinder:
-    """Collects the programs that scripts would run.
-
-    `maybe` are programs that others may run, such as the words of a program that no table knows;
-    `mentioned` are names in code that is not parsed; `problem` says why programs may be missing, `unreadable`
-    that a line cannot be parsed; `plain` is False where a command also sets variables for programs or writes to a file.
-    """
-
-    def __init__(self, *, guess: bool = True, budget: Budget | None = None) -> None:
-        self._guess = guess
-        self._budget = budget or Budget()
-        self._prompts = False
-        self.programs: list[Program] = []
-        self.maybe: list[Program] = []
-        self.written: dict[str, str] = {}
-        self.said = ""
-        self.mentioned: set[str] = set()
-        self.problem: str | None = None
-        self.unreadable: str | None = None
-        self.plain = True
+    def fresh(self) -> ProgramFinder:
+        return ProgramFinder(guess=False, budget=self.budget)
 
     def script(self, text: str, depth: int = 0) -> None:
-        if not self._budget.take(len(text)):
-            self.problem = self.unreadable = _TOO_DEEP
+        if not self.budget.take(len(text)):
+            self.problem = self.unreadable = TOO_DEEP
             return
         # `${x@P}` runs the substitutions that a variable holds.
-        self._prompts = self._prompts or "@P" in text
+        self.prompts = self.prompts or "@P" in text
         script = parse_script(text, depth)
         self.unreadable = "a NUL character" if "\0" in text else self.unreadable or script.problem
         self.problem = self.problem or self.unreadable
@@ -98,29 +49,13 @@ class ProgramFinder:
         for simple in script.commands:
             self.simple(simple, depth)
 
-    def maybe_script(self, text: str, depth: int, *, sure: bool = False) -> None:
-        """Add what a text would run if it were a command line: another program may take it for one.
-
-        With `sure` it does, so what cannot be known of it is a problem.
-        """
-        if depth > MAX_DEPTH:
-            self.problem = self.unreadable = _TOO_DEEP
-            return
-        # In prose, only the first word of a sentence may be a program: "please use curl".
-        finder = ProgramFinder(guess=False, budget=self._budget)
-        finder.script(text, depth + 1)
-        self.mentioned |= leading_names(text)
-        self.maybe += (*finder.programs, *finder.maybe)
-        self.mentioned |= finder.mentioned
-        self.problem = self.problem or (finder.problem if sure else None)
-
     def simple(self, simple: SimpleCommand, depth: int = 0) -> None:
         for word in (*simple.words, *map(Word, simple.fed)):
             text = word.text
-            self._subscripts(text, depth)
+            self.read_subscripts(text, depth)
             if word.dynamic and "[" in text and "$(" in text:
-                self.problem = _LATE_SCRIPT
-            if self._prompts and ("$(" in text or "`" in text):
+                self.problem = LATE_SCRIPT
+            if self.prompts and ("$(" in text or "`" in text):
                 self.maybe_script(text, depth, sure=True)
         words = [] if simple.loop else list(simple.words)
         # `X=1 curl` runs curl. A leading option is what is left of an argv such as `-c "curl x"`.
@@ -128,36 +63,6 @@ class ProgramFinder:
             self._assignment(words.pop(0))
         if words:
             self.run(words, simple, depth)
-
-    def _subscripts(self, text: str, depth: int) -> None:
-        """Read the substitutions in a subscript: arithmetic runs them, however they are quoted (`a[$(curl x)]`)."""
-        inside = text.partition("[")[2]
-        if "$(" in inside or "`" in inside or (inside and "${" in inside):
-            script = parse_substitutions(inside, depth + 1)
-            for simple in script.commands:
-                self.simple(simple, depth + 1)
-
-    def _texts(self, words: Sequence[Word], simple: SimpleCommand, depth: int) -> None:
-        """Follow text that the line says or writes to a file, to a program that may run it."""
-        name = program_name(words[0].text)
-        inert = name in wrappers.INERT and name != "chmod"
-        said, self.said = self.said, ""
-        if said and simple.piped and not inert:
-            self.maybe_script(said, depth, sure=name in wrappers.FED)
-        if self.written:
-            used = [word.text for word in words[: 1 if inert else None]]
-            for path in [path for path in self.written if any(path in word for word in used)]:
-                self.maybe_script(self.written.pop(path), depth, sure=name != "chmod")
-        if name in wrappers.WRITES_TEXT:
-            text = "\n".join((*(word.text for word in words[1:]), *simple.fed))
-            targets = [redirect.target.text for redirect in simple.redirects if ">" in redirect.operator]
-            if name == "tee":
-                text = said or text
-                targets += [word.text for word in words[1:]]
-            self.written.update((target.rpartition("/")[2], text) for target in targets if target)
-            self.said = text if simple.feeds == "pipe" else ""
-            if simple.feeds == "process":
-                self.maybe_script(text, depth)
 
     def _assignment(self, word: Word) -> None:
         name, _, value = word.text.partition("=")
@@ -170,12 +75,12 @@ class ProgramFinder:
         """Add `words` as a program with its arguments, and whatever that program runs."""
         head, args = words[0], tuple(words[1:])
         if depth > MAX_DEPTH:
-            self.problem = self.unreadable = _TOO_DEEP
+            self.problem = self.unreadable = TOO_DEEP
             return
         if head.text in _OPENERS and args:
             self.simple(simple._replace(words=args), depth + 1)
             return
-        self._texts(words, simple, depth)
+        self.follow_texts(words, simple, depth)
         name = "sh" if _OWN_EXECUTABLE.search(head.text) else program_name(head.text)
         # `$CMD x`, `find -exec {} ;` and cmd.exe's `%COMSPEC% /c x` can be any program.
         if head.dynamic or "{}" in head.text or name.count("%") > 1 or _DESCRIPTOR.search(head.text):
@@ -184,7 +89,7 @@ class ProgramFinder:
             # What some programs take for a command of the shell: `less x`, then `!curl y`.
             self.maybe += (Program(inner, args, head.text) for inner in leading_names(head.text))
         self.programs.append(Program(name, args, head.text))
-        self._mentions(name, args, simple, depth)
+        self.guess(name, args, simple, depth)
         self._see_through(name, args, simple, depth)
 
     def _see_through(self, name: str, args: tuple[Word, ...], simple: SimpleCommand, depth: int) -> None:
@@ -212,8 +117,8 @@ class ProgramFinder:
         elif name in (".", "source") and simple.fed:
             for text in simple.fed:
                 self.script(text, depth + 1)
-        elif name in (".", "source") and args and (args[0].text in _STDIN or not _is_emitted(args[0])):
-            self.problem = _LATE_SCRIPT
+        elif name in (".", "source") and args and (args[0].text in STDIN or not _is_emitted(args[0])):
+            self.problem = LATE_SCRIPT
         elif name in wrappers.SETS_VARIABLES:
             self._variables(args)
 
@@ -224,25 +129,25 @@ class ProgramFinder:
             option = operands.pop(0).text
             options += "" if option.startswith("--") else option[1:]
             if option in wrappers.SHELL_VALUE_OPTIONS and operands and operands.pop(0).dynamic:
-                self.problem = _LATE_SCRIPT
+                self.problem = LATE_SCRIPT
         # `bash`, `bash -s` and `bash /dev/stdin` run whatever comes in: `base64 -d x | sh`.
-        reads_stdin = not operands or "s" in options or operands[0].text in _STDIN
+        reads_stdin = not operands or "s" in options or operands[0].text in STDIN
         if "c" in options:
             self._script_word(operands[0] if operands else None, depth)
             # The words behind it are `$0`, `$1`, …, which the script may run.
-            if self._guess and len(operands) > 1:
+            if self.guesses and len(operands) > 1:
                 self.maybe_script(" ".join(word.text for word in operands[1:]), depth)
                 self.maybe_script(" ".join(quote(word.text) for word in operands[2:]), depth)
         elif reads_stdin and (simple.piped or not simple.fed):
-            self.problem = _IS_FED
+            self.problem = IS_FED
         elif operands and operands[0].dynamic:
-            self.problem = _LATE_SCRIPT
+            self.problem = LATE_SCRIPT
         for text in simple.fed:
             self.script(text, depth + 1)
 
     def _script_word(self, word: Word | None, depth: int) -> None:
         if word is None:
-            self.problem = _IS_FED
+            self.problem = IS_FED
             return
         self._dynamic((word,))
         self.script(word.text, depth + 1)
@@ -261,7 +166,7 @@ class ProgramFinder:
             if lowered in ("/c", "/k", "-c", "-command", "/command") and i + 1 < len(texts):
                 self.script(" ".join(texts[i + 1 :]), depth + 1)
         if not texts or texts[-1] == "-":
-            self.problem = _IS_FED
+            self.problem = IS_FED
 
     def _variables(self, args: tuple[Word, ...]) -> None:
         for word in filter(_is_assignment, args):
@@ -284,11 +189,11 @@ class ProgramFinder:
         for text in simple.fed:
             self.script(text, depth + 1)
         if simple.piped and name not in wrappers.WRAPPERS:
-            self.problem = _IS_FED
+            self.problem = IS_FED
 
     def _dynamic(self, words: Sequence[Word]) -> None:
         if any(word.dynamic for word in words):
-            self.problem = _LATE_SCRIPT
+            self.problem = LATE_SCRIPT
 
     def _executing(self, args: tuple[Word, ...], simple: SimpleCommand, depth: int) -> None:
         for i, word in enumerate(args):
@@ -320,7 +225,7 @@ class ProgramFinder:
         self, words: frozenset[str], skipped: int, args: tuple[Word, ...], simple: SimpleCommand, depth: int
     ) -> None:
         """Add the program behind `uv run`, `bundle exec` or `direnv exec DIR`."""
-        at = next((i for i, word in enumerate(args[:_NEAR]) if word.text in words), None)
+        at = next((i for i, word in enumerate(args[:NEAR]) if word.text in words), None)
         if at is not None:
             rest = self._operands(args[at + 1 :], "", skipped, depth)
             if rest:
@@ -337,7 +242,7 @@ class ProgramFinder:
         rest = self._operands(args, *wrappers.WRAPPERS[name], depth)
         if not rest:
             if simple.piped and name != "xargs":
-                self.problem = _IS_FED
+                self.problem = IS_FED
         elif name in wrappers.THROUGH_SHELL:
             self._dynamic(rest)
             self.script(" ".join(word.text for word in rest), depth + 1)
@@ -357,7 +262,7 @@ class ProgramFinder:
                 takes_value = text in wrappers.LONG_WITH_VALUE if text.startswith("--") else short
                 if takes_value and len(rest) > 1:
                     # `--user` takes a value behind sudo and none behind systemd-run.
-                    self._unknown_word(rest[1], tuple(rest[2:]), depth)
+                    self.take_unknown(rest[1], tuple(rest[2:]), depth)
                 del rest[: 2 if takes_value else 1]
             elif _is_assignment(rest[0]):
                 self._assignment(rest.pop(0))
@@ -367,60 +272,6 @@ class ProgramFinder:
             else:
                 break
         return rest
-
-    def _mentions(self, name: str, args: tuple[Word, ...], simple: SimpleCommand, depth: int) -> None:
-        if name.rstrip("0123456789.-") in wrappers.INTERPRETERS:
-            self._code(name, args, simple, depth)
-            return
-        if name in wrappers.FINDS and simple.feeds:
-            self.mentioned.update(program_name(word.text) for word in args)
-        if name in wrappers.INERT or name in wrappers.WRAPPERS or name in wrappers.SHELLS:
-            self._options(name, args, depth)
-            return
-        for i, word in enumerate(args if self._guess or name in wrappers.RUNNERS else ()):
-            self.mentioned.update(names_in(word.text) if name in wrappers.RUNNERS else ())
-            self._unknown_word(word, args[i + 1 :] if i < _NEAR else (), depth, sure=name in wrappers.RUNNERS)
-
-    def _code(self, name: str, args: tuple[Word, ...], simple: SimpleCommand, depth: int) -> None:
-        texts = [*(word.text for word in args), *simple.fed]
-        sed = name.endswith("sed")
-        starts = any(starts_programs(text, sed=sed) for text in texts)
-        for text in texts:
-            self.mentioned.update(names_in(text))
-            for inner in scripts_in(text, sed=sed) if self._guess else ():
-                self.maybe_script(inner, depth, sure=starts)
-        if simple.piped and (not args or args[-1].text in _STDIN):
-            self.problem = _IS_FED
-        if any((word.dynamic and not word.text) or any(p.kind == "process" for p in word.pieces) for word in args):
-            self.problem = _LATE_SCRIPT
-        # Code that the line feeds it: an allow of the interpreter does not cover that.
-        self.plain = self.plain and not simple.fed
-
-    def _options(self, name: str, args: tuple[Word, ...], depth: int) -> None:
-        """Note the programs that options of a program with harmless words may name: `tar -I curl`."""
-        if name in wrappers.COPIES:
-            self.mentioned.update(program_name(word.text) for word in args if _IN_BIN.search(word.text))
-        after = wrappers.RUNNING_OPTIONS.get(name, ())
-        for i, word in enumerate(args):
-            before = args[i - 1].text if i else ""
-            if before in after or may_hold_program(name, word.text) or (name == "git" and args[0].text == "config"):
-                self._run_by_option(word.text, depth)
-            for option in after:
-                if word.text.startswith(option) and len(word.text) > len(option):
-                    self._run_by_option(word.text[len(option) :], depth)
-
-    def _run_by_option(self, text: str, depth: int) -> None:
-        self.mentioned.update(names_in(text))
-        for inner in scripts_in(text):
-            self.maybe_script(inner, depth, sure=True)
-
-    def _unknown_word(self, word: Word, rest: tuple[Word, ...], depth: int, *, sure: bool = False) -> None:
-        """Note what a word would run, of a program that may run its words."""
-        if is_script(word.text):
-            self.maybe_script(word.text, depth, sure=sure)
-            return
-        for name in leading_names(word.text):
-            self.maybe.append(Program(name, rest, word.text))
 
 
 def _is_emitted(word: Word) -> bool:
