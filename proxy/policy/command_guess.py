@@ -83,8 +83,8 @@ class GuessingFinder(ABC):
         """Add what a simple command runs."""
 
     @abstractmethod
-    def fresh(self) -> GuessingFinder:
-        """Return a finder of the same kind that has found nothing yet, and guesses less."""
+    def fresh(self, *, guess: bool) -> GuessingFinder:
+        """Return a finder of the same kind that has found nothing yet."""
 
     def maybe_script(self, text: str, depth: int, *, sure: bool = False) -> None:
         """Add what a text would run if it were a command line: another program may take it for one.
@@ -95,7 +95,7 @@ class GuessingFinder(ABC):
             self.problem = self.unreadable = TOO_DEEP
             return
         # In prose, only the first word of a sentence may be a program: "please use curl".
-        finder = self.fresh()
+        finder = self.fresh(guess=sure and self.guesses)
         finder.script(text, depth + 1)
         self.mentioned |= leading_names(text)
         self.maybe += (*finder.programs, *finder.maybe)

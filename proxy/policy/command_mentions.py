@@ -81,7 +81,13 @@ def scripts_in(text: str, *, sed: bool = False) -> Iterator[str]:
     """Return the parts of code or of an option's value that may be command lines."""
     if not _EDITING.match(text):
         yield text
-    if "=" in text or text.startswith("!"):
-        yield text.rpartition("=")[2].lstrip("!")
+    if text.startswith((":", "!")):
+        yield text.lstrip(":! \t")
+    # What follows each of the first signs: `-c alias.x=!curl`, `--checkpoint-action=exec=curl`.
+    rest = text
+    for _ in range(3):
+        _, equals, rest = rest.partition("=")
+        if equals:
+            yield rest.lstrip("!")
     found = chain(_LITERAL.finditer(text), _SED_RUN.finditer(text) if sed else ())
     yield from (match[match.lastindex or 0] for match in islice(found, _MAX_SCRIPTS))

@@ -102,8 +102,8 @@ class _PathFinder(ProgramFinder):
         self.spoken = False
         self.changed = False
 
-    def fresh(self) -> _PathFinder:
-        return _PathFinder(guess=False, budget=self.budget)
+    def fresh(self, *, guess: bool) -> _PathFinder:
+        return _PathFinder(guess=guess, budget=self.budget)
 
     def result(self) -> CommandPaths:
         problem = self.unreadable or (_COMPUTED if self.computed else None)
@@ -138,7 +138,7 @@ class _PathFinder(ProgramFinder):
         if depth > MAX_DEPTH:
             self.problem = self.unreadable = TOO_DEEP
             return
-        finder = self.fresh()
+        finder = self.fresh(guess=sure and self.guesses)
         finder.variables, finder.folders = dict(self.variables), list(self.folders)
         finder.script(text, depth + 1)
         self.paths |= dict.fromkeys(path._replace(sure=False) for path in finder.paths)
@@ -165,8 +165,8 @@ class _PathFinder(ProgramFinder):
         if self.spoken and self.changed and (reads or simple.feeds in ("substitution", "process")):
             self.computed = True
 
-    def _assignment(self, word: Word) -> None:
-        super()._assignment(word)
+    def _assignment(self, word: Word, depth: int) -> None:
+        super()._assignment(word, depth)
         name, _, value = word.text.partition("=")
         base = name.rstrip("+").partition("[")[0]
         before = self.variables.get(base, ()) if name.endswith("+") else ()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from proxy.policy import wrappers
 from proxy.policy.command_guess import IS_FED, LATE_SCRIPT, NEAR, STDIN, TOO_DEEP, GuessingFinder, Program
-from proxy.policy.command_mentions import leading_names, names_in, program_name
+from proxy.policy.command_mentions import is_script, leading_names, names_in, program_name
 from proxy.policy.shell import MAX_DEPTH, SimpleCommand, parse_script
 from proxy.policy.shell_words import Word, shape_below
 
@@ -33,8 +33,8 @@ _DESCRIPTOR: Final = re.compile(r"^/+(?:proc/+[^/]+|dev)/+fd/")
 class ProgramFinder(GuessingFinder):
     """Collects the programs that scripts would run."""
 
-    def fresh(self) -> ProgramFinder:
-        return ProgramFinder(guess=False, budget=self.budget)
+    def fresh(self, *, guess: bool) -> ProgramFinder:
+        return ProgramFinder(guess=guess, budget=self.budget)
 
     def script(self, text: str, depth: int = 0) -> None:
         if not self.budget.take(len(text)):
@@ -60,14 +60,14 @@ class ProgramFinder(GuessingFinder):
         words = [] if simple.loop else list(simple.words)
         # `X=1 curl` runs curl. A leading option is what is left of an argv such as `-c "curl x"`.
         while words and (_is_assignment(words[0]) or (words[0].text.startswith("-") and len(words) > 1)):
-            self._assignment(words.pop(0))
+            self._assignment(words.pop(0), depth)
         if words:
             self.run(words, simple, depth)
 
-    def _assignment(self, word: Word) -> None:
+    def _assignment(self, word: Word, depth: int) -> None:
         name, _, value = word.text.partition("=")
         self.plain = False
-        self.mentioned.update(names_in(value))
+        self._value(value, depth)
         if name.startswith(wrappers.LOADING):
             self.problem = f"a command that sets {name}"
 
@@ -120,7 +120,7 @@ class ProgramFinder(GuessingFinder):
         elif name in (".", "source") and args and (args[0].text in STDIN or not _is_emitted(args[0])):
             self.problem = LATE_SCRIPT
         elif name in wrappers.SETS_VARIABLES:
-            self._variables(args)
+            self._variables(args, depth)
 
     def _shell(self, args: tuple[Word, ...], simple: SimpleCommand, depth: int) -> None:
         options = ""
@@ -168,10 +168,16 @@ class ProgramFinder(GuessingFinder):
         if not texts or texts[-1] == "-":
             self.problem = IS_FED
 
-    def _variables(self, args: tuple[Word, ...]) -> None:
+    def _value(self, value: str, depth: int) -> None:
+        # Programs run what some variables hold: GIT_PAGER, EDITOR, LESSOPEN.
+        self.mentioned.update(names_in(value))
+        if is_script(value):
+            self.maybe_script(value, depth)
+
+    def _variables(self, args: tuple[Word, ...], depth: int) -> None:
         for word in filter(_is_assignment, args):
             variable, _, value = word.text.partition("=")
-            self.mentioned.update(names_in(value))
+            self._value(value, depth)
             # `export PATH=$PATH:~/bin` is in every setup script.
             if variable.startswith(wrappers.LOADING) and variable != "PATH":
                 self.problem = f"a command that sets {variable}"
@@ -262,10 +268,10 @@ class ProgramFinder(GuessingFinder):
                 takes_value = text in wrappers.LONG_WITH_VALUE if text.startswith("--") else short
                 if takes_value and len(rest) > 1:
                     # `--user` takes a value behind sudo and none behind systemd-run.
-                    self.take_unknown(rest[1], tuple(rest[2:]), depth)
+                    self.maybe_script(" ".join(quote(word.text) for word in rest[1:]), depth)
                 del rest[: 2 if takes_value else 1]
-            elif _is_assignment(rest[0]):
-                self._assignment(rest.pop(0))
+            elif _is_assignment(rest[0]) and not is_script(text):
+                self._assignment(rest.pop(0), depth)
             elif skipped:
                 skipped -= 1
                 rest.pop(0)

@@ -27,7 +27,7 @@ _SWALLOWING: Final = frozenset({"for", "select", "case"})
 _BRACES: Final = re.compile(r"""(?:[^\s;&|<>()'"\\}]++|\\.|'[^']*+'|"(?:[^"\\]|\\.)*+")*+\}""", re.DOTALL)
 _DESCRIPTOR: Final = re.compile(r"\d+|\{\w+\}")
 _ARRAY: Final = re.compile(r"\w+(?:\[.*\])?\+?=", re.DOTALL)
-_INDEX: Final = re.compile(r"\[[^\]]*\]\+?=")
+_INDEX: Final = re.compile(r"^\[[^\]]*\]\+?=")
 _NAME: Final = frozenset(string.ascii_letters + string.digits + "_")
 
 

@@ -34,7 +34,7 @@ WRAPPERS: Final[dict[str, tuple[str, int]]] = {
             "ld-linux-x86-64.so.2 ld-linux.so.2 ld-linux-aarch64.so.1 ld-musl-x86_64.so.1 linux32 linux64 i386 x86_64 "
             "uname26 valgrind catchsegv aoss multitime rlwrap grc xvfb-run dbus-launch gamemoderun mangohud optirun "
             "primusrun fakechroot systemd-inhibit systemd-cat tsocks nocache ccache distcc pexec uvx sem ts .shell "
-            ".system shell spawn execute sshpass ssh-agent softlimit chpst bunx aa-exec openvt heaptrack rr ktrace "
+            ".system shell spawn execute ssh-agent softlimit chpst bunx aa-exec openvt heaptrack rr ktrace "
             "truss dtruss memusage"
         ),
         ("", 0),
@@ -55,6 +55,7 @@ WRAPPERS: Final[dict[str, tuple[str, int]]] = {
     "ltrace": ("eopsuanx", 0),
     "nsenter": ("tSG", 0),
     "setarch": ("", 0),
+    "sshpass": ("pfdP", 0),
     **dict.fromkeys(("choom", "ioprio"), ("np", 0)),
     "prlimit": ("p", 0),
     "hyperfine": ("wmMrpcnsLPDSNiu", 0),
