@@ -115,10 +115,10 @@ def find_expected(options: ProxyOptions) -> FoundProxy:
     return FoundProxy(settings, running.listen if running else settings.listen, options.agent, token)
 
 
-def endpoint(options: EndpointOptions, found: FoundProxy, *, here: bool = True) -> ProxyEndpoint:
+def endpoint(options: EndpointOptions, found: FoundProxy, *, here: bool = True, node: bool = True) -> ProxyEndpoint:
     """Return what the agent needs to use the proxy; `here`: it runs on this machine, so the CA's files must exist.
 
-    Raises ConfigError if they do not.
+    `node`: so must the script for Node, which a confined agent does not need. Raises ConfigError if they do not.
     """
     authority = Authority(found.settings.state_dir)
     folder = (options.ca_folder.expanduser() if options.ca_folder else authority.folder).absolute()
@@ -126,11 +126,12 @@ def endpoint(options: EndpointOptions, found: FoundProxy, *, here: bool = True) 
     # proxy that --listen names has a CA of its own.
     if options.ca_folder is None and not (here and options.listen):
         authority.ensure()
-    missing = [name for name in ("ca.pem", "bundle.pem", NODE_SCRIPT) if here and not (folder / name).is_file()]
+    needed = ("ca.pem", "bundle.pem", *([NODE_SCRIPT] if node else []))
+    missing = [name for name in needed if here and not (folder / name).is_file()]
     if missing:
         raise ConfigError(
             f"there is no {missing[0]} in {folder}, which the agent needs to use and trust the proxy; "
-            f"name the folder with the proxy's ca.pem, bundle.pem and {NODE_SCRIPT} with --ca-folder"
+            f"name the folder with the proxy's {', '.join(needed)} with --ca-folder"
         )
     url = proxy_url(found.address, options.agent, found.token)
     # A container has NODE_OPTIONS of its own, which are unknown here.
