@@ -29,6 +29,7 @@ class Commands(LazyGroup):
 
     entries = (
         CommandEntry("up", "Run the proxy until SIGTERM or Ctrl-C.", PROXY),
+        CommandEntry("stop", "Stop the running proxy, and wait until it has ended.", PROXY),
         CommandEntry("status", "Show whether the proxy runs, where it listens and which policy is in force.", PROXY),
         CommandEntry("doctor", "Check whether Interlock works here, and say how to fix what does not.", PROXY),
         CommandEntry("confine", "Run an agent in a network that only reaches the proxy.", AGENT),
