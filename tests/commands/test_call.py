@@ -74,7 +74,7 @@ def test_a_local_server_is_called_behind_the_gate(
 ) -> None:
     interlock, _ = world
     policy = {"INTERLOCK_POLICY": str(interlock.run["policy"]), "INTERLOCK_STATE_DIR": str(tmp_path)}
-    command = [*STDIO[:-1], str(tmp_path / "log")]
+    command = [*STDIO[:-1], str(tmp_path / "executions")]
     told = interlock_cli("call", "files", "echo", "text=hi", "--json", *command, env=policy)
     assert told.returncode == 0, told.stderr
     assert json.loads(told.stdout)["result"]["content"][0]["text"] == "hi"
@@ -89,10 +89,7 @@ def test_a_local_server_is_called_behind_the_gate(
         (["http://127.0.0.1:1/mcp"], "error: http://127.0.0.1:1/mcp cannot be called"),
         (["files"], "error: 'files' is not a URL; for a local server write: interlock call files [TOOL] -- COMMAND"),
         (["http://127.0.0.1:1/mcp", "--", "true"], "error: 'http://127.0.0.1:1/mcp' is a URL, so there is nothing to"),
-        (
-            ["x", "echo", "text", "--", sys.executable, "-m", "tests.servers.python_stdio"],
-            "error: 'text' is not an argu",
-        ),
+        (["x", "echo", "text", *STDIO], "error: 'text' is not an argument"),
         (["x", "--", "false"], "error: x cannot be called"),
     ],
 )
