@@ -73,7 +73,7 @@ def test_a_local_server_is_called_behind_the_gate(
     world: tuple[Interlock, dict[str, ServerHandle]], tmp_path: Path
 ) -> None:
     interlock, _ = world
-    policy = {"INTERLOCK_POLICY": str(interlock.run["policy"]), "INTERLOCK_STATE_DIR": str(tmp_path)}
+    policy = {"INTERLOCK_POLICY": str(interlock.run["policy"]), "INTERLOCK_STATE_DIR": str(tmp_path / "state")}
     command = [*STDIO[:-1], str(tmp_path / "executions")]
     told = interlock_cli("call", "files", "echo", "text=hi", "--json", *command, env=policy)
     assert told.returncode == 0, told.stderr
