@@ -113,6 +113,7 @@ def test_the_agent_gets_certificates_and_nothing_with_a_key_in_it(stage: Stage) 
     share.mkdir()
     ca.mkdir()
     (ca / "ca.pem").write_text("certificate")
+    (ca / "node-proxy.cjs").write_text("script")
     (ca / "bundle.pem").write_text("certificates\n-----BEGIN EC PRIVATE KEY-----\n")
     env = {"INTERLOCK_STATE_DIR": str(stage.folder), "SIDECAR_SHARE": str(share)}
     code, _, stderr = stage.run(**env)
@@ -123,6 +124,7 @@ def test_the_agent_gets_certificates_and_nothing_with_a_key_in_it(stage: Stage) 
     assert {path.name: path.stat().st_mode & 0o777 for path in share.iterdir()} == {
         "ca.pem": 0o644,
         "bundle.pem": 0o644,
+        "node-proxy.cjs": 0o644,
     }
 
 

@@ -6,6 +6,7 @@ sinkhole uses the same list for trust.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
@@ -23,13 +24,21 @@ ROOTS: Final = (
     *("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "PIP_CERT", "AWS_CA_BUNDLE", "CARGO_HTTP_CAINFO"),
     *("GRPC_DEFAULT_SSL_ROOTS_FILE_PATH", "CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE", "HTTPLIB2_CA_CERTS"),
     *("WEBSOCKET_CLIENT_CA_BUNDLE", "NIX_SSL_CERT_FILE"),
+    "npm_config_cafile",  # npm: a `cafile` in npmrc would replace NODE_EXTRA_CA_CERTS; the environment comes before it
 )
 # A file in these is added to the program's own roots: the CA alone.
 EXTRA: Final = ("NODE_EXTRA_CA_CERTS", "DENO_CERT")
 NODE_PROXY: Final = "NODE_USE_ENV_PROXY"
-SHOWN: Final = ("HTTPS_PROXY", "HTTP_PROXY", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", NODE_PROXY)
+# Node loads a script by this one, for what NODE_PROXY does not cover; it may hold options of the user's, too.
+NODE_OPTIONS: Final = "NODE_OPTIONS"
+SHOWN: Final = (
+    *("HTTPS_PROXY", "HTTP_PROXY", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"),
+    *(NODE_PROXY, NODE_OPTIONS),
+)
 # The proxy's own settings and secrets (the operator's token, the commit secret) start so; no agent gets them.
 OURS: Final = "INTERLOCK_"
+
+_BARE: Final = re.compile(r"[\w./@%+=:,-]+")
 
 # A value for each variable; None for one that must not be set.
 type Changes = dict[str, str | None]
@@ -37,11 +46,16 @@ type Changes = dict[str, str | None]
 
 @dataclass(frozen=True, slots=True)
 class ProxyEndpoint:
-    """What an agent needs: the proxy's URL, its CA's certificate, and a bundle of that and the system's roots."""
+    """What an agent needs: the proxy's URL, its CA's certificate, and a bundle of that and the system's roots.
+
+    `node_script` makes every version of Node use the proxy, `node_options` is what NODE_OPTIONS holds already.
+    """
 
     url: str
     ca: str
     bundle: str
+    node_script: str
+    node_options: str = ""
 
 
 def proxy_url(address: str, agent: str | None = None, token: str | None = None) -> str:
@@ -66,7 +80,17 @@ def trust(endpoint: ProxyEndpoint) -> Changes:
 
 def through_proxy(endpoint: ProxyEndpoint) -> Changes:
     """Return the variables that send programs through the proxy, for every host, and make them trust it."""
-    return dict.fromkeys(PROXY, endpoint.url) | {NODE_PROXY: "1"} | trust(endpoint) | dict.fromkeys(BYPASS)
+    node = {NODE_PROXY: "1", NODE_OPTIONS: with_script(endpoint.node_options, endpoint.node_script)}
+    return dict.fromkeys(PROXY, endpoint.url) | node | trust(endpoint) | dict.fromkeys(BYPASS)
+
+
+def with_script(options: str, script: str) -> str:
+    """Return a value of NODE_OPTIONS that makes Node load `script` first, and then do what `options` say."""
+    # Node splits the value at blanks; inside double quotes it takes a backslash for an escape.
+    quoted = script if _BARE.fullmatch(script) else '"{}"'.format(script.replace("\\", "\\\\").replace('"', '\\"'))
+    first = f"--require {quoted}"
+    rest = options.removeprefix(first).strip()
+    return f"{first} {rest}" if rest else first
 
 
 def without_proxy(endpoint: ProxyEndpoint) -> Changes:

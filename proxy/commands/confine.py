@@ -91,7 +91,7 @@ def run(
 
     try:
         found = find_running(options, up=up)
-        way_in = endpoint(options, found)
+        way_in = endpoint(options, found, node=False)
         environ = change(os.environ, without_proxy(way_in))
         # Before anything is confined: a missing program must exit with 127, as in a shell.
         launch = plan_launch(command, environ)

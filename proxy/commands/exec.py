@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
+import time
 from typing import Annotated, NoReturn
 
 import typer
 
 from proxy.agent.env import change, through_proxy
+from proxy.audit.event import Filter
+from proxy.audit.reader import open_audit
 from proxy.commands.options import takes
-from proxy.commands.proxy_address import NOT_STARTED, EndpointOptions, Up, endpoint, find_running
+from proxy.commands.proxy_address import NOT_STARTED, EndpointOptions, FoundProxy, Up, endpoint, find_running
 from proxy.errors import InterlockError, StartError
-from proxy.sandbox.process_reaper import RESTORED, start_code
-from proxy.sandbox.server_process import plan_launch
+from proxy.sandbox.process_reaper import PR_SET_PDEATHSIG, RESTORED, prctl, start_code
+from proxy.sandbox.server_process import Launch, plan_launch
 
 EPILOG = """
 Examples:
@@ -23,6 +27,12 @@ Examples:
   INTERLOCK_AGENT_TOKEN=ilk_… interlock exec --agent build-bot -- python agent.py
   interlock exec -- sh -c 'curl https://mcp.example.com/'
 """
+# Signals that are passed on to the command. The keyboard's own go to the command anyway: see `_pass_on`.
+PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+SI_KERNEL = 0x80
+COUNT_SECONDS = 5.0
+
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Do not say at the end how many calls were seen.")]
 
 
 @takes(EndpointOptions)
@@ -30,34 +40,112 @@ def exec_(
     options: EndpointOptions,
     command: Annotated[list[str], typer.Argument(help="The agent's command and arguments, after --.")],
     up: Up = False,  # noqa: FBT002
+    quiet: Quiet = False,  # noqa: FBT002
 ) -> None:
     """Run an agent with the environment variables that send it through the proxy.
 
     They also make it trust the proxy's CA. NO_PROXY and all INTERLOCK_ variables are removed.
-    The command replaces this process, so signals, streams and the exit code are its own. A program
-    can ignore its environment; with `interlock confine` it cannot bypass the proxy.
+    Signals and streams are the command's own. At the end, one line on stderr says how many calls the
+    proxy saw. A program can ignore its environment; with `interlock confine` it cannot bypass the proxy.
 
     Exit code: the command's; 127 if there is no such program, 126 if it cannot be executed,
     125 if it was not started, for example because no proxy runs.
     """
     try:
         found = find_running(options, up=up)
-        exec_program(command, change(os.environ, through_proxy(endpoint(options, found))))
+        environ = change(os.environ, through_proxy(endpoint(options, found)))
+        launch, started = plan_launch(command, environ), time.time()
+        status = run_program(launch, environ)
     except (InterlockError, OSError) as error:
         exit_not_started("exec", error)
+    # The trail of a proxy that --listen names is elsewhere.
+    if not quiet and options.listen is None:
+        sys.stderr.write(f"interlock exec: {_seen(found, started)}\n")
+    exit_like(status)
 
 
-def exec_program(command: list[str], environ: dict[str, str]) -> NoReturn:
-    """Replace this process by `command`. Raises StartError if it cannot."""
-    launch = plan_launch(command, environ)
-    for number in RESTORED:
-        signal.signal(number, signal.SIG_DFL)
+def run_program(launch: Launch, environ: dict[str, str]) -> int:
+    """Run a program with our streams until it ends; return its wait status. Raises StartError if it cannot start."""
+    # Blocked before the fork: a signal that comes early waits, and is passed on.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {*PASSED_ON, signal.SIGCHLD})
+    problem, answer = os.pipe2(os.O_CLOEXEC)
     # execve throws away what Python still buffers.
     sys.stdout.flush()
+    owner, child = os.getpid(), os.fork()
+    if child == 0:
+        _become(launch, environ, owner, answer)
+    os.close(answer)
+    with os.fdopen(problem, "rb") as pipe:
+        number = pipe.read()
+    if number:
+        os.waitpid(child, 0)
+        error = OSError(int(number), os.strerror(int(number)))
+        said = f"cannot start {launch.argv[0]!r}: {(error.strerror or '').lower()}"
+        raise StartError(said, start_code(error))
+    return _pass_on(child)
+
+
+def _become(launch: Launch, environ: dict[str, str], owner: int, answer: int) -> NoReturn:
     try:
+        # The proxy that --up started ends with its owner, and so must what uses it.
+        prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != owner:
+            os._exit(NOT_STARTED)
+        for number in RESTORED:
+            signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
         os.execve(launch.program, launch.argv, environ)  # noqa: S606  no shell: the words are the caller's own
     except OSError as error:
-        raise StartError(f"cannot start {command[0]!r}: {(error.strerror or '').lower()}", start_code(error)) from error
+        os.write(answer, str(error.errno).encode())
+    finally:
+        os._exit(NOT_STARTED)
+
+
+def _pass_on(child: int) -> int:
+    while True:
+        came = signal.sigwaitinfo({*PASSED_ON, signal.SIGCHLD})
+        if came.si_signo == signal.SIGCHLD:
+            pid, status = os.waitpid(child, os.WNOHANG)
+            if pid == child:
+                return status
+        # Ctrl-C reaches every process of the terminal's foreground group, so the command has it already.
+        elif came.si_code != SI_KERNEL:
+            os.kill(child, came.si_signo)
+
+
+def exit_like(status: int) -> NoReturn:
+    """End as a program with this wait status did: with its exit code, or by its signal."""
+    code = os.waitstatus_to_exitcode(status)
+    if code >= 0:
+        raise typer.Exit(code)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if -code != signal.SIGKILL:
+        signal.signal(-code, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    os.kill(os.getpid(), -code)
+    raise typer.Exit(128 - code)
+
+
+def _seen(found: FoundProxy, since: float) -> str:
+    """Say how many calls of the agent the proxy saw since then."""
+    agent = found.agent or found.settings.default_agent
+
+    async def count() -> tuple[int, int]:
+        settings = found.settings
+        async with open_audit(settings.postgres, settings.state_dir, store_timeout=COUNT_SECONDS) as audit:
+            stats = await audit.stats(Filter(since=since, agent=agent))
+            return sum(tool.calls for tool in stats.tools), sum(tool.denied for tool in stats.tools)
+
+    try:
+        calls, denied = asyncio.run(count())
+    except (InterlockError, OSError) as error:
+        return f"the calls cannot be counted: {error}"
+    if calls == 0:
+        return f"the proxy saw no MCP call of agent {agent!r}. If there were any, `interlock doctor` says why."
+    plural = "" if calls == 1 else "s"
+    return f"the proxy saw {calls} MCP call{plural} of agent {agent!r}, {denied} denied."
 
 
 def exit_not_started(name: str, error: Exception) -> NoReturn:

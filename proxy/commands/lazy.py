@@ -51,7 +51,8 @@ class Placeholder(TyperCommand):
             return group
         alone = typer.Typer(add_completion=False)
         # `exec` is a builtin: its function is named exec_.
-        alone.command(name, epilog=spaced(module.EPILOG))(getattr(module, name, None) or getattr(module, f"{name}_"))
+        function = getattr(module, name, None) or getattr(module, f"{name}_")
+        alone.command(name, cls=getattr(module, "CommandClass", None), epilog=spaced(module.EPILOG))(function)
         return get_command(alone)
 
 

@@ -13,7 +13,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from proxy.agent.env import ProxyEndpoint, proxy_url
+from proxy.agent.env import NODE_OPTIONS, ProxyEndpoint, proxy_url
 from proxy.commands.options import ConfigFile, StateDir
 from proxy.config import AGENT_TOKEN_ENV, Settings, load_settings
 from proxy.errors import ConfigError
@@ -23,6 +23,7 @@ from proxy.sandbox.process_reaper import PR_SET_PDEATHSIG, prctl
 from proxy.system import run_file
 
 START_SECONDS = 60.0
+NODE_SCRIPT = "node-proxy.cjs"
 # Exit code if Interlock did not start the agent; 126 and 127 are about the agent's program, as in shells and `env`.
 NOT_STARTED = 125
 
@@ -114,10 +115,10 @@ def find_expected(options: ProxyOptions) -> FoundProxy:
     return FoundProxy(settings, running.listen if running else settings.listen, options.agent, token)
 
 
-def endpoint(options: EndpointOptions, found: FoundProxy, *, here: bool = True) -> ProxyEndpoint:
+def endpoint(options: EndpointOptions, found: FoundProxy, *, here: bool = True, node: bool = True) -> ProxyEndpoint:
     """Return what the agent needs to use the proxy; `here`: it runs on this machine, so the CA's files must exist.
 
-    Raises ConfigError if they do not.
+    `node`: so must the script for Node, which a confined agent does not need. Raises ConfigError if they do not.
     """
     authority = Authority(found.settings.state_dir)
     folder = (options.ca_folder.expanduser() if options.ca_folder else authority.folder).absolute()
@@ -125,14 +126,18 @@ def endpoint(options: EndpointOptions, found: FoundProxy, *, here: bool = True) 
     # proxy that --listen names has a CA of its own.
     if options.ca_folder is None and not (here and options.listen):
         authority.ensure()
-    missing = [name for name in ("ca.pem", "bundle.pem") if here and not (folder / name).is_file()]
+    needed = ("ca.pem", "bundle.pem", *([NODE_SCRIPT] if node else []))
+    missing = [name for name in needed if here and not (folder / name).is_file()]
     if missing:
         raise ConfigError(
-            f"there is no {missing[0]} in {folder}, which the agent needs to trust the proxy; "
-            "name the folder with the proxy's ca.pem and bundle.pem with --ca-folder"
+            f"there is no {missing[0]} in {folder}, which the agent needs to use and trust the proxy; "
+            f"name the folder with the proxy's {', '.join(needed)} with --ca-folder"
         )
     url = proxy_url(found.address, options.agent, found.token)
-    return ProxyEndpoint(url, str(folder / "ca.pem"), str(folder / "bundle.pem"))
+    # A container has NODE_OPTIONS of its own, which are unknown here.
+    present = os.environ.get(NODE_OPTIONS, "") if options.ca_folder is None or here else ""
+    ca, bundle, script = (str(folder / name) for name in ("ca.pem", "bundle.pem", NODE_SCRIPT))
+    return ProxyEndpoint(url, ca, bundle, script, present)
 
 
 def _settings(options: ProxyOptions) -> Settings:

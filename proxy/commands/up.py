@@ -68,8 +68,8 @@ up.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # typer rea
 
 def _announce(running: RunningProxy) -> None:
     if running.mode == "regular":
-        bundle = str(Path(running.ca).with_name("bundle.pem"))
-        changes = through_proxy(ProxyEndpoint(proxy_url(running.listen), running.ca, bundle))
+        files = [str(Path(running.ca).with_name(name)) for name in ("bundle.pem", "node-proxy.cjs")]
+        changes = through_proxy(ProxyEndpoint(proxy_url(running.listen), running.ca, *files))
         lines = [
             f"interlock is listening on {running.listen} (policy {running.policy}).",
             "Start the agent with `interlock confine -- COMMAND` or `interlock exec -- COMMAND`;",

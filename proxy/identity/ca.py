@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from proxy.errors import ConfigError
+from proxy.system.package_data import node_proxy_file
 from proxy.system.secret_files import make_private, write_private
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ class Authority:
         self.key_file = self.folder / "mitmproxy-ca.pem"  # the name mitmproxy looks for: key and certificate
         self.certificate_file = self.folder / "ca.pem"
         self.bundle_file = self.folder / "bundle.pem"
+        self.node_file = self.folder / "node-proxy.cjs"
         self.upstream_file = self.folder / "upstream.pem"
 
     def ensure(self) -> x509.Certificate:
@@ -42,6 +44,8 @@ class Authority:
         certificate = self.look()
         _refresh(self.certificate_file, _pem(certificate))
         _refresh(self.bundle_file, system_roots() + b"\n" + _pem(certificate))
+        # Beside the certificates, since agents get this folder, also in containers.
+        _refresh(self.node_file, node_proxy_file().read_bytes())
         return certificate
 
     def look(self) -> x509.Certificate:

@@ -30,6 +30,7 @@ from proxy.store.shared_calls import make_shared_calls
 from proxy.system import event_loop, gc_tuning, log_setup, run_file
 from proxy.system.listen_ports import ReservedPorts, format_address, unusable
 from proxy.system.secret_files import FolderLock
+from proxy.system.terminal import has_terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -79,6 +80,7 @@ class Supervisor:
         self._closing = contextlib.ExitStack()
         self._slots = [WorkerSlot(number) for number in range(1, settings.workers + 1)]
         self._pending_signals: list[int] = []
+        self._had_terminal = has_terminal()
         self._stopping_since: float | None = None
         self._ready = False
         self._in_force: str | None = None
@@ -187,7 +189,9 @@ class Supervisor:
             self._health.expire()
 
     def _on_signal(self, number: int) -> None:
-        if number == signal.SIGHUP:
+        # Of a terminal that was closed it means: end. A proxy that nobody sees any more would go on for ever.
+        closed = number == signal.SIGHUP and self._had_terminal and not has_terminal()
+        if number == signal.SIGHUP and not closed:
             self._preloaded.policy.reload_if_changed()
             self._signal_all(signal.SIGHUP)
         elif self._stopping_since is None:

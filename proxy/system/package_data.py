@@ -26,6 +26,11 @@ def sql_dir() -> Path:
     return _find("sql")
 
 
+def node_proxy_file() -> Path:
+    """Return the script that sends Node's HTTP through the proxy."""
+    return _PACKAGE / "agent" / "node_proxy.cjs"
+
+
 def _find(name: str) -> Path:
     packaged = _PACKAGE / "_data" / name
     return packaged if packaged.is_dir() else _PACKAGE.parent / name

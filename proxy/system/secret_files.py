@@ -121,15 +121,21 @@ class FolderLock:
     def __init__(self, folder: Path) -> None:
         """Lock the folder. Raises ConfigError if another process has it."""
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._file = (folder / "lock").open("a")
+        self._file = (folder / "lock").open("a+")
+        self._file.seek(0)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            owner = self._file.read().strip()
             self._file.close()
             raise ConfigError(
-                f"setting state_dir = {str(folder)!r}: another interlock uses it; "
-                "stop it, or give this one its own folder with --state-dir"
+                f"setting state_dir = {str(folder)!r}: another interlock uses it"
+                f"{f' (process {owner})' if owner.isdigit() else ''}; "
+                "stop it with `interlock stop`, or give this one its own folder with --state-dir"
             ) from None
+        self._file.truncate(0)
+        self._file.write(str(os.getpid()))
+        self._file.flush()
 
     def release(self) -> None:
         self._file.close()

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.agent.env import BYPASS, PROXY, SHOWN, ProxyEndpoint, change, proxy_url, through_proxy, without_proxy
+from proxy.agent.env import (
+    BYPASS,
+    PROXY,
+    SHOWN,
+    ProxyEndpoint,
+    change,
+    proxy_url,
+    through_proxy,
+    with_script,
+    without_proxy,
+)
 
-ENTRANCE = ProxyEndpoint("http://127.0.0.1:8080", "/s/ca.pem", "/s/bundle.pem")
+ENTRANCE = ProxyEndpoint("http://127.0.0.1:8080", "/s/ca.pem", "/s/bundle.pem", "/s/node-proxy.cjs")
 
 
 @pytest.mark.parametrize(
@@ -44,3 +54,17 @@ def test_where_the_network_leads_through_the_proxy_no_variable_says_so() -> None
     now = change({"HTTPS_PROXY": "http://old:1", "all_proxy": "x", "NO_PROXY": "*"}, without_proxy(ENTRANCE))
     assert not {*PROXY, *BYPASS, "NODE_USE_ENV_PROXY"} & now.keys()
     assert now["SSL_CERT_FILE"] == ENTRANCE.bundle
+
+
+@pytest.mark.parametrize(
+    ("options", "script", "value"),
+    [
+        ("", "/s/n.cjs", "--require /s/n.cjs"),
+        ("--max-old-space-size=4096", "/s/n.cjs", "--require /s/n.cjs --max-old-space-size=4096"),
+        ("--require /s/n.cjs --inspect", "/s/n.cjs", "--require /s/n.cjs --inspect"),
+        ("", "/my state/n.cjs", '--require "/my state/n.cjs"'),
+        ("", '/a"b\\c/n.cjs', '--require "/a\\"b\\\\c/n.cjs"'),
+    ],
+)
+def test_node_loads_the_script_first_and_keeps_its_other_options(options: str, script: str, value: str) -> None:
+    assert with_script(options, script) == value

@@ -17,22 +17,23 @@ from tests.support.timeouts import PATIENCE
 
 THERE = ["--listen", "127.0.0.1:9", "--ca-folder", "."]
 
+TRAPS = "trap 'exit 9' INT; echo ready; while :; do sleep 0.05; done"
+
 
 def ca_folder(folder: Path) -> Path:
     """Make a folder that looks like that of a CA."""
-    for name in ("ca.pem", "bundle.pem"):
+    for name in ("ca.pem", "bundle.pem", "node-proxy.cjs"):
         (folder / name).touch()
     return folder
 
 
-def test_the_command_is_the_process_itself(tmp_path: Path) -> None:
-    script = "echo $$; echo ${INTERLOCK_LOG_LEVEL-unset} $SSL_CERT_FILE; read line; exit 7"
+def test_streams_signals_and_exit_code_are_the_commands(tmp_path: Path) -> None:
+    script = "echo ${INTERLOCK_LOG_LEVEL-unset} $SSL_CERT_FILE; read line; exit 7"
     words = ["exec", "--listen", "127.0.0.1:9", "--ca-folder", str(ca_folder(tmp_path)), "--", "sh", "-c", script]
     environ = environment({"INTERLOCK_LOG_LEVEL": "error"})
     with start_module("proxy.cli", *words, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout
         assert process.stdin
-        assert int(process.stdout.readline()) == process.pid
         assert process.stdout.readline().decode() == f"unset {tmp_path}/bundle.pem\n"
         process.stdin.write(b"\n")
         process.stdin.close()
@@ -40,6 +41,25 @@ def test_the_command_is_the_process_itself(tmp_path: Path) -> None:
     with start_module("proxy.cli", *words[:-3], "sleep", "60", env=environ) as process:
         process.terminate()
         assert process.wait(PATIENCE) == -signal.SIGTERM
+    with start_module("proxy.cli", *words[:-1], TRAPS, env=environ, stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        assert process.stdout.readline() == b"ready\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == 9
+
+
+def test_the_command_ends_where_its_owner_is_killed(tmp_path: Path) -> None:
+    words = ["exec", "--listen", "127.0.0.1:9", "--ca-folder", str(ca_folder(tmp_path)), "--", "sh", "-c"]
+    script = "echo $$; exec sleep 600"
+    with start_module("proxy.cli", *words, script, env=environment(), stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        command = int(process.stdout.readline())
+        process.kill()
+        process.wait(PATIENCE)
+    deadline = time.monotonic() + PATIENCE
+    while Path(f"/proc/{command}").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not Path(f"/proc/{command}").exists()
 
 
 @pytest.mark.parametrize(
@@ -64,6 +84,7 @@ def test_what_is_not_started_is_told_by_message_and_exit_code(
 def test_a_proxy_is_started_for_the_command_and_ends_with_it(run_process: Run, tmp_path: Path) -> None:
     done = run_process("exec", "--up", "--", "sh", "-c", "echo $HTTPS_PROXY; curl -sS http://127.0.0.1:1/; exit 7")
     assert done.returncode == 7, done.stderr
+    assert "interlock exec: the proxy saw no MCP call of agent 'agent'" in done.stderr
     url, answer = done.stdout.split("\n", 1)
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+", url)
     assert "Bad Gateway" in answer or "502" in answer or "refused" in answer.lower()

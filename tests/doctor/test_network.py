@@ -41,7 +41,9 @@ def test_a_shell_that_leads_to_us_must_trust_us(tmp_path: Path) -> None:
     files = Authority(tmp_path)
     files.ensure()
     settings = Settings(state_dir=tmp_path)
-    endpoint = ProxyEndpoint(proxy_url(settings.listen), str(files.certificate_file), str(files.bundle_file))
+    endpoint = ProxyEndpoint(
+        proxy_url(settings.listen), str(files.certificate_file), str(files.bundle_file), str(files.node_file)
+    )
     through = change({}, through_proxy(endpoint))
 
     def state(environ: dict[str, str]) -> str:

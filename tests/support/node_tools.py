@@ -20,8 +20,11 @@ from tests.support.harness import Certificates, ServerHandle, start_process_serv
 
 NODE_DIR = Path(__file__).resolve().parents[1] / "node"
 MODULES = NODE_DIR / "node_modules"
-NODE = MODULES / ".bin" / "node"
+NODE = MODULES / "node" / "bin" / "node"
 """Node 22, which honours HTTPS_PROXY when NODE_USE_ENV_PROXY=1; older ones do not."""
+
+OLD_NODE = MODULES / "node-20" / "bin" / "node"
+"""Node 20, which ignores a proxy in its environment."""
 
 CLIENT_LIMIT = 100.0
 
