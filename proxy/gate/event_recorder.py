@@ -13,6 +13,7 @@ from proxy.core.model import (
     AS_RECORDED,
     UNSAID,
     AuditEvent,
+    Call,
     Context,
     Decision,
     Finding,
@@ -168,6 +169,27 @@ class EventRecorder:
                 reason=finding.reason,
                 decision="deny" if finding.enforced else None,
                 detail={"server": context.server, "tool": finding.tool, **finding.detail},
+                **_origin(context),
+            )
+        )
+
+    def refused_request(self, context: Context, call: Call, decision: Decision, call_id: str) -> None:
+        """Record that a request or notification of a server's was not passed on to the client."""
+        log.warning("refused what a server sent", server=context.server, method=call.method, rule=decision.rule)
+        self._later(
+            AuditEvent(
+                kind="decided",
+                time=self._clock(),
+                call_id=call_id,
+                method=call.method,
+                arguments=self.masked(call.arguments),
+                decision="deny",
+                reason=decision.reason,
+                rule=decision.rule,
+                rules=decision.matched,
+                shadow_rules=decision.shadow,
+                policy_version=decision.policy_version,
+                detail={"sent_by": "server"},
                 **_origin(context),
             )
         )
