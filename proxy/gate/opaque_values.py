@@ -53,12 +53,12 @@ def _listed_tasks(value: Any) -> Iterator[Steps]:
 
 def _at(value: Any, steps: Steps) -> Any:
     for step in steps:
-        if (isinstance(step, int) and isinstance(value, list) and step < len(value)) or (
-            isinstance(value, dict) and step in value
-        ):
+        if isinstance(value, list) and isinstance(step, int) and step < len(value):
             value = value[step]
-        else:
+            continue
+        if not isinstance(value, dict) or step not in value:
             return _MISSING
+        value = value[step]
     return value
 
 

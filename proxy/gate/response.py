@@ -12,16 +12,17 @@ import structlog
 
 from proxy.core.ids import new_id
 from proxy.core.model import Call, Context, Denial, Finding, InFlightCall, JsonObject, Kind, Message
-from proxy.errors import SharedCallsUnavailableError
+from proxy.errors import PinsUnavailableError, SharedCallsUnavailableError
 from proxy.gate.refusal import withheld
 from proxy.gate.result_masking import mask_beside, mask_result
 from proxy.gate.server_messages import ServerMessages
-from proxy.gate.tool_catalog import TOOLS_LIST, is_tool_list
+from proxy.gate.tool_catalog import ENTRIES, HANDSHAKES, TOOLS_LIST, is_tool_list, without_instructions
 from proxy.wire import refusal_messages
 from proxy.wire.jsonrpc import reencode
 
 if TYPE_CHECKING:
     from proxy.gate.gate import GateParts
+    from proxy.gate.tool_catalog import ToolFinding
 
 log = structlog.get_logger("interlock.gate")
 
@@ -127,6 +128,7 @@ class ResponseGate:
             shown = self._show_tools(context, value, continued=False) if is_tool_list(value) else value
             if context.session is None and "jsonrpc" not in value:
                 return shown
+            shown = self._show_words(context, shown)
             if (refused := self._messages.refuse_inside(context, value)) is not None:
                 return refusal_messages.refuse(value.get("id", 0), None, refused)
             return self._mask_unmatched(context, shown)
@@ -143,10 +145,33 @@ class ResponseGate:
 
     def _show(self, in_flight: InFlightCall, value: JsonObject) -> JsonObject:
         """Return what the agent may see of a response, before anything is masked."""
-        if in_flight.message.method != TOOLS_LIST:
+        method = in_flight.message.method
+        if method == TOOLS_LIST:
+            continued = in_flight.message.params.get("cursor") is not None
+            return self._show_tools(in_flight.context, value, continued=continued)
+        if method in HANDSHAKES or method in ENTRIES:
+            return self._show_words(in_flight.context, value)
+        return value
+
+    def _show_words(self, context: Context, value: JsonObject) -> JsonObject:
+        """Return a response without the instructions, prompts and resources that the agent may not see."""
+        result, catalog = value.get("result"), self._catalog
+        if catalog is None or not isinstance(result, dict):
             return value
-        continued = in_flight.message.params.get("cursor") is not None
-        return self._show_tools(in_flight.context, value, continued=continued)
+        found: list[ToolFinding] = []
+        if "serverInfo" in result or "instructions" in result or "supportedVersions" in result:
+            try:
+                result, new = catalog.show_instructions(context, result)
+                found += new
+            except (PinsUnavailableError, RecursionError) as error:
+                log.warning("instructions cannot be checked", server=context.server, error=str(error))
+                result = without_instructions(result)
+        for key in ENTRIES.values():
+            result, new = catalog.show_entries(context, key, result)
+            found += new
+        for finding in found:
+            self._recorder.found(context, finding)
+        return value if result is value["result"] else {**value, "result": result}
 
     def _show_tools(self, context: Context, value: JsonObject, *, continued: bool) -> JsonObject:
         """Return a tool list with what the agent may see, and record what was found in it."""
