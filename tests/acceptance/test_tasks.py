@@ -111,9 +111,9 @@ def test_a_task_of_another_tool_is_not_masked_by_rules_that_are_not_its_own(ask:
         assert SECRET in json.dumps(ended(ask, created["taskId"]))
 
 
-def test_a_task_that_nobody_knows_is_masked_by_every_rule(ask: Ask) -> None:
+def test_a_task_that_nobody_knows_is_for_the_server_to_refuse(ask: Ask) -> None:
     refused = ask("tasks/get", taskId="nobody-knows-it")
-    assert refused["error"]["code"] == -32602, "it is for the server to say so"
+    assert refused["error"]["code"] == -32602
 
 
 def test_a_question_inside_a_task_is_refused_as_one_on_its_own(ask: Ask) -> None:

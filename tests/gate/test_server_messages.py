@@ -81,13 +81,14 @@ async def test_a_refused_notification_is_left_out() -> None:
 
 @pytest.mark.parametrize("more", [{"result": {}}, {"error": {}}, {"Method": "x"}])
 async def test_a_request_cannot_pass_for_an_answer(more: dict[str, Any]) -> None:
-    passed = rewrite(Judged().router(), {**SAMPLE, **more})
-    assert "sampling" not in json.dumps(passed)
+    (passed,) = rewrite(Judged().router(), {**SAMPLE, **more})
+    assert passed["method"] == "ping"
 
 
 async def test_a_method_that_only_lenient_clients_find_is_refused() -> None:
     message = {"jsonrpc": "2.0", "id": 5, "Method": "sampling/createMessage", "params": {}}
-    assert "sampling" not in json.dumps(rewrite(Judged().router(), message))
+    (passed,) = rewrite(Judged().router(), message)
+    assert passed["method"] == "ping"
 
 
 async def test_the_default_refuses_nothing_that_a_server_sends() -> None:
