@@ -19,6 +19,7 @@ from proxy.gate.server_messages import ServerMessages
 from proxy.gate.tool_catalog import ENTRIES, HANDSHAKES, TOOLS_LIST, is_tool_list, without_instructions
 from proxy.wire import refusal_messages
 from proxy.wire.jsonrpc import reencode
+from proxy.wire.mcp_exchange import is_plain_result
 
 if TYPE_CHECKING:
     from proxy.gate.gate import GateParts
@@ -52,11 +53,10 @@ class ResponseGate:
         failed, and of a tool list what the agent may see.
         """
         try:
-            if (refused := self._messages.refuse_inside(in_flight.context, value)) is not None:
+            if (refused := self._take_inside(in_flight, value)) is not None:
                 self._end(in_flight, "withheld", size=len(raw))
                 return self._refused(in_flight, value.get("id", in_flight.message.id), refused)
             shown = self._show(in_flight, value)
-            self._messages.note_task(in_flight, value)
             masked, findings = self._mask(in_flight, shown) if in_flight.decision.redactions else (shown, ())
         except Exception as error:
             log.exception("a result could not be rewritten", call_id=in_flight.call_id, error=str(error))
@@ -70,6 +70,15 @@ class ResponseGate:
         sent = raw if masked is value else reencode(masked)
         self._end(in_flight, outcome, masked, is_error=is_error, size=len(raw), delivered=sent, findings=findings)
         return masked
+
+    def _take_inside(self, in_flight: InFlightCall, value: JsonObject) -> Denial | None:
+        """Return why a response may not be passed on for the requests inside it; learn of a task that it announces."""
+        if is_plain_result(value):
+            return None
+        refused = self._messages.refuse_inside(in_flight.context, value)
+        if refused is None:
+            self._messages.note_task(in_flight, value)
+        return refused
 
     def _mask(self, in_flight: InFlightCall, value: JsonObject) -> tuple[JsonObject | None, tuple[Finding, ...]]:
         """Return a result masked, or None where it may not be passed on, and what was found."""

@@ -21,6 +21,16 @@ _BELOW = ("task", "result", "data")
 _ANSWERS = (("action", "elicitation/create"), ("roots", "roots/list"), ("role", "sampling/createMessage"))
 
 
+_PLAIN_ANSWER = frozenset(("jsonrpc", "id", "result"))
+_PLAIN_RESULT = frozenset(("content", "structuredContent", "isError", "resultType", "_meta"))
+
+
+def is_plain_result(message: JsonObject) -> bool:
+    """Return whether a message is a tool's result and no more, as nearly all are: it carries nothing else inside."""
+    result = message.get("result")
+    return isinstance(result, dict) and result.keys() <= _PLAIN_RESULT and message.keys() <= _PLAIN_ANSWER
+
+
 def method_of(message: JsonObject) -> str | None:
     """Return the method of a server's message; also where only a case-insensitive client (Go's) would find one."""
     method = message.get("method")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from proxy.wire.mcp_exchange import RELATED_TASK, input_requests, input_responses, method_of, task_ids
+from proxy.wire.mcp_exchange import RELATED_TASK, input_requests, input_responses, is_plain_result, method_of, task_ids
 
 ASK = {"method": "elicitation/create", "params": {"message": "?"}}
 FOUND = [("elicitation/create", {"message": "?"})]
@@ -79,3 +79,13 @@ def test_a_method_is_found_as_lenient_clients_find_it() -> None:
     assert method_of({"Method": "x"}) == "x"
     assert method_of({"method": 5}) is None
     assert method_of({"result": {}}) is None
+
+
+def test_a_plain_result_carries_nothing_inside() -> None:
+    plain = {"jsonrpc": "2.0", "id": 1, "result": {"content": [], "isError": False, "structuredContent": {}}}
+    assert is_plain_result(plain)
+    for result in ({"inputRequests": {}}, {"InputRequests": {}}, {"taskId": "t"}, {"task": {}}, {"tasks": []}, None):
+        assert not is_plain_result({**plain, "result": result})
+    assert not is_plain_result({**plain, "method": "sampling/createMessage"})
+    assert not is_plain_result({**plain, "params": {"inputRequests": {}}})
+    assert not is_plain_result({"jsonrpc": "2.0", "id": 1, "error": {}})
