@@ -92,6 +92,7 @@ def context(flow: http.HTTPFlow) -> Context:
         session=headers.get("mcp-session-id") or legacy,
         egress=state_of(flow).egress,
         target=flow.request.path,
+        traceparent=headers.get("traceparent"),
     )
 
 

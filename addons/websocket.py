@@ -62,8 +62,10 @@ class WebsocketGate:
         context = _context(flow)
         if not message.from_client:
             payloads = ResponseRouter(self._gate.responses, context, None, self._key).rewrite(message.content)
-            if payloads is not None:
+            if payloads:
                 message.content = payloads[0]
+            elif payloads is not None:
+                message.drop()
             return
         carrier = _WebsocketCarrier(self._gate, flow, message)
         verdict = await self._gate.requests.inspect(message.content, context, before=flows.state_of(flow).sent)

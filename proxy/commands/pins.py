@@ -16,22 +16,21 @@ from proxy.commands.terminal import escaped, print_json_lines, print_note, print
 from proxy.commands.time_format import format_minute
 from proxy.core.model import JsonObject
 from proxy.errors import ConfigError
-from proxy.gate.tool_pins import Pin, ServerPins, ToolPrint, changed_fields
+from proxy.gate.tool_pins import INSTRUCTIONS, Pin, ServerPins, ToolPrint, changed_fields
 from proxy.gate.tool_pins import approve as approve_pins
 from proxy.store.pin_files import PinFiles
 
 app = typer.Typer(help="List and approve the pinned tools of MCP servers.", no_args_is_help=True)
 Server = Annotated[str, typer.Argument(help="The server's name, as `interlock pins list` shows it.")]
+Instructions = Annotated[bool, typer.Option("--instructions", help="The server's instructions, in place of a tool.")]
 
 
 @app.command("list", epilog="Example:  interlock pins list --json")
 @takes(state_folder)
 def list_pins(folder: Path, as_json: AsJson = False) -> None:  # noqa: FBT002
-    """List every server's tools, and mark those that are new or changed."""
+    """List every server's tools and instructions, and mark those that are new or changed."""
     store = PinFiles(folder)
-    rows = [
-        (server, name, pin) for server in store.servers() for name, pin in sorted(_pins_of(store, server).tools.items())
-    ]
+    rows = [(server, name, pin) for server in store.servers() for name, pin in _rows(_pins_of(store, server))]
     if as_json:
         print_json_lines({"server": server, "tool": name, **_summary(pin)} for server, name, pin in rows)
         return
@@ -43,19 +42,30 @@ def list_pins(folder: Path, as_json: AsJson = False) -> None:  # noqa: FBT002
     print_table(("server", "tool", "state", "since", "digest"), shown, empty)
 
 
+def _rows(known: ServerPins) -> list[tuple[str, Pin]]:
+    # A server that never gave instructions has none to show.
+    said = known.instructions
+    told = [(INSTRUCTIONS, said)] if said and (said.seen.fields or not said.stands) else []
+    return [*told, *sorted(known.tools.items())]
+
+
 @app.command(epilog="Example:  interlock pins show mcp.example.com read_file")
 @takes(state_folder)
 def show(
     folder: Path,
     server: Server,
-    tool: Annotated[str, typer.Argument(help="The tool's name.")],
+    tool: Annotated[str | None, typer.Argument(help="The tool's name.")] = None,
+    instructions: Instructions = False,  # noqa: FBT002
     as_json: AsJson = False,  # noqa: FBT002
 ) -> None:
-    """Show a tool's definition, and how it differs from the approved one."""
+    """Show a tool's definition, or the server's instructions, and how they differ from what was approved."""
+    if (tool is None) is not instructions:
+        raise ConfigError("name a tool, or give --instructions")
     pin = _named(_pins_of(PinFiles(folder), server), server, tool)
     if as_json:
         approved = pin.approved.definition if pin.approved else None
-        found = {"server": server, "tool": tool, **_summary(pin), "seen": pin.seen.definition, "approved": approved}
+        named = {"server": server, "tool": tool if tool is not None else INSTRUCTIONS}
+        found = {**named, **_summary(pin), "seen": pin.seen.definition, "approved": approved}
         typer.echo(json.dumps(found))
         return
     for name, value in _summary(pin).items():
@@ -70,28 +80,33 @@ def show(
 def approve(
     folder: Path,
     server: Server,
-    tool: Annotated[str | None, typer.Argument(help="The tool's name; default: all tools of the server.")] = None,
+    tool: Annotated[
+        str | None, typer.Argument(help="The tool's name; default: all tools of the server, and its instructions.")
+    ] = None,
+    instructions: Instructions = False,  # noqa: FBT002
     digest: Annotated[
         str | None, typer.Option("--digest", help="Approve only if the tool still has this digest (see `pins show`).")
     ] = None,
 ) -> None:
     """Approve a server's tools as last seen; a running proxy uses them at once."""
-    if digest is not None and tool is None:
-        raise ConfigError("--digest needs the name of one tool")
+    if tool is not None and instructions:
+        raise ConfigError("name a tool, or give --instructions, not both")
+    if digest is not None and tool is None and not instructions:
+        raise ConfigError("--digest needs the name of one tool, or --instructions")
     store = PinFiles(folder)
 
     def change(known: ServerPins | None) -> ServerPins | None:
         if known is None:
             raise _unknown_server(store, server)
-        if tool is not None:
+        if tool is not None or instructions:
             seen = _named(known, server, tool).seen
-            # The tool may have changed after the operator looked at it. Fewer than 8 characters would be guessable.
+            # It may have changed after the operator looked at it. Fewer than 8 characters would be guessable.
             if digest is not None and (len(digest) < 8 or not seen.digest.startswith(digest)):
                 raise ConfigError(f"the tool's digest is now {seen.digest}, not {digest!r}; check it with `pins show`")
-        return approve_pins(known, tool, time.time())
+        return approve_pins(known, tool, time.time(), instructions=instructions)
 
     store.update(server, change)
-    print_note(f"Approved: {server} {escaped(tool) if tool else '(all tools)'}")
+    print_note(f"Approved: {server} {escaped(tool) if tool else INSTRUCTIONS if instructions else '(all tools)'}")
 
 
 @app.command(epilog="Example:  interlock pins forget mcp.example.com")
@@ -147,7 +162,14 @@ def _pins_of(store: PinFiles, server: str) -> ServerPins:
     return known
 
 
-def _named(known: ServerPins, server: str, tool: str) -> Pin:
+def _named(known: ServerPins, server: str, tool: str | None) -> Pin:
+    """Return the pin of a tool; None names the instructions."""
+    if tool is None:
+        if known.instructions is None:
+            raise ConfigError(
+                f"the server {server!r} has no pinned instructions; they are pinned when a client connects"
+            )
+        return known.instructions
     if tool not in known.tools:
         names = ", ".join(sorted(map(escaped, known.tools))) or "none"
         raise ConfigError(f"the server {server!r} has no pinned tool {tool!r}; pinned tools: {names}")

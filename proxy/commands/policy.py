@@ -25,7 +25,7 @@ from proxy.policy.explain import explain as explain_call
 from proxy.policy.lint import lint, lint_egress
 from proxy.policy.load import PolicyFileError, PolicySource, compile_sources, load_policy, load_sources
 from proxy.policy.rule_tests import Coverage, TestResult, coverage, run_tests
-from proxy.policy.rules import EgressRule, PolicyFile, Rule, TestCall
+from proxy.policy.rules import EgressRule, PolicyFile, Rule, TestCall, describe_coverage
 from proxy.redact import builtin
 from proxy.system.package_data import policies_dir
 
@@ -74,14 +74,27 @@ def check(path: PolicyPath = None, *, as_json: AsJson = False, strict: bool = Fa
     found = _remarks(sources, policy)
     failed = strict and bool(found)
     if as_json:
-        typer.echo(json.dumps({"ok": not failed, "rules": count, "errors": [], "remarks": found}))
+        covers = {rule.id: describe_coverage(rule) for source in sources for rule in source.content.rules}
+        shown = {"ok": not failed, "rules": count, "errors": [], "remarks": found, "covers": covers}
+        typer.echo(json.dumps(shown))
     else:
         for remark in found:
             words = f"{remark['rule']} {remark['message']}".strip()
             typer.echo(f"{remark['at']}: {remark['kind']}: {words}")
+        _echo_coverage(sources)
         typer.echo(f"{count} rules in {len(sources)} files, default {policy.default}: no errors")
     # Remarks are guesses: by default they must not break a pipeline.
     raise typer.Exit(1 if failed else 0)
+
+
+def _echo_coverage(sources: tuple[PolicySource, ...]) -> None:
+    """Say what the rules without `methods` cover, because that differs by action."""
+    silent = [rule for source in sources for rule in source.content.rules if rule.methods is None]
+    for rule in silent:
+        if rule.action == "redact":
+            typer.echo(f"{rule.id} masks: {describe_coverage(rule)}")
+    if others := sum(rule.action != "redact" for rule in silent):
+        typer.echo(f"{others} other rules without methods: tools/call only")
 
 
 def _remarks(sources: tuple[PolicySource, ...], policy: CompiledPolicy) -> list[dict[str, str]]:

@@ -89,6 +89,8 @@ class Context:
     egress: Decision | None = None
     target: str = ""
     """The path and query of the request. It may hold secrets, so it is never recorded."""
+    traceparent: str | None = None
+    """The HTTP header of that name, as it came."""
 
 
 @frozen()

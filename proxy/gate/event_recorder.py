@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from proxy.core.model import (
     AS_RECORDED,
     UNSAID,
     AuditEvent,
+    Call,
     Context,
     Decision,
     Finding,
@@ -38,6 +40,7 @@ log = structlog.get_logger("interlock.gate")
 RECORDED: Sequence[str] = ("secrets", "pii", "custom")
 # How many findings of what only the record masks an event holds: a list of a million addresses is no event.
 MAX_FOUND = 100
+TRACE_PARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 class EventRecorder:
@@ -172,6 +175,27 @@ class EventRecorder:
             )
         )
 
+    def refused_request(self, context: Context, call: Call, decision: Decision, call_id: str) -> None:
+        """Record that a request or notification of a server's was not passed on to the client."""
+        log.warning("refused what a server sent", server=context.server, method=call.method, rule=decision.rule)
+        self._later(
+            AuditEvent(
+                kind="decided",
+                time=self._clock(),
+                call_id=call_id,
+                method=call.method,
+                arguments=self.masked(call.arguments),
+                decision="deny",
+                reason=decision.reason,
+                rule=decision.rule,
+                rules=decision.matched,
+                shadow_rules=decision.shadow,
+                policy_version=decision.policy_version,
+                detail={"sent_by": "server"},
+                **_origin(context),
+            )
+        )
+
     def observed(self, context: Context, in_flight: InFlightCall | None, detail: JsonObject) -> None:
         """Record what a server was observed to do, in a call or outside any."""
         try:
@@ -294,7 +318,20 @@ def _detail(state: CallState) -> JsonObject:
     # What the server says of the tool, where it says something: `audit replay` decides by it again.
     if state.call is not None and state.call.hints is not UNSAID and state.call.hints != UNSAID:
         detail["annotations"] = state.call.hints.data()
+    if (trace := trace_parent(state)) is not None:
+        detail["traceparent"] = trace
     return detail
+
+
+def trace_parent(state: CallState) -> str | None:
+    """Return the W3C trace context that a message came in: that of MCP's `_meta`, or else of the HTTP request."""
+    meta = state.message.params.get("_meta") if state.message is not None else None
+    said = meta.get("traceparent") if isinstance(meta, dict) else None
+    for value in (said, state.context.traceparent):
+        # Nothing else of a trace is recorded: what vendors put in `tracestate` and `baggage` may be anything.
+        if isinstance(value, str) and TRACE_PARENT.fullmatch(value):
+            return value
+    return None
 
 
 def _egress_detail(context: Context) -> JsonObject:

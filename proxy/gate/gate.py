@@ -6,6 +6,7 @@ The two stand beside each other and share the parts that are put together here. 
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -14,11 +15,13 @@ from typing import TYPE_CHECKING
 
 from proxy.gate.event_recorder import EventRecorder
 from proxy.gate.in_flight import InFlightCalls
+from proxy.gate.issued_names import IssuedNames
 from proxy.gate.outbound_scan import OutboundScanner
 from proxy.gate.plain_request import PlainRequests
 from proxy.gate.request import RequestGate
 from proxy.gate.response import ResponseGate
 from proxy.wire.body import READ_AT_ONCE
+from proxy.wire.sse_ping_carrier import KEY_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,6 +63,8 @@ class GateParts:
     timer: Callable[[], float]
     catalog: ToolCatalog | None
     two_phase: TwoPhase | None
+    issued: IssuedNames
+    seal_key: bytes  # seals what travels by way of the other side; the same in all workers of a proxy
 
 
 class Gate:
@@ -76,13 +81,25 @@ class Gate:
         catalog: ToolCatalog | None = None,
         two_phase: TwoPhase | None = None,
         shared_calls: SharedCalls | None = None,
+        seal_key: bytes | None = None,
     ) -> None:
         # How long a call took is measured by a clock that never jumps; the wall clock may be set back meanwhile.
         timer = time.monotonic if clock is time.time else clock
         self.threads = ReaderThreads()
         self.recorder = EventRecorder(sink, redactor, clock, self.threads, timer)
         self.in_flight = InFlightCalls(shared_calls=shared_calls)
-        parts = GateParts(policy, redactor, self.recorder, self.in_flight, self.threads, timer, catalog, two_phase)
+        parts = GateParts(
+            policy=policy,
+            redactor=redactor,
+            recorder=self.recorder,
+            in_flight=self.in_flight,
+            threads=self.threads,
+            timer=timer,
+            catalog=catalog,
+            two_phase=two_phase,
+            issued=IssuedNames(shared_calls),
+            seal_key=seal_key or secrets.token_bytes(KEY_BYTES),
+        )
         self.plain_requests = PlainRequests(OutboundScanner(redactor, body_limit), self.recorder)
         self.responses = ResponseGate(parts)
         self.requests = RequestGate(parts, self.plain_requests, body_limit, self.responses.abandon)

@@ -19,6 +19,7 @@ from proxy.core.model import (
     Call,
     Context,
     Decision,
+    Finding,
     Forward,
     InFlightCall,
     Json,
@@ -33,7 +34,9 @@ from proxy.core.model import (
 )
 from proxy.errors import AuditUnavailableError, PhaseError, StoreUnavailableError, WireError
 from proxy.gate.event_recorder import RECORDED
+from proxy.gate.opaque_values import FROM_CLIENT, restore
 from proxy.gate.refusal import CallState, carried_why, egress_reason, egress_why, refused_verdict, sentence
+from proxy.gate.server_messages import ServerMessages, refused_response
 from proxy.twophase.listing import PHASE_SUFFIXES
 from proxy.wire.body import (
     READ_AT_ONCE,
@@ -46,12 +49,15 @@ from proxy.wire.body import (
     read_lines,
 )
 from proxy.wire.content_coding import CODING_MARKS
-from proxy.wire.jsonrpc import serialise
+from proxy.wire.jsonrpc import parse_message, serialise
 from proxy.wire.mcp import Headers, RequestHead, check_headers, mirrored_headers, parse_tool_call, read_head
+from proxy.wire.mcp_exchange import TASK_METHODS
+from proxy.wire.sse_ping_carrier import TO_SERVER, carried
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from proxy.core.interfaces import Policy
     from proxy.gate.gate import GateParts
     from proxy.gate.outbound_scan import Carried
     from proxy.gate.plain_request import PlainRequests
@@ -101,6 +107,9 @@ class RequestGate:
         self._timer = parts.timer
         self._catalog = parts.catalog
         self._two_phase = parts.two_phase
+        self._issued = parts.issued
+        self._key = parts.seal_key
+        self._messages = ServerMessages(parts)
         self._plain_requests = plain_requests
         self._body_limit = body_limit
         self._end_call = end_call
@@ -189,16 +198,19 @@ class RequestGate:
         if egress is not None and egress.outcome is not Outcome.ALLOW:
             state.decision = egress
             return await self._refuse(state, egress_reason(state.context), egress_why(state.context))
+        if (refusal := self._carried_refusal(reading.message)) is not None:
+            state.decision = Decision(Outcome.ALLOW, "default_allow")
+            return await self._forward(refusal, {}, None, state)
         phase_call = self._read_phase(reading.message, state)
         message = phase_call.message if phase_call is not None else reading.message
         # This uses nothing up. The token is consumed only when all else has passed, so a refused call costs none.
         checked = await self._check_commit(phase_call, state)
         if state.is_small:
-            refusal, masked = self._weigh(message, state)
+            refused, masked = self._weigh(message, state)
         else:
-            refusal, masked = await self._threads.run(state.size, self._weigh, message, state)
-        if refusal is not None:
-            return await self._refuse(state, *refusal)
+            refused, masked = await self._threads.run(state.size, self._weigh, message, state)
+        if refused is not None:
+            return await self._refuse(state, *refused)
         if phase_call is not None and checked is None:
             assert self._two_phase is not None
             return await self._two_phase.propose(phase_call, state, self._recorder)
@@ -212,6 +224,13 @@ class RequestGate:
         # The bytes that reading made known are those of the message as it came: of no use once it was changed.
         encoded = reading.encoded if masked is reading.message else None
         return await self._forward(masked, mirrored, encoded, state)
+
+    def _carried_refusal(self, message: Message) -> Message | None:
+        """Return the refusal of a server's request that a client's answer to our `ping` brings back, if it does."""
+        if message.kind is not Kind.RESPONSE or not isinstance(message.id, str):
+            return None
+        answers = carried(message.id, self._key, TO_SERVER)
+        return parse_message(answers[0]) if answers else None
 
     def _read_phase(self, message: Message, state: CallState) -> PhaseCall | None:
         # The name's end is checked here because nearly every call is of a tool itself, and needs no more than that.
@@ -260,16 +279,26 @@ class RequestGate:
         decision = policy.decide(call)
         if not isinstance(decision, Decision):
             raise TypeError(f"the policy gave {type(decision).__name__}, not a Decision")
+        if call.method.startswith(TASK_METHODS):
+            decision = replace(decision, redactions=self._messages.for_request(state.context, call, decision))
         state.decision = decision
         # Named one by one: an outcome that is none of these two, such as one that a later version adds, refuses.
         if decision.outcome is not Outcome.ALLOW and decision.outcome is not Outcome.TWO_PHASE:
             return decision.reason, ""
+        if (refused := self._refused_input(policy, call, state)) is not None:
+            state.decision = replace(refused, redactions=())
+            return refused.reason, ""
         if objection is not None:
             state.decision = replace(decision, outcome=Outcome.DENY, reason=objection.reason, rule=None)
             return objection.reason, objection.why
         if decision.outcome is Outcome.TWO_PHASE and state.phase is None:
             return "two_phase_required", self._two_phase.how_to_propose(state) if self._two_phase else ""
         return None
+
+    def _refused_input(self, policy: Policy, call: Call, state: CallState) -> Decision | None:
+        """Return the decision that refuses an answer to the server inside the request, if one does."""
+        params = state.message.params if state.message is not None else {}
+        return refused_response(policy, call, params) if "inputResponses" in params else None
 
     def _redact(self, message: Message, state: CallState) -> Message:
         """Mask the arguments as the decision says; note in `state` what was found."""
@@ -278,8 +307,8 @@ class RequestGate:
         if self._is_clean(message, state, redactions):
             return message
         for redaction in redactions:
-            part = "params" if message.kind is not Kind.RESPONSE else "result"
-            masked, found = self._redactor.mask(message.value.get(part), redaction.detectors, redaction.suppressions)
+            part = "params" if message.kind is not Kind.RESPONSE else "result" if "result" in message.value else "error"
+            masked, found = self._mask_part(message.value.get(part), redaction, state)
             state.findings += found
             if not found or redaction.action == "report":
                 continue
@@ -293,6 +322,12 @@ class RequestGate:
             else:
                 state.blocked_by = state.blocked_by or redaction.rule
         return message
+
+    def _mask_part(self, value: Json, redaction: Redaction, state: CallState) -> tuple[Json, tuple[Finding, ...]]:
+        masked, found = self._redactor.mask(value, redaction.detectors, redaction.suppressions)
+        if not found:
+            return masked, found
+        return restore(value, masked, found, FROM_CLIENT, lambda text: self._issued.is_issued(state.context, text))
 
     def _is_clean(self, message: Message, state: CallState, redactions: list[Redaction]) -> bool:
         """Scan once for all that would be masked, be it to forward or to record; most messages have none of it."""

@@ -11,16 +11,19 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from proxy.core.ids import new_id
-from proxy.core.model import Call, Context, Finding, InFlightCall, JsonObject, Kind, Message
-from proxy.errors import SharedCallsUnavailableError
+from proxy.core.model import Call, Context, Denial, Finding, InFlightCall, JsonObject, Kind, Message
+from proxy.errors import PinsUnavailableError, SharedCallsUnavailableError
 from proxy.gate.refusal import withheld
 from proxy.gate.result_masking import mask_beside, mask_result
-from proxy.gate.tool_catalog import TOOLS_LIST, is_tool_list
+from proxy.gate.server_messages import ServerMessages
+from proxy.gate.tool_catalog import ENTRIES, HANDSHAKES, TOOLS_LIST, is_tool_list, without_instructions
 from proxy.wire import refusal_messages
 from proxy.wire.jsonrpc import reencode
+from proxy.wire.mcp_exchange import is_plain_result
 
 if TYPE_CHECKING:
     from proxy.gate.gate import GateParts
+    from proxy.gate.tool_catalog import ToolFinding
 
 log = structlog.get_logger("interlock.gate")
 
@@ -36,6 +39,8 @@ class ResponseGate:
         self._timer = parts.timer
         self._catalog = parts.catalog
         self._two_phase = parts.two_phase
+        self._issued = parts.issued
+        self._messages = ServerMessages(parts)
 
     def find(self, context: Context, message_id: object) -> InFlightCall | None:
         """Return the call of this session that a response of this id answers, if any."""
@@ -47,11 +52,11 @@ class ResponseGate:
         `raw` is the response as it came. Returns `value` itself where nothing was changed, a refusal where that
         failed, and of a tool list what the agent may see.
         """
-        shown = value
         try:
-            if in_flight.message.method == TOOLS_LIST:
-                continued = in_flight.message.params.get("cursor") is not None
-                shown = self._show_tools(in_flight.context, value, continued=continued)
+            if (refused := self._take_inside(in_flight, value)) is not None:
+                self._end(in_flight, "withheld", size=len(raw))
+                return self._refused(in_flight, value.get("id", in_flight.message.id), refused)
+            shown = self._show(in_flight, value)
             masked, findings = self._mask(in_flight, shown) if in_flight.decision.redactions else (shown, ())
         except Exception as error:
             log.exception("a result could not be rewritten", call_id=in_flight.call_id, error=str(error))
@@ -66,9 +71,18 @@ class ResponseGate:
         self._end(in_flight, outcome, masked, is_error=is_error, size=len(raw), delivered=sent, findings=findings)
         return masked
 
+    def _take_inside(self, in_flight: InFlightCall, value: JsonObject) -> Denial | None:
+        """Return why a response may not be passed on for the requests inside it; learn of a task that it announces."""
+        if is_plain_result(value):
+            return None
+        refused = self._messages.refuse_inside(in_flight.context, value)
+        if refused is None:
+            self._messages.note_task(in_flight, value)
+        return refused
+
     def _mask(self, in_flight: InFlightCall, value: JsonObject) -> tuple[JsonObject | None, tuple[Finding, ...]]:
         """Return a result masked, or None where it may not be passed on, and what was found."""
-        masked, findings = mask_result(self._redactor, in_flight, value)
+        masked, findings = mask_result(self._redactor, in_flight, value, self._issued)
         if not findings or masked is None or self._catalog is None:
             return masked, findings
         # A client checks a result against the tool's schema, and drops one that a mask has broken.
@@ -78,10 +92,33 @@ class ResponseGate:
     def mask_aside(self, in_flight: InFlightCall, value: Any) -> Any:
         """Mask what a server sends beside the answer to `in_flight`; a refusal where that fails."""
         try:
-            return mask_beside(self._redactor, in_flight, value)
+            own = self._messages.redactions(in_flight, value) if isinstance(value, dict) else None
+            return mask_beside(self._redactor, in_flight, value, own, self._issued)
         except Exception as error:
             log.exception("a message could not be masked", call_id=in_flight.call_id, error=str(error))
             return self._withheld(in_flight, in_flight.message.id, "internal_error")
+
+    def take_message(self, context: Context, value: JsonObject) -> list[JsonObject] | None:
+        """Return what to pass on in place of a server's request or notification that is refused; None if it is not."""
+        try:
+            return self._messages.take(context, value)
+        except Exception as error:
+            log.exception("a server's message is left out", server=context.server, error=str(error))
+            return []
+
+    def stand_in(self, context: Context, known: InFlightCall | None) -> InFlightCall:
+        """Return a call in whose place messages on a stream that belongs to none are masked.
+
+        They are masked as the policy in force would mask any response of the server. `known` is the one so far.
+        """
+        decision = self._policy().unmatched(context.server)
+        if known is not None:
+            known.decision = decision
+            return known
+        # No client uses such an id, so a refusal of it is told from a message.
+        nobodys, now = Message(Kind.REQUEST, {}, None, f"beside {new_id()}"), self._timer()
+        call = Call("", context.server, context.principal.agent)
+        return InFlightCall(new_id(), nobodys, context, call, decision, now, now)
 
     def share(self, in_flight: InFlightCall) -> None:
         """Let other workers know of a call whose answer may come on another stream than its own."""
@@ -100,22 +137,50 @@ class ResponseGate:
             shown = self._show_tools(context, value, continued=False) if is_tool_list(value) else value
             if context.session is None and "jsonrpc" not in value:
                 return shown
+            shown = self._show_words(context, shown)
+            if (refused := self._messages.refuse_inside(context, value)) is not None:
+                return refusal_messages.refuse(value.get("id", 0), None, refused)
             return self._mask_unmatched(context, shown)
         except Exception as error:
             log.exception("an unexpected answer is withheld", server=context.server, error=str(error))
             return refusal_messages.refuse(value.get("id", 0), TOOLS_LIST, withheld("internal_error", TOOLS_LIST))
 
     def _mask_unmatched(self, context: Context, value: JsonObject) -> JsonObject:
-        decision, now = self._policy().unmatched(context.server), self._timer()
-        nobodys = Message(Kind.REQUEST, {}, None, value.get("id"))
-        call = Call("", context.server, context.principal.agent)
-        masked, findings = mask_result(
-            self._redactor, InFlightCall(new_id(), nobodys, context, call, decision, now, now), value
-        )
+        masked, findings = mask_result(self._redactor, self.stand_in(context, None), value, self._issued)
         if findings:
             kinds = sorted({finding.detector for finding in findings})
             log.warning("an answer to no known call held secrets", server=context.server, detectors=kinds)
         return masked or refusal_messages.refuse(value.get("id", 0), TOOLS_LIST, withheld("secret_found", TOOLS_LIST))
+
+    def _show(self, in_flight: InFlightCall, value: JsonObject) -> JsonObject:
+        """Return what the agent may see of a response, before anything is masked."""
+        method = in_flight.message.method
+        if method == TOOLS_LIST:
+            continued = in_flight.message.params.get("cursor") is not None
+            return self._show_tools(in_flight.context, value, continued=continued)
+        if method in HANDSHAKES or method in ENTRIES:
+            return self._show_words(in_flight.context, value)
+        return value
+
+    def _show_words(self, context: Context, value: JsonObject) -> JsonObject:
+        """Return a response without the instructions, prompts and resources that the agent may not see."""
+        result, catalog = value.get("result"), self._catalog
+        if catalog is None or not isinstance(result, dict):
+            return value
+        found: list[ToolFinding] = []
+        if "serverInfo" in result or "instructions" in result or "supportedVersions" in result:
+            try:
+                result, new = catalog.show_instructions(context, result)
+                found += new
+            except (PinsUnavailableError, RecursionError) as error:
+                log.warning("instructions cannot be checked", server=context.server, error=str(error))
+                result = without_instructions(result)
+        for key in ENTRIES.values():
+            result, new = catalog.show_entries(context, key, result)
+            found += new
+        for finding in found:
+            self._recorder.found(context, finding)
+        return value if result is value["result"] else {**value, "result": result}
 
     def _show_tools(self, context: Context, value: JsonObject, *, continued: bool) -> JsonObject:
         """Return a tool list with what the agent may see, and record what was found in it."""
@@ -138,8 +203,10 @@ class ResponseGate:
 
     def _withheld(self, in_flight: InFlightCall, message_id: Any, reason: str) -> JsonObject:
         """Return the answer in place of a response that may not be passed on."""
+        return self._refused(in_flight, message_id, withheld(reason, in_flight.message.method, in_flight.call_id))
+
+    def _refused(self, in_flight: InFlightCall, message_id: Any, denial: Denial) -> JsonObject:
         message = in_flight.message
-        denial = withheld(reason, message.method, in_flight.call_id)
         return refusal_messages.refuse(message_id, message.method, denial, message.params)
 
     def abandon(self, in_flight: InFlightCall, outcome: str) -> None:

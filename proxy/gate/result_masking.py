@@ -10,11 +10,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from proxy.gate.opaque_values import FROM_SERVER, restore
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from proxy.core.interfaces import Redactor
     from proxy.core.model import Finding, InFlightCall, Json, JsonObject, Redaction, Suppression
+    from proxy.gate.issued_names import IssuedNames
 
 KEPT: Final = 512
 """Characters of what was said before that are scanned again; a redactor joins strings of this length whole."""
@@ -27,7 +30,7 @@ PLUMBING: Final = frozenset(
 
 
 def mask_result(
-    redactor: Redactor, in_flight: InFlightCall, value: JsonObject
+    redactor: Redactor, in_flight: InFlightCall, value: JsonObject, issued: IssuedNames | None = None
 ) -> tuple[JsonObject | None, tuple[Finding, ...]]:
     """Return the response masked, or None where it may not be passed on, and what was found."""
     findings: tuple[Finding, ...] = ()
@@ -35,7 +38,7 @@ def mask_result(
     for redaction in in_flight.decision.redactions:
         if "result" not in redaction.on or result is None:
             continue
-        masked, found = _mask_next(redactor, in_flight, result, redaction)
+        masked, found = _mask_next(redactor, in_flight, result, redaction, issued)
         findings += found
         if not found or redaction.action == "report":
             continue
@@ -46,11 +49,20 @@ def mask_result(
     return result, findings
 
 
-def mask_beside(redactor: Redactor, in_flight: InFlightCall, value: Any) -> Any:
-    """Return masked what is sent beside the answer; what was found is recorded when the call ends."""
-    for redaction in in_flight.decision.redactions:
+def mask_beside(
+    redactor: Redactor,
+    in_flight: InFlightCall,
+    value: Any,
+    redactions: Sequence[Redaction] | None = None,
+    issued: IssuedNames | None = None,
+) -> Any:
+    """Return masked what is sent beside the answer; what was found is recorded when the call ends.
+
+    `redactions` are those to apply, if not those of the call alone.
+    """
+    for redaction in in_flight.decision.redactions if redactions is None else redactions:
         if "result" in redaction.on:
-            masked, found = _mask_next(redactor, in_flight, value, redaction)
+            masked, found = _mask_next(redactor, in_flight, value, redaction, issued)
             in_flight.findings += found
             value = masked if found and redaction.action != "report" else value
     in_flight.said = said_after(in_flight.said, value)
@@ -58,12 +70,20 @@ def mask_beside(redactor: Redactor, in_flight: InFlightCall, value: Any) -> Any:
 
 
 def _mask_next(
-    redactor: Redactor, in_flight: InFlightCall, value: Json, redaction: Redaction
+    redactor: Redactor, in_flight: InFlightCall, value: Json, redaction: Redaction, issued: IssuedNames | None
 ) -> tuple[Json, tuple[Finding, ...]]:
     """Mask what follows what the server has said to this call so far."""
     masked, found, begun = mask_after(redactor, in_flight.said, value, redaction.detectors, redaction.suppressions)
     in_flight.begun = in_flight.begun or begun
-    return masked, found
+    if not found:
+        return masked, found
+
+    def issue(opaque: str) -> bool:
+        if issued is not None:
+            issued.add_opaque(in_flight, opaque)
+        return True
+
+    return restore(value, masked, found, FROM_SERVER, issue)
 
 
 def mask_after(

@@ -87,6 +87,7 @@ class ResponseRouter:
         self.in_flight = in_flight
         self._key = seal_key
         self._shared = shared
+        self._stand_in: InFlightCall | None = None  # for messages on a stream that belongs to no call
 
     def share(self) -> None:
         """Let other workers know of the call: its answer may come to one of them."""
@@ -139,6 +140,8 @@ class ResponseRouter:
         if not isinstance(value, dict):
             # On a shared stream there is nothing but messages, and a message is an object.
             return [] if self._shared is not None else self._take_aside(value)
+        if self._is_message(value) and (taken := self._responses.take_message(self.context, value)) is not None:
+            return taken
         if not ("result" in value or "error" in value):
             return self._take_aside(value)
         message_id = value.get("id")
@@ -161,10 +164,27 @@ class ResponseRouter:
             shared.note_subscription(value)
             beside = shared.beside
         if beside is None:
-            return None
+            return self._take_unrelated(value)
         if (masked := self._responses.mask_aside(beside, value)) is value:
             return None
         return [] if shared is not None and shared.is_refusal(masked) else [masked]
+
+    def _take_unrelated(self, value: Any) -> list[Any] | None:
+        """Take what comes on a stream that belongs to no call: it may speak of any of them."""
+        if not self._is_message(value):
+            return None
+        self._stand_in = self._responses.stand_in(self.context, self._stand_in)
+        masked = self._responses.mask_aside(self._stand_in, value)
+        if masked is value:
+            return None
+        return [] if masked.get("id") == self._stand_in.message.id else [masked]
+
+    def _is_message(self, value: Any) -> bool:
+        """Return whether a value is a message of MCP, and not what another protocol sends as JSON."""
+        if not isinstance(value, dict):
+            return False
+        in_session = self.context.session is not None and self.context.transport != "websocket"
+        return in_session or self.in_flight is not None or "jsonrpc" in value
 
     def _call_of(self, message_id: object) -> InFlightCall | None:
         mine = self.in_flight

@@ -12,8 +12,19 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from proxy.core.model import UNSAID, Call, Context, Governed, Hints, JsonObject, PinRules
 from proxy.gate.schema_check import still_fits
-from proxy.gate.tool_descriptions import find_phrases
-from proxy.gate.tool_pins import Page, Pin, PinStore, ServerPins, ToolChange, ToolPrint, print_tool, take_page
+from proxy.gate.tool_descriptions import find_hidden, find_phrases
+from proxy.gate.tool_pins import (
+    INSTRUCTIONS,
+    Page,
+    Pin,
+    PinStore,
+    ServerPins,
+    ToolChange,
+    ToolPrint,
+    print_tool,
+    take_instructions,
+    take_page,
+)
 from proxy.twophase.listing import (
     PHASE_SUFFIXES,
     Names,
@@ -34,6 +45,14 @@ if TYPE_CHECKING:
 TOOLS_LIST: Final = "tools/list"
 NOT_PINNED: Final = "tool_not_pinned"
 HIDDEN: Final = "hidden_characters"
+MAX_FOUND: Final = 10_000
+# The lists whose entries are described to a model, beside tools; and the answers that may bring instructions.
+ENTRIES: Final = {
+    "prompts/list": "prompts",
+    "resources/list": "resources",
+    "resources/templates/list": "resourceTemplates",
+}
+HANDSHAKES: Final = frozenset(("initialize", "server/discover"))
 # A list depends on the agent and on a policy that may change, so no cache may hold it or give it to another.
 FRESH: Final = {"ttlMs": 0, "cacheScope": "private"}
 
@@ -67,6 +86,7 @@ class ToolCatalog:
         self._policy = policy
         self._pins = pins
         self._clock = clock
+        self._found: set[str] = set()  # entries with hidden characters that were recorded
 
     def look_up(self, server: str, tool: str, rules: PinRules) -> tuple[Hints, Objection | None]:
         """Return what a server last said of a tool's nature, and why it may not be called, if not by policy."""
@@ -148,6 +168,57 @@ class ToolCatalog:
         fresh = FRESH if context.revision == MODERN or not {"resultType", *FRESH}.isdisjoint(result) else {}
         return {**result, "tools": shown, **fresh}, tuple(_findings(changes, listed, policy.pins))
 
+    def show_instructions(self, context: Context, result: JsonObject) -> tuple[JsonObject, tuple[ToolFinding, ...]]:
+        """Return the result of a handshake as the agent may see it: without instructions that it may not."""
+        said = {"instructions": result["instructions"]} if result.get("instructions") is not None else {}
+        rules, made = self._policy().pins, print_tool(said)
+        change: ToolChange | None = None
+
+        def take(known: ServerPins | None) -> ServerPins:
+            nonlocal change
+            pins, change = take_instructions(known, made, adopt=rules.mode == "off", now=self._clock())
+            return pins
+
+        pins = self._pins.update(context.server, take)
+        pin = pins.instructions if pins else None
+        passes = not made.hidden or rules.hidden_characters != "enforce"
+        passes = passes and (rules.mode != "enforce" or (pin is not None and pin.stands))
+        listed: Listed = [({"name": INSTRUCTIONS, **said}, made)]
+        findings = tuple(_findings((change,) if change else (), listed, rules))
+        return result if passes or not said else without_instructions(result), findings
+
+    def show_entries(
+        self, context: Context, key: str, result: JsonObject
+    ) -> tuple[JsonObject, tuple[ToolFinding, ...]]:
+        """Return a list of prompts or resources without the entries that invisible characters stand in."""
+        entries = result.get(key)
+        if not isinstance(entries, list):
+            return result, ()
+        hidden = {at: places for at, entry in enumerate(entries) if (places := find_hidden(entry))}
+        if not hidden:
+            return result, ()
+        enforced = self._policy().pins.hidden_characters == "enforce"
+        new = [at for at in hidden if self._is_new(context.server, key, entries[at])]
+        findings = tuple(
+            ToolFinding(HIDDEN, _entry_name(entries[at]), enforced, HIDDEN, {"places": list(hidden[at]), "list": key})
+            for at in new
+        )
+        shown = [entry for at, entry in enumerate(entries) if at not in hidden]
+        return ({**result, key: shown} if enforced else result), findings
+
+    def _is_new(self, server: str, key: str, entry: Any) -> bool:
+        """Return whether an entry was not found before, so that each is recorded once."""
+        try:
+            found = f"{server} {key} {print_tool({'entry': entry}).digest}"
+        except RecursionError:
+            return True
+        if found in self._found:
+            return False
+        if len(self._found) >= MAX_FOUND:
+            self._found.clear()
+        self._found.add(found)
+        return True
+
     def _take(self, server: str, page: Page, rules: PinRules) -> tuple[ServerPins | None, tuple[ToolChange, ...]]:
         changes: tuple[ToolChange, ...] = ()
 
@@ -187,6 +258,16 @@ def _faces(tool: JsonObject, policy: Policy, call: Call, taken: Collection[str])
         names = phase_names(tool["name"], taken)
         yield propose_tool(tool, names)
         yield commit_tool(tool, names)
+
+
+def without_instructions(result: JsonObject) -> JsonObject:
+    """Return a handshake's result without the instructions; no client needs them."""
+    return {name: value for name, value in result.items() if name != "instructions"}
+
+
+def _entry_name(entry: Any) -> str:
+    named = (entry.get(field) for field in ("name", "uri", "uriTemplate")) if isinstance(entry, dict) else ()
+    return next((name for name in named if isinstance(name, str)), "")[:256]
 
 
 def is_tool_list(value: JsonObject) -> bool:

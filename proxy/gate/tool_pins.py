@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 MAX_TOOLS: Final = 2000
 MAX_DEFINITION: Final = 32 << 10
 FIRST_LIST_SECONDS: Final = 300.0
+INSTRUCTIONS: Final = "(instructions)"
+"""Stands in place of a tool's name for what a server tells every client to do."""
 
 
 @frozen()
@@ -56,12 +58,17 @@ class Pin:
 
 @frozen()
 class ServerPins:
-    """A server's pinned tools; `listing` while its first list is coming; `approvals` counts the approvals."""
+    """A server's pinned tools; `listing` while its first list is coming; `approvals` counts the approvals.
+
+    `listed` is False before the first list, and `instructions` None before the first handshake.
+    """
 
     first_seen: float
     listing: bool
     tools: Mapping[str, Pin]
     approvals: int = 0
+    instructions: Pin | None = None
+    listed: bool = True
 
 
 class PinStore(Protocol):
@@ -125,7 +132,7 @@ def take_page(
     `adopt` takes everything as it comes. The same object is given back where
     nothing changed. Raises PinsUnavailableError past MAX_TOOLS tools.
     """
-    first = known is None or (page.continued and known.listing and now - known.first_seen < FIRST_LIST_SECONDS)
+    first = known is None or not known.listed or _continues_first(known, page, now)
     pins = dict(known.tools) if known else {}
     changes: list[ToolChange] = []
     for name, seen in page.tools:
@@ -133,13 +140,31 @@ def take_page(
         changes += [change] if change else []
     if len(pins) > MAX_TOOLS:
         raise PinsUnavailableError(f"a server lists more than {MAX_TOOLS} tools, which is past what is pinned")
-    if known is None:
-        return ServerPins(now, not page.last, pins), tuple(changes)
+    if known is None or not known.listed:
+        instructions, approvals = (known.instructions, known.approvals) if known else (None, 0)
+        return ServerPins(now, not page.last, pins, approvals, instructions), tuple(changes)
     listing = not page.last if first else known.listing
     same = len(pins) == len(known.tools) and all(pins[name] is pin for name, pin in known.tools.items())
     if listing == known.listing and same:
         return known, ()
     return replace(known, listing=listing, tools=pins), tuple(changes)
+
+
+def _continues_first(known: ServerPins, page: Page, now: float) -> bool:
+    return page.continued and known.listing and now - known.first_seen < FIRST_LIST_SECONDS
+
+
+def take_instructions(
+    known: ServerPins | None, seen: ToolPrint, *, adopt: bool, now: float
+) -> tuple[ServerPins, ToolChange | None]:
+    """Return the pins after a handshake in which a server gave instructions, or none, and what was new in that."""
+    before = known.instructions if known else None
+    pins = {INSTRUCTIONS: before} if before else {}
+    change = _take(pins, INSTRUCTIONS, seen, trusted=adopt or before is None, now=now)
+    if known is None:
+        return ServerPins(now, listing=False, tools={}, instructions=pins[INSTRUCTIONS], listed=False), change
+    same = pins[INSTRUCTIONS] is before
+    return known if same else replace(known, instructions=pins[INSTRUCTIONS]), change
 
 
 def _take(pins: dict[str, Pin], name: str, seen: ToolPrint, *, trusted: bool, now: float) -> ToolChange | None:
@@ -163,17 +188,20 @@ def _take(pins: dict[str, Pin], name: str, seen: ToolPrint, *, trusted: bool, no
     return ToolChange(name, "changed", changed_fields(known.approved or known.seen, seen)) if departs else None
 
 
-def approve(known: ServerPins | None, tool: str | None, now: float) -> ServerPins | None:
-    """Approve a tool, or all of a server's, as last seen."""
+def approve(known: ServerPins | None, tool: str | None, now: float, *, instructions: bool = False) -> ServerPins | None:
+    """Approve a tool, the instructions, or where neither is named all of a server's, as last seen."""
     if known is None:
         return None
-    pins = {
-        name: Pin(pin.seen, pin.seen, drifted=False, since=now)
-        if tool in (None, name) and not (pin.stands and pin.approved == pin.seen)
-        else pin
-        for name, pin in known.tools.items()
-    }
-    return replace(known, tools=pins, listing=False, approvals=known.approvals + 1)
+    everything = tool is None and not instructions
+    pins = {name: _approved(pin, now) if everything or name == tool else pin for name, pin in known.tools.items()}
+    said = known.instructions
+    if said is not None and (everything or instructions):
+        said = _approved(said, now)
+    return replace(known, tools=pins, instructions=said, listing=False, approvals=known.approvals + 1)
+
+
+def _approved(pin: Pin, now: float) -> Pin:
+    return pin if pin.stands and pin.approved == pin.seen else Pin(pin.seen, pin.seen, drifted=False, since=now)
 
 
 def to_json(pins: ServerPins) -> JsonObject:
@@ -183,6 +211,8 @@ def to_json(pins: ServerPins) -> JsonObject:
         "listing": pins.listing,
         "approvals": pins.approvals,
         "tools": {name: _pin_to_json(pin) for name, pin in pins.tools.items()},
+        "instructions": _pin_to_json(pins.instructions) if pins.instructions else None,
+        "listed": pins.listed,
     }
 
 
@@ -193,6 +223,9 @@ def from_json(value: Any) -> ServerPins:
         listing=value["listing"] is True,
         approvals=int(value["approvals"]),
         tools={str(name): _pin_from_json(pin) for name, pin in value["tools"].items()},
+        # A file of an earlier version has neither: its server's instructions are pinned at the next handshake.
+        instructions=_pin_from_json(said) if (said := value.get("instructions")) else None,
+        listed=value.get("listed") is not False,
     )
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from proxy.policy.globs import compile_globs
 from proxy.policy.operators import compile_when
-from proxy.policy.rules import AllowRule, Rule
+from proxy.policy.rules import AllowRule, Rule, covered_methods
 from proxy.policy.views import YES, Test
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class CompiledRule:
         self.rule = rule
         self.id = rule.id
         self.test: Test = compile_when(rule.when) if rule.when is not None else lambda _context: YES
-        self.fits_method = compile_globs(rule.methods or ["tools/call"])
+        self.fits_method = compile_globs(covered_methods(rule))
         self.fits_server = compile_globs(rule.servers)
         self.fits_tool = compile_globs(rule.tools)
         self.fits_agent = compile_globs(rule.agents)

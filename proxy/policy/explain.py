@@ -14,6 +14,7 @@ from proxy.policy.hosts import UrlViews
 from proxy.policy.operators import OPERATORS, compile_when
 from proxy.policy.path_operator import PathSet
 from proxy.policy.paths import PathViews
+from proxy.policy.rules import describe_coverage
 from proxy.policy.views import YES, NumberView, ScalarView, TextView, Views
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class RuleTrace:
     matched: bool
     why: str
     condition: ConditionTrace | None = None
+    covers: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,7 @@ def _trace(rule: CompiledRule, hit: Hit | None, call: Call) -> RuleTrace:
         why = "an allow needs every view to match, and only some do"
     else:
         why = "its condition holds" if matched else "its condition does not hold"
-    return RuleTrace(rule.id, rule.rule.action, rule.rule.mode, matched, why, condition)
+    return RuleTrace(rule.id, rule.rule.action, rule.rule.mode, matched, why, condition, describe_coverage(rule.rule))
 
 
 def _step(when: When, call: Call) -> ConditionTrace:
@@ -164,7 +166,7 @@ def show_view(view: Any) -> tuple[str, ...]:
 def _why_not(rule: CompiledRule, call: Call) -> str:
     names = name_variants(call)
     if not rule.fits_method(call.method):
-        return f"methods: applies to {', '.join(rule.rule.methods or ['tools/call'])}"
+        return f"methods: covers {describe_coverage(rule.rule)}"
     tests = (("servers", rule.fits_server), ("tools", rule.fits_tool), ("agents", rule.fits_agent))
     for (field, fits), variants in zip(tests, zip(*names, strict=True), strict=True):
         if not any(map(fits, variants)):

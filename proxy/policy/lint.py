@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from proxy.policy.conditions import All, Condition, When
 from proxy.policy.globs import compile_globs, is_glob
+from proxy.policy.rules import covered_methods
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -82,7 +83,7 @@ def _covers(wide: Rule, narrow: Rule) -> bool:
         _globs_cover(wide.servers, narrow.servers)
         and _globs_cover(wide.tools, narrow.tools)
         and _globs_cover(wide.agents, narrow.agents)
-        and _globs_cover(wide.methods or ["tools/call"], narrow.methods or ["tools/call"])
+        and _globs_cover(covered_methods(wide), covered_methods(narrow))
         and (wide.annotations is None or wide.annotations == narrow.annotations)
         and (wide.when is None or wide.when == narrow.when)
     )

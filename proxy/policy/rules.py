@@ -82,7 +82,9 @@ class _Rule(_NamedRule):
     servers: Globs | None = Field(default=None, description="Globs over server names; all servers if absent.")
     tools: Globs | None = Field(default=None, description="Globs over tool names; all tools if absent.")
     methods: Globs | None = Field(
-        default=None, description="Globs over MCP methods, such as resources/read; only tools/call if absent."
+        default=None,
+        description="Globs over MCP methods, such as resources/read. If absent, a redact rule covers every method, "
+        "in both directions; any other rule covers only tools/call.",
     )
     annotations: Annotations | None = Field(
         default=None, description="Hints that the server must give, such as {destructiveHint: true}."
@@ -122,7 +124,8 @@ class RedactRule(_Rule):
 
     action: Literal["redact"] = Field(description="This kind of rule.")
     on: NonEmptyList[Literal["arguments", "result"]] = Field(
-        default=["arguments", "result"], description="What to scan: the arguments, the result, or both."
+        default=["arguments", "result"],
+        description="What to scan: arguments is all that the client sends, result is all that the server sends.",
     )
     detectors: NonEmptyList[NonEmptyStr] = Field(
         description="What to look for: a family such as secrets or pii, or one detector such as pii.card."
@@ -169,6 +172,27 @@ class TwoPhaseRule(_Rule):
 
 
 type Rule = Annotated[AllowRule | DenyRule | RedactRule | TwoPhaseRule, Field(discriminator="action")]
+
+
+def covered_methods(rule: Rule) -> list[str]:
+    """Return the globs over the methods that a rule covers."""
+    # A secret is as secret in a prompt, a task or a log message as in a tool's result. A condition on arguments, on
+    # the other hand, is written for the arguments of tools.
+    return rule.methods or (["*"] if isinstance(rule, RedactRule) else ["tools/call"])
+
+
+def describe_coverage(rule: Rule) -> str:
+    """Say which messages a rule covers, for people."""
+    tools = "" if rule.tools is None else f" of {', '.join(rule.tools)}"
+    if rule.methods is not None:
+        return f"{', '.join(rule.methods)}{tools}"
+    if not isinstance(rule, RedactRule):
+        return f"tools/call{tools}"
+    ways = {"arguments": "from the client", "result": "from the server"}
+    said = " and ".join(ways[way] for way in ("arguments", "result") if way in rule.on)
+    if rule.tools is None or "*" in rule.tools:
+        return f"every method, {said}"
+    return f"tools/call{tools} and the tasks that it makes, {said}"
 
 
 class EgressCall(Strict):

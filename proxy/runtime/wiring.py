@@ -25,6 +25,7 @@ from proxy.store.proposal_store import Proposals
 from proxy.store.queries import Queries
 from proxy.system.secret_files import FileCache, read_or_make_key
 from proxy.twophase.keys import open_keys
+from proxy.wire.sse_ping_carrier import KEY_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -110,6 +111,7 @@ class Components:
             sink=self.sink,
             body_limit=settings.body_limit,
             shared_calls=shared_calls,
+            seal_key=read_or_make_key(settings.state_dir / "keys" / "seal.key", KEY_BYTES),
         )
 
     async def check(self) -> None:

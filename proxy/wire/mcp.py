@@ -46,7 +46,12 @@ METHODS = FoldedNames(*PLAIN_METHODS, *SURELY_MCP)
 PARAM_KEYS = FoldedNames(
     "name", "arguments", "uri", "task", "taskId", "_meta", "inputResponses", "requestState", "cursor", "ref"
 )
-NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+NAMED_BY = {
+    "tools/call": "name",
+    "prompts/get": "name",
+    "resources/read": "uri",
+    **dict.fromkeys(("tasks/get", "tasks/update", "tasks/cancel", "tasks/result"), "taskId"),
+}
 MAX_TOOL_NAME = 256
 UNSEEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 # Letters and symbols that look like white space: fillers of Hangul, and Braille's empty cell.

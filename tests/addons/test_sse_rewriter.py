@@ -24,6 +24,9 @@ class StubGate:
     def mask_aside(self, _exchange: object, value: object) -> object:
         return value
 
+    def take_message(self, context: Context, value: object) -> None:
+        return None
+
     def find(self, context: Context, message_id: object) -> None:
         return None
 

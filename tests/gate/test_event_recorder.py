@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -149,3 +150,25 @@ def test_ids_are_unique_and_in_the_order_of_time():
 
 def test_a_digest_is_sha_256():
     assert digest(b"") == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
+
+TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+
+@pytest.mark.parametrize(
+    ("meta", "header", "recorded"),
+    [
+        ({"traceparent": TRACE}, None, TRACE),
+        ({"traceparent": TRACE}, "00-" + "1" * 32 + "-" + "2" * 16 + "-00", TRACE),
+        ({}, TRACE, TRACE),
+        ({"traceparent": "ghp_secret"}, None, None),
+        ({"traceparent": ["x"]}, TRACE + "x", None),
+        (None, None, None),
+    ],
+)
+async def test_the_trace_that_a_call_belongs_to_is_recorded(meta: Any, header: str | None, recorded: Any) -> None:
+    fakes, made = Fakes(), step()
+    made.message = Message(Kind.REQUEST, call(_meta=meta), "tools/call", 7)
+    made.context = replace(CONTEXT, traceparent=header)
+    await recorder(fakes).decided(made)
+    assert fakes.events[0].detail.get("traceparent") == recorded

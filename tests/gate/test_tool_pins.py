@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -10,7 +11,18 @@ from hypothesis import strategies as st
 
 from proxy.errors import PinsUnavailableError
 from proxy.gate import tool_pins
-from proxy.gate.tool_pins import Page, ServerPins, ToolChange, print_tool, take_page
+from proxy.gate.tool_pins import (
+    INSTRUCTIONS,
+    Page,
+    ServerPins,
+    ToolChange,
+    approve,
+    from_json,
+    print_tool,
+    take_instructions,
+    take_page,
+    to_json,
+)
 
 TOOL = {
     "name": "echo",
@@ -179,3 +191,45 @@ def test_pins_survive_being_written_down() -> None:
 def test_what_is_not_pins_is_not_read_as_pins(value: Any) -> None:
     with pytest.raises((KeyError, TypeError, AttributeError, ValueError)):
         tool_pins.from_json(value)
+
+
+def test_instructions_are_pinned_at_the_first_handshake_and_do_not_cost_the_first_list_its_trust() -> None:
+    said, other = print_tool({"instructions": "A."}), print_tool({"instructions": "B."})
+    pins, change = take_instructions(None, said, adopt=False, now=1.0)
+    assert (change, pins.listed) == (ToolChange(INSTRUCTIONS, "pinned"), False)
+    assert take_instructions(pins, said, adopt=False, now=2.0) == (pins, None)
+    pins, changes = take_page(pins, Page([("a", print_tool({"name": "a"}))]), adopt=False, now=3.0)
+    assert [each.what for each in changes] == ["pinned"]
+    assert pins.listed
+    drifted, change = take_instructions(pins, other, adopt=False, now=4.0)
+    assert change == ToolChange(INSTRUCTIONS, "changed", ("instructions",))
+    back, _ = take_instructions(drifted, said, adopt=False, now=5.0)
+    assert back.instructions is not None
+    assert not back.instructions.stands, "until somebody approves"
+    assert from_json(json.loads(json.dumps(to_json(back)))) == back
+    only = approve(back, None, 6.0, instructions=True)
+    assert only is not None
+    assert only.instructions is not None
+    assert only.instructions.stands
+    assert take_instructions(drifted, other, adopt=True, now=7.0)[0].instructions.stands  # type: ignore[union-attr]
+
+
+def test_instructions_that_come_or_go_are_a_change() -> None:
+    none, some = print_tool({}), print_tool({"instructions": "A."})
+    for before, after in ((none, some), (some, none)):
+        pins, _ = take_instructions(None, before, adopt=False, now=1.0)
+        _, change = take_instructions(pins, after, adopt=False, now=2.0)
+        assert change is not None
+        assert change.what == "changed"
+
+
+def test_a_file_of_an_earlier_version_has_no_instructions_yet() -> None:
+    value = to_json(ServerPins(1.0, listing=False, tools={}))
+    del value["instructions"], value["listed"]
+    pins = from_json(value)
+    assert (pins.instructions, pins.listed) == (None, True)
+    later, change = take_instructions(pins, print_tool({"instructions": "A."}), adopt=False, now=2.0)
+    assert change is not None
+    assert change.what == "pinned"
+    assert later.instructions is not None
+    assert later.instructions.stands

@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from proxy.core.model import Call, Hints
-from proxy.policy.rules import EgressRule, PolicyFile, TestCall
+from proxy.policy.rules import EgressRule, PolicyFile, TestCall, covered_methods, describe_coverage
 
 
 def refused(section):
@@ -61,3 +61,21 @@ def test_a_rule_never_changes():
     made = EgressRule(id="e", action="deny")
     with pytest.raises(ValidationError):
         made.action = "allow"
+
+
+@pytest.mark.parametrize(
+    ("rule", "methods", "said"),
+    [
+        ({"action": "deny"}, ["tools/call"], "tools/call"),
+        ({"action": "deny", "tools": ["a", "b"]}, ["tools/call"], "tools/call of a, b"),
+        ({"action": "redact", "detectors": ["secrets"]}, ["*"], "every method, from the client and from the server"),
+        ({"action": "redact", "detectors": ["pii"], "on": ["result"]}, ["*"], "every method, from the server"),
+        ({"action": "redact", "detectors": ["pii"], "tools": ["*"]}, ["*"], "every method, from the client and"),
+        ({"action": "redact", "detectors": ["pii"], "tools": ["a"]}, ["*"], "tools/call of a and the tasks that it"),
+        ({"action": "redact", "detectors": ["pii"], "methods": ["prompts/get"]}, ["prompts/get"], "prompts/get"),
+    ],
+)
+def test_what_a_rule_without_methods_covers_depends_on_its_action(rule, methods, said):
+    (made,) = PolicyFile.model_validate({"version": 1, "rules": [{"id": "r", **rule}]}).rules
+    assert covered_methods(made) == methods
+    assert describe_coverage(made).startswith(said)

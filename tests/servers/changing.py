@@ -1,7 +1,8 @@
 """A Python SDK server whose tools are what a JSON file says at the moment: pages of tool objects.
 
 The file stands beside the execution log, with the suffix `.tools`. Any tool that is
-called is executed, listed or not. `--legacy` serves HTTP+SSE (2024-11-05) in place of /mcp.
+called is executed, listed or not. Files with the suffixes `.prompts` (a list) and `.instructions`
+(text) say the rest. `--legacy` serves HTTP+SSE (2024-11-05) in place of /mcp.
 """
 
 from __future__ import annotations
@@ -12,7 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from mcp.server import MCPServer
-from mcp.types import CallToolRequestParams, CallToolResult, ListToolsResult, PaginatedRequestParams, TextContent, Tool
+from mcp.types import (
+    CallToolRequestParams,
+    CallToolResult,
+    ListPromptsResult,
+    ListToolsResult,
+    PaginatedRequestParams,
+    Prompt,
+    TextContent,
+    Tool,
+)
 
 from tests.servers.common import ExecutionLog, parse_options, serve
 
@@ -21,6 +31,15 @@ class ChangingServer(MCPServer):
     def __init__(self, tools: Path, log: ExecutionLog) -> None:
         self._file, self._executions = tools, log
         super().__init__("interlock-test-changing")
+        said = tools.with_suffix(".instructions")
+        read = property(lambda _: said.read_text() if said.exists() else None)
+        low = self._lowlevel_server
+        low.__class__ = type("Changing", (type(low),), {"instructions": read})
+
+    async def _handle_list_prompts(self, ctx: Any, params: PaginatedRequestParams | None) -> ListPromptsResult:
+        file = self._file.with_suffix(".prompts")
+        prompts = json.loads(file.read_bytes()) if file.exists() else []
+        return ListPromptsResult(prompts=[Prompt.model_validate(prompt) for prompt in prompts])
 
     async def _handle_list_tools(self, ctx: Any, params: PaginatedRequestParams | None) -> ListToolsResult:
         pages = json.loads(self._file.read_bytes())

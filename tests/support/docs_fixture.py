@@ -144,6 +144,7 @@ class World:
     def populate(self) -> None:
         """Make a trail: a call denied, a secret masked, tools pinned; and copies of what proves it."""
         with self._session() as session:
+            session.ask("initialize", 0, protocolVersion="2025-06-18", capabilities={}, clientInfo={})
             session.ask("tools/list", 1)
             denied = session.call("read_file", 2, path="/etc/passwd")
             session.call("read_file", 3, path="notes.txt")

@@ -113,9 +113,13 @@ class NodeClients:
 
         Raises AssertionError where Node ends, or gives no report within CLIENT_LIMIT.
         """
+        return self.order(name, {"url": url, "legacy": legacy})
+
+    def order(self, name: str, options: Mapping[str, Any]) -> Report:
+        """Run a client with options of its own."""
         assert self._process.stdin
         assert self._process.stdout
-        order = {"client": name, "url": url, "legacy": legacy}
+        order = {"client": name, **options}
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.write(json.dumps(order).encode() + b"\n")
             self._process.stdin.flush()

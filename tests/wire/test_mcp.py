@@ -174,6 +174,16 @@ def test_a_resource_is_named_by_its_uri() -> None:
         check_headers(reading, [("Mcp-Name", "y")])
 
 
+@pytest.mark.parametrize("method", ["tasks/get", "tasks/update", "tasks/cancel", "tasks/result"])
+def test_a_task_is_named_by_its_id(method: str) -> None:
+    reading = message(method, {"taskId": "täsk 1", "name": "y"})
+    check_headers(reading, [("Mcp-Name", encode_header("täsk 1"))])
+    check_headers(message(method, {"taskId": "t1"}), [("Mcp-Name", "t1")])
+    for wrong in ("y", "", "t2", encode_header("täsk 2")):
+        with pytest.raises(WireError, match="header_mismatch"):
+            check_headers(reading, [("Mcp-Name", wrong)])
+
+
 def test_a_response_agrees_with_no_method() -> None:
     with pytest.raises(WireError, match="header_mismatch"):
         check_headers(parse_message({"jsonrpc": "2.0", "id": 1, "result": {}}), [("Mcp-Method", "tools/call")])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.wire.sse_ping_carrier import KEY_BYTES, PREFIX, carried, carrier
+from proxy.wire.sse_ping_carrier import KEY_BYTES, PREFIX, TO_SERVER, carried, carrier
 
 KEY, OTHER = b"k" * KEY_BYTES, b"o" * KEY_BYTES
 ANSWERS = [{"jsonrpc": "2.0", "id": "é", "result": {"a": [1, 2]}}, {"jsonrpc": "2.0", "id": 1, "error": {}}]
@@ -23,6 +23,14 @@ def test_answers_survive_the_way_through_the_server() -> None:
 def test_the_server_cannot_read_an_answer() -> None:
     sealed = carrier([{"secret": "hunter2"}], KEY)["id"].removeprefix(PREFIX)
     assert b"hunter2" not in base64.urlsafe_b64decode(sealed + "==")
+
+
+def test_what_is_for_the_server_cannot_be_taken_for_what_is_for_the_client() -> None:
+    ping = carrier(ANSWERS, KEY, TO_SERVER)
+    assert carried(ping["id"], KEY, TO_SERVER) == ANSWERS
+    assert carried(ping["id"], KEY) is None
+    assert carried(PREFIX + ping["id"].removeprefix(TO_SERVER), KEY) is None
+    assert carried(carrier(ANSWERS, KEY)["id"], KEY, TO_SERVER) is None
 
 
 def test_another_key_opens_nothing() -> None:
