@@ -18,6 +18,7 @@ from addons.header_fields import index, replace_fields
 from proxy.core import reasons
 from proxy.core.model import Context, Decision, Denial, Outcome, Principal
 from proxy.egress.guard import UNJUDGED
+from proxy.policy import server_names
 from proxy.wire.mcp import RequestHead
 
 if TYPE_CHECKING:
@@ -130,24 +131,24 @@ def legacy_session(path: str) -> str | None:
 
 
 def server_name(flow: http.HTTPFlow) -> str:
-    """Return the server's name: its host, and its port where that is not the scheme's own."""
-    host, port = named_host(flow)[0], flow.request.port
-    return host if port == DEFAULT_PORTS.get(flow.request.scheme) else f"{host}:{port}"
+    """Return the server's one name: its host, and its port where that is not the scheme's own."""
+    request = flow.request
+    return server_names.server_name(named_host(flow)[0], request.port, DEFAULT_PORTS.get(request.scheme))
 
 
 def named_host(flow: http.HTTPFlow) -> tuple[str, bool]:
     """Return the host a request goes to, by name where it has one, and whether the name is more than a claim.
 
-    The name in TLS is: the server must show a certificate for it.
+    The name in TLS is: the server must show a certificate for it. Each name in its one canonical form.
     """
     request = flow.request
-    host = _bare(request.host)
+    host = server_names.canonical_name(request.host)
     if not is_address(host):
         return host, True
     if request.scheme == "https":
-        return _bare(flow.client_conn.sni or host), True
+        return server_names.canonical_name(flow.client_conn.sni or host), True
     claimed = _host_of(request.host_header) if is_transparent(flow) else None
-    return (_bare(claimed), False) if claimed else (host, True)
+    return (server_names.canonical_name(claimed), False) if claimed else (host, True)
 
 
 def misdirected(flow: http.HTTPFlow) -> str | None:

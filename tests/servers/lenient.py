@@ -225,7 +225,7 @@ def _tls(options: Options) -> ssl.SSLContext | None:
 async def main() -> None:
     options = parse_options()
     lenient = Lenient(options)
-    sock = listening_socket(options.port)
+    sock = listening_socket(options.port, options.host)
     server = await asyncio.start_server(lenient.connection, sock=sock, ssl=_tls(options), limit=LINE_LIMIT)
     announce(sock)
     async with server:
