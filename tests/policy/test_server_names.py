@@ -21,8 +21,24 @@ THIS_MACHINE = [
         "0177.0.0.1",
         "017700000001",
     ),
-    *("127.0.0.1.", "0", "0.0.0.0", "0x0", "00", "[::ffff:127.0.0.1]", "::ffff:7f00:1", "[0:0:0:0:0:ffff:7f00:1]"),
-    *("１２７.0.0.1", "127。0。0。1", "%31%32%37.0.0.1", "[::ffff:127.0.0.1%lo]", "[::ffff:0.0.0.0]"),
+    *(
+        "017700000001",
+        "127.0.0.1.",
+        "0",
+        "0.0.0.0",
+        "0x0",
+        "00",
+        "[::ffff:127.0.0.1]",
+        "::ffff:7f00:1",
+        "[0:0:0:0:0:ffff:7f00:1]",
+    ),
+    *(
+        "\uff11\uff12\uff17.0.0.1",
+        "127\u30020\u30020\u30021",
+        "%31%32%37.0.0.1",
+        "[::ffff:127.0.0.1%lo]",
+        "[::ffff:0.0.0.0]",
+    ),
 ]
 
 
@@ -38,7 +54,7 @@ def test_every_spelling_of_an_address_has_one_name(host: str):
         ("BÜCHER.example", "xn--bcher-kva.example"),
         ("xn--bcher-kva.example", "xn--bcher-kva.example"),
         ("ex%61mple.com", "example.com"),
-        ("ｅxample.com", "example.com"),
+        ("\uff45xample.com", "example.com"),
         ("exa\u00admple.com", "example.com"),
         ("[FE80::0:1%eth0]", "fe80::1"),
         ("[fe80::1%25eth0]", "fe80::1"),
