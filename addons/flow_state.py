@@ -19,6 +19,7 @@ from proxy.core import reasons
 from proxy.core.model import Context, Decision, Denial, Outcome, Principal
 from proxy.egress.guard import UNJUDGED
 from proxy.policy import server_names
+from proxy.wire.hidden_request import has_request_line
 from proxy.wire.mcp import RequestHead
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 JSON_TYPE = "application/json"
 EVENT_STREAM = "text/event-stream"
 _CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
-_REQUEST_LINE = re.compile(rb"[A-Za-z]+[ \t]+\S+[ \t]+HTTP/\d")
 _OF_THE_OLD_BODY = frozenset({b"content-encoding", b"transfer-encoding", b"trailer"})
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -233,7 +233,7 @@ def odd_framing(request: http.Request) -> str | None:
     if codings is not None and [value.strip().lower() for value in codings] != [b"chunked"]:
         return "transfer_coding"
     bodiless = data.method.upper() in (b"GET", b"HEAD", b"OPTIONS", b"TRACE", b"DELETE")
-    if bodiless and _REQUEST_LINE.search(request.raw_content or b""):
+    if bodiless and has_request_line(request.raw_content or b""):
         return "hidden_request"
     return None
 

@@ -19,6 +19,7 @@ from mitmproxy.proxy import commands, events
 from mitmproxy.proxy.layers.http import (
     ErrorCode,
     ReceiveHttp,
+    RequestHeaders,
     RequestProtocolError,
     ResponseEndOfMessage,
     ResponseProtocolError,
@@ -27,8 +28,10 @@ from mitmproxy.proxy.layers.http._http1 import Http1Client, Http1Server
 from mitmproxy.proxy.layers.http._http2 import Http2Server
 
 from addons.limits import HttpRefusedHook, Limits, ReadAheadHook, Refusal, plain_response, refusal_body
+from proxy.wire.hidden_request import could_hide
 
 if TYPE_CHECKING:
+    from mitmproxy import http
     from mitmproxy.proxy.context import Context
     from mitmproxy.proxy.layer import CommandGenerator
     from mitmproxy.proxy.layers.http._events import HttpEvent
@@ -162,7 +165,19 @@ class GuardedHttp1Server(Http1Server):
 
 
 class GuardedHttp1Client(Http1Client):
-    """An HTTP/1 client that waits for the final response, bounds what is not body, and drops trailers."""
+    """An HTTP/1 client that waits for the final response, bounds what is not body, and drops trailers.
+
+    A connection ends with a body in which its server might find another request.
+    """
+
+    def send(self, event: HttpEvent) -> CommandGenerator[None]:
+        if isinstance(event, RequestHeaders) and not event.end_stream and _may_be_left_unread(event.request):
+            # A server that answers without reading a body takes it for the next request. One that is told to close
+            # looks for none, and nothing sent later can become part of what it would look at.
+            request = event.request.copy()
+            request.headers["connection"] = "close"
+            event = RequestHeaders(event.stream_id, request, end_stream=False)
+        return super().send(event)
 
     def _handle_event(self, event: events.Event) -> CommandGenerator[None]:
         yield from super()._handle_event(event)
@@ -266,6 +281,12 @@ class GuardedHttp2Server(Http2Server):
         if frames._headers_buffer:  # noqa: SLF001
             return True
         return bool(waiting) and (len(waiting) < FRAME_HEAD_BYTES or waiting[3] in HEAD_FRAMES)
+
+
+def _may_be_left_unread(request: http.Request) -> bool:
+    """Return whether a server could take some of this body for a request; a body that streams is not known yet."""
+    content = request.data.content
+    return content is None or could_hide(content)
 
 
 def _refused(context: Context, status: int, reason: str) -> HttpRefusedHook:

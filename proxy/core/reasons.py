@@ -89,7 +89,7 @@ REASONS: dict[str, Reason] = {
         Reason("transfer_coding", "The request has a transfer coding other than chunked.", "Send the body unencoded."),
         Reason("odd_head", "The request's head has a control character, or its target has a space.", _FORM),
         Reason("id_in_use", "A call with this id is still in progress in this session.", "Use each id once."),
-        Reason("hidden_request", "The body of a GET holds another request.", "Send one request at a time."),
+        Reason("hidden_request", "The body holds another HTTP request.", "Send one request at a time."),
         Reason("wrong_jsonrpc_version", 'jsonrpc is not "2.0".', _FORM),
         Reason("ambiguous_message", "It is not clear whether it is a call or a response.", _FORM),
         Reason("bad_method", "The method is not a string.", _FORM),

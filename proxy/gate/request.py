@@ -46,6 +46,7 @@ from proxy.wire.body import (
     read_lines,
 )
 from proxy.wire.content_coding import CODING_MARKS
+from proxy.wire.hidden_request import read_hidden
 from proxy.wire.jsonrpc import serialise
 from proxy.wire.mcp import Headers, RequestHead, check_headers, mirrored_headers, parse_tool_call, read_head
 
@@ -137,8 +138,8 @@ class RequestGate:
     ) -> tuple[ParsedBody, Carried | None]:
         """Parse what is sent, and scan what it carries beside MCP for secrets."""
         reading = read_body(body, content_types=head.content_types, encodings=head.encodings, limit=self._body_limit)
-        if isinstance(reading, NotMcp) and context.transport in LINE_READ:
-            reading = read_lines(body)
+        if isinstance(reading, NotMcp):
+            reading = read_lines(body) if context.transport in LINE_READ else read_hidden(body, self._body_limit)
         unread = body if isinstance(reading, NotMcp) else None
         return reading, self._plain_requests.scanner.look(context, head, unread, before)
 
