@@ -6,7 +6,7 @@ import functools
 import ipaddress
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlsplit
@@ -19,6 +19,7 @@ from proxy.core import reasons
 from proxy.core.model import Context, Decision, Denial, Outcome, Principal
 from proxy.egress.guard import UNJUDGED
 from proxy.policy import server_names
+from proxy.wire.client_stream import ClientStream
 from proxy.wire.hidden_request import has_request_line
 from proxy.wire.mcp import RequestHead
 
@@ -57,8 +58,8 @@ class FlowState:
     """Looks for MCP in an upload that streams."""
     watch: UploadWatch | None = None
     """Looks for secrets in an upload that streams."""
-    sent: str = ""
-    """The end of what a WebSocket client has said so far."""
+    stream: ClientStream = field(default_factory=ClientStream)
+    """What a WebSocket client has sent so far."""
 
 
 # mitmproxy's flows have slots for its own attributes only; this dictionary is what it keeps for its addons.

@@ -81,7 +81,7 @@ REASONS: dict[str, Reason] = {
         Reason("integer_too_long", "An integer has more than 20 digits.", "Send it as a string."),
         Reason("too_deep", "The body is nested deeper than 100 levels.", "Flatten the arguments."),
         Reason("lone_surrogate", "A string holds half a surrogate pair.", "Remove the broken character."),
-        Reason("not_mcp", "It is not an MCP message, and over stdio a server gets nothing else.", _FORM),
+        Reason("not_mcp", "It is not an MCP message, and where MCP is spoken nothing else passes.", _FORM),
         Reason("double_encoded", "The body is a JSON string that holds JSON.", _FORM),
         Reason("not_an_object", "A message must be a JSON object.", _FORM),
         Reason("misspelt_key", "A key differs from a protocol key only in case.", _FORM),
