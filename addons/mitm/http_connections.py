@@ -68,6 +68,8 @@ class GuardedHttp1Server(Http1Server):
             if self.buf and self.state == self.read_headers and self.conn.state & ConnectionState.CAN_READ:
                 yield from self._read_head(events.DataReceived(self.conn, b""))
             return
+        if isinstance(event, events.ConnectionClosed) and self.buf and self.state == self.read_headers:
+            yield _refused(self.context, 400, "bad_request" if _REQUEST_LINE.match(bytes(self.buf)) else "not_http")
         yield from super()._handle_event(event)
         if self.buf and isinstance(event, events.DataReceived):
             yield from self._bound_rest()
@@ -120,6 +122,10 @@ class GuardedHttp1Server(Http1Server):
         if len(start) > limit and _head_end(start) > limit:
             text = f"the request head is larger than {limit} bytes (header_limit)"
             yield from self._refuse(431, "head_too_large", text)
+            return
+        if b"\n" in start and not _REQUEST_LINE.match(start):
+            # No head begins like this: its end is not waited for, which might never come.
+            yield from self._refuse_head(start)
             return
         for command in super().read_headers(event):
             # mitmproxy sends here only its own error page, which quotes the head.

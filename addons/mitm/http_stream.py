@@ -34,6 +34,7 @@ from mitmproxy.proxy.layers.http import (
     validate_request,
 )
 from wsproto import events as wsevents
+from wsproto.connection import ConnectionState
 from wsproto.handshake import WEBSOCKET_VERSION
 
 from addons.flow_state import state_of
@@ -259,15 +260,23 @@ class GuardedWebsocketLayer(websocket.WebsocketLayer):
     def __init__(self, context: Context, flow: http.HTTPFlow, limit: int) -> None:
         super().__init__(context, flow)
         self._limit = limit
+        self._is_broken = False
 
     def start(self, event: events.Event) -> CommandGenerator[None]:
         yield from super().start(event)
         self.client_ws.events = partial(self._without_hidden_text, self.client_ws.events)
+        self.server_ws.events = partial(self._noting_breaches, self.server_ws, self.server_ws.events)
 
     _handle_event = start
 
     def relay_messages(self, event: events.Event) -> CommandGenerator[None]:
         yield from super().relay_messages(event)
+        if self._is_broken:
+            self._is_broken = False
+            state_of(self.flow).refused = "bad_frame"
+            self.flow.error = mflow.Error("a WebSocket frame is malformed")
+            yield HttpErrorHook(self.flow)
+            return
         for side in (self.client_ws, self.server_ws):
             if sum(map(len, side.frame_buf)) > self._limit:
                 state_of(self.flow).refused = "event_too_large"
@@ -280,13 +289,22 @@ class GuardedWebsocketLayer(websocket.WebsocketLayer):
 
     def _without_hidden_text(self, read: Callable[[], Iterator[wsevents.Event]]) -> Iterator[wsevents.Event]:
         """Return a client's frames. No hook sees control frames, so a payload that could be a message is cut out."""
-        for event in read():
+        for event in self._noting_breaches(self.client_ws, read):
             if isinstance(event, wsevents.Ping | wsevents.Pong) and self._is_hidden(bytes(event.payload)):
                 yield replace(event, payload=b"")
             elif isinstance(event, wsevents.CloseConnection) and self._is_hidden((event.reason or "").encode()):
                 yield replace(event, reason="")
             else:
                 yield event
+
+    def _noting_breaches(
+        self, side: websocket.WebsocketConnection, read: Callable[[], Iterator[wsevents.Event]]
+    ) -> Iterator[wsevents.Event]:
+        """Return one side's frames. Where one breaks the protocol, wsproto reports an end that nobody asked for."""
+        for event in read():
+            if isinstance(event, wsevents.CloseConnection) and side.state is ConnectionState.OPEN:
+                self._is_broken = True
+            yield event
 
     def _is_hidden(self, payload: bytes) -> bool:
         """Return whether a payload could be a message, or a secret on its way to where none may go."""

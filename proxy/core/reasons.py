@@ -121,6 +121,7 @@ REASONS: dict[str, Reason] = {
         Reason("stopping", "The proxy is shutting down.", "Try again later.", retryable=True),
         Reason("not_http", "The connection carries something that is not HTTP.", "Use HTTP."),
         Reason("bad_request", "The request is not well-formed HTTP.", "Follow RFC 9112 or RFC 9113."),
+        Reason("bad_frame", "A WebSocket frame is malformed.", "Follow RFC 6455."),
         Reason("no_request", "No request arrived on the connection in time.", "Open it when needed.", retryable=True),
         Reason("protocol_change", "The server switches to a protocol other than WebSocket.", "Use HTTP or WebSocket."),
         Reason("agent_auth", "The proxy credentials are missing or wrong.", "Use this agent's token."),
