@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from addons.sse_rewriter import EventStream
     from proxy.gate.outbound_scan import UploadWatch
     from proxy.gate.router import ResponseRouter
-    from proxy.wire.upload import UploadScanner
+    from proxy.wire.stream_scan import StreamScanner
 
 JSON_TYPE = "application/json"
 EVENT_STREAM = "text/event-stream"
@@ -54,7 +54,7 @@ class FlowState:
     """Routes what the server sends back; None where nothing in the response is MCP."""
     rewriter: EventStream | None = None
     """Rewrites the response, where that is an event stream."""
-    scanner: UploadScanner | None = None
+    scanner: StreamScanner | None = None
     """Looks for MCP in an upload that streams."""
     watch: UploadWatch | None = None
     """Looks for secrets in an upload that streams."""

@@ -182,6 +182,8 @@ class GuardedHttp1Client(Http1Client):
             # looks for none, and nothing sent later can become part of what it would look at.
             request = event.request.copy()
             request.headers["connection"] = "close"
+            if not {"content-length", "transfer-encoding"} & {name.lower() for name in request.headers}:
+                request.headers["transfer-encoding"] = "chunked"  # from HTTP/2, where a body needs no length
             event = RequestHeaders(event.stream_id, request, end_stream=False)
         return super().send(event)
 

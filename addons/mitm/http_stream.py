@@ -41,6 +41,7 @@ from addons.flow_state import state_of
 from addons.limits import (
     BodyOverdue,
     EventPushed,
+    LargeUploadHook,
     Limits,
     ResponseChunk,
     ResponseChunkHook,
@@ -118,10 +119,27 @@ class GuardedHttpStream(HttpStream):
         # By the declared length first, so that a large body is refused before it is sent.
         size = len(self.request_body_buf) or _declared_length(self.flow.request)
         limit = self._limits.body_bytes
-        if size <= limit or (not self.request_body_buf and self._limits.is_large_upload(self.flow.request.host)):
+        may_stream = self._limits.is_large_upload(self.flow.request.host)
+        if size <= limit or (may_stream and not self.request_body_buf):
+            return False
+        if may_stream and (yield from self._stream_rest()):
             return False
         text = f"the request body is larger than {limit} bytes (body_limit)"
         yield from self._refuse_request(413, "body_too_large", text)
+        return True
+
+    def _stream_rest(self) -> CommandGenerator[bool]:
+        """Stream a body that turned out to be large, with what was read of it first; return whether it may."""
+        if self.flow.response is not None or _declared_length(self.flow.request):
+            return False  # refused by its head
+        yield LargeUploadHook(self.flow)
+        if not self.flow.request.stream:
+            return False
+        read = bytes(self.request_body_buf)
+        self.request_body_buf.clear()
+        yield from self.start_request_stream()
+        if self.client_state == self.state_stream_request_body:
+            yield from self.state_stream_request_body(RequestData(self.stream_id, read))
         return True
 
     def _check_response(self) -> CommandGenerator[bool]:
@@ -160,8 +178,11 @@ class GuardedHttpStream(HttpStream):
     def _watched(self, watch: UploadWatch, event: RequestData | Any) -> CommandGenerator[None]:
         """Forward what holds no secret. The last bytes wait for what follows, since a secret may be cut in two."""
         passed: bytes | None = b""
+        scanner = state_of(self.flow).scanner
         if isinstance(event, RequestData):
             passed = watch.feed(event.data)
+            if passed is not None and scanner is not None and scanner.is_between_messages:
+                passed += watch.close()  # the server may have to answer this message before another one comes
         elif isinstance(event, RequestEndOfMessage):
             passed = watch.close()
         if passed is None:

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 # What ends a request line: white space of Latin-1, by which Python splits it, the version, and the line's end. A line
 # that goes on after the version, as one of an access log does, is a request to no server.
-_LINE_END: Final = re.compile(
+LINE_END: Final = re.compile(
     rb"[\x09-\x0d\x1c-\x20\x85\xa0]HTTP/[0-9][0-9.]*+[\x09\x0b-\x0d\x1c-\x20\x85\xa0]*+(?:\n|\Z)", re.IGNORECASE
 )
-_HEAD_END: Final = re.compile(rb"\n\r?\n")
+HEAD_END: Final = re.compile(rb"\n\r?\n")
 _FIELD: Final = re.compile(rb"^([^:\r\n]{1,64})[ \t]*:[ \t]*([^\r\n]*)", re.MULTILINE)
 _CHUNK_SIZE: Final = re.compile(rb"(?:\A|\r?\n)[0-9A-Fa-f]{1,16}[ \t]*(?:;[^\r\n]*)?\r?\n")
 # What a client's WebSocket frame begins with: no text does.
@@ -51,7 +51,7 @@ def could_hide(body: bytes) -> bool:
 
 def has_request_line(body: bytes) -> bool:
     """Return whether some server may find a request line in `body`."""
-    return could_hide(body) and _LINE_END.search(body) is not None
+    return could_hide(body) and LINE_END.search(body) is not None
 
 
 def read_hidden(body: bytes, limit: int) -> ParsedBody:
@@ -87,8 +87,8 @@ def _forms(hidden: HiddenRequest) -> Iterator[bytes]:
 
 
 def _requests(body: bytes) -> Iterator[HiddenRequest]:
-    for line in _LINE_END.finditer(body):
-        end = _HEAD_END.search(body, line.end() - 1)
+    for line in LINE_END.finditer(body):
+        end = HEAD_END.search(body, line.end() - 1)
         if end is None:
             return  # neither this head nor any after it has an end
         yield _parse(body[line.start() : end.start() + 1], body[end.end() :])

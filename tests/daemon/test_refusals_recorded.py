@@ -54,7 +54,7 @@ def test_a_malformed_frame_closes_the_websocket_and_leaves_an_event(pair: Pair, 
     ids=["a line of JSON", "bytes", "SMTP", "SSH", "half a line", "redis"],
 )
 @pytest.mark.parametrize("in_tunnel", [True, False])
-def test_bytes_that_are_not_http_leave_an_event(pair: Pair, data: bytes, in_tunnel: bool):  # noqa: FBT001
+def test_bytes_that_are_not_http_leave_an_event(pair: Pair, data: bytes, in_tunnel: bool):
     seen = len(refusals(pair.interlock))
     connect = pair.target if in_tunnel else None
     send_raw("127.0.0.1", pair.interlock.port, [data], connect=connect, limit=0.5)
