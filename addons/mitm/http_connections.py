@@ -28,7 +28,7 @@ from mitmproxy.proxy.layers.http._http1 import Http1Client, Http1Server
 from mitmproxy.proxy.layers.http._http2 import Http2Server
 
 from addons.limits import HttpRefusedHook, Limits, ReadAheadHook, Refusal, plain_response, refusal_body
-from proxy.wire.hidden_request import could_hide
+from proxy.wire.hidden_request import could_hide, has_request_line
 
 if TYPE_CHECKING:
     from mitmproxy import http
@@ -41,6 +41,7 @@ FRAME_HEAD_BYTES = 9
 FIELD_BYTES = len(": \r\n")
 # Bounds all of a response that is not body: its head, the size line of a chunk, bytes that no request asked for.
 ANSWER_HEAD_BYTES = 128 << 10
+EXACT_BYTES = 1 << 16  # bodies up to here are searched for a request line, larger ones for its letters alone
 _REQUEST_LINE = re.compile(rb"\S+[ \t]+\S+[ \t]+HTTP/\d")
 # mitmproxy's messages for these quote the server's bytes, which no detector has scanned. The client gets ours.
 _OWN_WORDS = {
@@ -294,7 +295,9 @@ class GuardedHttp2Server(Http2Server):
 def _may_be_left_unread(request: http.Request) -> bool:
     """Return whether a server could take some of this body for a request; a body that streams is not known yet."""
     content = request.data.content
-    return content is None or could_hide(content)
+    if content is None or len(content) > EXACT_BYTES:
+        return content is None or could_hide(content)
+    return has_request_line(content)
 
 
 def _refused(context: Context, status: int, reason: str) -> HttpRefusedHook:

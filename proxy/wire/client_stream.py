@@ -6,6 +6,7 @@ messages of which none is a call. Each is therefore judged after what was left u
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,6 +15,8 @@ from proxy.wire.body import NotMcp, ParsedBody, RefusedBody, SingleMessage, coul
 from proxy.wire.json_sniff import is_undecided
 from proxy.wire.jsonrpc import parse_json
 
+# What servers end messages in a pipe with: lines, and the record separators of RFC 7464 and SignalR.
+_SEPARATOR: Final = re.compile(rb"[\n\r\x1e]")
 WHOLE: Final = 1 << 16
 """Bytes of an unfinished line that are kept whole; of a longer one its start and its end, which hold every word cut."""
 START: Final = 4096
@@ -47,7 +50,7 @@ class ClientStream:
 
     def passed(self, message: bytes) -> None:
         """Note that `message`, which is not MCP by itself, was forwarded."""
-        line = (self.unfinished + message).rpartition(b"\n")[2]
+        line = _SEPARATOR.split(self.unfinished + message)[-1]
         if not (could_be_json(line) or is_undecided(line)) or _is_whole(line):
             self.unfinished = b""
         elif len(line) > WHOLE:

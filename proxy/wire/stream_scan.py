@@ -24,6 +24,15 @@ MARK_BYTES: Final = 4
 PREFIX_BYTES: Final = 5
 LEAD_BYTES: Final = 32
 _OPENING: Final = re.compile(rb"[{\[]")
+_STRUCTURED: Final = ("json", "yaml", "urlencoded")
+_ESCAPES: Final = re.compile(rb"\\u([0-9a-fA-F]{4})|\\x([0-9a-fA-F]{2})|%([0-9a-fA-F]{2})")
+_LOWER: Final = bytes(range(256)).lower()
+_DROPPED: Final = bytes(range(0x21)) + b"\x7f\\\"'`_-"
+# Those that make a server act. After a mark of structure, as a value or a key has it: in prose and in paths they stand
+# after other characters.
+_ACTING: Final = rb"(?:tools/call|resources/read|prompts/get|completion/complete|sampling/createmessage|tasks/[a-z]+)"
+_METHODS: Final = re.compile(rb"[:,=\[{]" + _ACTING)
+_FIELD: Final = re.compile(rb"name=method.{0,300}?" + _ACTING, re.DOTALL)
 
 
 class StreamScanner:
@@ -33,6 +42,7 @@ class StreamScanner:
         self._plain = UploadScanner(content_types, encodings, limit)
         self._hidden = _HiddenRequests(limit)
         self._unsaid = _UnsaidCoding(limit)
+        self._words = _LenientWords(content_types)
         self._messages = _GrpcMessages(limit) if any(map(is_grpc, content_types)) else None
         self._refused = False
 
@@ -40,7 +50,7 @@ class StreamScanner:
         """Return whether `chunk` may be forwarded."""
         if self._refused:
             return False
-        scans = (self._plain, self._hidden, self._unsaid, self._messages)
+        scans = (self._plain, self._hidden, self._unsaid, self._words, self._messages)
         self._refused = not all(scan.passes(chunk) for scan in scans if scan is not None)
         return not self._refused
 
@@ -108,6 +118,39 @@ class _HiddenRequests:
         end = HEAD_END.search(window, at)
         self._in_head = end is None
         return end.end() if end is not None else None
+
+
+class _LenientWords:
+    """Methods of MCP in any quoting or none, for parsers that are more lenient than those `UploadScanner` knows."""
+
+    def __init__(self, content_types: Sequence[str]) -> None:
+        types = " ".join(content_types).lower()
+        self._is_form = "multipart/" in types
+        self._is_text = any(word in types for word in _STRUCTURED)
+        self._head = b""
+        self._tail = b""
+
+    def passes(self, chunk: bytes) -> bool:
+        if len(self._head) < HEAD:
+            self._head += chunk[: HEAD - len(self._head)]
+        window, self._tail = self._tail + chunk, (self._tail + chunk)[-OVERLAP:]
+        if self._is_form:
+            return not (b"name" in window.lower() and _FIELD.search(_bare(window)))
+        if self._is_text or could_be_json(self._head) or is_undecided(self._head):
+            return _METHODS.search(_bare(window)) is None
+        return True
+
+
+def _bare(data: bytes) -> bytes:
+    """Return a text in lower case without its escapes, quotes, blanks and what else lenient parsers drop."""
+    if b"\\" in data or b"%" in data:
+        data = _ESCAPES.sub(_unescape, data)
+    return data.translate(_LOWER, _DROPPED)
+
+
+def _unescape(found: re.Match[bytes]) -> bytes:
+    code = int(found[1] or found[2] or found[3], 16)
+    return bytes([code]) if code < 0x80 else b"?"
 
 
 class _UnsaidCoding:

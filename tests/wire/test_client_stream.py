@@ -40,11 +40,22 @@ def test_no_way_of_cutting_a_call_passes_all_of_it(cuts: list[int]):
         [b"{", b" " * 70_000, CALL[1:]],
         [b'{"a":"' + b"x" * (WHOLE + 9), b'",' + CALL[1:]],
         [b"chat\n{", CALL[1:]],
+        [b"chat\x1e" + CALL[:9], CALL[9:] + b"\x1e"],
         [b"  ", b"[", CALL + b"]"],
         [b'{"json', b'rpc":"2.0","method":"tools/', b'call","params":{"name":"danger"}}'],
         [b'{"\\u006as', b'onrpc":"2.0","method":"tools\\u002', b'fcall","params":{"name":"danger"}}'],
     ],
-    ids=["bytes", "between members", "blanks", "past what is kept", "after a line", "array", "in words", "in escapes"],
+    ids=[
+        "bytes",
+        "between members",
+        "blanks",
+        "past what is kept",
+        "after a line",
+        "after a record",
+        "array",
+        "in words",
+        "in escapes",
+    ],
 )
 def test_a_call_in_parts_does_not_pass_whole(parts: list[bytes]):
     stream = ClientStream()

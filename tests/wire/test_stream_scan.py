@@ -47,6 +47,41 @@ def test_a_call_in_a_stream_is_stopped_however_it_is_cut(body: bytes, size: int)
     assert not passes(body, size)
 
 
+LENIENT = {
+    "no quotes": (b"{jsonrpc:2.0,id:1,method:tools/call,params:{name:danger}}", "application/json"),
+    "dropped backslashes": (
+        CALL.replace(b"jsonrpc", b"j\\sonrpc").replace(b"tools/call", b"tools/c\\all"),
+        "text/plain",
+    ),
+    "an array": (b'["2.0",1,"tools/call",{"name":"danger"}]', "application/json"),
+    "a method in a list": (b'{"method":["tools/call"]}', "application/json"),
+    "hexadecimal escapes": (b'{"method":"\\x74ools/call"}', "application/json"),
+    "YAML": (b"method: tools/call\nparams: {name: danger}\n", "application/yaml"),
+    "a form": (b"a=1&method=tools%2Fcall&params[name]=danger", "application/x-www-form-urlencoded"),
+    "a multipart form": (
+        b'--b\r\nContent-Disposition: form-data; name="method"\r\n\r\ntools/call\r\n--b--',
+        "multipart/form-data; boundary=b",
+    ),
+    "one object in a list of another": (b'{"0":' + CALL + b"}", "application/json"),
+}
+
+
+@pytest.mark.parametrize("size", [3, 1000])
+@pytest.mark.parametrize(("body", "content_type"), LENIENT.values(), ids=LENIENT.keys())
+def test_a_call_in_another_parsers_spelling_is_stopped(body: bytes, content_type: str, size: int):
+    assert not passes(body, size, (content_type,))
+
+
+def test_json_that_speaks_of_calls_in_prose_or_paths_passes():
+    body = json.dumps([{"text": "use tools/call to run it", "url": "https://x/tasks/list"}] * 300).encode()
+    assert passes(body, 777, ("application/json",))
+
+
+def test_a_file_in_a_form_may_speak_of_calls():
+    part = b'--b\r\nContent-Disposition: form-data; name="file"; filename="a.js"\r\n\r\n'
+    assert passes(part + b'call("tools/call", {"jsonrpc": 1});\n' * 500, 777, ("multipart/form-data; boundary=b",))
+
+
 ORDINARY = {
     "noise": NOISE * 10,
     "an archive": gzip.compress(b"tar" * 3000 + CALL),
