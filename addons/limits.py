@@ -26,7 +26,7 @@ class Limits:
     response_bytes: int = 64 << 20
     message_bytes: int = 16 << 20
     streams: int = 512
-    large_uploads: tuple[str, ...] = ()
+    large_uploads: tuple[str, ...] = ("*",)
 
     @property
     def stream_bytes(self) -> int:

@@ -36,7 +36,7 @@ class ClientStream:
 
     def judge(self, reading: ParsedBody, message: bytes) -> ParsedBody:
         """Return what `message`, read by itself as `reading`, is after all that came before it."""
-        if isinstance(reading, SingleMessage) and self.unfinished:
+        if isinstance(reading, SingleMessage) and could_be_json(self.unfinished):
             return RefusedBody(
                 "not_json", "it follows an unfinished message", reading.message.id, reading.message.method
             )

@@ -164,7 +164,7 @@ async def test_a_socket_that_speaks_mcp_takes_nothing_else(pair: Pair):
     async with open_socket(pair) as socket:
         await socket.send("hello")
         assert await socket.recv() == "hello"
-        assert (await ask(socket, call("echo", 21)))["id"] == 21
+        assert (await ask(socket, call("echo", 21)))["result"]["content"][0]["text"] == "ran"
         await socket.send("hello")
         assert "not_mcp" in await socket.recv()
-        assert (await ask(socket, call("echo", 22)))["id"] == 22
+        assert (await ask(socket, call("echo", 22)))["result"]["content"][0]["text"] == "ran"

@@ -95,3 +95,10 @@ def test_a_whole_message_does_not_pass_inside_an_unfinished_one():
     reading = stream.judge(read_body(CALL), CALL)
     assert isinstance(reading, RefusedBody)
     assert (reading.reason, reading.id, reading.method) == ("not_json", 1, "tools/call")
+
+
+@pytest.mark.parametrize("first", [b"hello", b"1", b"true", b'{"a":1}', b"", b"tru"])
+def test_a_whole_message_passes_after_what_begins_none(first: bytes):
+    stream = ClientStream()
+    assert send(stream, first)
+    assert not isinstance(stream.judge(read_body(CALL), CALL), RefusedBody)
