@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import random
 
@@ -147,7 +148,9 @@ async def test_a_call_cut_over_messages_does_not_run_at_a_server_of_lines(pair: 
         async for message in socket:
             lines += message if isinstance(message, str) else message.decode()
             *whole, lines = lines.split("\n")
-            ran.extend(json.loads(line)["params"]["name"] for line in whole if "danger" in line)
+            for line in whole:
+                with contextlib.suppress(ValueError):  # a line from which the proxy kept a part back
+                    ran.append(json.loads(line)["params"]["name"])
         over.set()
 
     text = call("danger") + "\n"
