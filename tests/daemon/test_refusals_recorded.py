@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import struct
+from pathlib import Path
 
 import pytest
 
@@ -62,17 +63,16 @@ def test_bytes_that_are_not_http_leave_an_event(pair: Pair, data: bytes, in_tunn
     assert (event["kind"], event["reason"]) == ("connection_refused", "not_http")
 
 
-@pytest.mark.parametrize("offers", [("h3",), ("h3", "http/1.1"), ("h3-29", "h3"), ("h3", "h2")])
-def test_http3_is_not_agreed_to_over_tcp(tmp_path, certificates: Certificates, offers: tuple[str, ...]):
+def test_http3_is_not_agreed_to_over_tcp(tmp_path: Path, certificates: Certificates):
     with (
         start_python_server("web", tmp_path / "web", certificates=certificates) as server,
         start_interlock(tmp_path, upstream_ca=certificates.ca_file) as interlock,
     ):
         target = f"127.0.0.1:{server.port}"
         request = f"GET /echo HTTP/1.1\r\nHost: {target}\r\n\r\n".encode()
-        tls = Tls(interlock.ca_file, alpn=offers)
-        answer = send_raw("127.0.0.1", interlock.port, [request], connect=target, tls=tls)
-        if "h2" not in offers:
-            assert parse_answers(answer)[0].status == 200
+        for offers in [("h3",), ("h3", "http/1.1"), ("h3-29", "h3"), ("h3", "h2")]:
+            tls = Tls(interlock.ca_file, alpn=offers)
+            answer = send_raw("127.0.0.1", interlock.port, [request], connect=target, tls=tls)
+            assert "h2" in offers or parse_answers(answer)[0].status == 200
         assert "crash" not in interlock.errors()
         assert "Traceback" not in interlock.errors()
