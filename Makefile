@@ -47,6 +47,11 @@ SLOW := acceptance admin_api bypass commands confine daemon faults probe runtime
 	test_conformance_script.py test_deploy.py test_docs.py test_entrypoint.py test_examples.py test_shell_blocks.py \
 	test_walk_script.py test_wheel.py
 
+.PHONY: bypass
+bypass: $(VENV)/.dev system-packages $(NODE) ## the whole bypass table: every server in reverse mode, too, with one worker and with two
+	TEST_WORKERS=1 BYPASS=full $(BIN)/python -m pytest tests/bypass/test_bypass.py $(ARGS)
+	TEST_WORKERS=2 BYPASS=full $(BIN)/python -m pytest tests/bypass/test_bypass.py $(ARGS)
+
 .PHONY: check
 check: ## lint + types + tests: what CI runs
 	@$(MAKE) --no-print-directory --jobs 3 lint types test

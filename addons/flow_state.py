@@ -6,7 +6,7 @@ import functools
 import ipaddress
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlsplit
@@ -18,6 +18,9 @@ from addons.header_fields import index, replace_fields
 from proxy.core import reasons
 from proxy.core.model import Context, Decision, Denial, Outcome, Principal
 from proxy.egress.guard import UNJUDGED
+from proxy.policy import server_names
+from proxy.wire.client_stream import ClientStream
+from proxy.wire.hidden_request import has_request_line
 from proxy.wire.mcp import RequestHead
 
 if TYPE_CHECKING:
@@ -26,12 +29,11 @@ if TYPE_CHECKING:
     from addons.sse_rewriter import EventStream
     from proxy.gate.outbound_scan import UploadWatch
     from proxy.gate.router import ResponseRouter
-    from proxy.wire.upload import UploadScanner
+    from proxy.wire.stream_scan import StreamScanner
 
 JSON_TYPE = "application/json"
 EVENT_STREAM = "text/event-stream"
 _CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
-_REQUEST_LINE = re.compile(rb"[A-Za-z]+[ \t]+\S+[ \t]+HTTP/\d")
 _OF_THE_OLD_BODY = frozenset({b"content-encoding", b"transfer-encoding", b"trailer"})
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -52,12 +54,12 @@ class FlowState:
     """Routes what the server sends back; None where nothing in the response is MCP."""
     rewriter: EventStream | None = None
     """Rewrites the response, where that is an event stream."""
-    scanner: UploadScanner | None = None
+    scanner: StreamScanner | None = None
     """Looks for MCP in an upload that streams."""
     watch: UploadWatch | None = None
     """Looks for secrets in an upload that streams."""
-    sent: str = ""
-    """The end of what a WebSocket client has said so far."""
+    stream: ClientStream = field(default_factory=ClientStream)
+    """What a WebSocket client has sent so far."""
 
 
 # mitmproxy's flows have slots for its own attributes only; this dictionary is what it keeps for its addons.
@@ -131,24 +133,24 @@ def legacy_session(path: str) -> str | None:
 
 
 def server_name(flow: http.HTTPFlow) -> str:
-    """Return the server's name: its host, and its port where that is not the scheme's own."""
-    host, port = named_host(flow)[0], flow.request.port
-    return host if port == DEFAULT_PORTS.get(flow.request.scheme) else f"{host}:{port}"
+    """Return the server's one name: its host, and its port where that is not the scheme's own."""
+    request = flow.request
+    return server_names.server_name(named_host(flow)[0], request.port, DEFAULT_PORTS.get(request.scheme))
 
 
 def named_host(flow: http.HTTPFlow) -> tuple[str, bool]:
     """Return the host a request goes to, by name where it has one, and whether the name is more than a claim.
 
-    The name in TLS is: the server must show a certificate for it.
+    The name in TLS is: the server must show a certificate for it. Each name in its one canonical form.
     """
     request = flow.request
-    host = _bare(request.host)
+    host = server_names.canonical_name(request.host)
     if not is_address(host):
         return host, True
     if request.scheme == "https":
-        return _bare(flow.client_conn.sni or host), True
+        return server_names.canonical_name(flow.client_conn.sni or host), True
     claimed = _host_of(request.host_header) if is_transparent(flow) else None
-    return (_bare(claimed), False) if claimed else (host, True)
+    return (server_names.canonical_name(claimed), False) if claimed else (host, True)
 
 
 def misdirected(flow: http.HTTPFlow) -> str | None:
@@ -233,7 +235,7 @@ def odd_framing(request: http.Request) -> str | None:
     if codings is not None and [value.strip().lower() for value in codings] != [b"chunked"]:
         return "transfer_coding"
     bodiless = data.method.upper() in (b"GET", b"HEAD", b"OPTIONS", b"TRACE", b"DELETE")
-    if bodiless and _REQUEST_LINE.search(request.raw_content or b""):
+    if bodiless and has_request_line(request.raw_content or b""):
         return "hidden_request"
     return None
 

@@ -26,7 +26,12 @@ class Limits:
     response_bytes: int = 64 << 20
     message_bytes: int = 16 << 20
     streams: int = 512
-    large_uploads: tuple[str, ...] = ()
+    large_uploads: tuple[str, ...] = ("*",)
+
+    @property
+    def stream_bytes(self) -> int:
+        """How much a body of unknown length may decode to while it streams."""
+        return 64 * self.body_bytes
 
     def is_large_upload(self, host: str) -> bool:
         """Return whether uploads to `host` may pass the body limit."""
@@ -50,6 +55,14 @@ class ResponseChunkHook(commands.StartHook):
     """A part of a streamed response arrived. Addons fill `chunk.out`."""
 
     chunk: ResponseChunk
+    blocking = True
+
+
+@dataclass
+class LargeUploadHook(commands.StartHook):
+    """More of a body came than is read whole. An addon sets `stream` on the request where the rest may stream."""
+
+    flow: http.HTTPFlow
     blocking = True
 
 

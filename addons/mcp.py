@@ -22,7 +22,7 @@ from proxy.wire.body import READ_AT_ONCE
 from proxy.wire.content_coding import codings, decode_body, inflater
 from proxy.wire.jsonrpc import serialise
 from proxy.wire.sse_ping_carrier import carrier
-from proxy.wire.upload import UploadScanner
+from proxy.wire.stream_scan import StreamScanner, is_grpc
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -86,23 +86,41 @@ class McpGate:
         self._legacy = LegacyEndpoints(shared_calls)
 
     def requestheaders(self, flow: http.HTTPFlow) -> None:
-        """Let a large upload stream where its host may have one; scan it as it goes."""
+        """Let a large upload and the messages of gRPC stream, where nothing says MCP; scan them as they go."""
         try:
-            self._start_upload(flow)
+            request = flow.request
+            length = request.headers.get("content-length", "")
+            large = length.isdigit() and int(length) > self._limits.body_bytes
+            if large and self._limits.is_large_upload(request.host):
+                self._start_stream(flow, int(length) * 4)
+            elif request.is_http2 and is_grpc(request.headers.get("content-type", "")):
+                self._start_stream(flow, self._limits.stream_bytes)
         except Exception as error:  # noqa: BLE001  a hook's boundary: any failure refuses
             self._fail(flow, error)
 
-    def _start_upload(self, flow: http.HTTPFlow) -> None:
+    def large_upload(self, flow: http.HTTPFlow) -> None:
+        """Let an upload stream that did not say how large it is, once it is too large to be read whole."""
+        try:
+            self._start_stream(flow, self._limits.stream_bytes)
+        except Exception as error:  # noqa: BLE001  a hook's boundary: any failure refuses
+            flow.request.stream = False
+            self._fail(flow, error)
+
+    def _start_stream(self, flow: http.HTTPFlow, limit: int) -> None:
         request = flow.request
-        length = request.headers.get("content-length", "")
-        large = length.isdigit() and int(length) > self._limits.body_bytes
-        if flow.response is None and large and self._limits.is_large_upload(request.host):
-            flows.state_of(flow).scanner = UploadScanner(
-                request.headers.get_all("content-type"), request.headers.get_all("content-encoding"), int(length) * 4
-            )
-            plain = self._names_agree(flow) and self._framing_is_plain(flow)
-            request.stream = plain and self._may_leave(flow) and self._watch(flow, int(length) * 4)
-            request.authority = request.authority if request.is_http2 else ""
+        if flow.response is not None or self._speaks_mcp(flow):
+            return
+        headers = request.headers
+        flows.state_of(flow).scanner = StreamScanner(
+            headers.get_all("content-type"), headers.get_all("content-encoding"), limit
+        )
+        plain = self._names_agree(flow) and self._framing_is_plain(flow)
+        request.stream = plain and self._may_leave(flow) and self._watch(flow, limit)
+        request.authority = request.authority if request.is_http2 else ""
+
+    def _speaks_mcp(self, flow: http.HTTPFlow) -> bool:
+        """Return whether a request is one of MCP's: those are read whole, or not at all."""
+        return bool(flows.head(flow.request).mcp) or self._legacy.takes(flow)
 
     def _watch(self, flow: http.HTTPFlow, limit: int) -> bool:
         """Have a streaming upload scanned where secrets may not go; return whether its head may pass."""

@@ -68,7 +68,7 @@ class WebsocketGate:
                 message.drop()
             return
         carrier = _WebsocketCarrier(self._gate, flow, message)
-        verdict = await self._gate.requests.inspect(message.content, context, before=flows.state_of(flow).sent)
+        verdict = await self._gate.requests.inspect(message.content, context, stream=flows.state_of(flow).stream)
         await carry_out(verdict, carrier)
 
     def _refuse(self, flow: http.HTTPFlow, message: WebSocketMessage, reason: str) -> None:
@@ -86,6 +86,7 @@ class _WebsocketCarrier:
         self._message = message
 
     async def forward(self, verdict: Forward) -> None:
+        flows.state_of(self._flow).stream.speaks_mcp = True
         self._message.content = await self._gate.requests.encode(verdict)
 
     async def answer(self, verdict: Answer) -> None:
@@ -98,9 +99,10 @@ class _WebsocketCarrier:
         _inject(self._flow, flows.refusal_body(verdict.denial), is_text=self._message.is_text)
 
     async def let_pass(self) -> None:
-        # What passes is remembered: a secret may be sent in two messages, half of it in each.
-        state = flows.state_of(self._flow)
-        state.sent = last_words(state.sent, self._message.content)
+        # What passes is remembered: a secret or a call may be sent in two messages, half of it in each.
+        stream = flows.state_of(self._flow).stream
+        stream.said = last_words(stream.said, self._message.content)
+        stream.passed(self._message.content)
 
 
 def _context(flow: http.HTTPFlow) -> Context:

@@ -145,7 +145,7 @@ class Settings(BaseModel):
     body_limit: Size = Field(ByteSize(16 << 20), description="Largest request body; above it, 413.")
     body_timeout: Seconds = Field(300, description="Seconds for a request body to arrive; after that, 408.")
     large_uploads: tuple[str, ...] = Field(
-        (), description="Hosts (globs) that may receive uploads above body_limit; they are scanned as a stream."
+        ("*",), description="Hosts (globs) that may receive uploads above body_limit; they are scanned as a stream."
     )
     response_limit: Size = Field(ByteSize(64 << 20), description="Largest MCP response that is not a stream.")
     event_limit: Size = Field(ByteSize(16 << 20), description="Largest server-sent event or WebSocket message.")

@@ -101,7 +101,10 @@ PACKAGES: dict[str, tuple[str, ...]] = {
         ),
         *("proxy.policy", "proxy.redact", "proxy.sandbox", "proxy.store", "proxy.system", "proxy.trace.tracer", *CORE),
     ),
-    "addons": ("proxy.gate", "proxy.egress", "proxy.wire", "proxy.metrics", "proxy.system", *CORE),
+    "addons": (
+        *("proxy.gate", "proxy.egress", "proxy.wire", "proxy.metrics", "proxy.system", "proxy.policy.server_names"),
+        *CORE,
+    ),
 }
 # What puts everything together may import everything.
 ROOTS = ("proxy.cli", "proxy.commands", "proxy.runtime")

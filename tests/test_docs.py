@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -50,7 +51,8 @@ def test_a_settings_section_has_its_default(name: str) -> None:
     if said is None:
         assert default in (None, ()) or Settings.model_fields[name].default_factory is not None
     elif Settings.model_fields[name].default_factory is None:
-        assert getattr(Settings(**{name: said[1]}), name) == default
+        value = json.loads(said[1]) if said[1].startswith("[") else said[1]
+        assert getattr(Settings(**{name: value}), name) == default
 
 
 def test_reason_codes_and_headings_are_the_same_in_the_same_order() -> None:

@@ -11,10 +11,12 @@ import time
 from typing import TYPE_CHECKING
 
 from mitmproxy.addons import tlsconfig
+from mitmproxy.proxy.layers.http import is_h3_alpn
 
 if TYPE_CHECKING:
     from mitmproxy.certs import CertStoreEntry
     from mitmproxy.proxy.context import Context
+    from mitmproxy.tls import ClientHelloData
 
 RENEWED_BEFORE = 7 * 86_400.0
 """Seconds before its end from which a certificate is no longer shown: a connection may last for days."""
@@ -27,6 +29,12 @@ class Certificates(tlsconfig.TlsConfig):
     # that no policy decides on. Only certificates copied from a server's refer to that list, and none are here
     # (`upstream_cert` is off).
     request = None  # type: ignore[assignment]
+
+    def tls_clienthello(self, tls_clienthello: ClientHelloData) -> None:
+        """Drop HTTP/3 from what a client offers: mitmproxy would offer the same to the server, over TCP."""
+        client = tls_clienthello.context.client
+        client.alpn_offers = [offer for offer in client.alpn_offers if not is_h3_alpn(offer)]
+        super().tls_clienthello(tls_clienthello)
 
     def get_cert(self, conn_context: Context) -> CertStoreEntry:
         """Return the certificate for the host that a client wants."""

@@ -19,6 +19,7 @@ from mitmproxy.proxy import commands, events
 from mitmproxy.proxy.layers.http import (
     ErrorCode,
     ReceiveHttp,
+    RequestHeaders,
     RequestProtocolError,
     ResponseEndOfMessage,
     ResponseProtocolError,
@@ -27,8 +28,10 @@ from mitmproxy.proxy.layers.http._http1 import Http1Client, Http1Server
 from mitmproxy.proxy.layers.http._http2 import Http2Server
 
 from addons.limits import HttpRefusedHook, Limits, ReadAheadHook, Refusal, plain_response, refusal_body
+from proxy.wire.hidden_request import could_hide, has_request_line
 
 if TYPE_CHECKING:
+    from mitmproxy import http
     from mitmproxy.proxy.context import Context
     from mitmproxy.proxy.layer import CommandGenerator
     from mitmproxy.proxy.layers.http._events import HttpEvent
@@ -38,6 +41,7 @@ FRAME_HEAD_BYTES = 9
 FIELD_BYTES = len(": \r\n")
 # Bounds all of a response that is not body: its head, the size line of a chunk, bytes that no request asked for.
 ANSWER_HEAD_BYTES = 128 << 10
+EXACT_BYTES = 1 << 16  # bodies up to here are searched for a request line, larger ones for its letters alone
 _REQUEST_LINE = re.compile(rb"\S+[ \t]+\S+[ \t]+HTTP/\d")
 # mitmproxy's messages for these quote the server's bytes, which no detector has scanned. The client gets ours.
 _OWN_WORDS = {
@@ -65,6 +69,8 @@ class GuardedHttp1Server(Http1Server):
             if self.buf and self.state == self.read_headers and self.conn.state & ConnectionState.CAN_READ:
                 yield from self._read_head(events.DataReceived(self.conn, b""))
             return
+        if isinstance(event, events.ConnectionClosed) and self.buf and self.state == self.read_headers:
+            yield _refused(self.context, 400, "bad_request" if _REQUEST_LINE.match(bytes(self.buf)) else "not_http")
         yield from super()._handle_event(event)
         if self.buf and isinstance(event, events.DataReceived):
             yield from self._bound_rest()
@@ -118,6 +124,10 @@ class GuardedHttp1Server(Http1Server):
             text = f"the request head is larger than {limit} bytes (header_limit)"
             yield from self._refuse(431, "head_too_large", text)
             return
+        if b"\n" in start and not _REQUEST_LINE.match(start):
+            # No head begins like this: its end is not waited for, which might never come.
+            yield from self._refuse_head(start)
+            return
         for command in super().read_headers(event):
             # mitmproxy sends here only its own error page, which quotes the head.
             if isinstance(command, commands.SendData) and self.state == self.read_headers:
@@ -162,7 +172,21 @@ class GuardedHttp1Server(Http1Server):
 
 
 class GuardedHttp1Client(Http1Client):
-    """An HTTP/1 client that waits for the final response, bounds what is not body, and drops trailers."""
+    """An HTTP/1 client that waits for the final response, bounds what is not body, and drops trailers.
+
+    A connection ends with a body in which its server might find another request.
+    """
+
+    def send(self, event: HttpEvent) -> CommandGenerator[None]:
+        if isinstance(event, RequestHeaders) and not event.end_stream and _may_be_left_unread(event.request):
+            # A server that answers without reading a body takes it for the next request. One that is told to close
+            # looks for none, and nothing sent later can become part of what it would look at.
+            request = event.request.copy()
+            request.headers["connection"] = "close"
+            if not {"content-length", "transfer-encoding"} & {name.lower() for name in request.headers}:
+                request.headers["transfer-encoding"] = "chunked"  # from HTTP/2, where a body needs no length
+            event = RequestHeaders(event.stream_id, request, end_stream=False)
+        return super().send(event)
 
     def _handle_event(self, event: events.Event) -> CommandGenerator[None]:
         yield from super()._handle_event(event)
@@ -266,6 +290,14 @@ class GuardedHttp2Server(Http2Server):
         if frames._headers_buffer:  # noqa: SLF001
             return True
         return bool(waiting) and (len(waiting) < FRAME_HEAD_BYTES or waiting[3] in HEAD_FRAMES)
+
+
+def _may_be_left_unread(request: http.Request) -> bool:
+    """Return whether a server could take some of this body for a request; a body that streams is not known yet."""
+    content = request.data.content
+    if content is None or len(content) > EXACT_BYTES:
+        return content is None or could_hide(content)
+    return has_request_line(content)
 
 
 def _refused(context: Context, status: int, reason: str) -> HttpRefusedHook:

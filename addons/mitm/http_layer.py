@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from mitmproxy.proxy import events
 from mitmproxy.proxy.context import Context
-from mitmproxy.proxy.layers.http import HttpLayer, HTTPMode, HttpStream, is_h3_alpn
+from mitmproxy.proxy.layers.http import HttpLayer, HTTPMode, HttpStream
 
 from addons.limits import BodyOverdue, EventPushed, Limits
 from addons.mitm.http_connections import GuardedHttp1Server, GuardedHttp2Server
@@ -34,7 +34,7 @@ class GuardedHttpLayer(HttpLayer):
 
     def _handle_event(self, event: events.Event) -> CommandGenerator[None]:
         alpn = self.context.client.alpn
-        if isinstance(event, events.Start) and alpn != b"h2" and not is_h3_alpn(alpn):
+        if isinstance(event, events.Start) and alpn != b"h2":
             self.connections[self.context.client] = self.http1_server(self.context.fork(), self._limits)
         elif isinstance(event, events.Start) and alpn == b"h2":
             self.connections[self.context.client] = self.http2_server(self.context.fork(), self._limits)

@@ -34,12 +34,14 @@ from mitmproxy.proxy.layers.http import (
     validate_request,
 )
 from wsproto import events as wsevents
+from wsproto.connection import ConnectionState
 from wsproto.handshake import WEBSOCKET_VERSION
 
 from addons.flow_state import state_of
 from addons.limits import (
     BodyOverdue,
     EventPushed,
+    LargeUploadHook,
     Limits,
     ResponseChunk,
     ResponseChunkHook,
@@ -117,10 +119,27 @@ class GuardedHttpStream(HttpStream):
         # By the declared length first, so that a large body is refused before it is sent.
         size = len(self.request_body_buf) or _declared_length(self.flow.request)
         limit = self._limits.body_bytes
-        if size <= limit or (not self.request_body_buf and self._limits.is_large_upload(self.flow.request.host)):
+        may_stream = self._limits.is_large_upload(self.flow.request.host)
+        if size <= limit or (may_stream and not self.request_body_buf):
+            return False
+        if may_stream and (yield from self._stream_rest()):
             return False
         text = f"the request body is larger than {limit} bytes (body_limit)"
         yield from self._refuse_request(413, "body_too_large", text)
+        return True
+
+    def _stream_rest(self) -> CommandGenerator[bool]:
+        """Stream a body that turned out to be large, with what was read of it first; return whether it may."""
+        if self.flow.response is not None or _declared_length(self.flow.request):
+            return False  # refused by its head
+        yield LargeUploadHook(self.flow)
+        if not self.flow.request.stream:
+            return False
+        read = bytes(self.request_body_buf)
+        self.request_body_buf.clear()
+        yield from self.start_request_stream()
+        if self.client_state == self.state_stream_request_body:
+            yield from self.state_stream_request_body(RequestData(self.stream_id, read))
         return True
 
     def _check_response(self) -> CommandGenerator[bool]:
@@ -159,8 +178,11 @@ class GuardedHttpStream(HttpStream):
     def _watched(self, watch: UploadWatch, event: RequestData | Any) -> CommandGenerator[None]:
         """Forward what holds no secret. The last bytes wait for what follows, since a secret may be cut in two."""
         passed: bytes | None = b""
+        scanner = state_of(self.flow).scanner
         if isinstance(event, RequestData):
             passed = watch.feed(event.data)
+            if passed is not None and scanner is not None and scanner.is_between_messages:
+                passed += watch.close()  # the server may have to answer this message before another one comes
         elif isinstance(event, RequestEndOfMessage):
             passed = watch.close()
         if passed is None:
@@ -259,15 +281,23 @@ class GuardedWebsocketLayer(websocket.WebsocketLayer):
     def __init__(self, context: Context, flow: http.HTTPFlow, limit: int) -> None:
         super().__init__(context, flow)
         self._limit = limit
+        self._is_broken = False
 
     def start(self, event: events.Event) -> CommandGenerator[None]:
         yield from super().start(event)
         self.client_ws.events = partial(self._without_hidden_text, self.client_ws.events)
+        self.server_ws.events = partial(self._noting_breaches, self.server_ws, self.server_ws.events)
 
     _handle_event = start
 
     def relay_messages(self, event: events.Event) -> CommandGenerator[None]:
         yield from super().relay_messages(event)
+        if self._is_broken:
+            self._is_broken = False
+            state_of(self.flow).refused = "bad_frame"
+            self.flow.error = mflow.Error("a WebSocket frame is malformed")
+            yield HttpErrorHook(self.flow)
+            return
         for side in (self.client_ws, self.server_ws):
             if sum(map(len, side.frame_buf)) > self._limit:
                 state_of(self.flow).refused = "event_too_large"
@@ -280,13 +310,22 @@ class GuardedWebsocketLayer(websocket.WebsocketLayer):
 
     def _without_hidden_text(self, read: Callable[[], Iterator[wsevents.Event]]) -> Iterator[wsevents.Event]:
         """Return a client's frames. No hook sees control frames, so a payload that could be a message is cut out."""
-        for event in read():
+        for event in self._noting_breaches(self.client_ws, read):
             if isinstance(event, wsevents.Ping | wsevents.Pong) and self._is_hidden(bytes(event.payload)):
                 yield replace(event, payload=b"")
             elif isinstance(event, wsevents.CloseConnection) and self._is_hidden((event.reason or "").encode()):
                 yield replace(event, reason="")
             else:
                 yield event
+
+    def _noting_breaches(
+        self, side: websocket.WebsocketConnection, read: Callable[[], Iterator[wsevents.Event]]
+    ) -> Iterator[wsevents.Event]:
+        """Return one side's frames. Where one breaks the protocol, wsproto reports an end that nobody asked for."""
+        for event in read():
+            if isinstance(event, wsevents.CloseConnection) and side.state is ConnectionState.OPEN:
+                self._is_broken = True
+            yield event
 
     def _is_hidden(self, payload: bytes) -> bool:
         """Return whether a payload could be a message, or a secret on its way to where none may go."""

@@ -65,6 +65,8 @@ def install(replacements: Replacements, addresses: Sequence[Address]) -> None:
     http_layers.Http1Client = replacements.http1_client  # type: ignore[misc]
     http_layers.HttpClient = replacements.http_client  # type: ignore[misc]
     tls_layers.ServerTLSLayer = replacements.server_tls  # type: ignore[misc]
+    # HTTP/3 runs over QUIC. mitmproxy would agree to it over TCP as well, and crash.
+    tls_layers.HTTP_ALPNS = (tls_layers.HTTP2_ALPN, *tls_layers.HTTP1_ALPNS)  # type: ignore[assignment]
     for replace in replacements.functions:
         replace()
     _replace_listening(addresses)

@@ -49,6 +49,7 @@ from proxy.wire.body import (
     read_lines,
 )
 from proxy.wire.content_coding import CODING_MARKS
+from proxy.wire.hidden_request import read_hidden
 from proxy.wire.jsonrpc import parse_message, serialise
 from proxy.wire.mcp import Headers, RequestHead, check_headers, mirrored_headers, parse_tool_call, read_head
 from proxy.wire.mcp_exchange import TASK_METHODS
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     from proxy.gate.plain_request import PlainRequests
     from proxy.gate.two_phase import PhaseCall
     from proxy.twophase.commit import Checked
+    from proxy.wire.client_stream import ClientStream
 
 log = structlog.get_logger("interlock.gate")
 
@@ -114,24 +116,26 @@ class RequestGate:
         self._body_limit = body_limit
         self._end_call = end_call
 
-    async def inspect(self, body: bytes, context: Context, headers: Headers = (), before: str = "") -> Verdict:
-        """Decide what becomes of a client's `body`; `before` is what the same stream said just before. Never raises."""
+    async def inspect(
+        self, body: bytes, context: Context, headers: Headers = (), stream: ClientStream | None = None
+    ) -> Verdict:
+        """Decide what becomes of a client's `body`; `stream` is what it is a message of, if it is. Never raises."""
         state = CallState(str(uuid7()), context, self._timer(), len(body))
         try:
-            return await self._inspect(body, headers, state, before)
+            return await self._inspect(body, headers, state, stream)
         except Exception as error:  # noqa: BLE001  the gate's one boundary: any failure refuses
             return await self._fail(state, error)
 
-    async def _inspect(self, body: bytes, headers: Headers, state: CallState, before: str) -> Verdict:
+    async def _inspect(self, body: bytes, headers: Headers, state: CallState, stream: ClientStream | None) -> Verdict:
         # The HTTP addon has sorted the headers already; the other transports have none.
         head = headers if isinstance(headers, RequestHead) else read_head(headers)
         # A few compressed bytes may unpack to very many, so a coding is work for a thread, declared or not: servers
         # may recognise a compressed body by its first byte, and so does `read_body`.
         if len(body) > READ_AT_ONCE or head.encodings or body[:1] in CODING_MARKS:
             state.size, state.is_small = READ_AT_ONCE + 1, False
-            reading, carried = await self._threads.run(state.size, self._examine, body, head, state.context, before)
+            reading, carried = await self._threads.run(state.size, self._examine, body, head, state.context, stream)
         else:
-            reading, carried = self._examine(body, head, state.context, before)
+            reading, carried = self._examine(body, head, state.context, stream)
         if isinstance(reading, NotMcp):
             return self._plain_requests.decide(state.context, carried)
         state.reading = reading
@@ -142,13 +146,16 @@ class RequestGate:
         return await self._inspect_message(reading, head, state, carried)
 
     def _examine(
-        self, body: bytes, head: RequestHead, context: Context, before: str
+        self, body: bytes, head: RequestHead, context: Context, stream: ClientStream | None
     ) -> tuple[ParsedBody, Carried | None]:
         """Parse what is sent, and scan what it carries beside MCP for secrets."""
         reading = read_body(body, content_types=head.content_types, encodings=head.encodings, limit=self._body_limit)
-        if isinstance(reading, NotMcp) and context.transport in LINE_READ:
-            reading = read_lines(body)
+        if isinstance(reading, NotMcp):
+            reading = read_lines(body) if context.transport in LINE_READ else read_hidden(body, self._body_limit)
+        if stream is not None:
+            reading = stream.judge(reading, body)
         unread = body if isinstance(reading, NotMcp) else None
+        before = stream.said if stream is not None else ""
         return reading, self._plain_requests.scanner.look(context, head, unread, before)
 
     async def _inspect_message(

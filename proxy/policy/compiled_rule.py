@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from proxy.policy.globs import compile_globs
 from proxy.policy.operators import compile_when
 from proxy.policy.rules import AllowRule, Rule, covered_methods
+from proxy.policy.server_names import compile_servers
 from proxy.policy.views import YES, Test
 
 if TYPE_CHECKING:
@@ -32,11 +33,11 @@ class CompiledRule:
         self.id = rule.id
         self.test: Test = compile_when(rule.when) if rule.when is not None else lambda _context: YES
         self.fits_method = compile_globs(covered_methods(rule))
-        self.fits_server = compile_globs(rule.servers)
+        self.allows = isinstance(rule, AllowRule)
+        self.fits_server = compile_servers(rule.servers, strictly=self.allows)
         self.fits_tool = compile_globs(rule.tools)
         self.fits_agent = compile_globs(rule.agents)
         self._hints = [(name, value) for name, value in rule.annotations or () if value is not None]
-        self.allows = isinstance(rule, AllowRule)
         self.shadow = rule.mode == "shadow"
 
     def fits_hints(self, declared: Hints) -> bool:

@@ -17,7 +17,8 @@ from addons.limits import Limits, plain_response, refusal_body
 def test_only_hosts_that_are_named_may_pass_the_body_limit(host: str, is_large: bool) -> None:
     limits = Limits(large_uploads=("uploads.EXAMPLE.com", "*.cdn.test"))
     assert limits.is_large_upload(host) is is_large
-    assert not Limits().is_large_upload(host)
+    assert Limits().is_large_upload(host)
+    assert not Limits(large_uploads=()).is_large_upload(host)
 
 
 def test_a_refusal_without_a_flow_is_one_complete_response_that_closes() -> None:

@@ -36,6 +36,10 @@ class Proxy:
     ca_file: Path | None
 
 
+type Proxies = Callable[[Target, Route], Proxy]
+"""Which proxy stands before a target on a route."""
+
+
 @dataclass(frozen=True)
 class Hit:
     """What came back for one shot, and how long it took."""
@@ -74,11 +78,11 @@ class Range:
         """Fire every case straight at every target, and wait until it is over."""
         return self._fire(None, lambda target: cases)
 
-    def volley_through(self, proxies: dict[Route, Proxy], cases: Sequence[Case], direct: Report) -> Report:
+    def volley_through(self, proxies: Proxies, cases: Sequence[Case], direct: Report) -> Report:
         """Fire the cases again, through `proxies`, wherever they are worth it."""
         return self._fire(proxies, lambda target: [case for case in cases if is_worth(case, target, direct)])
 
-    def _fire(self, proxies: dict[Route, Proxy] | None, choose: Callable[[Target], Sequence[Case]]) -> Report:
+    def _fire(self, proxies: Proxies | None, choose: Callable[[Target], Sequence[Case]]) -> Report:
         report = Report()
         with contextlib.ExitStack() as stack:
             aims = [(target, stack.enter_context(opened(target, aim))) for target, aim in self._aims(proxies)]
@@ -91,7 +95,7 @@ class Range:
         self._read_logs(report)
         return report
 
-    def _aims(self, proxies: dict[Route, Proxy] | None) -> Iterator[tuple[Target, Aim]]:
+    def _aims(self, proxies: Proxies | None) -> Iterator[tuple[Target, Aim]]:
         for target in TARGETS:
             port = self.servers[target.process].port
             ca_file = self._certificates.ca_file if target.tls else None
@@ -100,7 +104,7 @@ class Range:
                 yield target, direct
                 continue
             for route in target.routes:
-                proxy = proxies[route]
+                proxy = proxies(target, route)
                 yield (
                     target,
                     Aim(route, port, proxy.port, modern=target.modern, tls=target.tls, ca_file=proxy.ca_file),

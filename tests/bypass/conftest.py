@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import pytest
 
 from tests.bypass.campaign import Proxy, Range, Report, running_range
 from tests.bypass.cases import CASES
 from tests.bypass.shot import Route
+from tests.bypass.targets import TARGETS, Target
 from tests.support.harness import Certificates, Interlock, start_interlock
+
+SETTINGS = {"workers": int(os.environ.get("TEST_WORKERS", "2"))}
+"""Two workers: the shots at one server, and the messages of one session, fall to either of them."""
 
 
 @pytest.fixture(scope="session")
@@ -25,22 +31,38 @@ def direct(shooting_range: Range) -> Report:
     return shooting_range.volley(CASES)
 
 
+@dataclass(frozen=True)
+class Interlocks:
+    """One Interlock in regular mode, and one in reverse mode before each server that has a route for it."""
+
+    regular: Interlock
+    reverse: dict[str, Interlock]
+
+    def before(self, target: Target, route: Route) -> Proxy:
+        running = self.regular if route in ("regular", "connect") else self.reverse[target.process]
+        return Proxy(running.port, running.ca_file)
+
+
 @pytest.fixture(scope="session")
 def interlocks(
     tmp_path_factory: pytest.TempPathFactory, certificates: Certificates, shooting_range: Range
-) -> Iterator[tuple[Interlock, Interlock]]:
-    """An Interlock in regular mode, and one in reverse mode before the lenient server."""
+) -> Iterator[Interlocks]:
     directory = tmp_path_factory.mktemp("interlock")
-    lenient = shooting_range.servers["lenient"].url
+    processes = {target.process for target in TARGETS if not {"reverse", "reversetls"}.isdisjoint(target.routes)}
     with contextlib.ExitStack() as stack:
-        regular = stack.enter_context(start_interlock(directory / "regular", upstream_ca=certificates.ca_file))
-        reverse = stack.enter_context(start_interlock(directory / "reverse", f"reverse:{lenient}"))
-        yield regular, reverse
+
+        def start(name: str, mode: str) -> Interlock:
+            folder = directory / name
+            return stack.enter_context(
+                start_interlock(folder, mode, settings=SETTINGS, upstream_ca=certificates.ca_file)
+            )
+
+        regular = start("regular", "regular")
+        reverse = {name: start(name, f"reverse:{shooting_range.servers[name].url}") for name in sorted(processes)}
+        yield Interlocks(regular, reverse)
 
 
 @pytest.fixture(scope="session")
-def proxied(shooting_range: Range, direct: Report, interlocks: tuple[Interlock, Interlock]) -> Report:
+def proxied(shooting_range: Range, direct: Report, interlocks: Interlocks) -> Report:
     """What gets through Interlock; fired after the direct volley, so the two never mix."""
-    regular, reverse = (Proxy(each.port, each.ca_file) for each in interlocks)
-    proxies: dict[Route, Proxy] = {"regular": regular, "connect": regular, "reverse": reverse}
-    return shooting_range.volley_through(proxies, CASES, direct)
+    return shooting_range.volley_through(interlocks.before, CASES, direct)

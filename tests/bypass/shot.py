@@ -17,7 +17,7 @@ from typing import Any, Literal
 from tests.support.raw_socket import Segment, Tls, send_raw
 from tests.support.timeouts import PATIENCE
 
-type Route = Literal["direct", "regular", "connect", "reverse"]
+type Route = Literal["direct", "regular", "connect", "reverse", "reversetls"]
 type Header = tuple[str, str]
 MODERN = "2026-07-28"
 DIRECT_LIMIT = 2.0
@@ -182,7 +182,7 @@ class Case:
     benign: Literal["runs", "refused", "either"] = "either"
     answer: Literal["denial", "any"] = "any"
     call: Literal["danger", "read_file"] = "danger"
-    routes: frozenset[Route] = frozenset({"regular", "connect", "reverse"})
+    routes: frozenset[Route] = frozenset({"regular", "connect", "reverse", "reversetls"})
     toothless: str = ""
     limit: float = 20.0
     answers: int = 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import socket
 from collections.abc import Callable, Iterator
@@ -60,17 +61,20 @@ PROCESSES: dict[str, Start] = {
     "node-sse": _node("v1-sse"),
     "node-v2": _node("v2", "--json"),
 }
+# In reverse mode each server has a proxy of its own: those before the SDKs' servers are started by `make bypass` alone.
+IS_FULL = os.environ.get("BYPASS") == "full"
+_SDK: tuple[Route, ...] = ("regular", "reverse") if IS_FULL else ("regular",)
 TARGETS: tuple[Target, ...] = (
     Target("lenient", "lenient", ("regular", "reverse"), lenient=True),
-    Target("lenient-tls", "lenient-tls", ("connect",), tls=True, lenient=True),
-    Target("python-modern", "python", ("regular",), modern=True),
-    Target("python-session", "python", ("regular",), opening="session"),
-    Target("python-sse", "python-sse", ("regular",), opening="sse"),
-    Target("node-raw", "node-raw", ("regular",), opening="session"),
-    Target("node-express", "node-express", ("regular",), opening="session"),
-    Target("node-sse", "node-sse", ("regular",), opening="sse"),
-    Target("node-v2", "node-v2", ("regular",), modern=True),
-    Target("node-v2-session", "node-v2", ("regular",), opening="session"),
+    Target("lenient-tls", "lenient-tls", ("connect", "reversetls"), tls=True, lenient=True),
+    Target("python-modern", "python", _SDK, modern=True),
+    Target("python-session", "python", _SDK, opening="session"),
+    Target("python-sse", "python-sse", _SDK, opening="sse"),
+    Target("node-raw", "node-raw", _SDK, opening="session"),
+    Target("node-express", "node-express", _SDK, opening="session"),
+    Target("node-sse", "node-sse", _SDK, opening="sse"),
+    Target("node-v2", "node-v2", _SDK, modern=True),
+    Target("node-v2-session", "node-v2", _SDK, opening="session"),
 )
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from tests.bypass.campaign import Report, applies, marker
 from tests.bypass.cases import CASES
+from tests.bypass.conftest import Interlocks
 from tests.bypass.shot import Case, Route
 from tests.bypass.targets import TARGETS, Target
-from tests.support.harness import Interlock
 from tests.support.raw_socket import Answer, parse_answers
 
 # The first test of each campaign waits for all of its volleys.
@@ -141,9 +141,8 @@ def _denial(answer: Answer) -> dict[str, object]:
     return denial
 
 
-def test_every_denial_is_in_the_audit_log(interlocks: tuple[Interlock, Interlock], proxied: Report) -> None:
-    regular, _ = interlocks
-    calls = {event.get("call_id"): event for event in regular.events()}
+def test_every_denial_is_in_the_audit_log(interlocks: Interlocks, proxied: Report) -> None:
+    calls = {event.get("call_id"): event for event in interlocks.regular.events()}
     case = next(case for case in CASES if case.id == "plain")
     target = next(target for target in TARGETS if target.name == "python-modern")
     answer = parse_answers(proxied.hits[marker(case, "denied", target, "regular")].answer)[0]

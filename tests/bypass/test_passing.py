@@ -7,16 +7,16 @@ import base64
 import pytest
 
 from tests.bypass.campaign import Range
+from tests.bypass.conftest import Interlocks
 from tests.bypass.passing import TRAFFIC, Traffic
-from tests.support.harness import Interlock
 from tests.support.raw_socket import parse_answers, send_raw
 
 
 @pytest.mark.parametrize("traffic", TRAFFIC, ids=[traffic.id for traffic in TRAFFIC])
 def test_traffic_that_is_not_mcp_arrives_as_it_was_sent(
-    traffic: Traffic, shooting_range: Range, interlocks: tuple[Interlock, Interlock]
+    traffic: Traffic, shooting_range: Range, interlocks: Interlocks
 ) -> None:
-    lenient, (regular, _) = shooting_range.servers["lenient"], interlocks
+    lenient, regular = shooting_range.servers["lenient"], interlocks.regular
     path = f"{traffic.path}?id={traffic.id}"
     lines = [
         f"{traffic.method} {lenient.url}{path} HTTP/1.1",

@@ -100,11 +100,6 @@ def test_a_body_past_the_limit_gets_413_and_names_the_setting(tmp_path, web: Ser
         assert ask(pair, request(pair.target, method="POST", body=b"x" * 50_000))[0] == 200
 
 
-def test_a_chunked_body_past_the_limit_gets_413_even_where_uploads_may_be_large(tight: Pair):
-    head = request(tight.target, "Transfer-Encoding: chunked", method="POST")
-    assert ask(tight, head + b"%x\r\n%s\r\n" % (50_000, b"y" * 50_000) * 3)[0] == 413
-
-
 def one_too_many(port: int) -> bytes:
     """Hold more connections than there may be; return what the first that is too many is told."""
     with contextlib.ExitStack() as stack:

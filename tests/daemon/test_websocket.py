@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import random
 
@@ -134,3 +135,39 @@ async def test_a_call_that_the_end_of_its_socket_leaves_unanswered_is_recorded_s
                 await ask(socket, call("echo", 11))
     ended = [e["outcome"] for e in pair.interlock.events() if (e["kind"], e.get("jsonrpc_id")) == ("completed", 11)]
     assert ended == ["interrupted"]
+
+
+@pytest.mark.parametrize("cut", [1, 9, 20, 60], ids=["bytes", "words", "members", "halves"])
+async def test_a_call_cut_over_messages_does_not_run_at_a_server_of_lines(pair: Pair, cut: int):
+    """A bridge to a line server writes all messages into one pipe."""
+    ran: list[str] = []
+    over = asyncio.Event()
+
+    async def bridge(socket: ServerConnection) -> None:
+        lines = ""
+        async for message in socket:
+            lines += message if isinstance(message, str) else message.decode()
+            *whole, lines = lines.split("\n")
+            for line in whole:
+                with contextlib.suppress(ValueError):  # a line from which the proxy kept a part back
+                    ran.append(json.loads(line)["params"]["name"])
+        over.set()
+
+    text = call("danger") + "\n"
+    async with serve(bridge, "127.0.0.1", 0) as server:
+        port = next(iter(server.sockets)).getsockname()[1]
+        async with connect(f"ws://127.0.0.1:{port}/", proxy=pair.interlock.proxy_url, open_timeout=PATIENCE) as socket:
+            for at in range(0, len(text), cut):
+                await socket.send(text[at : at + cut])
+        await asyncio.wait_for(over.wait(), PATIENCE)
+    assert ran == []
+
+
+async def test_a_socket_that_speaks_mcp_takes_nothing_else(pair: Pair):
+    async with open_socket(pair) as socket:
+        await socket.send("hello")
+        assert await socket.recv() == "hello"
+        assert (await ask(socket, call("echo", 21)))["result"]["content"][0]["text"] == "ran"
+        await socket.send("hello")
+        assert "not_mcp" in await socket.recv()
+        assert (await ask(socket, call("echo", 22)))["result"]["content"][0]["text"] == "ran"

@@ -97,8 +97,8 @@ class Lenient:
             return True
         body = await _body(reader, headers)
         self.record(method, target, headers, body)
-        if re.match(rb"[A-Z]+ \S+ HTTP/1", body):
-            self.run(body.partition(b"\r\n\r\n")[2], headers)  # as one that reads no body here would
+        for hidden in re.finditer(rb"\sHTTP/1\.\d\s*?\r?\n(?:[^\r\n]+\r?\n)*\r?\n", body, re.IGNORECASE):
+            self.run(body[hidden.end() :], headers)  # as one that reads none or only some of the body would
         answer = self.run(body, headers)
         if "upgrade" in header(headers, "connection").lower():
             return await self._upgrade(reader, writer, headers)
@@ -119,7 +119,7 @@ class Lenient:
         return True
 
     async def _websocket(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        message = b""
+        message = everything = b""
         while True:
             first, second = await reader.readexactly(2)
             length = second & 0x7F
@@ -132,7 +132,9 @@ class Lenient:
                 writer.write(b"\x88\x00")
                 return
             message += payload if first & 0x0F < 8 else b""
+            everything += payload if first & 0x0F < 8 else b""
             self.run(payload, [])
+            self.run(everything, [])  # as a bridge to one pipe would
             if first & 0x80:
                 answer = self.run(message, []) if message != payload else b'{"ok":true}'
                 writer.write(bytes([0x81, len(answer)]) + answer if len(answer) < 126 else b"\x81\x02{}")
@@ -225,7 +227,7 @@ def _tls(options: Options) -> ssl.SSLContext | None:
 async def main() -> None:
     options = parse_options()
     lenient = Lenient(options)
-    sock = listening_socket(options.port)
+    sock = listening_socket(options.port, options.host)
     server = await asyncio.start_server(lenient.connection, sock=sock, ssl=_tls(options), limit=LINE_LIMIT)
     announce(sock)
     async with server:

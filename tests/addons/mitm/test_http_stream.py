@@ -98,14 +98,14 @@ def test_a_request_that_is_over_is_freed_at_once(kind: type[GuardedHttpLayer], m
 def test_a_body_past_its_limit_and_a_header_with_a_nul_are_refused(
     kind: type[GuardedHttpLayer], head: bytes, status: bytes
 ) -> None:
-    conversation = Conversation(kind, Limits(body_bytes=1000))
+    conversation = Conversation(kind, Limits(large_uploads=(), body_bytes=1000))
     answer = conversation.ask(b"POST http://mcp.example/mcp HTTP/1.1\r\nHost: mcp.example\r\n" + head)
     assert answer.split(b" ", 2)[1] == status
 
 
 @pytest.mark.parametrize("kind", [GuardedHttpLayer, FastHttpLayer])
 def test_a_refused_client_that_sends_on_is_closed_after_a_while(kind: type[GuardedHttpLayer]) -> None:
-    conversation = Conversation(kind, Limits(body_bytes=1000))
+    conversation = Conversation(kind, Limits(large_uploads=(), body_bytes=1000))
     head = b"POST http://mcp.example/mcp HTTP/1.1\r\nHost: mcp.example\r\nContent-Length: 5000\r\n\r\n"
     assert conversation.ask(head).startswith(b"HTTP/1.1 413")
     assert conversation.ask(bytes(500)) == b""

@@ -1,0 +1,104 @@
+"""A call that is cut over several messages of a WebSocket is found where it becomes one."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.wire.body import NotMcp, RefusedBody, read_body, read_lines
+from proxy.wire.client_stream import WHOLE, ClientStream
+
+CALL = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "danger"}}).encode()
+
+
+def send(stream: ClientStream, message: bytes) -> bool:
+    """Send a message; return whether it passed as what is not MCP."""
+    reading = read_body(message)
+    reading = stream.judge(read_lines(message) if isinstance(reading, NotMcp) else reading, message)
+    if isinstance(reading, NotMcp):
+        stream.passed(message)
+    return isinstance(reading, NotMcp)
+
+
+@given(st.lists(st.integers(0, len(CALL)), min_size=1, max_size=6))
+def test_no_way_of_cutting_a_call_passes_all_of_it(cuts: list[int]):
+    stream = ClientStream()
+    edges = [0, *sorted(cuts), len(CALL)]
+    passed = b"".join(p for a, b in itertools.pairwise(edges) if send(stream, p := CALL[a:b]))
+    assert isinstance(read_lines(passed), NotMcp)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [CALL[i : i + 1] for i in range(len(CALL))],
+        [b'{"id":1', b"," + CALL[1:]],
+        [b"{", b" " * 70_000, CALL[1:]],
+        [b'{"a":"' + b"x" * (WHOLE + 9), b'",' + CALL[1:]],
+        [b"chat\n{", CALL[1:]],
+        [b"chat\x1e" + CALL[:9], CALL[9:] + b"\x1e"],
+        [b"  ", b"[", CALL + b"]"],
+        [b'{"json', b'rpc":"2.0","method":"tools/', b'call","params":{"name":"danger"}}'],
+        [b'{"\\u006as', b'onrpc":"2.0","method":"tools\\u002', b'fcall","params":{"name":"danger"}}'],
+    ],
+    ids=[
+        "bytes",
+        "between members",
+        "blanks",
+        "past what is kept",
+        "after a line",
+        "after a record",
+        "array",
+        "in words",
+        "in escapes",
+    ],
+)
+def test_a_call_in_parts_does_not_pass_whole(parts: list[bytes]):
+    stream = ClientStream()
+    assert not all(send(stream, part) for part in parts)
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [b"hello", b'she said "jsonrpc"', b"bye {"],
+        [b'{"type":"chat","text":"{\\"jsonrpc\\":1}"}'] * 5,
+        [bytes(range(256)) * 40] * 20,
+        [b"4", b'42["message",{"a":1}]', b"2probe", b"3"],
+        [b'{"op":1,"d":null}', b'{"op":2,"d":{"token":"x"}}'],
+        [b'{"a":"' + b"x" * WHOLE + b'"}', b'{"b":1}'],
+        [b'{"partial":', b'"value"}', b"[1,2", b",3]"],
+        [b"\x00\x01{", b"}\x02"],
+    ],
+    ids=["chat", "quoting chat", "binary", "socket.io", "gateway", "long", "parts of JSON", "odd"],
+)
+def test_ordinary_streams_pass(messages: list[bytes]):
+    stream = ClientStream()
+    assert all(send(stream, message) for message in messages)
+
+
+def test_where_mcp_was_spoken_only_whole_messages_pass():
+    stream = ClientStream(speaks_mcp=True)
+    reading = stream.judge(NotMcp(), b"hello")
+    assert isinstance(reading, RefusedBody)
+    assert reading.reason == "not_mcp"
+    assert not isinstance(stream.judge(read_body(CALL), CALL), RefusedBody)
+
+
+def test_a_whole_message_does_not_pass_inside_an_unfinished_one():
+    stream = ClientStream()
+    assert send(stream, b'{"a":')
+    reading = stream.judge(read_body(CALL), CALL)
+    assert isinstance(reading, RefusedBody)
+    assert (reading.reason, reading.id, reading.method) == ("not_json", 1, "tools/call")
+
+
+@pytest.mark.parametrize("first", [b"hello", b"1", b"true", b'{"a":1}', b"", b"tru"])
+def test_a_whole_message_passes_after_what_begins_none(first: bytes):
+    stream = ClientStream()
+    assert send(stream, first)
+    assert not isinstance(stream.judge(read_body(CALL), CALL), RefusedBody)
