@@ -43,7 +43,6 @@ from proxy.wire.body import (
     RefusedBody,
     SingleMessage,
     read_body,
-    read_lines,
 )
 from proxy.wire.content_coding import CODING_MARKS
 from proxy.wire.jsonrpc import serialise
@@ -63,8 +62,6 @@ log = structlog.get_logger("interlock.gate")
 # Messages that make a server do nothing: the gate does not wait until their events are durable.
 _LISTS = ("tools/list", "prompts/list", "resources/list", "resources/templates/list", "tasks/list")
 QUIET = frozenset(("initialize", "ping", "server/discover", "logging/setLevel", *_LISTS))
-# Transports whose messages some servers, or bridges before them, read line by line.
-LINE_READ = ("websocket", "stdio")
 
 
 class VerdictCarrier(Protocol):
@@ -137,8 +134,6 @@ class RequestGate:
     ) -> tuple[ParsedBody, Carried | None]:
         """Parse what is sent, and scan what it carries beside MCP for secrets."""
         reading = read_body(body, content_types=head.content_types, encodings=head.encodings, limit=self._body_limit)
-        if isinstance(reading, NotMcp) and context.transport in LINE_READ:
-            reading = read_lines(body)
         unread = body if isinstance(reading, NotMcp) else None
         return reading, self._plain_requests.scanner.look(context, head, unread, before)
 

@@ -45,6 +45,18 @@ def could_be_json(body: bytes) -> bool:
     return start[:1] in (b"{", b"[", b'"')
 
 
+# Words before a colon (YAML, HJSON), and what else stands before a message that is no JSON: guards, comments, quotes.
+_LENIENT = re.compile(
+    _SKIP
+    + rb"(?:[)\]}#%'`]|//|/\*|---|[-?!&][ \t]|[^\s{}\[\],:<\0][^\r\n:{}<\0]{0,200}:)|\xff\xfe|\xfe\xff|\0\0\xfe\xff"
+)
+
+
+def could_be_lenient(body: bytes) -> bool:
+    """Return whether `body`, which does not begin as JSON, may begin as a message to a more lenient parser."""
+    return _LENIENT.match(body) is not None
+
+
 def is_string(body: bytes) -> bool:
     """Return whether `body` begins as a JSON string."""
     return body.lstrip(SKIPPED)[:1] == b'"'
