@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from proxy.gate.event_recorder import EventRecorder
 from proxy.gate.in_flight import InFlightCalls
+from proxy.gate.mcp_endpoints import McpEndpoints
 from proxy.gate.outbound_scan import OutboundScanner
 from proxy.gate.plain_request import PlainRequests
 from proxy.gate.request import RequestGate
@@ -21,7 +22,7 @@ from proxy.gate.response import ResponseGate
 from proxy.wire.body import READ_AT_ONCE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from proxy.core.interfaces import EventSink, Policy, Redactor, SharedCalls
     from proxy.gate.tool_catalog import ToolCatalog
@@ -60,6 +61,7 @@ class GateParts:
     timer: Callable[[], float]
     catalog: ToolCatalog | None
     two_phase: TwoPhase | None
+    endpoints: McpEndpoints
 
 
 class Gate:
@@ -76,13 +78,17 @@ class Gate:
         catalog: ToolCatalog | None = None,
         two_phase: TwoPhase | None = None,
         shared_calls: SharedCalls | None = None,
+        mcp_endpoints: Sequence[str] = (),
     ) -> None:
         # How long a call took is measured by a clock that never jumps; the wall clock may be set back meanwhile.
         timer = time.monotonic if clock is time.time else clock
         self.threads = ReaderThreads()
         self.recorder = EventRecorder(sink, redactor, clock, self.threads, timer)
         self.in_flight = InFlightCalls(shared_calls=shared_calls)
-        parts = GateParts(policy, redactor, self.recorder, self.in_flight, self.threads, timer, catalog, two_phase)
+        endpoints = McpEndpoints(mcp_endpoints, shared_calls)
+        parts = GateParts(
+            policy, redactor, self.recorder, self.in_flight, self.threads, timer, catalog, two_phase, endpoints
+        )
         self.plain_requests = PlainRequests(OutboundScanner(redactor, body_limit), self.recorder)
         self.responses = ResponseGate(parts)
         self.requests = RequestGate(parts, self.plain_requests, body_limit, self.responses.abandon)

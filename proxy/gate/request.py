@@ -45,6 +45,7 @@ from proxy.wire.body import (
     read_body,
 )
 from proxy.wire.content_coding import CODING_MARKS
+from proxy.wire.form_fields import find_in_query
 from proxy.wire.jsonrpc import serialise
 from proxy.wire.mcp import Headers, RequestHead, check_headers, mirrored_headers, parse_tool_call, read_head
 
@@ -98,6 +99,7 @@ class RequestGate:
         self._timer = parts.timer
         self._catalog = parts.catalog
         self._two_phase = parts.two_phase
+        self._endpoints = parts.endpoints
         self._plain_requests = plain_requests
         self._body_limit = body_limit
         self._end_call = end_call
@@ -121,6 +123,8 @@ class RequestGate:
         else:
             reading, carried = self._examine(body, head, state.context, before)
         if isinstance(reading, NotMcp):
+            if body and self._endpoints.takes_only_mcp(state.context, head):
+                return await self._refuse(state, "not_mcp")
             return self._plain_requests.decide(state.context, carried)
         state.reading = reading
         if isinstance(reading, RefusedBody):
@@ -134,6 +138,11 @@ class RequestGate:
     ) -> tuple[ParsedBody, Carried | None]:
         """Parse what is sent, and scan what it carries beside MCP for secrets."""
         reading = read_body(body, content_types=head.content_types, encodings=head.encodings, limit=self._body_limit)
+        # Servers that merge the query's fields into the message (PHP, Express) would run another call than the body's.
+        if "?" in context.target and find_in_query(context.target, with_body=bool(body)):
+            message = reading.message if isinstance(reading, SingleMessage) else None
+            named = (message.id, message.method) if message else (None, None)
+            reading = RefusedBody("call_in_fields", "the fields of the query make a message", *named)
         unread = body if isinstance(reading, NotMcp) else None
         return reading, self._plain_requests.scanner.look(context, head, unread, before)
 

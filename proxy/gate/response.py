@@ -36,6 +36,7 @@ class ResponseGate:
         self._timer = parts.timer
         self._catalog = parts.catalog
         self._two_phase = parts.two_phase
+        self._endpoints = parts.endpoints
 
     def find(self, context: Context, message_id: object) -> InFlightCall | None:
         """Return the call of this session that a response of this id answers, if any."""
@@ -49,6 +50,7 @@ class ResponseGate:
         """
         shown = value
         try:
+            self._endpoints.learn(in_flight, value)
             if in_flight.message.method == TOOLS_LIST:
                 continued = in_flight.message.params.get("cursor") is not None
                 shown = self._show_tools(in_flight.context, value, continued=continued)

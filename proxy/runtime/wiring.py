@@ -110,6 +110,7 @@ class Components:
             sink=self.sink,
             body_limit=settings.body_limit,
             shared_calls=shared_calls,
+            mcp_endpoints=settings.mcp_endpoints,
         )
 
     async def check(self) -> None:

@@ -26,12 +26,12 @@ from proxy.wire.content_coding import (
     wide_texts,
 )
 from proxy.wire.form_fields import find_in_form
+from proxy.wire.json_sniff import SKIPPED, could_be_lenient, is_string, is_undecided
 from proxy.wire.json_sniff import could_be_json as could_be_json  # noqa: PLC0414  part of what this module offers
-from proxy.wire.json_sniff import could_be_lenient, is_string, is_undecided
 from proxy.wire.jsonrpc import MAX_INTEGER_DIGITS, has_nul_key, is_id, parse_json, parse_message, read_json
 from proxy.wire.lenient import TooLongError, find_call
-from proxy.wire.lenient_names import has_call_words
-from proxy.wire.lenient_shape import Pairs, find_message, method_of, request_id
+from proxy.wire.lenient_names import has_call_words, has_message_words
+from proxy.wire.lenient_shape import Pairs, find_message, is_request, method_of, request_id
 from proxy.wire.mcp import SURELY_MCP, check_message
 
 if TYPE_CHECKING:
@@ -83,7 +83,10 @@ MAX_PARTS = 1 << 20
 ON_A_LINE = WireError("not_json", "a message stands on a line of its own among others")
 NO_JSON = WireError("not_json", "some servers read a message in it, though it is no JSON")
 
-_LINE = re.compile(rb"[^\r\n]+")
+# A line that begins as JSON, or with a comment that may stand before it.
+_JSON_LINE = re.compile(
+    rb"(?:\A|(?<=[\r\n]))[" + re.escape(SKIPPED.translate(None, b"\r\n")) + rb"]*+(?:[{\[\"]|/\0*\*)[^\r\n]*+"
+)
 _SPACE = re.compile(r"[\s\ufeff\x00\x1e]*")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -255,19 +258,19 @@ def _judge_value(value: Any, strict: WireError) -> ParsedBody:
     return _refusal(dict(found), strict.reason, strict.detail)
 
 
-def _judge_text(text: str, strict: WireError, *, whole: bool = False) -> ParsedBody:
+def _judge_text(text: str, strict: WireError) -> ParsedBody:
     """Judge what is no JSON as the laxest parsers would read it."""
     try:
-        found = find_call(text, whole=whole)
+        found = find_call(text)
     except TooLongError:
-        return RefusedBody(strict.reason, strict.detail, method="")
+        return _judge_words(text, strict)
     if found is None:
         return NOT_MCP
     return RefusedBody(strict.reason, strict.detail, request_id(found), method_of(found))
 
 
 def _judge_words(text: str, strict: WireError) -> ParsedBody:
-    return RefusedBody(strict.reason, strict.detail) if has_call_words(text) else NOT_MCP
+    return RefusedBody(strict.reason, strict.detail, method="") if has_message_words(text) else NOT_MCP
 
 
 _LENIENT = json.JSONDecoder(
@@ -307,31 +310,39 @@ def read_lines(body: bytes) -> ParsedBody:
 
     So do bridges from HTTP to stdio. A call counts where it begins a line: by itself, or as JSON with anything behind.
     """
-    if not has_call_words(body.replace(b"\0", b"").decode("utf-8", "replace")):
-        return NOT_MCP
-    for count, line in enumerate(_LINE.finditer(body)):
+    for count, line in enumerate(_JSON_LINE.finditer(body)):
         if count == MAX_VALUES:
             return _judge_words(body[line.start() :].replace(b"\0", b"").decode("utf-8", "replace"), ON_A_LINE)
-        if could_be_json(line[0]):
-            parsed = _read_line(line[0])
-            if not isinstance(parsed, NotMcp):
-                return parsed
+        parsed = _read_line(line[0])
+        if not isinstance(parsed, NotMcp):
+            return parsed
     return NOT_MCP
 
 
 def _read_line(line: bytes) -> ParsedBody:
+    if not has_call_words(line.replace(b"\0", b"").decode("utf-8", "replace")):
+        return NOT_MCP
     for text in _texts(line, ON_A_LINE):
-        begin = _SPACE.match(text)
-        assert begin is not None, "the pattern matches nothing at all, too"
         try:
-            value, _ = _LENIENT.raw_decode(text, begin.end())
-        except (ValueError, RecursionError):
-            parsed = _judge_text(text, ON_A_LINE, whole=True)
-        else:
-            parsed = _judge_value(value, ON_A_LINE)
-        if isinstance(parsed, RefusedBody) and parsed.method is not None:
-            return parsed
+            found = _line_message(text)
+        except TooLongError:
+            return _judge_words(text, ON_A_LINE)
+        # An object with a method alone is one like any other: in a log, in source code.
+        if found is not None and is_request(found):
+            return RefusedBody(ON_A_LINE.reason, ON_A_LINE.detail, request_id(found), method_of(found))
     return NOT_MCP
+
+
+def _line_message(text: str, depth: int = 2) -> Any | None:
+    begin = _SPACE.match(text)
+    assert begin is not None, "the pattern matches nothing at all, too"
+    try:
+        value, _ = _LENIENT.raw_decode(text, begin.end())
+    except (ValueError, RecursionError):
+        return find_call(text, whole=True)
+    if isinstance(value, str):
+        return _line_message(value, depth - 1) if depth else None
+    return find_message(value)
 
 
 def _is_strict_json(body: bytes) -> bool:

@@ -226,7 +226,7 @@ def decode_body(body: bytes, applied: Sequence[str], limit: int) -> bytes:
 
 
 _PLAIN_TYPE = re.compile(
-    r"[^;\"()\\]*+(?:;\s*+(?:[a-z0-9_-]+\s*+=\s*+(?:[^\s;\"()\\*%]*+|\"[^\"\\;]*+\"|'[^'\\;]*+')\s*+)?)*+",
+    r"[^;\"()\\]*+(?:;\s*+(?:[a-z0-9_-]+\s*+=\s*+(?:\"[^\"\\;]*+\"|'[^'\\;]*+'|[^\s;\"()\\*%]*+)\s*+)?)*+",
     re.IGNORECASE,
 )
 _PARAMETER = re.compile(r"charset[^=;]*=", re.IGNORECASE)

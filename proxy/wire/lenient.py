@@ -159,8 +159,8 @@ def _values(text: str, begin: int, dialect: Dialect, budget: _Budget) -> Iterato
             stack[-1].add(Quoted(_inside(kind, written)))
         else:
             yield _inside(kind, written), position
-    # The end is missing: some parsers do without.
-    while stack:
+    # The end is missing: some parsers do without, but HJSON's.
+    while stack and not dialect.to_line_end:
         if (closed := _take_mark(stack, "}")) is not None:
             yield closed, None
 

@@ -19,9 +19,14 @@ _KEY: Final = (
 )
 _BEGINS = re.compile(rf"\?[ \t]|(?:-[ \t]++|[!&]\S*+[ \t]++)*+{_KEY}[ \t]*+:(?!//)")
 _LINE = re.compile(
-    r"(?:^|(?<=[\r\n]))(?P<indent>[ \t]*+(?:-[ \t]++)*+)(?:[!&]\S*+[ \t]++)*+"
+    r"(?P<indent>[ \t]*+(?:-[ \t]++)*+)(?:[!&]\S*+[ \t]++)*+"
     rf"{_KEY}[ \t]*+:(?P<value>[^\r\n]*+)"
 )
+_ANY_LINE = re.compile(r"(?P<indent>[ \t]*+)(?P<rest>[^\r\n]*+)(?:\r\n|\r|\n)?+")
+# What may stand between the members of a mapping: nothing, comments, items, brackets' ends, marks of a document.
+_YAML_REST = re.compile(r"\Z|#|-(?:\s|\Z)|---|\.\.\.|%|[\]})]")
+_TAGS = re.compile(r"[ \t]*+(?:[!&]\S*+[ \t]++)*+")
+_QUOTED = re.compile(r"""\"(?:[^\"\\]|\\.)*+\"|'[^']*+'""", re.DOTALL)
 # `? key` on one line and `: value` on the next.
 _EXPLICIT = re.compile(r"(?:^|(?<=[\r\n]))((?:[ \t]|-[ \t])*+)\?([ \t]++[^\r\n]*+)[\r\n\s]*+:")
 _MARK = re.compile(r"(?:[!&]\S*+[ \t]*+)*+[|>][-+0-9]*+[ \t]*+(?:#[^\r\n]*+)?")
@@ -46,7 +51,7 @@ def begins_as_block(text: str, begin: int) -> bool:
 
 def find_in_blocks(text: str, begin: int) -> Node | None:
     """Return the message that `text` is to HJSON or YAML; None where it is none."""
-    for members in (_hjson_members(text, begin), *_yaml_mappings(text, begin)):
+    for members in (_hjson_members(text, begin), _yaml_members(text, begin)):
         node = Node(is_list=False)
         node.members = list(members)
         names = {name for key, _ in node.members if key is not None for name in key_names(key, raw=True)}
@@ -89,19 +94,44 @@ def _past_brackets(text: str, start: int) -> int:
     return len(text)
 
 
-def _yaml_mappings(text: str, begin: int) -> list[list[tuple[str, list[Any]]]]:
-    """Return the members of each column in which a mapping at the top may stand: the first key's."""
+def _yaml_members(text: str, begin: int) -> list[tuple[str, list[Any]]]:
+    """Return the members of the mapping that the text is; none where a line of it fits in no mapping.
+
+    Lines further right belong to the member before them, and so do brackets and quotes up to their end.
+    """
     text = _EXPLICIT.sub(r"\1 \2:", text) if "?" in text else text
-    first = _COMMENT.match(text, begin).end()  # type: ignore[union-attr]  # matches anything
-    line_start = max(text.rfind("\n", 0, first), text.rfind("\r", 0, first)) + 1
-    head = _LINE.match(text, line_start)
-    if head is None:
-        return []
-    column, members = len(head["indent"]), list[tuple[str, list[Any]]]()
-    for found in _LINE.finditer(text, line_start):
-        if len(found["indent"]) == column:
+    position = _first_line(text, begin)
+    column, members = -1, list[tuple[str, list[Any]]]()
+    while position < len(text):
+        line = _ANY_LINE.match(text, position)
+        assert line is not None, "the pattern matches nothing at all, too"
+        found = _LINE.match(text, position)
+        indent = len(found["indent"]) if found else len(line["indent"])
+        column = indent if column < 0 and found else column
+        position = line.end()
+        if found and indent == column:
             members.append((_text_of(found), [_yaml_value(text, found.end(), found["value"].strip())]))
-    return [members]
+            position = _past_value(text, found.start("value"), line.end())
+        elif not (indent > column >= 0 or _YAML_REST.match(line["rest"])):
+            return []
+    return members
+
+
+def _first_line(text: str, begin: int) -> int:
+    """Return where the first line with anything in it begins, or what stands on it behind a mark of a document."""
+    first = _COMMENT.match(text, begin).end()  # type: ignore[union-attr]  # matches anything
+    return len(text[:first].rstrip(" \t"))
+
+
+def _past_value(text: str, start: int, line_end: int) -> int:
+    """Return where the line ends on which a value ends: brackets and quotes may go over several."""
+    begin = _TAGS.match(text, start).end()  # type: ignore[union-attr]  # matches anything
+    if text[begin : begin + 1] in ("{", "["):
+        end = _past_brackets(text, begin)
+    else:
+        quoted = _QUOTED.match(text, begin)
+        end = quoted.end() if quoted else begin
+    return line_end if end <= line_end else _ANY_LINE.match(text, end).end()  # type: ignore[union-attr]
 
 
 def _yaml_value(text: str, end: int, value: str) -> Any:

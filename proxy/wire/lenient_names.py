@@ -7,7 +7,7 @@ import unicodedata
 from typing import TYPE_CHECKING, Final
 
 from proxy.wire.jsonrpc import fold_key, plain
-from proxy.wire.mcp import METHOD_PREFIXES, PLAIN_METHODS
+from proxy.wire.mcp import METHOD_PREFIXES, PLAIN_METHODS, SURELY_MCP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,6 +25,9 @@ _JSON_LETTERS: Final[dict[str, str]] = dict.fromkeys("bfnrt", "") | dict.fromkey
 _WIDE_LETTERS: Final[dict[str, str]] = _JSON_LETTERS | dict.fromkeys([*"vaeN_LP\u2028\u2029", "\r\n"], "")
 _DROPPED: Final = dict.fromkeys([*range(0x21), *map(ord, "-_\x7f")])
 _DROPPED_BEYOND = re.compile("[\x00-\x20\x7f\x85\xa0\xad\u200b-\u200f\u2028\u2029\u2060-\u2064\ufeff_-]++")
+_SURE_WORDS = re.compile(
+    rf"jsonrpc|(?:{'|'.join(re.escape(method.casefold()) for method in sorted(SURELY_MCP))})(?![a-z])"
+)
 _WORDS = re.compile(rf"jsonrpc|(?:{'|'.join(re.escape(prefix) for prefix in METHOD_PREFIXES)})[a-z]")
 
 
@@ -78,6 +81,11 @@ def _methods(text: str, *, raw: bool) -> Iterator[str]:
 def has_call_words(text: str) -> bool:
     """Return whether `text` holds a word of MCP's in any spelling that a parser undoes."""
     return any(_WORDS.search(_loosened(view)) for view in views(text))
+
+
+def has_message_words(text: str) -> bool:
+    """Return whether `text` holds a word that is in every message, for texts that are too long to be read."""
+    return any(_SURE_WORDS.search(_loosened(view)) for view in views(text))
 
 
 def _loosened(text: str) -> str:

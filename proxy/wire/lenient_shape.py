@@ -114,6 +114,12 @@ def is_message(members: list[Member]) -> bool:
     return versioned and not positional and any(is_plain_method(m) for m in methods if isinstance(m, str))
 
 
+def is_request(message: Any) -> bool:
+    """Return whether a found message asks for something, by what JSON-RPC wants of a request."""
+    names = {name for key, _ in _members(message) if key is not None for name in key_names(key, raw=True)}
+    return _is_array(message) or ("method" in names and bool(names & {"jsonrpc", "id"}))
+
+
 def method_of(message: Any) -> str | None:
     """Return the method of a found message as it is written; an empty text where it is no string."""
     if _is_array(message):
@@ -135,7 +141,7 @@ def request_id(message: Any) -> MessageId | None:
 def _readable_id(value: Any) -> MessageId | None:
     if isinstance(value, Word):
         return int(value) if _ID.fullmatch(value) else None
-    if isinstance(value, str) and "\\" in value:
+    if isinstance(value, str) and ("\\" in value or not value.isprintable()):
         return None
     return value if type(value) is int else str(value) if isinstance(value, str) else None
 

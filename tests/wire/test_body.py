@@ -334,7 +334,7 @@ FOREIGN_BODIES: dict[str, bytes] = {
     "markdown": b"[MCP](https://example.com) runs tools/call over JSON-RPC.\n",
     "markdown list": b"[ ] call tools\n[x] done\n",
     "INI": b"[section]\nkey=value\n",
-    "multipart": b'--x\r\nContent-Disposition: form-data; name="f"\r\n\r\n' + BODY + b"\r\n--x--\r\n",
+    "multipart": b'--x\r\nContent-Disposition: form-data; name="f"\r\n\r\nPOST ' + BODY + b"\r\n--x--\r\n",
     "form": b"a=1&b=" + BODY,
     "XML": b"<methodCall><methodName>tools/call</methodName></methodCall>",
     "protobuf": b"\x0a\x0bdata\x00\x01\x02\x08{\x10",
