@@ -87,6 +87,7 @@ NO_JSON = WireError("not_json", "some servers read a message in it, though it is
 _JSON_LINE = re.compile(
     rb"(?:\A|(?<=[\r\n]))[" + re.escape(SKIPPED.translate(None, b"\r\n")) + rb"]*+(?:[{\[\"]|/\0*\*)[^\r\n]*+"
 )
+_BLANKS = " \t\r\n\ufeff\0"
 _SPACE = re.compile(r"[\s\ufeff\x00\x1e]*")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -238,7 +239,9 @@ def _read_lenient_text(text: str, strict: WireError) -> ParsedBody:
         try:
             value, position = _LENIENT.raw_decode(text, start)
         except (ValueError, RecursionError):
-            return _judge_text(text[start:], strict)
+            # A quoted key may have been taken for a value by itself (YAML, HJSON).
+            begins = text if count == 1 or text.lstrip(_BLANKS).startswith('"') else text[start:]
+            return _judge_text(begins, strict)
         parsed = _judge_value(value, strict)
         if not isinstance(parsed, NotMcp):
             return parsed

@@ -17,7 +17,7 @@ import re
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from proxy.wire.lenient_blocks import begins_as_block, find_in_blocks
+from proxy.wire.lenient_blocks import begins_as_block, find_in_yaml, is_block_message
 from proxy.wire.lenient_names import has_call_words, views
 from proxy.wire.lenient_shape import Node, Quoted, Word, find_message
 
@@ -35,6 +35,7 @@ _SCALAR = re.compile(
     r"[-+]?(?:[0-9.][0-9a-zA-Z.+_-]*|infinity|inf)|true|false|null|nan|undefined|nil|none", re.IGNORECASE
 )
 _AFTER = re.compile(rf"(?:[{_BLANK}]++|//.*+|\#.*+|/\*(?:[^*]|\*(?!/))*+(?:\*/)?+)*+")
+_QUOTE_IN_WORD = re.compile(rf"[^{_BLANK}{{}}\[\],;:='\"`]['\"`]")
 _LINE = re.compile(r"[^\r\n]*+")
 
 
@@ -48,6 +49,10 @@ class Dialect(NamedTuple):
     hash: int  # "#" begins a comment: 0 never, 1 where a token may begin, 2 in words, too
     slashes: int  # the same of "//" and "/*"
     to_line_end: bool  # a value without quotes goes to the end of its line (HJSON)
+    quotes_in_words: bool  # a quote inside a word is part of it
+
+
+_HJSON = Dialect(True, False, True, False, 1, 1, True, True)
 
 
 class TooLongError(Exception):
@@ -80,7 +85,19 @@ def _find(text: str, depth: int, budget: _Budget, *, whole: bool = False) -> Any
             found = find_message(value) if isinstance(value, Node) else _find_inside(value, depth, budget)
             if found is not None and (not whole or (end is not None and _AFTER.fullmatch(text, end))):
                 return found
-    return find_in_blocks(text, begin) if not whole and begins_as_block(text, begin) else None
+    if whole or not begins_as_block(text, begin):
+        return None
+    return _find_in_hjson(text[begin:], budget) or find_in_yaml(text, begin)
+
+
+def _find_in_hjson(text: str, budget: _Budget) -> Node | None:
+    """Return the message that `text` is to HJSON, which needs no brackets around it; None where it is none."""
+    for value, end in _values(f"{{{text}\n}}", 0, _HJSON, budget):
+        # Brackets that close too early are none of HJSON's; nor is a member without a key.
+        if not isinstance(value, Node) or end != len(text) + 3 or any(key is None for key, _ in value.members):
+            return None
+        return value if is_block_message(value.members) else None
+    return None
 
 
 def _find_inside(text: str, depth: int, budget: _Budget) -> Any | None:
@@ -104,6 +121,7 @@ def _dialects(text: str) -> Iterator[Dialect]:
             (0, 1, 2) if "#" in text else (0,),
             (0, 1, 2) if "//" in text or "/*" in text else (0,),
             (False, True) if "\n" in text or "\r" in text else (False,),
+            (False, True) if _QUOTE_IN_WORD.search(text) else (False,),
         ),
     )
 
@@ -121,7 +139,7 @@ def _token(dialect: Dialect) -> re.Pattern[str]:
         strings.append(r"`(?:[^`\\]|\\.)*+(?:`|\\?\Z)")
     triples = [r"'''(?:[^']|'(?!''))*+(?:''')?+", r'"""(?:[^"]|"(?!""))*+(?:""")?+'] if dialect.triple else []
     quotes = '"' + "'" * dialect.single + "`" * dialect.backtick
-    outside = rf"{_BLANK}{{}}\[\],;:={quotes}"
+    outside = rf"{_BLANK}{{}}\[\],;:=" + ("" if dialect.quotes_in_words else quotes)
     # A word ends where a comment may begin in it.
     ends = (r"\#" if dialect.hash == 2 else "", r"(?!//|/\*)" if dialect.slashes == 2 else "")
     word = rf"(?:{ends[1]}[^{outside}{ends[0]}])++"

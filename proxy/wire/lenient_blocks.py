@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from proxy.wire.lenient_names import key_names
-from proxy.wire.lenient_shape import Node, Quoted, Word, is_message
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from proxy.wire.lenient_shape import Member, Node, Quoted, Word, is_message
 
 # Members beside the method, one of which a message has.
 COMPANIONS: Final = frozenset(("jsonrpc", "params", "id"))
 _KEY: Final = (
-    r"""(?:"(?P<double>(?:[^"\\\r\n]|\\.)*+)"|'(?P<single>[^'\r\n]*+)'"""
-    r"""|(?P<plain>[^\s"'{}\[\],:#][^\r\n:"'{}]{0,199}?))"""
+    r"""(?:"(?P<double>(?:[^"\\\r\n]|\\.)*+)"|'(?P<single>(?:[^'\r\n]|'')*+)'"""
+    r"""|(?P<plain>[^\s"'{}\[\],:#][^\r\n:{}]{0,199}?))"""
 )
 _BEGINS = re.compile(rf"\?[ \t]|(?:-[ \t]++|[!&]\S*+[ \t]++)*+{_KEY}[ \t]*+:(?!//)")
 _LINE = re.compile(
@@ -25,22 +22,17 @@ _LINE = re.compile(
 _ANY_LINE = re.compile(r"(?P<indent>[ \t]*+)(?P<rest>[^\r\n]*+)(?:\r\n|\r|\n)?+")
 # What may stand between the members of a mapping: nothing, comments, items, brackets' ends, marks of a document.
 _YAML_REST = re.compile(r"\Z|#|-(?:\s|\Z)|---|\.\.\.|%|[\]})]")
-_TAGS = re.compile(r"[ \t]*+(?:[!&]\S*+[ \t]++)*+")
-_QUOTED = re.compile(r"""\"(?:[^\"\\]|\\.)*+\"|'[^']*+'""", re.DOTALL)
+_TAGS = re.compile(r"(?:\s++|#[^\r\n]*+|[!&]\S*+)*+")
+_QUOTED = re.compile(r"""\"(?:[^\"\\]|\\.)*+\"|'(?:[^']|'')*+'""", re.DOTALL)
 # `? key` on one line and `: value` on the next.
-_EXPLICIT = re.compile(r"(?:^|(?<=[\r\n]))((?:[ \t]|-[ \t])*+)\?([ \t]++[^\r\n]*+)[\r\n\s]*+:")
+_EXPLICIT = re.compile(r"(?:^|(?<=[\r\n]))((?:[ \t]|-[ \t])*+)\?[ \t]++([^\r\n]*+)\s*+:")
 _MARK = re.compile(r"(?:[!&]\S*+[ \t]*+)*+[|>][-+0-9]*+[ \t]*+(?:#[^\r\n]*+)?")
 _COMMENT = re.compile(
     r"(?:\s++|!!map\b|#[^\r\n]*+|//[^\r\n]*+|/\*(?:[^*]|\*(?!/))*+(?:\*/)?+|,|---|\.\.\.|%[^\r\n]*+)*+"
 )
-_HJSON_KEY = re.compile(
-    r"""(?:"(?P<double>(?:[^"\\]|\\.)*+)"|'(?P<single>(?:[^'\\]|\\.)*+)'|(?P<plain>[^\s"'{}\[\],:]++))\s*+:"""
+_FLOW = re.compile(
+    r"""[{}\[\]]|\#[^\r\n]*+|"(?:[^"\\]|\\.)*+(?:"|\Z)|'[^']*+(?:'|\Z)|[^\s{}\[\],"'\#][^\s{}\[\],]*+|.""", re.DOTALL
 )
-_HJSON_VALUE = re.compile(
-    r"""'''(?P<triple>(?:[^']|'(?!''))*+)'''|"(?P<double>(?:[^"\\]|\\.)*+)"|'(?P<single>(?:[^'\\]|\\.)*+)'"""
-    r"""|(?P<plain>[^\r\n]*+)"""
-)
-_BRACKETS = re.compile(r"""[{}\[\]]|"(?:[^"\\]|\\.)*+"|'(?:[^'\\]|\\.)*+'|[^{}\[\]"']++|.""", re.DOTALL)
 
 
 def begins_as_block(text: str, begin: int) -> bool:
@@ -49,15 +41,17 @@ def begins_as_block(text: str, begin: int) -> bool:
     return _BEGINS.match(text, start) is not None
 
 
-def find_in_blocks(text: str, begin: int) -> Node | None:
-    """Return the message that `text` is to HJSON or YAML; None where it is none."""
-    for members in (_hjson_members(text, begin), _yaml_members(text, begin)):
-        node = Node(is_list=False)
-        node.members = list(members)
-        names = {name for key, _ in node.members if key is not None for name in key_names(key, raw=True)}
-        if names & COMPANIONS and is_message(node.members):
-            return node
-    return None
+def find_in_yaml(text: str, begin: int) -> Node | None:
+    """Return the message that `text` is to YAML; None where it is none."""
+    node = Node(is_list=False)
+    node.members = _yaml_members(text, begin)
+    return node if is_block_message(node.members) else None
+
+
+def is_block_message(members: list[Member]) -> bool:
+    """Return whether members without brackets make a message: by a method, and a second member of one."""
+    names = {name for key, _ in members if key is not None for name in key_names(key, raw=True)}
+    return bool(names & COMPANIONS) and is_message(members)
 
 
 def _text_of(found: re.Match[str]) -> Any:
@@ -67,41 +61,23 @@ def _text_of(found: re.Match[str]) -> Any:
     return Word((found["plain"] or "").strip())
 
 
-def _hjson_members(text: str, begin: int) -> Iterator[tuple[str, list[Any]]]:
-    """Return the members as far as they can be read."""
-    position = begin
-    while True:
-        position = _COMMENT.match(text, position).end()  # type: ignore[union-attr]  # matches anything
-        key = _HJSON_KEY.match(text, position)
-        if key is None:
-            return
-        position = _COMMENT.match(text, key.end()).end()  # type: ignore[union-attr]
-        if text[position : position + 1] in ("{", "["):
-            position, values = _past_brackets(text, position), [Node(is_list=text[position] == "[")]
-        else:
-            value = _HJSON_VALUE.match(text, position)
-            assert value is not None, "the pattern matches nothing at all, too"
-            position, values = value.end(), [_text_of(value)]
-        yield _text_of(key), values
-
-
 def _past_brackets(text: str, start: int) -> int:
     depth = 0
-    for token in _BRACKETS.finditer(text, start):
+    for token in _FLOW.finditer(text, start):
         depth += (token[0] in "{[") - (token[0] in "}]")
         if not depth:
             return token.end()
     return len(text)
 
 
-def _yaml_members(text: str, begin: int) -> list[tuple[str, list[Any]]]:
-    """Return the members of the mapping that the text is; none where a line of it fits in no mapping.
+def _yaml_members(text: str, begin: int) -> list[Member]:
+    """Return the members of the mapping that the text begins as, up to a line that fits in no mapping.
 
     Lines further right belong to the member before them, and so do brackets and quotes up to their end.
     """
-    text = _EXPLICIT.sub(r"\1 \2:", text) if "?" in text else text
+    text = _EXPLICIT.sub(r"\1\2:", text) if "?" in text else text
     position = _first_line(text, begin)
-    column, members = -1, list[tuple[str, list[Any]]]()
+    column, members = -1, list[Member]()
     while position < len(text):
         line = _ANY_LINE.match(text, position)
         assert line is not None, "the pattern matches nothing at all, too"
@@ -111,9 +87,9 @@ def _yaml_members(text: str, begin: int) -> list[tuple[str, list[Any]]]:
         position = line.end()
         if found and indent == column:
             members.append((_text_of(found), [_yaml_value(text, found.end(), found["value"].strip())]))
-            position = _past_value(text, found.start("value"), line.end())
+            position = _past_value(text, found.start("value"), line.end(), column)
         elif not (indent > column >= 0 or _YAML_REST.match(line["rest"])):
-            return []
+            return members
     return members
 
 
@@ -123,14 +99,20 @@ def _first_line(text: str, begin: int) -> int:
     return len(text[:first].rstrip(" \t"))
 
 
-def _past_value(text: str, start: int, line_end: int) -> int:
+def _line_start(text: str, position: int) -> int:
+    return max(text.rfind("\n", 0, position), text.rfind("\r", 0, position)) + 1
+
+
+def _past_value(text: str, start: int, line_end: int, column: int) -> int:
     """Return where the line ends on which a value ends: brackets and quotes may go over several."""
     begin = _TAGS.match(text, start).end()  # type: ignore[union-attr]  # matches anything
     if text[begin : begin + 1] in ("{", "["):
         end = _past_brackets(text, begin)
     else:
         quoted = _QUOTED.match(text, begin)
-        end = quoted.end() if quoted else begin
+        # Further left, it is the next key.
+        below = begin > line_end and begin - _line_start(text, begin) <= column
+        end = quoted.end() if quoted and not below else start
     return line_end if end <= line_end else _ANY_LINE.match(text, end).end()  # type: ignore[union-attr]
 
 
