@@ -29,9 +29,9 @@ from proxy.wire.form_fields import find_in_form
 from proxy.wire.json_sniff import SKIPPED, could_be_lenient, is_string, is_undecided
 from proxy.wire.json_sniff import could_be_json as could_be_json  # noqa: PLC0414  part of what this module offers
 from proxy.wire.jsonrpc import MAX_INTEGER_DIGITS, has_nul_key, is_id, parse_json, parse_message, read_json
-from proxy.wire.lenient import TooLongError, find_call
+from proxy.wire.lenient import find_call
 from proxy.wire.lenient_names import has_call_words, has_message_words
-from proxy.wire.lenient_shape import Pairs, find_message, is_request, method_of, request_id
+from proxy.wire.lenient_shape import Pairs, TooLongError, find_message, is_request, method_of, request_id
 from proxy.wire.mcp import SURELY_MCP, check_message
 
 if TYPE_CHECKING:

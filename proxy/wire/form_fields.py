@@ -40,7 +40,11 @@ _VALUE = re.compile(
 _FIELD = re.compile(rb"(?:\A|(?<=[&;?]))([^&;=]{1,400})=([^&;]*+)")
 _BEGINS = re.compile(rb"\s*+[^\s={}<>\"]{1,400}=")
 _SEGMENT = re.compile(r"[^\[\].\s]+")
-_PART = re.compile(rb"content-disposition\s*+:((?:[^\n]|\n[ \t])*+)\n((?:[^\r\n]++\r?\n)*+)\r?\n", re.IGNORECASE)
+# Few headers, each of bounded length: no body is gone through from every one of its lines.
+_PART = re.compile(
+    rb"(?:\A|\n)content-disposition[ \t]*+:((?:[^\n]|\n[ \t]){0,4000}+)\n((?:[^\r\n]{1,4000}+\r?\n){0,32}+)\r?\n",
+    re.IGNORECASE,
+)
 _PART_END = re.compile(rb"\r?\n--|\Z")
 _NAME = re.compile(rb"\bname(?:\*[0-9]*\*?)?\s*=\s*(?:\"((?:[^\"\\]|\\.)*+)\"?|([^\s;]++))", re.IGNORECASE | re.DOTALL)
 

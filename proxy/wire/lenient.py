@@ -19,13 +19,15 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from proxy.wire.lenient_blocks import begins_as_block, find_in_yaml, is_block_message
 from proxy.wire.lenient_names import has_call_words, views
-from proxy.wire.lenient_shape import Node, Quoted, Word, find_message
+from proxy.wire.lenient_shape import Node, Quoted, TooLongError, Word, find_message
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Characters that all dialects together may read of one text; past them, its words alone decide.
+# What all dialects together may read of one text, in characters; past that, its words alone decide.
 MAX_READ: Final = 1 << 20
+# What a token costs beside its characters.
+TOKEN: Final = 8
 # A JSON text in a JSON string, in a string again.
 MAX_STRINGS: Final = 3
 _BLANK: Final = r"\s\x00-\x20\x7f\x85\xa0\xad\u180e\u200b-\u200f\u2028\u2029\u2060-\u2064\ufeff"
@@ -53,10 +55,6 @@ class Dialect(NamedTuple):
 
 
 _HJSON = Dialect(True, False, True, False, 1, 1, True, True)
-
-
-class TooLongError(Exception):
-    """The text is too long to be read in every dialect."""
 
 
 def find_call(text: str, *, whole: bool = False) -> Any | None:
@@ -162,7 +160,7 @@ def _values(text: str, begin: int, dialect: Dialect, budget: _Budget) -> Iterato
     while position < len(text):
         found = token.match(text, position)
         assert found is not None, "any one character is a token"
-        budget.spend(found.end() - position)
+        budget.spend(found.end() - position + TOKEN)
         kind, written, position = found.lastgroup, found[0], found.end()
         if kind == "skip":
             continue

@@ -6,8 +6,10 @@ import re
 from typing import Any, Final
 
 from proxy.wire.lenient_names import key_names
-from proxy.wire.lenient_shape import Member, Node, Quoted, Word, is_message
+from proxy.wire.lenient_shape import Member, Node, Quoted, TooLongError, Word, is_message
 
+MAX_LINES: Final = 50_000
+MAX_TOKENS: Final = 1 << 17
 # Members beside the method, one of which a message has.
 COMPANIONS: Final = frozenset(("jsonrpc", "params", "id"))
 _KEY: Final = (
@@ -63,7 +65,9 @@ def _text_of(found: re.Match[str]) -> Any:
 
 def _past_brackets(text: str, start: int) -> int:
     depth = 0
-    for token in _FLOW.finditer(text, start):
+    for count, token in enumerate(_FLOW.finditer(text, start)):
+        if count > MAX_TOKENS:
+            raise TooLongError
         depth += (token[0] in "{[") - (token[0] in "}]")
         if not depth:
             return token.end()
@@ -73,12 +77,15 @@ def _past_brackets(text: str, start: int) -> int:
 def _yaml_members(text: str, begin: int) -> list[Member]:
     """Return the members of the mapping that the text begins as, up to a line that fits in no mapping.
 
-    Lines further right belong to the member before them, and so do brackets and quotes up to their end.
+    Lines further right belong to the member before them, and so do brackets and quotes up to their end. Raises
+    TooLongError.
     """
     text = _EXPLICIT.sub(r"\1\2:", text) if "?" in text else text
     position = _first_line(text, begin)
     column, members = -1, list[Member]()
-    while position < len(text):
+    for _ in range(MAX_LINES):
+        if position >= len(text):
+            return members
         line = _ANY_LINE.match(text, position)
         assert line is not None, "the pattern matches nothing at all, too"
         found = _LINE.match(text, position)
@@ -90,7 +97,7 @@ def _yaml_members(text: str, begin: int) -> list[Member]:
             position = _past_value(text, found.start("value"), line.end(), column)
         elif not (indent > column >= 0 or _YAML_REST.match(line["rest"])):
             return members
-    return members
+    raise TooLongError
 
 
 def _first_line(text: str, begin: int) -> int:

@@ -27,6 +27,10 @@ _METHOD_DEPTH: Final = 3
 type Member = tuple[str | None, list[Any]]
 
 
+class TooLongError(Exception):
+    """The text is too long to be read in every way."""
+
+
 class Pairs(list[tuple[str, Any]]):
     """An object's members in their order, repeated keys and all."""
 
