@@ -48,13 +48,14 @@ ANTHROPIC = {
     ],
 }
 QUOTED = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "danger"}})
+INDENTED = json.dumps(json.loads(QUOTED), indent=2)
 SOURCES = {
-    "bundle": f'/*! x v1 | MIT */!function(e){{e.exports={{"jsonrpc":"2.0",method:"tools/call"}};send({QUOTED})}}(this);',
+    "bundle": f'/*! x v1 */!function(e){{e.exports={{"jsonrpc":"2.0",method:"tools/call"}};send({QUOTED})}}(this);',
     "typescript": f'// The client: see x\nimport {{ Tool }} from "./tools/call";\nexport const call = {QUOTED};\n',
     "go": f"// Package x calls tools.\npackage x\n\nvar call = `{QUOTED}`\n",
     "python": f'"""Sends "tools/call" by "jsonrpc"."""\n\nCALL = {QUOTED}\n',
     "css": '[data-method="tools/call"] { content: "jsonrpc"; }\n',
-    "markdown": f"[MCP](https://example.com) sends `{QUOTED}`:\n\n```json\n{json.dumps(json.loads(QUOTED), indent=2)}\n```\n",
+    "markdown": f"[MCP](https://example.com) sends `{QUOTED}`:\n\n```json\n{INDENTED}\n```\n",
     "jsonc": f'{{\n  // Calls\n  "examples": [{QUOTED},],\n}}\n',
     "yaml": "openapi: 3.1.0\nsteps:\n  - method: tools/call\n    params: {name: danger}\n",
 }

@@ -79,7 +79,7 @@ EXECUTED: dict[str, tuple[bytes, str, int | str | None]] = {
     "Infinity": (replaced('"\\u00e9"', "-Infinity"), "not_finite", 7),
     "5000-digit integer": (replaced('"\\u00e9"', "1" * 5000), "integer_too_long", 7),
     "nested 220": (replaced('"\\u00e9"', "[" * 220 + "]" * 220), "too_deep", 7),
-    "nested 100000": (replaced('"\\u00e9"', "[" * 100_000 + "]" * 100_000), "too_deep", 7),
+    "nested 100000": (replaced('"\\u00e9"', "[" * 100_000 + "]" * 100_000), "too_deep", None),
     "invalid UTF-8": (BODY.replace(b"danger", b"dang\xffer"), "not_utf8", 7),
     "float id": (replaced('"id": 7', '"id": 1.0'), "bad_id", None),
     "float id, duplicate key": (with_member("method", "1", TEXT.replace("7", "7.0", 1)), "duplicate_key", None),
@@ -124,6 +124,67 @@ def test_what_some_server_executes_is_refused_with_its_reason(body: bytes, reaso
     reading = read_body(body, content_types=JSON_TYPE)
     assert isinstance(reading, RefusedBody)
     assert (reading.reason, reading.id) == (reason, request_id)
+
+
+KEYS = [
+    CALL | {"params": {"name": "danger", "arguments": {"path\0x": "/etc"}}},
+    CALL | {"params": {"name": "danger", "arguments": {"a": [{"b\0": 1}]}}},
+    CALL | {"x\0": 1},
+    {"jsonrpc": "2.0", "id": 7, "result": {"\0": 1}},
+]
+
+
+@pytest.mark.parametrize("value", KEYS)
+def test_a_key_with_nul_anywhere_in_a_message_is_refused(value: dict[str, Any]) -> None:
+    reading = read_body(json.dumps(value).encode(), content_types=JSON_TYPE)
+    assert isinstance(reading, RefusedBody)
+    assert (reading.reason, reading.id) == ("nul_in_key", 7)
+
+
+def test_nul_in_a_value_or_in_what_is_not_mcp_is_no_concern() -> None:
+    call = CALL | {"params": {"name": "danger", "arguments": {"x": "a\0b"}}}
+    assert isinstance(read_body(json.dumps(call).encode(), content_types=JSON_TYPE), SingleMessage)
+    assert read_body(b'{"a\\u0000":1}', content_types=JSON_TYPE) == NotMcp()
+
+
+ODD_TYPES = [
+    "application/json; charset*0=cp; charset*1=037",
+    "text/plain; (x) charset=cp037",
+    "text/plain; charset=unicode_escape",
+    "text/plain; charset*=us-ascii''cp037",
+    'text/plain; "charset"=cp037',
+    "text/plain; charset=punycode",
+]
+
+
+@pytest.mark.parametrize("content_type", ODD_TYPES)
+def test_a_charset_that_is_written_oddly_is_refused_unread(content_type: str) -> None:
+    reading = read_body(TEXT.encode("cp037"), content_types=[content_type])
+    assert isinstance(reading, RefusedBody)
+    assert reading.reason == "odd_charset"
+
+
+LINED = {
+    "after garbage": b"x\n" + BODY,
+    "inside JSON": b'{"x":\n' + BODY + b"\n}",
+    "in a multipart body": b'--x\r\nContent-Disposition: form-data; name="f"\r\n\r\n' + BODY + b"\r\n--x--\r\n",
+    "JSON with more behind it": b"x\n" + BODY + b"},",
+    "without quotes": b"x\n{jsonrpc:2.0,id:7,method:tools/call,params:{name:danger}}\ny",
+}
+
+
+@pytest.mark.parametrize("body", LINED.values(), ids=LINED)
+@pytest.mark.parametrize("coding", [None, "gzip"])
+def test_a_call_on_a_line_of_its_own_is_refused(body: bytes, coding: str | None) -> None:
+    encoded, encodings = (gzip.compress(body), [coding]) if coding else (body, [])
+    reading = read_body(encoded, content_types=["text/plain"], encodings=encodings)
+    assert isinstance(reading, RefusedBody)
+    assert (reading.reason, reading.id) == ("not_json", 7)
+
+
+def test_a_line_of_source_code_is_no_call() -> None:
+    code = b'const calls = [\n  { method: "tools/call", params },\n  {"ts": 1, "method": "tools/call"}\n];\n'
+    assert read_body(code, content_types=["text/plain"]) == NotMcp()
 
 
 def test_a_refused_id_keeps_its_type() -> None:
