@@ -32,6 +32,8 @@ CHARSETS = (
     "utf-7",
 )
 DUPLICATE_CHOICES = 16
+SHORT = 10_000
+"""Characters up to which a text is also read by its lines and as YAML."""
 
 
 def _inflate(data: bytes, window: int) -> bytes:
@@ -92,7 +94,7 @@ def texts(data: bytes, charset: str | None = None) -> Iterator[str]:
                 text = (shortened if errors == "replace" else data).decode(name or "utf-8", errors)
             except (UnicodeError, LookupError, ValueError):
                 continue
-            if text not in seen and ("{" in text or "[" in text or ":" in text):
+            if text not in seen and ("{" in text or "[" in text or (":" in text and len(text) < SHORT)):
                 seen.add(text)
                 yield text
 
@@ -292,7 +294,8 @@ def find_calls(body: bytes, charset: str | None = None) -> tuple[list[tuple[str,
     ids: list[Any] = []
     for data in decompressed(body):
         for text in texts(data, charset):
-            for value in (*values(text), *_values_of_lines(text), *block_values(text)):
+            more = (*_values_of_lines(text), *block_values(text)) if len(text) < SHORT else ()
+            for value in (*values(text), *more):
                 for message in messages(value):
                     ids += _choices(message, "id")[-1:]
                     for call in calls_in(message):
