@@ -95,7 +95,7 @@ def _yaml_members(text: str, begin: int) -> list[Member]:
         if found and indent == column:
             members.append((_text_of(found), [_yaml_value(text, found.end(), found["value"].strip())]))
             position = _past_value(text, found.start("value"), line.end(), column)
-        elif not (indent > column >= 0 or _YAML_REST.match(line["rest"])):
+        elif not (indent > column >= 0 or _YAML_REST.match(line["rest"]) or ":" in line["rest"]):
             return members
     raise TooLongError
 

@@ -45,6 +45,7 @@ READ: dict[str, str] = {
     "YAML, an alias": "{x: &m tools/call, method: *m, params: {}}",
     "YAML, brackets over lines": " x: {\nfoo bar\n}\n id: 7\n method: tools/call\n",
     "YAML, a comment for a value": '"x": #\n"method": "tools/call"\n"id": 7\n',
+    "YAML, an odd key": '? "x"/*\n: 1\nid: 7\nmethod: tools/call\n',
     "YAML, single quotes end at a backslash": "{a: '\\', method: 'tools/call', b: '\\'}",
     "a word that begins with a quote": '{x:\'a,"id":7,method:"tools/call",params:{},y:\'}',
     "a word that begins like a comment": "{x:#,method:tools/call,params:{}\n}",
