@@ -120,7 +120,8 @@ class McpGate:
 
     def _speaks_mcp(self, flow: http.HTTPFlow) -> bool:
         """Return whether a request is one of MCP's: those are read whole, or not at all."""
-        return bool(flows.head(flow.request).mcp) or self._legacy.takes(flow)
+        taken = self._gate.endpoints.takes_only_mcp(flows.context(flow), flows.head(flow.request))
+        return taken or self._legacy.takes(flow)
 
     def _watch(self, flow: http.HTTPFlow, limit: int) -> bool:
         """Have a streaming upload scanned where secrets may not go; return whether its head may pass."""

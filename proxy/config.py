@@ -98,6 +98,10 @@ _HINTS = {
 }
 
 
+LISTS = ("large_uploads", "mcp_endpoints")
+"""Settings that are lists of texts."""
+
+
 class Settings(BaseModel):
     """All settings. A test checks that docs/settings.md describes each of them."""
 
@@ -146,6 +150,9 @@ class Settings(BaseModel):
     body_timeout: Seconds = Field(300, description="Seconds for a request body to arrive; after that, 408.")
     large_uploads: tuple[str, ...] = Field(
         ("*",), description="Hosts (globs) that may receive uploads above body_limit; they are scanned as a stream."
+    )
+    mcp_endpoints: tuple[str, ...] = Field(
+        (), description="Endpoints (globs of host/path) that get nothing but MCP messages; others are learned."
     )
     response_limit: Size = Field(ByteSize(64 << 20), description="Largest MCP response that is not a stream.")
     event_limit: Size = Field(ByteSize(16 << 20), description="Largest server-sent event or WebSocket message.")
@@ -286,7 +293,7 @@ def _read_environment(environ: Mapping[str, str]) -> dict[str, Any]:
         if not variable.startswith(ENV_PREFIX) or variable in {CONFIG_ENV, DATABASE_URL_FILE, *SECRET_VARIABLES}:
             continue
         name = _known(variable.removeprefix(ENV_PREFIX).lower(), f"environment variable {variable}")
-        if name == "large_uploads":
+        if name in LISTS:
             values[name] = [part for part in re.split(r"[,\s]+", text) if part]
         elif text:  # compose files set unused variables to the empty string
             values[name] = text

@@ -17,3 +17,12 @@ CREATE TABLE endpoints (
     path   TEXT NOT NULL,
     PRIMARY KEY (server, path)
 ) WITHOUT ROWID;
+
+-- Where servers answered as MCP, and the agent whose call they answered.
+CREATE TABLE mcp_endpoints (
+    server TEXT NOT NULL,
+    path   TEXT NOT NULL,
+    agent  TEXT NOT NULL,
+    PRIMARY KEY (server, path)
+) WITHOUT ROWID;
+CREATE INDEX mcp_endpoints_by_agent ON mcp_endpoints (agent);

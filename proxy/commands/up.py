@@ -17,7 +17,7 @@ from proxy.system import gc_tuning, lean_imports, log_setup
 from proxy.agent.env import SHOWN, ProxyEndpoint, proxy_url, through_proxy
 from proxy.commands.env import shell_line
 from proxy.commands.options import ConfigFile
-from proxy.config import Settings, load_settings
+from proxy.config import LISTS, Settings, load_settings
 from proxy.system.run_file import RunningProxy
 
 EPILOG = """
@@ -34,7 +34,7 @@ _TYPES = {"int": int, "float": float, "bool": bool, "Seconds": float, "UserPath"
 
 
 def _parameter(name: str) -> inspect.Parameter:
-    kind: Any = list[str] if name == "large_uploads" else _TYPES.get(Settings.__annotations__[name], str)
+    kind: Any = list[str] if name in LISTS else _TYPES.get(Settings.__annotations__[name], str)
     flag = f"--{name.replace('_', '-')}"
     flags = f"{flag}/--no-{flag[2:]}" if kind is bool else flag
     option = typer.Option(flags, help=Settings.model_fields[name].description, show_default=False)

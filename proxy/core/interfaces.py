@@ -154,3 +154,11 @@ class SharedCalls(Protocol):
     def is_endpoint(self, server: str, path: str) -> bool:
         """Return whether a legacy server takes messages there."""
         ...
+
+    def add_mcp_endpoint(self, server: str, path: str, agent: str) -> None:
+        """Store where a server answered a call of this agent as MCP; no more than a share for each agent."""
+        ...
+
+    def is_mcp_endpoint(self, server: str, path: str) -> bool:
+        """Return whether a server answered as MCP there."""
+        ...

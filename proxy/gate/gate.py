@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from proxy.gate.event_recorder import EventRecorder
 from proxy.gate.in_flight import InFlightCalls
 from proxy.gate.issued_names import IssuedNames
+from proxy.gate.mcp_endpoints import McpEndpoints
 from proxy.gate.outbound_scan import OutboundScanner
 from proxy.gate.plain_request import PlainRequests
 from proxy.gate.request import RequestGate
@@ -24,7 +25,7 @@ from proxy.wire.body import READ_AT_ONCE
 from proxy.wire.sse_ping_carrier import KEY_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from proxy.core.interfaces import EventSink, Policy, Redactor, SharedCalls
     from proxy.gate.tool_catalog import ToolCatalog
@@ -65,6 +66,7 @@ class GateParts:
     two_phase: TwoPhase | None
     issued: IssuedNames
     seal_key: bytes  # seals what travels by way of the other side; the same in all workers of a proxy
+    endpoints: McpEndpoints
 
 
 class Gate:
@@ -82,12 +84,14 @@ class Gate:
         two_phase: TwoPhase | None = None,
         shared_calls: SharedCalls | None = None,
         seal_key: bytes | None = None,
+        mcp_endpoints: Sequence[str] = (),
     ) -> None:
         # How long a call took is measured by a clock that never jumps; the wall clock may be set back meanwhile.
         timer = time.monotonic if clock is time.time else clock
         self.threads = ReaderThreads()
         self.recorder = EventRecorder(sink, redactor, clock, self.threads, timer)
         self.in_flight = InFlightCalls(shared_calls=shared_calls)
+        self.endpoints = McpEndpoints(mcp_endpoints, shared_calls)
         parts = GateParts(
             policy=policy,
             redactor=redactor,
@@ -99,6 +103,7 @@ class Gate:
             two_phase=two_phase,
             issued=IssuedNames(shared_calls),
             seal_key=seal_key or secrets.token_bytes(KEY_BYTES),
+            endpoints=self.endpoints,
         )
         self.plain_requests = PlainRequests(OutboundScanner(redactor, body_limit), self.recorder)
         self.responses = ResponseGate(parts)

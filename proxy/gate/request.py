@@ -46,9 +46,9 @@ from proxy.wire.body import (
     RefusedBody,
     SingleMessage,
     read_body,
-    read_lines,
 )
 from proxy.wire.content_coding import CODING_MARKS
+from proxy.wire.form_fields import find_in_query
 from proxy.wire.hidden_request import read_hidden
 from proxy.wire.jsonrpc import parse_message, serialise
 from proxy.wire.mcp import Headers, RequestHead, check_headers, mirrored_headers, parse_tool_call, read_head
@@ -70,9 +70,9 @@ log = structlog.get_logger("interlock.gate")
 
 # Messages that make a server do nothing: the gate does not wait until their events are durable.
 _LISTS = ("tools/list", "prompts/list", "resources/list", "resources/templates/list", "tasks/list")
+# A WebSocket message or a line is no HTTP body, so no server finds another request in it.
+NOT_HTTP = ("websocket", "stdio")
 QUIET = frozenset(("initialize", "ping", "server/discover", "logging/setLevel", *_LISTS))
-# Transports whose messages some servers, or bridges before them, read line by line.
-LINE_READ = ("websocket", "stdio")
 
 
 class VerdictCarrier(Protocol):
@@ -112,6 +112,7 @@ class RequestGate:
         self._issued = parts.issued
         self._key = parts.seal_key
         self._messages = ServerMessages(parts)
+        self._endpoints = parts.endpoints
         self._plain_requests = plain_requests
         self._body_limit = body_limit
         self._end_call = end_call
@@ -137,6 +138,8 @@ class RequestGate:
         else:
             reading, carried = self._examine(body, head, state.context, stream)
         if isinstance(reading, NotMcp):
+            if body and self._endpoints.takes_only_mcp(state.context, head):
+                return await self._refuse(state, "not_mcp")
             return self._plain_requests.decide(state.context, carried)
         state.reading = reading
         if isinstance(reading, RefusedBody):
@@ -150,10 +153,15 @@ class RequestGate:
     ) -> tuple[ParsedBody, Carried | None]:
         """Parse what is sent, and scan what it carries beside MCP for secrets."""
         reading = read_body(body, content_types=head.content_types, encodings=head.encodings, limit=self._body_limit)
-        if isinstance(reading, NotMcp):
-            reading = read_lines(body) if context.transport in LINE_READ else read_hidden(body, self._body_limit)
+        if isinstance(reading, NotMcp) and context.transport not in NOT_HTTP:
+            reading = read_hidden(body, self._body_limit)
         if stream is not None:
             reading = stream.judge(reading, body)
+        # Servers that merge the query's fields into the message (PHP, Express) would run another call than the body's.
+        if "?" in context.target and find_in_query(context.target, with_body=bool(body)):
+            message = reading.message if isinstance(reading, SingleMessage) else None
+            named = (message.id, message.method) if message else (None, None)
+            reading = RefusedBody("call_in_fields", "the fields of the query make a message", *named)
         unread = body if isinstance(reading, NotMcp) else None
         before = stream.said if stream is not None else ""
         return reading, self._plain_requests.scanner.look(context, head, unread, before)

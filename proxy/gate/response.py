@@ -41,6 +41,7 @@ class ResponseGate:
         self._two_phase = parts.two_phase
         self._issued = parts.issued
         self._messages = ServerMessages(parts)
+        self._endpoints = parts.endpoints
 
     def find(self, context: Context, message_id: object) -> InFlightCall | None:
         """Return the call of this session that a response of this id answers, if any."""
@@ -53,6 +54,7 @@ class ResponseGate:
         failed, and of a tool list what the agent may see.
         """
         try:
+            self._endpoints.learn(in_flight, value)
             if (refused := self._take_inside(in_flight, value)) is not None:
                 self._end(in_flight, "withheld", size=len(raw))
                 return self._refused(in_flight, value.get("id", in_flight.message.id), refused)

@@ -112,6 +112,7 @@ class Components:
             body_limit=settings.body_limit,
             shared_calls=shared_calls,
             seal_key=read_or_make_key(settings.state_dir / "keys" / "seal.key", KEY_BYTES),
+            mcp_endpoints=settings.mcp_endpoints,
         )
 
     async def check(self) -> None:

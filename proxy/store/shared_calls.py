@@ -32,6 +32,7 @@ SQL: Final = Queries("shared_calls")
 FOLDER: Final = "shared-calls"  # in the state folder
 MAX_CALLS: Final = 50_000
 MAX_ENDPOINTS: Final = 5_000
+MAX_ENDPOINTS_OF_AGENT: Final = 500
 PRUNE_EVERY: Final = 500
 BUSY_MS: Final = 2_000
 
@@ -116,6 +117,12 @@ class SharedCalls:
             self._endpoints.add((server, path))
             known = True
         return known
+
+    def add_mcp_endpoint(self, server: str, path: str, agent: str) -> None:
+        self._run(SQL["add_mcp_endpoint"], server, path, agent, MAX_ENDPOINTS_OF_AGENT, MAX_ENDPOINTS)
+
+    def is_mcp_endpoint(self, server: str, path: str) -> bool:
+        return bool(self._run(SQL["find_mcp_endpoint"], server, path))
 
     def close(self) -> None:
         self._connection.close()

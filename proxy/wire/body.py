@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from proxy.core.model import Json, JsonObject, Message, MessageId, ToolCall, frozen
 from proxy.errors import WireError
@@ -20,17 +20,22 @@ from proxy.wire.content_coding import (
     decode_overlong,
     decode_start,
     decode_text,
+    is_no_charset,
     odd_charsets,
     sniff_coding,
     wide_texts,
 )
+from proxy.wire.form_fields import find_in_form
+from proxy.wire.json_sniff import SKIPPED, could_be_lenient, is_string, is_undecided
 from proxy.wire.json_sniff import could_be_json as could_be_json  # noqa: PLC0414  part of what this module offers
-from proxy.wire.json_sniff import has_mcp_words, is_string, is_undecided
-from proxy.wire.jsonrpc import MAX_INTEGER_DIGITS, is_id, parse_json, parse_message, read_json
-from proxy.wire.mcp import METHOD_PREFIXES, PLAIN_METHODS, SURELY_MCP, check_message, plain
+from proxy.wire.jsonrpc import MAX_INTEGER_DIGITS, has_nul_key, is_id, parse_json, parse_message, read_json
+from proxy.wire.lenient import find_call
+from proxy.wire.lenient_names import has_call_words, has_message_words
+from proxy.wire.lenient_shape import Pairs, TooLongError, find_message, is_request, method_of, request_id
+from proxy.wire.mcp import SURELY_MCP, check_message
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
 
 @frozen()
@@ -75,7 +80,14 @@ MAX_VALUES = 100_000
 # Past so many objects and commas a body is judged by its words alone: each costs a parser a value.
 MAX_PARTS = 1 << 20
 
-_LINE = re.compile(rb"[^\r\n]+")
+ON_A_LINE = WireError("not_json", "a message stands on a line of its own among others")
+NO_JSON = WireError("not_json", "some servers read a message in it, though it is no JSON")
+
+# A line that begins as JSON, or with a comment that may stand before it.
+_JSON_LINE = re.compile(
+    rb"(?:\A|(?<=[\r\n]))[" + re.escape(SKIPPED.translate(None, b"\r\n")) + rb"]*+(?:[{\[\"]|/\0*\*)[^\r\n]*+"
+)
+_BLANKS = " \t\r\n\ufeff\0"
 _SPACE = re.compile(r"[\s\ufeff\x00\x1e]*")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -98,7 +110,7 @@ def read_plain(body: bytes) -> ParsedBody:
     """Parse bytes that are neither encoded nor in an odd charset."""
     # What most messages begin with needs no regular expression to be told from what is no JSON.
     if not body.startswith((b"{", b"[", b'"')) and not could_be_json(body):
-        return NOT_MCP
+        return _read_leniently(body, NO_JSON) if could_be_lenient(body) else NOT_MCP
     # One long string, whatever it holds, is cheap to parse; many small values are not.
     if len(body) > MAX_PARTS and not is_string(body) and body.count(b",") + body.count(b"{") > MAX_PARTS:
         return _read_leniently(body, WireError("body_too_large", f"more than {MAX_PARTS} values in one body"))
@@ -106,7 +118,11 @@ def read_plain(body: bytes) -> ParsedBody:
         value, encoded = read_json(body)
     except WireError as error:
         return _read_leniently(body, error)
-    return classify(value, encoded)
+    parsed = classify(value, encoded)
+    # Strict JSON has one spelling for NUL, so most messages need no walk.
+    if b"\\u0000" in body and isinstance(parsed, SingleMessage) and has_nul_key(value):
+        return _refuse(parsed, "nul_in_key", "some servers end a key at NUL, and so read another one")
+    return parsed
 
 
 def _read_undeclared(body: bytes, content_types: Sequence[str], depth: int = 0) -> ParsedBody:
@@ -131,25 +147,27 @@ def _read_undeclared(body: bytes, content_types: Sequence[str], depth: int = 0) 
 def classify(value: Json, encoded: bytes | None = None) -> ParsedBody:
     """Return what a strictly parsed value is; `encoded` are the bytes to forward, where they are known."""
     if isinstance(value, dict):
-        return _classify_object(value, encoded)
-    if isinstance(value, list):
-        # TypeScript's server runs a batch in a session of any version. Arrays in arrays are read like one.
-        found = list(_objects(value))
-        mcp = any(not isinstance(_classify_object(item), NotMcp) for item in found)
-        return MessageBatch(tuple(found)) if mcp else NOT_MCP
-    if isinstance(value, str):
+        method = value.get("method")
+        if isinstance(method, str) and method in SURELY_MCP:
+            return _check_object(value, encoded)
+    elif isinstance(value, str):
         return _refuse(_read_inside(value), "double_encoded", "JSON inside a JSON string")
-    return NOT_MCP
+    found = find_message(value)
+    if found is None:
+        return NOT_MCP
+    if found is value and isinstance(found, dict):
+        return _check_object(found, encoded)
+    # TypeScript's server runs a batch in a session of any version. Arrays in arrays are read like one.
+    if isinstance(found, dict):
+        return MessageBatch(tuple(_objects(value)))
+    return RefusedBody("not_an_object", "some servers read an array as a message, by position")
 
 
 def _read_inside(text: str) -> ParsedBody:
     return read_plain(text.encode("utf-8", "replace"))
 
 
-def _classify_object(value: JsonObject, encoded: bytes | None = None) -> ParsedBody:
-    method = value.get("method")
-    if not (isinstance(method, str) and method in SURELY_MCP) and not _is_mcp(value.items()):
-        return NOT_MCP
+def _check_object(value: JsonObject, encoded: bytes | None) -> ParsedBody:
     try:
         message = parse_message(value)
         return SingleMessage(message, check_message(message), encoded)
@@ -176,26 +194,15 @@ def _refuse(parsed: ParsedBody, reason: str, detail: str) -> ParsedBody:
             return parsed
 
 
-def _objects(values: list[Any]) -> Iterator[JsonObject]:
-    stack = list(reversed(values))
+def _objects(value: Json) -> Iterator[JsonObject]:
+    """Return the objects that stand where a message of a batch may; the keys of an array may be written out (PHP)."""
+    stack: list[Any] = list(reversed(value.values() if isinstance(value, dict) else cast("list[Any]", value)))
     while stack:
         item = stack.pop()
         if isinstance(item, dict):
             yield item
         elif isinstance(item, list):
             stack.extend(reversed(item))
-
-
-def _is_mcp(pairs: Iterable[tuple[str, Any]]) -> bool:
-    """Return whether a top-level object is MCP's to the most lenient server; keys may repeat."""
-    named = [(plain(key), value) for key, value in pairs]
-    keys = {name for name, _ in named}
-    methods = [plain(value) for name, value in named if name == "method" and isinstance(value, str)]
-    versioned = "jsonrpc" in keys
-    # A response counts, too: it may unblock a tool that waits for sampling or elicitation.
-    if versioned and ("result" in keys or "error" in keys):
-        return True
-    return any(m.startswith(METHOD_PREFIXES) or (versioned and m in PLAIN_METHODS) for m in methods)
 
 
 def _read_leniently(body: bytes, strict: WireError) -> ParsedBody:
@@ -220,7 +227,7 @@ def _texts(body: bytes, strict: WireError) -> Iterator[str]:
 
 
 def _read_lenient_text(text: str, strict: WireError) -> ParsedBody:
-    """Parse value after value, as a streaming decoder would; judge the rest by its words."""
+    """Parse value after value, as a streaming decoder would; read the rest in every way there is."""
     position = count = 0
     affordable = len(text) <= MAX_PARTS
     while (start := _SPACE.match(text, position).end()) < len(text):  # type: ignore[union-attr]  # matches anything
@@ -232,7 +239,9 @@ def _read_lenient_text(text: str, strict: WireError) -> ParsedBody:
         try:
             value, position = _LENIENT.raw_decode(text, start)
         except (ValueError, RecursionError):
-            return _judge_words(text[start:], strict)
+            # A quoted key may have been taken for a value by itself (YAML, HJSON).
+            begins = text if count == 1 or text.lstrip(_BLANKS).startswith('"') else text[start:]
+            return _judge_text(begins, strict)
         parsed = _judge_value(value, strict)
         if not isinstance(parsed, NotMcp):
             return parsed
@@ -244,27 +253,31 @@ def _read_lenient_text(text: str, strict: WireError) -> ParsedBody:
 def _judge_value(value: Any, strict: WireError) -> ParsedBody:
     if isinstance(value, str):
         return _refuse(_read_inside(value), strict.reason, strict.detail)
-    stack = [value]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, _Pairs):
-            if _is_mcp(item):
-                return _refusal(dict(item), strict.reason, strict.detail)
-        elif isinstance(item, list):
-            stack.extend(reversed(item))
-    return NOT_MCP
+    found = find_message(value)
+    if found is None:
+        return NOT_MCP
+    if not isinstance(found, Pairs):
+        return RefusedBody(strict.reason, strict.detail, method=method_of(found))
+    return _refusal(dict(found), strict.reason, strict.detail)
 
 
-class _Pairs(list[tuple[str, Any]]):
-    """An object's members in their order, repeated keys and all."""
+def _judge_text(text: str, strict: WireError) -> ParsedBody:
+    """Judge what is no JSON as the laxest parsers would read it."""
+    try:
+        found = find_call(text)
+    except TooLongError:
+        return _judge_words(text, strict)
+    if found is None:
+        return NOT_MCP
+    return RefusedBody(strict.reason, strict.detail, request_id(found), method_of(found))
 
 
 def _judge_words(text: str, strict: WireError) -> ParsedBody:
-    return RefusedBody(strict.reason, strict.detail) if has_mcp_words(text) else NOT_MCP
+    return RefusedBody(strict.reason, strict.detail, method="") if has_message_words(text) else NOT_MCP
 
 
 _LENIENT = json.JSONDecoder(
-    object_pairs_hook=_Pairs,
+    object_pairs_hook=Pairs,
     # A long integer becomes a float, which is no id: it could not be answered with its own digits.
     parse_int=lambda text: int(text) if len(text) <= MAX_INTEGER_DIGITS else float(text),
     strict=False,
@@ -296,20 +309,43 @@ def _says_json(content_types: Sequence[str]) -> bool:
 
 
 def read_lines(body: bytes) -> ParsedBody:
-    """Judge each line of what is not MCP as a whole: a reader of lines drops one it cannot parse, and reads on."""
-    strict = WireError("not_json", "a message stands on a line of its own among others")
-    for count, line in enumerate(_LINE.finditer(body)):
+    """Judge each line of what is not MCP as a whole: a reader of lines drops one it cannot parse, and reads on.
+
+    So do bridges from HTTP to stdio. A call counts where it begins a line: by itself, or as JSON with anything behind.
+    """
+    for count, line in enumerate(_JSON_LINE.finditer(body)):
         if count == MAX_VALUES:
-            rest = body[line.start() :].replace(b"\0", b"")
-            return _judge_words(rest.decode("utf-8", "replace"), strict)
-        if is_string(line[0]) and not _is_strict_json(line[0]):
-            continue  # a member of an object that is spread over lines
-        parsed = read_plain(line[0])
-        if isinstance(parsed, MessageBatch):
-            return RefusedBody(strict.reason, strict.detail)
+            return _judge_words(body[line.start() :].replace(b"\0", b"").decode("utf-8", "replace"), ON_A_LINE)
+        parsed = _read_line(line[0])
         if not isinstance(parsed, NotMcp):
-            return _refuse(parsed, strict.reason, strict.detail)
+            return parsed
     return NOT_MCP
+
+
+def _read_line(line: bytes) -> ParsedBody:
+    if not has_call_words(line.replace(b"\0", b"").decode("utf-8", "replace")):
+        return NOT_MCP
+    for text in _texts(line, ON_A_LINE):
+        try:
+            found = _line_message(text)
+        except TooLongError:
+            return _judge_words(text, ON_A_LINE)
+        # An object with a method alone is one like any other: in a log, in source code.
+        if found is not None and is_request(found):
+            return RefusedBody(ON_A_LINE.reason, ON_A_LINE.detail, request_id(found), method_of(found))
+    return NOT_MCP
+
+
+def _line_message(text: str, depth: int = 2) -> Any | None:
+    begin = _SPACE.match(text)
+    assert begin is not None, "the pattern matches nothing at all, too"
+    try:
+        value, _ = _LENIENT.raw_decode(text, begin.end())
+    except (ValueError, RecursionError):
+        return find_call(text, whole=True)
+    if isinstance(value, str):
+        return _line_message(value, depth - 1) if depth else None
+    return find_message(value)
 
 
 def _is_strict_json(body: bytes) -> bool:
@@ -324,8 +360,15 @@ def _read_declared(body: bytes, content_types: Sequence[str]) -> ParsedBody:
     """Parse bytes without a content coding, in whatever charset they are declared to be."""
     # A charset is a parameter, which most types lack: nothing is parsed for them.
     charsets = odd_charsets(content_types) if ";" in "".join(content_types) else ()
-    if not charsets:
-        return read_plain(body)
+    parsed = _read_in_charset(body, charsets, content_types) if charsets else read_plain(body)
+    if not isinstance(parsed, NotMcp):
+        return parsed
+    if find_in_form(body, content_types):
+        return RefusedBody("call_in_fields", "the fields of a form make a message")
+    return read_lines(body) if b"\n" in body or b"\r" in body else parsed
+
+
+def _read_in_charset(body: bytes, charsets: Sequence[str], content_types: Sequence[str]) -> ParsedBody:
     if len(charsets) > 1:
         return RefusedBody("odd_charset", f"charsets {', '.join(charsets)[:80]!r}; MCP is UTF-8")
     charset = charsets[0]
@@ -340,7 +383,8 @@ def _read_declared(body: bytes, content_types: Sequence[str]) -> ParsedBody:
         return RefusedBody(error.reason, error.detail)
     if text is None:
         # A charset that cannot be decoded here may be known to the server: refused unread where JSON is likely.
-        hidden = charset.startswith("utf") or _says_json(content_types)
+        hidden = charset.startswith("utf") or _says_json(content_types) or is_no_charset(charset)
         return RefusedBody(refused.reason, refused.detail) if hidden else NOT_MCP
     text = text.lstrip("\ufeff")
-    return _read_lenient_text(text, refused) if could_be_json(text.encode("utf-8", "replace")) else NOT_MCP
+    head = text.encode("utf-8", "replace")
+    return _read_lenient_text(text, refused) if could_be_json(head) or could_be_lenient(head) else NOT_MCP

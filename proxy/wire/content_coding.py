@@ -9,6 +9,7 @@ import codecs
 import re
 import zlib
 from typing import TYPE_CHECKING, Protocol
+from urllib.parse import unquote
 
 import brotli
 import zstandard
@@ -18,12 +19,13 @@ from proxy.errors import WireError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-# Charsets in which the bytes of "{" and of ASCII text are themselves.
-ASCII_COMPATIBLE = ("ascii", "utf-8", "latin", "iso8859-", "cp125", "koi8-", "gb", "big5", "euc", "shift_jis")
+# Charsets in which the bytes of ASCII text are themselves, and stand for nothing else. In GBK, Big5 and Shift_JIS a
+# backslash may be half of another character: what is one string in UTF-8 is two there, with a member between them.
+ASCII_COMPATIBLE = ("ascii", "utf-8", "latin", "iso8859-", "cp125", "koi8-", "euc")
 # Unicode encodings that a server may tell apart by their zero bytes.
 WIDE_CODECS = ("utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
 NO_CODING = frozenset({"", "identity", "aws-chunked"})
-# Python's codecs that are no charsets: their decoders warn, or have no lenient mode.
+# Python's codecs that are no charsets: their decoders warn, or have no lenient mode. aiohttp decodes with them.
 NO_CHARSET = frozenset({"idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape"})
 MAX_CHARSET_NAME = 40
 MAX_CODINGS = 3
@@ -223,12 +225,38 @@ def decode_body(body: bytes, applied: Sequence[str], limit: int) -> bytes:
     return body
 
 
+_PLAIN_TYPE = re.compile(
+    r"[^;\"()\\]*+(?:;\s*+(?:[a-z0-9_-]+\s*+=\s*+(?:\"[^\"\\;]*+\"|'[^'\\;]*+'|[^\s;\"()\\*%]*+)\s*+)?)*+",
+    re.IGNORECASE,
+)
+_PARAMETER = re.compile(r"charset[^=;]*=", re.IGNORECASE)
+_NAME = re.compile(r"[a-z0-9_.:+-]+", re.IGNORECASE)
+
+
 def odd_charsets(content_types: Sequence[str]) -> list[str]:
-    """Return each declared charset in which ASCII text may be hidden."""
-    parameters = (part.partition("=") for content_type in content_types for part in content_type.split(";")[1:])
-    named = (value for name, _, value in parameters if name.strip().lower() == "charset")
-    declared = dict.fromkeys(value.strip().strip("\"'").lower() for value in named)
+    """Return each declared charset in which ASCII text may be hidden; the whole type, where it is written oddly."""
+    declared: dict[str, None] = {}
+    for content_type in content_types:
+        # Continuations, comments, escapes: Python's email parser (aiohttp's) undoes them, others do not.
+        if not _PLAIN_TYPE.fullmatch(content_type) and _PARAMETER.search(_undone(content_type)):
+            declared[content_type.lower()] = None
+            continue
+        for part in content_type.split(";")[1:]:
+            name, _, value = part.partition("=")
+            if name.strip().lower() == "charset":
+                declared[value.strip().strip("\"'").lower()] = None
     return [charset for charset in declared if not (_codec(charset) or "").startswith(ASCII_COMPATIBLE)]
+
+
+def _undone(content_type: str) -> str:
+    """Return a header value without what its parsers drop: comments, quotes, escapes, percent-encoding."""
+    text = unquote(re.sub(r"\([^()]*\)", "", content_type))
+    return re.sub(r"[\s\"\\]", "", text)
+
+
+def is_no_charset(charset: str) -> bool:
+    """Return whether nobody means a charset by that name: a codec of Python's own, or what is no name at all."""
+    return _codec(charset) in NO_CHARSET or not _NAME.fullmatch(charset)
 
 
 def decode_text(body: bytes, charset: str) -> str | None:

@@ -24,11 +24,17 @@ _SCALAR = b"(?:" + b"|".join([_NUMBER, *map(_wide, (b"true", b"false", b"null", 
 _SCALARS = re.compile(_SKIP + b"((?:" + _SCALAR + _SKIP + b")*+)")
 _PART_OF_A_WORD = re.compile(rb"[-a-zA-Z\0]{0,32}\Z")
 
-_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|/)")
+# Escaped quotes stay as they are: what they surround is text inside a string.
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|([^\"'\\bfnrtux]))", re.DOTALL)
 # White space, and what lenient comparisons drop.
 _BLANK = r"[\s\x00-\x20\x7f\xad\u200b-\u200f\u2060-\u2064\ufeff]*+"
 # On folded text instead of with IGNORECASE, and possessive: one pass, without going back.
-_WORDS = re.compile(rf"""["']{_BLANK}(?:jsonrpc|(?:{"|".join(METHOD_PREFIXES)})[a-z_/]++){_BLANK}["']""")
+_METHOD = rf"(?:{'|'.join(METHOD_PREFIXES)})[a-z_/]++"
+# In quotes of its own; or without any, as a key or as the value of one.
+_WORDS = re.compile(
+    rf"""["']{_BLANK}(?:jsonrpc|{_METHOD}){_BLANK}["']|[{{,;\r\n]{_BLANK}(?:method{_BLANK}["']?+{_BLANK}(?:=>|[:=]){_BLANK}["'\[{{]*+{_METHOD}"""
+    rf"""|jsonrpc{_BLANK}(?:=>|[:=]))"""
+)
 
 
 def could_be_json(body: bytes) -> bool:
@@ -45,6 +51,18 @@ def could_be_json(body: bytes) -> bool:
     return start[:1] in (b"{", b"[", b'"')
 
 
+# Words before a colon (YAML, HJSON), and what else stands before a message that is no JSON: guards, comments, quotes.
+_LENIENT = re.compile(
+    _SKIP
+    + rb"(?:[)\]}#%'`]|//|/\*|---|[-?!&][ \t]|[^\s{}\[\],:<\0][^\r\n:{}<\0]{0,200}:)|\xff\xfe|\xfe\xff|\0\0\xfe\xff"
+)
+
+
+def could_be_lenient(body: bytes) -> bool:
+    """Return whether `body`, which does not begin as JSON, may begin as a message to a more lenient parser."""
+    return _LENIENT.match(body) is not None
+
+
 def is_string(body: bytes) -> bool:
     """Return whether `body` begins as a JSON string."""
     return body.lstrip(SKIPPED)[:1] == b'"'
@@ -58,5 +76,5 @@ def is_undecided(head: bytes) -> bool:
 
 def has_mcp_words(text: str) -> bool:
     """Return whether `text`, with JSON's escapes decoded, holds a quoted word that only MCP messages have."""
-    unescaped = _ESCAPE.sub(lambda found: chr(int(found[1], 16)) if found[1] else found[0][1:], text)
+    unescaped = _ESCAPE.sub(lambda found: chr(int(found[1] or found[2], 16)) if not found[3] else found[3], text)
     return _WORDS.search(unescaped.casefold()) is not None

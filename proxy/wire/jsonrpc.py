@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import unicodedata
 from typing import Any, Never
 
 from proxy.core.json_codec import encode_canonical, encode_json, is_heavy, read_quickly
@@ -22,11 +23,28 @@ MAX_INTEGER_DIGITS = 20
 
 
 class FoldedNames(dict[str, str]):
-    """Names, each under the form in which a case-insensitive parser compares it."""
+    """Names, each under the forms in which lenient parsers compare it."""
 
     def __init__(self, *names: str) -> None:
-        super().__init__({name.casefold(): name for name in names})
+        # `meta` is a name like any other, though fastjson takes it for `_meta`.
+        super().__init__({fold_key(name): name for name in names if not name.startswith("_")})
+        self.update({name.casefold(): name for name in names})
         self.written = frozenset(names)
+
+
+def plain(text: str) -> str:
+    """Reduce a key or method to what the most lenient comparison would see."""
+    # Go's encoding/json compares keys by case folding (`Method`, `param\u017f`); others strip blanks and controls.
+    folded_text = text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
+    if folded_text.isalnum():
+        return folded_text
+    return "".join(c for c in folded_text if unicodedata.category(c)[0] not in "CZ")
+
+
+def fold_key(key: str) -> str:
+    """Reduce a key to what the laxest parser compares: cJSON ends it at NUL, fastjson drops `-` and `_`."""
+    folded_key = plain(key.partition("\0")[0] or key)
+    return folded_key.replace("-", "").replace("_", "")
 
 
 ENVELOPE = FoldedNames("jsonrpc", "id", "method", "params", "result", "error")
@@ -109,10 +127,24 @@ def parse_message(value: Json) -> Message:
 
 
 def refuse_misspelt(value: JsonObject, names: FoldedNames) -> None:
-    """Raise WireError `misspelt_key` for a key that only a case-insensitive parser (Go's) takes for one of `names`."""
+    """Raise WireError `misspelt_key` for a key that only a lenient parser (Go's, fastjson) takes for one of `names`."""
     for key in value:
-        if (meant := names.get(key.casefold(), key)) != key:
+        if key not in names.written and (meant := names.get(key.casefold()) or names.get(fold_key(key))):
             raise WireError("misspelt_key", f"key {key!r} stands for {meant!r} to some parsers")
+
+
+def has_nul_key(value: Json) -> bool:
+    """Return whether a key anywhere in `value` holds NUL, where C code (cJSON) ends it."""
+    stack: list[Any] = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, dict):
+            if any("\0" in key for key in item):
+                return True
+            stack.extend(item.values())
+        elif isinstance(item, list):
+            stack.extend(item)
+    return False
 
 
 def is_id(value: object) -> bool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from proxy.core.model import JsonObject, Message, ToolCall, frozen
 from proxy.errors import WireError
-from proxy.wire.jsonrpc import FoldedNames, parse_json, parse_message, refuse_misspelt
+from proxy.wire.jsonrpc import FoldedNames, parse_json, parse_message, plain, refuse_misspelt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -65,15 +65,6 @@ type Headers = Iterable[tuple[str, str]]  # may be gone through several times
 def is_mcp_method(method: str) -> bool:
     """Return whether `method`, written exactly so, is MCP's."""
     return method in PLAIN_METHODS or method.startswith(METHOD_PREFIXES)
-
-
-def plain(text: str) -> str:
-    """Reduce a key or method to what the most lenient comparison would see."""
-    # Go's encoding/json compares keys by case folding (`Method`, `param\u017f`); others strip blanks and controls.
-    folded_text = text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
-    if folded_text.isalnum():
-        return folded_text
-    return "".join(c for c in folded_text if unicodedata.category(c)[0] not in "CZ")
 
 
 def refuse_misspelt_method(method: str) -> None:

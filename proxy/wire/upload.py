@@ -6,11 +6,13 @@ off where they appear is one that no server can have parsed to its end.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from proxy.errors import WireError
 from proxy.wire.content_coding import BROKEN, Inflater, codings, inflater, odd_charsets
-from proxy.wire.json_sniff import SKIPPED, could_be_json, has_mcp_words, is_undecided
+from proxy.wire.form_fields import find_in_form
+from proxy.wire.json_sniff import SKIPPED, could_be_json, could_be_lenient, has_mcp_words, is_undecided
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 # Longer than any of the words, even with every letter as \uXXXX: the end of a chunk cuts none in two.
 OVERLAP = 1024
 HEAD = 4096
+_LINE_END = re.compile(rb"[\r\n]++")
 
 
 class UploadScanner:
@@ -30,7 +33,7 @@ class UploadScanner:
             self._inflaters = [inflater(coding, limit) for coding in reversed(codings(encodings))]
         except WireError:
             self._refused = True
-        self._scans = [_WordScan() for _ in range(len(self._inflaters) + 1)]
+        self._scans = [_WordScan(content_types) for _ in range(len(self._inflaters) + 1)]
 
     def passes(self, chunk: bytes) -> bool:
         """Return whether `chunk` may be forwarded."""
@@ -53,9 +56,11 @@ class UploadScanner:
 class _WordScan:
     """The scan of one form of the bytes: as they are, or after a content coding."""
 
-    def __init__(self) -> None:
+    def __init__(self, content_types: Sequence[str]) -> None:
+        self._content_types = content_types
         self._head = b""
         self._tail = b""
+        self._line = b""
 
     def suspicious(self, chunk: bytes) -> bool:
         if len(self._head) < HEAD:
@@ -64,7 +69,17 @@ class _WordScan:
         if not self._head.lstrip(SKIPPED):
             # Blanks leave open what follows, but not for ever.
             return len(self._head) >= HEAD
-        if not (could_be_json(self._head) or is_undecided(self._head)):
-            return False
+        if find_in_form(window, self._content_types):
+            return True
+        if not (could_be_json(self._head) or is_undecided(self._head) or could_be_lenient(self._head)):
+            return self._has_call_line(chunk)
         # Without its zero bytes, UTF-16 and UTF-32 read as UTF-8 wherever a chunk was cut.
         return has_mcp_words(window.replace(b"\0", b"").decode("utf-8", "replace"))
+
+    def _has_call_line(self, chunk: bytes) -> bool:
+        """Look only at lines that begin as JSON: bridges from HTTP to stdio pass lines on."""
+        lines = _LINE_END.split(self._line + chunk)
+        # Of a line that goes on, its beginning and its end are enough.
+        self._line = lines[-1] if len(lines[-1]) <= 2 * OVERLAP else lines[-1][:OVERLAP] + lines[-1][-OVERLAP:]
+        begun = (line for line in lines if line.lstrip(SKIPPED)[:1] in (b"{", b"["))
+        return any(has_mcp_words(line.replace(b"\0", b"").decode("utf-8", "replace")) for line in begun)

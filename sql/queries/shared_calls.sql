@@ -26,3 +26,11 @@ INSERT INTO endpoints SELECT ?, ? WHERE (SELECT count(*) FROM endpoints) < ? ON 
 
 -- name: find_endpoint
 SELECT 1 FROM endpoints WHERE server = ? AND path = ?;
+
+-- name: add_mcp_endpoint
+INSERT INTO mcp_endpoints SELECT ?1, ?2, ?3
+WHERE (SELECT count(*) FROM mcp_endpoints WHERE agent = ?3) < ?4 AND (SELECT count(*) FROM mcp_endpoints) < ?5
+ON CONFLICT DO NOTHING;
+
+-- name: find_mcp_endpoint
+SELECT 1 FROM mcp_endpoints WHERE server = ? AND path = ?;

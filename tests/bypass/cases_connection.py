@@ -419,7 +419,6 @@ def _upgrades() -> Iterator[Case]:
         "line",
         "The call on a line after garbage",
         lambda data: [_frame(b"hello\n" + data)],
-        toothless="no server here reads lines",
     )
     yield _websocket(
         "ping-frame",

@@ -47,6 +47,20 @@ ANTHROPIC = {
         {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": MENTION}]},
     ],
 }
+QUOTED = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "danger"}})
+INDENTED = json.dumps(json.loads(QUOTED), indent=2)
+SOURCES = {
+    "bundle": f'/*! x v1 */!function(e){{e.exports={{"jsonrpc":"2.0",method:"tools/call"}};send({QUOTED})}}(this);',
+    "typescript": f'// The client: see x\nimport {{ Tool }} from "./tools/call";\nexport const call = {QUOTED};\n',
+    "go": f"// Package x calls tools.\npackage x\n\nvar call = `{QUOTED}`\n",
+    "python": f'"""Sends "tools/call" by "jsonrpc"."""\n\nCALL = {QUOTED}\n',
+    "css": '[data-method="tools/call"] { content: "jsonrpc"; }\n',
+    "markdown": f"[MCP](https://example.com) sends `{QUOTED}`:\n\n```json\n{INDENTED}\n```\n",
+    "jsonc": f'{{\n  // Calls\n  "examples": [{QUOTED},],\n}}\n',
+    "yaml": "openapi: 3.1.0\nsteps:\n  - method: tools/call\n    params: {name: danger}\n",
+}
+BROKEN_LINES = b'{"method":"GET","t":"tools/call"}\n{"method":"GET","t":"jsonrp\n{"a":1}\n'
+BITCOIN = {"jsonrpc": "1.0", "id": "curltest", "method": "ping", "params": []}
 SNAPPY, AWS = (("Content-Encoding", "snappy"),), (("Content-Encoding", "aws-chunked"),)
 AWS_CHUNKED = b"5;chunk-signature=00\r\nhello\r\n0;chunk-signature=00\r\n\r\n"
 
@@ -78,6 +92,11 @@ TRAFFIC = (
     Traffic("latin-1", "caf\xe9".encode("latin-1"), "text/plain; charset=iso-8859-1"),
     Traffic("utf-16", '{"a": "b"}'.encode("utf-16"), "application/json; charset=utf-16"),
     Traffic("git", b"0032want 0000000000000000000000000000000000000000\n0000", "application/x-git-upload-pack-request"),
+    *(Traffic(f"source-{name}", text.encode(), "application/octet-stream", "PUT") for name, text in SOURCES.items()),
+    Traffic("ndjson-broken-line", BROKEN_LINES, "application/x-ndjson"),
+    Traffic("bitcoin-ping", _json(BITCOIN), "text/plain", path="/wallet"),
+    Traffic("bitcoin-ping-2", _json(BITCOIN | {"jsonrpc": "2.0"}), path="/wallet"),
+    Traffic("query", _json({"a": 1}), path="/search"),
     Traffic("empty", b""),
     Traffic("delete", b"", method="DELETE"),
 )  # fmt: skip

@@ -21,6 +21,7 @@ from proxy.wire.jsonrpc import parse_json, parse_message
 from proxy.wire.mcp import check_message
 from tests.bypass.cases_encoding import CASES as ENCODING
 from tests.bypass.cases_json import CASES as JSON
+from tests.bypass.cases_readers import CASES as READER_CASES
 from tests.bypass.shot import Aim, Case, Shot, benign_shot, denied_shot
 from tests.support.stdio_harness import Run, recorder, start_run
 
@@ -62,7 +63,7 @@ def body_of(case: Case, shot: Shot) -> bytes:
 
 def table() -> Iterator[tuple[Case, Aim]]:
     for aim in aims():
-        for case in (*JSON, *ENCODING):
+        for case in (*JSON, *ENCODING, *READER_CASES):
             if len(body_of(case, denied_shot(case, aim, "x"))) > 0:
                 yield case, aim
 

@@ -92,6 +92,22 @@ def handshake(post: Line, path: str, stream: Iterator[dict[str, str]]) -> None:
     post.post({"jsonrpc": "2.0", "method": "notifications/initialized"}, path).read()
 
 
+def test_an_endpoint_that_spoke_mcp_to_one_worker_takes_nothing_else_from_another(
+    two: Interlock, modern: ServerHandle
+) -> None:
+    session(two, modern)  # worker 1 has seen the server answer
+    for worker in (1, 2):
+        line = Line(two, worker, f"{modern.url}/mcp")
+        response = line.post({"not": "a message"})
+        assert response.status == 400
+        assert json.loads(response.read())["error"]["data"]["reason"] == "not_mcp"
+        line.close()
+    assert [e["reason"] for e in two.recorded() if e.get("reason") == "not_mcp"] == ["not_mcp"] * 2
+    other = Line(two, 2, f"{modern.url}/elsewhere")
+    assert other.post({"not": "a message"}).status == 404, "the server's own answer"
+    other.close()
+
+
 def test_a_legacy_stream_on_one_worker_brings_answers_to_calls_of_another(two: Interlock, legacy: ServerHandle) -> None:
     reader, writer = Line(two, 1, legacy.url), Line(two, 2, legacy.url, {"Accept": "*/*"})
     stream = reader.stream("/sse")

@@ -92,18 +92,16 @@ async def test_after_the_end_a_large_body_is_refused() -> None:
     assert isinstance(await world.inspect(LARGE), Reject)
 
 
-@pytest.mark.parametrize("transport", ["websocket", "stdio"])
-async def test_a_message_after_a_line_of_garbage_is_refused_where_lines_are_read(
-    transport: Literal["websocket", "stdio"],
-) -> None:
+@pytest.mark.parametrize("transport", ["websocket", "stdio", "http"])
+async def test_a_message_after_a_line_of_garbage_is_refused(transport: Literal["websocket", "stdio", "http"]) -> None:
     world = World()
     verdict = await world.inspect(b"hello\n" + BODY, context=replace(CONTEXT, transport=transport))
     assert isinstance(verdict, Answer)
     assert [event.reason for event in world.events] == ["not_json"]
 
 
-async def test_text_that_quotes_a_message_passes_where_no_lines_are_read() -> None:
-    assert isinstance(await World().inspect(b"hello\n" + BODY), Pass)
+async def test_text_that_quotes_a_message_passes() -> None:
+    assert isinstance(await World().inspect(b"hello\nPOST " + BODY), Pass)
 
 
 async def test_ordinary_lines_pass_where_lines_are_read() -> None:

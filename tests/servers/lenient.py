@@ -21,6 +21,7 @@ import h2.connection
 import h2.events
 
 from tests.servers.common import ExecutionLog, Options, announce, listening_socket, parse_options
+from tests.servers.lenient_fields import calls_in_fields, declared_charset
 from tests.servers.lenient_read import find_calls
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -41,10 +42,10 @@ class Lenient:
         self._log = ExecutionLog(options.log)
         self._requests = options.requests.open("ab", buffering=0) if options.requests else None
 
-    def run(self, body: bytes, headers: Headers) -> bytes:
+    def run(self, body: bytes, headers: Headers, target: str = "") -> bytes:
         """Run every call in `body` and give the answer's body."""
-        found = re.search(r"charset=\"?([\w-]+)", header(headers, "content-type"))
-        calls, number = find_calls(body, found.group(1) if found else None)
+        calls, number = find_calls(body, declared_charset(header(headers, "content-type")))
+        calls += calls_in_fields(target, body)
         for tool, arguments in calls:
             self._log.executed(tool, arguments)
         text = json.dumps([tool for tool, _ in calls])
@@ -99,7 +100,7 @@ class Lenient:
         self.record(method, target, headers, body)
         for hidden in re.finditer(rb"\sHTTP/1\.\d\s*?\r?\n(?:[^\r\n]+\r?\n)*\r?\n", body, re.IGNORECASE):
             self.run(body[hidden.end() :], headers)  # as one that reads none or only some of the body would
-        answer = self.run(body, headers)
+        answer = self.run(body, headers, target)
         if "upgrade" in header(headers, "connection").lower():
             return await self._upgrade(reader, writer, headers)
         writer.write(_response(answer, "application/json"))

@@ -7,6 +7,7 @@ it finds under any of these readings. Pure: no I/O.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import re
@@ -31,6 +32,8 @@ CHARSETS = (
     "utf-7",
 )
 DUPLICATE_CHOICES = 16
+SHORT = 10_000
+"""Characters up to which a text is also read by its lines and as YAML."""
 
 
 def _inflate(data: bytes, window: int) -> bytes:
@@ -91,15 +94,18 @@ def texts(data: bytes, charset: str | None = None) -> Iterator[str]:
                 text = (shortened if errors == "replace" else data).decode(name or "utf-8", errors)
             except (UnicodeError, LookupError, ValueError):
                 continue
-            if text not in seen and "{" in text:
+            if text not in seen and ("{" in text or "[" in text or (":" in text and len(text) < SHORT)):
                 seen.add(text)
                 yield text
 
 
 _OVERLONG = re.compile(rb"[\xc0\xc1][\x80-\xbf]")
 _BLANKS = " \t\r\n\ufeff\x00\x1e\x0b\x0c\x85\xa0\u2028\u2029"
-_START = re.compile(rf"(?:[{_BLANKS}]|/\*.*?\*/|//[^\n]*\n)*[{{\[]", re.DOTALL)
-_TOKEN = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+', re.DOTALL)
+_START = re.compile(rf"(?:[{_BLANKS}]|/\*.*?\*/|//[^\n]*\n|#[^\n]*\n|[)\]}}]+')*[{{\[]", re.DOTALL)
+_TOKEN = re.compile(
+    r"""/\*.*?\*/|//[^\n]*|#[^\n]*|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[{}\[\],:]|[^\s{}\[\],:"]+""", re.DOTALL
+)
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(.))", re.DOTALL)
 
 
 class Pairs(list[tuple[str, Any]]):
@@ -111,18 +117,25 @@ def _scalar(token: str) -> Any:
         try:
             return json.loads(token, strict=False)
         except ValueError:
-            return token[1:-1]
+            return unescaped(token[1:-1])
+    if token.startswith("'"):
+        return unescaped(token[1:-1])
     try:
         return json.loads(token) if len(token) < 400 else token
     except ValueError:
         return token
 
 
+def unescaped(text: str) -> str:
+    """Undo escapes as Ruby and JSON5 do: unknown ones stand for their character."""
+    return _ESCAPE.sub(lambda found: chr(int(found[1] or found[2], 16)) if found[1] or found[2] else found[3], text)
+
+
 def _tokens(text: str) -> Iterator[str]:
     """Return brackets and scalars; commas, colons and comments only separate."""
     for match in _TOKEN.finditer(text):
         token = match.group()
-        if token not in ",:" and not token.startswith(("/*", "//")):
+        if token not in ",:" and not token.startswith(("/*", "//", "#")):
             yield token
 
 
@@ -177,9 +190,9 @@ def _add(container: Any, key: str | None, value: Any) -> None:
 
 
 def fold(key: str) -> str:
-    """Fold a key as the laxest reader would: case, compatibility forms, blanks, NULs."""
-    folded = unicodedata.normalize("NFKC", key).casefold()
-    return "".join(char for char in folded if char not in _BLANKS and char != "\u200b")
+    """Fold a key as the laxest reader would: case, compatibility forms, blanks, hyphens; cut off at NUL (cJSON)."""
+    folded = unicodedata.normalize("NFKC", key.partition("\0")[0] or key).casefold()
+    return "".join(char for char in folded if char not in _BLANKS and char not in "\u200b-_")
 
 
 def _choices(pairs: Pairs, wanted: str) -> list[Any]:
@@ -194,17 +207,29 @@ def messages(value: Any) -> Iterator[Pairs]:
         current = waiting.pop()
         if isinstance(current, Pairs):
             yield current
+            if all(key.isdigit() for key, _ in current):  # an array to PHP
+                waiting.extend(value for _, value in reversed(current))
+        elif isinstance(current, list) and any(item == "tools/call" for item in current):  # a struct to serde
+            yield Pairs([("method", "tools/call"), ("params", current[-1])])
         elif isinstance(current, list):
             waiting.extend(reversed(current))
 
 
 def calls_in(message: Pairs) -> Iterator[tuple[str, Any]]:
     """Return every tool call that `message` is under some choice among its duplicate keys."""
-    methods = [method for method in _choices(message, "method") if isinstance(method, str)]
-    if not any(fold(method) == "tools/call" for method in methods):
+    if not any(_is_tools_call(method) for method in _choices(message, "method")):
         return
     for params in _choices(message, "params"):
         yield from _calls_in_params(params)
+
+
+def _is_tools_call(method: Any) -> bool:
+    """Compare as Node's property names, serde's enums and PHP's == do."""
+    if isinstance(method, Pairs):
+        return any(_is_tools_call(key) for key, _ in method)
+    if isinstance(method, list):
+        return any(_is_tools_call(item) for item in method)
+    return method is True or (isinstance(method, str) and fold(method) == "tools/call")
 
 
 def _calls_in_params(params: Any) -> Iterator[tuple[str, Any]]:
@@ -243,13 +268,34 @@ def _merged(pairs: Pairs, depth: int) -> dict[str, Any]:
     return {key: found[0] if len(found) == 1 else found for key, found in merged.items()}
 
 
+def _values_of_lines(text: str) -> Iterator[Any]:
+    """Return the first value of each line that begins with one: a bridge to stdio passes lines on."""
+    lines = re.split(r"[\r\n]+", text)
+    for line in lines[1:1000]:
+        if line.lstrip()[:1] == "{":
+            with contextlib.suppress(ValueError):
+                yield json.JSONDecoder(object_pairs_hook=Pairs, strict=False).raw_decode(line.lstrip())[0]
+
+
+_BLOCK = re.compile(r"(?:[ \t]*#[^\n]*\n|---\n)*((?:(?:[\w/-]+|\"\w+\"): ?[^\n]*\n|  [^\n]*\n)+)")
+
+
+def block_values(text: str) -> Iterator[Any]:
+    """Return the mapping that YAML or HJSON without brackets makes of `text`: two levels of it."""
+    if not (block := _BLOCK.fullmatch(text.rstrip("\n") + "\n")):
+        return
+    inner = re.sub(r"([\w/\"-]+): *\n((?:  [^\n]*\n)+)", r"\1: {\n\2}\n", block[1])
+    yield from values(f"{{{inner}}}")
+
+
 def find_calls(body: bytes, charset: str | None = None) -> tuple[list[tuple[str, Any]], Any]:
     """Return every distinct tool call in `body` under any reading, and the first message's id."""
     found: dict[str, tuple[str, Any]] = {}
     ids: list[Any] = []
     for data in decompressed(body):
         for text in texts(data, charset):
-            for value in values(text):
+            more = (*_values_of_lines(text), *block_values(text)) if len(text) < SHORT else ()
+            for value in (*values(text), *more):
                 for message in messages(value):
                     ids += _choices(message, "id")[-1:]
                     for call in calls_in(message):

@@ -76,6 +76,24 @@ def test_endpoints_are_shared(folder: Path) -> None:
     second.close()
 
 
+def test_endpoints_that_speak_mcp_are_shared_up_to_each_agents_share(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_ENDPOINTS_OF_AGENT", 2)
+    monkeypatch.setattr(module, "MAX_ENDPOINTS", 4)
+    first, second = SharedCalls(folder), SharedCalls(folder)
+    for agent in ("a", "b", "c"):
+        for number in range(3):
+            first.add_mcp_endpoint("s", f"/{agent}{number}", agent)
+    known = {
+        f"{agent}{number}" for agent in "abc" for number in range(3) if second.is_mcp_endpoint("s", f"/{agent}{number}")
+    }
+    assert known == {"a0", "a1", "b0", "b1"}
+    assert not second.is_mcp_endpoint("t", "/a0")
+    first.close()
+    second.close()
+
+
 def test_what_is_kept_is_bounded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_CALLS", 3)
     monkeypatch.setattr(module, "PRUNE_EVERY", 10)

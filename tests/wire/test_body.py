@@ -13,7 +13,8 @@ import brotli
 import pytest
 import zstandard
 
-from proxy.wire.body import MessageBatch, NotMcp, RefusedBody, SingleMessage, plain, read_body
+from proxy.wire.body import MessageBatch, NotMcp, RefusedBody, SingleMessage, read_body
+from proxy.wire.mcp import plain
 
 CALL: dict[str, Any] = {
     "jsonrpc": "2.0",
@@ -90,7 +91,7 @@ EXECUTED: dict[str, tuple[bytes, str, int | str | None]] = {
     "capital keys": (replaced('"method"', '"Method"'), "misspelt_key", 7),
     "capital method": (replaced('"tools/call"', '5, "METHOD": "tools/call"'), "misspelt_key", 7),
     "capital name": (replaced('"name"', '"Name"'), "misspelt_key", 7),
-    "zero-width key": (replaced('"method"', '"meth\\u200bod"'), "ambiguous_message", 7),
+    "zero-width key": (replaced('"method"', '"meth\\u200bod"'), "misspelt_key", 7),
     "trailing garbage": (BODY + b" }", "not_json", 7),
     "a second message": (BODY + b"\n" + BODY, "not_json", 7),
     "foreign value first": (b"{}\n" + BODY, "not_json", 7),
@@ -103,9 +104,9 @@ EXECUTED: dict[str, tuple[bytes, str, int | str | None]] = {
     "NUL before": (b"\0" + BODY, "not_json", 7),
     "form feed before": (b"\x0c" + BODY, "not_json", 7),
     "no-break space before": ("\xa0".encode() + BODY, "not_json", 7),
-    "trailing comma": (BODY[:-1] + b",}", "not_json", None),
-    "comment": (b"[/* */" + BODY + b"]", "not_json", None),
-    "single quotes": (TEXT.replace('"', "'").encode(), "not_json", None),
+    "trailing comma": (BODY[:-1] + b",}", "not_json", 7),
+    "comment": (b"[/* */" + BODY + b"]", "not_json", 7),
+    "single quotes": (TEXT.replace('"', "'").encode(), "not_json", 7),
     "control character": (BODY.replace(b"danger", b"dan\tger"), "not_json", 7),
     "surrogate in a string": (replaced("danger", "\\ud800"), "lone_surrogate", 7),
     "surrogate in the id": (replaced('"id": 7', '"id": "\\ud800"'), "lone_surrogate", None),
@@ -114,7 +115,6 @@ EXECUTED: dict[str, tuple[bytes, str, int | str | None]] = {
     "string in a string, then garbage": (json.dumps(TEXT).encode() + b" x", "not_json", 7),
     "arguments as a list": (replaced('{"x": "\\u00e9"}', "[]"), "bad_tool_call", 7),
     "params as a list": (b'{"jsonrpc":"2.0","id":7,"method":"tools/call","params":["danger"]}', "bad_params", 7),
-    "method ping without form": (b'{"jsonrpc":"2.0","id":7,"method":"ping","params":[]}', "bad_params", 7),
     "response of no form": (b'{"jsonrpc":"2.0","id":7,"result":1,"error":2}', "ambiguous_message", 7),
 }
 
@@ -124,6 +124,67 @@ def test_what_some_server_executes_is_refused_with_its_reason(body: bytes, reaso
     reading = read_body(body, content_types=JSON_TYPE)
     assert isinstance(reading, RefusedBody)
     assert (reading.reason, reading.id) == (reason, request_id)
+
+
+KEYS = [
+    CALL | {"params": {"name": "danger", "arguments": {"path\0x": "/etc"}}},
+    CALL | {"params": {"name": "danger", "arguments": {"a": [{"b\0": 1}]}}},
+    CALL | {"x\0": 1},
+    {"jsonrpc": "2.0", "id": 7, "result": {"\0": 1}},
+]
+
+
+@pytest.mark.parametrize("value", KEYS)
+def test_a_key_with_nul_anywhere_in_a_message_is_refused(value: dict[str, Any]) -> None:
+    reading = read_body(json.dumps(value).encode(), content_types=JSON_TYPE)
+    assert isinstance(reading, RefusedBody)
+    assert (reading.reason, reading.id) == ("nul_in_key", 7)
+
+
+def test_nul_in_a_value_or_in_what_is_not_mcp_is_no_concern() -> None:
+    call = CALL | {"params": {"name": "danger", "arguments": {"x": "a\0b"}}}
+    assert isinstance(read_body(json.dumps(call).encode(), content_types=JSON_TYPE), SingleMessage)
+    assert read_body(b'{"a\\u0000":1}', content_types=JSON_TYPE) == NotMcp()
+
+
+ODD_TYPES = [
+    "application/json; charset*0=cp; charset*1=037",
+    "text/plain; (x) charset=cp037",
+    "text/plain; charset=unicode_escape",
+    "text/plain; charset*=us-ascii''cp037",
+    'text/plain; "charset"=cp037',
+    "text/plain; charset=punycode",
+]
+
+
+@pytest.mark.parametrize("content_type", ODD_TYPES)
+def test_a_charset_that_is_written_oddly_is_refused_unread(content_type: str) -> None:
+    reading = read_body(TEXT.encode("cp037"), content_types=[content_type])
+    assert isinstance(reading, RefusedBody)
+    assert reading.reason == "odd_charset"
+
+
+LINED = {
+    "after garbage": b"x\n" + BODY,
+    "inside JSON": b'{"x":\n' + BODY + b"\n}",
+    "in a multipart body": b'--x\r\nContent-Disposition: form-data; name="f"\r\n\r\n' + BODY + b"\r\n--x--\r\n",
+    "JSON with more behind it": b"x\n" + BODY + b"},",
+    "without quotes": b"x\n{jsonrpc:2.0,id:7,method:tools/call,params:{name:danger}}\ny",
+}
+
+
+@pytest.mark.parametrize("body", LINED.values(), ids=LINED)
+@pytest.mark.parametrize("coding", [None, "gzip"])
+def test_a_call_on_a_line_of_its_own_is_refused(body: bytes, coding: str | None) -> None:
+    encoded, encodings = (gzip.compress(body), [coding]) if coding else (body, [])
+    reading = read_body(encoded, content_types=["text/plain"], encodings=encodings)
+    assert isinstance(reading, RefusedBody)
+    assert (reading.reason, reading.id) == ("not_json", 7)
+
+
+def test_a_line_of_source_code_is_no_call() -> None:
+    code = b'const calls = [\n  { method: "tools/call", params },\n  {"ts": 1, "method": "tools/call"}\n];\n'
+    assert read_body(code, content_types=["text/plain"]) == NotMcp()
 
 
 def test_a_refused_id_keeps_its_type() -> None:
@@ -334,7 +395,7 @@ FOREIGN_BODIES: dict[str, bytes] = {
     "markdown": b"[MCP](https://example.com) runs tools/call over JSON-RPC.\n",
     "markdown list": b"[ ] call tools\n[x] done\n",
     "INI": b"[section]\nkey=value\n",
-    "multipart": b'--x\r\nContent-Disposition: form-data; name="f"\r\n\r\n' + BODY + b"\r\n--x--\r\n",
+    "multipart": b'--x\r\nContent-Disposition: form-data; name="f"\r\n\r\nPOST ' + BODY + b"\r\n--x--\r\n",
     "form": b"a=1&b=" + BODY,
     "XML": b"<methodCall><methodName>tools/call</methodName></methodCall>",
     "protobuf": b"\x0a\x0bdata\x00\x01\x02\x08{\x10",
@@ -342,6 +403,8 @@ FOREIGN_BODIES: dict[str, bytes] = {
     "PNG": b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR",
     "LSP frame": b"Content-Length: 2\r\n\r\n{}",
     "LSP request": b'{"jsonrpc":"2.0","id":1,"method":"textDocument/hover","params":{}}',
+    "a Bitcoin node's ping": b'{"jsonrpc":"1.0","id":"curltest","method":"ping","params":[]}',
+    "a Bitcoin node's ping, 2.0": b'{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}',
     "white space": b" \r\n\t" * 100,
     "NULs": b"\0" * 4096,
 }

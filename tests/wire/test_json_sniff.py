@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from proxy.wire.json_sniff import could_be_json, has_mcp_words, is_string, is_undecided
+from proxy.wire.json_sniff import could_be_json, could_be_lenient, has_mcp_words, is_string, is_undecided
 
 BEGUN = [
     "{",
@@ -49,6 +49,13 @@ def test_a_value_is_seen_behind_scalars_in_any_unicode(text: str, codec: str) ->
 @pytest.mark.parametrize("text", OTHER)
 def test_other_text_is_not_taken_for_json(text: str) -> None:
     assert not could_be_json(text.encode())
+
+
+@pytest.mark.parametrize("text", ["#x\n{", ")]}'\n{", "'{", "---\n", "method: x", "- a: 1", "? a", " key : 1", "// x"])
+def test_what_a_more_lenient_parser_may_begin_with_is_seen(text: str) -> None:
+    assert could_be_lenient(text.encode())
+    assert not could_be_lenient(b"import x\n")
+    assert not could_be_lenient(b"\x89PNG\r\n")
 
 
 @pytest.mark.parametrize("text", BEGUN)
@@ -94,6 +101,10 @@ SIZE = 1 << 22
         ('"tools/"', False),
         ("tools/call", False),
         ('\\"tools/call\\"', False),
+        ('"\\x74ools/c\\all"', True),
+        ("{method: tools/call}", True),
+        ("{jsonrpc: 2.0}", True),
+        ("the method: tools/call", False),
     ],
 )
 def test_mcp_words_are_found_in_quotes(text: str, expected: bool) -> None:

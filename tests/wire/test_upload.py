@@ -46,10 +46,24 @@ def test_a_message_is_stopped_wherever_the_first_cut_falls(offset: int, size: in
         f"1 {TEXT}",
         f"true\n{TEXT}",
         "1 " * HEAD + TEXT,
+        TEXT.replace("jsonrpc", "j\\sonrpc").replace("tools/call", "tools/c\\all"),
+        TEXT.replace("jsonrpc", "\\x6asonrpc").replace("tools/call", "\\x74ools/call"),
+        TEXT.replace('"', ""),
+        "{id: 1, method: tools/call}",
+        "# x\nmethod: tools/call\nparams: {}\n",
+        ")]}'\n" + TEXT,
+        "x\n" * HEAD + TEXT,
+        "\x89PNG\n" + "y" * HEAD + "\n" + TEXT,
     ],
 )
 def test_another_spelling_is_stopped(text: str) -> None:
     assert not passes(text.encode())
+
+
+@pytest.mark.parametrize("size", [10, 1000])
+def test_a_call_in_the_fields_of_a_form_is_stopped(size: int) -> None:
+    body = b"x=" + b"y" * 5000 + b"&method=tools/call&params[name]=danger"
+    assert not passes(body, size, ["application/x-www-form-urlencoded"])
 
 
 @pytest.mark.parametrize(("coding", "encode"), [("gzip", gzip.compress), ("br", brotli.compress)])
@@ -80,12 +94,13 @@ def test_a_message_does_not_hide_behind_filler(filler: bytes) -> None:
     "body",
     [
         b"\x89PNG\r\n" + bytes(range(256)) * 200,
-        b"--boundary\r\n\r\n" + BODY,
+        b"--boundary\r\n\r\nPOST " + BODY,
+        b"const call = { method: 'tools/call' };\n" * 100,
         json.dumps({"rows": ["x" * 50] * 1000}).encode(),
         b'plain text that says "tools/call"' * 300,
         b" " * 100 + b"text",
     ],
-    ids=["binary", "multipart", "JSON", "text", "spaces"],
+    ids=["binary", "multipart", "source", "JSON", "text", "spaces"],
 )
 def test_an_ordinary_upload_passes(body: bytes) -> None:
     assert passes(body)

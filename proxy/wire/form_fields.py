@@ -1,0 +1,118 @@
+"""Calls in fields: forms, multipart bodies and query strings, as PHP and Express's `urlencoded` read them. Pure.
+
+`method=tools/call&params[name]=x` is a JSON-RPC object to both. Where the fields come from does not matter to PHP's
+`$_REQUEST`, so a method in the query counts with parameters in the body.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote_to_bytes
+
+from proxy.wire.lenient_names import is_call_method, is_plain_method, key_names
+from proxy.wire.mcp import METHOD_PREFIXES, PLAIN_METHODS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+# Fields past which a body is refused where it has a method among them: each costs a look.
+MAX_FIELDS: Final = 100_000
+MAX_VALUE: Final = 400
+COMPANIONS: Final = frozenset(("jsonrpc", "params", "id"))
+
+
+def _encoded(word: str) -> bytes:
+    """Return a pattern for `word` with any of its characters percent-encoded, and with what servers drop between."""
+    between = rb"(?:[-_+]|%[01][0-9a-f]|%20|%7f|%2d|%5f)*+"
+    letters = (b"(?:%s|%%%02x|%%%02x)" % (re.escape(c).encode(), ord(c), ord(c.upper())) for c in word)
+    return between.join(letters)
+
+
+# One pass without going back: no body without such a value is taken apart.
+_VALUE = re.compile(
+    rb"=(?:[\s+]|%[01][0-9a-f]|%20|%22)*+(?:"
+    + b"|".join(_encoded(word) for word in sorted({*METHOD_PREFIXES, *PLAIN_METHODS}))
+    + b")",
+    re.IGNORECASE,
+)
+_FIELD = re.compile(rb"(?:\A|(?<=[&;?]))([^&;=]{1,400})=([^&;]*+)")
+_BEGINS = re.compile(rb"\s*+[^\s={}<>\"]{1,400}=")
+_SEGMENT = re.compile(r"[^\[\].\s]+")
+# Few headers, each of bounded length: no body is gone through from every one of its lines.
+_PART = re.compile(
+    rb"(?:\A|\n)content-disposition[ \t]*+:((?:[^\n]|\n[ \t]){0,4000}+)\n((?:[^\r\n]{1,4000}+\r?\n){0,32}+)\r?\n",
+    re.IGNORECASE,
+)
+_PART_END = re.compile(rb"\r?\n--|\Z")
+_NAME = re.compile(rb"\bname(?:\*[0-9]*\*?)?\s*=\s*(?:\"((?:[^\"\\]|\\.)*+)\"?|([^\s;]++))", re.IGNORECASE | re.DOTALL)
+
+
+def find_in_query(target: str, *, with_body: bool) -> bool:
+    """Return whether the query of a request's target holds a call, by itself or with the body's fields."""
+    query = target.partition("?")[2].encode("utf-8", "replace")
+    return bool(query) and _VALUE.search(query) is not None and _is_call(_form_fields(query), alone=not with_body)
+
+
+def find_in_form(body: bytes, content_types: Sequence[str]) -> bool:
+    """Return whether the fields of a body hold a call."""
+    said = ",".join(content_types).lower()
+    if b"=" not in body:
+        return False
+    if "multipart" in said or body.lstrip(b"\r\n")[:2] == b"--":
+        return _is_call(_parts(body), alone=False)
+    # PHP and Express go by the type, Rack also takes a body without one; others parse what looks like a form.
+    form = not said.strip(", ") or "form" in said or _BEGINS.match(body) is not None
+    return form and _VALUE.search(body) is not None and _is_call(_form_fields(body), alone=False)
+
+
+def _is_call(fields: Iterator[tuple[str, str]], *, alone: bool) -> bool:
+    """Return whether a method of MCP's is among the fields, `alone` with another member of a message beside it."""
+    called = pinged = False
+    names: set[str] = set()
+    for count, (key, value) in enumerate(fields):
+        root = next((name for name in _SEGMENT.findall(key) if not name.isdigit()), "")
+        found = key_names(root)
+        names |= found
+        if "method" in found:
+            called = called or is_call_method(value)
+            pinged = pinged or is_plain_method(value)
+        if count == MAX_FIELDS:
+            return True
+    return (called and (not alone or bool(names & COMPANIONS))) or (pinged and "jsonrpc" in names)
+
+
+def _form_fields(data: bytes) -> Iterator[tuple[str, str]]:
+    for field in _FIELD.finditer(data):
+        yield _decoded(field[1]), _decoded(field[2][: 3 * MAX_VALUE]).strip("\"' ")
+
+
+def _decoded(text: bytes) -> str:
+    return unquote_to_bytes(text.replace(b"+", b" ")).decode("utf-8", "replace")
+
+
+def _parts(body: bytes) -> Iterator[tuple[str, str]]:
+    """Return the parts of a multipart body by name, wherever its boundaries are; some once for each way to decode."""
+    for part in _PART.finditer(body):
+        pieces = [_unquoted(found) for found in _NAME.finditer(part[1])]
+        end = _PART_END.search(body, part.end(), part.end() + 2 * MAX_VALUE)
+        value = body[part.end() : end.start() if end else part.end() + 2 * MAX_VALUE]
+        for name in {"".join(pieces), *pieces}:
+            for decoded in _transfer_decoded(value):
+                yield name, decoded
+
+
+def _unquoted(name: re.Match[bytes]) -> str:
+    text = re.sub(rb"\\(.)", rb"\1", name[1]) if name[1] is not None else name[2]
+    return _decoded(re.sub(rb"\A[\w-]*'[^']*'", b"", text))
+
+
+def _transfer_decoded(value: bytes) -> Iterator[str]:
+    value = value.replace(b"\0", b"")  # UTF-16 reads as ASCII without its zero bytes
+    yield value.decode("utf-8", "replace").strip()
+    yield binascii.a2b_qp(value).decode("utf-8", "replace").strip()
+    try:
+        yield binascii.a2b_base64(value).decode("utf-8", "replace").strip()
+    except binascii.Error:
+        return
