@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field
 from pydantic.types import StrictBool, StrictFloat, StrictInt, StrictStr
 
 from proxy.policy.arg_path import parse_arg
+from proxy.policy.home import UNKNOWN_HOMES, expand_home
 from proxy.policy.regex import compile_search
 
 
@@ -34,8 +35,8 @@ def _check_network(text: str) -> str:
 
 
 def _check_root(text: str) -> str:
-    if text.startswith("~") or "\0" in text:
-        raise ValueError("write the full path, like /home/agent; ~ is another folder for each user")
+    if "\0" in text or (text.startswith(("~", "$", "%")) and expand_home(text, UNKNOWN_HOMES) is None):
+        raise ValueError("write the full path, like /home/agent, or a path below the home, like ~/.ssh")
     return text
 
 

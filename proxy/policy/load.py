@@ -19,7 +19,7 @@ from ruamel.yaml.scalarbool import ScalarBoolean
 
 from proxy.core.model import PinRules
 from proxy.errors import PolicyError
-from proxy.policy.conditions import Condition
+from proxy.policy.conditions import Condition, as_tuple
 from proxy.policy.decide import CompiledPolicy
 from proxy.policy.detector_rules import Detector, Suppression, detector_problems
 from proxy.policy.egress import SECRETS, CompiledEgress
@@ -137,6 +137,7 @@ def compile_sources(sources: Sequence[PolicySource], *, version: str = "") -> Co
         pins=_merge_pins(sources),
         detectors=[detector.raw() for source in sources for detector in source.content.detectors],
         suppressions=[entry for source in sources for entry in source.content.suppressions],
+        homes=[home for source in sources if source.content.home for home in as_tuple(source.content.home)],
     )
 
 

@@ -9,7 +9,7 @@ import operator
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy.policy import command_operator, host_operators, path_operator, views
-from proxy.policy.arg_path import ArgPath, EvalContext, parse_arg
+from proxy.policy.arg_path import ArgPath, parse_arg
 from proxy.policy.conditions import All, Any_, Bounds, Condition, Not, When, as_tuple
 from proxy.policy.regex import compile_search
 from proxy.policy.text import fold, read_text
@@ -17,6 +17,8 @@ from proxy.policy.views import MAY, NO, YES, Judge, NumberView, ScalarView, Test
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from proxy.policy.eval_context import EvalContext
 
 
 type Build = Callable[[ArgPath, Any], Test]

@@ -8,10 +8,10 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from proxy.core.model import Call, EgressRequest
-from proxy.policy.arg_path import EvalContext
 from proxy.policy.compiled_rule import CompiledRule
 from proxy.policy.decide import name_variants
 from proxy.policy.egress import CompiledEgressRule, read_target
+from proxy.policy.eval_context import EvalContext
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -74,7 +74,7 @@ def _run_rule(rule: Rule) -> Iterator[TestResult]:
 
 def _outcome(compiled: CompiledRule, call: Call) -> tuple[str, str]:
     applies = compiled.applies_to(call, name_variants(call))
-    hit = compiled.evaluate(EvalContext(call.arguments or {})) if applies else None
+    hit = compiled.evaluate(EvalContext(call.arguments or {}, call.tool or "")) if applies else None
     if hit is None:
         return "no_match", ""
     if compiled.allows and hit.reason is not None:

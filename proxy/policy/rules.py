@@ -7,11 +7,18 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, StrictBool, StrictInt, StrictStr, model_validator
+from pydantic import AfterValidator, Field, StrictBool, StrictInt, StrictStr, model_validator
 
 from proxy.core.model import Call, Hints
-from proxy.policy.conditions import Network, NonEmptyList, NonEmptyStr, Strict, When
+from proxy.policy.conditions import Network, NonEmptyList, NonEmptyStr, OneOrMore, Strict, When
 from proxy.policy.detector_rules import Detector, Suppression  # noqa: TC001  pydantic reads annotations when it runs
+
+
+def _check_home(text: str) -> str:
+    if not text.startswith("/") and text[1:3] not in (":/", ":\\"):
+        raise ValueError("write the full path of a folder, like /home/me")
+    return text.replace("\\", "/").rstrip("/")
+
 
 type Severity = Literal["info", "low", "medium", "high", "critical"]
 type Mode = Literal["enforce", "shadow"]
@@ -20,6 +27,7 @@ type AllowOrDeny = Literal["allow", "deny"]
 type Globs = NonEmptyList[NonEmptyStr]
 type Id = Annotated[StrictStr, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
 type Port = Annotated[StrictInt, Field(ge=1, le=65535)]
+type Home = Annotated[NonEmptyStr, AfterValidator(_check_home)]
 type Weight = Annotated[float, Field(ge=0, le=1)]
 
 
@@ -244,6 +252,10 @@ class PolicyFile(Strict):
 
     version: Literal[1] = Field(description="Version of this format.")
     default: AllowOrDeny | None = Field(default=None, description="For calls that no rule matches; deny if absent.")
+    home: OneOrMore[Home] | None = Field(
+        default=None,
+        description="What ~ and $HOME stand for on the servers, such as /home/me; if absent, any usual home.",
+    )
     rules: list[Rule] = Field(default_factory=list, description="The rules, in any order: every match counts.")
     egress: EgressPolicy | None = Field(default=None, description="Traffic that is not MCP.")
     pins: Pins | None = Field(default=None, description="Tools that change.")

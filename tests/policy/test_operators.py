@@ -3,8 +3,8 @@
 import pytest
 from pydantic import TypeAdapter
 
-from proxy.policy.arg_path import EvalContext
 from proxy.policy.conditions import When
+from proxy.policy.eval_context import EvalContext
 from proxy.policy.operators import OPERATORS, compile_when, text_variants
 from proxy.policy.views import MAY, NO, YES
 
