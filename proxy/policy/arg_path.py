@@ -2,7 +2,8 @@
 
 Paths: `path`, `arguments.path`, `files[*].path`, `list[0]`, `["odd.key"]`, `*` (any key),
 `**.url` (at any depth), `**` (every scalar), `path.**` (the value and every scalar inside it;
-scalars of a type that the operator does not compare are ignored).
+scalars of a type that the operator does not compare are ignored). `@paths`, `@commands` and `@hosts`
+select by what a value is (`selectors`).
 
 A key is found in any case, because some servers decode `Path` as `path`. JSON inside a string
 is searched too, because some servers parse it.
@@ -26,10 +27,11 @@ from proxy.policy.eval_context import (
     fold_key,
     fold_names,
 )
+from proxy.policy.selectors import SELECTORS
 from proxy.policy.text import AmbiguousError, parse_embedded_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 
 class Key(NamedTuple):
@@ -66,11 +68,12 @@ class ArgPath:
     name: str = ""
     folded: str = ""
     direct: bool = False
+    selector: Callable[[EvalContext], Selection] | None = None
 
     @property
     def sweeps(self) -> bool:
-        """Whether the path ends in `**` and takes in every scalar, so that types differ by nature."""
-        return bool(self.steps) and self.steps[-1] is Wild.DEEP
+        """Whether the path ends in `**`, or is a selector, and takes in values whose types differ by nature."""
+        return self.selector is not None or (bool(self.steps) and self.steps[-1] is Wild.DEEP)
 
     def is_absent(self, context: EvalContext) -> bool:
         return not context.names(self.folded) if self.direct else self.select(context) is NOTHING
@@ -86,6 +89,8 @@ class ArgPath:
         """Return the values of one call; computed once per call."""
         found: Selection | None = context.memo.get(self.key)
         if found is None:
+            if self.selector is not None:
+                return self.selector(context)
             select = _select_member if self.direct else _select
             found = context.memo[self.key] = select(context, self)
         return found
@@ -93,6 +98,10 @@ class ArgPath:
 
 def parse_arg(text: str) -> ArgPath:
     """Compile an `arg` path; raise ValueError that says what to write instead."""
+    if text.startswith("@"):
+        if text not in SELECTORS:
+            raise ValueError(f"no selector {text}; write one of {', '.join(SELECTORS)}, or ['{text}'] for an argument")
+        return ArgPath(text, (), "=" + text, selector=SELECTORS[text])
     steps = tuple(_parse_steps(text))
     if not steps:
         raise ValueError("an arg path names at least one step, such as path or files[*].path")
