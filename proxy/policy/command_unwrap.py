@@ -36,27 +36,27 @@ class Program(NamedTuple):
 class ProgramFinder:
     """Collects the programs that scripts would run.
 
-    `mentioned` are names in code that is not parsed; `problem` says why programs may be missing;
-    `plain` is False where a command also sets variables for programs or writes to a file.
+    `mentioned` are names in code that is not parsed; `problem` says why programs may be missing, `unreadable`
+    that a line cannot be parsed; `plain` is False where a command also sets variables for programs or writes to a file.
     """
 
     def __init__(self) -> None:
         self.programs: list[Program] = []
         self.mentioned: set[str] = set()
         self.problem: str | None = None
+        self.unreadable: str | None = None
         self.plain = True
 
     def script(self, text: str, depth: int = 0) -> None:
         script = parse_script(text, depth)
-        self.problem = self.problem or script.problem
-        if "\0" in text:
-            self.problem = "a NUL character"
+        self.unreadable = "a NUL character" if "\0" in text else self.unreadable or script.problem
+        self.problem = self.problem or self.unreadable
         self.plain = self.plain and not script.writes
         for simple in script.commands:
             self.simple(simple, depth)
 
     def simple(self, simple: SimpleCommand, depth: int = 0) -> None:
-        words = list(simple.words)
+        words = [] if simple.loop else list(simple.words)
         # `X=1 curl` runs curl. A leading option is what is left of an argv such as `-c "curl x"`.
         while words and (_is_assignment(words[0]) or (words[0].text.startswith("-") and len(words) > 1)):
             self._assignment(words.pop(0))
@@ -74,7 +74,7 @@ class ProgramFinder:
         """Add `words` as a program with its arguments, and whatever that program runs."""
         head, args = words[0], tuple(words[1:])
         if depth > MAX_DEPTH:
-            self.problem = "a command too deeply nested"
+            self.problem = self.unreadable = "a command too deeply nested"
             return
         if head.text in _OPENERS and args:
             self.simple(simple._replace(words=args), depth + 1)

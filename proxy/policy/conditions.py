@@ -118,6 +118,15 @@ class Condition(Strict):
         default=None, description="The shell command runs one of these programs: curl, 'rm -rf', 'git push --force'."
     )
 
+    command_path_under: OneOrMore[Root] | None = Field(
+        default=None,
+        description="The shell command names a path in one of these folders: in a word, a redirection or after cd.",
+    )
+    command_host_in: OneOrMore[NonEmptyStr] | None = Field(
+        default=None,
+        description="The shell command names one of these hosts: in a URL, as host:path or as /dev/tcp/HOST/PORT.",
+    )
+
     @model_validator(mode="after")
     def _has_operator(self) -> Condition:
         if self.model_fields_set == {"arg"}:

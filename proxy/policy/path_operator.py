@@ -40,7 +40,7 @@ class PathSet(NamedTuple):
 
 # Of a pattern; a longer one counts as if it named everything.
 _MAX_PARTS: Final = 100
-_NO_PATHS: Final = PathSet((), (), (), False, None)
+NO_PATHS: Final = PathSet((), (), (), False, None)
 
 
 def view_path(value: Any, homes: tuple[str, ...] = UNKNOWN_HOMES) -> PathViews:
@@ -72,15 +72,16 @@ def gather_paths(arg: ArgPath) -> Callable[[EvalContext], PathSet]:
         if paths is None:
             selection = arg.select(context)
             if selection is NOTHING:
-                return _NO_PATHS
+                return NO_PATHS
             view = partial(view_path, homes=context.homes)
-            paths = context.memo[key] = _plain_paths(selection) or _merge(make_views(arg, view, context))
+            paths = context.memo[key] = _plain_paths(selection) or merge_paths(make_views(arg, view, context))
         return paths
 
     return paths_of
 
 
-def _merge(views: Views) -> PathSet:
+def merge_paths(views: Views) -> PathSet:
+    """Return the paths of all views of a call as one set."""
     items: tuple[PathViews, ...] = views.items
     extra: tuple[PathViews, ...] = views.extra
     problems = [item.problem for item in items if item.problem]
@@ -116,14 +117,18 @@ class RootSet(NamedTuple):
 
 
 def path_under(arg: ArgPath, operand: Any) -> Test:
+    return under_roots(gather_paths(arg), operand)
+
+
+def under_roots(paths_of: Callable[[EvalContext], PathSet], operand: Any) -> Test:
+    """Return the test whether the paths of a call are under one of the folders of `operand`."""
     roots = compile_roots(as_tuple(operand))
-    paths_of = gather_paths(arg)
     folded_roots = roots.folded
     simple = roots.folded_glob is None and not roots.relative
 
     def test(context: EvalContext) -> int:
         paths = paths_of(context)
-        if paths is _NO_PATHS:
+        if paths is NO_PATHS:
             return NO
         if simple and paths.plain is not None:
             return _how_sure(paths, roots, context) if paths.plain.startswith(folded_roots) else NO

@@ -260,6 +260,7 @@ INDEXES: Final[dict[str, Build]] = {
     "ip_class": index_classes,
     "command": index_commands,
     **dict.fromkeys(("gt", "gte", "lt", "lte", "exists", "type", "length", "url_scheme", "cidr"), index_presence),
+    **dict.fromkeys(("command_path_under", "command_host_in"), index_presence),
 }
 
 

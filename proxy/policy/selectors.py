@@ -21,7 +21,7 @@ from proxy.policy.eval_context import (
     Trouble,
     fold_key,
 )
-from proxy.policy.text import AmbiguousError, looks_like_json, parse_embedded_json
+from proxy.policy.text import AmbiguousError, looks_like_json, parse_embedded_json, read_text
 from proxy.policy.value_forms import (
     is_address,
     is_surely_command,
@@ -115,7 +115,9 @@ def _pair(members: list[tuple[ArgumentKind, Any]], exact: bool, found: _Texts) -
         for value in given:
             words = [value] if isinstance(value, str) else [word for word in value if isinstance(word, str)]
             # A string of arguments is split by whoever runs it.
-            argv = [program, *value.split()] if isinstance(value, str) and "'" not in value and '"' not in value else None
+            argv = (
+                [program, *value.split()] if isinstance(value, str) and "'" not in value and '"' not in value else None
+            )
             found.paired.append((argv or [program, *words], exact))
 
 
@@ -161,8 +163,13 @@ def _paths(context: EvalContext) -> Selection:
                 path = text
             if path is not None and not (web and kind.path and text.startswith("/")):
                 chosen.append((path, exact))
-    named, trouble = _in_commands(context, lambda found: map(_full_path, found.paths))
+    named, trouble = _in_commands(context, lambda found: map(_full_path, filter(_says_where, found.paths)))
     return _select([*chosen, *((path, exact and sure) for (path, sure), exact in named)], trouble)
+
+
+def _says_where(path: CommandPath) -> bool:
+    # `grep etc notes.txt` names no /etc: a bare word is a file of the folder that the server works in.
+    return path.folder is not None or "/" in path.text or path.text[:1] in "~."
 
 
 def _full_path(path: CommandPath) -> tuple[str, bool]:
@@ -177,7 +184,9 @@ def _has_verb(context: EvalContext) -> bool:
 
 
 def _hosts(context: EvalContext) -> Selection:
-    chosen = [(s.text, s.exact) for s in _texts(context).texts if (s.kind.host and not s.kind.prose) or is_address(s.text)]
+    chosen = [
+        (s.text, s.exact) for s in _texts(context).texts if (s.kind.host and not s.kind.prose) or is_address(s.text)
+    ]
     named, trouble = _in_commands(context, lambda found: found.hosts)
     return _select([*chosen, *named], trouble)
 
@@ -204,7 +213,14 @@ def _named(context: EvalContext, line: str | list[str]) -> CommandPaths:
     known: dict[str, CommandPaths] = context.memo.setdefault("@named", {})
     key = line if isinstance(line, str) else "\0".join(line)
     if key not in known:
-        known[key] = read_command_paths(line) if isinstance(line, str) else read_argv_paths(line)
+        if isinstance(line, str):
+            first, *others = map(read_command_paths, read_text(line).readings)
+            paths = (*first.paths, *(path._replace(sure=False) for other in others for path in other.paths))
+            known[key] = first._replace(
+                paths=paths, hosts=(*first.hosts, *(h for other in others for h in other.hosts))
+            )
+        else:
+            known[key] = read_argv_paths(line)
     return known[key]
 
 
@@ -213,7 +229,9 @@ def _select(chosen: list[tuple[Any, bool]], trouble: Trouble | None = None) -> S
         return NOTHING
     if len(chosen) > MAX_VALUES:
         return Selection((), (), Trouble(AMBIGUOUS, f"more than {MAX_VALUES} values"))
-    return Selection(tuple([v for v, exact in chosen if exact]), tuple([v for v, exact in chosen if not exact]), trouble)
+    return Selection(
+        tuple([v for v, exact in chosen if exact]), tuple([v for v, exact in chosen if not exact]), trouble
+    )
 
 
 def _once(key: str, select: Callable[[EvalContext], Selection]) -> Callable[[EvalContext], Selection]:

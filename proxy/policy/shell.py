@@ -7,10 +7,11 @@ commands are all returned, in one flat list. `problem` says what it could not re
 
 from __future__ import annotations
 
+import re
 import string
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
-from proxy.policy.shell_words import Draft, ShellError, Word, read_ansi_c, read_balanced
+from proxy.policy.shell_words import Draft, Piece, ShellError, Word, read_ansi_c, read_balanced
 
 MAX_SCRIPT: Final = 65_536
 MAX_DEPTH: Final = 16
@@ -22,15 +23,32 @@ _KEYWORDS: Final = frozenset(
 )
 # The words behind these are not a command: `for i in x y` runs nothing by itself.
 _SWALLOWING: Final = frozenset({"for", "select", "case"})
+# The inside of braces that the shell may expand: no blank or operator in it, unless it is quoted.
+_BRACES: Final = re.compile(r"""(?:[^\s;&|<>()'"\\}]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")*\}""", re.DOTALL)
 _NAME: Final = frozenset(string.ascii_letters + string.digits + "_")
 
 
+class Redirect(NamedTuple):
+    """One redirection to or from a file."""
+
+    operator: str
+    target: Word
+
+
 class SimpleCommand(NamedTuple):
-    """One simple command: its words, whether a pipe feeds it, and the texts fed to it."""
+    """One simple command: its words, whether a pipe feeds it, and the texts fed to it.
+
+    `after` is the operator before it, `feeds` says where its output goes if the line reads it, and
+    `loop` that it is no command but the head of a `for` or `select`.
+    """
 
     words: tuple[Word, ...]
     piped: bool = False
     fed: tuple[str, ...] = ()
+    redirects: tuple[Redirect, ...] = ()
+    after: str = ""
+    feeds: Literal["", "pipe", "substitution"] = ""
+    loop: bool = False
 
 
 class Script(NamedTuple):
@@ -69,6 +87,8 @@ class _Reader:
         self.cases = 0
         self.draft = Draft()
         self.redirect: str | None = None
+        self.redirects: list[Redirect] = []
+        self.after = ""
         self.heredocs: list[tuple[str, bool, bool]] = []
 
     def read(self) -> None:
@@ -105,8 +125,11 @@ class _Reader:
         if char == "(" and self.text.startswith("((", self.at) and not self.words and not self.draft.started:
             self._arithmetic(self._balanced(self.at))
             return
-        self._end_command(piped=char == "|" and not self.text.startswith("||", self.at))
-        self.at += 1
+        operator = next((double for double in ("&&", "||", "|&") if self.text.startswith(double, self.at)), char)
+        self._end_command(piped=operator in ("|", "|&"))
+        # What follows a subshell does not run in it: `(cd x) && ls`.
+        self.after = ")" if self.after == ")" else operator
+        self.at += len(operator)
         if char == "\n" and self.heredocs:
             self._read_heredocs()
         elif char == "(":
@@ -158,8 +181,8 @@ class _Reader:
             draft.glob(char)
         else:
             if (char == "{" and self._is_brace_expansion()) or (char == "[" and self._is_bracket_glob()):
-                draft.expand(whole=False)
-            draft.put(char)
+                draft.expand(whole=False, piece=None)
+            draft.put(char, bare=True)
 
     def _is_bracket_glob(self) -> bool:
         # `[` and `[[` are commands where a blank follows, and a character class elsewhere: `[c]url`.
@@ -169,8 +192,9 @@ class _Reader:
         return following[:1] not in ("", " ", "\t", "\n") and following not in ("[ ", "[\t")
 
     def _is_brace_expansion(self) -> bool:
-        inside = self.text[self.at : self.at + 400].partition("}")[0]
-        return ("," in inside or ".." in inside) and not any(c in inside for c in " \t\n;")
+        # Up to the end of the word: blanks end it, except in quotes.
+        end = _BRACES.match(self.text, self.at, self.at + 400)
+        return end is not None and ("," in end[0] or ".." in end[0])
 
     def _double_quoted(self) -> None:
         self.draft.put("")
@@ -199,7 +223,7 @@ class _Reader:
                 self._arithmetic(inside)
             else:
                 self._sub_script(inside)
-            self.draft.expand(whole=quoted)
+            self.draft.expand(whole=quoted, piece=Piece("unknown", inside))
         elif following == "{":
             self._braced(quoted=quoted)
         elif following == "'" and not quoted:
@@ -214,7 +238,7 @@ class _Reader:
             self._variable(quoted=quoted)
         elif following and following in "@*#?-$!":
             self.at += 1
-            self.draft.expand(whole=quoted and following != "@")
+            self.draft.expand(whole=quoted and following != "@", piece=Piece("variable", following))
         else:
             self.draft.put("$")
 
@@ -225,10 +249,11 @@ class _Reader:
             if self.text[start].isdecimal():
                 break
         # Unquoted, $IFS is a blank: `curl$IFS-s` is two words.
-        if self.text[start : self.at] == "IFS" and not quoted:
+        name = self.text[start : self.at]
+        if name == "IFS" and not quoted:
             self._end_word()
         else:
-            self.draft.expand(whole=quoted)
+            self.draft.expand(whole=quoted, piece=Piece("variable", name))
 
     def _braced(self, *, quoted: bool) -> None:
         inside = self._balanced(self.at)
@@ -237,7 +262,7 @@ class _Reader:
         if name.startswith("IFS") and name[3:4] not in _NAME and not quoted:
             self._end_word()
         else:
-            self.draft.expand(whole=quoted and "@" not in inside)
+            self.draft.expand(whole=quoted and "@" not in inside, piece=Piece("variable", inside))
 
     def _balanced(self, start: int) -> str:
         inside, self.at = read_balanced(self.text, start)
@@ -257,11 +282,11 @@ class _Reader:
                 self.at += 1
             out.append(char)
         self._sub_script("".join(out))
-        self.draft.expand(whole=quoted)
+        self.draft.expand(whole=quoted, piece=Piece("unknown", "".join(out)))
 
     def _sub_script(self, text: str) -> None:
         script = parse_script(text, self.depth + 1)
-        self.commands.extend(script.commands)
+        self.commands.extend(command._replace(feeds=command.feeds or "substitution") for command in script.commands)
         self.problem = self.problem or script.problem
         self.writes = self.writes or script.writes
 
@@ -319,8 +344,13 @@ class _Reader:
             self.fed.append(word.text)
         elif redirect in ("<<", "<<-"):
             self.heredocs.append((word.text, draft.quoted, redirect == "<<-"))
+        else:
+            self._redirect(redirect, word)
+
+    def _redirect(self, redirect: str, word: Word) -> None:
+        self.redirects.append(Redirect(redirect, word))
         # An allow of `cat` must not cover `cat a > b`. To /dev/null or another descriptor writes no file.
-        elif ">" in redirect and word.text != "/dev/null" and not (redirect == ">&" and word.text.isdecimal()):
+        if ">" in redirect and word.text != "/dev/null" and not (redirect == ">&" and word.text.isdecimal()):
             self.writes = True
 
     def _take(self, word: Word, *, quoted: bool) -> None:
@@ -331,19 +361,27 @@ class _Reader:
             self.cases += word.text == "case"
         if self.words and word.text == "{" and not quoted:
             # A function body follows: `function f {`, `coproc NAME {`.
-            self.commands.append(SimpleCommand(tuple(self.words), self.piped, ()))
+            self._add(tuple(self.words))
             self.words.clear()
             return
         self.words.append(word)
 
     def _end_command(self, *, piped: bool) -> None:
         self._end_word()
-        if self.words and self.words[0].text not in _SWALLOWING:
-            self.commands.append(SimpleCommand(tuple(self.words), self.piped, tuple(self.fed)))
+        swallowing = self.words and self.words[0].text in _SWALLOWING
+        if (self.words or self.redirects) and not swallowing:
+            self._add(tuple(self.words), feeds="pipe" if piped else "")
+        elif self.words and self.words[0].text in ("for", "select"):
+            self._add(tuple(self.words[1:]), loop=True)
         elif self.words and self.words[0].text == "case":
             texts = [word.text for word in self.words]
             # The pattern of the first arm, `case x in a) …`, is where a command would be.
             if "in" in texts[:-2]:
-                self.commands.append(SimpleCommand(tuple(self.words[texts.index("in") + 2 :])))
-        self.words, self.fed, self.redirect = [], [], None
+                self._add(tuple(self.words[texts.index("in") + 2 :]))
+        self.words, self.fed, self.redirect, self.redirects = [], [], None, []
         self.piped = piped
+
+    def _add(self, words: tuple[Word, ...], *, feeds: Literal["", "pipe"] = "", loop: bool = False) -> None:
+        fed, redirects = tuple(self.fed), tuple(self.redirects)
+        self.commands.append(SimpleCommand(words, self.piped, fed, redirects, self.after, feeds, loop))
+        self.after = ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from posixpath import commonprefix, normpath
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from proxy.policy.globs import is_glob
 
@@ -43,12 +43,26 @@ class Shape(NamedTuple):
     many: bool
 
 
+class Piece(NamedTuple):
+    """A part of a word: text, a `variable` with its modifiers (`x:-/etc`), or `unknown` with its script."""
+
+    kind: Literal["bare", "quoted", "variable", "unknown"]
+    text: str = ""
+
+
 class Word(NamedTuple):
-    """One word: its known text, whether expansion could change it, and to what: any words where there is no shape."""
+    """One word: its known text, whether expansion could change it, and to what: any words where there is no shape.
+
+    `pieces` are what a dynamic word is made of, for readers that know the variables.
+    """
 
     text: str
     dynamic: bool = False
     shape: Shape | None = None
+    pieces: tuple[Piece, ...] = ()
+
+
+UNKNOWN: Final = Piece("unknown")
 
 
 @dataclass(slots=True)
@@ -63,20 +77,24 @@ class Draft:
     expanded: bool = False
     first: int | None = None
     last: int = 0
+    pieces: list[Piece] = field(default_factory=list)
 
-    def put(self, text: str) -> None:
+    def put(self, text: str, *, bare: bool = False) -> None:
         self.text.append(text)
+        self.pieces.append(Piece("bare" if bare else "quoted", text))
         self.started = True
 
-    def expand(self, *, whole: bool) -> None:
+    def expand(self, *, whole: bool, piece: Piece | None = UNKNOWN) -> None:
         """Mark text that is known only at run time: part of one word if `whole`, else of any number."""
         self._unknown()
         self.expanded = True
         self.loose = self.loose or not whole
+        if piece is not None:
+            self.pieces.append(piece)
 
     def glob(self, char: str) -> None:
         self._unknown()
-        self.put(char)
+        self.put(char, bare=True)
         self.last = len(self.text)
 
     def _unknown(self) -> None:
@@ -87,9 +105,9 @@ class Draft:
     def word(self) -> Word:
         text = "".join(self.text)
         if self.first is None or self.loose:
-            return Word(text, self.dynamic)
+            return Word(text, self.dynamic, None, tuple(self.pieces) if self.dynamic else ())
         prefix, suffix = "".join(self.text[: self.first]), "".join(self.text[self.last :])
-        return Word(text, self.dynamic, _shape(text, prefix, suffix, expanded=self.expanded))
+        return Word(text, self.dynamic, _shape(text, prefix, suffix, expanded=self.expanded), tuple(self.pieces))
 
 
 def _shape(text: str, prefix: str, suffix: str, *, expanded: bool) -> Shape:

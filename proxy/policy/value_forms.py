@@ -14,7 +14,9 @@ from proxy.policy.text import read_text
 # Longer values are texts, unless they have no blank in them.
 _LONGEST: Final = 4096
 # Without one of these nothing is a path: a separator or what stands for one, a home, a variable, a drive, a dot-name.
-_MARK: Final = re.compile("[/\\\\~$%:\u2044\u2215\u29f8\u2571\uff0f\u29f5\u2216\uff3c\u00a5\u20a9\uff5e]|(?<![\\w)\\]\"'])\\.\\w")
+_MARK: Final = re.compile(
+    "[/\\\\~$%:\u2044\u2215\u29f8\u2571\uff0f\u29f5\u2216\uff3c\u00a5\u20a9\uff5e]|(?<![\\w)\\]\"'])\\.\\w"
+)
 _LOCAL_SCHEMES: Final = re.compile(
     r"(?:[a-z][\w+.-]*:)*(?:file|netdoc|phar|php|zip|glob|jar|unix|local[_-]?file|vscode-(?:file|remote)|compress\.zlib):",
     re.IGNORECASE,
@@ -25,8 +27,13 @@ _DOT_NAME: Final = re.compile(r"(?:^|[/\\])\.[A-Za-z_]")
 _VARIABLE: Final = re.compile(r"(?:\$\{?\w+\}?|%\w+%)(?=[/\\])")
 _OPTION: Final = re.compile(r"--?[A-Za-z][\w-]*=(.+)", re.DOTALL)
 _URL: Final = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*:)?(?://|\\\\|/\\|\\/)[^\s/\\]|https?:", re.IGNORECASE)
-_ADDRESS: Final = re.compile(r"\[?(?:0x[0-9a-f]+|\d+)(?:\.(?:0x[0-9a-f]+|\d+)){1,3}(?::\d+)?(?:/\S*)?|\[[0-9a-f:.%]+\](?::\d+)?(?:/\S*)?", re.IGNORECASE)
-_METADATA_NAME: Final = re.compile(r"(?:metadata(?:\.[\w.-]+)|instance-data(?:\.[\w.-]+)?)(?::\d+)?(?:/\S*)?", re.IGNORECASE)
+_ADDRESS: Final = re.compile(
+    r"\[?(?:0x[0-9a-f]+|\d+)(?:\.(?:0x[0-9a-f]+|\d+)){1,3}(?::\d+)?(?:/\S*)?|\[[0-9a-f:.%]+\](?::\d+)?(?:/\S*)?",
+    re.IGNORECASE,
+)
+_METADATA_NAME: Final = re.compile(
+    r"(?:metadata(?:\.[\w.-]+)|instance-data(?:\.[\w.-]+)?)(?::\d+)?(?:/\S*)?", re.IGNORECASE
+)
 _MOST_WORDS: Final = 2  # in the last name of a path
 _MOST_INNER_WORDS: Final = 3
 
@@ -39,7 +46,7 @@ def may_be_path(text: str) -> bool:
 def path_in(text: str) -> str | None:
     """Return the path that the whole of `text` is, or None; the rest of it where an option or a variable leads."""
     stripped = text.strip()
-    if len(stripped) > 2 and stripped[0] == stripped[-1] and stripped[0] in "\"'":  # noqa: PLR2004 - a pair
+    if len(stripped) > 2 and stripped[0] == stripped[-1] and stripped[0] in "\"'":
         stripped = stripped[1:-1].strip()
     if len(stripped) > _LONGEST:
         return stripped if stripped[:1] in "/\\~" and not any(c in stripped for c in " \n\t*") else None
@@ -66,7 +73,11 @@ def _path_in(text: str) -> str | None:
     if not _starts_a_path(text):
         # What steps up or names a dot-file; a text that does so among other words only mentions it.
         steps_up = _DOTS.search(text) is not None and len(text.split()) <= _MOST_INNER_WORDS
-        return text if (steps_up or (_DOT_NAME.search(text) and not re.search(r"\s", text))) and not _is_url(text) else None
+        return (
+            text
+            if (steps_up or (_DOT_NAME.search(text) and not re.search(r"\s", text))) and not _is_url(text)
+            else None
+        )
     if _is_prose(text):
         return None
     # A container's folder behind the machine's own: `/home/me/conf:/etc/nginx`.
@@ -99,21 +110,152 @@ def is_address(text: str) -> bool:
     stripped = text.strip()
     if not stripped or len(stripped) > _LONGEST or any(c in stripped for c in " \n\r\t"):
         return False
-    return _is_url(stripped) or _ADDRESS.fullmatch(stripped) is not None or _METADATA_NAME.fullmatch(stripped) is not None
+    return (
+        _is_url(stripped) or _ADDRESS.fullmatch(stripped) is not None or _METADATA_NAME.fullmatch(stripped) is not None
+    )
 
 
 # Programs that a command line is known by. Not every one there is: a value is taken for a command line by its
 # argument's name as well.
 _KNOWN: Final = frozenset(
-    """
-    awk base64 bash bzip2 cat cd chattr chgrp chmod chown chroot cmd cp crontab curl cut dash dd del dig diff docker
-    doas echo egrep env eval exec export fdisk fgrep find format ftp gawk gdb git grep gunzip gzip halt head id
-    ifconfig insmod install ip iptables kill killall ksh kubectl ln ls lsof make mkdir mkfs mkfs.ext4 mkfs.xfs mknod
-    modprobe more mount mv nc ncat netcat nice nmap node nohup npm npx od openssl parted passwd perl php pip pkill
-    podman poweroff powershell printf ps pwsh python python2 python3 rd reboot rm rmdir rsync ruby scp sed setsid sftp
-    sh shred shutdown socat source ssh stat strace strings su sudo sysctl systemctl tail tar tee telnet time timeout
-    touch truncate umount unlink unzip useradd usermod vi vim wget wipefs xargs xxd xz zip zsh
-    """.split()
+    [
+        "awk",
+        "base64",
+        "bash",
+        "bzip2",
+        "cat",
+        "cd",
+        "chattr",
+        "chgrp",
+        "chmod",
+        "chown",
+        "chroot",
+        "cmd",
+        "cp",
+        "crontab",
+        "curl",
+        "cut",
+        "dash",
+        "dd",
+        "del",
+        "dig",
+        "diff",
+        "docker",
+        "doas",
+        "echo",
+        "egrep",
+        "env",
+        "eval",
+        "exec",
+        "export",
+        "fdisk",
+        "fgrep",
+        "find",
+        "format",
+        "ftp",
+        "gawk",
+        "gdb",
+        "git",
+        "grep",
+        "gunzip",
+        "gzip",
+        "halt",
+        "head",
+        "id",
+        "ifconfig",
+        "insmod",
+        "install",
+        "ip",
+        "iptables",
+        "kill",
+        "killall",
+        "ksh",
+        "kubectl",
+        "ln",
+        "ls",
+        "lsof",
+        "make",
+        "mkdir",
+        "mkfs",
+        "mkfs.ext4",
+        "mkfs.xfs",
+        "mknod",
+        "modprobe",
+        "more",
+        "mount",
+        "mv",
+        "nc",
+        "ncat",
+        "netcat",
+        "nice",
+        "nmap",
+        "node",
+        "nohup",
+        "npm",
+        "npx",
+        "od",
+        "openssl",
+        "parted",
+        "passwd",
+        "perl",
+        "php",
+        "pip",
+        "pkill",
+        "podman",
+        "poweroff",
+        "powershell",
+        "printf",
+        "ps",
+        "pwsh",
+        "python",
+        "python2",
+        "python3",
+        "rd",
+        "reboot",
+        "rm",
+        "rmdir",
+        "rsync",
+        "ruby",
+        "scp",
+        "sed",
+        "setsid",
+        "sftp",
+        "sh",
+        "shred",
+        "shutdown",
+        "socat",
+        "source",
+        "ssh",
+        "stat",
+        "strace",
+        "strings",
+        "su",
+        "sudo",
+        "sysctl",
+        "systemctl",
+        "tail",
+        "tar",
+        "tee",
+        "telnet",
+        "time",
+        "timeout",
+        "touch",
+        "truncate",
+        "umount",
+        "unlink",
+        "unzip",
+        "useradd",
+        "usermod",
+        "vi",
+        "vim",
+        "wget",
+        "wipefs",
+        "xargs",
+        "xxd",
+        "xz",
+        "zip",
+        "zsh",
+    ]
 )
 _LEADS: Final = re.compile(r"^(?:[\s({!]|\w+=\S*\s)*")
 _JOINTS: Final = re.compile(r"&&|\|\||[;|&\n]")
@@ -147,6 +289,6 @@ def is_surely_command(text: str) -> bool:
         return False
     whole = _QUOTED.sub("/", text)
     lines = [line.split() for line in _JOINTS.split(whole) if line.strip()]
-    return all(starts_with_program(" ".join(words)) and all(map(_SYMBOLIC.fullmatch, words[1:])) for words in lines) and any(
-        len(words) > 1 for words in lines
-    )
+    return all(
+        starts_with_program(" ".join(words)) and all(map(_SYMBOLIC.fullmatch, words[1:])) for words in lines
+    ) and any(len(words) > 1 for words in lines)

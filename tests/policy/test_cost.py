@@ -17,6 +17,8 @@ RULES = [
         "path_under": "/nowhere/at/all",
         "host_in": "nowhere.invalid",
         "command": "nothing",
+        "command_path_under": "/nowhere/at/all",
+        "command_host_in": "nowhere.invalid",
         "matches": "(a+)+$",
         "contains": "impossible",
     }.items()

@@ -49,7 +49,7 @@ def test_a_word_that_may_become_several_has_no_shape():
     made = Draft()
     made.put("a")
     made.expand(whole=False)
-    assert made.word() == Word("a", True, None)
+    assert made.word()[:3] == Word("a", True, None)[:3]
 
 
 @pytest.mark.parametrize(
