@@ -58,6 +58,7 @@ _PROSE: Final = frozenset(
 )
 
 _WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_POWERSHELL: Final = re.compile("powershell|pwsh", re.IGNORECASE)
 # Tools that run command lines.
 _RUNNING: Final = frozenset(
     (
@@ -72,7 +73,7 @@ _SHELLS: Final = frozenset(("shell", "sh", "bash", "zsh", "terminal", "console",
 _OTHER_LANGUAGES: Final = frozenset(
     (
         *("sql", "query", "queries", "redis", "mongo", "mongodb", "postgres", "postgresql", "pg", "mysql", "sqlite"),
-        *("db", "database", "cypher", "sparql", "graphql", "powershell", "pwsh", "python", "py", "node", "js", "ruby"),
+        *("db", "database", "cypher", "sparql", "graphql", "python", "py", "node", "js", "ruby"),
         *("javascript", "code", "notebook", "cell", "jupyter", "lua", "kql", "promql", "editor", "edit", "playwright"),
     )
 )
@@ -121,11 +122,11 @@ def argument_kind(folded: str) -> ArgumentKind:
 @lru_cache(maxsize=2048)
 def tool_kind(name: str) -> ToolKind:
     """Return what the name of a tool says."""
-    words = {word.lower() for word in _WORDS.findall(name[:200])}
-    joined = name[:200].lower()
-    # "powershell" is no shell of this kind; "rshell" and "myshell" are.
-    bare = joined.replace("powershell", "")
+    # PowerShell is no shell of this kind; "rshell" and "myshell" are.
+    plain = _POWERSHELL.sub(" ", name[:200])
+    words = {word.lower() for word in _WORDS.findall(plain)}
+    bare = plain.lower()
     shell = not _SHELLS.isdisjoint(words) or any(part in bare for part in ("shell", "bash", "terminal"))
     runs = shell or not _RUNNING.isdisjoint(words) or any(part in bare for part in ("exec", "command"))
-    other = not _OTHER_LANGUAGES.isdisjoint(words) or "powershell" in joined or "sql" in joined
+    other = not _OTHER_LANGUAGES.isdisjoint(words) or plain != name[:200] or "sql" in bare
     return ToolKind(runs and (shell or not other), other and not shell, not _WEB_TOOLS.isdisjoint(words))

@@ -35,14 +35,22 @@ def _check_network(text: str) -> str:
 
 
 def _check_root(text: str) -> str:
-    if "\0" in text or (text.startswith(("~", "$", "%")) and expand_home(text, UNKNOWN_HOMES) is None):
+    root = text.removeprefix("!")
+    if not root or "\0" in root or (root.startswith(("~", "$", "%")) and expand_home(root, UNKNOWN_HOMES) is None):
         raise ValueError("write the full path, like /home/agent, or a path below the home, like ~/.ssh")
     return text
+
+
+def _check_roots(roots: str | list[str]) -> str | list[str]:
+    if all(root.startswith("!") for root in as_tuple(roots)):
+        raise ValueError("an exception like !/etc/os-release needs a folder that it is an exception of")
+    return roots
 
 
 type NonEmptyStr = Annotated[StrictStr, Field(min_length=1)]
 type Regex = Annotated[StrictStr, Field(min_length=1), AfterValidator(_check_regex)]
 type Root = Annotated[NonEmptyStr, AfterValidator(_check_root)]
+type Roots = Annotated[OneOrMore[Root], AfterValidator(_check_roots)]
 type Network = Annotated[NonEmptyStr, AfterValidator(_check_network)]
 type Scalar = StrictStr | StrictInt | StrictFloat | StrictBool | None
 type Number = StrictInt | StrictFloat
@@ -101,8 +109,9 @@ class Condition(Strict):
     length: StrictInt | Bounds | None = Field(
         default=None, description="The number of characters, elements or members: exact, or bounds."
     )
-    path_under: OneOrMore[Root] | None = Field(
-        default=None, description="The path is one of these folders or inside one, in whatever form it is written."
+    path_under: Roots | None = Field(
+        default=None,
+        description="The path is one of these folders or inside one, however it is written; !/etc/x is an exception.",
     )
     host_in: OneOrMore[NonEmptyStr] | None = Field(
         default=None, description="The URL or host is one of these: example.com, *.example.com, 169.254.169.254."
@@ -118,7 +127,7 @@ class Condition(Strict):
         default=None, description="The shell command runs one of these programs: curl, 'rm -rf', 'git push --force'."
     )
 
-    command_path_under: OneOrMore[Root] | None = Field(
+    command_path_under: Roots | None = Field(
         default=None,
         description="The shell command names a path in one of these folders: in a word, a redirection or after cd.",
     )

@@ -1,6 +1,6 @@
 """The `path_under` operator: whether a value names one of the given folders, or something inside. Pure, no I/O.
 
-Folders may hold globs: `*` within a component, `**` for any number of components.
+Folders may hold globs: `*` within a component, `**` for any number of components. `!/etc/os-release` is an exception.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def merge_paths(views: Views) -> PathSet:
 
 
 class RootSet(NamedTuple):
-    """The compiled folders of one `path_under`; `globs` are those with marks, without case."""
+    """The compiled folders of one `path_under`; `globs` are those with marks, `spared` the exceptions, without case."""
 
     exact: tuple[str, ...]
     folded: tuple[str, ...]
@@ -107,9 +107,18 @@ class RootSet(NamedTuple):
     exact_glob: Callable[[str], bool] | None
     folded_glob: Callable[[str], bool] | None
     globs: tuple[str, ...]
+    spared: RootSet | None = None
 
     def hold(self, path: str) -> bool:
-        return path.startswith(self.exact) or (self.exact_glob is not None and self.exact_glob(path))
+        held = path.startswith(self.exact) or (self.exact_glob is not None and self.exact_glob(path))
+        return held and not self.spare(path.casefold())
+
+    def spare(self, path: str) -> bool:
+        """Return whether a folded path is under an exception; a pattern never is, because it may name more."""
+        spared = self.spared
+        if spared is None or not GLOB_MARKS.isdisjoint(path):
+            return False
+        return path.startswith(spared.folded) or (spared.folded_glob is not None and spared.folded_glob(path))
 
     def hold_relative(self, path: str) -> bool:
         # "../" has left the server's folder, so not even `.` holds it.
@@ -124,7 +133,7 @@ def under_roots(paths_of: Callable[[EvalContext], PathSet], operand: Any) -> Tes
     """Return the test whether the paths of a call are under one of the folders of `operand`."""
     roots = compile_roots(as_tuple(operand))
     folded_roots = roots.folded
-    simple = roots.folded_glob is None and not roots.relative
+    simple = roots.folded_glob is None and not roots.relative and roots.spared is None
 
     def test(context: EvalContext) -> int:
         paths = paths_of(context)
@@ -133,9 +142,9 @@ def under_roots(paths_of: Callable[[EvalContext], PathSet], operand: Any) -> Tes
         if simple and paths.plain is not None:
             return _how_sure(paths, roots, context) if paths.plain.startswith(folded_roots) else NO
         for path in paths.folded:
-            if path.startswith(folded_roots):
+            if path.startswith(folded_roots) and not roots.spare(path):
                 return _how_sure(paths, roots, context)
-        if simple and paths.trouble is None and paths.may_reach is None:
+        if roots.folded_glob is None and not roots.relative and paths.trouble is None and paths.may_reach is None:
             return NO
         if _may_by_pattern(paths, roots):
             return _how_sure(paths, roots, context)
@@ -145,7 +154,8 @@ def under_roots(paths_of: Callable[[EvalContext], PathSet], operand: Any) -> Tes
 
 
 def _may_by_pattern(paths: PathSet, roots: RootSet) -> bool:
-    if roots.folded_glob is not None and any(map(roots.folded_glob, paths.folded)):
+    glob = roots.folded_glob
+    if glob is not None and any(glob(path) and not roots.spare(path) for path in paths.folded):
         return True
     if any(roots.hold_relative(path) for path in paths.relative):
         return True
@@ -161,8 +171,10 @@ def _how_sure(paths: PathSet, roots: RootSet, context: EvalContext) -> int:
 
 
 def compile_roots(operand: tuple[str, ...]) -> RootSet:
+    spared = tuple(root[1:] for root in operand if root.startswith("!"))
+    wanted = [root for root in operand if not root.startswith("!")]
     # A root below `~` is protected in every place where a home may be.
-    roots = [read_root(place) for root in operand for place in expand_home(root, UNKNOWN_HOMES[:-1]) or (root,)]
+    roots = [read_root(place) for root in wanted for place in expand_home(root, UNKNOWN_HOMES[:-1]) or (root,)]
     plain = tuple(r for r in roots if r.startswith("/") and not _is_glob(r))
     globs = [r if r.startswith("/") else "/**/" + r[2:] for r in roots if _is_glob(r)]
     folded_globs = [g.casefold() for g in globs]
@@ -173,6 +185,7 @@ def compile_roots(operand: tuple[str, ...]) -> RootSet:
         glob_search(globs),
         glob_search(folded_globs),
         tuple(folded_globs),
+        compile_roots(spared) if spared else None,
     )
 
 

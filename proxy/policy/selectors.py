@@ -1,7 +1,7 @@
-"""The selectors `@paths`, `@commands` and `@hosts`: values by what they are, not by the name of an argument. Pure, no I/O.
+"""The selectors of conditions: values by what they are, whatever their arguments are called. Pure, no I/O.
 
-`@commands` are the values that are command lines, `@paths` those that are paths and the paths in the command lines,
-`@hosts` those that are URLs or hosts and the ones in the command lines.
+`@commands` are the values that are command lines, `@files` those that are paths, `@paths` these and the paths in the
+command lines, `@hosts` the values that are URLs or hosts and the ones in the command lines.
 """
 
 from __future__ import annotations
@@ -63,6 +63,7 @@ class _Texts(NamedTuple):
 
 
 _UNNAMED: Final = argument_kind("")
+_LINE: Final = argument_kind("command")
 
 
 def _texts(context: EvalContext) -> _Texts:
@@ -151,7 +152,16 @@ def _is_argv(argv: _Argv, runs: bool) -> bool:  # noqa: FBT001
     return " " not in first and len(argv.words) > 1 and (runs or not argv.kind.prose) and starts_with_program(first)
 
 
+def _files(context: EvalContext) -> Selection:
+    return _select(_path_values(context))
+
+
 def _paths(context: EvalContext) -> Selection:
+    named, trouble = _in_commands(context, lambda found: map(_full_path, filter(_says_where, found.paths)))
+    return _select([*_path_values(context), *((path, exact and sure) for (path, sure), exact in named)], trouble)
+
+
+def _path_values(context: EvalContext) -> list[tuple[str, bool]]:
     web = tool_kind(context.tool).web and _has_verb(context)
     chosen: list[tuple[str, bool]] = []
     for kind, text, exact, _ in _texts(context).texts:
@@ -163,8 +173,7 @@ def _paths(context: EvalContext) -> Selection:
                 path = text
             if path is not None and not (web and kind.path and text.startswith("/")):
                 chosen.append((path, exact))
-    named, trouble = _in_commands(context, lambda found: map(_full_path, filter(_says_where, found.paths)))
-    return _select([*chosen, *((path, exact and sure) for (path, sure), exact in named)], trouble)
+    return chosen
 
 
 def _says_where(path: CommandPath) -> bool:
@@ -250,6 +259,7 @@ def _once(key: str, select: Callable[[EvalContext], Selection]) -> Callable[[Eva
 
 SELECTORS: Final[dict[str, Callable[[EvalContext], Selection]]] = {
     "@commands": _once("=@commands", _commands),
+    "@files": _once("=@files", _files),
     "@paths": _once("=@paths", _paths),
     "@hosts": _once("=@hosts", _hosts),
 }

@@ -18,7 +18,8 @@ _MARK: Final = re.compile(
     "[/\\\\~$%:\u2044\u2215\u29f8\u2571\uff0f\u29f5\u2216\uff3c\u00a5\u20a9\uff5e]|(?<![\\w)\\]\"'])\\.\\w"
 )
 _LOCAL_SCHEMES: Final = re.compile(
-    r"(?:[a-z][\w+.-]*:)*(?:file|netdoc|phar|php|zip|glob|jar|unix|local[_-]?file|vscode-(?:file|remote)|compress\.zlib):",
+    r"(?:[a-z][\w+.-]*:)*"
+    r"(?:file|netdoc|phar|php|zip|glob|jar|unix|local[_-]?file|vscode-(?:file|remote)|compress\.zlib):",
     re.IGNORECASE,
 )
 _DRIVE: Final = re.compile(r"[A-Za-z][:|][/\\]")
@@ -28,11 +29,9 @@ _VARIABLE: Final = re.compile(r"(?:\$\{?\w+\}?|%\w+%)(?=[/\\])")
 _OPTION: Final = re.compile(r"--?[A-Za-z][\w-]*=(.+)", re.DOTALL)
 _URL: Final = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*:)?(?://|\\\\|/\\|\\/)[^\s/\\]|https?:", re.IGNORECASE)
 _ADDRESS: Final = re.compile(
-    r"\[?(?:0x[0-9a-f]+|\d+)(?:\.(?:0x[0-9a-f]+|\d+)){1,3}(?::\d+)?(?:/\S*)?|\[[0-9a-f:.%]+\](?::\d+)?(?:/\S*)?",
+    r"(?:(?:0x[0-9a-f]+|\d+)(?:\.(?:0x[0-9a-f]+|\d+)){1,3}|\[[0-9a-f:.%]+\]|metadata\.[\w.-]+|instance-data(?:\.[\w.-]+)?)"
+    r"(?::\d+)?(?:/\S*)?",
     re.IGNORECASE,
-)
-_METADATA_NAME: Final = re.compile(
-    r"(?:metadata(?:\.[\w.-]+)|instance-data(?:\.[\w.-]+)?)(?::\d+)?(?:/\S*)?", re.IGNORECASE
 )
 _MOST_WORDS: Final = 2  # in the last name of a path
 _MOST_INNER_WORDS: Final = 3
@@ -110,153 +109,22 @@ def is_address(text: str) -> bool:
     stripped = text.strip()
     if not stripped or len(stripped) > _LONGEST or any(c in stripped for c in " \n\r\t"):
         return False
-    return (
-        _is_url(stripped) or _ADDRESS.fullmatch(stripped) is not None or _METADATA_NAME.fullmatch(stripped) is not None
-    )
+    return _is_url(stripped) or _ADDRESS.fullmatch(stripped) is not None
 
 
 # Programs that a command line is known by. Not every one there is: a value is taken for a command line by its
 # argument's name as well.
-_KNOWN: Final = frozenset(
-    [
-        "awk",
-        "base64",
-        "bash",
-        "bzip2",
-        "cat",
-        "cd",
-        "chattr",
-        "chgrp",
-        "chmod",
-        "chown",
-        "chroot",
-        "cmd",
-        "cp",
-        "crontab",
-        "curl",
-        "cut",
-        "dash",
-        "dd",
-        "del",
-        "dig",
-        "diff",
-        "docker",
-        "doas",
-        "echo",
-        "egrep",
-        "env",
-        "eval",
-        "exec",
-        "export",
-        "fdisk",
-        "fgrep",
-        "find",
-        "format",
-        "ftp",
-        "gawk",
-        "gdb",
-        "git",
-        "grep",
-        "gunzip",
-        "gzip",
-        "halt",
-        "head",
-        "id",
-        "ifconfig",
-        "insmod",
-        "install",
-        "ip",
-        "iptables",
-        "kill",
-        "killall",
-        "ksh",
-        "kubectl",
-        "ln",
-        "ls",
-        "lsof",
-        "make",
-        "mkdir",
-        "mkfs",
-        "mkfs.ext4",
-        "mkfs.xfs",
-        "mknod",
-        "modprobe",
-        "more",
-        "mount",
-        "mv",
-        "nc",
-        "ncat",
-        "netcat",
-        "nice",
-        "nmap",
-        "node",
-        "nohup",
-        "npm",
-        "npx",
-        "od",
-        "openssl",
-        "parted",
-        "passwd",
-        "perl",
-        "php",
-        "pip",
-        "pkill",
-        "podman",
-        "poweroff",
-        "powershell",
-        "printf",
-        "ps",
-        "pwsh",
-        "python",
-        "python2",
-        "python3",
-        "rd",
-        "reboot",
-        "rm",
-        "rmdir",
-        "rsync",
-        "ruby",
-        "scp",
-        "sed",
-        "setsid",
-        "sftp",
-        "sh",
-        "shred",
-        "shutdown",
-        "socat",
-        "source",
-        "ssh",
-        "stat",
-        "strace",
-        "strings",
-        "su",
-        "sudo",
-        "sysctl",
-        "systemctl",
-        "tail",
-        "tar",
-        "tee",
-        "telnet",
-        "time",
-        "timeout",
-        "touch",
-        "truncate",
-        "umount",
-        "unlink",
-        "unzip",
-        "useradd",
-        "usermod",
-        "vi",
-        "vim",
-        "wget",
-        "wipefs",
-        "xargs",
-        "xxd",
-        "xz",
-        "zip",
-        "zsh",
-    ]
+_NAMES: Final = (
+    "awk base64 bash bzip2 cat cd chattr chgrp chmod chown chroot cmd cp crontab curl cut dash dd del dig "
+    "diff docker doas echo egrep env eval exec export fdisk fgrep find format ftp gawk gdb git grep "
+    "gunzip gzip halt head id ifconfig insmod install ip iptables kill killall ksh kubectl ln ls lsof "
+    "make mkdir mkfs mkfs.ext4 mkfs.xfs mknod modprobe more mount mv nc ncat netcat nice nmap node nohup "
+    "npm npx od openssl parted passwd perl php pip pkill podman poweroff powershell printf ps pwsh python "
+    "python2 python3 rd reboot rm rmdir rsync ruby scp sed setsid sftp sh shred shutdown socat source ssh "
+    "stat strace strings su sudo sysctl systemctl tail tar tee telnet time timeout touch truncate umount "
+    "unlink unzip useradd usermod vi vim wget wipefs xargs xxd xz zip zsh "
 )
+_KNOWN: Final = frozenset(_NAMES.split())
 _LEADS: Final = re.compile(r"^(?:[\s({!]|\w+=\S*\s)*")
 _JOINTS: Final = re.compile(r"&&|\|\||[;|&\n]")
 _SHELL_MARKS: Final = re.compile(r"[;&|`$<>\\\"'(){}]")
@@ -287,8 +155,9 @@ def is_surely_command(text: str) -> bool:
     """Return whether a text can hardly be anything but a command line: programs, options and paths alone."""
     if len(text) > _LONGEST or not starts_with_program(text):
         return False
-    whole = _QUOTED.sub("/", text)
-    lines = [line.split() for line in _JOINTS.split(whole) if line.strip()]
-    return all(
-        starts_with_program(" ".join(words)) and all(map(_SYMBOLIC.fullmatch, words[1:])) for words in lines
-    ) and any(len(words) > 1 for words in lines)
+    lines = [line.split() for line in _JOINTS.split(_QUOTED.sub("/", text)) if line.strip()]
+    return any(len(words) > 1 for words in lines) and all(map(_is_symbolic, lines))
+
+
+def _is_symbolic(words: list[str]) -> bool:
+    return starts_with_program(" ".join(words)) and all(map(_SYMBOLIC.fullmatch, words[1:]))

@@ -32,7 +32,7 @@ def call(arguments, tool="tool"):
 
 
 def decide_one_by_one(policy, asked):
-    reading = EvalContext(asked.arguments or {})
+    reading = policy.context_of(asked)
     hits = [hit for rule in policy.rules_for(asked) if (hit := rule.evaluate(reading)) is not None]
     return policy.conclude(asked, hits)
 
