@@ -35,10 +35,12 @@ _HOSTS: Final = (
     *("url", "urls", "uri", "uris", "host", "hosts", "hostname", "hostnames", "endpoint", "endpoints", "href", "link"),
     *("links", "domain", "origin", "website", "webhook"),
 )
-_COMMANDS: Final = frozenset(
+_COMMANDS: Final = frozenset(("argv", "shellscript", "bashscript", "oneliner", "bash", "sh"))
+# A script may be in another language.
+_SCRIPTS: Final = frozenset(
     (
-        *("script", "scripts", "shell", "bash", "sh", "exec", "execute", "run", "argv", "cli", "terminal"),
-        *("program", "executable", "entrypoint", "shellscript", "bashscript", "oneliner"),
+        *("script", "scripts", "shell", "exec", "execute", "run", "cli", "terminal", "program", "executable"),
+        *("entrypoint", "code", "input", "line", "lines", "steps", "stdin", "keys"),
     )
 )
 _LISTS_OF_COMMANDS: Final = frozenset(("commands", "cmds", "scripts", "lines", "steps", "commandlist"))
@@ -88,6 +90,7 @@ class ArgumentKind(NamedTuple):
     other_path: bool  # a path that is no file
     host: bool
     command: bool
+    script: bool  # a command line, if it looks like one
     command_list: bool
     program: bool
     arguments: bool
@@ -112,6 +115,7 @@ def argument_kind(folded: str) -> ArgumentKind:
         other_path=other,
         host=folded.endswith(_HOSTS),
         command="command" in folded or folded.startswith("cmd") or folded.endswith("cmd") or folded in _COMMANDS,
+        script=folded in _SCRIPTS,
         command_list=folded in _LISTS_OF_COMMANDS,
         program=folded in _PROGRAMS,
         arguments=folded in _ARGUMENTS,

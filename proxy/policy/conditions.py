@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 from pydantic.types import StrictBool, StrictFloat, StrictInt, StrictStr
@@ -11,6 +11,9 @@ from pydantic.types import StrictBool, StrictFloat, StrictInt, StrictStr
 from proxy.policy.arg_path import parse_arg
 from proxy.policy.home import UNKNOWN_HOMES, expand_home
 from proxy.policy.regex import compile_search
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 def as_tuple[T](value: T | list[T]) -> tuple[T, ...]:
@@ -168,6 +171,18 @@ class Not(Strict):
     """A condition does not hold."""
 
     not_: When = Field(alias="not", description="The condition that must not hold.")
+
+
+def conditions_in(when: When | None) -> Iterator[Condition]:
+    """Return every single condition of a tree."""
+    match when:
+        case All(all=parts) | Any_(any=parts):
+            for part in parts:
+                yield from conditions_in(part)
+        case Not(not_=part):
+            yield from conditions_in(part)
+        case Condition():
+            yield when
 
 
 def _form(value: Any) -> str | None:

@@ -10,7 +10,16 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, StrictBool, StrictInt, StrictStr, model_validator
 
 from proxy.core.model import Call, Hints
-from proxy.policy.conditions import Network, NonEmptyList, NonEmptyStr, OneOrMore, Strict, When
+from proxy.policy.conditions import (
+    Network,
+    NonEmptyList,
+    NonEmptyStr,
+    OneOrMore,
+    Strict,
+    When,
+    as_tuple,
+    conditions_in,
+)
 from proxy.policy.detector_rules import Detector, Suppression  # noqa: TC001  pydantic reads annotations when it runs
 
 
@@ -114,6 +123,17 @@ class AllowRule(_Rule):
     """Allow a call where the default is deny."""
 
     action: Literal["allow"] = Field(description="This kind of rule.")
+
+    @model_validator(mode="after")
+    def _names_arguments(self) -> AllowRule:
+        for condition in conditions_in(self.when):
+            # A value that no selector takes for a path would be allowed unread.
+            if condition.arg.startswith("@"):
+                raise ValueError(f"an allow cannot rely on {condition.arg}; name the argument, like arg: path")
+            # `~` stands for every home there may be, also that of somebody else.
+            if any(root.startswith(("~", "$", "%")) for root in as_tuple(condition.path_under or "")):
+                raise ValueError("an allow cannot rely on ~; write the full path of the folder")
+        return self
 
 
 class DenyRule(_Rule):

@@ -6,10 +6,11 @@ command lines, `@hosts` the values that are URLs or hosts and the ones in the co
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from proxy.policy.argument_names import ArgumentKind, argument_kind, tool_kind
-from proxy.policy.command_paths import CommandPath, CommandPaths, read_argv_paths, read_command_paths
+from proxy.policy.command_paths import CommandPath, CommandPaths, read_command_paths
 from proxy.policy.eval_context import (
     AMBIGUOUS,
     MAX_EMBEDDED,
@@ -28,6 +29,7 @@ from proxy.policy.value_forms import (
     looks_like_shell,
     may_be_path,
     path_in,
+    runs_programs,
     starts_with_program,
 )
 
@@ -136,9 +138,9 @@ def _is_command(said: _Text, runs: bool, other_language: bool) -> bool:  # noqa:
     if not text.strip():
         return False
     # The words of an argv are no lines of their own.
-    if kind.command and not (said.listed and not kind.command_list and not is_surely_command(text)):
+    if kind.command and (not said.listed or kind.command_list or is_surely_command(text)):
         return runs or (looks_like_shell(text) and not other_language) or is_surely_command(text)
-    if runs and starts_with_program(text) and not (said.listed and " " not in text.strip()):
+    if (runs or kind.script) and runs_programs(text) and not (said.listed and " " not in text.strip()):
         return True
     return not kind.prose and " " in text and is_surely_command(text)
 
@@ -152,16 +154,16 @@ def _is_argv(argv: _Argv, runs: bool) -> bool:  # noqa: FBT001
     return " " not in first and len(argv.words) > 1 and (runs or not argv.kind.prose) and starts_with_program(first)
 
 
-def _files(context: EvalContext) -> Selection:
-    return _select(_path_values(context))
-
-
 def _paths(context: EvalContext) -> Selection:
+    files = SELECTORS["@files"](context)
     named, trouble = _in_commands(context, lambda found: map(_full_path, filter(_says_where, found.paths)))
-    return _select([*_path_values(context), *((path, exact and sure) for (path, sure), exact in named)], trouble)
+    if not named and trouble is None:
+        return files
+    own = [*((path, True) for path in files.exact), *((path, False) for path in files.loose)]
+    return _select([*own, *((path, exact and sure) for (path, sure), exact in named)], trouble or files.trouble)
 
 
-def _path_values(context: EvalContext) -> list[tuple[str, bool]]:
+def _files(context: EvalContext) -> Selection:
     web = tool_kind(context.tool).web and _has_verb(context)
     chosen: list[tuple[str, bool]] = []
     for kind, text, exact, _ in _texts(context).texts:
@@ -171,9 +173,9 @@ def _path_values(context: EvalContext) -> list[tuple[str, bool]]:
             path = path_in(text)
             if path is None and kind.place and not is_address(text) and len(text.split()) == 1:
                 path = text
-            if path is not None and not (web and kind.path and text.startswith("/")):
+            if path is not None and not (web and (kind.path or kind.host) and text.startswith("/")):
                 chosen.append((path, exact))
-    return chosen
+    return _select(chosen)
 
 
 def _says_where(path: CommandPath) -> bool:
@@ -205,6 +207,8 @@ def _in_commands[T](
 ) -> tuple[list[tuple[T, bool]], Trouble | None]:
     """Return what `read` finds in each command line of a call."""
     selection = SELECTORS["@commands"](context)
+    if selection is NOTHING:
+        return [], None
     trouble = selection.trouble
     lines = [*((line, True) for line in selection.exact), *((line, False) for line in selection.loose)]
     if len(lines) > _MAX_COMMANDS:
@@ -222,14 +226,12 @@ def _named(context: EvalContext, line: str | list[str]) -> CommandPaths:
     known: dict[str, CommandPaths] = context.memo.setdefault("@named", {})
     key = line if isinstance(line, str) else "\0".join(line)
     if key not in known:
-        if isinstance(line, str):
-            first, *others = map(read_command_paths, read_text(line).readings)
-            paths = (*first.paths, *(path._replace(sure=False) for other in others for path in other.paths))
-            known[key] = first._replace(
-                paths=paths, hosts=(*first.hosts, *(h for other in others for h in other.hosts))
-            )
-        else:
-            known[key] = read_argv_paths(line)
+        # An argv is run as it is; some servers join it and hand it to a shell.
+        readings = read_text(line).readings if isinstance(line, str) else (shlex.join(line), " ".join(line))
+        first, *others = map(read_command_paths, readings)
+        paths = (*first.paths, *(path._replace(sure=False) for other in others for path in other.paths))
+        hosts = (*first.hosts, *(host for other in others for host in other.hosts))
+        known[key] = first._replace(paths=paths, hosts=hosts)
     return known[key]
 
 

@@ -14,9 +14,8 @@ from proxy.policy.text import read_text
 # Longer values are texts, unless they have no blank in them.
 _LONGEST: Final = 4096
 # Without one of these nothing is a path: a separator or what stands for one, a home, a variable, a drive, a dot-name.
-_MARK: Final = re.compile(
-    "[/\\\\~$%:\u2044\u2215\u29f8\u2571\uff0f\u29f5\u2216\uff3c\u00a5\u20a9\uff5e]|(?<![\\w)\\]\"'])\\.\\w"
-)
+_MARK: Final = re.compile("[/\\\\~$%:\u2044\u2215\u29f8\u2571\uff0f\u29f5\u2216\uff3c\u00a5\u20a9\uff5e]")
+_LEADING_DOT: Final = re.compile(r"(?<![\w)\]\"'])\.\w")
 _LOCAL_SCHEMES: Final = re.compile(
     r"(?:[a-z][\w+.-]*:)*"
     r"(?:file|netdoc|phar|php|zip|glob|jar|unix|local[_-]?file|vscode-(?:file|remote)|compress\.zlib):",
@@ -27,7 +26,11 @@ _DOTS: Final = re.compile(r"(?:^|[/\\=])\.\.(?:[/\\;]|$)")
 _DOT_NAME: Final = re.compile(r"(?:^|[/\\])\.[A-Za-z_]")
 _VARIABLE: Final = re.compile(r"(?:\$\{?\w+\}?|%\w+%)(?=[/\\])")
 _OPTION: Final = re.compile(r"--?[A-Za-z][\w-]*=(.+)", re.DOTALL)
-_URL: Final = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*:)?(?://|\\\\|/\\|\\/)[^\s/\\]|https?:", re.IGNORECASE)
+# `//host.example/x` too, which `//div[1]/a` of XPath is not.
+_URL: Final = re.compile(
+    r"[a-z][a-z0-9+.-]*:(?://|\\\\|/\\|\\/)[^\s/\\]|https?:|[/\\]{2}(?:[\w-]+(?:\.[\w-]+)+|\d+|\[[0-9a-f:.]+\])(?::\d+)?(?:[/\\?#]|$)",
+    re.IGNORECASE,
+)
 _ADDRESS: Final = re.compile(
     r"(?:(?:0x[0-9a-f]+|\d+)(?:\.(?:0x[0-9a-f]+|\d+)){1,3}|\[[0-9a-f:.%]+\]|metadata\.[\w.-]+|instance-data(?:\.[\w.-]+)?)"
     r"(?::\d+)?(?:/\S*)?",
@@ -35,11 +38,12 @@ _ADDRESS: Final = re.compile(
 )
 _MOST_WORDS: Final = 2  # in the last name of a path
 _MOST_INNER_WORDS: Final = 3
+_MOST_LINES: Final = 100
 
 
 def may_be_path(text: str) -> bool:
     """Return whether a string is worth a closer look; False for most."""
-    return _MARK.search(text) is not None
+    return _MARK.search(text) is not None or ("." in text and _LEADING_DOT.search(text) is not None)
 
 
 def path_in(text: str) -> str | None:
@@ -106,8 +110,10 @@ def _is_url(text: str) -> bool:
 
 def is_address(text: str) -> bool:
     """Return whether the whole of `text` is a URL, or a host that needs no name: an address, a metadata service."""
+    if "." not in text and ":" not in text and not text.startswith(("/", "\\")):
+        return False
     stripped = text.strip()
-    if not stripped or len(stripped) > _LONGEST or any(c in stripped for c in " \n\r\t"):
+    if not stripped or len(stripped) > _LONGEST or " " in stripped or "\n" in stripped:
         return False
     return _is_url(stripped) or _ADDRESS.fullmatch(stripped) is not None
 
@@ -138,7 +144,15 @@ def starts_with_program(text: str) -> bool:
     return _program(text) in _KNOWN
 
 
+def runs_programs(text: str) -> bool:
+    """Return whether a line of a text starts with a well-known program, or its first one names a shell."""
+    if text.startswith("#!") and "sh" in text.partition("\n")[0]:
+        return True
+    return any(starts_with_program(line) for line in text[:_LONGEST].splitlines()[:_MOST_LINES])
+
+
 def _program(text: str) -> str:
+    text = text[:_LONGEST]
     words = text[_LEADS.match(text).end() :].split(maxsplit=1)  # type: ignore[union-attr]  # it matches the empty text
     if not words or (len(words) > 1 and words[1][:1] in "=("):
         return ""
