@@ -86,6 +86,55 @@ class Bounds(Strict):
         return self
 
 
+type Statement = Literal[
+    "select",
+    "insert",
+    "update",
+    "delete",
+    "merge",
+    "create",
+    "drop",
+    "alter",
+    "truncate",
+    "grant",
+    "copy",
+    "set",
+    "show",
+    "describe",
+    "explain",
+    "use",
+    "transaction",
+    "attach",
+    "pragma",
+    "call",
+    "lock",
+    "vacuum",
+    "analyze",
+    "other",
+]
+
+
+class Sql(Strict):
+    """What SQL does: the kinds of its statements, and the tables and functions that it uses."""
+
+    dialect: Literal["postgres", "mysql", "sqlite", "tsql"] = Field(description="The database's SQL.")
+    statements: NonEmptyList[Statement] | None = Field(
+        default=None, description="Every statement is one of these, also inside others; explain alone runs nothing."
+    )
+    tables: NonEmptyList[NonEmptyStr] | None = Field(
+        default=None, description="Globs over the tables, as the SQL names them: orders, public.*."
+    )
+    functions: NonEmptyList[NonEmptyStr] | None = Field(
+        default=None, description="Globs over functions that may be called besides those that only compute."
+    )
+
+    @model_validator(mode="after")
+    def _not_empty(self) -> Sql:
+        if self.statements is None and self.tables is None:
+            raise ValueError("sql needs statements or tables, such as {dialect: postgres, statements: [select]}")
+        return self
+
+
 class Condition(Strict):
     """A test of one argument. Where several operators are given, all must hold."""
 
@@ -138,6 +187,8 @@ class Condition(Strict):
         default=None,
         description="The shell command names one of these hosts: in a URL, as host:path or as /dev/tcp/HOST/PORT.",
     )
+
+    sql: Sql | None = Field(default=None, description="The SQL does no more than this.")
 
     @model_validator(mode="after")
     def _has_operator(self) -> Condition:

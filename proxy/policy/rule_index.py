@@ -259,8 +259,10 @@ INDEXES: Final[dict[str, Build]] = {
     "host_in": index_hosts,
     "ip_class": index_classes,
     "command": index_commands,
-    **dict.fromkeys(("gt", "gte", "lt", "lte", "exists", "type", "length", "url_scheme", "cidr"), index_presence),
-    **dict.fromkeys(("command_path_under", "command_host_in"), index_presence),
+    **dict.fromkeys(
+        ("gt", "gte", "lt", "lte", "exists", "type", "length", "url_scheme", "cidr", "sql"), index_presence
+    ),
+    **dict.fromkeys(("command_path_under", "command_host_in", "sql"), index_presence),
 }
 
 
