@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import logging
 import re
-from functools import lru_cache
-from typing import TYPE_CHECKING, Final, NamedTuple
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import sqlglot
 from sqlglot import exp
-from sqlglot.errors import SqlglotError
+from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from proxy.policy.sql_functions import HARMLESS
@@ -22,6 +22,8 @@ from proxy.policy.text import clean
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from sqlglot.parser import Parser
+
 # It reports every statement that it does not take apart; these are `other` here.
 logging.getLogger("sqlglot").setLevel(logging.CRITICAL)
 
@@ -29,6 +31,9 @@ logging.getLogger("sqlglot").setLevel(logging.CRITICAL)
 MAX_SQL: Final = 10_000
 MAX_TOKENS: Final = 3000
 MAX_DEPTH: Final = 50
+# Ordinary SQL takes two to four steps a token.
+_STEPS: Final = 500
+_STEPS_PER_TOKEN: Final = 8
 _MAX_STATEMENTS: Final = 20
 
 _KINDS: Final[tuple[tuple[type[exp.Expr] | tuple[type[exp.Expr], ...], str], ...]] = (
@@ -120,7 +125,7 @@ def read_sql(text: str, dialect: str) -> SqlText:
         return SqlText(problem=problem)
     try:
         return _read(text, dialect)
-    except (SqlglotError, RecursionError, ValueError) as error:
+    except (SqlglotError, RecursionError, ValueError, TypeError, AttributeError, KeyError, IndexError) as error:
         said = str(error).partition("\n")[0].partition(". Line")[0]
         return SqlText(problem=f"SQL that cannot be parsed: {said[:100]}")
 
@@ -155,7 +160,8 @@ def _read(text: str, dialect: str) -> SqlText:
     tokens = sqlglot.tokenize(text, dialect=dialect)
     if len(tokens) > MAX_TOKENS or _depth(token.text for token in tokens) > MAX_DEPTH:
         return SqlText(problem="SQL that is too long or too deeply nested")
-    statements = [s for s in sqlglot.Dialect.get_or_raise(dialect).parser().parse(tokens, text) if s is not None]
+    parser = _bounded_parser(dialect, len(tokens))
+    statements = [s for s in parser.parse(tokens, text) if s is not None]
     statements = [s for s in statements if not isinstance(s, exp.Semicolon)]
     if not statements or len(statements) > _MAX_STATEMENTS:
         return SqlText(problem="no SQL, or too many statements at once")
@@ -165,6 +171,26 @@ def _read(text: str, dialect: str) -> SqlText:
         frozenset(_tables(nodes)),
         frozenset(_functions(tokens, nodes, dialect)),
     )
+
+
+def _bounded_parser(dialect: str, tokens: int) -> Parser:
+    """Return a parser that gives up where it tries too many ways: for a row of JOINs it tries 2^n."""
+    known = sqlglot.Dialect.get_or_raise(dialect)
+    parser: Any = _bounded(known.parser_class)(dialect=known)
+    parser.steps_left = _STEPS + _STEPS_PER_TOKEN * tokens
+    made: Parser = parser
+    return made
+
+
+@cache
+def _bounded(parser: type[Parser]) -> type[Parser]:
+    def advance(self: Any, times: int = 1) -> None:
+        self.steps_left -= 1
+        if self.steps_left < 0:
+            raise ParseError("too much work")
+        parser._advance(self, times)  # noqa: SLF001 - every step forth and back goes through it
+
+    return type("Bounded" + parser.__name__, (parser,), {"_advance": advance})
 
 
 def _depth(texts: Iterable[str]) -> int:
