@@ -254,8 +254,9 @@ def _functions(tokens: Sequence[Token], nodes: Iterable[exp.Expr], dialect: str)
     """Return the functions that do more than compute, by their names as written: sqlglot renames those it knows."""
     harmless, aliases = HARMLESS[dialect], set[str]()
     for node in nodes:
-        if isinstance(node, exp.Anonymous) and str(node.this).lower() not in harmless:
-            yield str(node.this).lower()
+        if isinstance(node, exp.Anonymous) and not isinstance(node.parent, exp.Dot):
+            if str(node.this).lower() not in harmless:
+                yield str(node.this).lower()
         elif isinstance(node, exp.NextValueFor):
             yield "next value for"
         elif isinstance(node, exp.TableAlias) and node.columns:
