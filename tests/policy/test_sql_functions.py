@@ -1,5 +1,6 @@
 """The functions that only compute, held against what the databases say of their own."""
 
+import contextlib
 import sqlite3
 
 from proxy.policy.sql_functions import HARMLESS
@@ -29,9 +30,9 @@ def test_postgres_says_that_they_change_nothing(postgres):
 
 
 def test_sqlite_has_them_built_in():
-    connection = sqlite3.connect(":memory:")
-    known = {row[0] for row in connection.execute("SELECT name FROM pragma_function_list WHERE builtin")}
-    tables = {row[0] for row in connection.execute("SELECT name FROM pragma_module_list")}
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        known = {row[0] for row in connection.execute("SELECT name FROM pragma_function_list WHERE builtin")}
+        tables = {row[0] for row in connection.execute("SELECT name FROM pragma_module_list")}
     newer = {"concat", "concat_ws", "json_error_position", "jsonb", "octet_length", "string_agg", "timediff", "unhex"}
     missing = HARMLESS["sqlite"] - known - tables - newer
     assert missing <= {"cot", "current_date", "current_time", "current_timestamp"}
