@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ipaddress
+import shlex
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 from pydantic.types import StrictBool, StrictFloat, StrictInt, StrictStr
 
 from proxy.policy.arg_path import parse_arg
+from proxy.policy.globs import compile_globs
 from proxy.policy.home import UNKNOWN_HOMES, expand_home
 from proxy.policy.regex import compile_search
 
@@ -50,8 +52,33 @@ def _check_roots(roots: str | list[str]) -> str | list[str]:
     return roots
 
 
+def check_glob(text: str) -> str:
+    """Return a glob; raise ValueError where it is none."""
+    try:
+        compile_globs([text])
+    except ValueError as error:
+        raise ValueError(f"{error}; [abc] and [a-z] stand for one character of these") from None
+    return text
+
+
+_LIKE_COMMANDS = "write it like curl, mkfs* or 'git push --force'"
+
+
+def _check_command(text: str) -> str:
+    try:
+        words = shlex.split(text)
+        compile_globs(words)
+    except ValueError as error:
+        raise ValueError(f"not a program with words ({error}); {_LIKE_COMMANDS}") from None
+    if not words:
+        raise ValueError(f"names no program; {_LIKE_COMMANDS}")
+    return text
+
+
 type NonEmptyStr = Annotated[StrictStr, Field(min_length=1)]
 type Regex = Annotated[StrictStr, Field(min_length=1), AfterValidator(_check_regex)]
+type Glob = Annotated[NonEmptyStr, AfterValidator(check_glob)]
+type CommandText = Annotated[NonEmptyStr, AfterValidator(_check_command)]
 type Root = Annotated[NonEmptyStr, AfterValidator(_check_root)]
 type Roots = Annotated[OneOrMore[Root], AfterValidator(_check_roots)]
 type Network = Annotated[NonEmptyStr, AfterValidator(_check_network)]
@@ -121,10 +148,10 @@ class Sql(Strict):
     statements: NonEmptyList[Statement] | None = Field(
         default=None, description="Every statement is one of these, also inside others; explain alone runs nothing."
     )
-    tables: NonEmptyList[NonEmptyStr] | None = Field(
+    tables: NonEmptyList[Glob] | None = Field(
         default=None, description="Globs over the tables, as the SQL names them: orders, public.*."
     )
-    functions: NonEmptyList[NonEmptyStr] | None = Field(
+    functions: NonEmptyList[Glob] | None = Field(
         default=None, description="Globs over functions that may be called besides those that only compute."
     )
 
@@ -165,7 +192,7 @@ class Condition(Strict):
         default=None,
         description="The path is one of these folders or inside one, however it is written; !/etc/x is an exception.",
     )
-    host_in: OneOrMore[NonEmptyStr] | None = Field(
+    host_in: OneOrMore[Glob] | None = Field(
         default=None, description="The URL or host is one of these: example.com, *.example.com, 169.254.169.254."
     )
     url_scheme: OneOrMore[NonEmptyStr] | None = Field(default=None, description="The URL has one of these schemes.")
@@ -175,7 +202,7 @@ class Condition(Strict):
     cidr: OneOrMore[Network] | None = Field(
         default=None, description="The address is in one of these ranges: 10.0.0.0/8, fd00::/8."
     )
-    command: OneOrMore[NonEmptyStr] | None = Field(
+    command: OneOrMore[CommandText] | None = Field(
         default=None, description="The shell command runs one of these programs: curl, 'rm -rf', 'git push --force'."
     )
 
@@ -195,6 +222,9 @@ class Condition(Strict):
         if self.model_fields_set == {"arg"}:
             names = ", ".join(written for _, written in _OPERATOR_FIELDS)
             raise ValueError(f"a condition needs an operator beside arg: one of {names}")
+        empty = [name for name, operand in self.operators().items() if operand is None and not name.endswith("equals")]
+        if empty:
+            raise ValueError(f"{empty[0]} has no value; if you mean the home, write it in quotes: '~'")
         return self
 
     def operators(self) -> dict[str, Any]:

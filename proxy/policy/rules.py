@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, StrictBool, StrictInt, StrictStr, mo
 
 from proxy.core.model import Call, Hints
 from proxy.policy.conditions import (
+    Glob,
     Network,
     NonEmptyList,
     NonEmptyStr,
@@ -33,7 +34,7 @@ type Severity = Literal["info", "low", "medium", "high", "critical"]
 type Mode = Literal["enforce", "shadow"]
 type Secrets = Literal["allow", "report", "deny"]
 type AllowOrDeny = Literal["allow", "deny"]
-type Globs = NonEmptyList[NonEmptyStr]
+type Globs = NonEmptyList[Glob]
 type Id = Annotated[StrictStr, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
 type Port = Annotated[StrictInt, Field(ge=1, le=65535)]
 type Home = Annotated[NonEmptyStr, AfterValidator(_check_home)]
@@ -74,13 +75,31 @@ class TestCall(Strict):
         return Call(self.method, self.server, self.agent, self.tool, self.arguments, hints=Hints.read(self.annotations))
 
 
+type Expected = Annotated[
+    StrictStr,
+    Field(pattern=r"^(?:redact|no_match|(?:allow|deny|two_phase)(?: by [A-Za-z0-9][A-Za-z0-9._-]*)?)$"),
+]
+type Outcome = Annotated[StrictStr, Field(pattern=r"^(?:allow|deny|two_phase)(?: by [A-Za-z0-9][A-Za-z0-9._-]*)?$")]
+
+
+class PolicyTest(Strict):
+    """A call, and what the whole policy should do with it."""
+
+    __test__ = False
+
+    name: StrictStr | None = Field(default=None, description="A name for the test.")
+    call: TestCall = Field(description="The call to decide.")
+    expect: Outcome = Field(description="The outcome, and if you like the rule: allow, deny by RULE, allow by default.")
+    reason: StrictStr | None = Field(default=None, description="The expected reason code, such as default_deny.")
+
+
 class RuleTest(Strict):
     """A call, and what this rule alone should do with it."""
 
     name: StrictStr | None = Field(default=None, description="A name for the test.")
     call: TestCall = Field(description="The call to decide.")
-    expect: Literal["allow", "deny", "redact", "two_phase", "no_match"] = Field(
-        description="This rule's action, or no_match."
+    expect: Expected = Field(
+        description="This rule's action, or no_match; `deny by RULE` and `allow by default` ask the whole policy."
     )
     reason: StrictStr | None = Field(default=None, description="The expected reason code, such as wrong_type.")
 
@@ -111,7 +130,7 @@ class _Rule(_NamedRule):
     def _tests_fit(self) -> _Rule:
         action = getattr(self, "action", "")
         for number, test in enumerate(self.tests):
-            if test.expect not in (action, "no_match"):
+            if " by " not in test.expect and test.expect not in (action, "no_match"):
                 raise ValueError(
                     f"test {number + 1} expects {test.expect!r}, but it tests this rule alone: "
                     f"expect {action!r} or 'no_match'"
@@ -280,6 +299,7 @@ class PolicyFile(Strict):
     egress: EgressPolicy | None = Field(default=None, description="Traffic that is not MCP.")
     pins: Pins | None = Field(default=None, description="Tools that change.")
     detectors: list[Detector] = Field(default_factory=list, description="Detectors besides the built-in ones.")
+    tests: list[PolicyTest] = Field(default_factory=list, description="Tests of the whole policy, all files together.")
     suppressions: list[Suppression] = Field(
         default_factory=list, description="Findings that redact rules ignore; records mask them all the same."
     )
