@@ -11,7 +11,7 @@ from fnmatch import translate
 from itertools import islice, product
 from typing import TYPE_CHECKING, Final
 
-from proxy.policy.command_unwrap import program_name
+from proxy.policy.command_mentions import program_name
 from proxy.policy.shell import parse_script
 from proxy.policy.shell_words import Word, read_ansi_c
 
@@ -46,6 +46,8 @@ def expand_word(word: Word, variables: Mapping[str, Values], depth: int = 0) -> 
     """Return the words that `word` may become; unknown text is `UNKNOWN_TEXT`."""
     if not word.pieces:
         return (word,)
+    if sum(piece.kind not in ("bare", "quoted") for piece in word.pieces) > _MAX_SLOTS:
+        return (Word("".join(_plainly(piece) for piece in word.pieces), word.dynamic),)
     slots: list[Values] = []
     template: list[str] = []
     for piece in word.pieces:
@@ -57,13 +59,17 @@ def expand_word(word: Word, variables: Mapping[str, Values], depth: int = 0) -> 
             template.append(chr(_SLOT + len(slots)))
             slots.append(_values(piece, variables, depth))
     joined = "".join(template)
-    if len(slots) > _MAX_SLOTS or len(joined) > _MAX_VALUE:
+    if len(joined) > _MAX_VALUE:
         joined = joined.translate(dict.fromkeys(range(_SLOT, _SLOT + len(slots)), UNKNOWN_TEXT))
         return (Word(joined.translate(_UNQUOTE), word.dynamic),)
     texts = list(islice(_filled(expand_braces(joined), slots), MAX_TEXTS + 1))
     if len(texts) > MAX_TEXTS:
         texts = [UNKNOWN_TEXT, *texts[:MAX_TEXTS]]
     return tuple(Word(text, word.dynamic) for text in dict.fromkeys(texts))
+
+
+def _plainly(piece: Piece) -> str:
+    return piece.text if piece.kind in ("bare", "quoted") else UNKNOWN_TEXT
 
 
 def _filled(templates: Iterator[str], slots: list[Values]) -> Iterator[str]:
@@ -77,7 +83,7 @@ def _filled(templates: Iterator[str], slots: list[Values]) -> Iterator[str]:
 
 
 def _values(piece: Piece, variables: Mapping[str, Values], depth: int) -> Values:
-    if depth > _MAX_NESTED:
+    if depth > _MAX_NESTED or piece.kind == "process":
         return (UNKNOWN_TEXT,)
     if piece.kind == "unknown":
         return (_output(piece.text, variables, depth + 1),)

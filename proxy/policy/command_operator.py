@@ -5,7 +5,9 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from proxy.policy.command_unwrap import Program, ProgramFinder, program_name
+from proxy.policy.command_escapes import escapes_of
+from proxy.policy.command_mentions import program_name
+from proxy.policy.command_unwrap import ProgramFinder
 from proxy.policy.conditions import as_tuple
 from proxy.policy.globs import compile_globs
 from proxy.policy.shell import SimpleCommand
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from proxy.policy.arg_path import ArgPath
+    from proxy.policy.command_guess import Program
 
 # An allow of `ls` covers /bin/ls but not ./ls or /tmp/ls, which anybody may have put there.
 _TRUSTED: Final = frozenset({"/bin", "/sbin", "/usr/bin", "/usr/sbin"})
@@ -54,7 +57,8 @@ def view_command(value: Any) -> CommandView:
         if any(c in text for c in " ;|&$`\n"):
             loose.script(text)
     mentioned = frozenset(finder.mentioned | loose.mentioned)
-    return CommandView(tuple(finder.programs), tuple(loose.programs), mentioned, finder.problem, finder.plain)
+    maybe = (*finder.maybe, *loose.programs, *loose.maybe)
+    return CommandView(tuple(finder.programs), maybe, mentioned, finder.problem, finder.plain)
 
 
 def _view_text(value: str) -> CommandView:
@@ -65,7 +69,10 @@ def _view_text(value: str) -> CommandView:
     windows = [_find(other) for other in others]
     return CommandView(
         tuple(program for finder in (first, *decoded) for program in finder.programs),
-        tuple(program for finder in windows for program in finder.programs),
+        (
+            *(program for finder in (first, *decoded, *windows) for program in finder.maybe),
+            *(program for finder in windows for program in finder.programs),
+        ),
         frozenset(name for finder in (first, *decoded, *windows) for name in finder.mentioned),
         first.problem,
         all(finder.plain for finder in (first, *decoded)),
@@ -115,6 +122,8 @@ def _covers(pattern: CommandPattern, program: Program) -> bool:
     is_itself = program.path == pattern.path if "/" in pattern.path else not slash or folder in _TRUSTED
     if not is_itself or not pattern.fits(program.name):
         return False
+    if not all(_names_escape(pattern, escape) for escape in escapes_of(program.name, [w.text for w in program.args])):
+        return False
     operands = [word for word in pattern.words if not word.startswith("-")]
     options = [word for word in pattern.words if word.startswith("-")]
     leading = program.args[: len(operands)]
@@ -122,6 +131,13 @@ def _covers(pattern: CommandPattern, program: Program) -> bool:
         len(leading) == len(operands)
         and all(not word.dynamic and _has_word(wanted, (word,)) for wanted, word in zip(operands, leading, strict=True))
         and all(_has_word(wanted, program.args) for wanted in options)
+    )
+
+
+def _names_escape(pattern: CommandPattern, escape: str) -> bool:
+    """Return whether a pattern names an option or a word that runs other programs."""
+    return escape in pattern.words or (
+        len(escape) == 2 and any(escape[1] in word[1:] for word in pattern.words if word.startswith("-"))
     )
 
 

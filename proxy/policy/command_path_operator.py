@@ -5,6 +5,7 @@ A deny matches if one path or host of the line fits. An allow needs every one of
 
 from __future__ import annotations
 
+import re
 from posixpath import join
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,7 +15,7 @@ from proxy.policy.eval_context import NOTHING
 from proxy.policy.host_operators import compile_hosts
 from proxy.policy.hosts import UrlViews, read_url
 from proxy.policy.path_operator import NO_PATHS, PathSet, merge_paths, under_roots
-from proxy.policy.paths import PathViews, read_path
+from proxy.policy.paths import GLOB_MARKS, PathViews, read_path
 from proxy.policy.text import read_text
 from proxy.policy.views import MAY, NO, YES, Test, WrongTypeError, gather, judge_each
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from proxy.policy.eval_context import EvalContext
 
 # Stands for the folder that the server starts in. It is no glob and no name that a policy would hold.
+_NO_PATH: Final = re.compile(r"~(?![\w.-]*(?:/|$))|\$")
 _SOMEWHERE: Final = "/\ue001/"
 
 
@@ -68,24 +70,31 @@ def _read(value: Any) -> CommandPaths:
 def view_command_paths(value: Any) -> PathViews:
     """View a command line as all the paths that it names."""
     command = _read(value)
-    sure = [_view(path) for path in command.paths if path.sure]
-    loose = [_view(path) for path in command.paths if not path.sure]
-    problems = [view.problem for view in (*sure, *loose) if view.problem]
+    views = [(path, _view(path)) for path in command.paths]
+    sure = [view for path, view in views if path.sure]
+    every = [view for _, view in views]
+    problems = [view.problem for path, view in views if view.problem and not _is_no_path(path.text)]
     return PathViews(
         _united(view.exact for view in sure) if command.complete else (),
-        _united(view.folded for view in (*sure, *loose)),
+        _united(view.folded for view in every),
         _united(view.relative for view in sure) if command.complete else (),
-        _united(view.globs for view in (*sure, *loose)),
+        _united(view.globs for view in every),
         command.problem or (problems[0] if problems else None),
     )
+
+
+def _is_no_path(text: str) -> bool:
+    """Return whether a word only looks like a path that cannot be judged, as `~> 1.0` and `/dev/fd/0` do."""
+    return _NO_PATH.match(text) is not None or "/fd/" in text
 
 
 def _view(path: CommandPath) -> PathViews:
     if path.folder is not None:
         return read_path(join(path.folder, path.text))
-    if path.text.startswith(("/", "~")) or "/" in path.text:
+    is_pattern = not GLOB_MARKS.isdisjoint(path.text) and ".." not in path.text
+    if path.text.startswith(("/", "~")) or ("/" in path.text and not is_pattern):
         return read_path(path.text)
-    # `grep etc notes.txt` names no /etc: a bare word counts from the root only where the line has gone there.
+    # `grep etc notes.txt` and `ls */` name no /etc: such a word counts from the root only after `cd /`.
     here = read_path(_SOMEWHERE + path.text)
     return here._replace(exact=(), relative=(path.text + "/",))
 

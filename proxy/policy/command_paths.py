@@ -10,6 +10,7 @@ an allow does not cover it. Text that the line itself computes (`cat $(echo L2V0
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from itertools import pairwise
 from posixpath import join
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -17,8 +18,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from proxy.policy import command_programs as programs
 from proxy.policy import wrappers
 from proxy.policy.command_expand import MAX_TEXTS, UNKNOWN_TEXT, expand_word, spoken_text
-from proxy.policy.command_unwrap import ProgramFinder, program_name
+from proxy.policy.command_guess import TOO_DEEP, Budget
+from proxy.policy.command_mentions import program_name
+from proxy.policy.command_unwrap import ProgramFinder
 from proxy.policy.globs import is_glob
+from proxy.policy.shell import MAX_DEPTH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -72,6 +76,7 @@ class CommandPaths(NamedTuple):
     complete: bool = True
 
 
+@lru_cache(maxsize=16)
 def read_command_paths(line: str) -> CommandPaths:
     """Return the paths and hosts that a shell command line names."""
     finder = _PathFinder()
@@ -85,8 +90,8 @@ def read_argv_paths(argv: Sequence[str]) -> CommandPaths:
 
 
 class _PathFinder(ProgramFinder):
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, *, guess: bool = True, budget: Budget | None = None) -> None:
+        super().__init__(guess=guess, budget=budget)
         self.variables: dict[str, tuple[str, ...]] = dict(_KNOWN)
         self.paths: dict[CommandPath, None] = {}
         self.hosts: dict[str, None] = {}
@@ -96,6 +101,9 @@ class _PathFinder(ProgramFinder):
         self.computed = False
         self.spoken = False
         self.changed = False
+
+    def fresh(self, *, guess: bool) -> _PathFinder:
+        return _PathFinder(guess=guess, budget=self.budget)
 
     def result(self) -> CommandPaths:
         problem = self.unreadable or (_COMPUTED if self.computed else None)
@@ -115,10 +123,28 @@ class _PathFinder(ProgramFinder):
         if simple.after not in ("", "&&", "|", "|&"):
             # A `cd` may have failed: what follows may run where the line started.
             self.certain = False
+        fed = list(simple.fed)
         for redirect in simple.redirects:
-            self._redirect(redirect.operator, expand_word(redirect.target, self.variables))
+            targets = expand_word(redirect.target, self.variables)
+            if redirect.operator == "<<<":
+                fed += [target.text for target in targets]
+            else:
+                self._redirect(redirect.operator, targets)
+        simple = simple._replace(fed=tuple(dict.fromkeys(fed)))
         self._compute(words, simple)
         super().simple(simple._replace(words=words), depth)
+
+    def maybe_script(self, text: str, depth: int, *, sure: bool = False) -> None:
+        if depth > MAX_DEPTH:
+            self.problem = self.unreadable = TOO_DEEP
+            return
+        finder = self.fresh(guess=sure and self.guesses)
+        finder.variables, finder.folders = dict(self.variables), list(self.folders)
+        finder.script(text, depth + 1)
+        self.paths |= dict.fromkeys(path._replace(sure=False) for path in finder.paths)
+        self.hosts |= finder.hosts
+        self.computed = self.computed or (finder.computed and sure)
+        self.problem = self.problem or (finder.problem if sure else None)
 
     def _redirect(self, operator: str, targets: Sequence[Word]) -> None:
         for target in targets:
@@ -134,15 +160,17 @@ class _PathFinder(ProgramFinder):
             self.changed = False
         elif not programs.TRANSFORMERS.isdisjoint((name, name.rstrip("0123456789.-"))):
             self.spoken = self.spoken or any(text.strip() for text in simple.fed)
-            self.changed = self.spoken
+            self.changed = self.spoken and not _encodes(name, words)
         reads = simple.piped and (name in programs.CONSUMERS or name in wrappers.SHELLS)
-        if self.spoken and self.changed and (reads or simple.feeds == "substitution"):
+        if self.spoken and self.changed and (reads or simple.feeds in ("substitution", "process")):
             self.computed = True
 
-    def _assignment(self, word: Word) -> None:
-        super()._assignment(word)
+    def _assignment(self, word: Word, depth: int) -> None:
+        super()._assignment(word, depth)
         name, _, value = word.text.partition("=")
-        self._set(name.rstrip("+").partition("[")[0], [value])
+        base = name.rstrip("+").partition("[")[0]
+        before = self.variables.get(base, ()) if name.endswith("+") else ()
+        self._set(base, [value, *(known + value for known in before)])
         self._word(value)
         self._hosts("curl" if name.lower().endswith("_proxy") else "", value)
 
@@ -211,7 +239,7 @@ class _PathFinder(ProgramFinder):
             self._hosts(name, text)
         if base in wrappers.INTERPRETERS:
             for text in (*args, *simple.fed):
-                self._code(text, sed=base.endswith("sed"))
+                self._literals(text, sed=base.endswith("sed"))
         elif name in programs.CONSUMERS or name in wrappers.FED:
             for text in simple.fed:
                 self._word(text, sure=False)
@@ -241,7 +269,7 @@ class _PathFinder(ProgramFinder):
             else:
                 yield arg
 
-    def _code(self, code: str, *, sed: bool = False) -> None:
+    def _literals(self, code: str, *, sed: bool = False) -> None:
         """Take the paths and URLs that code for an interpreter holds as literals."""
         self.complete = False
         for text in (code, _JOINED_LITERALS.sub("", code)):
@@ -311,6 +339,10 @@ def _known_forms(text: str) -> Iterator[str]:
         *folders, last = text.split("/")
         end = "**" if UNKNOWN_TEXT in last else last
         yield "/".join([*(folder.replace(UNKNOWN_TEXT, "*") for folder in folders), end])
+
+
+def _encodes(name: str, words: Sequence[Word]) -> bool:
+    return name in programs.ENCODERS and not any(word.text.lower().startswith(("-d", "--d")) for word in words[1:])
 
 
 def _joined(folder: str | None, target: str) -> str:

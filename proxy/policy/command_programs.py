@@ -9,7 +9,7 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-CHANGES_FOLDER: Final = _names("cd pushd chdir set-location sl")
+CHANGES_FOLDER: Final = _names("cd pushd chdir set-location")
 # These only say their words, unless something reads what they say: `cat $(echo /etc/shadow)`.
 SPEAKERS: Final = _names("echo printf : true false print say logger notify-send write-host")
 # Options whose value is prose.
@@ -41,16 +41,18 @@ FOLDER_OPTIONS: Final = _names(
 )
 # Text that one of these makes out of text in the line cannot be known: `cat $(echo L2V0Yw== | base64 -d)`.
 TRANSFORMERS: Final = _names(
-    "base64 base32 basenc xxd od hexdump rev tr sed awk gawk mawk cut tac openssl iconv gzip gunzip zcat bzip2 xz zstd "
-    "gpg uudecode jq python perl ruby node php lua bc dc m4 cpp fold paste column expand numfmt printf echo head "
+    "base64 base32 basenc xxd od hexdump rev tr sed awk gawk mawk cut tac openssl iconv gzip gunzip zcat bzip2 xz "
+    "zstd gpg uudecode jq python perl ruby node php lua bc dc m4 cpp fold paste column expand numfmt printf echo head "
     "tail dd rot13 figlet envsubst sort uniq join factor crypt"
 )
+# These of them only write codes, unless they are told to decode.
+ENCODERS: Final = _names("base64 base32 basenc")
 CONSUMERS: Final = _names("xargs parallel read mapfile readarray eval source . tee")
 # Every operand may be a host. `git`, `docker` and package managers name theirs by URLs alone.
 NETWORK: Final = _names(
     "curl wget nc ncat netcat socat telnet ftp tftp lftp ssh scp sftp rsync mosh autossh ping ping6 fping traceroute "
-    "mtr dig nslookup host whois drill kdig nmap masscan zmap httpie http https xh aria2c axel lynx links w3m "
-    "elinks curlie grpcurl websocat wscat openssl redis-cli psql mysql mysqldump mongosh mongo iwr irm "
-    "invoke-webrequest invoke-restmethod swaks sendmail smbclient rpcclient snmpwalk ldapsearch kinit iperf iperf3 hping3 "
-    "tcpping nping git svn hg fetch"
+    "mtr dig nslookup host whois drill kdig nmap masscan zmap httpie http https xh aria2c axel lynx links w3m elinks "
+    "curlie grpcurl websocat wscat openssl redis-cli psql mysql mysqldump mongosh mongo iwr irm invoke-webrequest "
+    "invoke-restmethod swaks sendmail smbclient rpcclient snmpwalk ldapsearch kinit iperf iperf3 hping3 tcpping nping "
+    "git svn hg fetch"
 )

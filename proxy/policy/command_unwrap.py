@@ -5,13 +5,16 @@ Code for an interpreter is not parsed, but a program that is named in it counts 
 
 from __future__ import annotations
 
+import re
 from itertools import takewhile
-from typing import TYPE_CHECKING, Final, NamedTuple
+from shlex import quote
+from typing import TYPE_CHECKING, Final
 
 from proxy.policy import wrappers
+from proxy.policy.command_guess import IS_FED, LATE_SCRIPT, NEAR, STDIN, TOO_DEEP, GuessingFinder, Program
+from proxy.policy.command_mentions import is_script, leading_names, names_in, program_name
 from proxy.policy.shell import MAX_DEPTH, SimpleCommand, parse_script
 from proxy.policy.shell_words import Word, shape_below
-from proxy.policy.text import fold
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,35 +22,26 @@ if TYPE_CHECKING:
 
 # Where a program is expected these are none; the program follows: `sudo { curl x; }`, `! curl x`.
 _OPENERS: Final = frozenset({"{", "!", "then", "do"})
-_STDIN: Final = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 _LATE: Final = "a program whose name is known only when it runs"
-_LATE_SCRIPT: Final = "a script whose text is known only when it runs"
-_IS_FED: Final = "a program that reads its commands from standard input"
 
 
-class Program(NamedTuple):
-    """One program that would run, its arguments, and how it was called."""
-
-    name: str
-    args: tuple[Word, ...]
-    path: str
+# The running shell itself, by its process.
+_OWN_EXECUTABLE: Final = re.compile(r"^/+proc/+[^/]+/+(?:task/+[^/]+/+)?exe$")
+_DESCRIPTOR: Final = re.compile(r"^/+(?:proc/+[^/]+|dev)/+fd/")
 
 
-class ProgramFinder:
-    """Collects the programs that scripts would run.
+class ProgramFinder(GuessingFinder):
+    """Collects the programs that scripts would run."""
 
-    `mentioned` are names in code that is not parsed; `problem` says why programs may be missing, `unreadable`
-    that a line cannot be parsed; `plain` is False where a command also sets variables for programs or writes to a file.
-    """
-
-    def __init__(self) -> None:
-        self.programs: list[Program] = []
-        self.mentioned: set[str] = set()
-        self.problem: str | None = None
-        self.unreadable: str | None = None
-        self.plain = True
+    def fresh(self, *, guess: bool) -> ProgramFinder:
+        return ProgramFinder(guess=guess, budget=self.budget)
 
     def script(self, text: str, depth: int = 0) -> None:
+        if not self.budget.take(len(text)):
+            self.problem = self.unreadable = TOO_DEEP
+            return
+        # `${x@P}` runs the substitutions that a variable holds.
+        self.prompts = self.prompts or "@P" in text
         script = parse_script(text, depth)
         self.unreadable = "a NUL character" if "\0" in text else self.unreadable or script.problem
         self.problem = self.problem or self.unreadable
@@ -56,17 +50,24 @@ class ProgramFinder:
             self.simple(simple, depth)
 
     def simple(self, simple: SimpleCommand, depth: int = 0) -> None:
+        for word in (*simple.words, *map(Word, simple.fed)):
+            text = word.text
+            self.read_subscripts(text, depth)
+            if word.dynamic and "[" in text and "$(" in text:
+                self.problem = LATE_SCRIPT
+            if self.prompts and ("$(" in text or "`" in text):
+                self.maybe_script(text, depth, sure=True)
         words = [] if simple.loop else list(simple.words)
         # `X=1 curl` runs curl. A leading option is what is left of an argv such as `-c "curl x"`.
         while words and (_is_assignment(words[0]) or (words[0].text.startswith("-") and len(words) > 1)):
-            self._assignment(words.pop(0))
+            self._assignment(words.pop(0), depth)
         if words:
             self.run(words, simple, depth)
 
-    def _assignment(self, word: Word) -> None:
+    def _assignment(self, word: Word, depth: int) -> None:
         name, _, value = word.text.partition("=")
         self.plain = False
-        self.mentioned.update(_names_in(value))
+        self._value(value, depth)
         if name.startswith(wrappers.LOADING):
             self.problem = f"a command that sets {name}"
 
@@ -74,20 +75,37 @@ class ProgramFinder:
         """Add `words` as a program with its arguments, and whatever that program runs."""
         head, args = words[0], tuple(words[1:])
         if depth > MAX_DEPTH:
-            self.problem = self.unreadable = "a command too deeply nested"
+            self.problem = self.unreadable = TOO_DEEP
             return
         if head.text in _OPENERS and args:
             self.simple(simple._replace(words=args), depth + 1)
             return
-        name = program_name(head.text)
+        self.follow_texts(words, simple, depth)
+        name = "sh" if _OWN_EXECUTABLE.search(head.text) else program_name(head.text)
         # `$CMD x`, `find -exec {} ;` and cmd.exe's `%COMSPEC% /c x` can be any program.
-        if head.dynamic or "{}" in head.text or name.count("%") > 1:
+        if head.dynamic or "{}" in head.text or name.count("%") > 1 or _DESCRIPTOR.search(head.text):
             self.problem = _LATE
+        if head.text[:1] in ("!", "@", ":", "^"):
+            # What some programs take for a command of the shell: `less x`, then `!curl y`.
+            self.maybe += (Program(inner, args, head.text) for inner in leading_names(head.text))
         self.programs.append(Program(name, args, head.text))
-        self._mentions(name, args, simple)
+        self.guess(name, args, simple, depth)
         self._see_through(name, args, simple, depth)
 
     def _see_through(self, name: str, args: tuple[Word, ...], simple: SimpleCommand, depth: int) -> None:
+        self._builtin(name, args, simple, depth)
+        if name in wrappers.FED:
+            self._fed(name, simple, depth)
+        if name in wrappers.SCRIPT_OPTIONS:
+            self._script_option(wrappers.SCRIPT_OPTIONS[name], args, depth)
+        if name in wrappers.LONG_SCRIPT_OPTIONS:
+            self._long_script_option(wrappers.LONG_SCRIPT_OPTIONS[name], args, depth)
+        if name in wrappers.SUBCOMMANDS:
+            self._subcommand(*wrappers.SUBCOMMANDS[name], args, simple, depth)
+        if name in wrappers.WRAPPERS:
+            self._wrapped(name, args, simple, depth)
+
+    def _builtin(self, name: str, args: tuple[Word, ...], simple: SimpleCommand, depth: int) -> None:
         if name in wrappers.SHELLS:
             self._shell(args, simple, depth)
         elif name in wrappers.WINDOWS_SHELLS:
@@ -96,14 +114,13 @@ class ProgramFinder:
             self._joined(name, args, depth)
         elif name in ("find", "fd", "fdfind"):
             self._executing(args, simple, depth)
-        elif name in (".", "source") and any(word.dynamic or word.text in _STDIN for word in args[:1]):
-            self.problem = _LATE_SCRIPT
-        if name in wrappers.FED:
-            self._fed(name, simple, depth)
-        if name in wrappers.SCRIPT_OPTIONS:
-            self._script_option(wrappers.SCRIPT_OPTIONS[name], args, depth)
-        if name in wrappers.WRAPPERS:
-            self._wrapped(name, args, simple, depth)
+        elif name in (".", "source") and simple.fed:
+            for text in simple.fed:
+                self.script(text, depth + 1)
+        elif name in (".", "source") and args and (args[0].text in STDIN or not _is_emitted(args[0])):
+            self.problem = LATE_SCRIPT
+        elif name in wrappers.SETS_VARIABLES:
+            self._variables(args, depth)
 
     def _shell(self, args: tuple[Word, ...], simple: SimpleCommand, depth: int) -> None:
         options = ""
@@ -111,22 +128,26 @@ class ProgramFinder:
         while operands and operands[0].text.startswith(("-", "+")) and not operands[0].dynamic:
             option = operands.pop(0).text
             options += "" if option.startswith("--") else option[1:]
-            if option in wrappers.SHELL_VALUE_OPTIONS and operands:
-                operands.pop(0)
+            if option in wrappers.SHELL_VALUE_OPTIONS and operands and operands.pop(0).dynamic:
+                self.problem = LATE_SCRIPT
         # `bash`, `bash -s` and `bash /dev/stdin` run whatever comes in: `base64 -d x | sh`.
-        reads_stdin = not operands or "s" in options or operands[0].text in _STDIN
+        reads_stdin = not operands or "s" in options or operands[0].text in STDIN
         if "c" in options:
             self._script_word(operands[0] if operands else None, depth)
+            # The words behind it are `$0`, `$1`, …, which the script may run.
+            if self.guesses and len(operands) > 1:
+                self.maybe_script(" ".join(word.text for word in operands[1:]), depth)
+                self.maybe_script(" ".join(quote(word.text) for word in operands[2:]), depth)
         elif reads_stdin and (simple.piped or not simple.fed):
-            self.problem = _IS_FED
+            self.problem = IS_FED
         elif operands and operands[0].dynamic:
-            self.problem = _LATE_SCRIPT
+            self.problem = LATE_SCRIPT
         for text in simple.fed:
             self.script(text, depth + 1)
 
     def _script_word(self, word: Word | None, depth: int) -> None:
         if word is None:
-            self.problem = _IS_FED
+            self.problem = IS_FED
             return
         self._dynamic((word,))
         self.script(word.text, depth + 1)
@@ -135,7 +156,7 @@ class ProgramFinder:
         texts = [word.text for word in args]
         for i, text in enumerate(texts):
             lowered = text.lower()
-            self.mentioned.update(_names_in(text))
+            self.mentioned.update(names_in(text))
             # cmd.exe needs no blank behind the option: `cmd /ccurl x`.
             if lowered.startswith(("/c", "/k")) and len(text) > 2:
                 self.script(" ".join((text[2:], *texts[i + 1 :])), depth + 1)
@@ -145,10 +166,24 @@ class ProgramFinder:
             if lowered in ("/c", "/k", "-c", "-command", "/command") and i + 1 < len(texts):
                 self.script(" ".join(texts[i + 1 :]), depth + 1)
         if not texts or texts[-1] == "-":
-            self.problem = _IS_FED
+            self.problem = IS_FED
+
+    def _value(self, value: str, depth: int) -> None:
+        # Programs run what some variables hold: GIT_PAGER, EDITOR, LESSOPEN.
+        self.mentioned.update(names_in(value))
+        if is_script(value):
+            self.maybe_script(value, depth)
+
+    def _variables(self, args: tuple[Word, ...], depth: int) -> None:
+        for word in filter(_is_assignment, args):
+            variable, _, value = word.text.partition("=")
+            self._value(value, depth)
+            # `export PATH=$PATH:~/bin` is in every setup script.
+            if variable.startswith(wrappers.LOADING) and variable != "PATH":
+                self.problem = f"a command that sets {variable}"
 
     def _joined(self, name: str, args: tuple[Word, ...], depth: int) -> None:
-        self._dynamic(args)
+        self._dynamic([word for word in args if name != "eval" or not _is_emitted(word)])
         texts = [word.text for word in args]
         if name == "alias":
             texts = [text.partition("=")[2] for text in texts]
@@ -160,11 +195,11 @@ class ProgramFinder:
         for text in simple.fed:
             self.script(text, depth + 1)
         if simple.piped and name not in wrappers.WRAPPERS:
-            self.problem = _IS_FED
+            self.problem = IS_FED
 
     def _dynamic(self, words: Sequence[Word]) -> None:
         if any(word.dynamic for word in words):
-            self.problem = _LATE_SCRIPT
+            self.problem = LATE_SCRIPT
 
     def _executing(self, args: tuple[Word, ...], simple: SimpleCommand, depth: int) -> None:
         for i, word in enumerate(args):
@@ -184,6 +219,24 @@ class ProgramFinder:
             if bundled or text == long or text.startswith(long + "="):
                 self._script_word(word._replace(text=attached) if attached else following, depth)
 
+    def _long_script_option(self, options: Sequence[str], args: tuple[Word, ...], depth: int) -> None:
+        for i, word in enumerate(args):
+            given, equals, value = word.text.partition("=")
+            # getopt takes any start of a long option: `split --filt='curl x'`.
+            if len(given) > 2 and any(option.startswith(given) for option in options):
+                following = args[i + 1] if i + 1 < len(args) else None
+                self._script_word(word._replace(text=value) if equals else following, depth)
+
+    def _subcommand(
+        self, words: frozenset[str], skipped: int, args: tuple[Word, ...], simple: SimpleCommand, depth: int
+    ) -> None:
+        """Add the program behind `uv run`, `bundle exec` or `direnv exec DIR`."""
+        at = next((i for i, word in enumerate(args[:NEAR]) if word.text in words), None)
+        if at is not None:
+            rest = self._operands(args[at + 1 :], "", skipped, depth)
+            if rest:
+                self.run(rest, simple, depth + 1)
+
     def _wrapped(self, name: str, args: tuple[Word, ...], simple: SimpleCommand, depth: int) -> None:
         # `command -v curl` only looks a program up.
         if name == "command" and any(word.text in ("-v", "-V") for word in args[:1]):
@@ -192,17 +245,17 @@ class ProgramFinder:
             # Their input becomes arguments, so a shell behind them is fed even where no pipe is written.
             simple = simple._replace(piped=True, fed=())
             args = _replaced(args)
-        rest = self._operands(args, *wrappers.WRAPPERS[name])
+        rest = self._operands(args, *wrappers.WRAPPERS[name], depth)
         if not rest:
             if simple.piped and name != "xargs":
-                self.problem = _IS_FED
+                self.problem = IS_FED
         elif name in wrappers.THROUGH_SHELL:
             self._dynamic(rest)
             self.script(" ".join(word.text for word in rest), depth + 1)
         else:
             self.run(rest, simple, depth + 1)
 
-    def _operands(self, args: tuple[Word, ...], with_value: str, skipped: int) -> list[Word]:
+    def _operands(self, args: tuple[Word, ...], with_value: str, skipped: int, depth: int) -> list[Word]:
         """Drop a wrapper's own options, assignments and first `skipped` operands."""
         rest = list(args)
         while rest:
@@ -213,9 +266,12 @@ class ProgramFinder:
                 # `-u5` has its value in itself, `-Eu` takes the next word.
                 short = text[-1] in with_value and not any(letter in with_value for letter in text[1:-1])
                 takes_value = text in wrappers.LONG_WITH_VALUE if text.startswith("--") else short
+                if takes_value and len(rest) > 1:
+                    # `--user` takes a value behind sudo and none behind systemd-run.
+                    self.maybe_script(" ".join(quote(word.text) for word in rest[1:]), depth)
                 del rest[: 2 if takes_value else 1]
-            elif _is_assignment(rest[0]):
-                self._assignment(rest.pop(0))
+            elif _is_assignment(rest[0]) and not is_script(text):
+                self._assignment(rest.pop(0), depth)
             elif skipped:
                 skipped -= 1
                 rest.pop(0)
@@ -223,34 +279,24 @@ class ProgramFinder:
                 break
         return rest
 
-    def _mentions(self, name: str, args: tuple[Word, ...], simple: SimpleCommand) -> None:
-        if name.rstrip("0123456789.-") in wrappers.INTERPRETERS:
-            for text in (*(word.text for word in args), *simple.fed):
-                self.mentioned.update(_names_in(text))
-            if simple.piped and (not args or args[-1].text in _STDIN):
-                self.problem = _IS_FED
-            if any(word.dynamic and not word.text for word in args):
-                self.problem = _LATE_SCRIPT
-            return
-        after = wrappers.RUNNING_OPTIONS.get(name, ())
-        for i, word in enumerate(args):
-            before = args[i - 1].text if i else ""
-            if name in wrappers.RUNNERS or before in after or _may_hold_program(name, word.text):
-                self.mentioned.update(_names_in(word.text))
-            for option in after:
-                if word.text.startswith(option) and len(word.text) > len(option):
-                    self.mentioned.update(_names_in(word.text[len(option) :]))
+
+def _is_emitted(word: Word) -> bool:
+    """Return whether a word is static, or made by programs that write code for a shell: `$(direnv hook bash)`."""
+    if not word.dynamic:
+        return True
+    scripts = [piece.text for piece in word.pieces if piece.kind in ("unknown", "process")]
+    others = [piece for piece in word.pieces if piece.kind == "variable"]
+    return bool(scripts) and not others and all(map(_is_emitter, scripts))
 
 
-def _may_hold_program(name: str, text: str) -> bool:
-    # Such as `git -c core.pager=curl log`, `-c alias.x='!curl y'`, `tar --checkpoint-action=exec=curl`.
-    lowered = text.lower()
-    return (
-        any(mark in lowered for mark in ("exec=", "command=", "program=", "pager=", "editor=", "system("))
-        or text.startswith("!")
-        or "=!" in text
-        or (name == "git" and "=" in text)
-    )
+def _is_emitter(script: str) -> bool:
+    parsed = parse_script(script)
+    if parsed.problem or len(parsed.commands) != 1 or parsed.commands[0].fed:
+        return False
+    words = parsed.commands[0].words
+    if not words or any(word.dynamic for word in words) or words[0].text not in wrappers.EMITTERS:
+        return False
+    return words[0].text in wrappers.ALWAYS_EMITTING or (len(words) > 1 and words[1].text in wrappers.EMITTING_WORDS)
 
 
 def _replaced(args: tuple[Word, ...]) -> tuple[Word, ...]:
@@ -278,22 +324,7 @@ def _fill_in(word: Word, before: Sequence[Word]) -> Word:
     return word._replace(dynamic=True, shape=shape_below([root.text for root in roots]))
 
 
-def _names_in(text: str) -> set[str]:
-    # Once with paths whole and once in parts: `s/x/curl/e` of sed has the name between slashes.
-    cleaned = "".join(c if c.isalnum() or c in "_.+-/" else " " for c in text)
-    names = {program_name(part) for part in cleaned.split()}
-    return names | {program_name(part) for part in cleaned.replace("/", " ").split()}
-
-
 def _is_assignment(word: Word) -> bool:
     name, equals, _ = word.text.partition("=")
     name = name.removesuffix("+").partition("[")[0]
     return bool(equals) and name.isidentifier() and name.isascii()
-
-
-def program_name(text: str) -> str:
-    """Return the name of a program without folder, case and Windows suffix."""
-    name = fold(text.replace("\\", "/").rstrip("/").rpartition("/")[2])
-    for suffix in wrappers.SUFFIXES:
-        name = name.removesuffix(suffix)
-    return name or fold(text)

@@ -24,7 +24,10 @@ _KEYWORDS: Final = frozenset(
 # The words behind these are not a command: `for i in x y` runs nothing by itself.
 _SWALLOWING: Final = frozenset({"for", "select", "case"})
 # The inside of braces that the shell may expand: no blank or operator in it, unless it is quoted.
-_BRACES: Final = re.compile(r"""(?:[^\s;&|<>()'"\\}]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")*\}""", re.DOTALL)
+_BRACES: Final = re.compile(r"""(?:[^\s;&|<>()'"\\}]++|\\.|'[^']*+'|"(?:[^"\\]|\\.)*+")*+\}""", re.DOTALL)
+_DESCRIPTOR: Final = re.compile(r"\d+|\{\w+\}")
+_ARRAY: Final = re.compile(r"\w+(?:\[.*\])?\+?=", re.DOTALL)
+_INDEX: Final = re.compile(r"^\[[^\]]*\]\+?=")
 _NAME: Final = frozenset(string.ascii_letters + string.digits + "_")
 
 
@@ -47,7 +50,7 @@ class SimpleCommand(NamedTuple):
     fed: tuple[str, ...] = ()
     redirects: tuple[Redirect, ...] = ()
     after: str = ""
-    feeds: Literal["", "pipe", "substitution"] = ""
+    feeds: Literal["", "pipe", "substitution", "process"] = ""
     loop: bool = False
 
 
@@ -66,6 +69,18 @@ def parse_script(text: str, depth: int = 0) -> Script:
         if len(text) > MAX_SCRIPT or depth > MAX_DEPTH:
             raise ShellError("a command too long or too deeply nested")  # noqa: TRY301 - one way out
         reader.read()
+    except ShellError as error:
+        reader.problem = str(error)
+    return Script(tuple(reader.commands), reader.problem, reader.writes)
+
+
+def parse_substitutions(text: str, depth: int = 0) -> Script:
+    """Parse only the substitutions of a text that is no command line: a subscript, a prompt."""
+    reader = _Reader(text, depth)
+    try:
+        if depth > MAX_DEPTH:
+            raise ShellError("a command too long or too deeply nested")  # noqa: TRY301 - one way out
+        reader.read_substitutions(text)
     except ShellError as error:
         reader.problem = str(error)
     return Script(tuple(reader.commands), reader.problem, reader.writes)
@@ -125,6 +140,13 @@ class _Reader:
         if char == "(" and self.text.startswith("((", self.at) and not self.words and not self.draft.started:
             self._arithmetic(self._balanced(self.at))
             return
+        if char == "(" and _ARRAY.fullmatch("".join(self.draft.text)) and not self.draft.quoted:
+            self._array("".join(self.draft.text).partition("=")[0])
+            return
+        in_head = bool(self.words) and self.words[0].text == "case"
+        if char == ")" and self.cases and not self.parens and not in_head:
+            # The pattern of an arm, `*) ls ;;`, is no command.
+            self.draft, self.words = Draft(), []
         operator = next((double for double in ("&&", "||", "|&") if self.text.startswith(double, self.at)), char)
         self._end_command(piped=operator in ("|", "|&"))
         # What follows a subshell does not run in it: `(cd x) && ls`.
@@ -140,16 +162,30 @@ class _Reader:
             # Inside `case`, an unpaired `)` ends a pattern.
             raise ShellError("a closing parenthesis without an opening one")
 
+    def _array(self, name: str) -> None:
+        """Read the words of `x=(a b)`: they set a variable, as those of a `for` do."""
+        self.draft = Draft()
+        script = parse_script(self._balanced(self.at), self.depth + 1)
+        words = [Word(name.rstrip("+").partition("[")[0])]
+        for command in script.commands:
+            if command.feeds:
+                self.commands.append(command)
+            else:
+                words += [word._replace(text=_INDEX.sub("", word.text, count=1)) for word in command.words]
+        self.problem = self.problem or script.problem
+        self.commands.append(SimpleCommand(tuple(words), loop=True))
+
     def _redirection(self, char: str) -> None:
         if self.text.startswith(char + "(", self.at):
             self.at += 1
             # Process substitution runs a command and leaves a file name: `cat <(curl x)`.
-            self._sub_script(self._balanced(self.at))
-            self.draft.put("/dev/fd/63")
-            self.draft.expand(whole=False)
+            inside = self._balanced(self.at)
+            self._sub_script(inside, "process")
+            self.draft.process("/dev/fd/63", inside)
             return
         # `2>x` names a file descriptor; `2 >x` and `'2'>x` are an argument and a redirection.
-        if "".join(self.draft.text).isdecimal() and not self.draft.quoted:
+        # bash also takes a variable for the number: `{fd}>x`.
+        if _DESCRIPTOR.fullmatch("".join(self.draft.text)) and not self.draft.quoted:
             self.draft = Draft()
         self._end_word()
         operators = ("<<<", "<<-", "<<", "<>", "<&", "<", ">>", ">&", ">|", ">")
@@ -257,7 +293,7 @@ class _Reader:
 
     def _braced(self, *, quoted: bool) -> None:
         inside = self._balanced(self.at)
-        self._substitutions(inside)
+        self.read_substitutions(inside)
         name = inside.lstrip("#!")
         if name.startswith("IFS") and name[3:4] not in _NAME and not quoted:
             self._end_word()
@@ -284,18 +320,18 @@ class _Reader:
         self._sub_script("".join(out))
         self.draft.expand(whole=quoted, piece=Piece("unknown", "".join(out)))
 
-    def _sub_script(self, text: str) -> None:
+    def _sub_script(self, text: str, feeds: Literal["substitution", "process"] = "substitution") -> None:
         script = parse_script(text, self.depth + 1)
-        self.commands.extend(command._replace(feeds=command.feeds or "substitution") for command in script.commands)
+        self.commands.extend(command._replace(feeds=command.feeds or feeds) for command in script.commands)
         self.problem = self.problem or script.problem
         self.writes = self.writes or script.writes
 
     def _arithmetic(self, text: str) -> None:
         """Read an arithmetic, and also the nested subshells that some shells take it for."""
         self.commands.extend(parse_script(text, self.depth + 1).commands)
-        self._substitutions(text)
+        self.read_substitutions(text)
 
-    def _substitutions(self, text: str) -> None:
+    def read_substitutions(self, text: str) -> None:
         """Read only the substitutions of a text: an arithmetic, a parameter, a here-document."""
         at = 0
         count = 0
@@ -326,7 +362,7 @@ class _Reader:
             text = "\n".join(body)
             # `<<EOF` runs $(…) in its text, `<<'EOF'` does not.
             if not literal:
-                self._substitutions(text)
+                self.read_substitutions(text)
             if self.commands:
                 last = self.commands[-1]
                 self.commands[-1] = last._replace(fed=(*last.fed, text))
@@ -342,6 +378,7 @@ class _Reader:
             self._take(word, quoted=draft.quoted)
         elif redirect == "<<<":
             self.fed.append(word.text)
+            self.redirects.append(Redirect(redirect, word))
         elif redirect in ("<<", "<<-"):
             self.heredocs.append((word.text, draft.quoted, redirect == "<<-"))
         else:

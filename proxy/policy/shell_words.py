@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 # than this, any of them may be the one that a rule looks for.
 MAX_SHAPES: Final = 16
 
+_BEFORE_COMMAND: Final = (";", "&", "|", "(", "{", "\n", " do", " then", " else", " !")
 _STEPS: Final = frozenset(("", ".", ".."))
 _STARS: Final = frozenset("*?")
 _ESCAPES: Final = dict(zip("abeEfnrtv", "\a\b\x1b\x1b\f\n\r\t\v", strict=True))
@@ -44,9 +45,9 @@ class Shape(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """A part of a word: text, a `variable` with its modifiers (`x:-/etc`), or `unknown` with its script."""
+    """A part of a word: text, a `variable` with its modifiers (`x:-/etc`), or one that a script makes."""
 
-    kind: Literal["bare", "quoted", "variable", "unknown"]
+    kind: Literal["bare", "quoted", "variable", "unknown", "process"]
     text: str = ""
 
 
@@ -91,6 +92,11 @@ class Draft:
         self.loose = self.loose or not whole
         if piece is not None:
             self.pieces.append(piece)
+
+    def process(self, path: str, script: str) -> None:
+        """Add a process substitution: a path that the shell makes up."""
+        self.text.append(path)
+        self.expand(whole=False, piece=Piece("process", script))
 
     def glob(self, char: str) -> None:
         self._unknown()
@@ -179,9 +185,12 @@ def read_balanced(text: str, start: int) -> tuple[str, int]:
     opening = text[start]
     closing = {"(": ")", "{": "}"}[opening]
     level = 0
+    cases = 0
     at = start
     while at < len(text):
         char = text[at]
+        if char in "ce" and opening == "(":
+            cases += _opens_case(text, start, at)
         if char == "\\":
             at += 1
         elif char in "'`":
@@ -194,11 +203,22 @@ def read_balanced(text: str, start: int) -> tuple[str, int]:
         elif char == opening:
             level += 1
         elif char == closing:
-            level -= 1
+            # `$(case x in x) curl y;; esac)`: a pattern of `case` ends with a bracket that closes nothing.
+            level -= not (cases > 0 and level == 1)
             if not level:
                 return text[start + 1 : at], at + 1
         at += 1
     raise ShellError("an unclosed bracket")
+
+
+def _opens_case(text: str, start: int, at: int) -> int:
+    """Return 1 where a `case` begins as a command at `at`, -1 where one ends, else 0."""
+    word = text[at : at + 5]
+    if word[:4] not in ("case", "esac") or word[4:] not in ("", " ", "\t", "\n", ";", ")", "&", "|"):
+        return 0
+    before = text[max(start, at - 16) : at].rstrip(" \t")
+    begins = before.endswith(_BEFORE_COMMAND) and text[at - 1] in " \t\n;&|({"
+    return (1 if word[:4] == "case" else -1) if begins else 0
 
 
 def _end_of_double(text: str, at: int) -> int:

@@ -3,8 +3,8 @@
 import pytest
 
 from proxy.policy import command_programs
+from proxy.policy.command_mentions import program_name
 from proxy.policy.command_paths import read_command_paths
-from proxy.policy.command_unwrap import program_name
 
 
 def test_every_name_is_in_the_form_that_programs_are_looked_up_by():

@@ -2,7 +2,8 @@
 
 import pytest
 
-from proxy.policy.command_unwrap import ProgramFinder, program_name
+from proxy.policy.command_mentions import program_name
+from proxy.policy.command_unwrap import ProgramFinder
 
 
 def find(text):

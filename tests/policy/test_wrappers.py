@@ -3,8 +3,8 @@
 import pytest
 
 from proxy.policy import wrappers
+from proxy.policy.command_mentions import program_name
 from proxy.policy.command_operator import view_command
-from proxy.policy.command_unwrap import program_name
 
 SEEN = sorted(wrappers.WRAPPERS)
 
