@@ -24,7 +24,7 @@ from proxy.policy.explain import ConditionTrace, Explanation
 from proxy.policy.explain import explain as explain_call
 from proxy.policy.lint import lint, lint_egress
 from proxy.policy.load import PolicyFileError, PolicySource, compile_sources, load_policy, load_sources
-from proxy.policy.rule_tests import Coverage, TestResult, coverage, run_tests
+from proxy.policy.rule_tests import Coverage, TestResult, coverage, run_policy_tests, run_tests
 from proxy.policy.rules import EgressRule, PolicyFile, Rule, TestCall, describe_coverage
 from proxy.redact import builtin
 from proxy.system.package_data import policies_dir
@@ -128,7 +128,8 @@ def run(path: PolicyPath = None, *, as_json: AsJson = False) -> None:
     egress: list[EgressRule] = [
         rule for source in sources if source.content.egress for rule in source.content.egress.rules
     ]
-    results = run_tests(rules, egress)
+    tests = [test for source in sources for test in source.content.tests]
+    results = (*run_tests(rules, egress), *run_policy_tests(compile_sources(sources), tests))
     covered = coverage([*rules, *egress], results)
     failed = [result for result in results if not result.passed]
     if as_json:

@@ -2,7 +2,8 @@
 
 Paths: `path`, `arguments.path`, `files[*].path`, `list[0]`, `["odd.key"]`, `*` (any key),
 `**.url` (at any depth), `**` (every scalar), `path.**` (the value and every scalar inside it;
-scalars of a type that the operator does not compare are ignored).
+scalars of a type that the operator does not compare are ignored). `@paths`, `@commands` and `@hosts`
+select by what a value is (`selectors`).
 
 A key is found in any case, because some servers decode `Path` as `path`. JSON inside a string
 is searched too, because some servers parse it.
@@ -10,25 +11,27 @@ is searched too, because some servers parse it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from proxy.policy.text import AmbiguousError, fold, parse_embedded_json
+from proxy.policy.eval_context import (
+    AMBIGUOUS,
+    MAX_EMBEDDED,
+    MAX_NODES,
+    MAX_VALUES,
+    NOTHING,
+    EvalContext,
+    Selection,
+    Trouble,
+    fold_key,
+    fold_names,
+)
+from proxy.policy.selectors import SELECTORS
+from proxy.policy.text import AmbiguousError, parse_embedded_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from proxy.core.model import JsonObject
-
-WRONG_TYPE: Final = "wrong_type"
-AMBIGUOUS: Final = "ambiguous_value"
-
-# Bounds on the work that one call can cause; what exceeds them is ambiguous, so it is denied.
-MAX_NODES = 200_000
-MAX_VALUES = 10_000
-_MAX_EMBEDDED = 4
+    from collections.abc import Callable, Iterator, Sequence
 
 
 class Key(NamedTuple):
@@ -50,56 +53,6 @@ class Wild(Enum):
 type Step = Key | Index | Wild
 
 
-class Trouble(NamedTuple):
-    """Why a value cannot be judged: a reason code and a description."""
-
-    reason: str
-    detail: str
-
-
-class Selection(NamedTuple):
-    """What an `arg` path found: `exact` under the very names, `loose` what a lax server would also take."""
-
-    exact: tuple[Any, ...]
-    loose: tuple[Any, ...]
-    trouble: Trouble | None = None
-
-
-# The one selection without any value; callers compare by identity, which is cheap.
-NOTHING: Final = Selection((), (), None)
-
-
-@dataclass(slots=True, eq=False)
-class EvalContext:
-    """One call being evaluated: its arguments, and what was already computed about them.
-
-    `guess` is the answer of a condition that cannot be judged (bit 0: may match,
-    bit 1: must match); `unknown` is the last trouble met.
-    """
-
-    arguments: JsonObject
-    memo: dict[str, Any] = field(default_factory=dict[str, Any])
-    guess: int = 1
-    unknown: Trouble | None = None
-    _names: Mapping[str, Sequence[str]] | None = None
-
-    def names(self, folded: str) -> Sequence[str]:
-        """Return the arguments whose names fold to `folded`; all are folded once per call."""
-        if self._names is None:
-            self._names = _fold_names(self.arguments)
-        return self._names.get(folded, ())
-
-    def give_up(self, trouble: Trouble) -> int:
-        """Record why a condition cannot be judged and return the guess."""
-        self.unknown = trouble
-        return self.guess
-
-    def take_trouble(self) -> Trouble | None:
-        """Return the last trouble met, and forget it."""
-        trouble, self.unknown = self.unknown, None
-        return trouble
-
-
 @dataclass(frozen=True, slots=True)
 class ArgPath:
     """A compiled `arg`.
@@ -115,11 +68,12 @@ class ArgPath:
     name: str = ""
     folded: str = ""
     direct: bool = False
+    selector: Callable[[EvalContext], Selection] | None = None
 
     @property
     def sweeps(self) -> bool:
-        """Whether the path ends in `**` and takes in every scalar, so that types differ by nature."""
-        return bool(self.steps) and self.steps[-1] is Wild.DEEP
+        """Whether the path ends in `**`, or is a selector, and takes in values whose types differ by nature."""
+        return self.selector is not None or (bool(self.steps) and self.steps[-1] is Wild.DEEP)
 
     def is_absent(self, context: EvalContext) -> bool:
         return not context.names(self.folded) if self.direct else self.select(context) is NOTHING
@@ -135,6 +89,8 @@ class ArgPath:
         """Return the values of one call; computed once per call."""
         found: Selection | None = context.memo.get(self.key)
         if found is None:
+            if self.selector is not None:
+                return self.selector(context)
             select = _select_member if self.direct else _select
             found = context.memo[self.key] = select(context, self)
         return found
@@ -142,6 +98,10 @@ class ArgPath:
 
 def parse_arg(text: str) -> ArgPath:
     """Compile an `arg` path; raise ValueError that says what to write instead."""
+    if text.startswith("@"):
+        if text not in SELECTORS:
+            raise ValueError(f"no selector {text}; write one of {', '.join(SELECTORS)}, or ['{text}'] for an argument")
+        return ArgPath(text, (), "=" + text, selector=SELECTORS[text])
     steps = tuple(_parse_steps(text))
     if not steps:
         raise ValueError("an arg path names at least one step, such as path or files[*].path")
@@ -149,7 +109,7 @@ def parse_arg(text: str) -> ArgPath:
         steps = steps[1:]
     match steps:
         case (Key(name),) | (Wild.DEEP, Key(name), *_):
-            return ArgPath(text, steps, "=" + text, name, _fold_key(name), direct=len(steps) == 1)
+            return ArgPath(text, steps, "=" + text, name, fold_key(name), direct=len(steps) == 1)
         case _:
             return ArgPath(text, steps, "=" + text)
 
@@ -256,7 +216,7 @@ def _owners(context: EvalContext) -> dict[str, list[tuple[_Node, Sequence[str]]]
         owners = {}
         for node in _everything(context):
             if isinstance(node.value, dict):
-                for folded, names in _fold_names(node.value).items():
+                for folded, names in fold_names(node.value).items():
                     owners.setdefault(folded, []).append((node, names))
         context.memo["**."] = owners
     return owners
@@ -264,7 +224,7 @@ def _owners(context: EvalContext) -> dict[str, list[tuple[_Node, Sequence[str]]]
 
 def _named(context: EvalContext, name: str) -> list[_Node]:
     found: list[_Node] = []
-    for (value, exact), names in _owners(context).get(_fold_key(name), ()):
+    for (value, exact), names in _owners(context).get(fold_key(name), ()):
         if name in names:
             found.append(_Node(value[name], exact))
         found.extend([_Node(value[other], False) for other in names if other != name])
@@ -276,36 +236,6 @@ def _bound(count: int, most: int) -> None:
         raise AmbiguousError(f"more than {most} values")
 
 
-def _fold_names(value: dict[str, Any]) -> Mapping[str, Sequence[str]]:
-    names = tuple(value.keys())  # raises where `value` is no object, which makes the rule an error
-    return _group_short(names) if sum(map(len, names)) <= _SHORT_NAMES else _group_any(names)
-
-
-def _group_any(names: tuple[str, ...]) -> Mapping[str, Sequence[str]]:
-    alike: dict[str, list[str]] = {}
-    for name in names:
-        alike.setdefault(_fold_key(name), []).append(name)
-    return alike
-
-
-# Calls of one tool have the same names again and again. Long names are not cached, so that
-# an agent cannot fill the memory with them.
-_SHORT_NAMES: Final = 512
-_group_short = lru_cache(maxsize=1024)(_group_any)
-
-
-def _fold_key(key: str) -> str:
-    return _fold_short(key) if len(key) <= 64 else _fold_any(key)
-
-
-def _fold_any(key: str) -> str:
-    # Decoders that match field names loosely also take filePath for file_path.
-    return fold(key).replace("_", "").replace("-", "") or key
-
-
-_fold_short = lru_cache(maxsize=4096)(_fold_any)
-
-
 def _step(node: _Node, step: Step, *, last: bool) -> Iterator[_Node]:
     if step is Wild.DEEP:
         yield from _descend(node, last=last)
@@ -315,10 +245,10 @@ def _step(node: _Node, step: Step, *, last: bool) -> Iterator[_Node]:
         value, exact = _inside(value), False
     match step:
         case Key(name) if isinstance(value, dict):
-            folded = _fold_key(name)
+            folded = fold_key(name)
             if name in value:
                 yield _Node(value[name], exact)
-            yield from (_Node(v, False) for k, v in value.items() if k != name and _fold_key(k) == folded)
+            yield from (_Node(v, False) for k, v in value.items() if k != name and fold_key(k) == folded)
         case Wild.ANY_KEY if isinstance(value, dict):
             yield from (_Node(v, exact) for v in value.values())
         case Wild.ANY_KEY | Wild.EACH if isinstance(value, list):
@@ -330,7 +260,7 @@ def _step(node: _Node, step: Step, *, last: bool) -> Iterator[_Node]:
 def _inside(text: str) -> Any:
     """Return the JSON that `text` holds, or None; raise AmbiguousError for what only looks like JSON."""
     parsed: Any = text
-    for _ in range(_MAX_EMBEDDED):
+    for _ in range(MAX_EMBEDDED):
         if not isinstance(parsed, str):
             break
         text, parsed = parsed, parse_embedded_json(parsed)
@@ -351,7 +281,7 @@ def _descend(node: _Node, *, last: bool) -> Iterator[_Node]:
         _bound(seen, MAX_NODES)
         if not last or not isinstance(value, dict | list):
             yield _Node(value, exact)
-        if isinstance(value, str) and hops < _MAX_EMBEDDED:
+        if isinstance(value, str) and hops < MAX_EMBEDDED:
             parsed = parse_embedded_json(value)
             if parsed is not None:
                 stack.append((parsed, False, hops + 1))

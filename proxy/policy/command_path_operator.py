@@ -9,9 +9,9 @@ import re
 from posixpath import join
 from typing import TYPE_CHECKING, Any, Final
 
-from proxy.policy.arg_path import NOTHING
 from proxy.policy.command_paths import CommandPath, CommandPaths, read_argv_paths, read_command_paths
 from proxy.policy.conditions import as_tuple
+from proxy.policy.eval_context import NOTHING
 from proxy.policy.host_operators import compile_hosts
 from proxy.policy.hosts import UrlViews, read_url
 from proxy.policy.path_operator import NO_PATHS, PathSet, merge_paths, under_roots
@@ -22,7 +22,8 @@ from proxy.policy.views import MAY, NO, YES, Test, WrongTypeError, gather, judge
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from proxy.policy.arg_path import ArgPath, EvalContext
+    from proxy.policy.arg_path import ArgPath
+    from proxy.policy.eval_context import EvalContext
 
 # Stands for the folder that the server starts in. It is no glob and no name that a policy would hold.
 _NO_PATH: Final = re.compile(r"~(?![\w.-]*(?:/|$))|\$")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from proxy.core.model import Call, Hints
-    from proxy.policy.arg_path import EvalContext
+    from proxy.policy.eval_context import EvalContext
 
 POLICY_ERROR: Final = "policy_error"
 

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import ipaddress
-from typing import Annotated, Any, Literal
+import shlex
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 from pydantic.types import StrictBool, StrictFloat, StrictInt, StrictStr
 
 from proxy.policy.arg_path import parse_arg
+from proxy.policy.globs import compile_globs
+from proxy.policy.home import UNKNOWN_HOMES, expand_home
 from proxy.policy.regex import compile_search
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 def as_tuple[T](value: T | list[T]) -> tuple[T, ...]:
@@ -34,14 +40,47 @@ def _check_network(text: str) -> str:
 
 
 def _check_root(text: str) -> str:
-    if text.startswith("~") or "\0" in text:
-        raise ValueError("write the full path, like /home/agent; ~ is another folder for each user")
+    root = text.removeprefix("!")
+    if not root or "\0" in root or (root.startswith(("~", "$", "%")) and expand_home(root, UNKNOWN_HOMES) is None):
+        raise ValueError("write the full path, like /home/agent, or a path below the home, like ~/.ssh")
+    return text
+
+
+def _check_roots(roots: str | list[str]) -> str | list[str]:
+    if all(root.startswith("!") for root in as_tuple(roots)):
+        raise ValueError("an exception like !/etc/os-release needs a folder that it is an exception of")
+    return roots
+
+
+def check_glob(text: str) -> str:
+    """Return a glob; raise ValueError where it is none."""
+    try:
+        compile_globs([text])
+    except ValueError as error:
+        raise ValueError(f"{error}; [abc] and [a-z] stand for one character of these") from None
+    return text
+
+
+_LIKE_COMMANDS = "write it like curl, mkfs* or 'git push --force'"
+
+
+def _check_command(text: str) -> str:
+    try:
+        words = shlex.split(text)
+        compile_globs(words)
+    except ValueError as error:
+        raise ValueError(f"not a program with words ({error}); {_LIKE_COMMANDS}") from None
+    if not words:
+        raise ValueError(f"names no program; {_LIKE_COMMANDS}")
     return text
 
 
 type NonEmptyStr = Annotated[StrictStr, Field(min_length=1)]
 type Regex = Annotated[StrictStr, Field(min_length=1), AfterValidator(_check_regex)]
+type Glob = Annotated[NonEmptyStr, AfterValidator(check_glob)]
+type CommandText = Annotated[NonEmptyStr, AfterValidator(_check_command)]
 type Root = Annotated[NonEmptyStr, AfterValidator(_check_root)]
+type Roots = Annotated[OneOrMore[Root], AfterValidator(_check_roots)]
 type Network = Annotated[NonEmptyStr, AfterValidator(_check_network)]
 type Scalar = StrictStr | StrictInt | StrictFloat | StrictBool | None
 type Number = StrictInt | StrictFloat
@@ -74,6 +113,55 @@ class Bounds(Strict):
         return self
 
 
+type Statement = Literal[
+    "select",
+    "insert",
+    "update",
+    "delete",
+    "merge",
+    "create",
+    "drop",
+    "alter",
+    "truncate",
+    "grant",
+    "copy",
+    "set",
+    "show",
+    "describe",
+    "explain",
+    "use",
+    "transaction",
+    "attach",
+    "pragma",
+    "call",
+    "lock",
+    "vacuum",
+    "analyze",
+    "other",
+]
+
+
+class Sql(Strict):
+    """What SQL does: the kinds of its statements, and the tables and functions that it uses."""
+
+    dialect: Literal["postgres", "mysql", "sqlite", "tsql"] = Field(description="The database's SQL.")
+    statements: NonEmptyList[Statement] | None = Field(
+        default=None, description="Every statement is one of these, also inside others; explain alone runs nothing."
+    )
+    tables: NonEmptyList[Glob] | None = Field(
+        default=None, description="Globs over the tables, as the SQL names them: orders, public.*."
+    )
+    functions: NonEmptyList[Glob] | None = Field(
+        default=None, description="Globs over functions that may be called besides those that only compute."
+    )
+
+    @model_validator(mode="after")
+    def _not_empty(self) -> Sql:
+        if self.statements is None and self.tables is None:
+            raise ValueError("sql needs statements or tables, such as {dialect: postgres, statements: [select]}")
+        return self
+
+
 class Condition(Strict):
     """A test of one argument. Where several operators are given, all must hold."""
 
@@ -100,10 +188,11 @@ class Condition(Strict):
     length: StrictInt | Bounds | None = Field(
         default=None, description="The number of characters, elements or members: exact, or bounds."
     )
-    path_under: OneOrMore[Root] | None = Field(
-        default=None, description="The path is one of these folders or inside one, in whatever form it is written."
+    path_under: Roots | None = Field(
+        default=None,
+        description="The path is one of these folders or inside one, however it is written; !/etc/x is an exception.",
     )
-    host_in: OneOrMore[NonEmptyStr] | None = Field(
+    host_in: OneOrMore[Glob] | None = Field(
         default=None, description="The URL or host is one of these: example.com, *.example.com, 169.254.169.254."
     )
     url_scheme: OneOrMore[NonEmptyStr] | None = Field(default=None, description="The URL has one of these schemes.")
@@ -113,11 +202,11 @@ class Condition(Strict):
     cidr: OneOrMore[Network] | None = Field(
         default=None, description="The address is in one of these ranges: 10.0.0.0/8, fd00::/8."
     )
-    command: OneOrMore[NonEmptyStr] | None = Field(
+    command: OneOrMore[CommandText] | None = Field(
         default=None, description="The shell command runs one of these programs: curl, 'rm -rf', 'git push --force'."
     )
 
-    command_path_under: OneOrMore[Root] | None = Field(
+    command_path_under: Roots | None = Field(
         default=None,
         description="The shell command names a path in one of these folders: in a word, a redirection or after cd.",
     )
@@ -126,11 +215,16 @@ class Condition(Strict):
         description="The shell command names one of these hosts: in a URL, as host:path or as /dev/tcp/HOST/PORT.",
     )
 
+    sql: Sql | None = Field(default=None, description="The SQL does no more than this.")
+
     @model_validator(mode="after")
     def _has_operator(self) -> Condition:
         if self.model_fields_set == {"arg"}:
             names = ", ".join(written for _, written in _OPERATOR_FIELDS)
             raise ValueError(f"a condition needs an operator beside arg: one of {names}")
+        empty = [name for name, operand in self.operators().items() if operand is None and not name.endswith("equals")]
+        if empty:
+            raise ValueError(f"{empty[0]} has no value; if you mean the home, write it in quotes: '~'")
         return self
 
     def operators(self) -> dict[str, Any]:
@@ -158,6 +252,18 @@ class Not(Strict):
     """A condition does not hold."""
 
     not_: When = Field(alias="not", description="The condition that must not hold.")
+
+
+def conditions_in(when: When | None) -> Iterator[Condition]:
+    """Return every single condition of a tree."""
+    match when:
+        case All(all=parts) | Any_(any=parts):
+            for part in parts:
+                yield from conditions_in(part)
+        case Not(not_=part):
+            yield from conditions_in(part)
+        case Condition():
+            yield when
 
 
 def _form(value: Any) -> str | None:

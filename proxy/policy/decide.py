@@ -15,7 +15,9 @@ from proxy.core.proposals import Terms
 from proxy.policy.compiled_rule import POLICY_ERROR, CompiledRule, Hit
 from proxy.policy.detector_rules import CompiledSuppression, Suppression
 from proxy.policy.egress import CompiledEgress
+from proxy.policy.eval_context import EvalContext
 from proxy.policy.globs import is_glob
+from proxy.policy.home import UNKNOWN_HOMES
 from proxy.policy.rule_index import RuleIndex
 from proxy.policy.rules import AllowRule, DenyRule, EgressPolicy, RedactRule, Rule, TwoPhaseRule
 from proxy.policy.text import fold
@@ -96,12 +98,14 @@ class CompiledPolicy:
         pins: PinRules | None = None,
         detectors: Iterable[Mapping[str, Any]] = (),
         suppressions: Iterable[Suppression] = (),
+        homes: Iterable[str] = (),
     ) -> None:
         self.version = version
         self.pins = pins or PinRules()
         self.egress = egress or CompiledEgress(EgressPolicy(), version=version)
         self.default = default
         self.detectors = tuple(detectors)
+        self._homes = tuple(dict.fromkeys(homes)) or UNKNOWN_HOMES
         self._suppressions = tuple(map(CompiledSuppression, suppressions))
         self.compiled = tuple(CompiledRule(rule) for rule in sorted(rules, key=lambda rule: rule.id))
         self.rules: Mapping[str, Rule] = {compiled.id: compiled.rule for compiled in self.compiled}
@@ -118,11 +122,15 @@ class CompiledPolicy:
         """Decide `call`; a value that cannot be judged is a deny with its own reason."""
         try:
             plan, otherwise = self._plan_for(call)
-            hits = plan.evaluate(call.arguments or {})
+            hits = plan.evaluate(self.context_of(call))
             return otherwise if hits is None else self.conclude(call, hits)
         except Exception as error:  # noqa: BLE001 - the boundary: whatever goes wrong is a refusal
             message = f"The call could not be judged ({type(error).__name__})."
             return Decision(Outcome.DENY, POLICY_ERROR, message=message, policy_version=self.version)
+
+    def context_of(self, call: Call) -> EvalContext:
+        """Return what conditions are evaluated against for `call`."""
+        return EvalContext(call.arguments or {}, call.tool or "", self._homes)
 
     def could_allow(self, call: Call) -> bool:
         """Return whether there may be arguments with which a call of the tool is not denied."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from proxy.policy.arg_path import EvalContext, parse_arg
+from proxy.policy.arg_path import parse_arg
 from proxy.policy.command_operator import CommandView
 from proxy.policy.conditions import All, Any_, Condition, Not, When
 from proxy.policy.decide import CompiledPolicy, name_variants
@@ -18,10 +19,14 @@ from proxy.policy.rules import describe_coverage
 from proxy.policy.views import YES, NumberView, ScalarView, TextView, Views
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from proxy.core.model import Call, Decision
     from proxy.policy.compiled_rule import CompiledRule, Hit
+    from proxy.policy.eval_context import EvalContext
+
+# Each condition is explained in a context of its own, so that the views in it are this condition's.
+type NewContext = Callable[[], EvalContext]
 
 _ANSWERS: Final = {0: "no", 1: "some views", 3: "yes"}
 
@@ -75,16 +80,16 @@ class Explanation:
 
 def explain(policy: CompiledPolicy, call: Call) -> Explanation:
     """Decide `call` and return how each rule contributed."""
-    context = EvalContext(call.arguments or {})
+    context = policy.context_of(call)
     looked_at = policy.rules_for(call)
-    traces = tuple(_trace(rule, rule.evaluate(context), call) for rule in looked_at)
+    traces = tuple(_trace(rule, rule.evaluate(context), partial(policy.context_of, call)) for rule in looked_at)
     decision = policy.decide(call)
     passed_over = tuple((rule.id, _why_not(rule, call)) for rule in policy.compiled if rule not in looked_at)
     return Explanation(decision, _because(policy, decision, traces), traces, passed_over)
 
 
-def _trace(rule: CompiledRule, hit: Hit | None, call: Call) -> RuleTrace:
-    condition = _step(rule.rule.when, call) if rule.rule.when is not None else None
+def _trace(rule: CompiledRule, hit: Hit | None, new_context: NewContext) -> RuleTrace:
+    condition = _step(rule.rule.when, new_context) if rule.rule.when is not None else None
     matched = hit is not None and (hit.reason is None or not rule.allows)
     if hit is not None and hit.reason is not None:
         why = f"{hit.reason}: {hit.detail}"
@@ -97,21 +102,21 @@ def _trace(rule: CompiledRule, hit: Hit | None, call: Call) -> RuleTrace:
     return RuleTrace(rule.id, rule.rule.action, rule.rule.mode, matched, why, condition, describe_coverage(rule.rule))
 
 
-def _step(when: When, call: Call) -> ConditionTrace:
-    answer, trouble = _answer(when, call)
+def _step(when: When, new_context: NewContext) -> ConditionTrace:
+    answer, trouble = _answer(when, new_context)
     match when:
         case Condition():
             asks = ", ".join(f"{name} {operand!r}" for name, operand in when.operators().items())
-            return ConditionTrace(f"{when.arg} {asks}", answer, _views(when, call), trouble)
+            return ConditionTrace(f"{when.arg} {asks}", answer, _views(when, new_context), trouble)
         case All(all=parts) | Any_(any=parts):
             name = "all" if isinstance(when, All) else "any"
-            return ConditionTrace(name, answer, (), trouble, tuple(_step(part, call) for part in parts))
+            return ConditionTrace(name, answer, (), trouble, tuple(_step(part, new_context) for part in parts))
         case Not(not_=part):
-            return ConditionTrace("not", answer, (), trouble, (_step(part, call),))
+            return ConditionTrace("not", answer, (), trouble, (_step(part, new_context),))
 
 
-def _answer(when: When, call: Call) -> tuple[str, str]:
-    context = EvalContext(call.arguments or {})
+def _answer(when: When, new_context: NewContext) -> tuple[str, str]:
+    context = new_context()
     try:
         bits = compile_when(when)(context)
     except Exception as error:  # noqa: BLE001 - a rule that raises is explained too
@@ -122,8 +127,8 @@ def _answer(when: When, call: Call) -> tuple[str, str]:
     return _ANSWERS[bits], ""
 
 
-def _views(condition: Condition, call: Call) -> tuple[str, ...]:
-    context = EvalContext(call.arguments or {})
+def _views(condition: Condition, new_context: NewContext) -> tuple[str, ...]:
+    context = new_context()
     arg = parse_arg(condition.arg)
     for name, operand in condition.operators().items():
         # `_answer` reports what is raised here.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+import re
 import string
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -21,6 +22,8 @@ from proxy.policy.text import clean, read_text
 _SPECIAL: Final = frozenset({"http", "https", "ws", "wss", "ftp"})
 _SCHEME: Final = frozenset(string.ascii_letters + string.digits + "+-.")
 _LOGIN: Final = frozenset(string.ascii_letters + string.digits + "+-._:")
+# A user's name without a dot cannot be taken for a host.
+_WEB_LOGIN: Final = re.compile(r"[A-Za-z0-9_+-]+(?::[A-Za-z0-9_.~+=-]*)?@[A-Za-z0-9.-]+(?::\d+)?")
 _ENDS: Final = frozenset(" \t\r\n\"'<>`{}|^")
 # WHATWG readers drop tab and newlines anywhere in a URL: "ht\ntp://169.254.\t169.254/".
 _CONTROL: Final = {9: None, 10: None, 13: None}
@@ -115,9 +118,10 @@ def _read_whole(text: str, found: _Collector) -> None:
     if "\\" in text.partition("?")[0]:
         found.problem = "a backslash in a URL"
     authority = _authority(text)
-    # "https://good.com@evil.com/" shows one host and reaches the other; only ssh, git and databases need logins.
+    # "https://good.com@evil.com/" shows one host and reaches the other; "https://me@bitbucket.org/" shows no other.
     if "@" in authority:
-        if not _is_login(authority) or text[0] in "/\\" or text.partition(":")[0].lower() in _SPECIAL:
+        web = text.partition(":")[0].lower() in _SPECIAL
+        if text[0] in "/\\" or not (_WEB_LOGIN.fullmatch(authority) if web else _is_login(authority)):
             found.problem = "a user name in a URL"
         for part in authority.split("@"):
             _add(_canonical(part), found)

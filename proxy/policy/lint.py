@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from proxy.policy.conditions import All, Condition, When
 from proxy.policy.globs import compile_globs, is_glob
+from proxy.policy.lint_patterns import dead_patterns
 from proxy.policy.rules import covered_methods
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def _egress_alone(rule: EgressRule, section: EgressPolicy) -> Iterator[Remark]:
 def _alone(rule: Rule, default: str) -> Iterator[Remark]:
     if reason := _never(rule):
         yield Remark(rule.id, "never-matches", reason)
+    yield from (Remark(rule.id, "dead-pattern", f"cannot match by {said}") for said in dead_patterns(rule))
     if rule.action == "allow" and default == "allow" and rule.mode == "enforce":
         yield Remark(rule.id, "no-effect", "allows what the default already allows; an allow overrides no deny")
     if not rule.tests:

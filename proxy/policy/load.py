@@ -5,7 +5,6 @@ The only module of the package that reads files.
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 from dataclasses import dataclass
 from itertools import count
@@ -19,34 +18,22 @@ from ruamel.yaml.scalarbool import ScalarBoolean
 
 from proxy.core.model import PinRules
 from proxy.errors import PolicyError
-from proxy.policy.conditions import Condition
+from proxy.policy.conditions import as_tuple
 from proxy.policy.decide import CompiledPolicy
-from proxy.policy.detector_rules import Detector, Suppression, detector_problems
+from proxy.policy.detector_rules import detector_problems
 from proxy.policy.egress import SECRETS, CompiledEgress
-from proxy.policy.rules import (
-    Annotations,
-    DenyRule,
-    EgressPolicy,
-    EgressRule,
-    Pins,
-    PolicyFile,
-    RedactRule,
-    TwoPhaseRule,
-)
+from proxy.policy.load_errors import explain_errors, locate
+from proxy.policy.rules import EgressPolicy, Pins, PolicyFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
-
-    from pydantic_core import ErrorDetails
 
     from proxy.core.interfaces import KnownDetectors
 
 # In one file, with aliases expanded: a few lines of aliases of aliases would take all memory.
 MAX_VALUES: Final = 200_000
 _STRICTNESS: Final = ("off", "record", "enforce")
-# Steps that pydantic adds to the location of an error and that are not in the file.
-_MARKERS: Final = {"allow", "deny", "redact", "two_phase", "condition", "str", "constrained-str", "int", "float"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +67,7 @@ class PolicySource:
 
     def at(self, *steps: str | int) -> tuple[int, int]:
         """Return the line and column, from 1, of the value that `steps` lead to."""
-        return _locate(self.nodes, steps)
+        return locate(self.nodes, steps)
 
 
 def load_policy(path: Path, book: KnownDetectors | None = None) -> CompiledPolicy:
@@ -137,6 +124,7 @@ def compile_sources(sources: Sequence[PolicySource], *, version: str = "") -> Co
         pins=_merge_pins(sources),
         detectors=[detector.raw() for source in sources for detector in source.content.detectors],
         suppressions=[entry for source in sources for entry in source.content.suppressions],
+        homes=[home for source in sources if source.content.home for home in as_tuple(source.content.home)],
     )
 
 
@@ -190,9 +178,10 @@ def _load_file(file: Path) -> PolicySource:
     except RecursionError:
         raise _refuse(file, "an alias refers to itself") from None
     except ValidationError as error:
-        raise PolicyFileError([_explain(file, nodes, e) for e in error.errors()]) from None
+        found = explain_errors(nodes, error.errors())
+        raise PolicyFileError([PolicyProblem(str(file), *place, message) for place, message in found]) from None
     except _UnfitError as error:
-        raise _refuse(file, str(error), *_locate(nodes, error.steps)) from None
+        raise _refuse(file, str(error), *locate(nodes, error.steps)) from None
 
 
 def _parse(file: Path) -> Any:
@@ -246,81 +235,6 @@ def _plain(node: Any, counted: Iterator[int], steps: tuple[str | int, ...] = ())
         if isinstance(node, kind):
             return kind(node)
     raise _UnfitError(f"a {type(node).__name__} is neither text, number nor boolean; quote it", steps)
-
-
-def _locate(nodes: Any, steps: Iterable[str | int]) -> tuple[int, int]:
-    """Return the line and column of the last of `steps` that is in the file; pydantic's own markers are not."""
-    node = nodes
-    line, column = 0, 0
-    for step in steps:
-        if isinstance(node, CommentedMap) and step in node:
-            line, column = node.lc.key(step)
-        elif isinstance(node, CommentedSeq) and isinstance(step, int) and step < len(node):
-            line, column = node.lc.item(step)
-        else:
-            continue
-        node = node[step]
-    return line + 1, column + 1
-
-
-def _explain(file: Path, nodes: Any, error: ErrorDetails) -> PolicyProblem:
-    line, column = _locate(nodes, error["loc"])
-    steps = [s for s in error["loc"] if isinstance(s, int) or (s not in _MARKERS and not any(c in s for c in "[(<"))]
-    where = ".".join(map(str, steps))
-    return PolicyProblem(str(file), line, column, f"{where + ': ' if where else ''}{_advice(error)}")
-
-
-def _advice(error: ErrorDetails) -> str:
-    name = str(error["loc"][-1]) if error["loc"] else ""
-    shown = repr(error.get("input"))
-    given = shown if len(shown) <= 80 else shown[:77] + "..."
-    match error["type"]:
-        case "extra_forbidden":
-            return f"there is no field {name!r} here{_did_you_mean(name)}"
-        case "missing":
-            return f"{name!r} is missing; add it"
-        case "literal_error":
-            expected = error.get("ctx", {}).get("expected", "")
-            return f"{given} is not allowed here; write {expected}{_guess(error.get('input'), expected)}"
-        case "union_tag_invalid" | "union_tag_not_found":
-            expected = "'allow', 'deny', 'redact' or 'two_phase'"
-            action = error["input"].get("action") if isinstance(error.get("input"), dict) else None
-            return f"action {action!r} is not allowed; write {expected}{_guess(action, expected)}"
-        case "value_error":
-            return f"{given}: {error['ctx']['error']}"
-        case _:
-            return f"{error['msg']}, got {given}"
-
-
-_MODELS: Final = (
-    PolicyFile,
-    Annotations,
-    DenyRule,
-    RedactRule,
-    TwoPhaseRule,
-    Condition,
-    EgressPolicy,
-    EgressRule,
-    Pins,
-)
-
-
-def _did_you_mean(name: str) -> str:
-    fields = (f.alias or key for model in (*_MODELS, Detector, Suppression) for key, f in model.model_fields.items())
-    names = (*dict.fromkeys(fields), "all", "any", "not")
-    others = [other for other in names if other != name]
-    close = difflib.get_close_matches(name.lower(), others, n=1, cutoff=0.85 if name in names else 0.6)
-    if close:
-        return f"; did you mean {close[0]!r}?"
-    if name in names:
-        return "; it belongs elsewhere, see docs/policy.md"
-    return "; see docs/policy-reference.md for the fields"
-
-
-def _guess(given: Any, expected: str) -> str:
-    options = [part for part in expected.split("'") if part.strip() not in ("", ",", "or")]
-    close = difflib.get_close_matches(str(given).lower(), options, n=1, cutoff=0.6)
-    return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 def _duplicate_ids(sources: Sequence[PolicySource]) -> list[PolicyProblem]:

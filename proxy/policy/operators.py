@@ -8,8 +8,15 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING, Any, Final
 
-from proxy.policy import command_operator, command_path_operator, host_operators, path_operator, views
-from proxy.policy.arg_path import ArgPath, EvalContext, parse_arg
+from proxy.policy import (
+    command_operator,
+    command_path_operator,
+    host_operators,
+    path_operator,
+    sql_operator,
+    views,
+)
+from proxy.policy.arg_path import ArgPath, parse_arg
 from proxy.policy.conditions import All, Any_, Bounds, Condition, Not, When, as_tuple
 from proxy.policy.regex import compile_search
 from proxy.policy.text import fold, read_text
@@ -17,6 +24,8 @@ from proxy.policy.views import MAY, NO, YES, Judge, NumberView, ScalarView, Test
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from proxy.policy.eval_context import EvalContext
 
 
 type Build = Callable[[ArgPath, Any], Test]
@@ -227,6 +236,7 @@ OPERATORS: Final[dict[str, Build]] = {
     "ip_class": host_operators.ip_class,
     "cidr": host_operators.cidr,
     "command": command_operator.command,
+    "sql": sql_operator.sql,
     "command_path_under": command_path_operator.command_path_under,
     "command_host_in": command_path_operator.command_host_in,
 }

@@ -9,6 +9,7 @@ import string
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from proxy.policy.home import UNKNOWN_HOMES, expand_home
 from proxy.policy.path_fastpath import MAX_PATH, read_plain_path
 from proxy.policy.text import read_text
 
@@ -44,6 +45,10 @@ _KEYS = frozenset(
 )
 
 
+# Last components that look for every file.
+_ALL_FILES = ("*", "**", "*.*")
+
+
 class PathViews(NamedTuple):
     """The files that one string may name. Every path ends in `/`, so that `/etc/` is no prefix of `/etcetera/`.
 
@@ -64,6 +69,7 @@ class PathViews(NamedTuple):
 
 @dataclass(slots=True)
 class _Collector:
+    homes: tuple[str, ...] = UNKNOWN_HOMES
     exact: dict[str, None] = field(default_factory=dict)
     loose: dict[str, None] = field(default_factory=dict)
     relative: dict[str, None] = field(default_factory=dict)
@@ -86,18 +92,18 @@ class _Walk(NamedTuple):
     problem: str | None
 
 
-def read_path(raw: str) -> PathViews:
-    """Return every file `raw` may name."""
+def read_path(raw: str, homes: tuple[str, ...] = UNKNOWN_HOMES) -> PathViews:
+    """Return every file `raw` may name; `homes` are the folders that `~` may stand for."""
     plain = read_plain_path(raw)
     if plain is None:
-        return read_path_fully(raw)
+        return read_path_fully(raw, homes)
     folded = (plain.lower(),)
     return PathViews((plain,), folded) if raw[0] == "/" else PathViews((), folded, (plain[1:],))
 
 
-def read_path_fully(raw: str) -> PathViews:
+def read_path_fully(raw: str, homes: tuple[str, ...] = UNKNOWN_HOMES) -> PathViews:
     """Return every file `raw` may name, without the fast path."""
-    found = _Collector()
+    found = _Collector(homes)
     if len(raw) > MAX_PATH:
         return PathViews((), (), problem=f"longer than {MAX_PATH} characters")
     text = read_text(raw)
@@ -181,15 +187,27 @@ def _take(text: str, found: _Collector, *, strict: bool) -> None:
     found.taken.add((text, strict))
     slashed = text.translate(_SLASHES)
     for form in (text,) if slashed == text else (text, slashed):
-        _flag(form, found)
-        _add(form, found, strict=strict)
+        at_home = expand_home(form.lstrip(_BEFORE_HOME), found.homes)
+        if at_home is None:
+            _flag(form, found)
+            _add(form, found, strict=strict)
+            continue
+        # Which of several homes it is, only the server knows: enough for a deny, not for an allow.
+        for path in at_home:
+            _add(path, found, strict=strict and len(at_home) == 1)
+        if not strict:
+            _add(form, found, strict=False)
+
+
+# Quotes and blanks that a careless server drops before it looks for a home.
+_BEFORE_HOME = "\"'` \t\r\n"
 
 
 def _flag(text: str, found: _Collector) -> None:
-    head = text.lstrip("\"'` \t\r\n")
+    head = text.lstrip(_BEFORE_HOME)
     mark, following = head[:1], head[1:2]
     if mark == "~":
-        found.problem = "it starts with ~, which the server replaces by a home directory; write the full path"
+        found.problem = "it starts with ~, which the server replaces by a folder; write the full path"
     elif (mark == "$" and (following in ("{", "(", "_") or following.isalpha())) or (
         mark == "%" and following.isalpha() and head.count("%") > 1
     ):
@@ -313,20 +331,22 @@ def _through_proc(stack: list[str]) -> bool:
 
 
 def is_search(text: str, parts: tuple[str, ...]) -> bool:
-    """Return whether a path is relative and only looks below its folder for files by their ending: `**/*.py`."""
+    """Return whether a path is relative and looks below its folder for all files, or by their ending: `**/*.py`."""
     # From the root `**/*.py` reaches everything, but agents send it all day and mean their workspace.
     as_written = tuple(part for part in text.split("/") if part not in ("", "."))
-    if text[:1] == "/" or parts != as_written or len(parts) < 2 or parts[0] not in ("*", "**"):
+    if text[:1] == "/" or parts != as_written or not parts or parts[0] not in _ALL_FILES:
         return False
     named = all(part in ("*", "**") or GLOB_MARKS.isdisjoint(part) for part in parts[:-1])
+    if parts[-1] in _ALL_FILES:
+        return named
     endings = search_endings(parts[-1].casefold())
     return named and bool(endings) and all(ending.isalnum() and ending not in _KEYS for ending in endings)
 
 
 def search_endings(pattern: str) -> list[str]:
-    """Return the endings that `*.py` or `*.{ts,tsx}` looks for."""
+    """Return the endings that `*.py` or `*.{ts,tsx}` looks for; none where a search is for all files."""
     star, _, endings = pattern.partition(".")
-    return endings.removeprefix("{").removesuffix("}").split(",") if star == "*" else []
+    return endings.removeprefix("{").removesuffix("}").split(",") if star == "*" and pattern not in _ALL_FILES else []
 
 
 def join_parts(parts: tuple[str, ...]) -> str:

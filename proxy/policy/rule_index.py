@@ -17,10 +17,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from proxy.policy.arg_path import ArgPath, EvalContext, parse_arg
+from proxy.policy.arg_path import ArgPath, parse_arg
 from proxy.policy.command_operator import CommandView, parse_pattern, view_command
 from proxy.policy.compiled_rule import CompiledRule, Hit
 from proxy.policy.conditions import All, Any_, Condition, When, as_tuple
+from proxy.policy.eval_context import EvalContext
 from proxy.policy.globs import is_glob
 from proxy.policy.host_operators import compile_hosts, view_url
 from proxy.policy.operators import text_variants
@@ -32,7 +33,6 @@ from proxy.policy.views import TextView, Views, gather, single_text, view_conten
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-    from proxy.core.model import JsonObject
     from proxy.policy.hosts import Host, UrlViews
 
 type Index = Callable[[EvalContext], Collection[int]]
@@ -100,6 +100,7 @@ def index_paths(arg: ArgPath, leaves: Sequence[Leaf]) -> Index:
         may_reach = paths.may_reach
         if may_reach is not None:
             found.update(*[rules for root, rules in folders.items() if may_reach(root)])
+            found.update([rule for roots, rule in compiled if any(map(may_reach, roots.globs))])
         return found
 
     return index
@@ -258,8 +259,10 @@ INDEXES: Final[dict[str, Build]] = {
     "host_in": index_hosts,
     "ip_class": index_classes,
     "command": index_commands,
-    **dict.fromkeys(("gt", "gte", "lt", "lte", "exists", "type", "length", "url_scheme", "cidr"), index_presence),
-    **dict.fromkeys(("command_path_under", "command_host_in"), index_presence),
+    **dict.fromkeys(
+        ("gt", "gte", "lt", "lte", "exists", "type", "length", "url_scheme", "cidr", "sql"), index_presence
+    ),
+    **dict.fromkeys(("command_path_under", "command_host_in", "sql"), index_presence),
 }
 
 
@@ -279,9 +282,8 @@ class RuleIndex:
         self._always = [number for number, found in needs.items() if found is None]
         self._indexes = tuple(_indexes({number: found for number, found in needs.items() if found is not None}))
 
-    def evaluate(self, arguments: JsonObject) -> list[Hit] | None:
+    def evaluate(self, context: EvalContext) -> list[Hit] | None:
         """Return the hits of the rules in their order; None where only rules without a condition match."""
-        context = EvalContext(arguments)
         chosen = set(self._always)
         for arg, indexes, members in self._indexes:
             try:

@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from proxy.core.model import Call, EgressRequest
-from proxy.policy.arg_path import EvalContext
 from proxy.policy.compiled_rule import CompiledRule
 from proxy.policy.decide import name_variants
 from proxy.policy.egress import CompiledEgressRule, read_target
+from proxy.policy.eval_context import EvalContext
 from proxy.policy.rules import RedactRule
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from proxy.policy.rules import EgressRule, Rule
+    from proxy.policy.decide import CompiledPolicy
+    from proxy.policy.rules import EgressRule, PolicyTest, Rule, RuleTest
+
+# Stands for the rule's id where a test is of the whole policy.
+WHOLE: Final = "policy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,30 @@ def run_tests(rules: Iterable[Rule], egress: Iterable[EgressRule] = ()) -> tuple
     return (*chain.from_iterable(map(_run_rule, rules)), *chain.from_iterable(map(_run_egress, egress)))
 
 
+def run_policy_tests(policy: CompiledPolicy, tests: Iterable[PolicyTest]) -> tuple[TestResult, ...]:
+    """Run the tests of a whole policy: those given, and those beside its rules that expect `deny by RULE`."""
+    whole: list[tuple[str, int, PolicyTest | RuleTest]] = [
+        (rule.id, number, test)
+        for rule in policy.rules.values()
+        for number, test in enumerate(rule.tests, 1)
+        if " by " in test.expect
+    ]
+    whole.extend((WHOLE, number, test) for number, test in enumerate(tests, 1))
+    return tuple(_run_whole(policy, *each) for each in whole)
+
+
+def _run_whole(policy: CompiledPolicy, owner: str, number: int, test: PolicyTest | RuleTest) -> TestResult:
+    call = test.call.as_call()
+    decision = policy.decide(call)
+    got = str(decision.outcome)
+    if " by " in test.expect:
+        got += f" by {decision.rule or 'default'}"
+    expected = test.expect
+    if test.reason is not None:
+        expected, got = f"{expected} {test.reason}", f"{got} {decision.reason}"
+    return TestResult(owner, number, expected, got, f"{call.tool or call.method} {call.arguments!r}")
+
+
 def coverage(rules: Iterable[Rule | EgressRule], results: Sequence[TestResult]) -> tuple[Coverage, ...]:
     """Count, for each rule, the passing tests in which it matched and did not."""
     passed = Counter((result.rule, result.got == "no_match") for result in results if result.passed)
@@ -70,6 +98,8 @@ def _matches_all(rule: Rule | EgressRule) -> bool:
 def _run_rule(rule: Rule) -> Iterator[TestResult]:
     compiled = CompiledRule(rule)
     for number, test in enumerate(rule.tests, 1):
+        if " by " in test.expect:
+            continue
         call = test.call.as_call()
         got, reason = _outcome(compiled, call)
         if test.reason is not None:
@@ -81,7 +111,7 @@ def _run_rule(rule: Rule) -> Iterator[TestResult]:
 
 def _outcome(compiled: CompiledRule, call: Call) -> tuple[str, str]:
     applies = compiled.applies_to(call, name_variants(call))
-    hit = compiled.evaluate(EvalContext(call.arguments or {})) if applies else None
+    hit = compiled.evaluate(EvalContext(call.arguments or {}, call.tool or "")) if applies else None
     if hit is None:
         return "no_match", ""
     if compiled.allows and hit.reason is not None:

@@ -7,19 +7,37 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, StrictBool, StrictInt, StrictStr, model_validator
+from pydantic import AfterValidator, Field, StrictBool, StrictInt, StrictStr, model_validator
 
 from proxy.core.model import Call, Hints
-from proxy.policy.conditions import Network, NonEmptyList, NonEmptyStr, Strict, When
+from proxy.policy.conditions import (
+    Glob,
+    Network,
+    NonEmptyList,
+    NonEmptyStr,
+    OneOrMore,
+    Strict,
+    When,
+    as_tuple,
+    conditions_in,
+)
 from proxy.policy.detector_rules import Detector, Suppression  # noqa: TC001  pydantic reads annotations when it runs
+
+
+def _check_home(text: str) -> str:
+    if not text.startswith("/") and text[1:3] not in (":/", ":\\"):
+        raise ValueError("write the full path of a folder, like /home/me")
+    return text.replace("\\", "/").rstrip("/")
+
 
 type Severity = Literal["info", "low", "medium", "high", "critical"]
 type Mode = Literal["enforce", "shadow"]
 type Secrets = Literal["allow", "report", "deny"]
 type AllowOrDeny = Literal["allow", "deny"]
-type Globs = NonEmptyList[NonEmptyStr]
+type Globs = NonEmptyList[Glob]
 type Id = Annotated[StrictStr, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100)]
 type Port = Annotated[StrictInt, Field(ge=1, le=65535)]
+type Home = Annotated[NonEmptyStr, AfterValidator(_check_home)]
 type Weight = Annotated[float, Field(ge=0, le=1)]
 
 
@@ -57,13 +75,31 @@ class TestCall(Strict):
         return Call(self.method, self.server, self.agent, self.tool, self.arguments, hints=Hints.read(self.annotations))
 
 
+type Expected = Annotated[
+    StrictStr,
+    Field(pattern=r"^(?:redact|no_match|(?:allow|deny|two_phase)(?: by [A-Za-z0-9][A-Za-z0-9._-]*)?)$"),
+]
+type Outcome = Annotated[StrictStr, Field(pattern=r"^(?:allow|deny|two_phase)(?: by [A-Za-z0-9][A-Za-z0-9._-]*)?$")]
+
+
+class PolicyTest(Strict):
+    """A call, and what the whole policy should do with it."""
+
+    __test__ = False
+
+    name: StrictStr | None = Field(default=None, description="A name for the test.")
+    call: TestCall = Field(description="The call to decide.")
+    expect: Outcome = Field(description="The outcome, and if you like the rule: allow, deny by RULE, allow by default.")
+    reason: StrictStr | None = Field(default=None, description="The expected reason code, such as default_deny.")
+
+
 class RuleTest(Strict):
     """A call, and what this rule alone should do with it."""
 
     name: StrictStr | None = Field(default=None, description="A name for the test.")
     call: TestCall = Field(description="The call to decide.")
-    expect: Literal["allow", "deny", "redact", "two_phase", "no_match"] = Field(
-        description="This rule's action, or no_match."
+    expect: Expected = Field(
+        description="This rule's action, or no_match; `deny by RULE` and `allow by default` ask the whole policy."
     )
     reason: StrictStr | None = Field(default=None, description="The expected reason code, such as wrong_type.")
 
@@ -96,7 +132,7 @@ class _Rule(_NamedRule):
     def _tests_fit(self) -> _Rule:
         action = getattr(self, "action", "")
         for number, test in enumerate(self.tests):
-            if test.expect not in (action, "no_match"):
+            if " by " not in test.expect and test.expect not in (action, "no_match"):
                 raise ValueError(
                     f"test {number + 1} expects {test.expect!r}, but it tests this rule alone: "
                     f"expect {action!r} or 'no_match'"
@@ -108,6 +144,17 @@ class AllowRule(_Rule):
     """Allow a call where the default is deny."""
 
     action: Literal["allow"] = Field(description="This kind of rule.")
+
+    @model_validator(mode="after")
+    def _names_arguments(self) -> AllowRule:
+        for condition in conditions_in(self.when):
+            # A value that no selector takes for a path would be allowed unread.
+            if condition.arg.startswith("@"):
+                raise ValueError(f"an allow cannot rely on {condition.arg}; name the argument, like arg: path")
+            # `~` stands for every home there may be, also that of somebody else.
+            if any(root.startswith(("~", "$", "%")) for root in as_tuple(condition.path_under or "")):
+                raise ValueError("an allow cannot rely on ~; write the full path of the folder")
+        return self
 
 
 class DenyRule(_Rule):
@@ -268,10 +315,15 @@ class PolicyFile(Strict):
 
     version: Literal[1] = Field(description="Version of this format.")
     default: AllowOrDeny | None = Field(default=None, description="For calls that no rule matches; deny if absent.")
+    home: OneOrMore[Home] | None = Field(
+        default=None,
+        description="What ~ and $HOME stand for on the servers, such as /home/me; if absent, any usual home.",
+    )
     rules: list[Rule] = Field(default_factory=list, description="The rules, in any order: every match counts.")
     egress: EgressPolicy | None = Field(default=None, description="Traffic that is not MCP.")
     pins: Pins | None = Field(default=None, description="Tools that change.")
     detectors: list[Detector] = Field(default_factory=list, description="Detectors besides the built-in ones.")
+    tests: list[PolicyTest] = Field(default_factory=list, description="Tests of the whole policy, all files together.")
     suppressions: list[Suppression] = Field(
         default_factory=list, description="Findings that redact rules ignore; records mask them all the same."
     )

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard
 
-from proxy.policy.arg_path import AMBIGUOUS, NOTHING, WRONG_TYPE, ArgPath, EvalContext, Trouble, inner_strings
+from proxy.policy.arg_path import ArgPath, inner_strings
+from proxy.policy.eval_context import AMBIGUOUS, NOTHING, WRONG_TYPE, EvalContext, Trouble
 from proxy.policy.text import NOT_UTF8, AmbiguousError, fold, has_one_reading, looks_like_json, read_text
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def gather(arg: ArgPath, family: str, make: Make) -> Gather:
     def views(context: EvalContext) -> Views:
         found: Views | None = context.memo.get(key)
         if found is None:
-            found = context.memo[key] = _make_views(arg, make, context)
+            found = context.memo[key] = make_views(arg, make, context)
         return found
 
     return views
@@ -105,7 +106,8 @@ def judge_each(views_of: Gather, judge: Judge, *, with_problems: bool = False) -
     return test
 
 
-def _make_views(arg: ArgPath, make: Make, context: EvalContext) -> Views:
+def make_views(arg: ArgPath, make: Make, context: EvalContext) -> Views:
+    """Return the views of all that `arg` selects, made by `make`."""
     selection = arg.select(context)
     if selection is NOTHING:
         return _NO_VIEWS

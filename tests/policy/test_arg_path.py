@@ -2,7 +2,8 @@
 
 import pytest
 
-from proxy.policy.arg_path import NOTHING, EvalContext, parse_arg
+from proxy.policy.arg_path import parse_arg
+from proxy.policy.eval_context import NOTHING, EvalContext
 from proxy.policy.text import AmbiguousError, parse_embedded_json
 
 CALL = {

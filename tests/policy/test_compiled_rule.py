@@ -3,9 +3,9 @@
 import pytest
 
 from proxy.core.model import Call, Hints
-from proxy.policy.arg_path import EvalContext
 from proxy.policy.compiled_rule import POLICY_ERROR, CompiledRule
 from proxy.policy.decide import name_variants
+from proxy.policy.eval_context import EvalContext
 from proxy.policy.rules import PolicyFile
 
 AMOUNT = {"arg": "amount", "gt": 5}

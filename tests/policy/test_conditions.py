@@ -32,7 +32,7 @@ def test_a_condition_is_told_by_its_keys(written, kind):
         ({"arg": "x", "contains": ""}, "at least 1 character"),
         ({"arg": "x", "gt": "5"}, "valid integer"),
         ({"arg": "x", "cidr": "10.0.0/8"}, "10.0.0.0/8 or fd00::/8"),
-        ({"arg": "x", "path_under": "~/x"}, "write the full path"),
+        ({"arg": "x", "path_under": "~+/x"}, "write the full path"),
         ({"arg": "x", "length": {}}, "bounds like {gt: 100}"),
         ({"arg": "x", "ip_class": "internal"}, "'loopback', 'private'"),
         ({"all": [], "any": []}, "write one of all: [...]"),

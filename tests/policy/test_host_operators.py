@@ -2,7 +2,8 @@
 
 import pytest
 
-from proxy.policy.arg_path import EvalContext, parse_arg
+from proxy.policy.arg_path import parse_arg
+from proxy.policy.eval_context import EvalContext
 from proxy.policy.host_operators import cidr, compile_hosts, host_in, ip_class, url_scheme, view_url
 from proxy.policy.hosts import Host, canonical_host
 from proxy.policy.views import MAY, NO, YES, WrongTypeError

@@ -40,7 +40,7 @@ def refused(tmp_path, text):
         (HEAD + RULE + "    when: {arg: x, matches: '(a'}\n", "p.yaml:6:20", "RE2 refuses"),
         (HEAD + RULE + "    when: {arg: x, matches: '(?=a)'}\n", "p.yaml:6:20", "no look-around"),
         (HEAD + RULE + "    when: {arg: x, cidr: 10.0.0.0/99}\n", "p.yaml:6:20", "10.0.0.0/8"),
-        (HEAD + RULE + "    when: {arg: x, path_under: ~/x}\n", "p.yaml:6:20", "write the full path"),
+        (HEAD + RULE + "    when: {arg: x, path_under: ~+/x}\n", "p.yaml:6:20", "write the full path"),
         (HEAD + RULE + "    when: {arg: x, ip_class: privat}\n", "p.yaml:6:20", "did you mean 'private'?"),
         (HEAD + RULE + "    when: {arg: x, gt: '5'}\n", "p.yaml:6:20", "'5'"),
         (HEAD + RULE + "    action: allow\n", "p.yaml:6:5", "duplicate key"),

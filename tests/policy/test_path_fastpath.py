@@ -4,7 +4,8 @@ import random
 
 import pytest
 
-from proxy.policy.arg_path import EvalContext, parse_arg
+from proxy.policy.arg_path import parse_arg
+from proxy.policy.eval_context import EvalContext
 from proxy.policy.path_fastpath import MAX_PATH, read_plain_path
 from proxy.policy.path_operator import gather_paths
 from proxy.policy.paths import read_path, read_path_fully

@@ -50,9 +50,10 @@ def test_what_a_careless_server_would_open_is_among_the_folded_paths(text):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("~/x", "home directory"),
-        ("$HOME/x", "variable"),
-        ("%USERPROFILE%\\x", "variable"),
+        ("~+/x", "replaces by a folder"),
+        ("$ELSEWHERE/x", "variable"),
+        ("${HOME:-/etc}/x", "variable"),
+        ("%SYSTEMROOT%\\x", "variable"),
         ("/tmp/x\0.txt", "NUL"),
         ("/tmp/%ff", "UTF-8"),
         ("/proc/self/fd/3", "descriptor"),

@@ -11,9 +11,9 @@ from ruamel.yaml import YAML
 from proxy.core.model import Call, Outcome
 from proxy.policy import decide as decide_module
 from proxy.policy import rule_index as plan_module
-from proxy.policy.arg_path import EvalContext
 from proxy.policy.compiled_rule import CompiledRule
 from proxy.policy.decide import CompiledPolicy
+from proxy.policy.eval_context import EvalContext
 from proxy.policy.load import compile_sources, load_policy, load_sources
 from proxy.policy.operators import OPERATORS
 from proxy.policy.rule_index import INDEXES
@@ -32,7 +32,7 @@ def call(arguments, tool="tool"):
 
 
 def decide_one_by_one(policy, asked):
-    reading = EvalContext(asked.arguments or {})
+    reading = policy.context_of(asked)
     hits = [hit for rule in policy.rules_for(asked) if (hit := rule.evaluate(reading)) is not None]
     return policy.conclude(asked, hits)
 
@@ -186,7 +186,7 @@ def count_asked(monkeypatch, rules, arguments):
     monkeypatch.setattr(CompiledRule, "evaluate", lambda rule, reading: asked.append(rule.id) or test(rule, reading))
     plan, _ = policy._plan_for(call(arguments))
     monkeypatch.setattr(plan_module, "_evaluate", lambda rule, reading: rule.evaluate(reading))
-    plan.evaluate(arguments)
+    plan.evaluate(EvalContext(arguments))
     return sorted(asked)
 
 

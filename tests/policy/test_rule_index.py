@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.policy.arg_path import EvalContext, parse_arg
+from proxy.policy.arg_path import parse_arg
+from proxy.policy.eval_context import EvalContext
 from proxy.policy.operators import OPERATORS
 from proxy.policy.rule_index import INDEXES, Leaf
 

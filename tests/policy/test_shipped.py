@@ -69,10 +69,23 @@ def test_the_default_policy_does_not_stand_in_the_way_of_ordinary_work(tool, arg
     assert decision.outcome is Outcome.ALLOW, decision
 
 
-@pytest.mark.parametrize("path", ["~/notes.txt", "$HOME/notes.txt"])
-def test_a_path_whose_folder_the_server_decides_is_told_apart_from_a_credential(path):
+@pytest.mark.parametrize(
+    ("path", "outcome"),
+    [
+        ("~/notes.txt", Outcome.ALLOW),
+        ("$HOME/notes.txt", Outcome.ALLOW),
+        ("%USERPROFILE%\\notes.txt", Outcome.ALLOW),
+        ("~me/notes.txt", Outcome.ALLOW),
+        ("/root/project/main.py", Outcome.ALLOW),
+        ("~/.ssh/id_rsa", Outcome.DENY),
+        ("${HOME}/.ssh/id_rsa", Outcome.DENY),
+        ("%USERPROFILE%\\.ssh\\id_rsa", Outcome.DENY),
+        ("~me/.ssh/id_rsa", Outcome.DENY),
+        ("/root/.ssh/id_rsa", Outcome.DENY),
+        ("/root/.bashrc", Outcome.DENY),
+    ],
+)
+def test_a_home_is_open_and_the_keys_in_it_are_not(path, outcome):
     policy = load_policy(policies_dir() / "default.yaml")
-    decision = policy.decide(Call("tools/call", "server", "agent", "read_file", {"path": path}))
-    assert (decision.outcome, decision.reason) == (Outcome.DENY, "ambiguous_value")
-    assert "paths that may lead to them" in decision.message
-    assert "write the full path" in decision.message
+    decision = policy.decide(Call("tools/call", "server", "agent", "write_file", {"path": path}))
+    assert decision.outcome is outcome, decision

@@ -1,0 +1,32 @@
+"""Home folders: the spellings of the home of whoever runs a server, and where it may be. Pure, no I/O."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+# Where the home is not known: where Linux, macOS and Windows put homes, and `/`, which is the home of
+# service users and of many containers.
+UNKNOWN_HOMES: Final = ("/root", "/home/*", "/Users/*", "C:/Users/*", "")
+# `~`, `$HOME`, `${HOME}`, `%USERPROFILE%`, `$env:USERPROFILE`, `${env:HOME}` and `${userHome}` of editors.
+_HOME: Final = re.compile(
+    r"(?:~|\$\{?(?:env:)?(?:home|userprofile|userhome)\}?|%(?:home|userprofile|homepath|homedrive%%homepath)%)"
+    r"(?=[/\\]|$)",
+    re.IGNORECASE,
+)
+_OTHERS_HOME: Final = re.compile(r"~([A-Za-z_][\w.-]*)(?=[/\\]|$)", re.ASCII)
+
+
+def expand_home(text: str, homes: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Return the paths that `text` may lead to where it starts with a home folder; None where it does not."""
+    own = _HOME.match(text)
+    if own is not None:
+        return tuple(home + "/" + text[own.end() :].lstrip("/\\") for home in homes)
+    other = _OTHERS_HOME.match(text)
+    if other is None:
+        return None
+    user, rest = other[1], text[other.end() :]
+    places = ("/root",) if user == "root" else (f"/home/{user}", f"/Users/{user}", f"C:/Users/{user}")
+    # A known home may be this user's, wherever it is.
+    mine = tuple(home for home in homes if home.rstrip("/").rpartition("/")[2] == user)
+    return tuple(place + rest for place in dict.fromkeys((*mine, *places)))
