@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from proxy.redact.base64_prefilter import LARGEST_NOISE, clue_patterns, unproven
 from proxy.redact.decode import ANY_SIGN, NO_SIGN, EncodingSigns
-from proxy.redact.detectors import KEYWORD_REACH, Detector, compile_bytes, compile_search
+from proxy.redact.detectors import KEYWORD_REACH, NAME_REACH, Detector, compile_bytes, compile_search
 from proxy.redact.encoded_spans import HEX_LINE, RUN
 from proxy.redact.hyperscan_db import AVAILABLE, DatabaseCache, PatternSet
 from proxy.redact.json_text import BARRIER, MASK_START
@@ -68,6 +68,8 @@ class DetectorMatcher:
         self._allow = [compile_bytes(regex) for regex in detector.allow]
         self._keywords = tuple(word.encode() for word in detector.keywords)
         self._stopwords = tuple(word.encode() for word in detector.stopwords)
+        self._not_after = detector.not_after and compile_bytes(f"(?:{detector.not_after})$")
+        self._not_before = detector.not_before and compile_bytes(detector.not_before)
         self._validator = VALIDATORS[detector.validator] if detector.validator else None
 
     def find(self, data: bytes, regions: Sequence[Region], *, strictly: bool = False) -> Iterator[Match]:
@@ -129,7 +131,15 @@ class DetectorMatcher:
             length = self._verdict(secret)
             if len(verdicts) < _MAX_VERDICTS and len(secret) <= _LONG_VERDICT:
                 verdicts[secret] = length
-        return length if length and self._has_keyword(data, start, end) else 0
+        if not length or not self._has_keyword(data, start, end) or self._is_spared(data, start, start + length):
+            return 0
+        return length
+
+    def _is_spared(self, data: bytes, start: int, end: int) -> bool:
+        """Return whether what stands before or after says that this is no secret."""
+        if self._not_after and self._not_after.search(data[max(0, start - NAME_REACH) : start]):
+            return True
+        return bool(self._not_before and self._not_before.match(data[end : end + NAME_REACH]))
 
     def _verdict(self, secret: bytes) -> int:
         length = self._validator(secret) if self._validator else len(secret)

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from itertools import accumulate
 from typing import Final
 
+from proxy.redact.randomness import surprise
+
 type Validator = Callable[[bytes], int]
 
 _DIGITS: Final = frozenset(b"0123456789")
@@ -224,15 +226,35 @@ def _letters_and_digits(value: bytes) -> bool:
 
 
 def _random_looking(value: bytes) -> bool:
-    # Not a name with a number, a date, a path or a version: two digits or more, and no word that is most of it.
-    if not _letters_and_digits(value):
-        return False
-    longest_word = max(map(len, value.translate(_WORD_BREAKS).split()), default=0)
+    """Accept what nobody would write as a name, a path, a version or a date."""
+    if _has_hex(value, 16):
+        return True
+    if not value.translate(None, _HEX_SIGNS):
+        # Fifteen digits in a row are a number that means nothing; fewer are a time, a count or a telephone.
+        return len(value) >= 15 and len(set(value)) > 5 and value.isdigit()
+    # The fewer the characters, the more often a name surprises as much as a random text does.
+    bits = surprise(value)
     digits = len(value) - len(value.translate(None, _DIGIT_BYTES))
-    return digits >= 2 and longest_word < max(9, len(value) * 2 // 3)
+    return bits >= (6.0 if len(value) < 14 else 5.2) or (digits >= 3 and len(value) >= 14 and bits >= 4.7)
 
 
-_WORD_BREAKS: Final = bytes(byte if byte in _LOWER else ord(" ") for byte in bytes(range(256)).lower())
+def _surely_random(value: bytes) -> bool:
+    """Accept what looks random even beside a name that does not say secret."""
+    if not value.translate(None, _HEX_SIGNS):
+        return b"-" not in value and _has_hex(value, 32)
+    return _has_hex(value, 32) or (_letters_and_digits(value) and surprise(value) >= 5.6)
+
+
+def _has_hex(value: bytes, least: int) -> bool:
+    """Return whether `value` is a UUID, or has `least` hexadecimal digits in a row, some of them letters."""
+    if len(value) == 36 and value.count(b"-") == 4 and not value.translate(None, _HEX_SIGNS):
+        return True
+    parts = value.translate(_PARTED).split(b" ") if len(value) >= least else ()
+    return any(len(part) >= least and len(set(part)) > 6 and _letters_and_digits(part) for part in parts)
+
+
+_HEX_SIGNS: Final = b"0123456789abcdefABCDEF-"
+_PARTED: Final = bytes(byte if byte in b"0123456789abcdefABCDEF" else ord(" ") for byte in range(256))
 
 
 def _basic_credentials(value: bytes) -> bool:
@@ -258,7 +280,7 @@ def _base58check(value: bytes) -> bool:
 _ON_DIGITS: Final = (_be_nrn, _br_cpf, _de_tax_id, _in_aadhaar, _us_ssn)
 _ON_TEXT: Final = (
     *(_base58check, _basic_credentials, _cl_rut, _cn_resident_id, _es_dni, _fr_nir, _has_digit, _it_fiscal_code),
-    *(_letters_and_digits, _mx_curp, _random_looking, _sg_nric),
+    *(_letters_and_digits, _mx_curp, _random_looking, _sg_nric, _surely_random),
 )
 # Checks by the names that `detectors.yaml` uses.
 VALIDATORS: Final[dict[str, Validator]] = {
