@@ -36,7 +36,7 @@ _LONG_VERDICT = 1 << 10
 # their length, as in `secret=token=` repeated.
 _TURN = 4
 _SPARE = 1 << 20
-_SHARE = 16
+_SHARE = 4
 
 # Hyperscan scans blocks, each with the end of the one before, so that RE2 need not scan everything for a detector
 # that matches somewhere. No detector needs more than the overlap to match at all.

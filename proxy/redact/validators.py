@@ -10,6 +10,7 @@ import base64
 import binascii
 import functools
 import hashlib
+import re
 from collections.abc import Callable
 from itertools import accumulate
 from typing import Final
@@ -225,6 +226,23 @@ def _letters_and_digits(value: bytes) -> bool:
     return _has_digit(value) and value.swapcase() != value
 
 
+# `password = settings.db_password`, `form1.errors`, `@DB_PASSWORD`, `new_password2`, `a/path`, `check:`: code and templates
+# name a password. So do words of other languages; a password has a digit, or a sign that names have not.
+_NAMES_PASSWORD: Final = re.compile(
+    rb"[A-Za-z_]\w*(?:(?:\.|::|->)[A-Za-z_]\w*)+|[@$%:#]?[A-Z][A-Z0-9]*_[A-Z0-9_]+%?|(?i:\w*(?:passw|pwd)[a-z_-]*\d{0,2})"
+    rb"|[\w.-]*[:=]|[:=].*"
+)
+
+
+def _password_like(value: bytes) -> bool:
+    if not value.translate(None, _NAME) or not _ASCII.search(value.translate(None, _NAME)):
+        return False
+    return _NAMES_PASSWORD.fullmatch(value) is None
+
+
+_ASCII: Final = re.compile(rb"[!-.0-~]")
+
+
 def _random_looking(value: bytes) -> bool:
     """Accept what nobody would write as a name, a path, a version or a date."""
     if _has_hex(value, 16):
@@ -235,6 +253,8 @@ def _random_looking(value: bytes) -> bool:
     # The fewer the characters, the more often a name surprises as much as a random text does.
     bits = surprise(value)
     digits = len(value) - len(value.translate(None, _DIGIT_BYTES))
+    if not digits:
+        return bits >= 5.9
     return bits >= (6.0 if len(value) < 14 else 5.2) or (digits >= 3 and len(value) >= 14 and bits >= 4.7)
 
 
@@ -242,7 +262,8 @@ def _surely_random(value: bytes) -> bool:
     """Accept what looks random even beside a name that does not say secret."""
     if not value.translate(None, _HEX_SIGNS):
         return b"-" not in value and _has_hex(value, 32)
-    return _has_hex(value, 32) or (_letters_and_digits(value) and surprise(value) >= 5.6)
+    digits = len(value) - len(value.translate(None, _DIGIT_BYTES))
+    return _has_hex(value, 32) or (_letters_and_digits(value) and surprise(value) >= (5.6 if digits < 4 else 5.0))
 
 
 def _has_hex(value: bytes, least: int) -> bool:
@@ -280,7 +301,7 @@ def _base58check(value: bytes) -> bool:
 _ON_DIGITS: Final = (_be_nrn, _br_cpf, _de_tax_id, _in_aadhaar, _us_ssn)
 _ON_TEXT: Final = (
     *(_base58check, _basic_credentials, _cl_rut, _cn_resident_id, _es_dni, _fr_nir, _has_digit, _it_fiscal_code),
-    *(_letters_and_digits, _mx_curp, _random_looking, _sg_nric, _surely_random),
+    *(_letters_and_digits, _mx_curp, _password_like, _random_looking, _sg_nric, _surely_random),
 )
 # Checks by the names that `detectors.yaml` uses.
 VALIDATORS: Final[dict[str, Validator]] = {
@@ -302,6 +323,4 @@ VALIDATORS: Final[dict[str, Validator]] = {
     **{check.__name__.removeprefix("_"): _whole(check) for check in _ON_TEXT},
     "fi_hetu": _whole(lambda text: text[10] == b"0123456789ABCDEFHJKLMNPRSTUVWXY"[int(text[:6] + text[7:10]) % 31]),
     "mixed_case_digits": _whole(lambda text: text.upper() != text != text.lower() and _has_digit(text)),
-    # `password = settings.db_password` is code that names a password; a password has some other character.
-    "password_like": _whole(lambda text: bool(text.translate(None, _NAME))),
 }
