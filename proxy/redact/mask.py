@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from proxy.redact.views import Span
 
 DECODING_LIMIT: Final = "limits.decoding"  # reported as a detector where more is encoded than will be decoded
+MATCH_LIMIT: Final = "limits.matches"  # reported as a detector where one matches more often than will be masked
 NUMBER_LIMIT: Final = "limits.number"  # reported as a detector where a number has more digits than Python prints
 
 _MIN_KEY: Final = 16
@@ -159,7 +160,7 @@ class _Masking:
         self._spared: list[MaskHit] = []
         # For a large text, what is near the last hits: the rest was scanned before and has not changed.
         self._windows: dict[int, list[Span]] = {}
-        self._overflow = False
+        self._overflow: dict[str, None] = {}  # limits met, in order
         self._known: KnownSecrets[tuple[int, str]] = KnownSecrets()
 
     def run(self) -> tuple[Json, tuple[Finding, ...]]:
@@ -206,10 +207,12 @@ class _Masking:
             # What a suppression spares may hide something else in an encoding, so all of it is decoded.
             for layer, matches in self._masker.layers(text.data, self._chosen, entirely=bool(self._suppressions)):
                 again = [Match(origin[0], start, end) for start, end, origin in self._known.found_in(layer.data)]
+                if any(match.is_rest for match in matches):
+                    self._overflow[MATCH_LIMIT] = None
                 for match in (*matches, *again):
                     self._trace(text, layer, match, hits, split)
         except DecodingLimitError:
-            self._overflow = True
+            self._overflow[DECODING_LIMIT] = None
         return [*hits, *_unexplained(split, [*hits, *self._spared])]
 
     def _trace(
@@ -269,8 +272,7 @@ class _Masking:
             yield from dict.fromkeys(self._masker.finding(hit, path, maskable=maskable) for hit in self._hits[index])
 
     def _limits(self) -> Iterator[Finding]:
-        if self._overflow:
-            yield Finding(DECODING_LIMIT, "", "", maskable=False)
+        yield from (Finding(limit, "", "", maskable=False) for limit in self._overflow)
         for index, leaf in enumerate(self._document.leaves):
             if leaf.kind == "number" and leaf.text == UNREADABLE:
                 yield Finding(NUMBER_LIMIT, self._document.path(index), "", maskable=False)
