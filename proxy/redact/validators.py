@@ -78,7 +78,7 @@ def _brand_lengths(digits: bytes) -> tuple[int, ...]:
 
 
 def card(value: bytes) -> int:
-    """Accept the longest leading card number: brand, length, Luhn, not one digit over and over."""
+    """Accept the longest leading card number: brand, length, Luhn, usual groups, not one digit over and over."""
     # Thirteen digits are left out: few such cards live, and every tenth European article number would be one.
     plain = value.translate(None, _NOT_DIGITS)
     for length in _brand_lengths(plain[:4]):
@@ -89,9 +89,19 @@ def card(value: bytes) -> int:
         total = sum(head[-1::-2].translate(_SINGLE)) + sum(head[-2::-2].translate(_DOUBLE))
         if total % 10 == 0 and len(set(head)) > 1:
             end = _end_after(value, length, _NOT_DIGITS)
-            if end == len(value) or value[end] not in _DIGITS:
+            if (end == len(value) or value[end] not in _DIGITS) and _is_grouped(value[:end]):
                 return end
     return 0
+
+
+def _is_grouped(value: bytes) -> bool:
+    """Return whether digits are grouped as people write them: alike and short, or as 4-6-5 and 4-6-4."""
+    signs = value.translate(None, _DIGIT_BYTES)
+    if not signs:
+        return True
+    sizes = [len(group) for group in value.split(signs[:1]) if group]
+    alike = len(set(sizes[:-1])) == 1 and sizes[-1] <= sizes[0] <= 5
+    return len(set(signs)) == 1 and (alike or sizes in ([4, 6, 5], [4, 6, 4]))
 
 
 def _end_after(value: bytes, count: int, skipped: bytes) -> int:
@@ -230,7 +240,7 @@ def _letters_and_digits(value: bytes) -> bool:
 # name a password. So do words of other languages; a password has a digit, or a sign that names have not.
 _NAMES_PASSWORD: Final = re.compile(
     rb"[A-Za-z_]\w*(?:(?:\.|::|->)[A-Za-z_]\w*)+|[@$%:#]?[A-Z][A-Z0-9]*_[A-Z0-9_]+%?|(?i:\w*(?:passw|pwd)[a-z_-]*\d{0,2})"
-    rb"|[\w.-]*[:=]|[:=].*"
+    rb"|[\w.-]*[:=]|[:=].*|[~.]?/.*|\+[\w.]+|![a-z]+|\w+![rsa]|.*%[sdr]|[@$%:#][A-Za-z_]\w*(?:[._]\w+)+|.*\b(?:this|self)\..*"
 )
 
 
