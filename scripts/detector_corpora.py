@@ -308,12 +308,13 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--honest", type=Path, nargs="*", default=[], help="folders of text without secrets")
     parser.add_argument("--megabytes", type=int, default=128, help="how much honest text to read")
     parser.add_argument("--sample", type=int, default=0, help="how many maskings of honest text to print, to be judged")
+    parser.add_argument("--seed", type=int, default=7, help="chooses the files and the maskings to print")
     parser.add_argument("--detectors", nargs="+", default=["secrets", "pii"], help="what to look for in honest text")
     return parser.parse_args(arguments)
 
 
 def _report_honest(options: argparse.Namespace, masker: Masker) -> None:
-    rng = random.Random(7)
+    rng = random.Random(options.seed)
     found: list[Masking] = []
     size = 0
     for file, text in honest_texts(options.honest, options.megabytes << 20, rng):

@@ -207,8 +207,6 @@ class _Masking:
             # What a suppression spares may hide something else in an encoding, so all of it is decoded.
             for layer, matches in self._masker.layers(text.data, self._chosen, entirely=bool(self._suppressions)):
                 again = [Match(origin[0], start, end) for start, end, origin in self._known.found_in(layer.data)]
-                if any(match.is_rest for match in matches):
-                    self._overflow[MATCH_LIMIT] = None
                 for match in (*matches, *again):
                     self._trace(text, layer, match, hits, split)
         except DecodingLimitError:
@@ -227,9 +225,12 @@ class _Masking:
             for leaf, low, high in text.leaf_spans(start, end)
         ]
         if start < text.body_size:
-            for hit in parts:
-                (self._spared if self._is_suppressed(hit) else hits).append(hit)
-            if hits and hits[-1].fingerprint == fingerprint and self._masker.catalog.detectors[match.detector].repeats:
+            meant = [hit for hit in parts if not self._is_suppressed(hit)]
+            hits += meant
+            self._spared += (hit for hit in parts if hit not in meant)
+            if meant and match.is_rest:
+                self._overflow[MATCH_LIMIT] = None
+            elif meant and self._masker.catalog.detectors[match.detector].repeats:
                 self._known.add(secret, (match.detector, fingerprint))
         elif (
             self._masker.catalog.detectors[match.detector].crosses_fields

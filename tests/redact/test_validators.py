@@ -108,7 +108,7 @@ def test_other_checks_accept_and_refuse(name: str, value: bytes, accepted: bool)
 def test_every_validator_is_covered_here():
     others = {
         *("us_ssn", "phone", "has_digit", "letters_and_digits", "mixed_case_digits", "password_like"),
-        *("random_looking", "basic_credentials", "base58check"),
+        *("random_looking", "surely_random", "basic_credentials", "base58check"),
     }
     assert {*GOOD} | others == {*VALIDATORS}
 
