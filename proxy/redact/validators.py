@@ -20,6 +20,7 @@ from proxy.redact.randomness import surprise
 type Validator = Callable[[bytes], int]
 
 _DIGITS: Final = frozenset(b"0123456789")
+_LEAST_SURPRISE: Final = 5.2  # bits a character; names stay below, nearly always, and random texts above
 _DOUBLED: Final = (0, 2, 4, 6, 8, 1, 3, 5, 7, 9)
 _LOWER: Final = frozenset(b"abcdefghijklmnopqrstuvwxyz")
 _UPPER: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ")
@@ -247,6 +248,8 @@ _NAMES_PASSWORD: Final = re.compile(
 def _password_like(value: bytes) -> bool:
     if not value.translate(None, _NAME) or not _ASCII.search(value.translate(None, _NAME)):
         return False
+    if value.count(b"/") >= 2 and surprise(value) < _LEAST_SURPRISE:
+        return False  # a path
     return _NAMES_PASSWORD.fullmatch(value) is None
 
 
@@ -265,7 +268,9 @@ def _random_looking(value: bytes) -> bool:
     digits = len(value) - len(value.translate(None, _DIGIT_BYTES))
     if not digits:
         return bits >= 5.9
-    return bits >= (6.0 if len(value) < 14 else 5.2) or (digits >= 3 and len(value) >= 14 and bits >= 4.7)
+    if len(value) < 14:
+        return bits >= 6.0
+    return bits >= _LEAST_SURPRISE or (digits >= 3 and bits >= 4.7)
 
 
 def _surely_random(value: bytes) -> bool:
@@ -274,6 +279,10 @@ def _surely_random(value: bytes) -> bool:
         return b"-" not in value and _has_hex(value, 32)
     digits = len(value) - len(value.translate(None, _DIGIT_BYTES))
     return _has_hex(value, 32) or (_letters_and_digits(value) and surprise(value) >= (5.6 if digits < 4 else 5.0))
+
+
+def _random_base64(value: bytes) -> bool:
+    return value.upper() != value != value.lower() and _has_digit(value) and surprise(value) >= 5.6
 
 
 def _has_hex(value: bytes, least: int) -> bool:
@@ -311,7 +320,7 @@ def _base58check(value: bytes) -> bool:
 _ON_DIGITS: Final = (_be_nrn, _br_cpf, _de_tax_id, _in_aadhaar, _us_ssn)
 _ON_TEXT: Final = (
     *(_base58check, _basic_credentials, _cl_rut, _cn_resident_id, _es_dni, _fr_nir, _has_digit, _it_fiscal_code),
-    *(_letters_and_digits, _mx_curp, _password_like, _random_looking, _sg_nric, _surely_random),
+    *(_letters_and_digits, _mx_curp, _password_like, _random_base64, _random_looking, _sg_nric, _surely_random),
 )
 # Checks by the names that `detectors.yaml` uses.
 VALIDATORS: Final[dict[str, Validator]] = {
