@@ -28,13 +28,15 @@ class KnownSecrets[Origin]:
     def __init__(self) -> None:
         # By its longest word: which secret, where in it the word stands, and where the secret was found.
         self._by_word: dict[bytes, dict[bytes, tuple[int, Origin]]] = {}
+        self._seen: set[bytes] = set()
 
     def add(self, secret: bytes, origin: Origin) -> None:
         """Remember a secret, unless it could as well be an ordinary word."""
-        if not _is_distinctive(secret):
+        if secret in self._seen:
             return
+        self._seen.add(secret)
         words = list(_WORD.finditer(secret))
-        if not words:
+        if not words or not _is_distinctive(secret):
             return
         longest = max(words, key=lambda word: word.end() - word.start())
         alike = self._by_word.setdefault(longest.group(), {})
